@@ -1,0 +1,219 @@
+--- Options: defaults, and the checks that refuse what is wrong by its name.
+local M = {}
+
+M.POSITIONS = { 'right', 'left', 'top', 'bottom', 'float', 'tab', 'current' }
+
+---@class (exact) sanderling.config.Chat
+---@field position 'right'|'left'|'top'|'bottom'|'float'|'tab'|'current'
+---@field size number below 1: a share of the editor; from 1 on: columns or rows
+---@field prompt_height integer rows of the prompt window
+---@field start_insert boolean enter the prompt in insert mode
+
+---@alias sanderling.config.Key string|string[]|false
+
+---@class (exact) sanderling.config.Keys
+---@field send_normal sanderling.config.Key prompt, normal mode
+---@field send_insert sanderling.config.Key prompt, insert mode
+---@field stop sanderling.config.Key both windows
+---@field hide sanderling.config.Key transcript
+---@field hide_prompt sanderling.config.Key prompt, normal mode
+---@field history_previous sanderling.config.Key prompt
+---@field history_next sanderling.config.Key prompt
+---@field next_message sanderling.config.Key transcript
+---@field previous_message sanderling.config.Key transcript
+---@field write sanderling.config.Key transcript: go to the prompt, in insert mode
+
+---@class (exact) sanderling.config.Options
+---@field provider 'auto'|'anthropic'|'demo'|'scripted'
+---@field model string
+---@field max_tokens integer 0: as much as the model can
+---@field base_url string empty: $ANTHROPIC_BASE_URL, else the API itself
+---@field thinking boolean
+---@field idle_timeout_s number seconds without a byte before a turn fails
+---@field script string the scripted provider's file
+---@field python string the interpreter of the host; empty: the environment that :AgentInstall built
+---@field chat sanderling.config.Chat
+---@field keys sanderling.config.Keys
+M.defaults = {
+  provider = 'auto',
+  model = 'claude-sonnet-5-5',
+  max_tokens = 0,
+  base_url = '',
+  thinking = true,
+  idle_timeout_s = 120,
+  script = '',
+  python = '',
+  chat = {
+    position = 'right',
+    size = 0.42,
+    prompt_height = 7,
+    start_insert = false,
+  },
+  keys = {
+    send_normal = { '<CR>', '<C-s>' },
+    send_insert = '<C-s>',
+    stop = '<C-c>',
+    hide = 'q',
+    hide_prompt = 'q',
+    history_previous = '<C-p>',
+    history_next = '<C-n>',
+    next_message = ']]',
+    previous_message = '[[',
+    write = { 'i', 'a', 'o' },
+  },
+}
+
+---@param choices string[]
+local function one_of(choices)
+  return function(value)
+    return vim.list_contains(choices, value), "one of '" .. table.concat(choices, "', '") .. "'"
+  end
+end
+
+local function is_key(value)
+  local ok = value == false or type(value) == 'string'
+  if type(value) == 'table' then
+    ok = vim.islist(value)
+    for _, lhs in ipairs(value) do
+      ok = ok and type(lhs) == 'string'
+    end
+  end
+  return ok, 'a key, a list of keys, or false'
+end
+
+local function at_least(least, is_whole)
+  return function(value)
+    local ok = type(value) == 'number' and value >= least and (not is_whole or value % 1 == 0)
+    return ok, (is_whole and 'a whole number' or 'a number') .. ' from ' .. least .. ' on'
+  end
+end
+
+--- What a key takes, where its default's type does not say it all.
+---@type table<string, fun(value: any): boolean, string>
+local checks = {
+  provider = one_of({ 'auto', 'anthropic', 'demo', 'scripted' }),
+  max_tokens = at_least(0, true),
+  idle_timeout_s = at_least(0.001),
+  ['chat.position'] = one_of(M.POSITIONS),
+  ['chat.size'] = at_least(0.05),
+  ['chat.prompt_height'] = at_least(1, true),
+}
+for name in pairs(M.defaults.keys) do
+  checks['keys.' .. name] = is_key
+end
+
+---@type sanderling.config.Options
+M.options = vim.deepcopy(M.defaults)
+
+--- How many letters must change to make `a` into `b`.
+---@param a string
+---@param b string
+---@return integer
+local function edit_distance(a, b)
+  local row = {}
+  for j = 0, #b do
+    row[j] = j
+  end
+  for i = 1, #a do
+    local diagonal = row[0]
+    row[0] = i
+    for j = 1, #b do
+      local substitution = diagonal + (a:byte(i) == b:byte(j) and 0 or 1)
+      diagonal = row[j]
+      row[j] = math.min(substitution, row[j] + 1, row[j - 1] + 1)
+    end
+  end
+  return row[#b]
+end
+
+---@param name string
+---@param known table<string, any>
+---@return string
+local function nearest(name, known)
+  local best, best_distance
+  for candidate in vim.spairs(known) do
+    local distance = edit_distance(name, candidate)
+    if not best_distance or distance < best_distance then
+      best, best_distance = candidate, distance
+    end
+  end
+  return best
+end
+
+--- Refuse, by name, what `defaults` does not know or takes otherwise.
+---@param options table
+---@param defaults table
+---@param prefix string
+local function check(options, defaults, prefix)
+  for key, value in vim.spairs(options) do
+    local name = prefix .. tostring(key)
+    local default = defaults[key]
+    if default == nil then
+      error(
+        ("sanderling: unknown option '%s'; did you mean '%s'?"):format(
+          name,
+          prefix .. nearest(tostring(key), defaults)
+        ),
+        0
+      )
+    end
+    local ok, expected = type(value) == type(default), 'a ' .. type(default)
+    if checks[name] then
+      ok, expected = checks[name](value)
+    end
+    if not ok then
+      error(
+        ("sanderling: option '%s' must be %s, not %s"):format(name, expected, vim.inspect(value)),
+        0
+      )
+    end
+    if type(default) == 'table' and not checks[name] then
+      check(value, default, name .. '.')
+    end
+  end
+end
+
+--- Check `options` against what `path` of the defaults takes.
+---@param options table
+---@param path? 'chat'
+function M.validate(options, path)
+  check(options, path and M.defaults[path] or M.defaults, path and path .. '.' or '')
+end
+
+---@param options? table
+function M.setup(options)
+  options = options or {}
+  if type(options) ~= 'table' then
+    error('sanderling: setup() takes a table of options, not ' .. vim.inspect(options), 0)
+  end
+  M.validate(options)
+  local merged = vim.tbl_deep_extend('force', vim.deepcopy(M.defaults), options)
+  if merged.provider == 'scripted' and merged.script == '' then
+    error("sanderling: provider 'scripted' needs the option 'script', the path of its file", 0)
+  end
+  M.options = merged
+end
+
+--- What the host takes, as its own Settings (src/sanderling/config.py).
+---@return sanderling.Settings
+function M.host_settings()
+  local o = M.options
+  return {
+    provider = o.provider,
+    model = o.model,
+    max_tokens = o.max_tokens,
+    base_url = o.base_url,
+    thinking = o.thinking,
+    idle_timeout_s = o.idle_timeout_s,
+    script = o.script ~= '' and vim.fs.normalize(o.script) or '',
+    state_dir = vim.fs.joinpath(vim.fn.stdpath('state'), 'sanderling'),
+    log_file = M.log_file(),
+  }
+end
+
+---@return string
+function M.log_file()
+  return vim.fs.joinpath(vim.fn.stdpath('log'), 'sanderling.log')
+end
+
+return M

@@ -1,0 +1,78 @@
+--- What goes along with a prompt, and whether it can be sent at all: whole or not.
+local M = {}
+
+local MAX_BYTES = 16 * 1024 * 1024 -- the API takes 32 MB a request, and the conversation goes along
+
+local utf8
+--- The first byte of `text` that is not UTF-8, nil when all of it is.
+---@param text string
+---@return integer?
+local function first_invalid_byte(text)
+  if not utf8 then
+    local P, R, Cp = vim.lpeg.P, vim.lpeg.R, vim.lpeg.Cp
+    local tail = R('\128\191')
+    local character = R('\0\127')
+      + R('\194\223') * tail
+      + P('\224') * R('\160\191') * tail
+      + (R('\225\236') + R('\238\239')) * tail * tail
+      + P('\237') * R('\128\159') * tail
+      + P('\240') * R('\144\191') * tail * tail
+      + R('\241\243') * tail * tail * tail
+      + P('\244') * R('\128\143') * tail * tail
+    utf8 = character ^ 0 * Cp()
+  end
+  local position = utf8:match(text)
+  return position <= #text and position or nil
+end
+
+--- Join buffer lines into text.
+---@param lines string[] as nvim_buf_get_lines() gives them: a NUL byte is a line break there
+---@param name string of what they are, for the error
+---@param first_lnum integer
+---@return string? text
+---@return string? error why the lines cannot be sent
+function M.text(lines, name, first_lnum)
+  local size = 0
+  for i, line in ipairs(lines) do
+    size = size + #line + 1
+    local what = line:find('\n', 1, true) and 'a NUL byte'
+      or first_invalid_byte(line) and 'bytes that are not UTF-8'
+    if what then
+      return nil, ('%s holds %s in line %d: nothing was sent'):format(name, what, first_lnum + i - 1)
+    end
+  end
+  if size > MAX_BYTES then
+    return nil,
+      ('%s has %.1f MB, and at most %d MB can be sent: nothing was sent'):format(
+        name,
+        size / 1024 / 1024,
+        MAX_BYTES / 1024 / 1024
+      )
+  end
+  return table.concat(lines, '\n')
+end
+
+--- The lines of a buffer as the user sees them, unsaved text included.
+---@param buf integer
+---@param first_lnum integer
+---@param last_lnum integer
+---@return sanderling.Selection? selection
+---@return string? error
+function M.selection(buf, first_lnum, last_lnum)
+  local name = vim.api.nvim_buf_get_name(buf)
+  local path = name == '' and '[No Name]' or vim.fn.fnamemodify(name, ':.')
+  local lines = vim.api.nvim_buf_get_lines(buf, first_lnum - 1, last_lnum, false)
+  local text, err = M.text(lines, path, first_lnum)
+  if not text then
+    return nil, err
+  end
+  return {
+    path = path,
+    first_line = first_lnum,
+    last_line = first_lnum + #lines - 1,
+    filetype = vim.bo[buf].filetype,
+    text = text,
+  }
+end
+
+return M

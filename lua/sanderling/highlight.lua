@@ -1,0 +1,253 @@
+--- Markdown highlighting whose cost is what is new or newly seen, however long the chat is.
+---
+--- A tree-sitter highlighter on the buffer would parse all of it after each change. Here the text is cut into blocks at blank
+--- lines; a block is parsed once, by itself, when it is complete and on the screen, and gets static extmarks. The block that is
+--- still growing is parsed again at most each `LIVE_MS`.
+local M = {}
+
+local api, uv = vim.api, vim.uv
+
+local LIVE_MS = 120
+local SLICE_NS = 3e6 -- of highlighting in one go
+local SLICE_PAUSE_MS = 8
+local MAX_BLOCK_LINES = 40
+local MAX_BLOCK_BYTES = 32768 -- a longer one stays plain: parsing would stall the screen
+local MARGIN_LINES = 40 -- highlighted ahead of what a window shows
+
+local ns = api.nvim_create_namespace('sanderling_markdown')
+
+---@class (exact) sanderling.highlight.Block
+---@field first integer row
+---@field last integer row behind the block
+---@field fence? string the line that opened the code fence in which the block begins
+---@field is_queued? boolean
+
+---@class (exact) sanderling.highlight.Blocks
+---@field buf integer
+---@field private closed sanderling.highlight.Block[]
+---@field private open? sanderling.highlight.Block its `last` is the row behind its newest line
+---@field private scanned integer rows before this one are known to the open block
+---@field private fence? string the fence that is open at `scanned`
+---@field private is_armed boolean
+local Blocks = {}
+Blocks.__index = Blocks
+
+---@type { buf: integer, block: sanderling.highlight.Block }[]
+local queue = {}
+local is_ticking = false
+
+---@type table<string, vim.treesitter.Query|false>
+local queries = {}
+
+---@param lang string
+local function highlights_query(lang)
+  if queries[lang] == nil then
+    local ok, query = pcall(vim.treesitter.query.get, lang, 'highlights')
+    queries[lang] = ok and query or false
+  end
+  return queries[lang]
+end
+
+---@param name string of a capture
+local function is_drawn(name)
+  return name:byte() ~= 95 -- '_'
+    and name ~= 'spell'
+    and name ~= 'nospell'
+    and name ~= 'conceal'
+    and name ~= 'none'
+end
+
+---@param buf integer
+---@param block sanderling.highlight.Block
+local function parse(buf, block)
+  local lines = api.nvim_buf_get_lines(buf, block.first, block.last, false)
+  local offset = block.first
+  if block.fence then
+    table.insert(lines, 1, block.fence)
+    offset = offset - 1
+  end
+  local text = table.concat(lines, '\n') .. '\n'
+  if #text > MAX_BLOCK_BYTES then
+    return
+  end
+  local ok, parser = pcall(vim.treesitter.get_string_parser, text, 'markdown')
+  if not ok then
+    return
+  end
+  parser:parse(true)
+  parser:for_each_tree(function(tree, language_tree)
+    local lang = language_tree:lang()
+    local query = highlights_query(lang)
+    if not query then
+      return
+    end
+    for id, node in query:iter_captures(tree:root(), text) do
+      local name = query.captures[id]
+      local row, col, end_row, end_col = node:range()
+      -- A paragraph of a nested list, seen without its list, would pass for indented code.
+      if is_drawn(name) and node:type() ~= 'indented_code_block' and end_row + offset >= block.first then
+        if row + offset < block.first then
+          row, col = block.first - offset, 0
+        end
+        if end_row >= #lines then
+          end_row, end_col = #lines - 1, #lines[#lines]
+        end
+        api.nvim_buf_set_extmark(buf, ns, row + offset, col, {
+          end_row = end_row + offset,
+          end_col = math.min(end_col, #lines[end_row + 1]),
+          hl_group = '@' .. name .. '.' .. lang,
+          priority = 100,
+          strict = false,
+        })
+      end
+    end
+  end)
+end
+
+local function tick()
+  is_ticking = false
+  local start = uv.hrtime()
+  while #queue > 0 and uv.hrtime() - start < SLICE_NS do
+    local job = table.remove(queue) -- the newest first: it is what the user looks at
+    if api.nvim_buf_is_valid(job.buf) then
+      parse(job.buf, job.block)
+    end
+  end
+  if #queue > 0 then
+    is_ticking = true
+    vim.defer_fn(tick, SLICE_PAUSE_MS)
+  end
+end
+
+---@param buf integer
+---@return sanderling.highlight.Blocks
+function M.new(buf)
+  api.nvim_buf_clear_namespace(buf, ns, 0, -1)
+  return setmetatable({ buf = buf, closed = {}, scanned = 0, is_armed = false }, Blocks)
+end
+
+--- Markdown begins at `row`.
+---@param row integer
+function Blocks:begin(row)
+  self.open = { first = row, last = row + 1 }
+  self.scanned, self.fence = row, nil
+end
+
+--- The open text now ends in row `last`, which may still grow.
+---@param last integer
+function Blocks:grow(last)
+  if not self.open then
+    return
+  end
+  if last > self.scanned then
+    local lines = api.nvim_buf_get_lines(self.buf, self.scanned, last, false)
+    for i, line in ipairs(lines) do
+      self:scan(self.scanned + i - 1, line)
+    end
+    self.scanned = last
+  end
+  self.open.last = last + 1
+  if not self.is_armed then
+    self.is_armed = true
+    vim.defer_fn(function()
+      self:draw_open_block()
+    end, LIVE_MS)
+  end
+end
+
+--- The open text is complete; it ends in row `last`.
+---@param last integer
+function Blocks:finish(last)
+  if self.open then
+    self:grow(last)
+    self:close_block(last + 1)
+    self.open = nil
+    self:show_in_windows()
+  end
+end
+
+---@private
+---@param row integer
+---@param line string a complete one
+function Blocks:scan(row, line)
+  local run = line:match('^%s*(```+)') or line:match('^%s*(~~~+)')
+  if run and not self.fence then
+    self.fence = line
+  elseif run and self.fence and line:find('^%s*' .. run .. '%s*$') then
+    local opening = self.fence:match('^%s*([`~]+)')
+    if vim.startswith(run, opening) then
+      self.fence = nil
+    end
+  end
+  local is_blank_between = line == '' and not self.fence
+  if is_blank_between or row - self.open.first >= MAX_BLOCK_LINES then
+    self:close_block(row + 1)
+    self.open = { first = row + 1, last = row + 2, fence = self.fence }
+  end
+end
+
+---@private
+---@param last integer row behind the block
+function Blocks:close_block(last)
+  self.open.last = last
+  if last > self.open.first then
+    api.nvim_buf_clear_namespace(self.buf, ns, self.open.first, last)
+    self.closed[#self.closed + 1] = self.open
+  end
+end
+
+--- Queue the blocks in and near what `win` shows that were never parsed.
+---@param win integer
+function Blocks:show(win)
+  local top = vim.fn.line('w0', win) - 1 - MARGIN_LINES
+  local bottom = vim.fn.line('w$', win) - 1 + MARGIN_LINES
+  local low, high = 1, #self.closed + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if self.closed[middle].last <= top then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  for i = low, #self.closed do
+    local block = self.closed[i]
+    if block.first > bottom then
+      break
+    end
+    if not block.is_queued then
+      block.is_queued = true
+      queue[#queue + 1] = { buf = self.buf, block = block }
+    end
+  end
+  if #queue > 0 and not is_ticking then
+    is_ticking = true
+    vim.defer_fn(tick, SLICE_PAUSE_MS)
+  end
+end
+
+---@private
+---@return integer last_row the lowest row that any window shows, -1 when none shows the buffer
+function Blocks:show_in_windows()
+  local last_row = -1
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    self:show(win)
+    last_row = math.max(last_row, vim.fn.line('w$', win) - 1)
+  end
+  return last_row
+end
+
+---@private
+function Blocks:draw_open_block()
+  self.is_armed = false
+  if not api.nvim_buf_is_valid(self.buf) then
+    return
+  end
+  local last_row = self:show_in_windows()
+  if self.open and last_row >= self.open.first then
+    api.nvim_buf_clear_namespace(self.buf, ns, self.open.first, -1)
+    parse(self.buf, self.open)
+  end
+end
+
+return M

@@ -1,0 +1,247 @@
+--- The host: the Python process that holds the conversation. Starts it when it is first needed, again after a crash, and is
+--- the only one who knows its channel. Everything to it is a notification: Neovim never waits for Python.
+local config = require('sanderling.config')
+
+local M = {}
+
+---@alias sanderling.host.Subscriber fun(session_id: string, events: sanderling.Event[], seq: integer?)
+
+local STDERR_LINES = 200
+local ACK_EVERY = 8 -- frames; src/sanderling/editor/frames.py allows 16 undrawn
+
+---@type integer? channel of the running host
+local channel
+---@type table<string, string> project of each session that is to be open, by session id
+local sessions = {}
+---@type table<string, true> sessions that the running host has been told to open
+local opened = {}
+---@type boolean the running host has sent something
+local has_answered = false
+---@type sanderling.host.Subscriber[]
+local subscribers = {}
+
+---@type string[] last lines of the host's stderr, for :checkhealth
+M.stderr = {}
+
+---@return string root of the plugin's checkout
+function M.root()
+  return vim.fs.dirname(vim.fs.dirname(vim.fs.dirname(debug.getinfo(1, 'S').source:sub(2))))
+end
+
+---@return string directory of the environment that :AgentInstall builds
+function M.data_environment()
+  return vim.fs.joinpath(vim.fn.stdpath('data'), 'sanderling', 'venv')
+end
+
+--- The interpreter to run the host with: the option, else the checkout's own environment, else :AgentInstall's.
+---@return string? path
+---@return string? error why there is none, and what to do
+function M.python()
+  local chosen = config.options.python
+  if chosen ~= '' then
+    local path = vim.fn.exepath(vim.fs.normalize(chosen))
+    if path == '' then
+      return nil, ("the option 'python' names '%s', which cannot be run"):format(chosen)
+    end
+    return path
+  end
+  for _, environment in ipairs({ vim.fs.joinpath(M.root(), '.venv'), M.data_environment() }) do
+    local path = vim.fs.joinpath(environment, 'bin', 'python')
+    if vim.fn.executable(path) == 1 then
+      return path
+    end
+  end
+  return nil, 'its Python environment is not built yet'
+end
+
+---@return table<string, string>
+function M.environment()
+  return {
+    PYTHONPATH = vim.fs.joinpath(M.root(), 'src'),
+    PYTHONDONTWRITEBYTECODE = '', -- without .pyc files every import takes three times as long
+  }
+end
+
+---@param fn sanderling.host.Subscriber
+function M.subscribe(fn)
+  subscribers[#subscribers + 1] = fn
+end
+
+--- Tell every part of the screen what happened: events of the host, or of this side (their types begin with `local_`).
+---@param session_id string
+---@param events table[]
+---@param seq? integer
+function M.publish(session_id, events, seq)
+  for _, fn in ipairs(subscribers) do
+    local ok, err = xpcall(fn, debug.traceback, session_id, events, seq)
+    if not ok then
+      M.note_defect(err)
+    end
+  end
+end
+
+--- A defect of the screen is written down and told once, in one line; it must not stop the stream.
+---@param err string
+function M.note_defect(err)
+  M.stderr[#M.stderr + 1] = err
+  vim.schedule(function()
+    vim.notify_once('Sanderling: the screen has a defect; see :AgentHealth', vim.log.levels.ERROR)
+  end)
+end
+
+--- The host's way in: draw a frame.
+---@param frame sanderling.Frame
+function M.receive(frame)
+  has_answered = true
+  M.publish(frame.session_id, frame.events, frame.seq)
+end
+
+--- The host does not take the settings.
+---@param message string
+function M.refused(message)
+  has_answered = true
+  for session_id in pairs(sessions) do
+    M.publish(session_id, { { type = 'local_failed', message = 'The settings are wrong: ' .. message } })
+  end
+end
+
+--- Frame `seq` is on the screen.
+---@param session_id string
+---@param seq integer
+function M.drawn(session_id, seq)
+  if channel and seq % ACK_EVERY == 0 then
+    pcall(vim.rpcnotify, channel, 'sanderling_acknowledge', session_id, seq)
+  end
+end
+
+---@param lines string[]
+local function keep_stderr(lines)
+  for _, line in ipairs(lines) do
+    if line ~= '' then
+      M.stderr[#M.stderr + 1] = line
+    end
+  end
+  while #M.stderr > STDERR_LINES do
+    table.remove(M.stderr, 1)
+  end
+end
+
+--- The host has ended: say so where it is missed.
+---@param code integer
+---@param python string
+local function on_exit(code, python)
+  channel, opened = nil, {}
+  if vim.v.exiting ~= vim.NIL then
+    return
+  end
+  local message
+  if not has_answered and code ~= 0 and code < 128 then
+    message = ('The Python environment of %s is broken (%s). Build it again with :AgentInstall.'):format(
+      python,
+      M.stderr[#M.stderr] or ('exit code ' .. code)
+    )
+  else
+    local how = code > 128 and 'signal ' .. code - 128 or 'exit code ' .. code
+    message = ('The agent process has ended (%s). The conversation is safe on disk and the next prompt starts it again; :AgentLog tells more.'):format(
+      how
+    )
+  end
+  for session_id in pairs(sessions) do
+    M.publish(session_id, { { type = 'local_failed', message = message } })
+  end
+end
+
+--- Start the host unless it runs.
+---@return string? error why it cannot start
+local function start()
+  if channel then
+    return
+  end
+  local python, err = M.python()
+  if not python then
+    return err
+  end
+  vim.fn.mkdir(vim.fn.stdpath('log'), 'p')
+  has_answered = false
+  local plugin = vim.fs.joinpath(M.root(), 'rplugin', 'python3', 'sanderling_host.py')
+  local ok, id = pcall(vim.fn.jobstart, { python, '-P', '-m', 'sanderling.editor', plugin }, {
+    rpc = true,
+    env = M.environment(),
+    on_stderr = function(_, lines)
+      keep_stderr(lines)
+    end,
+    on_exit = function(_, code)
+      on_exit(code, python)
+    end,
+  })
+  if not ok or id <= 0 then
+    return ('%s cannot be started'):format(python)
+  end
+  channel = id
+  vim.rpcnotify(channel, 'sanderling_configure', config.host_settings())
+end
+
+--- Open a session in the host, starting it when needed. What is sent before it listens waits in the pipe.
+---@param session_id string
+---@param project string
+---@return string? error
+function M.open(session_id, project)
+  sessions[session_id] = project
+  local err = start()
+  if not err and not opened[session_id] then
+    opened[session_id] = true
+    vim.rpcnotify(channel, 'sanderling_act', session_id, { type = 'open_session', project = project })
+  end
+  return err
+end
+
+---@param session_id string
+---@param action table
+---@return string? error
+function M.act(session_id, action)
+  local err = M.open(session_id, sessions[session_id])
+  if not err then
+    vim.rpcnotify(channel, 'sanderling_act', session_id, action)
+  end
+  return err
+end
+
+---@param session_id string
+function M.close(session_id)
+  if channel and opened[session_id] then
+    vim.rpcnotify(channel, 'sanderling_act', session_id, { type = 'close_session' })
+  end
+  sessions[session_id], opened[session_id] = nil, nil
+end
+
+---@return boolean
+function M.is_running()
+  return channel ~= nil
+end
+
+--- Ask the running host for its process id: the one request that waits, for :checkhealth, where a person asked.
+---@return boolean ok
+---@return integer|string pid_or_error
+function M.ping()
+  return pcall(vim.rpcrequest, assert(channel, 'not running'), 'sanderling_ping')
+end
+
+--- End the host, as :AgentInstall does before it changes what the host runs on.
+function M.stop()
+  if channel then
+    vim.fn.jobstop(channel)
+  end
+end
+
+function M.open_log()
+  local path = config.log_file()
+  if not vim.uv.fs_stat(path) then
+    vim.notify('Sanderling has no log yet: the agent process has not run. It will be ' .. path)
+    return
+  end
+  vim.cmd.split({ vim.fn.fnameescape(path) })
+  vim.bo.readonly = true
+  vim.cmd.normal({ 'G', bang = true })
+end
+
+return M

@@ -1,0 +1,72 @@
+--- The public API. Everything else may change; this, and `:help sanderling-api`, is kept.
+local M = {}
+
+---@param options? table see |sanderling-options|
+function M.setup(options)
+  require('sanderling.config').setup(options)
+end
+
+---@class (exact) sanderling.ChatOpts
+---@field position? string where the chat opens, instead of the option chat.position
+---@field size? number instead of the option chat.size
+---@field focus? boolean go to the prompt; true unless said otherwise
+
+--- Show the chat in this tab page, if it is not there yet.
+---@param opts? sanderling.ChatOpts
+function M.chat(opts)
+  require('sanderling.chat').show(opts or {})
+end
+
+--- Show the chat, or hide it when this tab page shows it.
+---@param opts? sanderling.ChatOpts
+function M.toggle(opts)
+  require('sanderling.chat').toggle(opts or {})
+end
+
+function M.hide()
+  require('sanderling.chat').hide()
+end
+
+--- Send `text` to the model. It waits for the end of the turn that runs.
+---@param text string
+function M.submit(text)
+  require('sanderling.chat').submit(text)
+end
+
+---@class (exact) sanderling.AskOpts
+---@field range? integer[] first and last line, from 1, of the lines that go with the question
+---@field buf? integer whose lines; the current buffer unless said otherwise
+---@field focus? boolean go to the chat's prompt; false unless said otherwise
+
+--- Show the chat and ask `text`, about the lines of `opts.range` if it is given.
+---@param text string
+---@param opts? sanderling.AskOpts
+function M.ask(text, opts)
+  require('sanderling.chat').ask(text, opts or {})
+end
+
+--- Stop the turn. What the model said so far is kept.
+function M.stop()
+  require('sanderling.chat').stop()
+end
+
+--- Begin a new conversation. The old one stays on disk.
+function M.clear()
+  require('sanderling.chat').clear()
+end
+
+--- One short text for a statusline; empty while there is no chat.
+---@return string
+function M.statusline()
+  local status = package.loaded['sanderling.status']
+  return status and status.statusline() or ''
+end
+
+--- The transcript's buffer, and the window that shows it in this tab page; nil before there is a chat.
+---@return { buf: integer, win: integer? }?
+function M.transcript()
+  local chat = package.loaded['sanderling.chat']
+  return chat and chat.transcript() or nil
+end
+
+return M

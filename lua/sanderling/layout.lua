@@ -1,0 +1,156 @@
+--- The two windows of a chat: where they open, and what is set in them.
+local M = {}
+
+local api = vim.api
+
+---@class (exact) sanderling.layout.Windows
+---@field transcript integer
+---@field prompt integer
+
+---@class (exact) sanderling.layout.Options
+---@field position string
+---@field size number
+---@field prompt_height integer
+
+---@param size number
+---@param whole integer
+---@return integer
+local function cells(size, whole)
+  local wanted = size < 1 and math.floor(size * whole) or math.floor(size)
+  return math.max(10, math.min(wanted, whole - 4))
+end
+
+local side_splits = { right = 'botright vsplit', left = 'topleft vsplit' }
+local row_splits = { bottom = 'botright split', top = 'topleft split' }
+
+---@param opts sanderling.layout.Options
+---@param transcript_buf integer
+---@return integer win
+local function open_transcript(opts, transcript_buf)
+  local position = opts.position
+  if position == 'float' then
+    local width = cells(opts.size < 1 and math.max(opts.size, 0.6) or opts.size, vim.o.columns)
+    local height = math.max(5, vim.o.lines - 8)
+    return api.nvim_open_win(transcript_buf, true, {
+      relative = 'editor',
+      width = width,
+      height = math.max(3, height - opts.prompt_height - 2),
+      row = 1,
+      col = math.floor((vim.o.columns - width) / 2),
+      border = 'rounded',
+      title = ' Sanderling ',
+    })
+  elseif side_splits[position] then
+    vim.cmd(side_splits[position])
+    vim.cmd('vertical resize ' .. cells(opts.size, vim.o.columns))
+  elseif row_splits[position] then
+    vim.cmd(row_splits[position])
+    vim.cmd('resize ' .. cells(opts.size, vim.o.lines))
+  elseif position == 'tab' then
+    vim.cmd('tab split')
+  end
+  vim.wo.winfixbuf = false
+  api.nvim_win_set_buf(0, transcript_buf)
+  return api.nvim_get_current_win()
+end
+
+---@param opts sanderling.layout.Options
+---@param transcript_win integer
+---@param prompt_buf integer
+---@return integer win
+local function open_prompt(opts, transcript_win, prompt_buf)
+  if opts.position == 'float' then
+    local above = api.nvim_win_get_config(transcript_win)
+    return api.nvim_open_win(prompt_buf, true, {
+      relative = 'editor',
+      width = above.width,
+      height = opts.prompt_height,
+      row = above.row + above.height + 2,
+      col = above.col,
+      border = 'rounded',
+    })
+  end
+  local room = api.nvim_win_get_height(transcript_win) - 2
+  return api.nvim_open_win(prompt_buf, true, {
+    win = transcript_win,
+    split = 'below',
+    height = math.max(1, math.min(opts.prompt_height, room)),
+  })
+end
+
+---@param win integer
+---@param options table<string, any>
+local function set_options(win, options)
+  for name, value in pairs(options) do
+    vim.wo[win][0][name] = value
+  end
+end
+
+local shared_options = {
+  wrap = true,
+  linebreak = true,
+  breakindent = true,
+  number = false,
+  relativenumber = false,
+  signcolumn = 'no',
+  foldcolumn = '0',
+  statuscolumn = '',
+  colorcolumn = '',
+  cursorcolumn = false,
+  list = false,
+}
+
+--- What a window that shows a transcript needs, the chat's own or any other.
+---@param win integer
+function M.set_transcript_options(win)
+  set_options(win, shared_options)
+  set_options(win, {
+    cursorline = false,
+    spell = false,
+    smoothscroll = true,
+    foldenable = true,
+    foldmethod = 'manual',
+    foldtext = "v:lua.require'sanderling.render'.foldtext()",
+    fillchars = 'fold: ',
+    winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
+  })
+end
+
+--- Open both windows in this tab page and leave the cursor in the prompt.
+---@param opts sanderling.layout.Options
+---@param transcript_buf integer
+---@param prompt_buf integer
+---@return sanderling.layout.Windows
+function M.open(opts, transcript_buf, prompt_buf)
+  local transcript = open_transcript(opts, transcript_buf)
+  M.set_transcript_options(transcript)
+  local prompt = open_prompt(opts, transcript, prompt_buf)
+  set_options(prompt, shared_options)
+  set_options(prompt, {
+    winbar = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}",
+    winfixheight = true,
+  })
+  if opts.position ~= 'current' then
+    -- A file that is opened from here belongs into another window.
+    vim.wo[transcript].winfixbuf = true
+    vim.wo[prompt].winfixbuf = true
+  end
+  if side_splits[opts.position] then
+    vim.wo[transcript].winfixwidth = true
+    vim.wo[prompt].winfixwidth = true
+  end
+  return { transcript = transcript, prompt = prompt }
+end
+
+--- Close the windows. The last window of Neovim cannot be closed: it gets an empty buffer.
+---@param windows sanderling.layout.Windows
+function M.close(windows)
+  for _, win in ipairs({ windows.prompt, windows.transcript }) do
+    if api.nvim_win_is_valid(win) and not pcall(api.nvim_win_close, win, true) then
+      vim.wo[win].winfixbuf = false
+      api.nvim_win_set_buf(win, api.nvim_create_buf(true, false))
+    end
+  end
+end
+
+return M

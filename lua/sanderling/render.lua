@@ -1,0 +1,478 @@
+--- Draws events into a transcript buffer. The transcript only ever grows at its end: an append reads nothing back, and no row
+--- before the last block moves. While the buffer cannot be written (textlock, E565), frames wait here and are tried again.
+local M = {}
+
+local api = vim.api
+local highlight = require('sanderling.highlight')
+
+local RETRY_MS = 20
+local ns = api.nvim_create_namespace('sanderling')
+
+---@class (exact) sanderling.render.Fold
+---@field first integer row
+---@field last integer row
+---@field label string
+
+---@class (exact) sanderling.render.Job
+---@field events table[]
+---@field next integer index of the first event that is not drawn yet
+---@field on_drawn? fun()
+
+---@class (exact) sanderling.render.OpenBlock
+---@field id integer
+---@field kind 'text'|'thinking'
+---@field row integer where a thinking block grows
+---@field col integer
+---@field fold? sanderling.render.Fold
+
+---@class (exact) sanderling.render.Transcript
+---@field buf integer
+---@field headers integer[] rows of the messages' headers
+---@field folds sanderling.render.Fold[]
+---@field private last integer row of the last line
+---@field private col integer its length in bytes
+---@field private before integer length of the line before it
+---@field private open? sanderling.render.OpenBlock
+---@field private jobs sanderling.render.Job[]
+---@field private is_waiting boolean
+---@field private markdown sanderling.highlight.Blocks
+---@field private on_defect fun(err: string)
+local Transcript = {}
+Transcript.__index = Transcript
+
+---@type table<integer, sanderling.render.Transcript> by buffer
+local transcripts = {}
+
+---@param buf integer its text is replaced
+---@param on_defect fun(err: string) told what could not be drawn
+---@return sanderling.render.Transcript
+function M.new(buf, on_defect)
+  local self = setmetatable({
+    buf = buf,
+    headers = {},
+    folds = {},
+    last = 0,
+    col = 0,
+    before = 0,
+    jobs = {},
+    is_waiting = false,
+    on_defect = on_defect,
+  }, Transcript)
+  vim.bo[buf].modifiable = true
+  api.nvim_buf_set_lines(buf, 0, -1, false, {})
+  vim.bo[buf].modifiable = false
+  api.nvim_buf_clear_namespace(buf, ns, 0, -1)
+  self.markdown = highlight.new(buf)
+  transcripts[buf] = self
+  return self
+end
+
+---@param buf integer
+function M.forget(buf)
+  transcripts[buf] = nil
+end
+
+-- writing -------------------------------------------------------------------------------------------------------------
+
+--- Put `lines` at a position. Whole lines are inserted as lines: a fold that ends in `row` would lose that row if it were split.
+---@param buf integer
+---@param row integer
+---@param col integer
+---@param lines string[]
+local function insert(buf, row, col, lines)
+  vim.bo[buf].modifiable = true
+  local ok, err = pcall(function()
+    if lines[1] ~= '' or #lines == 1 then
+      api.nvim_buf_set_text(buf, row, col, row, col, { lines[1] })
+    end
+    if #lines > 1 then
+      api.nvim_buf_set_lines(buf, row + 1, row + 1, true, vim.list_slice(lines, 2))
+    end
+  end)
+  vim.bo[buf].modifiable = false
+  if not ok then
+    error(err, 0)
+  end
+end
+
+--- Is `lnum` of `win` inside a closed fold that ends the buffer?
+local function is_in_last_fold(win, lnum, last_lnum)
+  return api.nvim_win_call(win, function()
+    return vim.fn.foldclosedend(lnum) == last_lnum
+  end)
+end
+
+--- The windows that go along with the text: their cursor is at the end. A selection or a pending operator must not grow.
+---@private
+---@return { win: integer, is_at_end: boolean }[]
+function Transcript:followers()
+  local followers = {}
+  local current = api.nvim_get_current_win()
+  local last_fold = self.folds[#self.folds]
+  local ends_in_fold = last_fold and last_fold.last == self.last
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    local lnum, col = unpack(api.nvim_win_get_cursor(win))
+    local is_last = lnum == self.last + 1
+      or (ends_in_fold and lnum > last_fold.first and is_in_last_fold(win, lnum, self.last + 1))
+    local is_busy = win == current and api.nvim_get_mode().mode:find('^[vVsS\22\19]') ~= nil
+      or win == current and vim.startswith(api.nvim_get_mode().mode, 'no')
+    if is_last and not is_busy then
+      followers[#followers + 1] = { win = win, is_at_end = col >= self.col - 1 }
+    end
+  end
+  return followers
+end
+
+--- Put `text` behind the last character.
+---@private
+---@param text string
+function Transcript:append(text)
+  local count = api.nvim_buf_line_count(self.buf) - 1
+  if count ~= self.last then -- somebody else wrote here
+    self.last = count
+    self.col = #api.nvim_buf_get_lines(self.buf, count, count + 1, true)[1]
+  end
+  local lines = vim.split(text, '\n', { plain = true })
+  local followers = self:followers()
+  insert(self.buf, self.last, self.col, lines)
+  if #lines > 1 then
+    self.before = #lines == 2 and self.col + #lines[1] or #lines[#lines - 1]
+    self.last = self.last + #lines - 1
+    self.col = #lines[#lines]
+  else
+    self.col = self.col + #text
+  end
+  for _, follower in ipairs(followers) do
+    if #lines > 1 or follower.is_at_end then
+      api.nvim_win_set_cursor(follower.win, { self.last + 1, self.col })
+    end
+  end
+end
+
+--- Put `text` into the open thinking block, whose fold keeps a line behind it: lines inserted into a fold grow it.
+---@private
+---@param text string
+function Transcript:grow_thinking(text)
+  local open = assert(self.open)
+  local lines = vim.split(text, '\n', { plain = true })
+  local followers = self:followers()
+  -- Always the end of the block's last line: nothing but the fold's blank line stands behind it.
+  insert(self.buf, open.row, open.col, lines)
+  open.col = #lines > 1 and #lines[#lines] or open.col + #text
+  open.row = open.row + #lines - 1
+  self.last = self.last + #lines - 1
+  open.fold.last = self.last
+  for _, follower in ipairs(followers) do
+    if not is_in_last_fold(follower.win, self.last + 1, self.last + 1) then
+      api.nvim_win_set_cursor(follower.win, { self.last + 1, 0 })
+    end
+  end
+end
+
+--- What has to stand before a new block, so that one blank line separates it from the text before.
+---@private
+---@return string
+function Transcript:separator()
+  local last_fold = self.folds[#self.folds]
+  if self.last == 0 and self.col == 0 then
+    return ''
+  elseif last_fold and last_fold.last == self.last then
+    return '\n' -- the fold's own last line is the blank one
+  elseif self.col > 0 then
+    return '\n\n'
+  end
+  return self.before > 0 and '\n' or ''
+end
+
+--- Begin a block with `text`, whose highlight is `hl` where it has one.
+---@private
+---@param text string
+---@param hl? string
+---@return integer first row of the block
+function Transcript:append_block(text, hl)
+  local separator = self:separator()
+  local first = self.last + #separator
+  self:append(separator .. text)
+  if hl then
+    self:paint(first, self.last, hl)
+  end
+  return first
+end
+
+---@private
+---@param first integer row
+---@param last integer row
+---@param hl string
+---@param grows? boolean text that is added at the end belongs to it too
+function Transcript:paint(first, last, hl, grows)
+  local length = #api.nvim_buf_get_lines(self.buf, last, last + 1, true)[1]
+  api.nvim_buf_set_extmark(self.buf, ns, first, 0, {
+    end_row = last,
+    end_col = length,
+    end_right_gravity = grows or false,
+    hl_group = hl,
+    hl_eol = true,
+  })
+end
+
+-- folds ---------------------------------------------------------------------------------------------------------------
+
+---@param win integer
+---@param fold sanderling.render.Fold
+local function fold_in(win, fold)
+  api.nvim_win_call(win, function()
+    if vim.fn.foldlevel(fold.last + 1) == 0 or vim.fn.foldlevel(fold.first + 1) == 0 then
+      vim.cmd(('%d,%dfold'):format(fold.first + 1, fold.last + 1))
+    end
+  end)
+end
+
+---@private
+---@param first integer row
+---@param last integer row
+---@param label string
+---@return sanderling.render.Fold
+function Transcript:add_fold(first, last, label)
+  local fold = { first = first, last = last, label = label }
+  self.folds[#self.folds + 1] = fold
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    fold_in(win, fold)
+  end
+  return fold
+end
+
+--- A window shows the transcript (again): give it the folds that it does not have.
+---@param win integer
+function Transcript:show_in(win)
+  for _, fold in ipairs(self.folds) do
+    fold_in(win, fold)
+  end
+  self:show_markdown(win)
+end
+
+--- A window shows other lines of the transcript than before.
+---@param win integer
+function Transcript:show_markdown(win)
+  self.markdown:show(win)
+end
+
+--- 'foldtext' of a transcript.
+---@return string|[string, string][]
+function M.foldtext()
+  local transcript = transcripts[api.nvim_get_current_buf()]
+  local first, last = vim.v.foldstart, vim.v.foldend
+  for _, fold in ipairs(transcript and transcript.folds or {}) do
+    if fold.first == first - 1 and fold.last == last - 1 then
+      local count = vim.fn.prevnonblank(last) - first
+      local lines = count == 1 and '1 line' or count .. ' lines'
+      return { { ('▸ %s · %s'):format(fold.label, lines), 'AgentThinking' } }
+    end
+  end
+  return vim.fn.foldtext()
+end
+
+-- events --------------------------------------------------------------------------------------------------------------
+
+--- Close the open block; what comes next begins its own.
+---@private
+function Transcript:end_block()
+  if self.open and self.open.kind == 'text' then
+    self.markdown:finish(self.last)
+  end
+  self.open = nil
+end
+
+---@param row integer
+---@param name string
+---@param hl string
+function Transcript:decorate_header(row, name, hl)
+  self.headers[#self.headers + 1] = row
+  api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
+    end_row = row,
+    end_col = #name + 3,
+    hl_group = hl,
+    virt_text = { { '▍' .. name .. '  ', hl } },
+    virt_text_pos = 'overlay',
+  })
+end
+
+---@param selection sanderling.Selection
+local function selection_label(selection)
+  return ('%s:%d-%d'):format(selection.path, selection.first_line, selection.last_line)
+end
+
+---@param selection sanderling.Selection
+---@return string[]
+local function selection_lines(selection)
+  local fence = '```'
+  while selection.text:find(fence, 1, true) do
+    fence = fence .. '`'
+  end
+  local lines = { selection_label(selection), fence .. (selection.filetype or '') }
+  vim.list_extend(lines, vim.split(selection.text, '\n', { plain = true }))
+  vim.list_extend(lines, { fence, '' })
+  return lines
+end
+
+---@type table<string, fun(self: sanderling.render.Transcript, event: any)>
+local draw = {}
+
+function draw.session_opened(self, event)
+  if event.is_demo and self.last == 0 and self.col == 0 then
+    self:append_block(
+      'There is no API key, so the demo model answers: it replays a script.\nSet ANTHROPIC_API_KEY in the environment that starts Neovim to talk to Claude.',
+      'AgentNotice'
+    )
+  end
+end
+
+function draw.turn_started(self, event)
+  self:end_block()
+  local prompt = event.prompt
+  local prompt_lines = vim.split(prompt.text, '\n', { plain = true })
+  local lines = { '## You', '' }
+  vim.list_extend(lines, prompt_lines)
+  local folds = {}
+  for _, selection in ipairs(prompt.selections or {}) do
+    if #folds == 0 then
+      lines[#lines + 1] = ''
+    end
+    local first = #lines
+    vim.list_extend(lines, selection_lines(selection))
+    folds[#folds + 1] = { first, #lines - 1, selection_label(selection) }
+  end
+  if #folds == 0 then
+    lines[#lines + 1] = ''
+  end
+  local answer = #lines
+  vim.list_extend(lines, { '## Sanderling', '', '' })
+
+  local row = self:append_block(table.concat(lines, '\n'))
+  self:decorate_header(row, 'You', 'AgentUser')
+  self.markdown:begin(row + 2)
+  self.markdown:finish(row + 1 + #prompt_lines)
+  for _, fold in ipairs(folds) do
+    self:paint(row + fold[1], row + fold[1], 'AgentContext')
+    self.markdown:begin(row + fold[1] + 1)
+    self.markdown:finish(row + fold[2])
+    self:add_fold(row + fold[1], row + fold[2], fold[3])
+  end
+  self:decorate_header(row + answer, 'Sanderling', 'AgentAssistant')
+end
+
+function draw.text_delta(self, event)
+  if not self.open or self.open.id ~= event.block_id then
+    self:end_block()
+    local row = self:append_block(event.text)
+    self.open = { id = event.block_id, kind = 'text', row = 0, col = 0 }
+    self.markdown:begin(row)
+  else
+    self:append(event.text)
+  end
+  self.markdown:grow(self.last)
+end
+
+function draw.thinking_delta(self, event)
+  if self.open and self.open.id == event.block_id then
+    self:grow_thinking(event.text)
+    return
+  end
+  self:end_block()
+  local first = self:append_block('Thinking\n' .. event.text .. '\n')
+  self:paint(first, self.last - 1, 'AgentThinking', true)
+  local fold = self:add_fold(first, self.last, 'Thinking')
+  self.open = {
+    id = event.block_id,
+    kind = 'thinking',
+    row = self.last - 1,
+    col = self.before,
+    fold = fold,
+  }
+end
+
+function draw.block_ended(self)
+  self:end_block()
+end
+
+function draw.notice(self, event)
+  self:end_block()
+  self:append_block(event.text, event.level == 'warning' and 'AgentWarning' or 'AgentNotice')
+end
+
+function draw.error_occurred(self, event)
+  self:end_block()
+  self:append_block(event.message, 'AgentError')
+  if event.remedy and event.remedy ~= '' then
+    local row = self.last + 1
+    self:append('\n' .. event.remedy)
+    self:paint(row, self.last, 'AgentRemedy')
+  end
+end
+
+function draw.local_failed(self, event)
+  draw.error_occurred(self, event)
+end
+
+local endings = {
+  cancelled = 'Stopped.',
+  interrupted = 'Interrupted.',
+  max_tokens = 'The answer reached its limit of tokens (option max_tokens). Ask the model to go on.',
+  refusal = 'The model declined to answer. Put the question otherwise, or :clear to begin anew.',
+  context_full = 'The conversation fills the model’s whole context window: :clear begins a new one.',
+}
+
+function draw.turn_ended(self, event)
+  self:end_block()
+  local text = endings[event.stop_reason]
+  if text then
+    self:append_block(text, 'AgentNotice')
+  end
+end
+
+---@param err string
+local function is_locked(err)
+  return err:find('E565', 1, true) or err:find('E523', 1, true) or err:find('E11:', 1, true)
+end
+
+--- Draw `events`, now or as soon as the buffer can be written; then call `on_drawn`.
+---@param events table[]
+---@param on_drawn? fun()
+function Transcript:apply(events, on_drawn)
+  self.jobs[#self.jobs + 1] = { events = events, next = 1, on_drawn = on_drawn }
+  if not self.is_waiting then
+    self:drain()
+  end
+end
+
+---@private
+function Transcript:drain()
+  while self.jobs[1] do
+    local job = self.jobs[1]
+    while job.next <= #job.events do
+      if not api.nvim_buf_is_valid(self.buf) then
+        self.jobs = {}
+        return
+      end
+      local event = job.events[job.next]
+      local ok, err = xpcall(draw[event.type] or function() end, debug.traceback, self, event)
+      if not ok and is_locked(err) then
+        self.is_waiting = true
+        vim.defer_fn(function()
+          self.is_waiting = false
+          self:drain()
+        end, RETRY_MS)
+        return
+      end
+      job.next = job.next + 1
+      if not ok then
+        self.on_defect(err)
+      end
+    end
+    table.remove(self.jobs, 1)
+    if job.on_drawn then
+      job.on_drawn()
+    end
+  end
+end
+
+return M

@@ -1,0 +1,246 @@
+--- What the winbars and the statusline say: mode, model, session, state, tokens.
+local host = require('sanderling.host')
+
+local M = {}
+
+local REDRAW_NS = 250 * 1e6 -- between two redraws for a number that merely grows
+local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
+
+---@class (exact) sanderling.status.State
+---@field name 'idle'|'starting'|'thinking'|'streaming'|'stopping'|'waiting for you'
+---@field model string
+---@field pending table<string, true> prompts that were sent and whose turn has not started, by id
+---@field is_in_turn boolean
+---@field usage? sanderling.UsageUpdated
+---@field stream_began? integer nanoseconds
+---@field stream_bytes integer
+
+---@type table<string, sanderling.status.State> by session id
+local states = {}
+---@type string? the session that the statusline is about
+local newest
+local last_redraw = 0
+
+---@param session_id string
+---@return sanderling.status.State
+local function state_of(session_id)
+  if not states[session_id] then
+    states[session_id] =
+      { name = 'idle', model = '', pending = {}, is_in_turn = false, stream_bytes = 0 }
+    newest = session_id
+  end
+  return states[session_id]
+end
+
+---@param is_urgent boolean
+local function redraw(is_urgent)
+  local now = vim.uv.hrtime()
+  if is_urgent or now - last_redraw > REDRAW_NS then
+    last_redraw = now
+    pcall(vim.cmd.redrawstatus, { bang = true })
+  end
+end
+
+---@param state sanderling.status.State
+---@param name 'thinking'|'streaming'
+---@param text string
+local function on_delta(state, name, text)
+  local is_new = state.name ~= name and state.name ~= 'stopping'
+  if is_new then
+    state.name = name
+  end
+  state.stream_began = state.stream_began or vim.uv.hrtime()
+  state.stream_bytes = state.stream_bytes + #text
+  redraw(is_new)
+end
+
+---@type table<string, fun(state: sanderling.status.State, event: any)>
+local handlers = {}
+
+function handlers.session_opened(state, event)
+  state.model = event.model
+  redraw(true)
+end
+
+function handlers.local_prompt_sent(state, event)
+  state.pending[event.id] = true
+  if not state.is_in_turn then
+    state.name = 'starting'
+  end
+  redraw(true)
+end
+
+function handlers.local_stop_sent(state)
+  if state.is_in_turn then
+    state.name = 'stopping'
+    redraw(true)
+  end
+end
+
+function handlers.turn_started(state, event)
+  state.pending[event.prompt.id] = nil
+  state.is_in_turn, state.name, state.stream_began, state.stream_bytes = true, 'thinking', nil, 0
+  redraw(true)
+end
+
+function handlers.provider_starting(state)
+  state.name = 'starting'
+  redraw(true)
+end
+
+function handlers.thinking_delta(state, event)
+  on_delta(state, 'thinking', event.text)
+end
+
+function handlers.text_delta(state, event)
+  on_delta(state, 'streaming', event.text)
+end
+
+function handlers.usage_updated(state, event)
+  state.usage = event
+  redraw(false)
+end
+
+--- Ends that ask the user to decide how to go on.
+local needs_user = { error = true, max_tokens = true, refusal = true, context_full = true }
+
+function handlers.turn_ended(state, event)
+  state.is_in_turn = false
+  state.name = needs_user[event.stop_reason] and 'waiting for you' or 'idle'
+  if event.stop_reason == 'cancelled' then
+    state.pending = {}
+  end
+  redraw(true)
+end
+
+function handlers.local_failed(state)
+  state.is_in_turn, state.name, state.pending = false, 'waiting for you', {}
+  redraw(true)
+end
+
+host.subscribe(function(session_id, events)
+  for _, event in ipairs(events) do
+    local handle = handlers[event.type]
+    if handle then
+      handle(state_of(session_id), event)
+    end
+  end
+end)
+
+--- The winbars are about another session from now on, or about none.
+---@param session_id string
+function M.forget(session_id)
+  states[session_id] = nil
+  if newest == session_id then
+    newest = next(states)
+  end
+end
+
+---@param count integer
+---@return string
+local function short(count)
+  if count < 1000 then
+    return tostring(count)
+  end
+  return count < 1e6 and ('%.1fk'):format(count / 1000) or ('%.1fM'):format(count / 1e6)
+end
+
+---@param state sanderling.status.State
+---@return string
+local function describe(state)
+  if state.name ~= 'streaming' or not state.stream_began then
+    return state.name
+  end
+  local seconds = (vim.uv.hrtime() - state.stream_began) / 1e9
+  if seconds < 0.5 then
+    return 'streaming'
+  end
+  return ('streaming %d tokens/s'):format(state.stream_bytes / BYTES_PER_TOKEN / seconds)
+end
+
+---@param usage? sanderling.UsageUpdated
+---@return string
+local function describe_usage(usage)
+  if not usage then
+    return '0 tokens'
+  end
+  local last, total = usage.last_request, usage.total
+  local function sum(u)
+    return (u.input_tokens or 0)
+      + (u.output_tokens or 0)
+      + (u.cache_read_input_tokens or 0)
+      + (u.cache_creation_input_tokens or 0)
+  end
+  local text = short(sum(total)) .. ' tokens'
+  if (usage.context_window_tokens or 0) > 0 then
+    text = ('%s, context %d%%'):format(text, math.ceil(100 * sum(last) / usage.context_window_tokens))
+  end
+  return text
+end
+
+local mode_names = {
+  n = 'NORMAL',
+  i = 'INSERT',
+  R = 'REPLACE',
+  v = 'VISUAL',
+  V = 'V-LINE',
+  ['\22'] = 'V-BLOCK',
+  s = 'SELECT',
+  S = 'S-LINE',
+  ['\19'] = 'S-BLOCK',
+  c = 'COMMAND',
+}
+
+--- The mode, when the window whose winbar is drawn is the one that the user is in.
+---@return string
+local function mode_here()
+  if tostring(vim.api.nvim_get_current_win()) ~= tostring(vim.g.actual_curwin) then
+    return ''
+  end
+  local mode = vim.api.nvim_get_mode().mode
+  return mode_names[mode:sub(1, 1)] or mode:upper()
+end
+
+---@param text string
+local function escape(text)
+  return (text:gsub('%%', '%%%%'))
+end
+
+--- 'winbar' of a transcript's window: model, session, tokens. Neovim makes the window current while it asks.
+---@return string
+function M.transcript_winbar()
+  local session_id = vim.b.sanderling_session
+  local state = state_of(session_id)
+  local mode = mode_here()
+  return ('%%#AgentMode#%s%%#AgentStatus# %s %%<· %s%%=%s '):format(
+    mode ~= '' and ' ' .. mode or '',
+    escape(state.model ~= '' and state.model or 'Sanderling'),
+    session_id:sub(1, 15),
+    escape(describe_usage(state.usage))
+  )
+end
+
+--- 'winbar' of a prompt's window: mode, state, how many prompts wait.
+---@return string
+function M.prompt_winbar()
+  local state = state_of(vim.b.sanderling_session)
+  local queued = state.is_in_turn and vim.tbl_count(state.pending) or 0
+  local mode = mode_here()
+  return ('%%#AgentMode# %s %%#%s#%s%s%%='):format(
+    mode ~= '' and mode or 'PROMPT',
+    state.is_in_turn and 'AgentBusy' or 'AgentStatus',
+    escape(describe(state)),
+    queued > 0 and (' · %d queued'):format(queued) or ''
+  )
+end
+
+---@return string
+function M.statusline()
+  local state = newest and states[newest]
+  if not state then
+    return ''
+  end
+  return ('Sanderling: %s · %s'):format(describe(state), describe_usage(state.usage))
+end
+
+return M

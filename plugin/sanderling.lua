@@ -1,0 +1,70 @@
+-- Names only: nothing is required, and no process starts, until one of these is used.
+if vim.g.loaded_sanderling then
+  return
+end
+vim.g.loaded_sanderling = true
+
+local command = vim.api.nvim_create_user_command
+
+if vim.fn.has('nvim-0.11') == 0 then
+  for _, name in ipairs({ 'AgentChat', 'AgentAsk', 'AgentStop', 'AgentInstall', 'AgentLog', 'AgentHealth' }) do
+    command(name, function()
+      vim.api.nvim_echo({ { 'Sanderling needs Neovim 0.11 or newer: please update Neovim.', 'ErrorMsg' } }, true, {})
+    end, { nargs = '*', range = true, bang = true, desc = 'Agent: needs Neovim 0.11' })
+  end
+  return
+end
+
+command('AgentChat', function(cmd)
+  require('sanderling').toggle({ position = cmd.args ~= '' and cmd.args or nil })
+end, {
+  nargs = '?',
+  desc = 'Agent: show or hide the chat',
+  complete = function(lead)
+    return vim.tbl_filter(function(position)
+      return vim.startswith(position, lead)
+    end, require('sanderling.config').POSITIONS)
+  end,
+})
+
+command('AgentAsk', function(cmd)
+  require('sanderling').ask(cmd.args, { range = cmd.range > 0 and { cmd.line1, cmd.line2 } or nil })
+end, { nargs = '+', range = true, desc = 'Agent: ask, about the selected lines if there are any' })
+
+command('AgentStop', function()
+  require('sanderling').stop()
+end, { desc = 'Agent: stop the turn' })
+
+command('AgentInstall', function()
+  require('sanderling.install').run()
+end, { desc = 'Agent: build the Python environment' })
+
+command('AgentLog', function()
+  require('sanderling.host').open_log()
+end, { desc = "Agent: open the host's log" })
+
+command('AgentHealth', function(cmd)
+  require('sanderling.health').show({ ask_api = cmd.bang })
+end, { bang = true, desc = 'Agent: check the installation; with ! ask the API too' })
+
+local map = vim.keymap.set
+map('n', '<Plug>(AgentChat)', '<Cmd>AgentChat<CR>', { desc = 'Agent: show or hide the chat' })
+map('n', '<Plug>(AgentStop)', '<Cmd>AgentStop<CR>', { desc = 'Agent: stop the turn' })
+map({ 'n', 'x' }, '<Plug>(AgentAsk)', ':AgentAsk ', { desc = 'Agent: ask' })
+
+for name, link in pairs({
+  AgentUser = 'Title',
+  AgentAssistant = 'Special',
+  AgentThinking = 'Comment',
+  AgentContext = 'Directory',
+  AgentNotice = 'DiagnosticInfo',
+  AgentWarning = 'DiagnosticWarn',
+  AgentError = 'DiagnosticError',
+  AgentRemedy = 'DiagnosticHint',
+  AgentPlaceholder = 'NonText',
+  AgentMode = 'ModeMsg',
+  AgentStatus = 'Comment',
+  AgentBusy = 'DiagnosticOk',
+}) do
+  vim.api.nvim_set_hl(0, name, { link = link, default = true })
+end

@@ -1,0 +1,54 @@
+"""
+The door from Neovim: decode, hand over, return.
+
+Sanderling's own host loads this file (lua/sanderling/host.lua starts it). Under `:UpdateRemotePlugins` the shared python3 host
+loads it too and finds no command to register; so nothing beyond pynvim is imported before the first call.
+"""
+
+import functools
+import logging
+import os
+import pynvim
+
+
+def _logged(handler):
+    """An exception that reached pynvim would become a hit-enter prompt, which blocks every client: log it instead."""
+
+    @functools.wraps(handler)
+    def handle(self, *args):
+        try:
+            return handler(self, *args)
+        except Exception:
+            logging.getLogger("sanderling").exception("%s failed", handler.__name__)
+            return None
+
+    return handle
+
+
+@pynvim.plugin
+class SanderlingHost:
+    def __init__(self, nvim):
+        from sanderling.editor.bridge import Bridge
+        from sanderling.editor.host import EditorHost
+
+        self.host = EditorHost(Bridge(nvim))
+
+    @pynvim.rpc_export("sanderling_configure")
+    @_logged
+    def configure(self, options):
+        self.host.configure(options)
+
+    @pynvim.rpc_export("sanderling_act")
+    @_logged
+    def act(self, session_id, action):
+        self.host.act(session_id, action)
+
+    @pynvim.rpc_export("sanderling_acknowledge")
+    @_logged
+    def acknowledge(self, session_id, seq):
+        self.host.acknowledge(session_id, seq)
+
+    @pynvim.rpc_export("sanderling_ping", sync=True)
+    @_logged
+    def ping(self):
+        return os.getpid()

@@ -1,0 +1,57 @@
+"""Settings: what the user chose, checked by name and type."""
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from sanderling.errors import ConfigError
+
+DEFAULT_MODEL = "claude-sonnet-5-5"
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the host runs with. `state_dir` holds the sessions, `log_file` the host's own log."""
+
+    state_dir: str
+    log_file: str = ""
+    provider: Literal["auto", "anthropic", "demo", "scripted"] = "auto"
+    model: Annotated[str, msgspec.Meta(min_length=1)] = DEFAULT_MODEL
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: as much as the model can
+    base_url: str = ""  # empty: ANTHROPIC_BASE_URL, else the API itself
+    thinking: bool = True
+    idle_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 120.0
+    script: str = ""  # the scripted provider's file
+
+    @property
+    def session_dir(self) -> Path:
+        return Path(self.state_dir) / "sessions"
+
+
+def load_settings(options: Mapping[str, Any]) -> Settings:
+    """
+    Check `options` and return them as settings.
+
+    Raises:
+        ConfigError: naming the unknown key and its nearest neighbour, or the key with the wrong value.
+    """
+    known = Settings.__struct_fields__
+    for key in options:
+        if key not in known:
+            nearest = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+            raise ConfigError(f"unknown setting '{key}'{hint}")
+    try:
+        settings = msgspec.convert(options, Settings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"wrong setting: {error}") from error
+    if settings.provider == "scripted" and not settings.script:
+        raise ConfigError("provider 'scripted' needs 'script', the path of its file")
+    return settings
+
+
+def has_api_key(environment: Mapping[str, str] = os.environ) -> bool:
+    return bool(environment.get("ANTHROPIC_API_KEY") or environment.get("ANTHROPIC_AUTH_TOKEN"))

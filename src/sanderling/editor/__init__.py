@@ -1,0 +1,1 @@
+"""The face inside Neovim: pynvim's loop, sessions, frames."""

@@ -1,0 +1,39 @@
+"""
+The way to Neovim and back: the one module of the package that knows pynvim.
+
+Everything runs in one thread, on the asyncio loop that pynvim already runs: a handler is a greenlet of that loop, and what it
+starts are tasks beside it. Neovim may sit in a prompt for minutes, so nothing here ever waits for it: both directions are
+notifications.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pynvim
+
+
+class Bridge:
+    def __init__(self, nvim: pynvim.Nvim) -> None:
+        self._nvim = nvim
+
+    def notify(self, lua: str, *args: Any) -> None:
+        """Run `lua` in Neovim with `args`, some time; from the loop's thread only."""
+        self._nvim.exec_lua(lua, *args, async_=True)
+
+    def start(self, serve: Callable[[], Awaitable[None]], on_end: Callable[[BaseException | None], None]) -> None:
+        """Run `serve` as a task beside pynvim's own work; `on_end` is called with what ended it."""
+        task = self._nvim.loop.create_task(_run(serve))
+        task.add_done_callback(lambda done: on_end(None if done.cancelled() else done.exception()))
+
+
+async def _run(serve: Callable[[], Awaitable[None]]) -> None:
+    await serve()
+
+
+def run_host(plugin_path: str) -> None:
+    """Serve the Neovim at the other end of stdin and stdout with the plugin at `plugin_path`, until it goes away."""
+    nvim = pynvim.attach("stdio")
+    try:
+        pynvim.Host(nvim).start([plugin_path])
+    except EOFError:
+        pass  # Neovim has ended: the normal end of a host

@@ -1,0 +1,90 @@
+"""
+From events to frames: a frame is what Neovim draws in one go.
+
+Pure bookkeeping, with the clock passed in. The first event after a pause goes out at once; then at most one frame per
+`FRAME_S`, of at most `MAX_FRAME_CHARS`, and never more than `MAX_UNDRAWN` that Neovim has not acknowledged: while it sits in
+a prompt, text waits here in one piece. Measurements: doc/architecture.md, "The hot path".
+"""
+
+from collections import deque
+
+import msgspec
+
+from sanderling.events import Event, TextDelta, ThinkingDelta
+
+FRAME_S = 0.008
+MAX_FRAME_CHARS = 32_768
+MAX_UNDRAWN = 16
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """`seq` counts the frames of a session from 1; Neovim acknowledges the newest that it has drawn."""
+
+    session_id: str
+    seq: int
+    events: tuple[Event, ...]
+
+
+class _Run:
+    """Deltas of one block, still in pieces: joined once, when they are drawn."""
+
+    def __init__(self, first: TextDelta | ThinkingDelta) -> None:
+        self.kind = type(first)
+        self.block_id = first.block_id
+        self.pieces = [first.text]
+
+    def is_continued_by(self, event: Event) -> bool:
+        return isinstance(event, self.kind) and event.block_id == self.block_id
+
+    def take(self, max_chars: int) -> TextDelta | ThinkingDelta:
+        text = "".join(self.pieces)
+        self.pieces = [text[max_chars:]] if len(text) > max_chars else []
+        return self.kind(self.block_id, text[:max_chars])
+
+
+class FrameQueue:
+    """The events of one session on their way to the screen."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self._waiting: deque[Event | _Run] = deque()
+        self._sent = 0
+        self._drawn = 0
+        self._last_sent_at = float("-inf")
+
+    def push(self, event: Event) -> None:
+        last = self._waiting[-1] if self._waiting else None
+        if isinstance(event, TextDelta | ThinkingDelta):
+            if isinstance(last, _Run) and last.is_continued_by(event):
+                last.pieces.append(event.text)
+            else:
+                self._waiting.append(_Run(event))
+        else:
+            self._waiting.append(event)
+
+    def acknowledge(self, seq: int) -> None:
+        self._drawn = max(self._drawn, seq)
+
+    def delay_s(self, now: float) -> float | None:
+        """How long the next frame has to wait; `None` while there is nothing to send or Neovim has enough undrawn."""
+        if not self._waiting or self._sent - self._drawn >= MAX_UNDRAWN:
+            return None
+        return max(0.0, self._last_sent_at + FRAME_S - now)
+
+    def take(self, now: float) -> Frame:
+        events: list[Event] = []
+        room = MAX_FRAME_CHARS
+        while self._waiting and room > 0:
+            head = self._waiting[0]
+            if isinstance(head, _Run):
+                delta = head.take(room)
+                room -= len(delta.text)
+                events.append(delta)
+                if head.pieces:
+                    break
+            else:
+                events.append(head)
+            self._waiting.popleft()
+        self._sent += 1
+        self._last_sent_at = now
+        return Frame(self.session_id, self._sent, tuple(events))

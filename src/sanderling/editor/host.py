@@ -1,0 +1,223 @@
+"""The host's tasks: actions from Neovim go to their session's orchestrator, its events go back as frames."""
+
+import logging
+import math
+import os
+from collections.abc import Mapping
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from sanderling.config import Settings, has_api_key, load_settings
+from sanderling.editor.bridge import Bridge
+from sanderling.editor.frames import FrameQueue
+from sanderling.errors import ConfigError, SanderlingError
+from sanderling.events import (
+    Action,
+    CancelTurn,
+    CloseSession,
+    ErrorOccurred,
+    Event,
+    OpenSession,
+    Prompt,
+    SessionOpened,
+    SubmitPrompt,
+    TurnEnded,
+)
+from sanderling.orchestrator import Orchestrator
+from sanderling.providers import Provider
+from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.providers.scripted import ScriptedProvider, load_demo, load_script
+from sanderling.session import Session
+
+MAX_LOG_BYTES = 1_000_000
+EXIT_DEFECT = 70  # sysexits.h: an internal software error
+
+log = logging.getLogger(__name__)
+
+
+class EditorHost:
+    """
+    What the rplugin class hands over to. Its methods are called from RPC handlers: they enqueue and return.
+
+    A defect in a task ends the process, loudly: Neovim says so in the chat, the log has the traceback, and the next prompt
+    starts a new host, which reads the conversation back from disk.
+    """
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.bridge = bridge
+        self.settings: Settings | None = None
+        self._sessions: dict[str, LiveSession] = {}
+        self._inbox, self._actions = anyio.create_memory_object_stream[tuple[str, Action]](math.inf)
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take the settings and start to serve. Neovim sends them before anything else."""
+        try:
+            self.settings = load_settings(options)
+        except ConfigError as error:
+            self.bridge.notify("require('sanderling.host').refused(...)", str(error))
+            return
+        start_log(self.settings.log_file)
+        log.info("host %d started", os.getpid())
+        self.bridge.start(self.serve, self._end)
+
+    def act(self, session_id: str, action: Mapping[str, Any]) -> None:
+        self._inbox.send_nowait((session_id, msgspec.convert(action, Action)))
+
+    def acknowledge(self, session_id: str, seq: int) -> None:
+        if live := self._sessions.get(session_id):
+            live.acknowledge(seq)
+
+    async def serve(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            async for session_id, action in self._actions:
+                self._route(session_id, action, tasks)
+
+    def _route(self, session_id: str, action: Action, tasks: TaskGroup) -> None:
+        live = self._sessions.get(session_id)
+        match action:
+            case OpenSession(project):
+                if live is None:
+                    self._open(session_id, project, tasks)
+            case CloseSession():
+                if live:
+                    live.close()
+                    del self._sessions[session_id]
+            case SubmitPrompt(prompt):
+                if live:
+                    live.submit(prompt)
+            case CancelTurn():
+                if live:
+                    live.cancel()
+
+    def _open(self, session_id: str, project: str, tasks: TaskGroup) -> None:
+        assert self.settings is not None  # noqa: S101
+        live = self._sessions[session_id] = LiveSession(session_id, self.bridge)
+        try:
+            provider = make_provider(self.settings)
+            session = Session.open(self.settings.session_dir, session_id, project)
+        except SanderlingError as error:
+            log.warning("session %s does not open: %s", session_id, error)
+            live.refuse(error)
+        else:
+            live.orchestrator = Orchestrator(session, provider, live.emit)
+        tasks.start_soon(live.run)
+
+    def _end(self, error: BaseException | None) -> None:
+        log.critical("the host ends: a defect", exc_info=error)
+        os._exit(EXIT_DEFECT)
+
+
+class LiveSession:
+    """A session that is open in this host: its orchestrator, and its frames on their way to the screen."""
+
+    def __init__(self, session_id: str, bridge: Bridge) -> None:
+        self.frames = FrameQueue(session_id)
+        self._bridge = bridge
+        self._changed = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self.orchestrator: Orchestrator | None = None
+        self._refusal: SanderlingError | None = None
+
+    async def run(self) -> None:
+        """Serve the session until it is closed; one that cannot be opened only says so."""
+        with self._scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._draw)
+                if self.orchestrator:
+                    await self._serve(self.orchestrator, tasks)
+
+    async def _serve(self, orchestrator: Orchestrator, tasks: TaskGroup) -> None:
+        provider, session = orchestrator.provider, orchestrator.session
+        self.emit(
+            SessionOpened(
+                model=provider.model,
+                provider=provider.name,
+                is_demo=provider.is_demo,
+                log_path=str(session.path),
+                message_count=len(session.history),
+            )
+        )
+        tasks.start_soon(provider.prepare)
+        try:
+            await orchestrator.serve()
+        finally:
+            session.close()
+
+    def refuse(self, error: SanderlingError) -> None:
+        """The session cannot be opened: every prompt is answered with the reason."""
+        self._refusal = error
+        self._emit_refusal(error)
+
+    def _emit_refusal(self, error: SanderlingError) -> None:
+        self.emit(ErrorOccurred("internal", str(error), "Mend it, then begin a new conversation with :clear."))
+        self.emit(TurnEnded("error"))
+
+    def submit(self, prompt: Prompt) -> None:
+        if self._refusal:
+            self._emit_refusal(self._refusal)
+        elif self.orchestrator:
+            self.orchestrator.submit(prompt)
+
+    def cancel(self) -> None:
+        if self.orchestrator:
+            self.orchestrator.cancel()
+
+    def close(self) -> None:
+        self._scope.cancel()
+
+    def emit(self, event: Event) -> None:
+        self.frames.push(event)
+        self._changed.set()
+
+    def acknowledge(self, seq: int) -> None:
+        self.frames.acknowledge(seq)
+        self._changed.set()
+
+    async def _draw(self) -> None:
+        """Send frames as they fall due."""
+        while True:
+            delay_s = self.frames.delay_s(anyio.current_time())
+            if delay_s is None:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+            elif delay_s > 0:
+                await anyio.sleep(delay_s)
+            else:
+                frame = self.frames.take(anyio.current_time())
+                self._bridge.notify("require('sanderling.host').receive(...)", msgspec.to_builtins(frame))
+
+
+def make_provider(settings: Settings) -> Provider:
+    """
+    The provider that the settings ask for; `auto` is Claude with an API key and the demo model without one.
+
+    Raises:
+        ConfigError: the script cannot be used.
+    """
+    match settings.provider:
+        case "scripted":
+            return ScriptedProvider(load_script(Path(settings.script).expanduser()))
+        case "anthropic":
+            return AnthropicProvider(settings)
+        case "auto" if has_api_key():
+            return AnthropicProvider(settings)
+        case _:
+            return ScriptedProvider(load_demo(), is_demo=True)
+
+
+def start_log(log_file: str) -> None:
+    """Write the package's log to `log_file`, at most twice `MAX_LOG_BYTES`; without a file, to stderr."""
+    if log_file:
+        Path(log_file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handler: logging.Handler = RotatingFileHandler(log_file, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8")
+    else:
+        handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
+    package_log = logging.getLogger("sanderling")
+    package_log.addHandler(handler)
+    package_log.setLevel(logging.INFO)

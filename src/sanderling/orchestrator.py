@@ -1,0 +1,207 @@
+"""The turn loop: ask the model, show what it says as it says it, keep the history whole."""
+
+import math
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Literal
+
+import anyio
+from anyio import to_thread
+
+from sanderling.errors import ProviderError
+from sanderling.events import (
+    BlockEnded,
+    ErrorOccurred,
+    Event,
+    Notice,
+    Prompt,
+    ProviderStarting,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    TurnEnded,
+    TurnStarted,
+    UsageUpdated,
+)
+from sanderling.messages import ContentBlock, Message, TextBlock, ToolResult, ToolUse, Usage
+from sanderling.prompt import prompt_message, system_prompt
+from sanderling.providers import (
+    BlockDone,
+    ModelRequest,
+    Provider,
+    ReplyDone,
+    TextPiece,
+    ThinkingPiece,
+    UsageReport,
+)
+from sanderling.session import Session
+
+PARTIAL_INTERVAL_S = 0.25  # how much of a streaming answer a killed host may lose
+
+
+class Orchestrator:
+    """One session's turns. `emit` takes the events; it must not block."""
+
+    def __init__(self, session: Session, provider: Provider, emit: Callable[[Event], None]) -> None:
+        self.session = session
+        self.provider = provider
+        self.emit = emit
+        self._system = system_prompt(session.project)
+        self._inbox, self._prompts = anyio.create_memory_object_stream[Prompt](math.inf)
+        self._turn: anyio.CancelScope | None = None
+        self._block_id = 0
+        self._last_write_error = ""
+
+    def submit(self, prompt: Prompt) -> None:
+        self._inbox.send_nowait(prompt)
+
+    def cancel(self) -> None:
+        """Stop the turn; the prompts that waited for its end are dropped with it."""
+        while self._prompts.statistics().current_buffer_used:
+            self._prompts.receive_nowait()
+        if self._turn:
+            self._turn.cancel()
+
+    async def serve(self) -> None:
+        """Run the turn of each prompt, one after the other, until cancelled."""
+        async for prompt in self._prompts:
+            await self.run_turn(prompt)
+
+    async def run_turn(self, prompt: Prompt) -> None:
+        self.session.append_prompt(prompt_message(prompt), prompt)
+        self.emit(TurnStarted(prompt))
+        self._report_write_error()
+        reply = Reply(self.session)
+        stop_reason: StopReason = "cancelled"
+        error_message = ""
+        with anyio.CancelScope() as self._turn:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._sync)
+                tasks.start_soon(reply.log_as_it_grows)
+                if self.provider.limits is None:
+                    tasks.start_soon(self.provider.learn_limits)
+                try:
+                    stop_reason = await self._run_model_loop(reply)
+                except ProviderError as error:
+                    stop_reason, error_message = "error", error.message
+                    self.emit(ErrorOccurred(error.kind, error.message, error.remedy))
+                tasks.cancel_scope.cancel()
+        self._turn = None
+        self._keep(reply)
+        self.session.end_turn(stop_reason, reply.turn_usage, error_message)
+        self._report_write_error()
+        self.emit(TurnEnded(stop_reason))
+        await self._sync()
+
+    async def _sync(self) -> None:
+        await to_thread.run_sync(self.session.sync, abandon_on_cancel=True)
+
+    async def _run_model_loop(self, reply: "Reply") -> StopReason:
+        while True:
+            stop_reason = await self._ask_model(reply)
+            if not self._keep(reply):
+                return stop_reason
+
+    def _keep(self, reply: "Reply") -> bool:
+        """Move the reply into the history. True: it used tools, and the model is to see what came of them."""
+        tool_uses = reply.keep()
+        if tool_uses:
+            self.session.append_message(Message("user", tuple(map(_unknown_tool, tool_uses))))
+        return bool(tool_uses)
+
+    async def _ask_model(self, reply: "Reply") -> StopReason:
+        if not self.provider.is_ready:
+            self.emit(ProviderStarting())
+            await self.provider.prepare()
+        request = ModelRequest(self._system, self.session.history)
+        async with aclosing(self.provider.stream(request)) as stream:
+            async for item in stream:
+                match item:
+                    case TextPiece(text):
+                        reply.add("text", text)
+                        self.emit(TextDelta(self._block_id, text))
+                    case ThinkingPiece(text):
+                        reply.add("thinking", text)
+                        self.emit(ThinkingDelta(self._block_id, text))
+                    case BlockDone(block):
+                        reply.finish_block(block)
+                        self.emit(BlockEnded(self._block_id))
+                        self._block_id += 1
+                    case UsageReport(usage):
+                        reply.request_usage = usage
+                        self._emit_usage(reply)
+                    case ReplyDone(stop_reason):
+                        return stop_reason
+        raise ProviderError(
+            "cut",
+            "The answer was cut off: the connection closed before the model had finished.",
+            "What arrived is kept. Send a prompt to go on.",
+        )
+
+    def _emit_usage(self, reply: "Reply") -> None:
+        total = self.session.usage + reply.turn_usage
+        limits = self.provider.limits
+        window = limits.context_window_tokens if limits else 0
+        self.emit(UsageUpdated(reply.request_usage, total, window))
+
+    def _report_write_error(self) -> None:
+        error = self.session.write_error
+        if error and error != self._last_write_error:
+            self.emit(Notice("warning", f"The session's log cannot be written ({error}). The conversation goes on in memory."))
+        self._last_write_error = error
+
+
+class Reply:
+    """What the model has said since the last message, whole blocks and the one it is writing."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.request_usage = Usage()
+        self._earlier_usage = Usage()
+        self._blocks: list[ContentBlock] = []
+        self._open_block: Literal["text", "thinking"] = "text"
+        self._open_pieces: list[str] = []
+        self._logged_pieces = 0
+
+    @property
+    def turn_usage(self) -> Usage:
+        return self._earlier_usage + self.request_usage
+
+    def add(self, block: Literal["text", "thinking"], piece: str) -> None:
+        self._open_block = block
+        self._open_pieces.append(piece)
+
+    def finish_block(self, block: ContentBlock) -> None:
+        self._log_open_block()
+        self._blocks.append(block)
+        self._open_pieces, self._logged_pieces = [], 0
+
+    def keep(self) -> list[ToolUse]:
+        """Put what was said into the history as a message that the API accepts; return its tool uses."""
+        open_text = "".join(self._open_pieces) if self._open_block == "text" else ""
+        blocks = [block for block in (*self._blocks, TextBlock(open_text)) if not _is_blank(block)]
+        if blocks:
+            self.session.append_message(Message("assistant", tuple(blocks)))
+        self._earlier_usage, self.request_usage = self.turn_usage, Usage()
+        self._blocks, self._open_pieces, self._logged_pieces = [], [], 0
+        return [block for block in blocks if isinstance(block, ToolUse)]
+
+    async def log_as_it_grows(self) -> None:
+        while True:
+            await anyio.sleep(PARTIAL_INTERVAL_S)
+            self._log_open_block()
+
+    def _log_open_block(self) -> None:
+        new = "".join(self._open_pieces[self._logged_pieces :])
+        self._logged_pieces = len(self._open_pieces)
+        if new:
+            self.session.append_partial(self._open_block, new)
+
+
+def _is_blank(block: ContentBlock) -> bool:
+    """The API refuses text blocks without a visible character."""
+    return isinstance(block, TextBlock) and not block.text.strip()
+
+
+def _unknown_tool(use: ToolUse) -> ToolResult:
+    return ToolResult(use.id, f"There is no tool named '{use.name}'.", is_error=True)

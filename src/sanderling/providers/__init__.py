@@ -1,0 +1,79 @@
+"""The seam to a model: what every provider takes and gives."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from sanderling.events import StopReason
+from sanderling.messages import ContentBlock, Message, Usage
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    system: str
+    history: Sequence[Message]
+
+
+class TextPiece(msgspec.Struct, frozen=True):
+    """The next piece of the text block that the model is writing."""
+
+    text: str
+
+
+class ThinkingPiece(msgspec.Struct, frozen=True):
+    text: str
+
+
+class BlockDone(msgspec.Struct, frozen=True):
+    """A block is complete; the pieces since the last one are part of it."""
+
+    block: ContentBlock
+
+
+class UsageReport(msgspec.Struct, frozen=True):
+    """Tokens of this request so far; the last report counts."""
+
+    usage: Usage
+
+
+class ReplyDone(msgspec.Struct, frozen=True):
+    """The model said all it had to say. A stream that ends without one was cut."""
+
+    stop_reason: StopReason
+
+
+StreamItem = TextPiece | ThinkingPiece | BlockDone | UsageReport | ReplyDone
+
+
+class ModelLimits(msgspec.Struct, frozen=True):
+    """0: not known."""
+
+    context_window_tokens: int = 0
+    max_output_tokens: int = 0
+
+
+class Provider(Protocol):
+    """A model behind an API: given the history, it streams an answer."""
+
+    name: str
+    model: str
+    is_demo: bool
+    is_ready: bool
+    limits: ModelLimits | None  # None: not asked for yet
+
+    async def prepare(self) -> None:
+        """Load what the first request needs (an SDK takes a second), off the event loop. Idempotent."""
+        ...
+
+    async def learn_limits(self) -> None:
+        """Ask the API how much the model takes and gives; sets `limits`, to zeros when it does not say."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        """
+        Ask the model. The last item is `ReplyDone`.
+
+        Raises:
+            ProviderError: with what happened and what a person can do.
+        """
+        ...

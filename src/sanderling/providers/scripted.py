@@ -1,0 +1,175 @@
+"""
+A provider that replays a script: the demo model, the model of the tests and of the documentation.
+
+A script is a TOML or JSON file (`:help sanderling-script`). A reply with `when` answers exactly that prompt; replies without
+one answer in order. The prompt `ping` is always answered with one piece, `pong`, unless the script has a reply of its own.
+"""
+
+import tomllib
+from collections.abc import AsyncGenerator, Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import msgspec
+from anyio.lowlevel import checkpoint
+
+from sanderling.errors import ConfigError, ErrorKind, ProviderError
+from sanderling.events import StopReason
+from sanderling.messages import Message, TextBlock, ThinkingBlock, ToolUse, Usage
+from sanderling.providers import (
+    BlockDone,
+    ModelLimits,
+    ModelRequest,
+    ReplyDone,
+    StreamItem,
+    TextPiece,
+    ThinkingPiece,
+    UsageReport,
+)
+
+SCRIPT_VERSION = 1
+SIGNATURE = "scripted"  # a thinking block without a signature is refused by the API; a script's is never sent there
+
+
+class ScriptedError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    kind: ErrorKind
+    message: str
+    remedy: str = ""
+
+
+class ScriptedToolUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    input: dict[str, Any] = {}
+    id: str = "scripted_tool_use"
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of `text`, `thinking`, `tool_use`, `error` or `cut`, after `delay_ms`; or a delay alone."""
+
+    text: str = ""
+    thinking: str = ""
+    tool_use: ScriptedToolUse | None = None
+    error: ScriptedError | None = None
+    cut: bool = False  # the stream ends without its last event
+    delay_ms: Annotated[float, msgspec.Meta(ge=0)] = 0
+    chunk_chars: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: in one piece
+    chunk_delay_ms: Annotated[float, msgspec.Meta(ge=0)] = 0
+
+    def __post_init__(self) -> None:
+        deeds = [name for name in ("text", "thinking", "tool_use", "error", "cut") if getattr(self, name)]
+        if len(deeds) > 1:
+            raise ValueError(f"a step does one thing, this one has {' and '.join(deeds)}")
+
+
+class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    step: tuple[Step, ...]
+    when: str = ""
+    repeat: bool = False  # a reply without `when` that stays: it answers everything after it
+    stop_reason: StopReason = "end_turn"
+    usage: Usage | None = None  # left out: estimated, four characters to a token
+
+
+class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    reply: tuple[ScriptedReply, ...]
+
+
+PONG = ScriptedReply(step=(Step(text="pong"),), when="ping")
+
+
+def load_script(path: Path) -> Script:
+    """
+    Read a script.
+
+    Raises:
+        ConfigError: the file cannot be read, or what it says is no script; names the place.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text) if path.suffix == ".toml" else msgspec.json.decode(text)
+        script = msgspec.convert(data, Script)
+    except OSError as error:
+        raise ConfigError(f"cannot read the script {path}: {error.strerror}") from error
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise ConfigError(f"{path} is not a script: {error}") from error
+    if script.version != SCRIPT_VERSION:
+        raise ConfigError(f"{path}: version {script.version} of the script format is not known, only {SCRIPT_VERSION}")
+    return script
+
+
+def load_demo() -> Script:
+    with as_file(files("sanderling.providers").joinpath("demo.toml")) as path:
+        return load_script(path)
+
+
+class ScriptedProvider:
+    name = "scripted"
+    is_ready = True
+
+    def __init__(self, script: Script, *, is_demo: bool = False) -> None:
+        self.model = "demo" if is_demo else "scripted"
+        self.is_demo = is_demo
+        self.limits: ModelLimits | None = ModelLimits(context_window_tokens=200_000)
+        self._by_prompt = {PONG.when: PONG} | {r.when: r for r in script.reply if r.when}
+        self._in_order = [reply for reply in script.reply if not reply.when]
+
+    async def prepare(self) -> None:
+        await checkpoint()
+
+    async def learn_limits(self) -> None:
+        await checkpoint()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        reply = self._reply_to(_last_words(request.history))
+        output_chars = 0
+        for step in reply.step:
+            await anyio.sleep(step.delay_ms / 1000)
+            output_chars += len(step.text) + len(step.thinking)
+            if step.error:
+                raise ProviderError(step.error.kind, step.error.message, step.error.remedy)
+            if step.cut:
+                return
+            async for item in _play(step):
+                yield item
+        yield UsageReport(reply.usage or Usage(_count_chars(request) // 4, output_chars // 4))
+        yield ReplyDone(reply.stop_reason)
+
+    def _reply_to(self, words: str) -> ScriptedReply:
+        if words in self._by_prompt:
+            return self._by_prompt[words]
+        if not self._in_order:
+            raise ProviderError("internal", "The script has no more replies.", "Add one, or set repeat = true on its last.")
+        return self._in_order[0] if self._in_order[0].repeat else self._in_order.pop(0)
+
+
+async def _play(step: Step) -> AsyncGenerator[StreamItem]:
+    for piece in _pieces(step.text or step.thinking, step.chunk_chars):
+        await anyio.sleep(step.chunk_delay_ms / 1000)
+        yield TextPiece(piece) if step.text else ThinkingPiece(piece)
+    if step.text:
+        yield BlockDone(TextBlock(step.text))
+    if step.thinking:
+        yield BlockDone(ThinkingBlock(step.thinking, SIGNATURE))
+    if use := step.tool_use:
+        yield BlockDone(ToolUse(use.id, use.name, use.input))
+
+
+def _pieces(text: str, chunk_chars: int) -> list[str]:
+    size = chunk_chars or len(text) or 1
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def _last_words(history: Sequence[Message]) -> str:
+    """The text a person typed last: the last text block of the last message."""
+    blocks = history[-1].content
+    return next((block.text for block in reversed(blocks) if isinstance(block, TextBlock)), "").strip()
+
+
+def _count_chars(request: ModelRequest) -> int:
+    return len(request.system) + sum(map(_message_chars, request.history))
+
+
+def _message_chars(message: Message) -> int:
+    return sum(len(block.text) for block in message.content if isinstance(block, TextBlock))

