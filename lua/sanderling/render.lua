@@ -43,6 +43,18 @@ Transcript.__index = Transcript
 ---@type table<integer, sanderling.render.Transcript> by buffer
 local transcripts = {}
 
+--- Change the buffer, which nobody else may.
+---@param buf integer
+---@param change fun()
+local function modify(buf, change)
+  vim.bo[buf].modifiable = true
+  local ok, err = pcall(change)
+  vim.bo[buf].modifiable = false
+  if not ok then
+    error(err, 0)
+  end
+end
+
 ---@param buf integer its text is replaced
 ---@param on_defect fun(err: string) told what could not be drawn
 ---@return sanderling.render.Transcript
@@ -58,9 +70,9 @@ function M.new(buf, on_defect)
     is_waiting = false,
     on_defect = on_defect,
   }, Transcript)
-  vim.bo[buf].modifiable = true
-  api.nvim_buf_set_lines(buf, 0, -1, false, {})
-  vim.bo[buf].modifiable = false
+  modify(buf, function()
+    api.nvim_buf_set_lines(buf, 0, -1, false, {})
+  end)
   api.nvim_buf_clear_namespace(buf, ns, 0, -1)
   self.markdown = highlight.new(buf)
   transcripts[buf] = self
@@ -73,27 +85,6 @@ function M.forget(buf)
 end
 
 -- writing -------------------------------------------------------------------------------------------------------------
-
---- Put `lines` at a position. Whole lines are inserted as lines: a fold that ends in `row` would lose that row if it were split.
----@param buf integer
----@param row integer
----@param col integer
----@param lines string[]
-local function insert(buf, row, col, lines)
-  vim.bo[buf].modifiable = true
-  local ok, err = pcall(function()
-    if lines[1] ~= '' or #lines == 1 then
-      api.nvim_buf_set_text(buf, row, col, row, col, { lines[1] })
-    end
-    if #lines > 1 then
-      api.nvim_buf_set_lines(buf, row + 1, row + 1, true, vim.list_slice(lines, 2))
-    end
-  end)
-  vim.bo[buf].modifiable = false
-  if not ok then
-    error(err, 0)
-  end
-end
 
 --- Is `lnum` of `win` inside a closed fold that ends the buffer?
 local function is_in_last_fold(win, lnum, last_lnum)
@@ -134,7 +125,15 @@ function Transcript:append(text)
   end
   local lines = vim.split(text, '\n', { plain = true })
   local followers = self:followers()
-  insert(self.buf, self.last, self.col, lines)
+  modify(self.buf, function()
+    -- Two steps, because a fold that ends in the last line would lose it if that line were split.
+    if lines[1] ~= '' or #lines == 1 then
+      api.nvim_buf_set_text(self.buf, self.last, self.col, self.last, self.col, { lines[1] })
+    end
+    if #lines > 1 then
+      api.nvim_buf_set_lines(self.buf, self.last + 1, self.last + 1, true, vim.list_slice(lines, 2))
+    end
+  end)
   if #lines > 1 then
     self.before = #lines == 2 and self.col + #lines[1] or #lines[#lines - 1]
     self.last = self.last + #lines - 1
@@ -156,8 +155,10 @@ function Transcript:grow_thinking(text)
   local open = assert(self.open)
   local lines = vim.split(text, '\n', { plain = true })
   local followers = self:followers()
-  -- Always the end of the block's last line: nothing but the fold's blank line stands behind it.
-  insert(self.buf, open.row, open.col, lines)
+  modify(self.buf, function()
+    -- One step: the fold grows with a line of it that is split, but not with lines put before its last one.
+    api.nvim_buf_set_text(self.buf, open.row, open.col, open.row, open.col, lines)
+  end)
   open.col = #lines > 1 and #lines[#lines] or open.col + #text
   open.row = open.row + #lines - 1
   self.last = self.last + #lines - 1
