@@ -3,12 +3,13 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pynvim
 import pytest
+
+from tests.rpc import Rpc
 
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 15.0
@@ -37,7 +38,16 @@ def find_neovim() -> str:
 class ChildNvim:
     """A Neovim of its own for one test: no user configuration, the plugin on its runtime path, a screen attached."""
 
-    def __init__(self, home: Path, project: Path, env: dict[str, str], *, columns: int = 120, lines: int = 40) -> None:
+    def __init__(
+        self,
+        home: Path,
+        project: Path,
+        env: dict[str, str],
+        *,
+        columns: int = 120,
+        lines: int = 40,
+        argv: Sequence[str] = (),
+    ) -> None:
         self.home, self.project = home, project
         environment = {
             key: value for key, value in os.environ.items() if not key.startswith(("ANTHROPIC_", "NVIM", "XDG_"))
@@ -49,31 +59,29 @@ class ChildNvim:
             "XDG_CONFIG_HOME": str(home / "config"),
             "XDG_CACHE_HOME": str(home / "cache"),
         } | env
-        argv = ["env", "-i", "-C", str(project), *(f"{k}={v}" for k, v in environment.items())]
-        argv += [find_neovim(), "--clean", "--embed", "-n", "--cmd", f"set rtp^={ROOT}"]
-        self.nvim = pynvim.attach("child", argv=argv)
-        self.nvim.ui_attach(columns, lines, rgb=True, ext_linegrid=True)
-        self.pid: int = self.nvim.funcs.getpid()
-
-    def guard(self) -> None:
-        """A request to a Neovim that sits in a prompt would wait for ever: fail instead, with what it shows."""
-        mode = self.nvim.api.get_mode()
-        assert not mode["blocking"], f"Neovim is blocked in mode {mode['mode']}"
+        plugin = ["--cmd", f"set rtp^={ROOT}"]
+        self.rpc = Rpc([find_neovim(), "--clean", "--embed", "-n", *plugin, *argv], project, environment)
+        self.rpc.request("nvim_ui_attach", columns, lines, {"rgb": True, "ext_linegrid": True})
+        self.pid = self.rpc.process.pid
 
     def lua(self, code: str, *args: Any) -> Any:
-        self.guard()
-        return self.nvim.exec_lua(code, *args)
+        """Run Lua and return what it returns. A Neovim that sits in a prompt cannot: fail then, and say where it sits."""
+        mode = self.rpc.request("nvim_get_mode")
+        assert not mode["blocking"], f"Neovim is blocked in mode {mode['mode']}"
+        return self.rpc.request("nvim_exec_lua", code, args)
 
     def command(self, command: str) -> None:
-        self.guard()
-        self.nvim.command(command)
+        self.lua("vim.cmd(...)", command)
 
     def feed(self, keys: str) -> None:
         """Type `keys`, as a person would; answers at once, whatever they do."""
-        self.nvim.input(keys)
+        self.rpc.request("nvim_input", keys)
 
     def mode(self) -> str:
-        return self.nvim.api.get_mode()["mode"]
+        return self.rpc.request("nvim_get_mode")["mode"]
+
+    def is_blocked(self) -> bool:
+        return self.rpc.request("nvim_get_mode")["blocking"]
 
     def setup(self, **options: Any) -> None:
         self.lua("require('sanderling').setup(...)", options)
@@ -157,12 +165,9 @@ class ChildNvim:
         return sorted((self.home / "state" / "nvim" / "sanderling" / "sessions").glob("*.jsonl"))
 
     def close(self) -> None:
-        try:
-            self.nvim.command("qall!", async_=True)
-            wait_until(lambda: not is_alive(self.pid), deadline_s=3)
-        except (AssertionError, OSError):
-            os.kill(self.pid, 9)
-        self.nvim.close()
+        self.rpc.process.kill()
+        self.rpc.process.wait()
+        self.rpc.close()
 
 
 def is_alive(pid: int) -> bool:
