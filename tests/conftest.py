@@ -50,7 +50,9 @@ class ChildNvim:
     ) -> None:
         self.home, self.project = home, project
         environment = {
-            key: value for key, value in os.environ.items() if not key.startswith(("ANTHROPIC_", "NVIM", "XDG_"))
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("ANTHROPIC_", "NVIM", "XDG_"))
         }
         environment |= {
             "HOME": str(home),
@@ -60,7 +62,9 @@ class ChildNvim:
             "XDG_CACHE_HOME": str(home / "cache"),
         } | env
         plugin = ["--cmd", f"set rtp^={ROOT}"]
-        self.rpc = Rpc([find_neovim(), "--clean", "--embed", "-n", *plugin, *argv], project, environment)
+        self.rpc = Rpc(
+            [find_neovim(), "--clean", "--embed", "-n", *plugin, *argv], project, environment
+        )
         self.rpc.request("nvim_ui_attach", columns, lines, {"rgb": True, "ext_linegrid": True})
         self.pid = self.rpc.process.pid
 
@@ -109,7 +113,9 @@ class ChildNvim:
         wait_until(lambda: len(self.events("AgentTurnEnded")) >= count, f"{count} turns end")
 
     def transcript(self) -> list[str]:
-        return self.lua("return vim.api.nvim_buf_get_lines(require('sanderling').transcript().buf, 0, -1, true)")
+        return self.lua(
+            "return vim.api.nvim_buf_get_lines(require('sanderling').transcript().buf, 0, -1, true)"
+        )
 
     def transcript_text(self) -> str:
         return "\n".join(self.transcript())

@@ -33,13 +33,20 @@ class Rpc:
         on_notification: Callable[[str, list[Any]], None] = lambda _name, _args: None,
     ) -> None:
         self.process = subprocess.Popen(
-            argv, cwd=cwd, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            argv,
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         assert self.process.stdin
         assert self.process.stdout
         self._in, self._out = self.process.stdin, self.process.stdout
         self._unpacker = msgpack.Unpacker(
-            ext_hook=lambda _code, data: msgpack.unpackb(data), unicode_errors="surrogateescape", strict_map_key=False
+            ext_hook=lambda _code, data: msgpack.unpackb(data),
+            unicode_errors="surrogateescape",
+            strict_map_key=False,
         )
         self._packer = msgpack.Packer(unicode_errors="surrogateescape")
         self._selector = selectors.DefaultSelector()

@@ -148,14 +148,21 @@ local function fail(self, message)
   host.publish(self.id, { { type = 'local_failed', message = message } })
 end
 
---- The host cannot start: say why, and offer what helps.
+--- Tell the user why the host cannot start.
 ---@param self sanderling.chat.Chat
 ---@param err string
-local function on_no_host(self, err)
+local function fail_to_start(self, err)
   fail(self, ('Sanderling cannot start: %s. :AgentInstall builds its environment.'):format(err))
-  vim.schedule(function()
-    require('sanderling.install').offer()
-  end)
+end
+
+--- Open the session in the host; where there is none to start, offer to build its environment.
+---@param self sanderling.chat.Chat
+local function open_session(self)
+  local err = host.open(self.id, self.project)
+  if err then
+    fail_to_start(self, err)
+    vim.schedule(require('sanderling.install').offer)
+  end
 end
 
 -- prompt --------------------------------------------------------------------------------------------------------------
@@ -169,23 +176,32 @@ local function set_prompt(self, lines)
   end
 end
 
+--- Send a prompt. When the host cannot start, it stands in the prompt again.
+---@param self sanderling.chat.Chat
+---@param text string
+---@param selections? sanderling.Selection[]
+local function send(self, text, selections)
+  local prompt = { id = ('%d'):format(vim.uv.hrtime()), text = text, selections = selections }
+  self.pending[#self.pending + 1] = { id = prompt.id, text = text }
+  host.publish(self.id, { { type = 'local_prompt_sent', id = prompt.id } })
+  local err = host.act(self.id, { type = 'submit_prompt', prompt = prompt })
+  if err then
+    fail_to_start(self, err)
+  end
+end
+
+--- Send `lines`, or refuse them whole and say why.
 ---@param self sanderling.chat.Chat
 ---@param lines string[]
+---@param selections? sanderling.Selection[]
 ---@return boolean
-local function send(self, lines, selections)
+local function send_lines(self, lines, selections)
   local text, err = context.text(lines, 'The prompt', 1)
   if not text then
     fail(self, assert(err))
     return false
   end
-  local prompt = { id = ('%d'):format(vim.uv.hrtime()), text = text, selections = selections }
-  self.pending[#self.pending + 1] = { id = prompt.id, text = text }
-  host.publish(self.id, { { type = 'local_prompt_sent', id = prompt.id } })
-  err = host.act(self.id, { type = 'submit_prompt', prompt = prompt })
-  if err then
-    on_no_host(self, err)
-    return false
-  end
+  send(self, text, selections)
   return true
 end
 
@@ -193,16 +209,19 @@ end
 ---@param self sanderling.chat.Chat
 local function send_prompt(self)
   local lines = api.nvim_buf_get_lines(self.prompt_buf, 0, -1, true)
-  while #lines > 0 and vim.trim(lines[#lines]) == '' do
-    lines[#lines] = nil
+  local sent = vim.list_slice(lines, 1, #lines)
+  while #sent > 0 and vim.trim(sent[#sent]) == '' do
+    sent[#sent] = nil
   end
-  if #lines == 0 then
+  if #sent == 0 then
     return
   end
-  if send(self, lines) then
-    prompt_history.add(table.concat(lines, '\n'))
+  set_prompt(self, { '' })
+  if send_lines(self, sent) then
+    prompt_history.add(table.concat(sent, '\n'))
     self.history_index, self.draft = nil, nil
-    set_prompt(self, { '' })
+  else
+    set_prompt(self, lines)
   end
 end
 
@@ -551,10 +570,7 @@ function M.show(opts)
       vim.cmd.startinsert({ bang = true })
     end
   end
-  local err = host.open(self.id, self.project)
-  if err then
-    on_no_host(self, err)
-  end
+  open_session(self)
 end
 
 --- Hide the chat in `tab`. `closing` is a window that Neovim is closing already.
@@ -603,7 +619,7 @@ end
 ---@param text string
 function M.submit(text)
   vim.validate('text', text, 'string')
-  send(current_chat(), vim.split(text, '\n', { plain = true }))
+  send_lines(current_chat(), vim.split(text, '\n', { plain = true }))
 end
 
 ---@param text string
@@ -621,7 +637,7 @@ function M.ask(text, opts)
     end
     selections = { selection }
   end
-  send(self, vim.split(text, '\n', { plain = true }), selections)
+  send_lines(self, vim.split(text, '\n', { plain = true }), selections)
 end
 
 function M.stop()
@@ -637,10 +653,7 @@ function M.clear()
   end
   host.close(chat.id)
   begin_session(chat)
-  local err = host.open(chat.id, chat.project)
-  if err then
-    on_no_host(chat, err)
-  end
+  open_session(chat)
 end
 
 ---@return { buf: integer, win: integer? }?

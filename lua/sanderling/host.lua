@@ -7,6 +7,7 @@ local M = {}
 ---@alias sanderling.host.Subscriber fun(session_id: string, events: sanderling.Event[], seq: integer?)
 
 local STDERR_LINES = 200
+local LAST_WORDS_MS = 50 -- what a host wrote to stderr may arrive after its exit
 local ACK_EVERY = 8 -- frames; src/sanderling/editor/frames.py allows 16 undrawn
 
 ---@type integer? channel of the running host
@@ -126,14 +127,10 @@ local function keep_stderr(lines)
   end
 end
 
---- The host has ended: say so where it is missed.
+--- Say why the host has ended, where it is missed.
 ---@param code integer
 ---@param python string
-local function on_exit(code, python)
-  channel, opened = nil, {}
-  if vim.v.exiting ~= vim.NIL then
-    return
-  end
+local function report_exit(code, python)
   local message
   if not has_answered and code ~= 0 and code < 128 then
     message = ('The Python environment of %s is broken (%s). Build it again with :AgentInstall.'):format(
@@ -148,6 +145,17 @@ local function on_exit(code, python)
   end
   for session_id in pairs(sessions) do
     M.publish(session_id, { { type = 'local_failed', message = message } })
+  end
+end
+
+---@param code integer
+---@param python string
+local function on_exit(code, python)
+  channel, opened = nil, {}
+  if vim.v.exiting == vim.NIL then
+    vim.defer_fn(function()
+      report_exit(code, python)
+    end, LAST_WORDS_MS)
   end
 end
 
@@ -236,7 +244,7 @@ end
 function M.open_log()
   local path = config.log_file()
   if not vim.uv.fs_stat(path) then
-    vim.notify('Sanderling has no log yet: the agent process has not run. It will be ' .. path)
+    vim.notify('Sanderling has no log yet: the agent process has not run.')
     return
   end
   vim.cmd.split({ vim.fn.fnameescape(path) })

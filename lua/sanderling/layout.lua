@@ -6,6 +6,7 @@ local api = vim.api
 ---@class (exact) sanderling.layout.Windows
 ---@field transcript integer
 ---@field prompt integer
+---@field replaced? integer the buffer that the transcript's window showed before
 
 ---@class (exact) sanderling.layout.Options
 ---@field position string
@@ -122,6 +123,7 @@ end
 ---@param prompt_buf integer
 ---@return sanderling.layout.Windows
 function M.open(opts, transcript_buf, prompt_buf)
+  local replaced = opts.position == 'current' and api.nvim_get_current_buf() or nil
   local transcript = open_transcript(opts, transcript_buf)
   M.set_transcript_options(transcript)
   local prompt = open_prompt(opts, transcript, prompt_buf)
@@ -139,16 +141,28 @@ function M.open(opts, transcript_buf, prompt_buf)
     vim.wo[transcript].winfixwidth = true
     vim.wo[prompt].winfixwidth = true
   end
-  return { transcript = transcript, prompt = prompt }
+  return { transcript = transcript, prompt = prompt, replaced = replaced }
 end
 
---- Close the windows. The last window of Neovim cannot be closed: it gets an empty buffer.
+---@param win integer
+---@param buf integer
+local function show_instead(win, buf)
+  vim.wo[win].winfixbuf = false
+  api.nvim_win_set_buf(win, buf)
+end
+
+--- Close the windows. One that showed something before shows it again; the last window of Neovim, which cannot be closed, gets
+--- an empty buffer.
 ---@param windows sanderling.layout.Windows
 function M.close(windows)
   for _, win in ipairs({ windows.prompt, windows.transcript }) do
-    if api.nvim_win_is_valid(win) and not pcall(api.nvim_win_close, win, true) then
-      vim.wo[win].winfixbuf = false
-      api.nvim_win_set_buf(win, api.nvim_create_buf(true, false))
+    if api.nvim_win_is_valid(win) then
+      local replaced = win == windows.transcript and windows.replaced
+      if replaced and api.nvim_buf_is_valid(replaced) then
+        show_instead(win, replaced)
+      elseif not pcall(api.nvim_win_close, win, true) then
+        show_instead(win, api.nvim_create_buf(true, false))
+      end
     end
   end
 end

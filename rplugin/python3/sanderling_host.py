@@ -8,16 +8,19 @@ loads it too and finds no command to register; so nothing beyond pynvim is impor
 import functools
 import logging
 import os
+from collections.abc import Callable
+from typing import Any
+
 import pynvim
 
 
-def _logged(handler):
+def _logged(handler: Callable[..., Any]) -> Callable[..., Any]:
     """An exception that reached pynvim would become a hit-enter prompt, which blocks every client: log it instead."""
 
     @functools.wraps(handler)
-    def handle(self, *args):
+    def handle(*args: Any) -> Any:
         try:
-            return handler(self, *args)
+            return handler(*args)
         except Exception:
             logging.getLogger("sanderling").exception("%s failed", handler.__name__)
             return None
@@ -27,7 +30,7 @@ def _logged(handler):
 
 @pynvim.plugin
 class SanderlingHost:
-    def __init__(self, nvim):
+    def __init__(self, nvim: pynvim.Nvim) -> None:
         from sanderling.editor.bridge import Bridge
         from sanderling.editor.host import EditorHost
 
@@ -35,20 +38,20 @@ class SanderlingHost:
 
     @pynvim.rpc_export("sanderling_configure")
     @_logged
-    def configure(self, options):
+    def configure(self, options: dict[str, Any]) -> None:
         self.host.configure(options)
 
     @pynvim.rpc_export("sanderling_act")
     @_logged
-    def act(self, session_id, action):
+    def act(self, session_id: str, action: dict[str, Any]) -> None:
         self.host.act(session_id, action)
 
     @pynvim.rpc_export("sanderling_acknowledge")
     @_logged
-    def acknowledge(self, session_id, seq):
+    def acknowledge(self, session_id: str, seq: int) -> None:
         self.host.acknowledge(session_id, seq)
 
     @pynvim.rpc_export("sanderling_ping", sync=True)
     @_logged
-    def ping(self):
+    def ping(self) -> int:
         return os.getpid()

@@ -13,7 +13,14 @@ from sanderling.errors import ErrorKind
 from sanderling.messages import Usage
 
 StopReason = Literal[
-    "end_turn", "max_tokens", "stop_sequence", "refusal", "context_full", "cancelled", "interrupted", "error"
+    "end_turn",
+    "max_tokens",
+    "stop_sequence",
+    "refusal",
+    "context_full",
+    "cancelled",
+    "interrupted",
+    "error",
 ]
 
 

@@ -147,7 +147,12 @@ class Orchestrator:
     def _report_write_error(self) -> None:
         error = self.session.write_error
         if error and error != self._last_write_error:
-            self.emit(Notice("warning", f"The session's log cannot be written ({error}). The conversation goes on in memory."))
+            self.emit(
+                Notice(
+                    "warning",
+                    f"The session's log cannot be written ({error}). The conversation goes on in memory.",
+                )
+            )
         self._last_write_error = error
 
 

@@ -86,7 +86,9 @@ class Session:
             SessionError: the id is no file name, or the log is not one that this version can read.
         """
         if not _SESSION_ID.fullmatch(session_id):
-            raise SessionError(f"'{session_id}' is not a session id: letters, digits, '-' and '_' only")
+            raise SessionError(
+                f"'{session_id}' is not a session id: letters, digits, '-' and '_' only"
+            )
         session = cls(session_id, project, session_dir / f"{session_id}.jsonl")
         if session.path.exists():
             session._read_log()
@@ -157,7 +159,9 @@ class Session:
             return  # killed before the first record: as good as new
         header = records[0]
         if not isinstance(header, Header):
-            raise SessionError(f"{self.path} is not a Sanderling session: its first line is no header")
+            raise SessionError(
+                f"{self.path} is not a Sanderling session: its first line is no header"
+            )
         self.project = header.project
         self._replay(records)
 
@@ -172,7 +176,9 @@ class Session:
     def _check_version(self, line: bytes) -> None:
         version = msgspec.json.decode(line, type=dict[str, msgspec.Raw]).get("version")
         if version is not None and msgspec.json.decode(version) != LOG_VERSION:
-            raise SessionError(f"{self.path} was written by another version of Sanderling; update Sanderling to read it")
+            raise SessionError(
+                f"{self.path} was written by another version of Sanderling; update Sanderling to read it"
+            )
 
     def _replay(self, records: list[Record]) -> None:
         is_in_turn, partial_text = False, ""

@@ -6,7 +6,6 @@ import time
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.conftest import wait_until
 
 ANSWER = [f"line {n} of the answer" for n in range(120)]
@@ -68,7 +67,7 @@ def test_text_that_streams_in_any_mode_is_complete_afterwards(scripted, mode):
 
 
 @pytest.mark.parametrize(
-    ("enter", "mode"),
+    "enter, mode",
     [
         ("ityping", "i"),
         ("v", "v"),
@@ -171,17 +170,42 @@ def test_a_fold_that_the_user_made_survives_the_stream(scripted):
     child.feed("<C-w>k:8,12fold<CR>:15,18fold<CR>:15foldopen<CR>")
     wait_until(lambda: child.in_transcript("foldclosed(8)") == 8, "the fold is there")
     child.wait_for_turns()
-    assert child.in_transcript("[foldclosed(8), foldclosedend(8), foldclosed(15), foldlevel(15)]") == [8, 12, -1, 1]
+    assert child.in_transcript(
+        "[foldclosed(8), foldclosedend(8), foldclosed(15), foldlevel(15)]"
+    ) == [8, 12, -1, 1]
 
 
 MOTIONS = st.sampled_from(
-    ["j", "k", "5j", "5k", "gg", "G", "<C-d>", "<C-u>", "zt", "zz", "zb", "/line 7<CR>", "w", "0", "$", "V", "<Esc>"]
+    [
+        "j",
+        "k",
+        "5j",
+        "5k",
+        "gg",
+        "G",
+        "<C-d>",
+        "<C-u>",
+        "zt",
+        "zz",
+        "zb",
+        "/line 7<CR>",
+        "w",
+        "0",
+        "$",
+        "V",
+        "<Esc>",
+    ]
 )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
-    deltas=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=40), max_size=60),
+    deltas=st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=40),
+        max_size=60,
+    ),
     motions=st.lists(MOTIONS, max_size=12),
 )
 def test_random_deltas_against_random_motions(scripted_once, deltas, motions):

@@ -7,6 +7,7 @@ notifications.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pynvim
@@ -20,7 +21,9 @@ class Bridge:
         """Run `lua` in Neovim with `args`, some time; from the loop's thread only."""
         self._nvim.exec_lua(lua, *args, async_=True)
 
-    def start(self, serve: Callable[[], Awaitable[None]], on_end: Callable[[BaseException | None], None]) -> None:
+    def start(
+        self, serve: Callable[[], Awaitable[None]], on_end: Callable[[BaseException | None], None]
+    ) -> None:
         """Run `serve` as a task beside pynvim's own work; `on_end` is called with what ended it."""
         task = self._nvim.loop.create_task(_run(serve))
         task.add_done_callback(lambda done: on_end(None if done.cancelled() else done.exception()))
@@ -32,8 +35,6 @@ async def _run(serve: Callable[[], Awaitable[None]]) -> None:
 
 def run_host(plugin_path: str) -> None:
     """Serve the Neovim at the other end of stdin and stdout with the plugin at `plugin_path`, until it goes away."""
-    nvim = pynvim.attach("stdio")
-    try:
-        pynvim.Host(nvim).start([plugin_path])
-    except EOFError:
-        pass  # Neovim has ended: the normal end of a host
+    host: Any = pynvim.Host(pynvim.attach("stdio"))
+    with suppress(EOFError):  # Neovim has ended: the normal end of a host
+        host.start([plugin_path])

@@ -95,7 +95,7 @@ class EditorHost:
                     live.cancel()
 
     def _open(self, session_id: str, project: str, tasks: TaskGroup) -> None:
-        assert self.settings is not None  # noqa: S101
+        assert self.settings is not None
         live = self._sessions[session_id] = LiveSession(session_id, self.bridge)
         try:
             provider = make_provider(self.settings)
@@ -154,7 +154,11 @@ class LiveSession:
         self._emit_refusal(error)
 
     def _emit_refusal(self, error: SanderlingError) -> None:
-        self.emit(ErrorOccurred("internal", str(error), "Mend it, then begin a new conversation with :clear."))
+        self.emit(
+            ErrorOccurred(
+                "internal", str(error), "Mend it, then begin a new conversation with :clear."
+            )
+        )
         self.emit(TurnEnded("error"))
 
     def submit(self, prompt: Prompt) -> None:
@@ -189,7 +193,9 @@ class LiveSession:
                 await anyio.sleep(delay_s)
             else:
                 frame = self.frames.take(anyio.current_time())
-                self._bridge.notify("require('sanderling.host').receive(...)", msgspec.to_builtins(frame))
+                self._bridge.notify(
+                    "require('sanderling.host').receive(...)", msgspec.to_builtins(frame)
+                )
 
 
 def make_provider(settings: Settings) -> Provider:
@@ -214,10 +220,14 @@ def start_log(log_file: str) -> None:
     """Write the package's log to `log_file`, at most twice `MAX_LOG_BYTES`; without a file, to stderr."""
     if log_file:
         Path(log_file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handler: logging.Handler = RotatingFileHandler(log_file, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8")
+        handler: logging.Handler = RotatingFileHandler(
+            log_file, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8"
+        )
     else:
         handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
+    )
     package_log = logging.getLogger("sanderling")
     package_log.addHandler(handler)
     package_log.setLevel(logging.INFO)

@@ -58,8 +58,12 @@ class Provider(Protocol):
     name: str
     model: str
     is_demo: bool
-    is_ready: bool
     limits: ModelLimits | None  # None: not asked for yet
+
+    @property
+    def is_ready(self) -> bool:
+        """`prepare` has nothing left to do."""
+        ...
 
     async def prepare(self) -> None:
         """Load what the first request needs (an SDK takes a second), off the event loop. Idempotent."""

@@ -68,10 +68,15 @@ class AnthropicProvider:
             if self._client is None:
                 self._client = await to_thread.run_sync(self._make_client, abandon_on_cancel=True)
 
+    async def _ready_client(self) -> "anthropic.AsyncAnthropic":
+        await self.prepare()
+        assert self._client is not None
+        return self._client
+
     def _make_client(self) -> "anthropic.AsyncAnthropic":
         # A second of imports and 30 ms for the certificates: in a thread, never on the loop.
-        import anthropic  # noqa: PLC0415
-        import httpx2  # noqa: PLC0415
+        import anthropic
+        import httpx2
 
         return anthropic.AsyncAnthropic(
             base_url=self._settings.base_url or None,
@@ -80,28 +85,34 @@ class AnthropicProvider:
         )
 
     async def learn_limits(self) -> None:
-        await self.prepare()
-        import anthropic  # noqa: PLC0415
-
-        assert self._client is not None  # noqa: S101
-        self.limits = ModelLimits()
         try:
-            info = await self._client.models.retrieve(self.model)
-        except (anthropic.AnthropicError, *_transport_errors()) as error:
+            self.limits = await self.fetch_limits()
+        except ProviderError as error:
             log.info("the API does not tell the limits of %s: %s", self.model, error)
-        else:
-            self.limits = ModelLimits(info.max_input_tokens or 0, info.max_tokens or 0)
+            self.limits = ModelLimits()
+
+    async def fetch_limits(self) -> ModelLimits:
+        """
+        Ask the API what the model takes and gives, without using a token.
+
+        Raises:
+            ProviderError: the API cannot be reached, refuses the key, or does not know the model.
+        """
+        client = await self._ready_client()
+        try:
+            info = await client.models.retrieve(self.model)
+        except (_sdk_error(), TypeError, *_transport_errors()) as error:
+            raise self._explain(error, is_streaming=False) from error
+        return ModelLimits(info.max_input_tokens or 0, info.max_tokens or 0)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
-        await self.prepare()
-        import anthropic  # noqa: PLC0415
+        client = await self._ready_client()
+        import anthropic
 
-        assert self._client is not None  # noqa: S101
+        create: Any = client.messages.with_streaming_response.create
         reply = ReplyDecoder()
         try:
-            async with self._client.messages.with_streaming_response.create(
-                **self._body(request)
-            ) as response:
+            async with create(**self._body(request)) as response:
                 events = anthropic.AsyncStream.raw_events(response.http_response)
                 async for event in events:
                     for item in reply.feed(event.data):
@@ -110,7 +121,7 @@ class AnthropicProvider:
                         await _read_to_end(events)
                         yield ReplyDone(reply.stop_reason)
                         return
-        except (anthropic.AnthropicError, TypeError, UnicodeDecodeError, *_transport_errors()) as error:
+        except (_sdk_error(), TypeError, UnicodeDecodeError, *_transport_errors()) as error:
             raise self._explain(error, is_streaming=reply.has_started) from error
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
@@ -133,13 +144,15 @@ class AnthropicProvider:
         return min(wanted, limit) if limit else wanted
 
     def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
-        import anthropic  # noqa: PLC0415
-        import httpx2  # noqa: PLC0415
+        import anthropic
+        import httpx2
 
         if isinstance(error, anthropic.APIStatusError):
             detail = error.api_message or str(error)
             retry_after_s = _seconds(error.response.headers.get("retry-after"))
-            return explain_status(error.type or "", error.status_code, detail, retry_after_s, self.model)
+            return explain_status(
+                error.type or "", error.status_code, detail, retry_after_s, self.model
+            )
         if isinstance(error, (anthropic.CredentialsError, TypeError)):
             if has_api_key():
                 raise error  # not about the key: a defect of ours
@@ -237,7 +250,9 @@ def explain_status(
             remedy = f"Check that the model '{model}' exists and that base_url is right."
         case _:
             message = f"The API refused the request: {detail} ({status})."
-            remedy = "Change the prompt or the settings that it names; :clear starts a new conversation."
+            remedy = (
+                "Change the prompt or the settings that it names; :clear starts a new conversation."
+            )
     return ProviderError(kind, message, remedy, retry_after_s=retry_after_s)
 
 
@@ -248,8 +263,14 @@ def _seconds(header: str | None) -> float | None:
         return None  # an HTTP date: "in a moment" will do
 
 
+def _sdk_error() -> type[Exception]:
+    import anthropic
+
+    return anthropic.AnthropicError
+
+
 def _transport_errors() -> tuple[type[Exception], ...]:
-    import httpx2  # noqa: PLC0415
+    import httpx2
 
     return (httpx2.HTTPError, httpx2.StreamError)
 
@@ -359,7 +380,9 @@ class ReplyDecoder:
                 if block := self._finished_block():
                     yield BlockDone(block)
                 self._block = None
-            case _WireEvent(type="message_delta", delta=_WireDelta(stop_reason=stop_reason), usage=usage):
+            case _WireEvent(
+                type="message_delta", delta=_WireDelta(stop_reason=stop_reason), usage=usage
+            ):
                 self.stop_reason = _STOP_REASONS.get(stop_reason or "", "end_turn")
                 if usage:
                     yield self._report(usage)
@@ -396,7 +419,14 @@ class ReplyDecoder:
     def _report(self, usage: _WireUsage) -> UsageReport:
         """Counts are cumulative, and a field that is left out keeps its value."""
 
-        def latest(field: Literal["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]) -> int:
+        def latest(
+            field: Literal[
+                "input_tokens",
+                "output_tokens",
+                "cache_creation_input_tokens",
+                "cache_read_input_tokens",
+            ],
+        ) -> int:
             value: int | None = getattr(usage, field)
             return getattr(self._usage, field) if value is None else value
 

@@ -58,7 +58,9 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chunk_delay_ms: Annotated[float, msgspec.Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
-        deeds = [name for name in ("text", "thinking", "tool_use", "error", "cut") if getattr(self, name)]
+        deeds = [
+            name for name in ("text", "thinking", "tool_use", "error", "cut") if getattr(self, name)
+        ]
         if len(deeds) > 1:
             raise ValueError(f"a step does one thing, this one has {' and '.join(deeds)}")
 
@@ -95,7 +97,9 @@ def load_script(path: Path) -> Script:
     except (ValueError, msgspec.MsgspecError) as error:
         raise ConfigError(f"{path} is not a script: {error}") from error
     if script.version != SCRIPT_VERSION:
-        raise ConfigError(f"{path}: version {script.version} of the script format is not known, only {SCRIPT_VERSION}")
+        raise ConfigError(
+            f"{path}: version {script.version} of the script format is not known, only {SCRIPT_VERSION}"
+        )
     return script
 
 
@@ -140,7 +144,11 @@ class ScriptedProvider:
         if words in self._by_prompt:
             return self._by_prompt[words]
         if not self._in_order:
-            raise ProviderError("internal", "The script has no more replies.", "Add one, or set repeat = true on its last.")
+            raise ProviderError(
+                "internal",
+                "The script has no more replies.",
+                "Add one, or set repeat = true on its last.",
+            )
         return self._in_order[0] if self._in_order[0].repeat else self._in_order.pop(0)
 
 
@@ -164,7 +172,9 @@ def _pieces(text: str, chunk_chars: int) -> list[str]:
 def _last_words(history: Sequence[Message]) -> str:
     """The text a person typed last: the last text block of the last message."""
     blocks = history[-1].content
-    return next((block.text for block in reversed(blocks) if isinstance(block, TextBlock)), "").strip()
+    return next(
+        (block.text for block in reversed(blocks) if isinstance(block, TextBlock)), ""
+    ).strip()
 
 
 def _count_chars(request: ModelRequest) -> int:

@@ -1,0 +1,124 @@
+--- :checkhealth sanderling
+local config = require('sanderling.config')
+local host = require('sanderling.host')
+
+local M = {}
+
+local CHECK_TIMEOUT_MS = 10000
+local API_TIMEOUT_MS = 30000
+local STDERR_SHOWN = 10
+
+local asks_api = false
+
+--- What `python -m sanderling check` found.
+---@param python string
+---@return table? report
+---@return string? error
+local function ask_python(python)
+  local argv = { python, '-P', '-m', 'sanderling', 'check' }
+  if asks_api then
+    vim.list_extend(argv, { '--api', '--model', config.options.model })
+    vim.list_extend(argv, { '--base-url', config.options.base_url })
+  end
+  local timeout = asks_api and API_TIMEOUT_MS or CHECK_TIMEOUT_MS
+  local ok, process = pcall(vim.system, argv, { text = true, env = host.environment() })
+  if not ok then
+    return nil, tostring(process)
+  end
+  local result = process:wait(timeout)
+  local decoded, report = pcall(vim.json.decode, result.stdout)
+  if not decoded then
+    local lines = vim.split(vim.trim(result.stderr), '\n')
+    return nil, result.code == 124 and 'no answer' or lines[#lines]
+  end
+  return report
+end
+
+local function check_neovim()
+  vim.health.start('Neovim')
+  local version = tostring(vim.version())
+  if vim.fn.has('nvim-0.11') == 1 then
+    vim.health.ok(version)
+  else
+    vim.health.error(version .. ' is too old', 'Update Neovim to 0.11 or newer')
+  end
+end
+
+---@param report table
+local function check_packages(report)
+  vim.health.ok(('Python %s, Sanderling %s'):format(report.python, report.sanderling))
+  for name, version in vim.spairs(report.packages) do
+    if version == '' then
+      vim.health.error(name .. ' is missing', 'Build the environment again: :AgentInstall')
+    else
+      vim.health.ok(('%s %s'):format(name, version))
+    end
+  end
+end
+
+---@param report table
+local function check_model(report)
+  vim.health.start('Model')
+  vim.health.info(('provider %s, model %s'):format(config.options.provider, config.options.model))
+  if report.has_api_key then
+    vim.health.ok('an API key is in the environment')
+  else
+    vim.health.warn('there is no API key: the demo model answers', 'Set ANTHROPIC_API_KEY in the environment that starts Neovim')
+  end
+  if not report.api then
+    vim.health.info('the API was not asked; :AgentHealth! asks it')
+  elseif report.api.is_reachable then
+    vim.health.ok('the API answers and knows ' .. report.api.model)
+  else
+    vim.health.error(report.api.message, report.api.remedy)
+  end
+end
+
+local function check_host()
+  vim.health.start('Agent process')
+  if host.is_running() then
+    local began = vim.uv.hrtime()
+    local ok, pid = host.ping()
+    if ok then
+      vim.health.ok(('process %d answers in %.1f ms'):format(pid, (vim.uv.hrtime() - began) / 1e6))
+    else
+      vim.health.error('it runs but does not answer: ' .. tostring(pid), 'See the log: :AgentLog')
+    end
+  else
+    vim.health.info('not running; the first use starts it')
+  end
+  if #host.stderr > 0 then
+    local last = vim.list_slice(host.stderr, math.max(1, #host.stderr - STDERR_SHOWN + 1))
+    vim.health.warn('its last lines on stderr:\n' .. table.concat(last, '\n'))
+  end
+  vim.health.start('Files')
+  vim.health.info('log: ' .. config.log_file())
+  vim.health.info('sessions: ' .. vim.fs.joinpath(config.host_settings().state_dir, 'sessions'))
+end
+
+function M.check()
+  check_neovim()
+  vim.health.start('Python environment')
+  local python, err = host.python()
+  local report
+  if python then
+    vim.health.info(python)
+    report, err = ask_python(python)
+  end
+  if report then
+    check_packages(report)
+    check_model(report)
+  else
+    vim.health.error(assert(err), 'Build the environment: :AgentInstall')
+  end
+  check_host()
+end
+
+---@param opts { ask_api: boolean }
+function M.show(opts)
+  asks_api = opts.ask_api
+  vim.cmd.checkhealth('sanderling')
+  asks_api = false
+end
+
+return M

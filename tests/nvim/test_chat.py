@@ -1,0 +1,402 @@
+"""The chat's windows, keys and words, as a person uses them."""
+
+import pytest
+
+from tests.conftest import wait_until
+
+NOTICE = "There is no API key, so the demo model answers: it replays a script."
+
+
+def windows(child):
+    """The filetypes of the current tab page's windows, top left first."""
+    return child.lua("""
+      return vim.tbl_map(function(win)
+        return vim.bo[vim.api.nvim_win_get_buf(win)].filetype
+      end, vim.api.nvim_tabpage_list_wins(0))
+    """)
+
+
+def current_filetype(child):
+    return child.lua("return vim.bo.filetype")
+
+
+def test_agentchat_shows_a_transcript_over_a_prompt_and_puts_the_cursor_there(child):
+    child.command("AgentChat")
+    assert windows(child) == ["", "sanderling", "sanderling_prompt"]
+    assert current_filetype(child) == "sanderling_prompt"
+    assert child.mode() == "n"
+
+
+def test_without_a_key_the_chat_says_that_the_demo_model_answers(child):
+    child.command("AgentChat")
+    wait_until(lambda: NOTICE in child.transcript_text())
+    assert "the demo model answers" in child.screen_text()
+
+
+@pytest.mark.parametrize("keys", ["iping<Esc><CR>", "iping<C-s>", "iping<Esc><C-s>"])
+def test_a_prompt_is_sent_from_either_mode_and_answered(child, keys):
+    child.command("AgentChat")
+    child.feed(keys)
+    child.wait_for_turns()
+    assert child.transcript()[-7:] == ["## You", "", "ping", "", "## Sanderling", "", "pong"]
+    assert child.prompt_lines() == [""]
+    assert child.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
+
+
+def test_enter_in_insert_mode_is_a_newline(child):
+    child.command("AgentChat")
+    child.feed("ione<CR>two<Esc>")
+    wait_until(lambda: child.prompt_lines() == ["one", "two"])
+    child.feed("<CR>")
+    child.wait_for_turns()
+    assert "## You\n\none\ntwo\n\n## Sanderling" in child.transcript_text()
+
+
+def test_enter_in_insert_mode_sends_when_the_user_wants_it(child):
+    child.setup(keys={"send_insert": ["<C-s>", "<CR>"]})
+    child.command("AgentChat")
+    child.feed("iping<CR>")
+    child.wait_for_turns()
+    assert child.transcript()[-1] == "pong"
+
+
+def test_an_empty_prompt_is_not_sent(child):
+    child.command("AgentChat")
+    wait_until(lambda: NOTICE in child.transcript_text())
+    child.feed("i  <CR>  <Esc><CR>")
+    child.feed("<Esc>")
+    assert child.events("AgentTurnStarted") == []
+    assert "## You" not in child.transcript_text()
+
+
+def test_a_conversation_has_many_turns(child):
+    child.command("AgentChat")
+    for turn in range(1, 4):
+        child.feed("iping<C-s><Esc>")
+        child.wait_for_turns(turn)
+    assert child.transcript().count("pong") == 3
+
+
+def test_the_prompt_is_an_ordinary_buffer_with_undo(child):
+    child.command("AgentChat")
+    child.feed("ialpha beta<Esc>bdwu")
+    wait_until(lambda: child.prompt_lines() == ["alpha beta"])
+    child.feed("yypwcwgamma<Esc>")
+    wait_until(lambda: child.prompt_lines() == ["alpha beta", "alpha gamma"])
+
+
+def test_a_sent_prompt_comes_back_with_undo(child):
+    child.command("AgentChat")
+    child.feed("iping<Esc><CR>")
+    child.wait_for_turns()
+    child.feed("u")
+    wait_until(lambda: child.prompt_lines() == ["ping"])
+
+
+def test_the_transcript_cannot_be_changed_but_read_searched_and_yanked(child):
+    child.command("AgentChat")
+    child.feed("iping<C-s><Esc>")
+    child.wait_for_turns()
+    child.feed("<C-w>k/pong<CR>yy")
+    assert wait_until(lambda: child.lua("return vim.fn.getreg('\"')")) == "pong\n"
+    assert child.lua("return vim.bo[require('sanderling').transcript().buf].modifiable") is False
+
+
+def test_prompt_history_goes_back_and_forth_and_keeps_the_draft(child):
+    child.command("AgentChat")
+    for number, text in enumerate(["ping", "hello"], 1):
+        child.feed(f"i{text}<C-s><Esc>")
+        child.wait_for_turns(number)
+    child.feed("idraft")
+    for key, expected in [
+        ("<C-p>", "hello"),
+        ("<C-p>", "ping"),
+        ("<C-p>", "ping"),
+        ("<C-n>", "hello"),
+        ("<C-n>", "draft"),
+        ("<C-n>", "draft"),
+    ]:
+        child.feed(key)
+        wait_until(lambda expected=expected: child.prompt_lines() == [expected], f"{key} → {expected}")
+
+
+def test_prompt_history_outlives_neovim_and_keeps_line_breaks(start_nvim):
+    first = start_nvim()
+    first.command("AgentChat")
+    first.feed("ione<CR>two<Esc><CR>")
+    first.wait_for_turns()
+    second = start_nvim()
+    second.command("AgentChat")
+    second.feed("<C-p>")
+    wait_until(lambda: second.prompt_lines() == ["one", "two"])
+    path = first.home / "state" / "nvim" / "sanderling" / "prompt_history.jsonl"
+    assert path.read_text() == '"one\\ntwo"\n'
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_completion_works_in_the_prompt(child):
+    child.command("AgentChat")
+    child.feed("ialphabet alp<C-x><C-n>")
+    wait_until(lambda: child.prompt_lines() == ["alphabet alphabet"])
+
+
+@pytest.mark.parametrize("window", ["", "<C-w>k"])
+def test_q_hides_the_chat_from_both_windows(child, window):
+    child.command("AgentChat")
+    child.feed(window + "q")
+    wait_until(lambda: windows(child) == [""])
+
+
+def test_the_text_in_the_prompt_survives_hiding(child):
+    child.command("AgentChat")
+    child.feed("ihalf a thought<Esc>q")
+    wait_until(lambda: windows(child) == [""])
+    child.command("AgentChat")
+    assert child.prompt_lines() == ["half a thought"]
+    assert "half a thought" in child.screen_text()
+
+
+LONG = """
+[[reply]]
+[[reply.step]]
+thinking = "a\\nb\\nc"
+[[reply.step]]
+text = "%s"
+[[reply]]
+[[reply.step]]
+delay_ms = 150
+text = "%s"
+chunk_chars = 20
+chunk_delay_ms = 5
+""" % (
+    "".join(f"line {n}\\n" for n in range(100)),
+    "".join(f"more {n}\\n" for n in range(100)),
+)
+
+
+def test_hiding_and_showing_keeps_cursor_scroll_and_folds_while_a_turn_goes_on(scripted):
+    child = scripted(LONG)
+    child.command("AgentChat")
+    child.feed("igo<C-s><Esc>")
+    child.wait_for_turns()
+    child.feed("igo on<C-s><Esc><C-w>k")
+    child.feed("gg/Thinking<CR>zo:40,50fold<CR>60Gzt5j3l")
+    wait_until(lambda: child.in_transcript("line('.')") == 65)
+    before = child.in_transcript("winsaveview()")
+    folds = "[foldclosed(7), foldlevel(7), foldclosed(42), foldclosedend(42)]"
+    open_and_closed = child.in_transcript(folds)
+    assert open_and_closed == [-1, 1, 40, 50]
+    child.feed("q")
+    wait_until(lambda: windows(child) == [""])
+    child.wait_for_turns(2)
+    child.command("AgentChat")
+    assert child.in_transcript("winsaveview()") == before
+    assert child.in_transcript(folds) == open_and_closed
+    assert "more 99" in child.transcript_text()
+
+
+def test_a_chat_that_was_at_its_end_is_shown_at_its_end_again(scripted):
+    child = scripted(LONG)
+    child.command("AgentChat")
+    child.feed("igo<C-s><Esc>")
+    child.wait_for_turns()
+    child.feed("igo on<C-s><Esc>q")
+    child.wait_for_turns(2)
+    child.command("AgentChat")
+    assert "more 99" in child.screen_text()
+
+
+def test_a_thinking_block_that_grew_while_hidden_is_one_closed_fold(scripted):
+    child = scripted("""
+[[reply]]
+[[reply.step]]
+thinking = "one\\ntwo\\nthree\\nfour\\nfive\\n"
+chunk_chars = 2
+chunk_delay_ms = 15
+[[reply.step]]
+text = "done"
+""")
+    child.command("AgentChat")
+    child.feed("igo<C-s><Esc>")
+    wait_until(lambda: "one" in child.transcript_text())
+    child.feed("q")
+    child.wait_for_turns()
+    child.command("AgentChat")
+    assert "▸ Thinking · 5 lines" in child.screen_text()
+    assert "three" not in child.screen_text()
+
+
+@pytest.mark.parametrize(
+    "position, expected",
+    [
+        ("right", ["", "sanderling", "sanderling_prompt"]),
+        ("left", ["sanderling", "sanderling_prompt", ""]),
+        ("bottom", ["", "sanderling", "sanderling_prompt"]),
+        ("top", ["sanderling", "sanderling_prompt", ""]),
+        ("float", ["", "sanderling_prompt", "sanderling"]),
+        ("tab", ["sanderling", "sanderling_prompt"]),
+        ("current", ["sanderling", "sanderling_prompt"]),
+    ],
+)
+def test_the_chat_opens_in_every_position_and_closes_again(child, position, expected):
+    child.setup(chat={"position": position})
+    child.command("AgentChat")
+    assert windows(child) == expected
+    child.feed("iping<C-s><Esc>")
+    child.wait_for_turns()
+    assert "pong" in child.screen_text()
+    child.command("AgentChat")
+    assert windows(child) == [""]
+    child.command("AgentChat")
+    assert windows(child) == expected
+    assert "pong" in child.screen_text()
+
+
+def test_the_current_window_gets_its_file_back(child):
+    child.command("edit file.txt")
+    child.open_chat(position="current")
+    child.feed("q")
+    wait_until(lambda: windows(child) == ["text"])
+    assert child.lua("return vim.fn.expand('%:t')") == "file.txt"
+
+
+def test_the_size_is_a_share_or_a_number_of_columns(child):
+    child.open_chat(size=50)
+    assert child.in_transcript("winwidth(0)") == 50
+    child.command("AgentChat")
+    child.open_chat(size=0.25)
+    assert child.in_transcript("winwidth(0)") == 30
+
+
+def test_closing_one_window_closes_both(child):
+    child.command("AgentChat")
+    child.command("quit")
+    wait_until(lambda: windows(child) == [""])
+    child.command("AgentChat")
+    child.feed("<C-w>k:q<CR>")
+    wait_until(lambda: windows(child) == [""])
+
+
+def test_quit_in_a_neovim_that_shows_only_the_chat_ends_it(child):
+    child.setup(chat={"position": "current"})
+    child.command("AgentChat")
+    child.feed(":q<CR>")
+    child.rpc.process.wait(5)
+
+
+def type_command(child, text):
+    child.feed(f":{text}<CR>")
+
+
+def test_the_words_quit_clear_and_help_work_in_the_chat(child):
+    child.command("AgentChat")
+    child.feed("iping<C-s><Esc>")
+    child.wait_for_turns()
+    type_command(child, "clear")
+    wait_until(lambda: "pong" not in child.transcript_text())
+    wait_until(lambda: NOTICE in child.transcript_text())
+    type_command(child, "quit")
+    wait_until(lambda: windows(child) == [""])
+
+
+def test_the_words_are_known_nowhere_else(child):
+    child.command("AgentChat")
+    child.command("wincmd h")
+    assert child.lua("return vim.fn.exists(':Clear')") == 0
+    assert child.lua("return vim.fn.maparg('clear', 'c', true)") == ""
+    assert child.lua("return vim.fn.maparg('q', 'n')") == ""
+
+
+def test_words_inside_other_commands_are_left_alone(child):
+    child.command("AgentChat")
+    type_command(child, "let g:x = 'a' | let clear = 1")
+    type_command(child, "echo clear")
+    assert child.lua("return vim.g.clear") == 1
+
+
+def test_clear_begins_a_new_session_and_keeps_the_old_one_on_disk(child):
+    child.command("AgentChat")
+    for turn in (1, 2):
+        child.feed("iping<C-s><Esc>")
+        child.wait_for_turns(turn)
+        type_command(child, "clear")
+        wait_until(lambda: "pong" not in child.transcript_text())
+    assert len(child.session_files()) == 2
+
+
+def test_bracket_keys_go_from_message_to_message(child):
+    child.command("AgentChat")
+    for turn in (1, 2):
+        child.feed("iping<C-s><Esc>")
+        child.wait_for_turns(turn)
+    headers = [n for n, line in enumerate(child.transcript(), 1) if line.startswith("## ")]
+    child.feed("<C-w>kgg")
+    for header in headers:
+        child.feed("]]")
+        wait_until(lambda header=header: child.in_transcript("line('.')") == header)
+    child.feed("2[[")
+    wait_until(lambda: child.in_transcript("line('.')") == headers[-3])
+
+
+def test_i_in_the_transcript_goes_to_the_prompt_in_insert_mode(child):
+    child.command("AgentChat")
+    child.feed("<C-w>kihello")
+    wait_until(lambda: child.prompt_lines() == ["hello"])
+    assert child.mode() == "i"
+
+
+def test_every_map_has_a_description(child):
+    child.command("AgentChat")
+    missing = child.lua("""
+      local missing = {}
+      for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+        if vim.bo[buf].filetype:find('^sanderling') then
+          for _, mode in ipairs({ 'n', 'i', 'x', 'c' }) do
+            for _, map in ipairs(vim.api.nvim_buf_get_keymap(buf, mode)) do
+              if not map.desc then table.insert(missing, map.lhs) end
+            end
+          end
+        end
+      end
+      for _, map in ipairs(vim.api.nvim_get_keymap('n')) do
+        if map.lhs:find('Agent') and not map.desc then table.insert(missing, map.lhs) end
+      end
+      return missing
+    """)
+    assert missing == []
+
+
+def test_highlight_groups_are_defaults_that_a_colorscheme_keeps_and_a_user_overrides(child):
+    child.command("highlight AgentUser guifg=#123456")
+    child.command("AgentChat")
+    assert child.lua("return vim.api.nvim_get_hl(0, { name = 'AgentUser' }).fg") == 0x123456
+    child.command("colorscheme habamax")
+    assert child.lua("return vim.api.nvim_get_hl(0, { name = 'AgentThinking' }).link") == "Comment"
+
+
+def test_opening_a_file_from_the_chat_leaves_its_windows_alone(child):
+    child.command("AgentChat")
+    child.lua("pcall(vim.cmd.edit, 'other.txt')")
+    assert windows(child)[1:] == ["sanderling", "sanderling_prompt"]
+
+
+def test_options_of_the_chat_do_not_leak_into_other_windows(child):
+    child.command("set number")
+    child.command("AgentChat")
+    child.command("wincmd h")
+    assert child.lua("return { vim.wo.number, vim.wo.winbar, vim.wo.foldmethod, vim.wo.winfixbuf }") == [
+        True, "", "manual", False
+    ]
+    child.command("new")
+    assert child.lua("return { vim.wo.number, vim.wo.winbar }") == [True, ""]
+
+
+def test_a_wiped_chat_comes_back_new(child):
+    child.command("AgentChat")
+    child.feed("iping<C-s><Esc>")
+    child.wait_for_turns()
+    child.lua("vim.api.nvim_buf_delete(require('sanderling').transcript().buf, { force = true })")
+    child.command("AgentChat")
+    child.feed("iping<C-s><Esc>")
+    child.wait_for_turns(2)
+    assert child.transcript()[-1] == "pong"

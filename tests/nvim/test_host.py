@@ -1,0 +1,187 @@
+"""The host process: started on first use, back after a crash, gone with Neovim."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT, find_neovim, is_alive, wait_until
+
+SLOW = """
+[[reply]]
+when = "slow"
+[[reply.step]]
+text = "The beginning. "
+[[reply.step]]
+delay_ms = 30000
+[[reply]]
+repeat = true
+[[reply.step]]
+text = "Here again."
+"""
+
+
+def children_of(pid):
+    out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False).stdout
+    return [int(word) for word in out.split()]
+
+
+def test_no_process_starts_and_no_module_loads_before_the_first_use(child):
+    assert children_of(child.pid) == []
+    assert child.lua("return vim.tbl_filter(function(m) return m:find('^sanderling') end, vim.tbl_keys(package.loaded))") == []
+
+
+def test_the_host_starts_once_and_serves_every_use(child):
+    child.command("AgentChat")
+    child.submit("ping")
+    child.wait_for_turns()
+    pid = child.host_pid()
+    child.command("AgentChat")
+    child.command("AgentChat")
+    child.submit("ping")
+    child.wait_for_turns(2)
+    assert child.host_pid() == pid
+
+
+def test_a_killed_host_says_so_once_and_the_next_prompt_finds_the_conversation(scripted):
+    child = scripted(SLOW)
+    child.command("AgentChat")
+    child.submit("slow")
+    wait_until(lambda: "The beginning." in child.transcript_text())
+    wait_until(lambda: "The beginning." in child.session_files()[0].read_text())
+    os.kill(child.host_pid(), signal.SIGKILL)
+    wait_until(lambda: "has ended (signal 9)" in child.transcript_text())
+    assert child.events("AgentTurnEnded")[0]["stop_reason"] == "interrupted"
+    child.submit("go on")
+    child.wait_for_turns(2)
+    text = child.transcript_text()
+    assert text.count("has ended") == 1
+    assert "The beginning." in text
+    assert text.endswith("Here again.")
+    assert len(child.session_files()) == 1
+    log = child.session_files()[0].read_text()
+    assert '"stop_reason":"interrupted"' in log
+    assert '"role":"assistant","content":[{"type":"text","text":"The beginning. "}]' in log
+    assert child.messages().strip() == ""
+
+
+def test_prompts_that_a_killed_host_had_not_begun_go_back_into_the_prompt(scripted):
+    child = scripted(SLOW)
+    child.command("AgentChat")
+    child.submit("slow")
+    wait_until(lambda: "The beginning." in child.transcript_text())
+    child.feed("iand then<C-s><Esc>")
+    wait_until(lambda: child.prompt_lines() == [""])
+    os.kill(child.host_pid(), signal.SIGKILL)
+    wait_until(lambda: child.prompt_lines() == ["and then"])
+
+
+@pytest.mark.parametrize("way", ["qa!", "SIGTERM", "SIGHUP", "SIGKILL"])
+def test_the_host_is_gone_when_neovim_is(scripted, way):
+    child = scripted(SLOW)
+    child.command("AgentChat")
+    child.submit("slow")
+    wait_until(lambda: "The beginning." in child.transcript_text())
+    host = child.host_pid()
+    if way == "qa!":
+        child.feed(":qa!<CR>")
+    else:
+        os.kill(child.pid, getattr(signal, way))
+    wait_until(lambda: not is_alive(host), f"host gone after {way}", deadline_s=3)
+
+
+def test_the_host_is_gone_when_neovim_is_killed_while_the_sdk_loads(start_nvim):
+    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})
+    child.command("AgentChat")
+    host = child.host_pid()
+    os.kill(child.pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(host), "host gone", deadline_s=3)
+
+
+def test_without_an_environment_the_chat_says_what_to_do_and_offers_it(start_nvim, tmp_path):
+    plugin = tmp_path / "plugin"
+    plugin.mkdir()
+    for name in ("lua", "plugin", "rplugin", "src", "scripts", "doc"):
+        (plugin / name).symlink_to(ROOT / name)
+    child = start_nvim(argv=["--cmd", f"set rtp-={ROOT}", "--cmd", f"set rtp^={plugin}"])
+    child.lua("_G.offers = {} vim.ui.select = function(items, opts) table.insert(_G.offers, opts.prompt) end")
+    child.command("AgentChat")
+    wait_until(lambda: child.lua("return _G.offers"))
+    assert "its Python environment is not built yet. :AgentInstall builds" in child.transcript_text().replace("\n", " ")
+    child.feed("iping<C-s><Esc>")
+    wait_until(lambda: child.prompt_lines() == ["ping"], "the prompt is not lost")
+    assert len(child.lua("return _G.offers")) == 1, "the offer is made once"
+
+
+def test_an_interpreter_that_is_not_there_is_named(child):
+    child.setup(python="/no/such/python")
+    child.command("AgentChat")
+    assert "names '/no/such/python', which cannot be run" in child.transcript_text()
+
+
+def test_a_broken_environment_is_named_with_its_remedy(child, tmp_path):
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'pynvim'\" >&2\nexit 1\n")
+    broken.chmod(0o755)
+    child.setup(python=str(broken))
+    child.command("AgentChat")
+    wait_until(lambda: "is broken (ModuleNotFoundError: No module named 'pynvim')" in child.transcript_text())
+    assert ":AgentInstall" in child.transcript_text()
+
+
+def test_a_real_interpreter_without_the_packages_is_a_broken_environment(child, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    child.setup(python=str(tmp_path / "bare" / "bin" / "python"))
+    child.command("AgentChat")
+    wait_until(lambda: "is broken (ModuleNotFoundError" in child.transcript_text())
+
+
+def test_the_log_is_written_and_agentlog_opens_it(child):
+    child.command("AgentLog")
+    assert "has no log yet" in child.messages()
+    child.command("AgentChat")
+    child.submit("ping")
+    child.wait_for_turns()
+    child.command("AgentLog")
+    assert "started" in child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n')")
+    assert child.lua("return vim.bo.readonly")
+
+
+def test_session_logs_are_private_and_named_by_date_and_time(child):
+    child.command("AgentChat")
+    child.submit("ping")
+    child.wait_for_turns()
+    (path,) = child.session_files()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert path.stem[:8].isdigit()
+    assert path.stem[8] == "-"
+
+
+def test_update_remote_plugins_breaks_nothing(start_nvim, tmp_path):
+    child = start_nvim()
+    child.lua("vim.g.python3_host_prog = ...", sys.executable)
+    child.lua("vim.g.loaded_remote_plugins = ...", str(tmp_path / "rplugin.vim"))  # as at a start without --clean
+    result = child.lua("return vim.fn.execute('UpdateRemotePlugins')")
+    assert "remote/host: generated rplugin manifest" in result
+    assert "Encountered" not in result + child.messages()  # how pynvim begins what it says of a plugin it cannot load
+    child.command("AgentChat")
+    child.submit("ping")
+    child.wait_for_turns()
+    assert child.transcript()[-1] == "pong"
+
+
+def test_an_old_neovim_is_told_in_one_sentence(tmp_path):
+    lua = """
+      vim.fn.has = function(what) return what == 'nvim-0.11' and 0 or 1 end
+      vim.cmd.source(...)
+      vim.cmd.AgentChat()
+    """
+    script = tmp_path / "old.lua"
+    script.write_text(lua.replace("...", repr(str(ROOT / "plugin" / "sanderling.lua"))))
+    result = subprocess.run(
+        [find_neovim(), "--clean", "--headless", "-l", str(script)], capture_output=True, text=True, check=False
+    )
+    assert result.stderr.strip() == "Sanderling needs Neovim 0.11 or newer: please update Neovim."
