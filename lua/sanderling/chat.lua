@@ -51,14 +51,29 @@ local function begin_session(self)
   for _, buf in ipairs({ self.transcript_buf, self.prompt_buf }) do
     vim.b[buf].sanderling_session = self.id
   end
+  host.register(self.id, self.project)
 end
 
+---@type { pattern: string, data: table }?
+local announcement
+
+--- Run the autocommands of `announcement`. (Not for callers outside: `announce` comes here by a command.)
+function M.run_autocommands()
+  local event = assert(announcement)
+  api.nvim_exec_autocmds('User', { pattern = event.pattern, modeline = false, data = event.data })
+end
+
+--- Tell the user's autocommands. An error in one of them must not become a hit-enter prompt, which would stop the stream; a
+--- command can be told to keep its errors to itself, nvim_exec_autocmds() cannot.
 ---@param pattern string
 ---@param data table
 local function announce(pattern, data)
-  local ok, err = pcall(api.nvim_exec_autocmds, 'User', { pattern = pattern, modeline = false, data = data })
-  if not ok then
-    host.note_defect(tostring(err))
+  announcement = { pattern = pattern, data = data }
+  vim.v.errmsg = ''
+  local run = "require('sanderling.chat').run_autocommands()"
+  api.nvim_cmd({ cmd = 'lua', args = { run }, mods = { emsg_silent = true } }, {})
+  if vim.v.errmsg ~= '' then
+    host.note_defect(('an autocommand for User %s failed: %s'):format(pattern, vim.v.errmsg))
   end
 end
 
@@ -158,7 +173,7 @@ end
 --- Open the session in the host; where there is none to start, offer to build its environment.
 ---@param self sanderling.chat.Chat
 local function open_session(self)
-  local err = host.open(self.id, self.project)
+  local err = host.open(self.id)
   if err then
     fail_to_start(self, err)
     vim.schedule(require('sanderling.install').offer)

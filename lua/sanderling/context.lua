@@ -26,7 +26,7 @@ local function first_invalid_byte(text)
 end
 
 --- Join buffer lines into text.
----@param lines string[] as nvim_buf_get_lines() gives them: a NUL byte is a line break there
+---@param lines string[]
 ---@param name string of what they are, for the error
 ---@param first_lnum integer
 ---@return string? text
@@ -35,7 +35,7 @@ function M.text(lines, name, first_lnum)
   local size = 0
   for i, line in ipairs(lines) do
     size = size + #line + 1
-    local what = line:find('\n', 1, true) and 'a NUL byte'
+    local what = line:find('\0', 1, true) and 'a NUL byte'
       or first_invalid_byte(line) and 'bytes that are not UTF-8'
     if what then
       return nil, ('%s holds %s in line %d: nothing was sent'):format(name, what, first_lnum + i - 1)

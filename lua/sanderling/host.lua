@@ -189,25 +189,31 @@ local function start()
   vim.rpcnotify(channel, 'sanderling_configure', config.host_settings())
 end
 
---- Open a session in the host, starting it when needed. What is sent before it listens waits in the pipe.
+--- Make a session known, without starting anything.
 ---@param session_id string
----@param project string
----@return string? error
-function M.open(session_id, project)
+---@param project string absolute path of the root that it is about
+function M.register(session_id, project)
   sessions[session_id] = project
+end
+
+--- Open a session in the host, starting it when needed. What is sent before it listens waits in the pipe.
+---@param session_id string a registered one
+---@return string? error
+function M.open(session_id)
   local err = start()
   if not err and not opened[session_id] then
     opened[session_id] = true
-    vim.rpcnotify(channel, 'sanderling_act', session_id, { type = 'open_session', project = project })
+    local action = { type = 'open_session', project = sessions[session_id] }
+    vim.rpcnotify(channel, 'sanderling_act', session_id, action)
   end
   return err
 end
 
 ---@param session_id string
----@param action table
+---@param action sanderling.Action
 ---@return string? error
 function M.act(session_id, action)
-  local err = M.open(session_id, sessions[session_id])
+  local err = M.open(session_id)
   if not err then
     vim.rpcnotify(channel, 'sanderling_act', session_id, action)
   end

@@ -12,6 +12,7 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@field first integer row
 ---@field last integer row
 ---@field label string
+---@field lines? integer how many there are to read; nil: what stands in the buffer
 
 ---@class (exact) sanderling.render.Job
 ---@field events table[]
@@ -232,9 +233,10 @@ end
 ---@param first integer row
 ---@param last integer row
 ---@param label string
+---@param lines? integer
 ---@return sanderling.render.Fold
-function Transcript:add_fold(first, last, label)
-  local fold = { first = first, last = last, label = label }
+function Transcript:add_fold(first, last, label, lines)
+  local fold = { first = first, last = last, label = label, lines = lines }
   self.folds[#self.folds + 1] = fold
   for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
     fold_in(win, fold)
@@ -264,7 +266,7 @@ function M.foldtext()
   local first, last = vim.v.foldstart, vim.v.foldend
   for _, fold in ipairs(transcript and transcript.folds or {}) do
     if fold.first == first - 1 and fold.last == last - 1 then
-      local count = vim.fn.prevnonblank(last) - first
+      local count = fold.lines or vim.fn.prevnonblank(last) - first
       local lines = count == 1 and '1 line' or count .. ' lines'
       return { { ('▸ %s · %s'):format(fold.label, lines), 'AgentThinking' } }
     end
@@ -340,7 +342,7 @@ function draw.turn_started(self, event)
     end
     local first = #lines
     vim.list_extend(lines, selection_lines(selection))
-    folds[#folds + 1] = { first, #lines - 1, selection_label(selection) }
+    folds[#folds + 1] = { first, #lines - 1, selection }
   end
   if #folds == 0 then
     lines[#lines + 1] = ''
@@ -356,7 +358,9 @@ function draw.turn_started(self, event)
     self:paint(row + fold[1], row + fold[1], 'AgentContext')
     self.markdown:begin(row + fold[1] + 1)
     self.markdown:finish(row + fold[2])
-    self:add_fold(row + fold[1], row + fold[2], fold[3])
+    local selection = fold[3]
+    local count = selection.last_line - selection.first_line + 1
+    self:add_fold(row + fold[1], row + fold[2], selection_label(selection), count)
   end
   self:decorate_header(row + answer, 'Sanderling', 'AgentAssistant')
 end

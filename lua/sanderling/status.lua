@@ -206,7 +206,7 @@ local function escape(text)
   return (text:gsub('%%', '%%%%'))
 end
 
---- 'winbar' of a transcript's window: model, session, tokens. Neovim makes the window current while it asks.
+--- 'winbar' of a transcript's window: model, session (the time it began), tokens. Neovim makes the window current while it asks.
 ---@return string
 function M.transcript_winbar()
   local session_id = vim.b.sanderling_session
@@ -215,7 +215,7 @@ function M.transcript_winbar()
   return ('%%#AgentMode#%s%%#AgentStatus# %s %%<· %s%%=%s '):format(
     mode ~= '' and ' ' .. mode or '',
     escape(state.model ~= '' and state.model or 'Sanderling'),
-    session_id:sub(1, 15),
+    (session_id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2')),
     escape(describe_usage(state.usage))
   )
 end

@@ -1,0 +1,233 @@
+"""A real API on the other end: the SDK, HTTP, and a loopback server that speaks the wire format."""
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.loopback import (
+    HANG_UP,
+    RESET,
+    STALL,
+    LoopbackServer,
+    Reply,
+    Status,
+    Wait,
+    done,
+    error,
+    message_start,
+    ping,
+    text,
+    thinking,
+)
+
+
+@pytest.fixture
+def server():
+    with LoopbackServer() as server:
+        yield server
+
+
+@pytest.fixture
+def claude(start_nvim, server):
+    """A Neovim with a key, whose API is the loopback server."""
+    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url})
+    child.open_chat()
+    return child
+
+
+def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, server):
+    server.answer(
+        Reply(message_start(input_tokens=12), thinking("I ", "wonder"), text("Hel", "lo.", index=1), done(output_tokens=9)),
+        Reply(message_start(input_tokens=30), text("Again."), done()),
+    )
+    claude.submit("hi")
+    claude.wait_for_turns()
+    claude.submit("and again")
+    claude.wait_for_turns(2)
+    screen = claude.screen_text()
+    assert "▸ Thinking · 1 line" in screen
+    assert "Hello." in screen
+    assert "Again." in screen
+    roles = [message["role"] for message in server.prompts[1].json()["messages"]]
+    assert roles == ["user", "assistant", "user"]
+    assert "claude-sonnet-5-5" in screen
+
+
+def test_a_prompt_sent_while_the_sdk_loads_is_answered_and_the_winbar_says_starting(start_nvim, server):
+    server.answer(Reply(message_start(), text("Here."), done()))
+    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url})
+    child.open_chat()
+    child.submit("quick")
+    wait_until(lambda: "quick" in child.transcript_text())
+    assert "starting" in child.screen_text()
+    assert server.prompts == []
+    child.wait_for_turns()
+    assert child.transcript()[-1] == "Here."
+
+
+def test_the_model_and_its_options_are_the_users(start_nvim, server):
+    server.answer(Reply(message_start(), text("ok"), done()))
+    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
+    child.setup(base_url=server.url, model="claude-opus-5-5", max_tokens=1234, thinking=False)
+    child.open_chat()
+    child.submit("hi")
+    child.wait_for_turns()
+    body = server.prompts[0].json()
+    assert (body["model"], body["max_tokens"]) == ("claude-opus-5-5", 1234)
+    assert "thinking" not in body
+
+
+FAILURES = {
+    "a wrong key": (Status(401), "refused the key", "ANTHROPIC_API_KEY"),
+    "a rate limit": (Status(429, retry_after=7), "rate limit is reached", "again in 7 s"),
+    "an overload": (Status(529), "overloaded", "again in a moment"),
+    "a failing server": (Status(500), "The API failed", "again in a moment"),
+    "an error in mid-stream": (
+        Reply(message_start(), text("Half an answ"), error("overloaded_error")),
+        "overloaded",
+        "again in a moment",
+    ),
+    "a broken connection": (Reply(message_start(), text("Half an answ"), Wait(0.1), RESET), "broke", "Send a prompt to go on"),
+    "a stream cut short": (Reply(message_start(), text("Half an answ"), HANG_UP), "broke", "Send a prompt to go on"),
+    "a stream without its end": (
+        Reply(message_start(), text("Half an answ")),
+        "cut off",
+        "Send a prompt to go on",
+    ),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_failure_is_told_in_plain_words_and_the_conversation_goes_on(claude, server, failure):
+    answer, message, remedy = FAILURES[failure]
+    server.answer(answer, Reply(message_start(), text("Better now."), done()))
+    claude.submit("hi")
+    claude.wait_for_turns()
+    transcript = claude.transcript_text()
+    assert message in transcript
+    assert remedy in transcript
+    if isinstance(answer, Reply):
+        assert transcript.count("Half an answ") == 1
+    (reported,) = claude.events("AgentError")
+    assert message in reported["message"]
+    assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "error"
+    assert "waiting for you" in claude.screen_text()
+    claude.submit("again")
+    claude.wait_for_turns(2)
+    assert claude.transcript()[-1] == "Better now."
+    assert claude.messages().strip() == ""
+    assert "Traceback" not in claude.transcript_text()
+
+
+def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
+    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})
+    child.open_chat()
+    child.submit("hi")
+    child.wait_for_turns()
+    assert "Cannot reach 127.0.0.1" in child.transcript_text()
+    assert "Check the network" in child.transcript_text()
+
+
+def test_no_key_is_told_with_its_remedy(start_nvim):
+    child = start_nvim()
+    child.setup(provider="anthropic")
+    child.open_chat()
+    child.submit("hi")
+    child.wait_for_turns()
+    assert "There is no API key." in child.transcript_text()
+    assert "Set ANTHROPIC_API_KEY" in child.transcript_text()
+
+
+def test_a_silent_api_is_given_up_and_pings_keep_it(start_nvim, server):
+    server.answer(Reply(message_start(), text("Half"), STALL))
+    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
+    child.setup(base_url=server.url, idle_timeout_s=0.5)
+    child.open_chat()
+    child.submit("hi")
+    child.wait_for_turns()
+    assert "went silent: nothing arrived for 0.5 s" in child.transcript_text()
+    pings = [step for _ in range(6) for step in (Wait(0.2), ping())]
+    server.answer(Reply(message_start(), *pings, text("Late, but whole."), done()))
+    child.submit("again")
+    child.wait_for_turns(2)
+    assert child.transcript()[-1] == "Late, but whole."
+
+
+@pytest.mark.parametrize("key", ["<C-c>", "<Esc><C-c>", "<Esc><C-w>k<C-c>", "<Esc>:AgentStop<CR>"])
+def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes_on(claude, server, key):
+    server.answer(
+        Reply(message_start(), text("So far "), STALL),
+        Reply(message_start(), text("Next."), done()),
+    )
+    claude.submit("hi")
+    wait_until(lambda: "So far" in claude.transcript_text())
+    claude.feed("idraft" + key)
+    claude.wait_for_turns()
+    assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "cancelled"
+    assert "So far \n\nStopped." in claude.transcript_text()
+    wait_until(lambda: server.prompts[0].closed_at, "the server sees the connection close")
+    assert claude.prompt_lines() == ["draft"]
+    claude.submit("go on")
+    claude.wait_for_turns(2)
+    history = server.prompts[1].json()["messages"]
+    assert [m["content"][0]["text"] for m in history] == ["hi", "So far ", "go on"]
+
+
+def test_prompts_sent_during_a_turn_wait_and_are_counted(claude, server):
+    server.answer(Reply(message_start(), text("One. "), Wait(0.6), text("Done."), done()), Reply(message_start(), text("Two."), done()))
+    claude.submit("first")
+    wait_until(lambda: "One." in claude.transcript_text())
+    claude.feed("isecond<C-s><Esc>")
+    wait_until(lambda: "1 queued" in claude.screen_text())
+    claude.wait_for_turns(2)
+    assert claude.transcript()[-1] == "Two."
+    assert "queued" not in claude.screen_text()
+
+
+def test_stopping_gives_back_the_prompts_that_waited(claude, server):
+    server.answer(Reply(message_start(), text("One. "), STALL))
+    claude.submit("first")
+    wait_until(lambda: "One." in claude.transcript_text())
+    claude.feed("isecond<C-s>third")
+    wait_until(lambda: claude.prompt_lines() == ["third"])
+    claude.feed("<C-c>")
+    claude.wait_for_turns()
+    wait_until(lambda: claude.prompt_lines() == ["second", "third"])
+    assert len(server.prompts) == 1
+
+
+def test_the_winbar_counts_tokens_and_the_context(claude, server):
+    server.answer(
+        Reply(
+            message_start(input_tokens=1000, cache_read_input_tokens=90_000, output_tokens=1),
+            text("x"),
+            Wait(0.3),
+            done(output_tokens=500),
+        )
+    )
+    claude.submit("hi")
+    claude.wait_for_turns()
+    wait_until(lambda: "91.5k tokens, context 10%" in claude.screen_text(), claude.screen_text())
+    assert "91.5k tokens" in claude.lua("return require('sanderling').statusline()")
+
+
+def test_the_key_is_in_no_log(claude, server, tmp_path):
+    server.answer(Status(401), Reply(message_start(), text("ok"), done()))
+    claude.submit("hi")
+    claude.wait_for_turns()
+    claude.submit("hi")
+    claude.wait_for_turns(2)
+    assert server.prompts[0].headers["authorization"] == "Bearer sk-secret"
+    for path in (tmp_path / "home").rglob("*"):
+        if path.is_file():
+            assert b"sk-secret" not in path.read_bytes(), path
+
+
+def test_the_answer_is_shown_as_it_streams_with_its_speed(claude, server):
+    words = [step for n in range(40) for step in (text(f"word{n} "), Wait(0.02))]
+    server.answer(Reply(message_start(), *words, done()))
+    claude.submit("hi")
+    wait_until(lambda: "word3 " in claude.transcript_text())
+    assert "word39" not in claude.transcript_text()
+    wait_until(lambda: "tokens/s" in claude.screen_text())
+    claude.wait_for_turns()
+    assert "word39" in claude.transcript_text()

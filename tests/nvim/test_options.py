@@ -1,0 +1,146 @@
+"""Options are refused by name; the public API and the health report say what is."""
+
+import pytest
+
+from tests.conftest import ROOT, wait_until
+from tests.loopback import LoopbackServer
+from tests.rpc import NvimError
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"modle": "x"}, "unknown option 'modle'; did you mean 'model'?"),
+        ({"chat": {"posiiton": "left"}}, "unknown option 'chat.posiiton'; did you mean 'chat.position'?"),
+        ({"keys": {"send_nromal": "<CR>"}}, "unknown option 'keys.send_nromal'; did you mean 'keys.send_normal'?"),
+        ({"model": 5}, "option 'model' must be a string, not 5"),
+        ({"thinking": "yes"}, "option 'thinking' must be a boolean, not \"yes\""),
+        ({"chat": "left"}, "option 'chat' must be a table, not \"left\""),
+        ({"chat": {"position": "middle"}}, "option 'chat.position' must be one of 'right', 'left'"),
+        ({"chat": {"size": 0}}, "option 'chat.size' must be a number from 0.05 on, not 0"),
+        ({"max_tokens": 1.5}, "option 'max_tokens' must be a whole number from 0 on, not 1.5"),
+        ({"keys": {"stop": 5}}, "option 'keys.stop' must be a key, a list of keys, or false, not 5"),
+        ({"provider": "openai"}, "option 'provider' must be one of 'auto', 'anthropic'"),
+        ({"provider": "scripted"}, "provider 'scripted' needs the option 'script'"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_name(child, options, message):
+    with pytest.raises(NvimError) as error:
+        child.setup(**options)
+    assert message in str(error.value)
+    assert child.lua("return require('sanderling.config').options.model") == "claude-sonnet-5-5"
+
+
+def test_a_wrong_position_on_the_command_line_is_refused(child):
+    with pytest.raises(NvimError, match="option 'chat.position' must be one of"):
+        child.command("AgentChat middle")
+
+
+def test_a_script_that_is_none_is_named_in_the_chat(child, tmp_path):
+    script = tmp_path / "script.toml"
+    script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntxt = 'x'\n")
+    child.setup(provider="scripted", script=str(script))
+    child.open_chat()
+    wait_until(lambda: "is not a script: Object contains unknown field `txt`" in child.transcript_text())
+    child.submit("anyone there?")
+    wait_until(lambda: child.transcript_text().count("is not a script") == 2)
+
+
+def test_the_public_api(child):
+    assert child.lua("return require('sanderling').statusline()") == ""
+    assert child.lua("return require('sanderling').transcript() == nil")
+    child.lua("require('sanderling').stop()")
+    child.lua("require('sanderling').chat({ position = 'left', focus = false })")
+    assert child.lua("return vim.bo.filetype") == ""
+    child.lua("require('sanderling').submit('ping')")
+    child.wait_for_turns()
+    (started,) = child.events("AgentTurnStarted")
+    assert started["prompt"] == "ping"
+    (ended,) = child.events("AgentTurnEnded")
+    assert ended["stop_reason"] == "end_turn"
+    assert started["session_id"] == ended["session_id"]
+    shown = child.lua("return require('sanderling').transcript()")
+    assert child.lua("return vim.api.nvim_win_get_buf(...)", shown["win"]) == shown["buf"]
+    assert child.lua("return require('sanderling').statusline()").startswith("Sanderling: idle · ")
+    child.lua("require('sanderling').hide()")
+    assert child.lua("return require('sanderling').transcript().win == nil")
+
+
+def test_an_error_in_a_users_autocommand_does_not_stop_the_stream(child):
+    child.lua("vim.api.nvim_create_autocmd('User', { pattern = 'AgentTurnStarted', callback = function() error('mine') end })")
+    child.open_chat()
+    child.submit("ping")
+    child.wait_for_turns()
+    assert child.transcript()[-1] == "pong"
+    assert not child.is_blocked()
+
+
+def health(child, command="checkhealth sanderling"):
+    child.command(command)
+    return child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n')")
+
+
+def test_checkhealth_tells_versions_key_host_and_files(child):
+    child.open_chat()
+    child.host_pid()
+    report = health(child)
+    assert "ERROR" not in report
+    for fact in ("pynvim 0.", "anthropic 2.", "there is no API key", "answers in", "sanderling.log", "the API was not asked"):
+        assert fact in report, fact
+
+
+def test_checkhealth_never_shows_the_key(start_nvim):
+    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
+    report = health(child)
+    assert "an API key is in the environment" in report
+    assert "sk-secret" not in report
+    assert "not running; the first use starts it" in report
+
+
+def test_agenthealth_with_a_bang_asks_the_api(start_nvim):
+    with LoopbackServer() as server:
+        child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+        assert "the API was not asked" in health(child, "AgentHealth")
+        assert server.requests == []
+        assert "the API answers and knows claude-sonnet-5-5" in health(child, "AgentHealth!")
+        assert [request.path for request in server.requests] == ["/v1/models/claude-sonnet-5-5"]
+    assert "Cannot reach 127.0.0.1" in health(child, "AgentHealth!")
+
+
+def test_checkhealth_without_an_environment_says_what_to_do(child):
+    child.setup(python="/no/such/python")
+    report = health(child)
+    assert "which cannot be run" in report
+    assert ":AgentInstall" in report
+
+
+def test_every_command_option_and_plug_map_is_in_the_help(child):
+    text = (ROOT / "doc" / "sanderling.txt").read_text()
+    commands = child.lua("return vim.tbl_keys(vim.api.nvim_get_commands({}))")
+    for command in commands:
+        if command.startswith("Agent"):
+            assert f"*:{command}*" in text, command
+    for name, value in child.lua("return require('sanderling.config').defaults").items():
+        assert f"*sanderling-option-{name}*" in text, name
+        for inner in value if isinstance(value, dict) else ():
+            assert inner in text, inner
+    for lhs in ("<Plug>(AgentChat)", "<Plug>(AgentAsk)", "<Plug>(AgentStop)"):
+        assert lhs in text
+    for group in child.lua("return vim.fn.getcompletion('Agent', 'highlight')"):
+        assert group in text, group
+
+
+def test_the_help_has_no_double_or_dangling_tags(child):
+    child.command(f"helptags {ROOT / 'doc'}")
+    child.command("help sanderling")
+    tags = {line.split("\t")[0] for line in (ROOT / "doc" / "tags").read_text().splitlines()}
+    links = child.lua(r"""
+      local links = {}
+      for _, line in ipairs(vim.api.nvim_buf_get_lines(0, 0, -1, true)) do
+        for link in line:gmatch('|([^|%s]+)|') do table.insert(links, link) end
+      end
+      return links
+    """)
+    dangling = [link for link in links if link not in tags and not child.lua("return #vim.fn.getcompletion(..., 'help') > 0", link)]
+    assert links
+    assert dangling == []
