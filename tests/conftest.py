@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class ChildNvim:
         *,
         columns: int = 120,
         lines: int = 40,
-        argv: Sequence[str] = (),
+        plugin_root: Path = ROOT,
     ) -> None:
         self.home, self.project = home, project
         environment = {
@@ -61,9 +61,9 @@ class ChildNvim:
             "XDG_CONFIG_HOME": str(home / "config"),
             "XDG_CACHE_HOME": str(home / "cache"),
         } | env
-        plugin = ["--cmd", f"set rtp^={ROOT}"]
+        plugin = ["--cmd", f"let &rtp = '{plugin_root},' .. &rtp"]
         self.rpc = Rpc(
-            [find_neovim(), "--clean", "--embed", "-n", *plugin, *argv], project, environment
+            [find_neovim(), "--clean", "--embed", "-n", *plugin], project, environment
         )
         self.rpc.request("nvim_ui_attach", columns, lines, {"rgb": True, "ext_linegrid": True})
         self.pid = self.rpc.process.pid
@@ -190,6 +190,16 @@ def project(tmp_path: Path) -> Path:
     path = tmp_path / "project"
     (path / ".git").mkdir(parents=True)
     return path
+
+
+@pytest.fixture
+def bare_plugin(tmp_path: Path) -> Path:
+    """The plugin as a plugin manager leaves it: without a Python environment."""
+    plugin = tmp_path / "the plugin"
+    plugin.mkdir()
+    for name in ("lua", "plugin", "rplugin", "src", "scripts", "doc", "README.md", "pyproject.toml", "constraints.txt"):
+        (plugin / name).symlink_to(ROOT / name)
+    return plugin
 
 
 @pytest.fixture

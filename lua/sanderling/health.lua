@@ -44,6 +44,22 @@ local function check_neovim()
   end
 end
 
+--- The environment is of another version of the plugin than the one that runs (scripts/install.py writes the stamp).
+---@param python string
+---@return boolean
+local function is_outdated(python)
+  local environment = vim.fs.dirname(vim.fs.dirname(python))
+  local ok, stamp = pcall(function()
+    local lines = vim.fn.readfile(vim.fs.joinpath(environment, 'sanderling-stamp'))
+    return vim.json.decode(table.concat(lines, '\n'))
+  end)
+  local inputs = ''
+  for _, name in ipairs({ 'pyproject.toml', 'constraints.txt' }) do
+    inputs = inputs .. vim.fn.readblob(vim.fs.joinpath(host.root(), name))
+  end
+  return ok and stamp.inputs ~= vim.fn.sha256(inputs)
+end
+
 ---@param report table
 local function check_packages(report)
   vim.health.ok(('Python %s, Sanderling %s'):format(report.python, report.sanderling))
@@ -103,6 +119,9 @@ function M.check()
   local report
   if python then
     vim.health.info(python)
+    if is_outdated(python) then
+      vim.health.warn('the environment is of another version of the plugin', ':AgentInstall brings it up to date')
+    end
     report, err = ask_python(python)
   end
   if report then

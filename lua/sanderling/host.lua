@@ -115,15 +115,21 @@ function M.drawn(session_id, seq)
   end
 end
 
----@param lines string[]
-local function keep_stderr(lines)
-  for _, line in ipairs(lines) do
-    if line ~= '' then
-      M.stderr[#M.stderr + 1] = line
+--- Keep what a host writes to stderr.
+---@return fun(_, pieces: string[]) on_stderr each call's first piece continues the last one of the call before
+local function stderr_keeper()
+  local unfinished = ''
+  return function(_, pieces)
+    pieces[1] = unfinished .. pieces[1]
+    unfinished = table.remove(pieces)
+    for _, line in ipairs(pieces) do
+      if line ~= '' then
+        M.stderr[#M.stderr + 1] = line
+      end
     end
-  end
-  while #M.stderr > STDERR_LINES do
-    table.remove(M.stderr, 1)
+    while #M.stderr > STDERR_LINES do
+      table.remove(M.stderr, 1)
+    end
   end
 end
 
@@ -175,9 +181,7 @@ local function start()
   local ok, id = pcall(vim.fn.jobstart, { python, '-P', '-m', 'sanderling.editor', plugin }, {
     rpc = true,
     env = M.environment(),
-    on_stderr = function(_, lines)
-      keep_stderr(lines)
-    end,
+    on_stderr = stderr_keeper(),
     on_exit = function(_, code)
       on_exit(code, python)
     end,

@@ -4,22 +4,24 @@ local host = require('sanderling.host')
 
 local M = {}
 
-local CANDIDATES = { 'python3.14', 'python3.13', 'python3.12', 'python3.11', 'python3', 'python' }
+local CANDIDATES = { 'python3', 'python3.14', 'python3.13', 'python3.12', 'python3.11', 'python' }
 
---- An interpreter to build the environment with. The script itself refuses one that is too old.
+local IS_NEW_ENOUGH = 'import sys; sys.exit(sys.version_info < (3, 11))'
+
+--- The first interpreter that runs and is new enough. (A version manager leaves commands on PATH that do not run.)
 ---@return string?
 local function base_python()
   local chosen = config.options.python
   for _, name in ipairs(chosen ~= '' and { vim.fs.normalize(chosen) } or CANDIDATES) do
     local path = vim.fn.exepath(name)
-    if path ~= '' then
+    if path ~= '' and vim.system({ path, '-c', IS_NEW_ENOUGH }):wait().code == 0 then
       return path
     end
   end
 end
 
----@param on_done? fun(ok: boolean)
-function M.run(on_done)
+--- Build the environment, or bring it up to date.
+function M.run()
   local python = base_python()
   if not python then
     vim.notify('Sanderling needs Python 3.11 or newer: install it, then :AgentInstall again.', vim.log.levels.ERROR)
@@ -38,13 +40,11 @@ function M.run(on_done)
   }, {
     term = true,
     on_exit = function(_, code)
-      local ok = code == 0
-      vim.notify(
-        ok and 'Sanderling is ready: :AgentChat' or 'Sanderling was not installed: the terminal says why.',
-        ok and vim.log.levels.INFO or vim.log.levels.ERROR
-      )
-      if on_done then
-        on_done(ok)
+      if code == 0 then
+        vim.notify('Sanderling is ready: :AgentChat')
+      else
+        local message = 'Sanderling was not installed: the terminal says why.'
+        vim.notify(message, vim.log.levels.ERROR)
       end
     end,
   })
@@ -57,7 +57,7 @@ function M.offer()
     return
   end
   vim.ui.select({ 'Build it now', 'Not now' }, {
-    prompt = 'Sanderling needs its Python environment (about 150 MB):',
+    prompt = 'Sanderling needs its Python environment (about 85 MB):',
   }, function(choice)
     if choice == 'Build it now' then
       M.run()

@@ -100,12 +100,8 @@ def test_the_host_is_gone_when_neovim_is_killed_while_the_sdk_loads(start_nvim):
     wait_until(lambda: not is_alive(host), "host gone", deadline_s=3)
 
 
-def test_without_an_environment_the_chat_says_what_to_do_and_offers_it(start_nvim, tmp_path):
-    plugin = tmp_path / "plugin"
-    plugin.mkdir()
-    for name in ("lua", "plugin", "rplugin", "src", "scripts", "doc"):
-        (plugin / name).symlink_to(ROOT / name)
-    child = start_nvim(argv=["--cmd", f"set rtp-={ROOT}", "--cmd", f"set rtp^={plugin}"])
+def test_without_an_environment_the_chat_says_what_to_do_and_offers_it(start_nvim, bare_plugin):
+    child = start_nvim(plugin_root=bare_plugin)
     child.lua("_G.offers = {} vim.ui.select = function(items, opts) table.insert(_G.offers, opts.prompt) end")
     child.command("AgentChat")
     wait_until(lambda: child.lua("return _G.offers"))
@@ -113,6 +109,24 @@ def test_without_an_environment_the_chat_says_what_to_do_and_offers_it(start_nvi
     child.feed("iping<C-s><Esc>")
     wait_until(lambda: child.prompt_lines() == ["ping"], "the prompt is not lost")
     assert len(child.lua("return _G.offers")) == 1, "the offer is made once"
+
+
+def test_agentinstall_builds_the_environment_before_the_users_eyes_and_the_chat_works(start_nvim, bare_plugin):
+    child = start_nvim({"HOME": os.environ["HOME"]}, plugin_root=bare_plugin)
+    child.command("AgentInstall")
+    wait_until(lambda: "Sanderling is ready" in child.messages(), "installed", deadline_s=300)
+    terminal = child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), ' ')")
+    assert "1/3 " in terminal
+    assert "3/3 " in terminal
+    assert (child.home / "data" / "nvim" / "sanderling" / "venv" / "bin" / "python").exists()
+    child.command("AgentChat")
+    child.submit("ping")
+    child.wait_for_turns()
+    assert child.transcript()[-1] == "pong"
+    child.command("checkhealth sanderling")
+    report = child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), ' ')")
+    assert "ERROR" not in report
+    assert "another version" not in report
 
 
 def test_an_interpreter_that_is_not_there_is_named(child):

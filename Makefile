@@ -1,0 +1,58 @@
+ROOT := $(shell dirname "$$(realpath "$(strip $(MAKEFILE_LIST))")")
+VENV := $(ROOT)/.venv
+BIN := $(VENV)/bin
+
+# Chooses the interpreter of a new environment; one that stands keeps its own unless PYTHON is given.
+PYTHON ?= $(shell "$(BIN)/python" -c 'import sys; print(sys._base_executable)' 2>/dev/null || echo python3)
+INSTALL = "$(PYTHON)" "$(ROOT)/scripts/install.py" --environment "$(VENV)"
+HAS_NODE = command -v node >/dev/null && command -v npm >/dev/null
+HAS_NEW_NEOVIM = nvim --clean --headless -c "execute has('nvim-0.11') ? 'quit' : 'cquit'" >/dev/null 2>&1
+
+.PHONY: help install chat test check bench lock format clean development peers
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' "$(ROOT)/Makefile" | expand -t 10
+
+install: ## build the Python environment in .venv; PYTHON=python3.13 chooses the interpreter
+	@$(INSTALL)
+
+chat: ## open Neovim here, with the chat
+	@$(INSTALL) --neovim-if-missing
+	@if $(HAS_NEW_NEOVIM); then nvim=nvim; else nvim="$(BIN)/nvim"; fi; \
+	exec "$$nvim" --cmd "let &rtp = '$(ROOT),' .. &rtp" -c AgentChat
+
+test: development peers ## run the tests; ARGS='-k cancel' chooses
+	cd "$(ROOT)" && "$(BIN)/python" -m pytest $(ARGS)
+
+check: development peers ## formatting, lint, types; changes nothing
+	cd "$(ROOT)" && "$(BIN)/ruff" format --check
+	cd "$(ROOT)" && "$(BIN)/ruff" check
+	cd "$(ROOT)" && "$(BIN)/basedpyright"
+	cd "$(ROOT)" && "$(BIN)/python" scripts/generate_types.py --check
+	@command -v luacheck >/dev/null || { echo 'luacheck is missing: apt install lua-check, or luarocks install luacheck'; exit 1; }
+	cd "$(ROOT)" && luacheck --quiet lua plugin
+	@if $(HAS_NODE); then node "$(ROOT)/scripts/stylua.mjs" --check; else echo 'StyLua skipped: no Node'; fi
+
+format: development peers ## format Python and Lua, fix what ruff can fix, write the generated files
+	cd "$(ROOT)" && "$(BIN)/python" scripts/generate_types.py
+	cd "$(ROOT)" && "$(BIN)/ruff" format
+	@if $(HAS_NODE); then node "$(ROOT)/scripts/stylua.mjs"; else echo 'StyLua skipped: no Node'; fi
+	cd "$(ROOT)" && "$(BIN)/ruff" check --fix
+
+bench: development ## measure speed
+	cd "$(ROOT)" && "$(BIN)/python" -m tests.bench $(ARGS)
+
+lock: ## pin what resolves now, in constraints.txt
+	@"$(PYTHON)" "$(ROOT)/scripts/lock.py"
+
+clean: ## remove what the other targets made
+	rm -rf "$(VENV)" "$(ROOT)/tests/peers/node_modules" "$(ROOT)/.pytest_cache" "$(ROOT)/.ruff_cache"
+	find "$(ROOT)" -name __pycache__ -prune -exec rm -rf {} +
+
+development:
+	@$(INSTALL) --extras dev,neovim
+
+# The Node programs that tests talk to; without Node those tests skip.
+peers:
+	@cd "$(ROOT)/tests/peers" && if ! { $(HAS_NODE); }; then echo 'no Node: tests of its programs skip'; \
+	elif [ ! node_modules/.package-lock.json -nt package.json ]; then npm install --no-fund --no-audit; fi

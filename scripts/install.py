@@ -1,0 +1,235 @@
+"""
+Build the Python environment that Sanderling's host runs in: `make install` and :AgentInstall.
+
+The standard library is all there is at this point. A stamp, written last, tells a finished environment from an
+interrupted or outdated one: without a stamp everything is built again, with an old one the packages are brought up to date.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+if sys.version_info < (3, 11):  # noqa: UP036 - old Pythons do get here
+    sys.exit(
+        "Sanderling needs Python 3.11 or newer and this is {}.{}: install one and choose it, in a shell with"
+        " `make install PYTHON=python3.11`, in Neovim with the option 'python'.".format(
+            *sys.version_info[:2]
+        )
+    )
+
+ROOT = Path(__file__).resolve().parent.parent
+STAMP = "sanderling-stamp"
+PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+# PYTHONPATH would hide packages from the installer, PYTHONDONTWRITEBYTECODE make every import 3-4 times slower.
+ENVIRON = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+
+
+class InstallError(Exception):
+    """One sentence: what is wrong and what to do."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Build the Python environment of Sanderling.")
+    parser.add_argument("--environment", type=Path, default=ROOT / ".venv", metavar="DIR")
+    parser.add_argument("--extras", default="", help="of pyproject.toml, separated by commas")
+    parser.add_argument(
+        "--neovim-if-missing", action="store_true", help="install one if PATH has no Neovim 0.11"
+    )
+    args = parser.parse_args()
+    extras = {extra for extra in args.extras.split(",") if extra}
+    try:
+        if args.neovim_if_missing and not has_neovim():
+            extras.add("neovim")
+        install(args.environment.expanduser().absolute(), extras)
+    except InstallError as error:
+        sys.exit(f"Not installed: {error}")
+    except OSError as error:
+        sys.exit(
+            f"Not installed: {error}. Put that right, or choose another place with --environment DIR."
+        )
+    except KeyboardInterrupt:
+        sys.exit("Not installed: interrupted. The next run starts over.")
+
+
+def install(environment: Path, extras: set[str]) -> None:
+    environment.parent.mkdir(parents=True, exist_ok=True)
+    with one_at_a_time(environment.parent):
+        stamp = read_stamp(environment)
+        extras |= set(stamp.get("extras", []))  # what `make test` added, `make chat` leaves
+        wanted = {
+            "inputs": hash_of_inputs(),
+            "root": str(ROOT),
+            "python": PYTHON_VERSION,
+            "extras": sorted(extras),
+        }
+        if stamp == wanted:
+            print(f"{environment} is up to date (Python {PYTHON_VERSION})")
+            return
+        uv = shutil.which("uv")
+        if is_reusable(environment, stamp, uv):
+            print(f"1/3 environment: {environment} stays (Python {PYTHON_VERSION})", flush=True)
+            (environment / STAMP).unlink()
+        else:
+            print(f"1/3 environment: {environment} (Python {PYTHON_VERSION})", flush=True)
+            create(environment, uv)
+        print(f"2/3 packages: with {'uv' if uv else 'pip'}, up to a minute …", flush=True)
+        install_packages(environment, sorted(extras), uv)
+        print("3/3 bytecode", flush=True)
+        compile_sources(environment)
+        (environment / STAMP).write_text(json.dumps(wanted) + "\n")
+
+
+@contextlib.contextmanager
+def one_at_a_time(directory: Path) -> Generator[None, None, None]:
+    """Let a second installer wait, then find the work done."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some network file systems cannot lock a directory
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def hash_of_inputs() -> str:
+    inputs = (ROOT / "pyproject.toml").read_bytes() + (ROOT / "constraints.txt").read_bytes()
+    return hashlib.sha256(inputs).hexdigest()
+
+
+def read_stamp(environment: Path) -> dict[str, Any]:
+    """Return what the environment was finished with; nothing if it was not, or its interpreter is gone."""
+    if not os.access(environment / "bin" / "python", os.X_OK):
+        return {}
+    try:
+        return json.loads((environment / STAMP).read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def is_reusable(environment: Path, stamp: dict[str, Any], uv: str | None) -> bool:
+    """Whether the packages can be changed in place: same checkout, same Python, and something to change them with."""
+    is_same = stamp.get("root") == str(ROOT) and stamp.get("python") == PYTHON_VERSION
+    return is_same and (uv is not None or (environment / "bin" / "pip").exists())
+
+
+def create(environment: Path, uv: str | None) -> None:
+    if environment.is_dir() and any(environment.iterdir()):
+        if not (environment / "pyvenv.cfg").exists():
+            raise InstallError(
+                f"{environment} holds something else: move it away, or choose another --environment."
+            )
+        shutil.rmtree(environment)
+    # Run by a virtual environment's Python, perhaps the very one just removed: its base is what is needed.
+    python = getattr(sys, "_base_executable", sys.executable)
+    if uv:
+        run(
+            [uv, "venv", "--python", python, str(environment)],
+            "uv could not create the environment",
+        )
+        return
+    if not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
+        raise InstallError(
+            f"{python} comes without the module venv: `apt install python{PYTHON_VERSION}-venv` on Debian and Ubuntu,"
+            " or install uv, then run this again."
+        )
+    run([python, "-I", "-m", "venv", str(environment)], "the environment could not be created")
+
+
+def install_packages(environment: Path, extras: list[str], uv: str | None) -> None:
+    python = str(environment / "bin" / "python")
+    # Relative, and run in ROOT, because pip splits its variables at spaces.
+    project = ["--editable", f".[{','.join(extras)}]" if extras else "."]
+    if uv:
+        constraints = ["--constraints", "constraints.txt", "--build-constraints", "constraints.txt"]
+        run(
+            [
+                uv,
+                "pip",
+                "install",
+                "--python",
+                python,
+                "--compile-bytecode",
+                *constraints,
+                *project,
+            ],
+            "uv failed",
+        )
+        return
+    # Variables and no options: they reach hatchling's build environment too, in pip before and after 25.3.
+    environ = {
+        "PIP_CONSTRAINT": "constraints.txt",
+        "PIP_BUILD_CONSTRAINT": "constraints.txt",
+        "PIP_USER": "0",
+    }
+    run([python, "-I", "-m", "pip", "install", "--compile", *project], "pip failed", environ)
+
+
+def compile_sources(environment: Path) -> None:
+    """Compile the plugin's own modules; a checkout that cannot be written to does without."""
+    command = [environment / "bin" / "python", "-I", "-m", "compileall", "-qq", "src", "rplugin"]
+    subprocess.run(
+        command, cwd=ROOT, env=ENVIRON, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+
+
+def run(command: list[str], failure: str, environ: dict[str, str] | None = None) -> None:
+    """
+    Run a step in silence.
+
+    Raises:
+        InstallError: `failure`, the first error in the output, and where to find all of it.
+    """
+    result = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=ENVIRON | (environ or {}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if result.returncode == 0:
+        return
+    # pip quotes the error of its build step, indented, after its own "subprocess-exited-with-error"
+    error = re.search(r"^\W*error: (?!subprocess)(.+)", result.stdout, re.IGNORECASE | re.MULTILINE)
+    reason = error[1].rstrip(".") if error else result.stdout.strip().rpartition("\n")[2]
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="sanderling-install-", suffix=".log", delete=False
+    ) as log:
+        log.write(result.stdout)
+    raise InstallError(
+        f"{failure} ({reason[:300]}). Check network and disk, then run this again; details: {log.name}"
+    )
+
+
+def has_neovim() -> bool:
+    nvim = shutil.which("nvim")
+    command = [
+        str(nvim),
+        "--clean",
+        "--headless",
+        "-c",
+        "execute has('nvim-0.11') ? 'quit' : 'cquit'",
+    ]
+    return (
+        nvim is not None
+        and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    )
+
+
+if __name__ == "__main__":
+    main()
