@@ -1,0 +1,58 @@
+"""`python -m tests.bench [name…] [--json FILE] [--quick]`: measure, print one table. Exits with 1 when a target is missed."""
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.bench.latency import cancel, cold, long, warm
+from tests.bench.shared import Bench, Row, Server
+from tests.bench.start import chat, memory, start
+from tests.bench.stream import flood, stream
+
+GROUPS = {
+    group.__name__: group
+    for group in (start, chat, warm, cold, stream, long, flood, cancel, memory)
+}
+WIDTHS = (62, 50, 18, 5)
+
+
+def print_line(*cells: str) -> None:
+    print(
+        "  ".join(cell.ljust(width) for cell, width in zip(cells, WIDTHS, strict=True)).rstrip(),
+        flush=True,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(GROUPS))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: shows that it works")
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(GROUPS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(GROUPS)}")
+
+    rows: list[Row] = []
+    server = Server()
+    load = os.getloadavg()[0]
+    print_line("what", "measured", "target", "")
+    try:
+        for name in args.names or GROUPS:
+            for row in GROUPS[name](Bench(server, is_quick=args.quick)):
+                rows.append(row)
+                print_line(*row.cells())
+    finally:
+        server.close()
+    print(f"{os.cpu_count()} cores; load before {load:.1f}, after {os.getloadavg()[0]:.1f}")
+    if args.json:
+        args.json.write_text(
+            json.dumps([asdict(row) | {"is_ok": row.is_ok} for row in rows], indent=1)
+        )
+    return 0 if all(row.is_ok for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

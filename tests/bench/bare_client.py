@@ -1,0 +1,35 @@
+"""
+The least that reads an answer: the SDK alone.
+
+`python -m tests.bench.bare_client URL WORDS…` asks each of the words in turn and
+prints the seconds of each. What the plugin takes is compared with it.
+"""
+
+import asyncio
+import sys
+import time
+
+import anthropic
+
+
+async def ask(client: anthropic.AsyncAnthropic, words: str) -> float:
+    start = time.perf_counter()
+    stream = await client.messages.create(
+        model="m",
+        max_tokens=1000,
+        messages=[{"role": "user", "content": [{"type": "text", "text": words}]}],
+        stream=True,
+    )
+    async for _ in stream:
+        pass
+    return time.perf_counter() - start
+
+
+async def main(url: str, *prompts: str) -> None:
+    client = anthropic.AsyncAnthropic(base_url=url, api_key="bench", max_retries=0)
+    for words in prompts:
+        print(await ask(client, words), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

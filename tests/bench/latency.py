@@ -1,0 +1,91 @@
+"""From a key to what it does: a prompt's way to the wire, the answer's way to the screen, a stop's."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from tests.bench.shared import Bench, BenchNvim, Row, median_row
+from tests.conftest import ROOT, wait_until
+
+PING_EVERY_S = 0.005
+IMPORT_S = 4.0  # the SDK is loaded by then
+
+
+def _round(bench: Bench, nvim: BenchNvim) -> tuple[float, float]:
+    """Send a prompt with `<CR>`; return the ms until the server had it, and until its answer was on the screen."""
+    answer_id, words = bench.server.words("stream", 3, 0)
+    nvim.write(words)
+    begin = time.monotonic()
+    nvim.rpc.send("nvim_input", "<CR>")
+    shown = nvim.wait_for_mark(f"begin{answer_id:06}")
+    nvim.wait_until_idle()
+    return 1000 * (bench.server.report(answer_id)["at"] - begin), 1000 * (shown - begin)
+
+
+def warm(bench: Bench) -> Iterator[Row]:
+    with bench.warm_nvim() as nvim:
+        nvim.lua("require('sanderling').clear()")
+        _round(bench, nvim)
+        rounds = [_round(bench, nvim) for _ in bench.times(20)]
+    to_wire, to_screen = zip(*rounds, strict=True)
+    yield median_row("warm: <CR> → request on the wire", to_wire, "ms", 5)
+    yield median_row("warm: <CR> → text on the screen", to_screen, "ms", 10)
+
+
+def long(bench: Bench) -> Iterator[Row]:
+    with bench.warm_nvim() as nvim:
+        answer_id, words = bench.server.words("fill", 20_000)
+        nvim.answer_to(words, answer_id)
+        values = [_round(bench, nvim)[1] for _ in bench.times(10)]
+    yield median_row("20,000 lines: <CR> → text on the screen", values, "ms", 30)
+
+
+def cold(bench: Bench) -> Iterator[Row]:
+    to_wire, bare = [], []
+    for _ in bench.times(5):
+        with bench.nvim() as nvim:
+            answer_id, words = bench.server.words("stream", 3, 0)
+            begin = time.monotonic()
+            nvim.rpc.send("nvim_input", f":AgentChat<CR>i{words}<Esc><CR>")
+            nvim.wait_for_mark(f"begin{answer_id:06}")
+            to_wire.append(1000 * (bench.server.report(answer_id)["at"] - begin))
+        answer_id, words = bench.server.words("stream", 3, 0)
+        begin = time.monotonic()
+        argv = [sys.executable, "-m", "tests.bench.bare_client", bench.server.url, words]
+        subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        bare.append(1000 * (bench.server.report(answer_id)["at"] - begin))
+    yield median_row("cold: :AgentChat and a prompt → request on the wire", to_wire, "ms")
+    yield median_row("cold: a bare SDK client → request on the wire", bare, "ms")
+    stalls = [1000 * _longest_stall(bench) for _ in bench.times(5)]
+    yield median_row("cold: longest stall of the host's loop", stalls, "ms", 100)
+
+
+def _longest_stall(bench: Bench) -> float:
+    """The slowest ping to the host while it loads the SDK; the first, which waits for the host to start, does not count."""
+    with bench.nvim() as nvim:
+        nvim.open_prompt()
+        nvim.host_pid()
+        slowest, end = 0.0, time.monotonic() + IMPORT_S
+        while (begin := time.monotonic()) < end:
+            nvim.rpc.request("nvim_exec_lua", "require('sanderling.host').ping()", [])
+            slowest = max(slowest, time.monotonic() - begin)
+            nvim.follow(time.monotonic() + PING_EVERY_S)
+    return slowest
+
+
+def cancel(bench: Bench) -> Iterator[Row]:
+    values = []
+    with bench.warm_nvim() as nvim:
+        for _ in bench.times(10):
+            nvim.lua("require('sanderling').clear()")
+            nvim.wait(lambda: "Stopped." not in nvim.screen_seen.text(), "an empty chat")
+            answer_id, words = bench.server.words("stream", 1000, 100)
+            nvim.submit(words)
+            nvim.follow(nvim.wait_for_mark(f"begin{answer_id:06}") + 0.5)
+            begin = time.monotonic()
+            nvim.rpc.send("nvim_input", "<C-c>")
+            values.append(1000 * (nvim.wait_for_text("Stopped.") - begin))
+            bench.server.report(answer_id)
+            wait_until(lambda: "idle" in nvim.lua("return require('sanderling').statusline()"))
+    yield median_row("<C-c> while text streams → “Stopped.” on the screen", values, "ms", 50)

@@ -1,0 +1,66 @@
+"""What Neovim's start, the first `:AgentChat` and the host's memory cost."""
+
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.shared import Bench, Row, median_row, rss_mb
+from tests.conftest import ROOT, find_neovim
+
+WITH_PLUGIN = ("--cmd", f"set rtp^={ROOT}")
+
+
+def _start(*args: str) -> float:
+    """Start Neovim and end it; return its CPU time in ms."""
+    environment = os.environ | {"XDG_CONFIG_HOME": os.devnull}
+    argv = [find_neovim(), "--clean", "--headless", "-n", *args, "+qall!"]
+    pid = subprocess.Popen(
+        argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    ).pid
+    usage = os.wait4(pid, 0)[2]
+    return 1000 * (usage.ru_utime + usage.ru_stime)
+
+
+def _sourcing_ms(folder: str) -> float:
+    log = Path(folder, "log")
+    log.unlink(missing_ok=True)
+    _start(*WITH_PLUGIN, "--startuptime", str(log))
+    line = next(line for line in log.read_text().splitlines() if "plugin/sanderling.lua" in line)
+    return float(re.findall(r"\d+\.\d+", line)[2])  # clock, self+sourced, self
+
+
+def start(bench: Bench) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        values = [_sourcing_ms(folder) for _ in bench.times(20)]
+    yield median_row("start: plugin/sanderling.lua", values, "ms", 1)
+    differences = [_start(*WITH_PLUGIN) - _start() for _ in bench.times(20)]
+    yield median_row("start: CPU added by the plugin", differences, "ms")
+    with bench.nvim() as nvim:
+        children = Path(f"/proc/{nvim.pid}/task/{nvim.pid}/children").read_text().split()
+    yield Row("start: processes started", len(children), "", 0)
+
+
+def chat(bench: Bench) -> Iterator[Row]:
+    values = []
+    for _ in bench.times(7):
+        with bench.nvim() as nvim:
+            begin = time.monotonic()
+            nvim.rpc.send("nvim_input", ":AgentChat<CR>iXYZ")
+            end = nvim.wait_for_text("XYZ")
+            values.append(1000 * (end - begin))
+    yield median_row(":AgentChat → keys are echoed in the prompt", values, "ms", 20)
+
+
+def memory(bench: Bench) -> Iterator[Row]:
+    with bench.nvim({}) as nvim:
+        nvim.open_prompt()
+        nvim.wait_for_text("demo model")
+        before_sdk = rss_mb(nvim.host_pid())
+    with bench.warm_nvim() as nvim:
+        with_sdk = rss_mb(nvim.host_pid())
+    yield Row("host's memory before the SDK", before_sdk, "MB", 45)
+    yield Row("host's memory with the SDK", with_sdk, "MB", 110)

@@ -1,0 +1,120 @@
+"""A model that talks: what it costs, how late its words and one's own keys are, however long the chat is."""
+
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tests.bench.shared import Bench, BenchNvim, Row, cpu_s, median_row, percentile
+from tests.conftest import ROOT
+
+RATE = 100  # deltas per second
+FLOOD = 20_000  # deltas at once
+
+
+def _type_until(nvim: BenchNvim, is_over: Callable[[], bool]) -> list[float]:
+    """Type a key about every 50 ms; return the ms that each took to be on the screen."""
+    echoes = []
+    while not is_over():
+        echoes.append(1000 * nvim.echo_s())
+        nvim.follow(time.monotonic() + random.uniform(0.04, 0.06))  # never in step with the text
+    return echoes
+
+
+@dataclass
+class Figures:
+    cpu: float
+    echo_p99: float
+    lag_p50: float
+    lag_p99: float
+
+    @classmethod
+    def measure(cls, bench: Bench, nvim: BenchNvim) -> "Figures":
+        duration_s = 3 if bench.is_quick else 10
+        nvim.begin_to_type()
+        before, end = cpu_s(nvim.pid), time.monotonic() + duration_s
+        _type_until(nvim, lambda: time.monotonic() > end)
+        idle_s = cpu_s(nvim.pid) - before
+
+        answer_id, words = bench.server.words("stream", duration_s * RATE, RATE)
+        nvim.submit(words)
+        nvim.wait_for_mark(f"begin{answer_id:06}")
+        before = cpu_s(nvim.pid)
+        echoes = _type_until(nvim, lambda: f"end{answer_id:06}" in nvim.screen_seen.seen)
+        busy_s = cpu_s(nvim.pid) - before
+        nvim.wait_until_idle()
+        sent, seen = bench.server.report(answer_id)["sent"], nvim.screen_seen.seen
+        lags = [1000 * (seen[mark] - at) for mark, at in sent.items() if mark in seen]
+        assert len(lags) > 0.9 * len(sent), "most marks are shown"
+        return cls(
+            100 * (busy_s - idle_s) / duration_s,
+            percentile(echoes, 99),
+            statistics.median(lags),
+            percentile(lags, 99),
+        )
+
+    def rows(self, where: str, empty: "Figures | None" = None) -> Iterator[Row]:
+        for what, name, unit, target in (
+            ("Neovim's CPU", "cpu", "%", 10),
+            ("key echo p99", "echo_p99", "ms", 5),
+            ("text lag p50", "lag_p50", "ms", 2),
+            ("text lag p99", "lag_p99", "ms", 10),
+        ):
+            value = getattr(self, name)
+            growth = value / getattr(empty, name) if empty else None
+            yield Row(f"{RATE} deltas/s, {where}: {what}", value, unit, target, growth=growth)
+
+
+def stream(bench: Bench) -> Iterator[Row]:
+    with bench.warm_nvim() as nvim:
+        empty = Figures.measure(bench, nvim)
+        yield from empty.rows("empty chat")
+        line_count = 0
+        for size in (20_000,) if bench.is_quick else (20_000, 100_000):
+            answer_id, words = bench.server.words("fill", size - line_count)
+            nvim.answer_to(words, answer_id)
+            line_count = size
+            yield from Figures.measure(bench, nvim).rows(f"{size:,} lines", empty)
+
+
+def flood(bench: Bench) -> Iterator[Row]:
+    walls, cpus, echoes = [], [], []
+    with bench.warm_nvim() as nvim:
+        for _ in bench.times(5):
+            nvim.lua("require('sanderling').clear()")
+            answer_id, words = bench.server.words("stream", FLOOD, 0)
+            nvim.write(words)
+            before, begin = cpu_s(nvim.pid), time.monotonic()
+            nvim.rpc.send("nvim_input", "<CR>")
+            walls.append(nvim.wait_for_mark(f"end{answer_id:06}") - begin)
+            cpus.append(cpu_s(nvim.pid) - before)
+            nvim.wait_until_idle()
+        for _ in bench.times(3):
+            nvim.begin_to_type()
+            answer_id, words = bench.server.words("stream", FLOOD, 0)
+            nvim.submit(words)
+            end = f"end{answer_id:06}"
+            echoes += _type_until(nvim, lambda end=end: end in nvim.screen_seen.seen)
+            nvim.wait_until_idle()
+    bare = _bare_client_s(bench)
+    yield median_row(f"{FLOOD:,} deltas at once: wall", walls, "s")
+    yield median_row(f"{FLOOD:,} deltas at once: wall of a bare SDK client", bare, "s")
+    ratio = statistics.median(walls) / statistics.median(bare)
+    yield Row(f"{FLOOD:,} deltas at once: wall / bare client's", ratio, "times", 2)
+    yield median_row(f"{FLOOD:,} deltas at once: Neovim's CPU", cpus, "s", 0.3)
+    yield Row(
+        f"{FLOOD:,} deltas at once: longest key echo", max(echoes), "ms", note=f"of {len(echoes)}"
+    )
+
+
+def _bare_client_s(bench: Bench) -> list[float]:
+    """The seconds of each flood but the first, which warms the client up."""
+    prompts = [
+        bench.server.words("stream", count, 0)[1] for count in (3, *(FLOOD for _ in bench.times(5)))
+    ]
+    argv = [sys.executable, "-m", "tests.bench.bare_client", bench.server.url, *prompts]
+    run = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True)
+    return [float(line) for line in run.stdout.split()[1:]]

@@ -1,0 +1,825 @@
+"""The real provider and the real SDK against a server on this machine that sends whatever a network can."""
+
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import anyio
+import pytest
+from tests import loopback
+from tests.loopback import HANG_UP, RESET, STALL, LoopbackServer, Reply, Status, Step, Wait
+
+from sanderling.config import Settings
+from sanderling.errors import ProviderError
+from sanderling.events import ErrorOccurred, Event, Prompt, ProviderStarting, TurnEnded, TurnStarted
+from sanderling.messages import (
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+from sanderling.orchestrator import Orchestrator
+from sanderling.providers import (
+    BlockDone,
+    ModelLimits,
+    ModelRequest,
+    ReplyDone,
+    StreamItem,
+    TextPiece,
+    ThinkingPiece,
+    UsageReport,
+)
+from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.session import Session
+
+KEY = "sk-ant-this-is-secret"
+HISTORY = [Message("user", (TextBlock("Good morning."),))]
+DEADLINE_S = 10.0
+
+Connect = Callable[..., AnthropicProvider]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_BASE_URL",
+        "ANTHROPIC_PROFILE",
+        "ANTHROPIC_CUSTOM_HEADERS",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    with LoopbackServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def connect(server: LoopbackServer, tmp_path: Path) -> AsyncIterator[Connect]:
+    """Make a provider that talks to the server; closed after the test."""
+    providers: list[AnthropicProvider] = []
+
+    def make(**settings: object) -> AnthropicProvider:
+        options = {
+            "state_dir": str(tmp_path),
+            "base_url": server.url,
+            "model": "claude-test",
+        } | settings
+        providers.append(AnthropicProvider(Settings(**options)))  # type: ignore[arg-type]
+        return providers[-1]
+
+    yield make
+    for provider in providers:
+        if provider._client:
+            await provider._client.close()
+
+
+async def ask(provider: AnthropicProvider, history: list[Message] = HISTORY) -> list[StreamItem]:
+    with anyio.fail_after(DEADLINE_S):
+        async with aclosing(provider.stream(ModelRequest("Be brief.", history))) as stream:
+            return [item async for item in stream]
+
+
+async def fail(provider: AnthropicProvider) -> tuple[ProviderError, list[StreamItem]]:
+    """Ask, expecting an error: it, and what came before it."""
+    error, items = await run_out(provider)
+    assert error is not None, "no error"
+    return error, items
+
+
+async def run_out(provider: AnthropicProvider) -> tuple[ProviderError | None, list[StreamItem]]:
+    items: list[StreamItem] = []
+    with anyio.fail_after(DEADLINE_S):
+        try:
+            async with aclosing(provider.stream(ModelRequest("Be brief.", HISTORY))) as stream:
+                async for item in stream:
+                    items.append(item)  # noqa: PERF401  they are needed when it raises
+        except ProviderError as error:
+            return error, items
+    return None, items
+
+
+async def happens(condition: Callable[[], object]) -> None:
+    with anyio.fail_after(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110  the server lives in another thread
+            await anyio.sleep(0.005)
+
+
+def said(items: list[StreamItem]) -> str:
+    return "".join(item.text for item in items if isinstance(item, TextPiece))
+
+
+def blocks(items: list[StreamItem]) -> list[object]:
+    return [item.block for item in items if isinstance(item, BlockDone)]
+
+
+# --- what a good answer becomes ----------------------------------------------------------------------------------------
+
+
+async def test_thinking_and_text_stream_in_order_and_the_blocks_carry_the_signature(
+    server, connect
+):
+    server.answer(
+        Reply(
+            loopback.message_start(),
+            loopback.thinking("Let me", " see.", signature="c2ln"),
+            loopback.text("Good", " morning!", index=1),
+            loopback.done(),
+        )
+    )
+    items = await ask(connect())
+    assert [item for item in items if not isinstance(item, UsageReport)] == [
+        ThinkingPiece("Let me"),
+        ThinkingPiece(" see."),
+        BlockDone(ThinkingBlock("Let me see.", "c2ln")),
+        TextPiece("Good"),
+        TextPiece(" morning!"),
+        BlockDone(TextBlock("Good morning!")),
+        ReplyDone("end_turn"),
+    ]
+
+
+async def test_text_and_signature_of_a_blocks_start_are_part_of_it(server, connect):
+    start = loopback.block_start(0, type="thinking", thinking="Hm", signature="c2ln")
+    server.answer(
+        Reply(
+            loopback.message_start(),
+            start + loopback.delta(0, "thinking_delta", thinking="m.") + loopback.block_stop(0),
+            loopback.block_start(1, type="text", text="Go")
+            + loopback.delta(1, text="od.")
+            + loopback.block_stop(1),
+            loopback.done(),
+        )
+    )
+    items = await ask(connect())
+    assert blocks(items) == [ThinkingBlock("Hmm.", "c2ln"), TextBlock("Good.")]
+    assert said(items) == "Good."
+
+
+async def test_redacted_thinking_is_kept_as_it_came(server, connect):
+    start = loopback.block_start(0, type="redacted_thinking", data="ZW5jcnlwdGVk")
+    server.answer(
+        Reply(
+            loopback.message_start(),
+            start,
+            loopback.block_stop(0),
+            loopback.text("Hi.", index=1),
+            loopback.done(),
+        )
+    )
+    assert blocks(await ask(connect())) == [RedactedThinkingBlock("ZW5jcnlwdGVk"), TextBlock("Hi.")]
+
+
+async def test_usage_is_cumulative_over_message_start_and_message_delta(server, connect):
+    server.answer(
+        Reply(
+            loopback.message_start(
+                input_tokens=7,
+                output_tokens=1,
+                cache_read_input_tokens=100,
+                cache_creation_input_tokens=20,
+            ),
+            loopback.text("Hi."),
+            loopback.done(output_tokens=42),
+        )
+    )
+    reports = [item.usage for item in await ask(connect()) if isinstance(item, UsageReport)]
+    assert reports == [Usage(7, 1, 20, 100), Usage(7, 42, 20, 100)]
+
+
+@pytest.mark.parametrize(
+    "on_the_wire, stop_reason",
+    [
+        ("end_turn", "end_turn"),
+        ("max_tokens", "max_tokens"),
+        ("stop_sequence", "stop_sequence"),
+        ("refusal", "refusal"),
+        ("model_context_window_exceeded", "context_full"),
+        ("tool_use", "end_turn"),
+        ("a_reason_of_a_later_api", "end_turn"),
+    ],
+)
+async def test_stop_reason_reaches_the_end_of_the_reply(server, connect, on_the_wire, stop_reason):
+    server.answer(Reply(loopback.message_start(), loopback.text("Hi."), loopback.done(on_the_wire)))
+    assert (await ask(connect()))[-1] == ReplyDone(stop_reason)
+
+
+@pytest.mark.parametrize(
+    "pieces, tool_input",
+    [
+        (('{"comm', 'and": "ls ', '-l\\u00e9"}'), {"command": "ls -lé"}),
+        ((), {}),
+    ],
+)
+async def test_tool_input_is_joined_and_decoded(server, connect, pieces, tool_input):
+    server.answer(
+        Reply(
+            loopback.message_start(),
+            loopback.tool_use("t1", "bash", *pieces),
+            loopback.done("tool_use"),
+        )
+    )
+    assert blocks(await ask(connect())) == [ToolUse("t1", "bash", tool_input)]
+
+
+# --- the request -------------------------------------------------------------------------------------------------------
+
+
+async def test_request_says_what_is_asked_of_the_model(server, connect):
+    history = [
+        *HISTORY,
+        Message(
+            "assistant", (ThinkingBlock("Hm.", "c2ln"), ToolUse("t1", "bash", {"command": "ls"}))
+        ),
+        Message("user", (ToolResult("t1", "README", is_error=False),)),
+    ]
+    await ask(connect(max_tokens=1234), history)
+    [request] = server.prompts
+    assert request.json() == {
+        "model": "claude-test",
+        "max_tokens": 1234,
+        "system": "Be brief.",
+        "cache_control": {"type": "ephemeral"},
+        "stream": True,
+        "thinking": {"type": "adaptive", "display": "summarized"},
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "Good morning."}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+                    {"type": "tool_use", "id": "t1", "name": "bash", "input": {"command": "ls"}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "t1",
+                        "content": "README",
+                        "is_error": False,
+                    }
+                ],
+            },
+        ],
+    }
+
+
+async def test_request_says_nothing_of_thinking_when_it_is_switched_off(server, connect):
+    await ask(connect(thinking=False))
+    assert "thinking" not in server.prompts[0].json()
+
+
+async def test_key_travels_in_one_header(server, connect):
+    await ask(connect())
+    headers = server.prompts[0].headers
+    assert [name for name, value in headers.items() if KEY in value] == ["authorization"]
+
+
+async def test_second_request_reuses_the_connection(server, connect):
+    provider = connect()
+    await ask(provider)
+    await ask(provider)
+    assert (len(server.prompts), server.connection_count) == (2, 1)
+
+
+async def test_idle_connection_that_the_server_closed_is_replaced(server, connect):
+    provider = connect()
+    await ask(provider)
+    server.hang_up()
+    assert (await ask(provider))[-1] == ReplyDone("end_turn")
+    assert server.connection_count == 2
+
+
+async def test_failed_request_is_not_sent_again_behind_our_back(server, connect):
+    server.answer(Status(529))
+    await fail(connect())
+    assert len(server.prompts) == 1
+
+
+# --- what must change nothing ------------------------------------------------------------------------------------------
+
+TRICKY = "Grüße, 世界 🦀\u2028next\u0085line\u00a0end"
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+@pytest.mark.parametrize("chunk_bytes", [1, 2, 3, 7, 0])
+async def test_chunk_borders_and_line_ends_change_nothing(server, connect, chunk_bytes, newline):
+    pieces = loopback.message_start(), loopback.text(TRICKY, TRICKY), loopback.done()
+    server.answer(Reply(*pieces, chunk_bytes=chunk_bytes, newline=newline))
+    items = await ask(connect())
+    assert said(items) == TRICKY * 2
+    assert blocks(items) == [TextBlock(TRICKY * 2)]
+    assert items[-1] == ReplyDone("end_turn")
+
+
+async def test_body_that_ends_with_its_connection_is_read_like_any_other(server, connect):
+    server.answer(
+        Reply(loopback.message_start(), loopback.text("Hi."), loopback.done(), is_chunked=False)
+    )
+    assert (await ask(connect()))[-1] == ReplyDone("end_turn")
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        pytest.param(loopback.ping(), id="ping"),
+        pytest.param(loopback.comment(), id="comment"),
+        pytest.param(b"\n\n\n", id="blank lines"),
+        pytest.param(b"id: 7\nretry: 1000\n\n", id="other fields of an event"),
+        pytest.param(
+            loopback.event("from_the_future", index=7, what={"a": [1]}), id="unknown event"
+        ),
+        pytest.param(
+            loopback.event("from_the_future", message="words", usage=[1], error="none"),
+            id="unknown event that uses known names",
+        ),
+        pytest.param(loopback.delta(0, "glitter_delta", glitter=[1, 2]), id="unknown delta"),
+        pytest.param(
+            loopback.delta(0, "glitter_delta", text={"colour": "red"}),
+            id="unknown delta that uses known names",
+        ),
+        pytest.param(
+            loopback.delta(0, "citations_delta", citation={"type": "page_location"}), id="citation"
+        ),
+    ],
+)
+async def test_noise_between_the_pieces_changes_nothing(server, connect, noise):
+    server.answer(
+        Reply(
+            loopback.comment(),
+            loopback.message_start() + noise + loopback.block_start() + noise,
+            loopback.delta(text="Good ") + noise + loopback.delta(text="morning."),
+            noise
+            + loopback.block_stop()
+            + noise
+            + loopback.message_delta()
+            + noise
+            + loopback.message_stop()
+            + noise,
+        )
+    )
+    items = await ask(connect())
+    assert said(items) == "Good morning."
+    assert blocks(items) == [TextBlock("Good morning.")]
+    assert items[-1] == ReplyDone("end_turn")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "hologram"},
+        {"type": "hologram", "text": "invisible", "content": [{"type": "text"}]},
+        {"type": "hologram", "data": {"x": 1}, "name": None},
+    ],
+    ids=["plain", "with content", "that uses known names"],
+)
+async def test_unknown_block_is_passed_over(server, connect, block):
+    server.answer(
+        Reply(
+            loopback.message_start(),
+            loopback.block_start(0, **block)
+            + loopback.delta(0, text="lost")
+            + loopback.block_stop(0),
+            loopback.text("Hi.", index=1),
+            loopback.done(),
+        )
+    )
+    items = await ask(connect())
+    assert (said(items), blocks(items)) == ("Hi.", [TextBlock("Hi.")])
+
+
+@pytest.mark.parametrize(
+    "escaped, shown",
+    [
+        (r"before \ud83d after", "before \ufffd after"),
+        (r"before \ude00 after", "before \ufffd after"),
+        (r"\ud83d\ud83d\ude00", "\ufffd😀"),
+        (r"\ud83d", "\ufffd"),
+        (r"a\"b\\c\ud83d\n", 'a"b\\c\ufffd\n'),
+    ],
+)
+async def test_half_a_surrogate_pair_is_shown_as_a_replacement_character(
+    server, connect, escaped, shown
+):
+    data = f'{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{escaped}"}}}}'
+    event = f"event: content_block_delta\ndata: {data}\n\n".encode()
+    server.answer(
+        Reply(
+            loopback.message_start() + loopback.block_start() + loopback.delta(text="<"),
+            event + loopback.delta(text=">") + loopback.block_stop() + loopback.done(),
+        )
+    )
+    assert said(await ask(connect())) == f"<{shown}>"
+
+
+# --- what is not the API's format --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b'{"type": "content_block_delta", "ind', id="truncated"),
+        pytest.param(b"upstream timed out", id="no JSON"),
+        pytest.param(b"[]", id="no object"),
+        pytest.param(b'{"index": 0}', id="no type"),
+        pytest.param(b'{"type": 5}', id="type is a number"),
+        pytest.param(
+            b'{"type": "content_block_delta", "index": "0", "delta": {}}', id="index is a string"
+        ),
+        pytest.param(
+            b'{"type": "content_block_delta", "delta": {"text": 7}}', id="text is a number"
+        ),
+        pytest.param(
+            b'{"type": "content_block_delta", "delta": {"text": "\xff\xfe"}}', id="invalid UTF-8"
+        ),
+        pytest.param(
+            b'{"type": "message_delta", "usage": {"output_tokens": "many"}}', id="tokens are words"
+        ),
+        pytest.param(
+            b'{"delta": {"text": "\\ud83d"}, "type": 5}', id="half a pair and a wrong type"
+        ),
+        pytest.param(b'{"type": NaN}', id="NaN"),
+        pytest.param(b'{"type": "x", "a": ' + b"[" * 100_000, id="nested without end"),
+    ],
+)
+async def test_what_breaks_the_format_is_malformed(server, connect, data):
+    server.answer(
+        Reply(
+            loopback.message_start(),
+            loopback.text("Hi."),
+            b"event: x\ndata: " + data + b"\n\n",
+            loopback.done(),
+        )
+    )
+    error, items = await fail(connect())
+    assert error.kind == "malformed"
+    assert said(items) == "Hi."
+    assert "proxy" in error.remedy
+    assert len(error.message) < 1000
+
+
+@pytest.mark.parametrize(
+    "partial_json",
+    ['{"command":"ls', '{"command":"ls"}}}', "[1]", '"ls"', "null", '{"a":NaN}'],
+)
+async def test_tool_input_that_is_no_json_object_is_malformed(server, connect, partial_json):
+    server.answer(
+        Reply(
+            loopback.message_start(), loopback.tool_use("t1", "bash", partial_json), loopback.done()
+        )
+    )
+    error, items = await fail(connect())
+    assert error.kind == "malformed"
+    assert blocks(items) == []
+
+
+async def test_html_page_instead_of_a_stream_is_malformed(server, connect):
+    server.answer(Reply(loopback.HTML, content_type="text/html; charset=utf-8"))
+    error, items = await run_out(connect())
+    assert error is not None, "the stream just ended: the person would read of an answer cut off"
+    assert (error.kind, items) == ("malformed", [])
+
+
+async def test_json_document_instead_of_a_stream_is_malformed(server, connect):
+    server.answer(Reply(b'{"type": "message", "content": []}', content_type="application/json"))
+    error, items = await run_out(connect())
+    assert error is not None, "the stream just ended: the person would read of an answer cut off"
+    assert (error.kind, items) == ("malformed", [])
+
+
+# --- answers that do not reach their end -------------------------------------------------------------------------------
+
+BEGINNING = loopback.message_start() + loopback.block_start() + loopback.delta(text="Good mor")
+
+
+async def test_end_without_message_stop_is_no_end_of_the_reply(server, connect):
+    server.answer(Reply(BEGINNING))
+    items = await ask(connect())
+    assert said(items) == "Good mor"
+    assert not any(isinstance(item, ReplyDone) for item in items)
+
+
+@pytest.mark.parametrize(
+    "ending", [(), (Wait(0.05), RESET), (Wait(0.05), HANG_UP)], ids=["end", "RST", "FIN"]
+)
+async def test_cut_answer_is_kept_and_the_next_prompt_works(
+    server, connect, tmp_path, ending: tuple[Step, ...]
+):
+    server.answer(Reply(BEGINNING, *ending), loopback.hello())
+    events: list[Event] = []
+    session = Session.open(tmp_path, "s1", "/project")
+    orchestrator = Orchestrator(session, connect(), events.append)
+    with anyio.fail_after(DEADLINE_S), orchestrator._inbox, orchestrator._prompts:
+        await orchestrator.run_turn(Prompt("p1", "Good morning."))
+        [error] = [event for event in events if isinstance(event, ErrorOccurred)]
+        assert error.kind == "cut"
+        assert "kept" in error.remedy
+        assert events[-1] == TurnEnded("error")
+        assert session.history[-1] == Message("assistant", (TextBlock("Good mor"),))
+        await orchestrator.run_turn(Prompt("p2", "Go on."))
+    assert events[-1] == TurnEnded("end_turn")
+    assert [message["role"] for message in server.prompts[1].json()["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+    session.close()
+
+
+@pytest.mark.parametrize("ending", [RESET, HANG_UP], ids=["RST", "FIN"])
+async def test_connection_that_breaks_mid_stream_is_cut(server, connect, ending):
+    server.answer(Reply(BEGINNING, Wait(0.05), ending))
+    error, items = await fail(connect())
+    assert error.kind == "cut"
+    assert said(items) == "Good mor"
+    assert str(error) == error.message != ""
+
+
+async def test_connection_that_breaks_before_the_answer_is_a_network_error(server, connect):
+    server.answer(Reply(RESET))
+    error, items = await fail(connect())
+    assert (error.kind, items) == ("network", [])
+    assert error.message
+    assert error.remedy
+
+
+@pytest.mark.parametrize(
+    "error_type, kind",
+    [
+        ("overloaded_error", "overloaded"),
+        ("api_error", "server"),
+        ("timeout_error", "server"),
+        ("rate_limit_error", "rate_limited"),
+        ("authentication_error", "auth"),
+        ("permission_error", "auth"),
+        ("billing_error", "auth"),
+        ("invalid_request_error", "invalid_request"),
+        ("request_too_large", "invalid_request"),
+    ],
+)
+async def test_error_event_mid_stream_is_told_by_its_type(server, connect, error_type, kind):
+    server.answer(Reply(BEGINNING, loopback.error(error_type, "the words of the API")))
+    error, items = await fail(connect())
+    assert error.kind == kind
+    assert kind == "overloaded" or "the words of the API" in error.message
+    assert error.remedy
+    assert said(items) == "Good mor"
+
+
+async def test_silence_longer_than_the_idle_timeout_is_stalled(server, connect):
+    server.answer(Reply(BEGINNING, STALL))
+    began = time.monotonic()
+    error, items = await fail(connect(idle_timeout_s=0.3))
+    assert error.kind == "stalled"
+    assert "0.3 s" in error.message
+    assert said(items) == "Good mor"
+    assert time.monotonic() - began < 5
+
+
+async def test_silence_before_the_first_byte_is_stalled(server, connect):
+    server.answer(Reply(Wait(5)))
+    error, _ = await fail(connect(idle_timeout_s=0.3))
+    assert error.kind == "stalled"
+
+
+async def test_pings_keep_a_silent_answer_alive(server, connect):
+    pings: list[Step] = []
+    for _ in range(10):
+        pings += [Wait(0.1), loopback.ping()]
+    server.answer(Reply(BEGINNING, *pings, loopback.block_stop() + loopback.done()))
+    assert (await ask(connect(idle_timeout_s=0.5)))[-1] == ReplyDone("end_turn")
+
+
+# --- requests that the API refuses -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer, kind, in_message, in_remedy",
+    [
+        (
+            Status(401, message="invalid bearer token"),
+            "auth",
+            "invalid bearer token",
+            "ANTHROPIC_API_KEY",
+        ),
+        (Status(403, message="not for you"), "auth", "not for you", "ANTHROPIC_API_KEY"),
+        (
+            Status(404, message="model: claude-test"),
+            "invalid_request",
+            "model: claude-test",
+            "base_url",
+        ),
+        (
+            Status(400, message="too long by 7 tokens"),
+            "invalid_request",
+            "too long by 7 tokens",
+            "prompt",
+        ),
+        (Status(413, message="over 32 MB"), "invalid_request", "over 32 MB", "prompt"),
+        (Status(429, message="slow down", retry_after=7), "rate_limited", "slow down", "in 7 s"),
+        (Status(429, message="slow down"), "rate_limited", "slow down", "in a moment"),
+        (Status(500, message="oh no"), "server", "oh no", "again"),
+        (Status(529), "overloaded", "overloaded", "again"),
+        (Status(502, body=loopback.HTML, content_type="text/html"), "server", "502", "again"),
+        (Status(503, body=b"", content_type="text/plain"), "server", "503", "again"),
+        (Status(407, body=b"", content_type="text/plain"), "invalid_request", "407", ""),
+    ],
+    ids=[
+        "401",
+        "403",
+        "404",
+        "400",
+        "413",
+        "429 in 7 s",
+        "429",
+        "500",
+        "529",
+        "502 as HTML",
+        "503 empty",
+        "407 empty",
+    ],
+)
+async def test_status_becomes_a_sentence_and_a_remedy(  # noqa: PLR0917
+    server, connect, answer, kind, in_message, in_remedy
+):
+    server.answer(answer)
+    error, items = await fail(connect())
+    assert error.kind == kind
+    assert in_message in error.message
+    assert in_remedy in error.remedy
+    assert error.remedy.endswith(".")
+    assert error.message.endswith(".")
+    assert "\n" not in error.message, "a sentence, not a page"
+    assert items == []
+
+
+@pytest.mark.parametrize(
+    "retry_after, seconds",
+    [(7, 7.0), ("0.5", 0.5), ("Wed, 21 Oct 2026 07:28:00 GMT", None), (None, None)],
+)
+async def test_retry_after_is_kept_in_seconds(server, connect, retry_after, seconds):
+    server.answer(Status(429, retry_after=retry_after))
+    error, _ = await fail(connect())
+    assert error.retry_after_s == seconds
+
+
+async def test_refused_connection_is_a_network_error_that_names_the_host(connect):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        error, _ = await fail(connect(base_url=f"http://127.0.0.1:{closed.getsockname()[1]}"))
+    assert error.kind == "network"
+    assert "127.0.0.1" in error.message
+    assert "network" in error.remedy
+
+
+async def test_without_a_key_the_remedy_is_to_set_one(server, connect, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    error, _ = await fail(connect(provider="anthropic"))
+    assert error.kind == "no_key"
+    assert "ANTHROPIC_API_KEY" in error.remedy
+    assert server.prompts == []
+
+
+async def test_turn_without_a_key_ends_with_the_error_and_the_session_lives(
+    connect, monkeypatch, tmp_path
+):
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    events: list[Event] = []
+    session = Session.open(tmp_path, "s1", "/project")
+    orchestrator = Orchestrator(session, connect(provider="anthropic"), events.append)
+    with anyio.fail_after(DEADLINE_S), orchestrator._inbox, orchestrator._prompts:
+        await orchestrator.run_turn(Prompt("p1", "Good morning."))
+    session.close()
+    assert [event.kind for event in events if isinstance(event, ErrorOccurred)] == ["no_key"]
+    assert events[-1] == TurnEnded("error")
+
+
+async def test_first_turn_says_that_the_sdk_is_loading(connect, tmp_path):
+    events: list[Event] = []
+    session = Session.open(tmp_path, "s1", "/project")
+    orchestrator = Orchestrator(session, connect(), events.append)
+    with anyio.fail_after(DEADLINE_S), orchestrator._inbox, orchestrator._prompts:
+        await orchestrator.run_turn(Prompt("p1", "Good morning."))
+        await orchestrator.run_turn(Prompt("p2", "Good evening."))
+    session.close()
+    assert [type(event) for event in events[:2]] == [TurnStarted, ProviderStarting]
+    assert events.count(ProviderStarting()) == 1
+
+
+# --- cancelling --------------------------------------------------------------------------------------------------------
+
+
+async def test_cancelling_mid_stream_closes_the_connection_and_the_next_request_works(
+    server, connect
+):
+    server.answer(Reply(BEGINNING, STALL), loopback.hello())
+    provider = connect()
+    with anyio.fail_after(DEADLINE_S):
+        with anyio.CancelScope() as scope:
+            async with aclosing(provider.stream(ModelRequest("Be brief.", HISTORY))) as stream:
+                async for item in stream:
+                    if isinstance(item, TextPiece):
+                        cancelled_at = time.monotonic()
+                        scope.cancel()
+        assert scope.cancelled_caught
+        assert time.monotonic() - cancelled_at < 1
+        await happens(lambda: server.prompts[0].closed_at)
+        assert (server.prompts[0].closed_at or 0) - cancelled_at < 1
+        assert (await ask(provider))[-1] == ReplyDone("end_turn")
+
+
+async def test_answer_that_is_complete_does_not_wait_for_a_server_that_keeps_the_stream_open(
+    server, connect
+):
+    server.answer(Reply(loopback.message_start(), loopback.text("Hi."), loopback.done(), STALL))
+    began = time.monotonic()
+    assert (await ask(connect()))[-1] == ReplyDone("end_turn")
+    assert time.monotonic() - began < 5
+
+
+# --- limits ------------------------------------------------------------------------------------------------------------
+
+
+async def test_limits_are_learned_and_lower_max_tokens(server, connect):
+    server.model_answer = loopback.model_info(200_000, 8_192)
+    provider = connect()
+    await provider.learn_limits()
+    await ask(provider)
+    assert provider.limits == ModelLimits(200_000, 8_192)
+    assert server.requests[0].path == "/v1/models/claude-test"
+    assert server.prompts[0].json()["max_tokens"] == 8_192
+
+
+async def test_limits_do_not_raise_what_the_user_wants(server, connect):
+    provider = connect(max_tokens=100)
+    await provider.learn_limits()
+    await ask(provider)
+    assert server.prompts[0].json()["max_tokens"] == 100
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(Status(404), id="404"),
+        pytest.param(Status(500), id="500"),
+        pytest.param(Status(200, body=b"{}"), id="empty object"),
+        pytest.param(Status(200, body=loopback.HTML, content_type="text/html"), id="HTML"),
+        pytest.param(Status(200, body=b'{"id": "m'), id="truncated"),
+        pytest.param(Status(200, body=b"[]"), id="array"),
+        pytest.param(loopback.model_info("many", "some"), id="words"),
+        pytest.param(loopback.model_info(None, None), id="null"),
+        pytest.param(Reply(RESET), id="RST"),
+    ],
+)
+async def test_limits_that_the_server_does_not_tell_are_passed_over(server, connect, answer):
+    server.model_answer = answer
+    provider = connect()
+    with anyio.fail_after(DEADLINE_S):
+        await provider.learn_limits()
+    assert provider.limits == ModelLimits()
+    assert (await ask(provider))[-1] == ReplyDone("end_turn")
+    assert server.prompts[0].json()["max_tokens"] == 32_000
+
+
+async def test_limits_are_asked_for_again_when_a_short_turn_cancelled_the_question(server, connect):
+    server.model_answer = Reply(STALL)
+    provider = connect()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(provider.learn_limits)
+        await happens(lambda: server.requests)
+        tasks.cancel_scope.cancel()
+    assert provider.limits is None
+
+
+# --- the key -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [loopback.hello(), Status(401), Status(500), Reply(BEGINNING, RESET)],
+    ids=["200", "401", "500", "RST"],
+)
+async def test_key_is_in_no_log_record_and_no_error(server, connect, caplog, answer):
+    caplog.set_level(logging.DEBUG)
+    server.answer(answer)
+    provider = connect()
+    await provider.learn_limits()
+    error, _ = await run_out(provider)
+    assert caplog.records, "the test would prove nothing"
+    for record in caplog.records:
+        assert KEY not in record.getMessage()
+        assert KEY not in repr(record.__dict__)
+    assert error is None or KEY not in f"{error!r} {error.message} {error.remedy}"

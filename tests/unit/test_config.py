@@ -1,0 +1,73 @@
+"""Settings are checked by name, type and value; what is wrong is named."""
+
+import pytest
+
+from sanderling.config import DEFAULT_MODEL, Settings, has_api_key, load_settings
+from sanderling.errors import ConfigError
+
+
+def test_only_the_state_directory_must_be_set(tmp_path):
+    settings = load_settings({"state_dir": str(tmp_path)})
+    assert settings == Settings(state_dir=str(tmp_path))
+    assert settings.model == DEFAULT_MODEL
+    assert settings.session_dir == tmp_path / "sessions"
+
+
+def test_whole_number_is_good_enough_for_seconds():
+    assert load_settings({"state_dir": "/s", "idle_timeout_s": 60}).idle_timeout_s == 60.0
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"modle": "x"}, ["'modle'", "did you mean 'model'?"]),
+        ({"Model": "x"}, ["'Model'", "did you mean 'model'?"]),
+        ({"zzzzzz": 1}, ["'zzzzzz'"]),
+        ({"model": 5}, ["str", "int", "$.model"]),
+        ({"model": ""}, ["$.model", "length >= 1"]),
+        ({"max_tokens": -1}, ["$.max_tokens", ">= 0"]),
+        ({"max_tokens": "many"}, ["$.max_tokens", "int"]),
+        ({"max_tokens": True}, ["$.max_tokens", "int"]),
+        ({"thinking": "yes"}, ["$.thinking", "bool"]),
+        ({"idle_timeout_s": 0}, ["$.idle_timeout_s", "> 0"]),
+        ({"provider": "openai"}, ["$.provider", "'openai'"]),
+        ({"provider": "scripted"}, ["'script'"]),
+        ({"state_dir": None}, ["$.state_dir"]),
+    ],
+)
+def test_wrong_setting_is_named(options, words):
+    with pytest.raises(ConfigError) as caught:
+        load_settings({"state_dir": "/s"} | options)
+    assert [word for word in words if word not in str(caught.value)] == [], str(caught.value)
+
+
+def test_missing_state_directory_is_named():
+    with pytest.raises(ConfigError, match="state_dir"):
+        load_settings({})
+
+
+def test_hint_is_left_out_when_nothing_is_near():
+    with pytest.raises(ConfigError) as caught:
+        load_settings({"zzzzzz": 1})
+    assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "environment, has_key",
+    [
+        ({"ANTHROPIC_API_KEY": "k"}, True),
+        ({"ANTHROPIC_AUTH_TOKEN": "t"}, True),
+        ({"ANTHROPIC_API_KEY": ""}, False),
+        ({}, False),
+    ],
+)
+def test_key_counts_when_it_is_set_and_not_empty(environment, has_key):
+    assert has_api_key(environment) is has_key
+
+
+def test_key_is_looked_for_in_the_environment_of_the_moment(monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    assert has_api_key()
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    assert not has_api_key()

@@ -1,0 +1,350 @@
+"""The session's log: what is written, and that what is left of it after any crash can be read and continued."""
+
+import json
+import os
+import re
+import resource
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.loopback import refusals
+
+from sanderling.errors import SessionError
+from sanderling.events import Prompt, Selection
+from sanderling.messages import (
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+from sanderling.session import Session
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "session_log_v1.jsonl"
+AT = "2026-11-21T22:00:00Z"
+
+
+def say_hello(session: Session) -> None:
+    """A turn, the smallest there is."""
+    session.append_prompt(Message("user", (TextBlock("Hello."),)), Prompt("p1", "Hello."))
+    session.append_partial("text", "Hi")
+    session.append_message(Message("assistant", (TextBlock("Hi."),)))
+    session.end_turn("end_turn", Usage(10, 2))
+
+
+def say_everything(session: Session) -> None:
+    """One of each record that there is, and of each block: what the golden file holds."""
+    selection = Selection("src/a.py", 3, 4, "x = 1\ny = 2", "python")
+    session.append_prompt(
+        Message("user", (TextBlock("src/a.py:3-4 …"), TextBlock("Why? 🦀"))),
+        Prompt("p1", "Why? 🦀", (selection,)),
+    )
+    session.append_partial("thinking", "Let me ")
+    session.append_partial("thinking", "see.")
+    session.append_partial("text", "I will look.")
+    session.append_message(
+        Message(
+            "assistant",
+            (
+                ThinkingBlock("Let me see.", "c2lnbmVk"),
+                RedactedThinkingBlock("ZW5jcnlwdGVk"),
+                TextBlock("I will look."),
+                ToolUse("t1", "bash", {"command": "ls", "deep": [1, 2.5, None, True]}),
+            ),
+        )
+    )
+    session.append_message(Message("user", (ToolResult("t1", "no such tool", is_error=True),)))
+    session.append_partial("text", "I can")
+    session.append_partial("text", "not.")
+    session.append_message(Message("assistant", (TextBlock("I cannot."),)))
+    session.end_turn("end_turn", Usage(100, 20, 30, 40))
+    session.append_prompt(Message("user", (TextBlock("Try again."),)), Prompt("p2", "Try again."))
+    session.end_turn("error", Usage(5, 0), "The API is overloaded just now (529).")
+    session.append_prompt(Message("user", (TextBlock("And now?"),)), Prompt("p3", "And now?"))
+    session.append_partial("text", "Good mor")
+    session.append_message(Message("assistant", (TextBlock("Good mor"),)))
+    session.end_turn("cancelled", Usage())
+
+
+def logged(path: Path) -> list[dict[str, Any]]:
+    """The log's records, with what differs from run to run replaced."""
+    text = re.sub(r'"at":"[^"]+Z"', f'"at":"{AT}"', path.read_text())
+    text = re.sub(r'"sanderling":"[^"]+"', '"sanderling":"0.1.0"', text)
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """The log of `say_everything`."""
+    session = Session.open(tmp_path, "s1", "/project")
+    say_everything(session)
+    session.close()
+    return session.path
+
+
+def reopen(path: Path) -> Session:
+    session = Session.open(path.parent, path.stem, "/elsewhere")
+    session.close()
+    return session
+
+
+# --- the format --------------------------------------------------------------------------------------------------------
+
+
+def test_log_of_this_version_keeps_loading(tmp_path):
+    (tmp_path / "s1.jsonl").write_bytes(GOLDEN.read_bytes())
+    session = reopen(tmp_path / "s1.jsonl")
+    said = Session("s1", "/project", tmp_path / "nowhere" / "s1.jsonl")
+    say_everything(said)
+    said.close()
+    assert session.history == said.history
+    assert session.usage == Usage(105, 20, 30, 40)
+    assert session.project == "/project"
+    assert (tmp_path / "s1.jsonl").read_bytes() == GOLDEN.read_bytes(), "reading wrote to it"
+
+
+def test_writer_still_writes_the_records_of_the_golden_file(log):
+    assert logged(log) == [json.loads(line) for line in GOLDEN.read_text().splitlines()]
+
+
+def test_every_record_has_its_time_in_utc(log):
+    for line in log.read_text().splitlines():
+        assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", json.loads(line)["at"])
+
+
+# --- writing -----------------------------------------------------------------------------------------------------------
+
+
+def test_session_that_nobody_spoke_in_leaves_no_file(tmp_path):
+    Session.open(tmp_path / "sessions", "s1", "/project").close()
+    assert not (tmp_path / "sessions").exists()
+
+
+def test_only_the_owner_may_read_a_log(tmp_path):
+    umask = os.umask(0)
+    try:
+        session = Session.open(tmp_path / "sessions", "s1", "/project")
+        say_hello(session)
+        session.close()
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE(session.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(session.path.parent.stat().st_mode) == 0o700
+
+
+def test_record_is_in_the_file_as_soon_as_it_is_written(tmp_path):
+    session = Session.open(tmp_path, "s1", "/project")
+    session.append_prompt(Message("user", (TextBlock("Hello."),)), Prompt("p1", "Hello."))
+    assert [record["type"] for record in logged(session.path)] == ["session", "message"]
+    session.append_partial("text", "Hi")
+    assert [record["type"] for record in logged(session.path)] == ["session", "message", "partial"]
+    session.sync()
+    assert session.write_error == ""
+    session.close()
+
+
+def test_resumed_session_goes_on_in_the_same_file(log):
+    before = log.read_bytes()
+    session = Session.open(log.parent, "s1", "/elsewhere")
+    say_hello(session)
+    session.close()
+    assert log.read_bytes().startswith(before)
+    again = reopen(log)
+    assert (again.history, again.usage) == (session.history, session.usage)
+    assert [message.role for message in again.history][-2:] == ["user", "assistant"]
+
+
+def test_disk_that_is_full_for_a_while_loses_nothing(tmp_path):
+    session = Session.open(tmp_path, "s1", "/project")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (333, hard))  # in the middle of a record
+    try:
+        say_hello(session)
+        assert session.write_error == f"File too large: {session.path}"
+        session.sync()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert session.path.stat().st_size == 333
+    say_hello(session)
+    session.close()
+    assert session.write_error == ""
+    again = reopen(session.path)
+    assert (again.history, again.usage) == (session.history, session.usage)
+    assert len(again.history) == 4
+
+
+def test_device_without_room_is_named(tmp_path):
+    session = Session("s1", "/project", Path("/dev/full"))
+    say_hello(session)
+    session.close()
+    assert session.write_error == "No space left on device: /dev/full"
+    assert len(session.history) == 2
+    assert tmp_path.exists()
+
+
+# --- reading what a crash left -----------------------------------------------------------------------------------------
+
+
+def expected(data: bytes) -> list[Message]:
+    """What a log cut to `data` still says: its whole messages, and the text of the answer that was streaming."""
+    records = [json.loads(line) for line in data.split(b"\n")[:-1]]
+    messages = [msgspec.convert(r["message"], Message) for r in records if r["type"] == "message"]
+    last = max((n for n, r in enumerate(records) if r["type"] != "partial"), default=0)
+    text = "".join(
+        r["text"] for r in records[last:] if r["type"] == "partial" and r["block"] == "text"
+    )
+    return [*messages, Message("assistant", (TextBlock(text),))] if text else messages
+
+
+def cuts(log: Path) -> list[tuple[Path, bytes]]:
+    """A copy of the log for each byte it may be cut at."""
+    data = log.read_bytes()
+    copies = log.parent / "cut"
+    copies.mkdir()
+    return [(copies / f"s{size}.jsonl", data[:size]) for size in range(len(data) + 1)]
+
+
+def test_log_cut_at_any_byte_gives_what_it_says_and_reading_it_again_changes_nothing(log):
+    for path, data in cuts(log):
+        path.write_bytes(data)
+        session = reopen(path)
+        assert session.history == expected(data), len(data)
+        mended = path.read_bytes()
+        assert mended.startswith(data[: data.rfind(b"\n") + 1])
+        again = reopen(path)
+        assert (again.history, again.usage) == (session.history, session.usage), len(data)
+        assert path.read_bytes() == mended, len(data)
+
+
+def test_log_cut_at_any_byte_ends_in_a_turn_that_has_ended(log):
+    for path, data in cuts(log):
+        path.write_bytes(data)
+        reopen(path)
+        records = logged(path)
+        assert not records or records[-1]["type"] in ("session", "turn_ended"), len(data)
+        whole = [json.loads(line) for line in data.split(b"\n")[:-1]]
+        if whole and whole[-1]["type"] not in ("session", "turn_ended"):
+            assert records[-1] == {
+                "type": "turn_ended",
+                "stop_reason": "interrupted",
+                "usage": {},
+                "at": AT,
+            }
+
+
+def test_log_cut_at_any_byte_can_be_continued(log):
+    unreadable: dict[int, str] = {}
+    for path, data in cuts(log):
+        path.write_bytes(data)
+        session = Session.open(path.parent, path.stem, "/project")
+        say_hello(session)
+        session.close()
+        try:
+            assert reopen(path).history == session.history, len(data)
+        except SessionError as error:
+            unreadable[len(data)] = str(error)
+    assert unreadable == {}
+
+
+def test_log_cut_at_any_byte_gives_a_history_that_the_api_accepts(log):
+    refused: dict[int, list[str]] = {}
+    for path, data in cuts(log):
+        path.write_bytes(data)
+        history = [*reopen(path).history, Message("user", (TextBlock("Go on."),))]
+        if broken := refusals(msgspec.to_builtins(history)):
+            refused[len(data)] = broken
+    sample = next(iter(refused.items()), None)
+    assert not refused, f"{len(refused)} of {log.stat().st_size} cuts, the first: {sample}"
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b'{"type":"message","mess',
+        b"\0" * 512,
+        b"\xff\xfe",
+        b'{"type":"partial","block":"text","text":"\xf0\x9f',
+    ],
+    ids=["half a record", "zeros", "no UTF-8", "half a character"],
+)
+def test_torn_last_record_is_dropped(log, tail):
+    before = log.read_bytes()
+    log.write_bytes(before + tail)
+    reopen(log)
+    assert log.read_bytes() == before
+
+
+# --- logs that are not ours to read ------------------------------------------------------------------------------------
+
+
+def line_of(log: Path, lnum: int, new: bytes) -> bytes:
+    lines = log.read_bytes().split(b"\n")
+    lines[lnum - 1] = new
+    return b"\n".join(lines)
+
+
+HEADER = b'{"type":"session","version":%b,"session_id":"s1","project":"/p","sanderling":"9","at":"2026-11-21T22:00:00Z"}'
+
+
+@pytest.mark.parametrize(
+    "lnum, line, words",
+    [
+        (1, HEADER % b"2", "another version of Sanderling; update"),
+        (1, HEADER % b'"two"', "another version of Sanderling; update"),
+        (1, b'{"type":"from_the_future","version":2}', "another version of Sanderling; update"),
+        (
+            1,
+            b'{"type":"partial","block":"text","text":"x","at":"2026-11-21T22:00:00Z"}',
+            "no header",
+        ),
+        (1, b"# My notes", "line 1, is damaged"),
+        (1, b"[]", "line 1, is damaged"),
+        (1, b"", "line 1, is damaged"),
+        (3, b'{"type":"message"', "line 3, is damaged"),
+        (3, b'{"type":"message"}', "line 3, is damaged"),
+        (3, b'{"type":"from_the_future"}', "line 3, is damaged"),
+        (3, b"", "line 3, is damaged"),
+        (3, b"\0\0\0", "line 3, is damaged"),
+        (
+            3,
+            b'{"type":"partial","block":"text","text":"\xff","at":"2026-11-21T22:00:00Z"}',
+            "line 3, is damaged",
+        ),
+    ],
+)
+def test_damaged_log_is_refused_with_a_sentence_and_left_alone(log, lnum, line, words):
+    data = line_of(log, lnum, line)
+    log.write_bytes(data)
+    with pytest.raises(SessionError, match=re.escape(words)) as caught:
+        reopen(log)
+    assert str(log) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert log.read_bytes() == data
+
+
+def test_log_of_another_version_is_left_alone_even_when_its_end_is_torn(log):
+    data = line_of(log, 1, HEADER % b"2") + b'{"type":"mess'
+    log.write_bytes(data)
+    with pytest.raises(SessionError, match="another version"):
+        reopen(log)
+    assert log.read_bytes() == data
+
+
+def test_log_that_cannot_be_read_is_refused_with_the_reason(tmp_path):
+    (tmp_path / "s1.jsonl").mkdir()
+    with pytest.raises(SessionError, match=r"cannot read .*s1\.jsonl: Is a directory"):
+        Session.open(tmp_path, "s1", "/project")
+
+
+@pytest.mark.parametrize(
+    "session_id", ["", ".", "..", "../s1", "a/b", "-rf", "s\0", "s\n", "x" * 65, "é", ".hidden"]
+)
+def test_session_id_that_is_no_file_name_is_refused(tmp_path, session_id):
+    with pytest.raises(SessionError, match="is not a session id"):
+        Session.open(tmp_path, session_id, "/project")
+    assert list(tmp_path.iterdir()) == []
