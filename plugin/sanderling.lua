@@ -7,9 +7,20 @@ vim.g.loaded_sanderling = true
 local command = vim.api.nvim_create_user_command
 
 if vim.fn.has('nvim-0.11') == 0 then
-  for _, name in ipairs({ 'AgentChat', 'AgentAsk', 'AgentStop', 'AgentInstall', 'AgentLog', 'AgentHealth' }) do
+  for _, name in ipairs({
+    'AgentChat',
+    'AgentAsk',
+    'AgentStop',
+    'AgentInstall',
+    'AgentLog',
+    'AgentHealth',
+  }) do
     command(name, function()
-      vim.api.nvim_echo({ { 'Sanderling needs Neovim 0.11 or newer: please update Neovim.', 'ErrorMsg' } }, true, {})
+      vim.api.nvim_echo(
+        { { 'Sanderling needs Neovim 0.11 or newer: please update Neovim.', 'ErrorMsg' } },
+        true,
+        {}
+      )
     end, { nargs = '*', range = true, bang = true, desc = 'Agent: needs Neovim 0.11' })
   end
   return

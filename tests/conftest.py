@@ -62,9 +62,7 @@ class ChildNvim:
             "XDG_CACHE_HOME": str(home / "cache"),
         } | env
         plugin = ["--cmd", f"let &rtp = '{plugin_root},' .. &rtp"]
-        self.rpc = Rpc(
-            [find_neovim(), "--clean", "--embed", "-n", *plugin], project, environment
-        )
+        self.rpc = Rpc([find_neovim(), "--clean", "--embed", "-n", *plugin], project, environment)
         self.rpc.request("nvim_ui_attach", columns, lines, {"rgb": True, "ext_linegrid": True})
         self.pid = self.rpc.process.pid
 
@@ -197,7 +195,17 @@ def bare_plugin(tmp_path: Path) -> Path:
     """The plugin as a plugin manager leaves it: without a Python environment."""
     plugin = tmp_path / "the plugin"
     plugin.mkdir()
-    for name in ("lua", "plugin", "rplugin", "src", "scripts", "doc", "README.md", "pyproject.toml", "constraints.txt"):
+    for name in (
+        "lua",
+        "plugin",
+        "rplugin",
+        "src",
+        "scripts",
+        "doc",
+        "README.md",
+        "pyproject.toml",
+        "constraints.txt",
+    ):
         (plugin / name).symlink_to(ROOT / name)
     return plugin
 

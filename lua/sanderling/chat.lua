@@ -211,7 +211,7 @@ end
 ---@param selections? sanderling.Selection[]
 ---@return boolean
 local function send_lines(self, lines, selections)
-  local text, err = context.text(lines, 'The prompt', 1)
+  local text, err = context.prompt(lines)
   if not text then
     fail(self, assert(err))
     return false

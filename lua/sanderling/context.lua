@@ -38,7 +38,8 @@ function M.text(lines, name, first_lnum)
     local what = line:find('\0', 1, true) and 'a NUL byte'
       or first_invalid_byte(line) and 'bytes that are not UTF-8'
     if what then
-      return nil, ('%s holds %s in line %d: nothing was sent'):format(name, what, first_lnum + i - 1)
+      return nil,
+        ('%s holds %s in line %d: nothing was sent'):format(name, what, first_lnum + i - 1)
     end
   end
   if size > MAX_BYTES then
@@ -50,6 +51,18 @@ function M.text(lines, name, first_lnum)
       )
   end
   return table.concat(lines, '\n')
+end
+
+--- What a person typed.
+---@param lines string[]
+---@return string? text
+---@return string? error
+function M.prompt(lines)
+  local text, err = M.text(lines, 'The prompt', 1)
+  if text and not text:find('%S') then
+    return nil, 'The prompt is empty: nothing was sent'
+  end
+  return text, err
 end
 
 --- The lines of a buffer as the user sees them, unsaved text included.

@@ -79,7 +79,10 @@ local function check_model(report)
   if report.has_api_key then
     vim.health.ok('an API key is in the environment')
   else
-    vim.health.warn('there is no API key: the demo model answers', 'Set ANTHROPIC_API_KEY in the environment that starts Neovim')
+    vim.health.warn(
+      'there is no API key: the demo model answers',
+      'Set ANTHROPIC_API_KEY in the environment that starts Neovim'
+    )
   end
   if not report.api then
     vim.health.info('the API was not asked; :AgentHealth! asks it')
@@ -120,7 +123,10 @@ function M.check()
   if python then
     vim.health.info(python)
     if is_outdated(python) then
-      vim.health.warn('the environment is of another version of the plugin', ':AgentInstall brings it up to date')
+      vim.health.warn(
+        'the environment is of another version of the plugin',
+        ':AgentInstall brings it up to date'
+      )
     end
     report, err = ask_python(python)
   end

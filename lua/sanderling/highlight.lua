@@ -85,7 +85,11 @@ local function parse(buf, block)
       local name = query.captures[id]
       local row, col, end_row, end_col = node:range()
       -- A paragraph of a nested list, seen without its list, would pass for indented code.
-      if is_drawn(name) and node:type() ~= 'indented_code_block' and end_row + offset >= block.first then
+      if
+        is_drawn(name)
+        and node:type() ~= 'indented_code_block'
+        and end_row + offset >= block.first
+      then
         if row + offset < block.first then
           row, col = block.first - offset, 0
         end

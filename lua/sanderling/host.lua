@@ -102,7 +102,10 @@ end
 function M.refused(message)
   has_answered = true
   for session_id in pairs(sessions) do
-    M.publish(session_id, { { type = 'local_failed', message = 'The settings are wrong: ' .. message } })
+    M.publish(
+      session_id,
+      { { type = 'local_failed', message = 'The settings are wrong: ' .. message } }
+    )
   end
 end
 

@@ -24,7 +24,10 @@ end
 function M.run()
   local python = base_python()
   if not python then
-    vim.notify('Sanderling needs Python 3.11 or newer: install it, then :AgentInstall again.', vim.log.levels.ERROR)
+    vim.notify(
+      'Sanderling needs Python 3.11 or newer: install it, then :AgentInstall again.',
+      vim.log.levels.ERROR
+    )
     return
   end
   host.stop()

@@ -173,7 +173,10 @@ local function describe_usage(usage)
   end
   local text = short(sum(total)) .. ' tokens'
   if (usage.context_window_tokens or 0) > 0 then
-    text = ('%s, context %d%%'):format(text, math.ceil(100 * sum(last) / usage.context_window_tokens))
+    text = ('%s, context %d%%'):format(
+      text,
+      math.ceil(100 * sum(last) / usage.context_window_tokens)
+    )
   end
   return text
 end

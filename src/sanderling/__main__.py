@@ -25,11 +25,17 @@ PACKAGES = ("pynvim", "anthropic", "msgspec", "anyio", "httpx2", "greenlet", "ms
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="sanderling", description=sys.modules["sanderling"].__doc__)
+    parser = argparse.ArgumentParser(
+        prog="sanderling", description=sys.modules["sanderling"].__doc__
+    )
     parser.add_argument("--version", action="version", version=f"sanderling {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser("check", help="print versions, the key's presence and, with --api, the API's answer as JSON")
-    check.add_argument("--api", action="store_true", help="ask the API for the model (costs no tokens)")
+    check = commands.add_parser(
+        "check", help="print versions, the key's presence and, with --api, the API's answer as JSON"
+    )
+    check.add_argument(
+        "--api", action="store_true", help="ask the API for the model (costs no tokens)"
+    )
     check.add_argument("--model", default=DEFAULT_MODEL)
     check.add_argument("--base-url", default="")
     arguments = parser.parse_args()
@@ -59,7 +65,9 @@ def _version(package: str) -> str:
 
 
 async def ask_api(model: str, base_url: str) -> dict[str, Any]:
-    settings = Settings(state_dir=tempfile.gettempdir(), model=model, base_url=base_url, idle_timeout_s=20.0)
+    settings = Settings(
+        state_dir=tempfile.gettempdir(), model=model, base_url=base_url, idle_timeout_s=20.0
+    )
     try:
         limits = await AnthropicProvider(settings).fetch_limits()
     except ProviderError as error:

@@ -1,6 +1,6 @@
 """The turn loop: ask the model, show what it says as it says it, keep the history whole."""
 
-import math
+from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
 from typing import Literal
@@ -23,7 +23,16 @@ from sanderling.events import (
     TurnStarted,
     UsageUpdated,
 )
-from sanderling.messages import ContentBlock, Message, TextBlock, ToolResult, ToolUse, Usage
+from sanderling.messages import (
+    ContentBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
 from sanderling.prompt import prompt_message, system_prompt
 from sanderling.providers import (
     BlockDone,
@@ -47,29 +56,40 @@ class Orchestrator:
         self.provider = provider
         self.emit = emit
         self._system = system_prompt(session.project)
-        self._inbox, self._prompts = anyio.create_memory_object_stream[Prompt](math.inf)
+        self._waiting: deque[Prompt] = deque()
+        self._arrived = anyio.Event()
         self._turn: anyio.CancelScope | None = None
         self._block_id = 0
         self._last_write_error = ""
 
     def submit(self, prompt: Prompt) -> None:
-        self._inbox.send_nowait(prompt)
+        self._waiting.append(prompt)
+        self._arrived.set()
 
     def cancel(self) -> None:
         """Stop the turn; the prompts that waited for its end are dropped with it."""
-        while self._prompts.statistics().current_buffer_used:
-            self._prompts.receive_nowait()
+        self._waiting.clear()
         if self._turn:
             self._turn.cancel()
 
     async def serve(self) -> None:
         """Run the turn of each prompt, one after the other, until cancelled."""
-        async for prompt in self._prompts:
-            await self.run_turn(prompt)
+        while True:
+            while self._waiting:
+                await self.run_turn(self._waiting.popleft())
+            self._arrived = anyio.Event()
+            await self._arrived.wait()
 
     async def run_turn(self, prompt: Prompt) -> None:
-        self.session.append_prompt(prompt_message(prompt), prompt)
+        message = prompt_message(prompt)
         self.emit(TurnStarted(prompt))
+        if not message.content:
+            self.emit(
+                ErrorOccurred("invalid_request", "The prompt is empty: nothing was sent.", "")
+            )
+            self.emit(TurnEnded("error"))
+            return
+        self.session.append_prompt(message, prompt)
         self._report_write_error()
         reply = Reply(self.session)
         stop_reason: StopReason = "cancelled"
@@ -184,7 +204,9 @@ class Reply:
     def keep(self) -> list[ToolUse]:
         """Put what was said into the history as a message that the API accepts; return its tool uses."""
         open_text = "".join(self._open_pieces) if self._open_block == "text" else ""
-        blocks = [block for block in (*self._blocks, TextBlock(open_text)) if not _is_blank(block)]
+        blocks = [block for block in (*self._blocks, TextBlock(open_text)) if _is_accepted(block)]
+        while blocks and isinstance(blocks[-1], ThinkingBlock | RedactedThinkingBlock):
+            blocks.pop()  # the API refuses a message that ends in a thought
         if blocks:
             self.session.append_message(Message("assistant", tuple(blocks)))
         self._earlier_usage, self.request_usage = self.turn_usage, Usage()
@@ -203,9 +225,15 @@ class Reply:
             self.session.append_partial(self._open_block, new)
 
 
-def _is_blank(block: ContentBlock) -> bool:
-    """The API refuses text blocks without a visible character."""
-    return isinstance(block, TextBlock) and not block.text.strip()
+def _is_accepted(block: ContentBlock) -> bool:
+    """The API refuses text without a visible character, and thoughts that it did not sign."""
+    match block:
+        case TextBlock(text):
+            return bool(text.strip())
+        case ThinkingBlock(signature=signature):
+            return bool(signature)
+        case _:
+            return True
 
 
 def _unknown_tool(use: ToolUse) -> ToolResult:

@@ -14,8 +14,11 @@ def system_prompt(project: str) -> str:
 
 
 def prompt_message(prompt: Prompt) -> Message:
-    blocks = [TextBlock(_selection_text(selection)) for selection in prompt.selections]
-    return Message("user", (*blocks, TextBlock(prompt.text)))
+    """What the model is shown of `prompt`; without words, its lines alone, for the API refuses blank text."""
+    words = [prompt.text] if prompt.text.strip() else []
+    return Message(
+        "user", tuple(map(TextBlock, [*map(_selection_text, prompt.selections), *words]))
+    )
 
 
 def _selection_text(selection: Selection) -> str:

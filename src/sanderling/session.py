@@ -17,7 +17,7 @@ import msgspec
 from sanderling import __version__
 from sanderling.errors import SessionError
 from sanderling.events import Prompt, StopReason
-from sanderling.messages import Message, TextBlock, Usage
+from sanderling.messages import Message, TextBlock, ToolResult, ToolUse, Usage
 
 LOG_VERSION = 1
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}")
@@ -75,6 +75,7 @@ class Session:
         self.usage = Usage()
         self.write_error = ""
         self._fd: int | None = None
+        self._has_header = False
         self._unwritten = b""
 
     @classmethod
@@ -124,8 +125,9 @@ class Session:
             self._fd = None
 
     def _write(self, record: Record) -> None:
-        if self._fd is None and not self._unwritten:
-            self._unwritten = self._header_if_new()
+        if not self._has_header:
+            self._unwritten = _encoder.encode(Header(LOG_VERSION, self.id, self.project)) + b"\n"
+            self._has_header = True
         self._unwritten += _encoder.encode(record) + b"\n"
         try:
             if self._fd is None:
@@ -137,11 +139,6 @@ class Session:
         else:
             self.write_error = ""
 
-    def _header_if_new(self) -> bytes:
-        if self.path.exists():
-            return b""
-        return _encoder.encode(Header(LOG_VERSION, self.id, self.project)) + b"\n"
-
     def _create_log(self) -> int:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -152,9 +149,9 @@ class Session:
         except OSError as error:
             raise SessionError(f"cannot read {self.path}: {error.strerror}") from error
         whole, _, torn = data.rpartition(b"\n")
+        records = [self._decode(line, lnum) for lnum, line in enumerate(whole.splitlines(), 1)]
         if torn:  # the record that was being written when the host died
             os.truncate(self.path, len(data) - len(torn))
-        records = [self._decode(line, lnum) for lnum, line in enumerate(whole.splitlines(), 1)]
         if not records:
             return  # killed before the first record: as good as new
         header = records[0]
@@ -162,6 +159,7 @@ class Session:
             raise SessionError(
                 f"{self.path} is not a Sanderling session: its first line is no header"
             )
+        self._has_header = True
         self.project = header.project
         self._replay(records)
 
@@ -170,7 +168,7 @@ class Session:
             if lnum == 1:
                 self._check_version(line)
             return _decoder.decode(line)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise SessionError(f"{self.path}, line {lnum}, is damaged: {error}") from error
 
     def _check_version(self, line: bytes) -> None:
@@ -195,6 +193,22 @@ class Session:
                 case _:
                     pass
         if is_in_turn:
+            if results := unknown_outcomes(self.history[-1]):
+                self.append_message(results)
             if partial_text.strip():
                 self.append_message(Message("assistant", (TextBlock(partial_text),)))
             self.end_turn("interrupted", Usage())
+
+
+def unknown_outcomes(message: Message) -> Message | None:
+    """The answer to tool uses of which nobody knows whether they ran: the API refuses a history that leaves them without."""
+    results = tuple(
+        ToolResult(
+            block.id,
+            "The outcome is unknown: the turn was interrupted. It was not run again.",
+            is_error=True,
+        )
+        for block in message.content
+        if isinstance(block, ToolUse)
+    )
+    return Message("user", results) if results else None

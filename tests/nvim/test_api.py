@@ -1,7 +1,6 @@
 """A real API on the other end: the SDK, HTTP, and a loopback server that speaks the wire format."""
 
 import pytest
-
 from tests.conftest import wait_until
 from tests.loopback import (
     HANG_UP,
@@ -36,7 +35,12 @@ def claude(start_nvim, server):
 
 def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, server):
     server.answer(
-        Reply(message_start(input_tokens=12), thinking("I ", "wonder"), text("Hel", "lo.", index=1), done(output_tokens=9)),
+        Reply(
+            message_start(input_tokens=12),
+            thinking("I ", "wonder"),
+            text("Hel", "lo.", index=1),
+            done(output_tokens=9),
+        ),
         Reply(message_start(input_tokens=30), text("Again."), done()),
     )
     claude.submit("hi")
@@ -52,7 +56,9 @@ def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, 
     assert "claude-sonnet-5-5" in screen
 
 
-def test_a_prompt_sent_while_the_sdk_loads_is_answered_and_the_winbar_says_starting(start_nvim, server):
+def test_a_prompt_sent_while_the_sdk_loads_is_answered_and_the_winbar_says_starting(
+    start_nvim, server
+):
     server.answer(Reply(message_start(), text("Here."), done()))
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url})
     child.open_chat()
@@ -86,8 +92,16 @@ FAILURES = {
         "overloaded",
         "again in a moment",
     ),
-    "a broken connection": (Reply(message_start(), text("Half an answ"), Wait(0.1), RESET), "broke", "Send a prompt to go on"),
-    "a stream cut short": (Reply(message_start(), text("Half an answ"), HANG_UP), "broke", "Send a prompt to go on"),
+    "a broken connection": (
+        Reply(message_start(), text("Half an answ"), Wait(0.1), RESET),
+        "broke",
+        "Send a prompt to go on",
+    ),
+    "a stream cut short": (
+        Reply(message_start(), text("Half an answ"), HANG_UP),
+        "broke",
+        "Send a prompt to go on",
+    ),
     "a stream without its end": (
         Reply(message_start(), text("Half an answ")),
         "cut off",
@@ -119,7 +133,9 @@ def test_a_failure_is_told_in_plain_words_and_the_conversation_goes_on(claude, s
 
 
 def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
-    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})
+    child = start_nvim(
+        {"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    )
     child.open_chat()
     child.submit("hi")
     child.wait_for_turns()
@@ -153,7 +169,9 @@ def test_a_silent_api_is_given_up_and_pings_keep_it(start_nvim, server):
 
 
 @pytest.mark.parametrize("key", ["<C-c>", "<Esc><C-c>", "<Esc><C-w>k<C-c>", "<Esc>:AgentStop<CR>"])
-def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes_on(claude, server, key):
+def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes_on(
+    claude, server, key
+):
     server.answer(
         Reply(message_start(), text("So far "), STALL),
         Reply(message_start(), text("Next."), done()),
@@ -173,7 +191,10 @@ def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes
 
 
 def test_prompts_sent_during_a_turn_wait_and_are_counted(claude, server):
-    server.answer(Reply(message_start(), text("One. "), Wait(0.6), text("Done."), done()), Reply(message_start(), text("Two."), done()))
+    server.answer(
+        Reply(message_start(), text("One. "), Wait(0.6), text("Done."), done()),
+        Reply(message_start(), text("Two."), done()),
+    )
     claude.submit("first")
     wait_until(lambda: "One." in claude.transcript_text())
     claude.feed("isecond<C-s><Esc>")

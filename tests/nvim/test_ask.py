@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from tests.conftest import wait_until
 from tests.loopback import LoopbackServer, Reply, done, message_start, text
 
@@ -17,7 +16,9 @@ def server():
 
 @pytest.fixture
 def claude(start_nvim, server, project):
-    (project / "slow.py").write_text("import time\n\n\ndef slow():\n    time.sleep(9)\n    return 1\n")
+    (project / "slow.py").write_text(
+        "import time\n\n\ndef slow():\n    time.sleep(9)\n    return 1\n"
+    )
     child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
     child.command("edit slow.py")
     return child
@@ -73,7 +74,10 @@ def test_lines_with_fences_are_fenced_with_more(claude, server):
 
 @pytest.mark.parametrize(
     "bytes_, what",
-    [(b"ok\nbad \xff byte\n", "bytes that are not UTF-8 in line 2"), (b"a\n\0b\n", "a NUL byte in line 2")],
+    [
+        (b"ok\nbad \xff byte\n", "bytes that are not UTF-8 in line 2"),
+        (b"a\n\0b\n", "a NUL byte in line 2"),
+    ],
 )
 def test_lines_that_are_no_text_are_refused_whole(claude, server, project, bytes_, what):
     (project / "blob").write_bytes(bytes_)
@@ -87,14 +91,28 @@ def test_a_prompt_that_is_no_text_is_refused_and_kept(claude, server):
     claude.open_chat()
     claude.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'bad \\255 byte' })")
     claude.feed("<CR>")
-    wait_until(lambda: "The prompt holds bytes that are not UTF-8 in line 1: nothing was sent" in claude.transcript_text())
+    wait_until(
+        lambda: (
+            "The prompt holds bytes that are not UTF-8 in line 1: nothing was sent"
+            in claude.transcript_text()
+        )
+    )
     assert claude.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)[1] == 'bad \\255 byte'")
+    assert server.prompts == []
+
+
+def test_an_empty_prompt_from_lua_is_refused(claude, server):
+    claude.open_chat()
+    claude.submit(" \n ")
+    wait_until(lambda: "The prompt is empty: nothing was sent" in claude.transcript_text())
     assert server.prompts == []
 
 
 def test_an_enormous_prompt_is_sent_whole_or_refused_whole(claude, server):
     line = "x" * 1023
-    claude.lua("_G.big = function(n) return vim.split((('x'):rep(1023) .. '\\n'):rep(n), '\\n') end")
+    claude.lua(
+        "_G.big = function(n) return vim.split((('x'):rep(1023) .. '\\n'):rep(n), '\\n') end"
+    )
     claude.lua("require('sanderling').submit(table.concat(_G.big(2048), '\\n'))")
     claude.wait_for_turns()
     assert content(server)[-1] == f"{line}\n" * 2048
@@ -104,7 +122,9 @@ def test_an_enormous_prompt_is_sent_whole_or_refused_whole(claude, server):
 
 
 def test_text_with_every_awkward_character_arrives_as_typed(claude, server):
-    awkward = "tab\there \u2028 sep \u0085 nel \u200b zero \U0001f426 bird \x01 ctrl \\ \" ' % $& ` é"
+    awkward = (
+        "tab\there \u2028 sep \u0085 nel \u200b zero \U0001f426 bird \x01 ctrl \\ \" ' % $& ` é"
+    )
     claude.lua("require('sanderling').submit(...)", awkward)
     claude.wait_for_turns()
     assert content(server) == [awkward]

@@ -1,7 +1,6 @@
 """The chat's windows, keys and words, as a person uses them."""
 
 import pytest
-
 from tests.conftest import wait_until
 
 NOTICE = "There is no API key, so the demo model answers: it replays a script."
@@ -117,7 +116,9 @@ def test_prompt_history_goes_back_and_forth_and_keeps_the_draft(child):
         ("<C-n>", "draft"),
     ]:
         child.feed(key)
-        wait_until(lambda expected=expected: child.prompt_lines() == [expected], f"{key} → {expected}")
+        wait_until(
+            lambda expected=expected: child.prompt_lines() == [expected], f"{key} → {expected}"
+        )
 
 
 def test_prompt_history_outlives_neovim_and_keeps_line_breaks(start_nvim):
@@ -156,22 +157,21 @@ def test_the_text_in_the_prompt_survives_hiding(child):
     assert "half a thought" in child.screen_text()
 
 
-LONG = """
+LINES = "".join(f"line {n}\\n" for n in range(100))
+MORE = "".join(f"more {n}\\n" for n in range(100))
+LONG = f"""
 [[reply]]
 [[reply.step]]
 thinking = "a\\nb\\nc"
 [[reply.step]]
-text = "%s"
+text = "{LINES}"
 [[reply]]
 [[reply.step]]
 delay_ms = 150
-text = "%s"
+text = "{MORE}"
 chunk_chars = 20
 chunk_delay_ms = 5
-""" % (
-    "".join(f"line {n}\\n" for n in range(100)),
-    "".join(f"more {n}\\n" for n in range(100)),
-)
+"""
 
 
 def test_hiding_and_showing_keeps_cursor_scroll_and_folds_while_a_turn_goes_on(scripted):
@@ -384,9 +384,9 @@ def test_options_of_the_chat_do_not_leak_into_other_windows(child):
     child.command("set number")
     child.command("AgentChat")
     child.command("wincmd h")
-    assert child.lua("return { vim.wo.number, vim.wo.winbar, vim.wo.foldmethod, vim.wo.winfixbuf }") == [
-        True, "", "manual", False
-    ]
+    assert child.lua(
+        "return { vim.wo.number, vim.wo.winbar, vim.wo.foldmethod, vim.wo.winfixbuf }"
+    ) == [True, "", "manual", False]
     child.command("new")
     assert child.lua("return { vim.wo.number, vim.wo.winbar }") == [True, ""]
 

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from tests.conftest import wait_until
 
 
@@ -40,11 +39,15 @@ def answered(scripted, text, **step):
 
 
 def wait_for_capture(child, line, group):
-    wait_until(lambda: group in captures(child, line), f"{group} on {line!r}: {captures(child, line)}")
+    wait_until(
+        lambda: group in captures(child, line), f"{group} on {line!r}: {captures(child, line)}"
+    )
 
 
 def test_headings_emphasis_and_code_are_highlighted(scripted):
-    child = answered(scripted, "# Title\n\nSome `code` and **strong**.\n\n```lua\nlocal x = 1\n```\n")
+    child = answered(
+        scripted, "# Title\n\nSome `code` and **strong**.\n\n```lua\nlocal x = 1\n```\n"
+    )
     wait_for_capture(child, "# Title", "@markup.heading.1.markdown")
     wait_for_capture(child, "Some `code` and **strong**.", "@markup.strong.markdown_inline")
     wait_for_capture(child, "local x = 1", "@keyword.lua")
@@ -65,7 +68,11 @@ delay_ms = 20000
 
 def test_code_keeps_its_language_across_blank_lines_and_long_fences(scripted):
     body = "\n".join(f"local v{n} = {n}" for n in range(100))
-    child = answered(scripted, f"```lua\nlocal first = 1\n\nlocal second = 2\n{body}\n```\n\nplain **text**\n", chunk_chars=50)
+    child = answered(
+        scripted,
+        f"```lua\nlocal first = 1\n\nlocal second = 2\n{body}\n```\n\nplain **text**\n",
+        chunk_chars=50,
+    )
     child.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
     child.feed("gg")
     wait_for_capture(child, "local second = 2", "@keyword.lua")

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-
 from tests.conftest import ROOT, find_neovim, is_alive, wait_until
 
 SLOW = """
@@ -24,13 +23,20 @@ text = "Here again."
 
 
 def children_of(pid):
-    out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False).stdout
+    out = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    ).stdout
     return [int(word) for word in out.split()]
 
 
 def test_no_process_starts_and_no_module_loads_before_the_first_use(child):
     assert children_of(child.pid) == []
-    assert child.lua("return vim.tbl_filter(function(m) return m:find('^sanderling') end, vim.tbl_keys(package.loaded))") == []
+    assert (
+        child.lua(
+            "return vim.tbl_filter(function(m) return m:find('^sanderling') end, vim.tbl_keys(package.loaded))"
+        )
+        == []
+    )
 
 
 def test_the_host_starts_once_and_serves_every_use(child):
@@ -102,16 +108,23 @@ def test_the_host_is_gone_when_neovim_is_killed_while_the_sdk_loads(start_nvim):
 
 def test_without_an_environment_the_chat_says_what_to_do_and_offers_it(start_nvim, bare_plugin):
     child = start_nvim(plugin_root=bare_plugin)
-    child.lua("_G.offers = {} vim.ui.select = function(items, opts) table.insert(_G.offers, opts.prompt) end")
+    child.lua(
+        "_G.offers = {} vim.ui.select = function(items, opts) table.insert(_G.offers, opts.prompt) end"
+    )
     child.command("AgentChat")
     wait_until(lambda: child.lua("return _G.offers"))
-    assert "its Python environment is not built yet. :AgentInstall builds" in child.transcript_text().replace("\n", " ")
+    assert (
+        "its Python environment is not built yet. :AgentInstall builds"
+        in child.transcript_text().replace("\n", " ")
+    )
     child.feed("iping<C-s><Esc>")
     wait_until(lambda: child.prompt_lines() == ["ping"], "the prompt is not lost")
     assert len(child.lua("return _G.offers")) == 1, "the offer is made once"
 
 
-def test_agentinstall_builds_the_environment_before_the_users_eyes_and_the_chat_works(start_nvim, bare_plugin):
+def test_agentinstall_builds_the_environment_before_the_users_eyes_and_the_chat_works(
+    start_nvim, bare_plugin
+):
     child = start_nvim({"HOME": os.environ["HOME"]}, plugin_root=bare_plugin)
     child.command("AgentInstall")
     wait_until(lambda: "Sanderling is ready" in child.messages(), "installed", deadline_s=300)
@@ -137,16 +150,24 @@ def test_an_interpreter_that_is_not_there_is_named(child):
 
 def test_a_broken_environment_is_named_with_its_remedy(child, tmp_path):
     broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'pynvim'\" >&2\nexit 1\n")
+    broken.write_text(
+        "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'pynvim'\" >&2\nexit 1\n"
+    )
     broken.chmod(0o755)
     child.setup(python=str(broken))
     child.command("AgentChat")
-    wait_until(lambda: "is broken (ModuleNotFoundError: No module named 'pynvim')" in child.transcript_text())
+    wait_until(
+        lambda: (
+            "is broken (ModuleNotFoundError: No module named 'pynvim')" in child.transcript_text()
+        )
+    )
     assert ":AgentInstall" in child.transcript_text()
 
 
 def test_a_real_interpreter_without_the_packages_is_a_broken_environment(child, tmp_path):
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True
+    )
     child.setup(python=str(tmp_path / "bare" / "bin" / "python"))
     child.command("AgentChat")
     wait_until(lambda: "is broken (ModuleNotFoundError" in child.transcript_text())
@@ -159,7 +180,9 @@ def test_the_log_is_written_and_agentlog_opens_it(child):
     child.submit("ping")
     child.wait_for_turns()
     child.command("AgentLog")
-    assert "started" in child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n')")
+    assert "started" in child.lua(
+        "return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n')"
+    )
     assert child.lua("return vim.bo.readonly")
 
 
@@ -177,10 +200,14 @@ def test_session_logs_are_private_and_named_by_date_and_time(child):
 def test_update_remote_plugins_breaks_nothing(start_nvim, tmp_path):
     child = start_nvim()
     child.lua("vim.g.python3_host_prog = ...", sys.executable)
-    child.lua("vim.g.loaded_remote_plugins = ...", str(tmp_path / "rplugin.vim"))  # as at a start without --clean
+    child.lua(
+        "vim.g.loaded_remote_plugins = ...", str(tmp_path / "rplugin.vim")
+    )  # as at a start without --clean
     result = child.lua("return vim.fn.execute('UpdateRemotePlugins')")
     assert "remote/host: generated rplugin manifest" in result
-    assert "Encountered" not in result + child.messages()  # how pynvim begins what it says of a plugin it cannot load
+    assert (
+        "Encountered" not in result + child.messages()
+    )  # how pynvim begins what it says of a plugin it cannot load
     child.command("AgentChat")
     child.submit("ping")
     child.wait_for_turns()
@@ -196,6 +223,9 @@ def test_an_old_neovim_is_told_in_one_sentence(tmp_path):
     script = tmp_path / "old.lua"
     script.write_text(lua.replace("...", repr(str(ROOT / "plugin" / "sanderling.lua"))))
     result = subprocess.run(
-        [find_neovim(), "--clean", "--headless", "-l", str(script)], capture_output=True, text=True, check=False
+        [find_neovim(), "--clean", "--headless", "-l", str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert result.stderr.strip() == "Sanderling needs Neovim 0.11 or newer: please update Neovim."

@@ -133,7 +133,7 @@ class Talk:
 
     async def say(self, *prompts: str) -> list[Message]:
         orchestrator = Orchestrator(self.session, self.provider, self.events.append)
-        with anyio.fail_after(DEADLINE_S), orchestrator._inbox, orchestrator._prompts:
+        with anyio.fail_after(DEADLINE_S):
             for n, prompt in enumerate(prompts):
                 await orchestrator.run_turn(Prompt(f"p{n}", prompt))
         self.session.close()

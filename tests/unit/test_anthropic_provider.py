@@ -437,10 +437,11 @@ async def test_half_a_surrogate_pair_is_shown_as_a_replacement_character(
         pytest.param(b'{"index": 0}', id="no type"),
         pytest.param(b'{"type": 5}', id="type is a number"),
         pytest.param(
-            b'{"type": "content_block_delta", "index": "0", "delta": {}}', id="index is a string"
+            b'{"type": "content_block_start", "content_block": {}}', id="block without type"
         ),
         pytest.param(
-            b'{"type": "content_block_delta", "delta": {"text": 7}}', id="text is a number"
+            b'{"type": "content_block_start", "content_block": {"type": "text", "text": 7}}',
+            id="text is a number",
         ),
         pytest.param(
             b'{"type": "content_block_delta", "delta": {"text": "\xff\xfe"}}', id="invalid UTF-8"
@@ -522,7 +523,7 @@ async def test_cut_answer_is_kept_and_the_next_prompt_works(
     events: list[Event] = []
     session = Session.open(tmp_path, "s1", "/project")
     orchestrator = Orchestrator(session, connect(), events.append)
-    with anyio.fail_after(DEADLINE_S), orchestrator._inbox, orchestrator._prompts:
+    with anyio.fail_after(DEADLINE_S):
         await orchestrator.run_turn(Prompt("p1", "Good morning."))
         [error] = [event for event in events if isinstance(event, ErrorOccurred)]
         assert error.kind == "cut"
@@ -700,7 +701,7 @@ async def test_turn_without_a_key_ends_with_the_error_and_the_session_lives(
     events: list[Event] = []
     session = Session.open(tmp_path, "s1", "/project")
     orchestrator = Orchestrator(session, connect(provider="anthropic"), events.append)
-    with anyio.fail_after(DEADLINE_S), orchestrator._inbox, orchestrator._prompts:
+    with anyio.fail_after(DEADLINE_S):
         await orchestrator.run_turn(Prompt("p1", "Good morning."))
     session.close()
     assert [event.kind for event in events if isinstance(event, ErrorOccurred)] == ["no_key"]
@@ -711,7 +712,7 @@ async def test_first_turn_says_that_the_sdk_is_loading(connect, tmp_path):
     events: list[Event] = []
     session = Session.open(tmp_path, "s1", "/project")
     orchestrator = Orchestrator(session, connect(), events.append)
-    with anyio.fail_after(DEADLINE_S), orchestrator._inbox, orchestrator._prompts:
+    with anyio.fail_after(DEADLINE_S):
         await orchestrator.run_turn(Prompt("p1", "Good morning."))
         await orchestrator.run_turn(Prompt("p2", "Good evening."))
     session.close()

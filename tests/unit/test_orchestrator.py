@@ -70,8 +70,7 @@ class Conversation:
 
     @contextmanager
     def open(self) -> Iterator["Conversation"]:
-        with self.orchestrator._inbox, self.orchestrator._prompts:
-            yield self
+        yield self
         self.session.close()
 
     @asynccontextmanager

@@ -23,7 +23,7 @@ from sanderling.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.session import Session
+from sanderling.session import Session, unknown_outcomes
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "session_log_v1.jsonl"
 AT = "2026-11-21T22:00:00Z"
@@ -194,6 +194,8 @@ def expected(data: bytes) -> list[Message]:
     """What a log cut to `data` still says: its whole messages, and the text of the answer that was streaming."""
     records = [json.loads(line) for line in data.split(b"\n")[:-1]]
     messages = [msgspec.convert(r["message"], Message) for r in records if r["type"] == "message"]
+    if messages and (results := unknown_outcomes(messages[-1])):
+        messages.append(results)
     last = max((n for n, r in enumerate(records) if r["type"] != "partial"), default=0)
     text = "".join(
         r["text"] for r in records[last:] if r["type"] == "partial" and r["block"] == "text"

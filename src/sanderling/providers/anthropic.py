@@ -8,9 +8,10 @@ Wire format: https://docs.anthropic.com/en/api/messages-streaming
 
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import msgspec
@@ -100,9 +101,10 @@ class AnthropicProvider:
         """
         client = await self._ready_client()
         try:
-            info = await client.models.retrieve(self.model)
+            answer = await client.models.with_raw_response.retrieve(self.model)
         except (_sdk_error(), TypeError, *_transport_errors()) as error:
             raise self._explain(error, is_streaming=False) from error
+        info = _decode(_model_decoder, await answer.http_response.aread())
         return ModelLimits(info.max_input_tokens or 0, info.max_tokens or 0)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
@@ -113,6 +115,9 @@ class AnthropicProvider:
         reply = ReplyDecoder()
         try:
             async with create(**self._body(request)) as response:
+                content_type = response.headers.get("content-type", "")
+                if not content_type.startswith("text/event-stream"):
+                    raise malformed(f"{content_type or 'nothing'} instead of a stream of events")
                 events = anthropic.AsyncStream.raw_events(response.http_response)
                 async for event in events:
                     for item in reply.feed(event.data):
@@ -148,11 +153,9 @@ class AnthropicProvider:
         import httpx2
 
         if isinstance(error, anthropic.APIStatusError):
-            detail = error.api_message or str(error)
+            detail = error.api_message or error.response.reason_phrase
             retry_after_s = _seconds(error.response.headers.get("retry-after"))
-            return explain_status(
-                error.type or "", error.status_code, detail, retry_after_s, self.model
-            )
+            return explain_status(error.type or "", error.status_code, detail, retry_after_s)
         if isinstance(error, (anthropic.CredentialsError, TypeError)):
             if has_api_key():
                 raise error  # not about the key: a defect of ours
@@ -226,30 +229,31 @@ _KINDS_BY_STATUS: dict[int, ErrorKind] = {
 
 
 def explain_status(
-    error_type: str, status: int, detail: str, retry_after_s: float | None, model: str
+    error_type: str, status: int, detail: str, retry_after_s: float | None
 ) -> ProviderError:
     """An error that the API reports: by its type where it has one (mid-stream the status is 200), else by its status."""
     by_status = _KINDS_BY_STATUS.get(status, "server" if status >= 500 else "invalid_request")  # noqa: PLR2004
     kind = _KINDS_BY_TYPE.get(error_type, by_status)
+    what = detail if status == HTTPStatus.OK else f"{detail} ({status})"
     again = f"in {retry_after_s:g} s" if retry_after_s else "in a moment"
     match kind:
         case "auth":
-            message = f"The API refused the key: {detail} ({status})."
+            message = f"The API refused the key: {what}."
             remedy = "Check ANTHROPIC_API_KEY and the account behind it, then restart Neovim with a key that works."
         case "rate_limited":
-            message = f"The account's rate limit is reached: {detail} ({status})."
+            message = f"The account's rate limit is reached: {what}."
             remedy = f"Send the prompt again {again}."
         case "overloaded":
-            message = "The API is overloaded just now (529)."
+            message = f"The API is overloaded just now: {what}."
             remedy = f"Send the prompt again {again}."
         case "server":
-            message = f"The API failed: {detail} ({status})."
+            message = f"The API failed: {what}."
             remedy = f"Send the prompt again {again}."
-        case _ if error_type == "not_found_error" or status == 404:  # noqa: PLR2004
-            message = f"The API does not know what was asked for: {detail} ({status})."
-            remedy = f"Check that the model '{model}' exists and that base_url is right."
+        case _ if error_type == "not_found_error" or status == HTTPStatus.NOT_FOUND:
+            message = f"The API does not know what was asked for: {what}."
+            remedy = "Check the options model and base_url."
         case _:
-            message = f"The API refused the request: {detail} ({status})."
+            message = f"The API refused the request: {what}."
             remedy = (
                 "Change the prompt or the settings that it names; :clear starts a new conversation."
             )
@@ -276,25 +280,12 @@ def _transport_errors() -> tuple[type[Exception], ...]:
 
 
 # --- the wire ----------------------------------------------------------------------------------------------------------
+#
+# What an object is, its `type` says; only then is it decoded, so that one of a later API is passed over whatever it holds.
 
 
-class _WireBlock(msgspec.Struct):
+class _Kind(msgspec.Struct):
     type: str
-    text: str = ""
-    thinking: str = ""
-    signature: str = ""
-    data: str = ""
-    id: str = ""
-    name: str = ""
-
-
-class _WireDelta(msgspec.Struct):
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    signature: str = ""
-    partial_json: str = ""
-    stop_reason: str | None = None
 
 
 class _WireUsage(msgspec.Struct):
@@ -308,24 +299,100 @@ class _WireMessage(msgspec.Struct):
     usage: _WireUsage
 
 
+class _MessageStart(msgspec.Struct):
+    message: _WireMessage
+
+
+class _BlockStart(msgspec.Struct):
+    content_block: msgspec.Raw
+
+
+class _BlockDelta(msgspec.Struct):
+    delta: msgspec.Raw
+
+
+class _BlockStop(msgspec.Struct):
+    pass
+
+
+class _WireStop(msgspec.Struct):
+    stop_reason: str | None = None
+
+
+class _MessageDelta(msgspec.Struct):
+    delta: _WireStop
+    usage: _WireUsage | None = None
+
+
+class _MessageStop(msgspec.Struct):
+    pass
+
+
 class _WireError(msgspec.Struct):
     type: str = ""
     message: str = ""
 
 
-class _WireEvent(msgspec.Struct):
-    """Any event of the stream: the fields that its `type` has; the others keep their defaults."""
-
-    type: str
-    index: int = 0
-    message: _WireMessage | None = None
-    content_block: _WireBlock | None = None
-    delta: _WireDelta | None = None
-    usage: _WireUsage | None = None
-    error: _WireError | None = None
+class _Error(msgspec.Struct):
+    error: _WireError
 
 
-_decoder = msgspec.json.Decoder(_WireEvent)
+class _WireText(msgspec.Struct):
+    text: str
+
+
+class _WireThinking(msgspec.Struct):
+    thinking: str
+    signature: str = ""
+
+
+class _WireRedacted(msgspec.Struct):
+    data: str
+
+
+class _WireToolUse(msgspec.Struct):
+    id: str
+    name: str
+
+
+class _WireSignature(msgspec.Struct):
+    signature: str
+
+
+class _WireJson(msgspec.Struct):
+    partial_json: str
+
+
+class _WireModel(msgspec.Struct):
+    max_input_tokens: int | None = None
+    max_tokens: int | None = None
+
+
+_WireBlock = _WireText | _WireThinking | _WireRedacted | _WireToolUse
+
+_kind_decoder = msgspec.json.Decoder(_Kind)
+_model_decoder = msgspec.json.Decoder(_WireModel)
+_event_decoders: dict[str, msgspec.json.Decoder[Any]] = {
+    "message_start": msgspec.json.Decoder(_MessageStart),
+    "content_block_start": msgspec.json.Decoder(_BlockStart),
+    "content_block_delta": msgspec.json.Decoder(_BlockDelta),
+    "content_block_stop": msgspec.json.Decoder(_BlockStop),
+    "message_delta": msgspec.json.Decoder(_MessageDelta),
+    "message_stop": msgspec.json.Decoder(_MessageStop),
+    "error": msgspec.json.Decoder(_Error),
+}
+_block_decoders: dict[str, msgspec.json.Decoder[Any]] = {
+    "text": msgspec.json.Decoder(_WireText),
+    "thinking": msgspec.json.Decoder(_WireThinking),
+    "redacted_thinking": msgspec.json.Decoder(_WireRedacted),
+    "tool_use": msgspec.json.Decoder(_WireToolUse),
+}
+_delta_decoders: dict[str, msgspec.json.Decoder[Any]] = {
+    "text_delta": msgspec.json.Decoder(_WireText),
+    "thinking_delta": msgspec.json.Decoder(_WireThinking),
+    "signature_delta": msgspec.json.Decoder(_WireSignature),
+    "input_json_delta": msgspec.json.Decoder(_WireJson),
+}
 
 _STOP_REASONS: dict[str, StopReason] = {
     "max_tokens": "max_tokens",
@@ -334,20 +401,31 @@ _STOP_REASONS: dict[str, StopReason] = {
     "model_context_window_exceeded": "context_full",
 }
 
+T = TypeVar("T")
 
-def _decode_event(data: str) -> _WireEvent:
+
+def _decode(decoder: msgspec.json.Decoder[T], data: bytes | str | msgspec.Raw) -> T:
     try:
-        return _decoder.decode(data)
-    except msgspec.ValidationError as error:
+        return decoder.decode(data)
+    except (msgspec.ValidationError, RecursionError) as error:
         raise malformed(str(error)) from error
     except msgspec.DecodeError:
         pass
     # Half of a surrogate pair is no text in any encoding, yet a proxy that cuts strings can send one: show U+FFFD instead.
     try:
-        text = json.dumps(json.loads(data), ensure_ascii=False)
-        return _decoder.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    except ValueError as error:
+        text = json.dumps(
+            json.loads(bytes(data) if isinstance(data, msgspec.Raw) else data), ensure_ascii=False
+        )
+        return decoder.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    except (ValueError, RecursionError) as error:
         raise malformed(str(error)) from error
+
+
+def _decode_if_known(
+    decoders: Mapping[str, msgspec.json.Decoder[Any]], data: str | msgspec.Raw
+) -> Any:
+    decoder = decoders.get(_decode(_kind_decoder, data).type)
+    return _decode(decoder, data) if decoder else None
 
 
 class ReplyDecoder:
@@ -365,76 +443,71 @@ class ReplyDecoder:
     def feed(self, data: str) -> Iterator[StreamItem]:
         if not data:
             return
-        event = _decode_event(data)
-        match event:
-            case _WireEvent(type="message_start", message=_WireMessage(usage)):
+        match _decode_if_known(_event_decoders, data):
+            case _MessageStart(message):
                 self.has_started = True
-                yield self._report(usage)
-            case _WireEvent(type="content_block_start", content_block=_WireBlock() as block):
-                self._block, self._pieces, self._signature = block, [], block.signature
-                yield from self._add(block.text or block.thinking)
-            case _WireEvent(type="content_block_delta", delta=_WireDelta() as delta):
-                self._signature += delta.signature
-                yield from self._add(delta.text or delta.thinking or delta.partial_json)
-            case _WireEvent(type="content_block_stop"):
-                if block := self._finished_block():
-                    yield BlockDone(block)
+                yield self._report(message.usage)
+            case _BlockStart(raw_block):
+                yield from self._start_block(_decode_if_known(_block_decoders, raw_block))
+            case _BlockDelta(raw_delta):
+                if self._block:
+                    yield from self._grow_block(_decode_if_known(_delta_decoders, raw_delta))
+            case _BlockStop():
+                if self._block:
+                    yield BlockDone(self._finished_block(self._block))
                 self._block = None
-            case _WireEvent(
-                type="message_delta", delta=_WireDelta(stop_reason=stop_reason), usage=usage
-            ):
-                self.stop_reason = _STOP_REASONS.get(stop_reason or "", "end_turn")
+            case _MessageDelta(delta, usage):
+                self.stop_reason = _STOP_REASONS.get(delta.stop_reason or "", "end_turn")
                 if usage:
                     yield self._report(usage)
-            case _WireEvent(type="message_stop"):
+            case _MessageStop():
                 self.is_done = True
-            case _WireEvent(type="error", error=_WireError(error_type, message)):
-                raise explain_status(error_type, 200, message or error_type, None, "")
+            case _Error(error):
+                raise explain_status(error.type, HTTPStatus.OK, error.message or error.type, None)
             case _:
-                pass  # ping, or an event of a later API
+                pass  # a ping, or an event of a later API
 
-    def _add(self, piece: str) -> Iterator[StreamItem]:
-        if not piece or self._block is None:
-            return
-        self._pieces.append(piece)
-        if self._block.type == "text":
-            yield TextPiece(piece)
-        elif self._block.type == "thinking":
-            yield ThinkingPiece(piece)
+    def _start_block(self, block: _WireBlock | None) -> Iterator[StreamItem]:
+        self._block, self._pieces, self._signature = block, [], ""
+        if isinstance(block, _WireText | _WireThinking):
+            yield from self._grow_block(block)
 
-    def _finished_block(self) -> ContentBlock | None:
-        block, content = self._block, "".join(self._pieces)
+    def _grow_block(self, delta: Any) -> Iterator[StreamItem]:
+        match delta:
+            case _WireText(text) if text:
+                self._pieces.append(text)
+                yield TextPiece(text)
+            case _WireThinking(thinking, signature):
+                self._signature += signature
+                if thinking:
+                    self._pieces.append(thinking)
+                    yield ThinkingPiece(thinking)
+            case _WireSignature(signature):
+                self._signature += signature
+            case _WireJson(partial_json):
+                self._pieces.append(partial_json)
+            case _:
+                pass  # a delta of a later API
+
+    def _finished_block(self, block: _WireBlock) -> ContentBlock:
+        content = "".join(self._pieces)
         match block:
-            case _WireBlock(type="text"):
+            case _WireText():
                 return TextBlock(content)
-            case _WireBlock(type="thinking"):
+            case _WireThinking():
                 return ThinkingBlock(content, self._signature)
-            case _WireBlock(type="redacted_thinking", data=data):
+            case _WireRedacted(data):
                 return RedactedThinkingBlock(data)
-            case _WireBlock(type="tool_use", id=use_id, name=name):
+            case _WireToolUse(use_id, name):
                 return ToolUse(use_id, name, _tool_input(content))
-            case _:
-                return None
 
     def _report(self, usage: _WireUsage) -> UsageReport:
         """Counts are cumulative, and a field that is left out keeps its value."""
-
-        def latest(
-            field: Literal[
-                "input_tokens",
-                "output_tokens",
-                "cache_creation_input_tokens",
-                "cache_read_input_tokens",
-            ],
-        ) -> int:
-            value: int | None = getattr(usage, field)
-            return getattr(self._usage, field) if value is None else value
-
         self._usage = Usage(
-            latest("input_tokens"),
-            latest("output_tokens"),
-            latest("cache_creation_input_tokens"),
-            latest("cache_read_input_tokens"),
+            *(
+                getattr(self._usage, field) if (count := getattr(usage, field)) is None else count
+                for field in _WireUsage.__struct_fields__
+            )
         )
         return UsageReport(self._usage)
 
