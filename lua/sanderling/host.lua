@@ -18,6 +18,8 @@ local sessions = {}
 local opened = {}
 ---@type boolean the running host has sent something
 local has_answered = false
+---@type string? why the host is being ended, when it is
+local ending
 ---@type sanderling.host.Subscriber[]
 local subscribers = {}
 
@@ -86,7 +88,10 @@ end
 function M.note_defect(err)
   M.stderr[#M.stderr + 1] = err
   vim.schedule(function()
-    vim.notify_once('Sanderling: the screen has a defect; see :AgentHealth', vim.log.levels.ERROR)
+    vim.notify_once(
+      'Sanderling: something went wrong here; :AgentHealth shows it',
+      vim.log.levels.ERROR
+    )
   end)
 end
 
@@ -97,16 +102,19 @@ function M.receive(frame)
   M.publish(frame.session_id, frame.events, frame.seq)
 end
 
+--- End the host. The next use starts it again.
+---@param reason string what the user is told
+function M.stop(reason)
+  if channel then
+    ending = reason
+    vim.fn.jobstop(channel)
+  end
+end
+
 --- The host does not take the settings.
 ---@param message string
 function M.refused(message)
-  has_answered = true
-  for session_id in pairs(sessions) do
-    M.publish(
-      session_id,
-      { { type = 'local_failed', message = 'The settings are wrong: ' .. message } }
-    )
-  end
+  M.stop('The settings are wrong: ' .. message)
 end
 
 --- Frame `seq` is on the screen.
@@ -141,7 +149,9 @@ end
 ---@param python string
 local function report_exit(code, python)
   local message
-  if not has_answered and code ~= 0 and code < 128 then
+  if ending then
+    message = ending
+  elseif not has_answered and code ~= 0 and code < 128 then
     message = ('The Python environment of %s is broken (%s). Build it again with :AgentInstall.'):format(
       python,
       M.stderr[#M.stderr] or ('exit code ' .. code)
@@ -179,7 +189,7 @@ local function start()
     return err
   end
   vim.fn.mkdir(vim.fn.stdpath('log'), 'p')
-  has_answered = false
+  has_answered, ending = false, nil
   local plugin = vim.fs.joinpath(M.root(), 'rplugin', 'python3', 'sanderling_host.py')
   local ok, id = pcall(vim.fn.jobstart, { python, '-P', '-m', 'sanderling.editor', plugin }, {
     rpc = true,
@@ -245,13 +255,6 @@ end
 ---@return integer|string pid_or_error
 function M.ping()
   return pcall(vim.rpcrequest, assert(channel, 'not running'), 'sanderling_ping')
-end
-
---- End the host, as :AgentInstall does before it changes what the host runs on.
-function M.stop()
-  if channel then
-    vim.fn.jobstop(channel)
-  end
 end
 
 function M.open_log()

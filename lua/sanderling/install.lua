@@ -30,7 +30,7 @@ function M.run()
     )
     return
   end
-  host.stop()
+  host.stop('The agent process was stopped to install it anew; the next prompt starts it again.')
   vim.cmd('botright 12split')
   vim.cmd.enew()
   local buf = vim.api.nvim_get_current_buf()

@@ -112,7 +112,7 @@ function M.set_transcript_options(win)
     foldenable = true,
     foldmethod = 'manual',
     foldtext = "v:lua.require'sanderling.render'.foldtext()",
-    fillchars = 'fold: ',
+    fillchars = 'fold: ,eob: ',
     winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
   })
 end
@@ -131,6 +131,7 @@ function M.open(opts, transcript_buf, prompt_buf)
   set_options(prompt, {
     winbar = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}",
     winfixheight = true,
+    fillchars = 'eob: ',
   })
   if opts.position ~= 'current' then
     -- A file that is opened from here belongs into another window.

@@ -252,6 +252,20 @@ def test_the_chat_opens_in_every_position_and_closes_again(child, position, expe
     assert "pong" in child.screen_text()
 
 
+def test_two_tab_pages_may_show_the_chat_and_each_hides_its_own(child):
+    child.command("AgentChat")
+    child.command("tabnew")
+    child.command("AgentChat")
+    child.feed("iping<C-s><Esc>")
+    child.wait_for_turns()
+    assert windows(child) == ["", "sanderling", "sanderling_prompt"]
+    child.command("AgentChat")
+    assert windows(child) == [""]
+    child.command("tabprevious")
+    assert windows(child) == ["", "sanderling", "sanderling_prompt"]
+    assert "pong" in child.screen_text()
+
+
 def test_the_current_window_gets_its_file_back(child):
     child.command("edit file.txt")
     child.open_chat(position="current")

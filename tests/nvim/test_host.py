@@ -173,6 +173,22 @@ def test_a_real_interpreter_without_the_packages_is_a_broken_environment(child, 
     wait_until(lambda: "is broken (ModuleNotFoundError" in child.transcript_text())
 
 
+def test_settings_that_the_host_refuses_are_told_and_the_prompt_comes_back(child):
+    child.lua("require('sanderling.config').options.max_tokens = -1")
+    child.open_chat()
+    child.submit("ping")
+    wait_until(
+        lambda: (
+            "The settings are wrong: wrong setting: Expected `int` >= 0" in child.transcript_text()
+        )
+    )
+    wait_until(lambda: child.prompt_lines() == ["ping"])
+    child.lua("require('sanderling.config').options.max_tokens = 0")
+    child.feed("<CR>")
+    child.wait_for_turns()
+    assert child.transcript()[-1] == "pong"
+
+
 def test_the_log_is_written_and_agentlog_opens_it(child):
     child.command("AgentLog")
     assert "has no log yet" in child.messages()

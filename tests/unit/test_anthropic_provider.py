@@ -112,7 +112,7 @@ async def run_out(provider: AnthropicProvider) -> tuple[ProviderError | None, li
 
 async def happens(condition: Callable[[], object]) -> None:
     with anyio.fail_after(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110  the server lives in another thread
+        while not condition():
             await anyio.sleep(0.005)
 
 

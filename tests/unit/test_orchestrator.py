@@ -40,7 +40,7 @@ Steps = list[dict[str, Any]]
 
 async def happens(condition: Callable[[], object]) -> None:
     with anyio.fail_after(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110  what is watched is plain data
+        while not condition():
             await anyio.sleep(0.001)
 
 

@@ -83,16 +83,17 @@ class EditorHost:
             case OpenSession(project):
                 if live is None:
                     self._open(session_id, project, tasks)
-            case CloseSession():
-                if live:
-                    live.close()
-                    del self._sessions[session_id]
+            case _ if live is None:
+                log.warning(
+                    "%s for session %s, which is not open", type(action).__name__, session_id
+                )
             case SubmitPrompt(prompt):
-                if live:
-                    live.submit(prompt)
+                live.submit(prompt)
             case CancelTurn():
-                if live:
-                    live.cancel()
+                live.cancel()
+            case CloseSession():
+                live.close()
+                del self._sessions[session_id]
 
     def _open(self, session_id: str, project: str, tasks: TaskGroup) -> None:
         assert self.settings is not None
