@@ -156,18 +156,16 @@ host.subscribe(function(session_id, events, seq)
   end)
 end)
 
---- Tell the user, in the transcript, what could not be done.
+--- Tell the user what was not sent: in the transcript, or below it while an answer is being written there.
 ---@param self sanderling.chat.Chat
 ---@param message string
-local function fail(self, message)
-  host.publish(self.id, { { type = 'local_failed', message = message } })
-end
-
---- Tell the user why the host cannot start.
----@param self sanderling.chat.Chat
----@param err string
-local function fail_to_start(self, err)
-  fail(self, ('Sanderling cannot start: %s. :AgentInstall builds its environment.'):format(err))
+local function refuse(self, message)
+  if self.is_in_turn then
+    local room = vim.o.columns - 15 -- a message that fills the line would ask for <Enter>
+    vim.notify(vim.fn.strcharpart(message, 0, room), vim.log.levels.ERROR)
+  else
+    host.publish(self.id, { { type = 'local_refused', message = message } })
+  end
 end
 
 --- Open the session in the host; where there is none to start, offer to build its environment.
@@ -175,7 +173,7 @@ end
 local function open_session(self)
   local err = host.open(self.id)
   if err then
-    fail_to_start(self, err)
+    host.publish(self.id, { { type = 'local_failed', message = err } })
     vim.schedule(require('sanderling.install').offer)
   end
 end
@@ -201,7 +199,7 @@ local function send(self, text, selections)
   host.publish(self.id, { { type = 'local_prompt_sent', id = prompt.id } })
   local err = host.act(self.id, { type = 'submit_prompt', prompt = prompt })
   if err then
-    fail_to_start(self, err)
+    host.publish(self.id, { { type = 'local_failed', message = err } })
   end
 end
 
@@ -213,7 +211,7 @@ end
 local function send_lines(self, lines, selections)
   local text, err = context.prompt(lines)
   if not text then
-    fail(self, assert(err))
+    refuse(self, assert(err))
     return false
   end
   send(self, text, selections)
@@ -391,6 +389,18 @@ local function set_keys(self)
   end
 end
 
+--- Open the help on `topic`; not every way to install a plugin has written its tags.
+---@param topic string
+local function open_help(topic)
+  if not pcall(vim.cmd.help, topic) then
+    pcall(vim.cmd.helptags, vim.fs.joinpath(host.root(), 'doc'))
+    local ok, err = pcall(vim.cmd.help, topic)
+    if not ok then
+      vim.notify((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+    end
+  end
+end
+
 --- What the command line of the chat's windows knows besides: buffer-local commands, and the lower-case word for each as an
 --- abbreviation of a line that is nothing else. Nothing outside these buffers changes.
 ---@param self sanderling.chat.Chat
@@ -408,7 +418,7 @@ local function set_words(self)
     log = { host.open_log, "open the host's log" },
     help = {
       function(cmd)
-        vim.cmd.help(cmd.args ~= '' and cmd.args or 'sanderling')
+        open_help(cmd.args ~= '' and cmd.args or 'sanderling')
       end,
       'open the help',
       '?',
@@ -648,7 +658,7 @@ function M.ask(text, opts)
   if opts.range then
     local selection, err = context.selection(buf, opts.range[1], opts.range[2])
     if not selection then
-      return fail(self, assert(err))
+      return refuse(self, assert(err))
     end
     selections = { selection }
   end
@@ -666,6 +676,10 @@ function M.clear()
   if not chat then
     return
   end
+  if chat.is_in_turn then
+    announce('AgentTurnEnded', { session_id = chat.id, stop_reason = 'cancelled' })
+  end
+  take_back_pending(chat)
   host.close(chat.id)
   begin_session(chat)
   open_session(chat)

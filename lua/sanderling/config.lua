@@ -26,7 +26,7 @@ M.POSITIONS = { 'right', 'left', 'top', 'bottom', 'float', 'tab', 'current' }
 ---@class (exact) sanderling.config.Options
 ---@field provider 'auto'|'anthropic'|'demo'|'scripted'
 ---@field model string
----@field max_tokens integer 0: as much as the model can
+---@field max_tokens integer 0: 32,000, or the model's own limit if that is lower
 ---@field base_url string empty: $ANTHROPIC_BASE_URL, else the API itself
 ---@field thinking boolean
 ---@field idle_timeout_s number seconds without a byte before a turn fails

@@ -8,6 +8,8 @@ local CHECK_TIMEOUT_MS = 10000
 local API_TIMEOUT_MS = 30000
 local STDERR_SHOWN = 10
 
+local KEY_ADVICE = 'Set ANTHROPIC_API_KEY in the environment that starts Neovim'
+
 local asks_api = false
 
 --- What `python -m sanderling check` found.
@@ -76,13 +78,13 @@ end
 local function check_model(report)
   vim.health.start('Model')
   vim.health.info(('provider %s, model %s'):format(config.options.provider, config.options.model))
+  local provider = config.options.provider
   if report.has_api_key then
     vim.health.ok('an API key is in the environment')
-  else
-    vim.health.warn(
-      'there is no API key: the demo model answers',
-      'Set ANTHROPIC_API_KEY in the environment that starts Neovim'
-    )
+  elseif provider == 'auto' then
+    vim.health.warn('there is no API key, so the demo model answers', KEY_ADVICE)
+  elseif provider == 'anthropic' then
+    vim.health.error('there is no API key', KEY_ADVICE)
   end
   if not report.api then
     vim.health.info('the API was not asked; :AgentHealth! asks it')
@@ -134,7 +136,7 @@ function M.check()
     check_packages(report)
     check_model(report)
   else
-    vim.health.error(assert(err), 'Build the environment: :AgentInstall')
+    vim.health.error(assert(err))
   end
   check_host()
 end

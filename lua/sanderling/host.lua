@@ -31,12 +31,30 @@ function M.root()
   return vim.fs.dirname(vim.fs.dirname(vim.fs.dirname(debug.getinfo(1, 'S').source:sub(2))))
 end
 
----@return string directory of the environment that :AgentInstall builds
-function M.data_environment()
+---@param environment string
+---@return string
+local function python_in(environment)
+  return vim.fs.joinpath(environment, 'bin', 'python')
+end
+
+--- The directory of the Python environment: the checkout's own if it has one, else the one that :AgentInstall builds.
+---@return string
+function M.environment_dir()
+  local own = vim.fs.joinpath(M.root(), '.venv')
+  if vim.fn.executable(python_in(own)) == 1 then
+    return own
+  end
   return vim.fs.joinpath(vim.fn.stdpath('data'), 'sanderling', 'venv')
 end
 
---- The interpreter to run the host with: the option, else the checkout's own environment, else :AgentInstall's.
+--- What to do when the environment is of no use.
+---@return string
+local function remedy()
+  return config.options.python == '' and ':AgentInstall builds it.'
+    or "Correct the option 'python', or leave it out and run :AgentInstall."
+end
+
+--- The interpreter to run the host with.
 ---@return string? path
 ---@return string? error why there is none, and what to do
 function M.python()
@@ -44,19 +62,19 @@ function M.python()
   if chosen ~= '' then
     local path = vim.fn.exepath(vim.fs.normalize(chosen))
     if path == '' then
-      return nil, ("the option 'python' names '%s', which cannot be run"):format(chosen)
+      return nil,
+        ("The option 'python' names '%s', which cannot be run. %s"):format(chosen, remedy())
     end
     return path
   end
-  for _, environment in ipairs({ vim.fs.joinpath(M.root(), '.venv'), M.data_environment() }) do
-    local path = vim.fs.joinpath(environment, 'bin', 'python')
-    if vim.fn.executable(path) == 1 then
-      return path
-    end
+  local path = python_in(M.environment_dir())
+  if vim.fn.executable(path) == 1 then
+    return path
   end
-  return nil, 'its Python environment is not built yet'
+  return nil, 'The Python environment of Sanderling is not built yet. ' .. remedy()
 end
 
+--- What a Python of Sanderling's runs with besides.
 ---@return table<string, string>
 function M.environment()
   return {
@@ -152,10 +170,8 @@ local function report_exit(code, python)
   if ending then
     message = ending
   elseif not has_answered and code ~= 0 and code < 128 then
-    message = ('The Python environment of %s is broken (%s). Build it again with :AgentInstall.'):format(
-      python,
-      M.stderr[#M.stderr] or ('exit code ' .. code)
-    )
+    local why = M.stderr[#M.stderr] or ('exit code ' .. code)
+    message = ('The Python environment of %s is broken (%s). %s'):format(python, why, remedy())
   else
     local how = code > 128 and 'signal ' .. code - 128 or 'exit code ' .. code
     message = ('The agent process has ended (%s). The conversation is safe on disk and the next prompt starts it again; :AgentLog tells more.'):format(
@@ -200,7 +216,7 @@ local function start()
     end,
   })
   if not ok or id <= 0 then
-    return ('%s cannot be started'):format(python)
+    return ('%s cannot be started. %s'):format(python, remedy())
   end
   channel = id
   vim.rpcnotify(channel, 'sanderling_configure', config.host_settings())
@@ -243,6 +259,14 @@ function M.close(session_id)
     vim.rpcnotify(channel, 'sanderling_act', session_id, { type = 'close_session' })
   end
   sessions[session_id], opened[session_id] = nil, nil
+  M.publish(session_id, { { type = 'local_closed' } })
+end
+
+--- The options have changed: sessions that are opened from now on take them.
+function M.reconfigure()
+  if channel then
+    vim.rpcnotify(channel, 'sanderling_configure', config.host_settings())
+  end
 end
 
 ---@return boolean

@@ -4,6 +4,10 @@ local M = {}
 ---@param options? table see |sanderling-options|
 function M.setup(options)
   require('sanderling.config').setup(options)
+  local host = package.loaded['sanderling.host']
+  if host then
+    host.reconfigure()
+  end
 end
 
 ---@class (exact) sanderling.ChatOpts

@@ -39,7 +39,7 @@ function M.run()
     python,
     vim.fs.joinpath(host.root(), 'scripts', 'install.py'),
     '--environment',
-    host.data_environment(),
+    host.environment_dir(),
   }, {
     term = true,
     on_exit = function(_, code)

@@ -320,15 +320,6 @@ end
 ---@type table<string, fun(self: sanderling.render.Transcript, event: any)>
 local draw = {}
 
-function draw.session_opened(self, event)
-  if event.is_demo and self.last == 0 and self.col == 0 then
-    self:append_block(
-      'There is no API key, so the demo model answers: it replays a script.\nSet ANTHROPIC_API_KEY in the environment that starts Neovim to talk to Claude.',
-      'AgentNotice'
-    )
-  end
-end
-
 function draw.turn_started(self, event)
   self:end_block()
   local prompt = event.prompt
@@ -414,9 +405,8 @@ function draw.error_occurred(self, event)
   end
 end
 
-function draw.local_failed(self, event)
-  draw.error_occurred(self, event)
-end
+draw.local_failed = draw.error_occurred
+draw.local_refused = draw.error_occurred
 
 local endings = {
   cancelled = 'Stopped.',

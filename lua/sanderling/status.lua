@@ -120,21 +120,16 @@ end
 
 host.subscribe(function(session_id, events)
   for _, event in ipairs(events) do
+    if event.type == 'local_closed' then
+      states[session_id] = nil
+      return
+    end
     local handle = handlers[event.type]
     if handle then
       handle(state_of(session_id), event)
     end
   end
 end)
-
---- The winbars are about another session from now on, or about none.
----@param session_id string
-function M.forget(session_id)
-  states[session_id] = nil
-  if newest == session_id then
-    newest = next(states)
-  end
-end
 
 ---@param count integer
 ---@return string
@@ -215,7 +210,7 @@ function M.transcript_winbar()
   local session_id = vim.b.sanderling_session
   local state = state_of(session_id)
   local mode = mode_here()
-  return ('%%#AgentMode#%s%%#AgentStatus# %s %%<· %s%%=%s '):format(
+  return ('%%#AgentMode#%s%%#AgentStatus# %%<%s · %s%%=%s '):format(
     mode ~= '' and ' ' .. mode or '',
     escape(state.model ~= '' and state.model or 'Sanderling'),
     (session_id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2')),

@@ -5,7 +5,6 @@
 ---@field type 'session_opened'
 ---@field model string
 ---@field provider string
----@field is_demo? boolean
 ---@field log_path? string
 ---@field message_count? integer
 

@@ -20,7 +20,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_file: str = ""
     provider: Literal["auto", "anthropic", "demo", "scripted"] = "auto"
     model: Annotated[str, msgspec.Meta(min_length=1)] = DEFAULT_MODEL
-    max_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: as much as the model can
+    max_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: 32,000, or the model's limit
     base_url: str = ""  # empty: ANTHROPIC_BASE_URL, else the API itself
     thinking: bool = True
     idle_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 120.0

@@ -46,11 +46,10 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True, omit_defaults=True):
-    """The session can be talked to. `is_demo`: no real model answers."""
+    """The session can be talked to. `message_count`: of the conversation that its log held."""
 
     model: str
     provider: str
-    is_demo: bool = False
     log_path: str = ""
     message_count: int = 0
 

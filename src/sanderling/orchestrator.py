@@ -58,6 +58,7 @@ class Orchestrator:
         self._system = system_prompt(session.project)
         self._waiting: deque[Prompt] = deque()
         self._arrived = anyio.Event()
+        self._is_closed = False
         self._turn: anyio.CancelScope | None = None
         self._block_id = 0
         self._last_write_error = ""
@@ -72,13 +73,20 @@ class Orchestrator:
         if self._turn:
             self._turn.cancel()
 
+    def close(self) -> None:
+        """Stop the turn, as `cancel` does; `serve` returns when it has ended."""
+        self._is_closed = True
+        self.cancel()
+        self._arrived.set()
+
     async def serve(self) -> None:
-        """Run the turn of each prompt, one after the other, until cancelled."""
-        while True:
-            while self._waiting:
+        """Run the turn of each prompt, one after the other, until closed."""
+        while not self._is_closed:
+            if self._waiting:
                 await self.run_turn(self._waiting.popleft())
-            self._arrived = anyio.Event()
-            await self._arrived.wait()
+            else:
+                self._arrived = anyio.Event()
+                await self._arrived.wait()
 
     async def run_turn(self, prompt: Prompt) -> None:
         message = prompt_message(prompt)

@@ -4,7 +4,17 @@ import json
 
 import pytest
 from tests.conftest import wait_until
-from tests.loopback import LoopbackServer, Reply, done, message_start, text
+from tests.loopback import (
+    LoopbackServer,
+    Reply,
+    Wait,
+    block_start,
+    block_stop,
+    delta,
+    done,
+    message_start,
+    text,
+)
 
 
 @pytest.fixture
@@ -99,6 +109,29 @@ def test_a_prompt_that_is_no_text_is_refused_and_kept(claude, server):
     )
     assert claude.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)[1] == 'bad \\255 byte'")
     assert server.prompts == []
+
+
+def test_a_refusal_during_a_turn_disturbs_neither_the_answer_nor_its_end(claude, server):
+    server.answer(
+        Reply(
+            message_start(),
+            block_start(type="text", text=""),
+            delta(text="Half "),
+            Wait(0.5),
+            delta(text="and half."),
+            block_stop(),
+            done(),
+        )
+    )
+    claude.open_chat()
+    claude.submit("go")
+    wait_until(lambda: "Half" in claude.transcript_text())
+    claude.lua("require('sanderling').submit('bad \\255 byte')")
+    assert "not UTF-8" in claude.messages()
+    assert not claude.is_blocked()
+    claude.wait_for_turns()
+    assert claude.transcript()[-1] == "Half and half."
+    assert [event["stop_reason"] for event in claude.events("AgentTurnEnded")] == ["end_turn"]
 
 
 def test_an_empty_prompt_from_lua_is_refused(claude, server):

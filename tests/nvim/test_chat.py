@@ -313,6 +313,37 @@ def test_the_words_quit_clear_and_help_work_in_the_chat(child):
     wait_until(lambda: windows(child) == [""])
 
 
+def test_help_opens_the_plugins_own_or_any_other_and_an_unknown_topic_blocks_nothing(child):
+    child.command("AgentChat")
+    type_command(child, "help")
+    wait_until(lambda: child.lua("return vim.fn.expand('%:t')") == "sanderling.txt")
+    type_command(child, "quit")
+    wait_until(lambda: current_filetype(child) == "sanderling_prompt")
+    type_command(child, "help nosuchtopic")
+    wait_until(lambda: "E149" in child.messages())
+    assert not child.is_blocked()
+
+
+def test_clear_during_a_turn_ends_it_and_gives_back_what_waited(scripted):
+    child = scripted("""
+[[reply]]
+[[reply.step]]
+text = "begun"
+[[reply.step]]
+delay_ms = 20000
+""")
+    child.command("AgentChat")
+    child.feed("igo<C-s><Esc>")
+    wait_until(lambda: "begun" in child.transcript_text())
+    child.feed("iand then<C-s><Esc>")
+    wait_until(lambda: child.prompt_lines() == [""])
+    type_command(child, "clear")
+    wait_until(lambda: child.prompt_lines() == ["and then"])
+    assert [event["stop_reason"] for event in child.events("AgentTurnEnded")] == ["cancelled"]
+    wait_until(lambda: '"stop_reason":"cancelled"' in child.session_files()[0].read_text())
+    assert child.transcript() == [""]
+
+
 def test_the_words_are_known_nowhere_else(child):
     child.command("AgentChat")
     child.command("wincmd h")

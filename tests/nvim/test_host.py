@@ -114,7 +114,7 @@ def test_without_an_environment_the_chat_says_what_to_do_and_offers_it(start_nvi
     child.command("AgentChat")
     wait_until(lambda: child.lua("return _G.offers"))
     assert (
-        "its Python environment is not built yet. :AgentInstall builds"
+        "The Python environment of Sanderling is not built yet. :AgentInstall builds"
         in child.transcript_text().replace("\n", " ")
     )
     child.feed("iping<C-s><Esc>")

@@ -25,7 +25,7 @@ MODES = {
     "visual": ("<C-w>kv", "<Esc>"),
     "visual line": ("<C-w>kV", "<Esc>"),
     "visual block": ("<C-w>k<C-v>", "<Esc>"),
-    "select": ("ggvgh<C-g>", "<Esc>"),
+    "select": ("<C-w>kgh", "<Esc>"),
     "operator pending": ("d", "<Esc>"),
     "text object pending": ("vi", "w<Esc>"),
     "replace pending": ("itext<Esc>0r", "x"),

@@ -87,6 +87,31 @@ def test_an_error_in_a_users_autocommand_does_not_stop_the_stream(child):
     assert not child.is_blocked()
 
 
+def test_options_set_while_the_host_runs_take_effect_with_the_next_session(child, tmp_path):
+    child.open_chat()
+    child.submit("ping")
+    child.wait_for_turns()
+    script = tmp_path / "script.json"
+    script.write_text(
+        '{"version": 1, "reply": [{"repeat": true, "step": [{"text": "scripted now"}]}]}'
+    )
+    child.setup(provider="scripted", script=str(script))
+    child.feed(":clear<CR>")
+    wait_until(lambda: child.transcript() == [""])
+    child.submit("anything")
+    child.wait_for_turns(2)
+    assert child.transcript()[-1] == "scripted now"
+
+
+def test_the_demo_notice_is_about_a_missing_key_only(start_nvim):
+    child = start_nvim({"ANTHROPIC_API_KEY": "key"})
+    child.setup(provider="demo")
+    child.open_chat()
+    child.submit("ping")
+    child.wait_for_turns()
+    assert "There is no API key" not in child.transcript_text()
+
+
 def health(child, command="checkhealth sanderling"):
     child.command(command)
     return child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n')")

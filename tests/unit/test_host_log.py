@@ -25,4 +25,5 @@ def test_log_never_takes_more_than_two_files_of_its_size(tmp_path, package_log):
     files = sorted(path.parent.iterdir())
     assert [file.name for file in files] == ["sanderling.log", "sanderling.log.1"]
     assert all(file.stat().st_size <= MAX_LOG_BYTES for file in files)
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in files)
     assert "02499" in path.read_text()

@@ -4,6 +4,7 @@ import logging
 import math
 import os
 from collections.abc import Mapping
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from sanderling.events import (
     CloseSession,
     ErrorOccurred,
     Event,
+    Notice,
     OpenSession,
     Prompt,
     SessionOpened,
@@ -35,6 +37,10 @@ from sanderling.providers.scripted import ScriptedProvider, load_demo, load_scri
 from sanderling.session import Session
 
 MAX_LOG_BYTES = 1_000_000
+NO_KEY_NOTICE = (
+    "There is no API key, so the demo model answers: it replays a script.\n"
+    "Set ANTHROPIC_API_KEY in the environment that starts Neovim to talk to Claude."
+)
 EXIT_DEFECT = 70  # sysexits.h: an internal software error
 
 log = logging.getLogger(__name__)
@@ -55,11 +61,14 @@ class EditorHost:
         self._inbox, self._actions = anyio.create_memory_object_stream[tuple[str, Action]](math.inf)
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take the settings and start to serve. Neovim sends them before anything else."""
+        """Take the settings, for sessions opened from now on; the first time, start to serve."""
+        is_serving = self.settings is not None
         try:
             self.settings = load_settings(options)
         except ConfigError as error:
             self.bridge.notify("require('sanderling.host').refused(...)", str(error))
+            return
+        if is_serving:
             return
         start_log(self.settings.log_file)
         log.info("host %d started", os.getpid())
@@ -138,16 +147,18 @@ class LiveSession:
             SessionOpened(
                 model=provider.model,
                 provider=provider.name,
-                is_demo=provider.is_demo,
                 log_path=str(session.path),
                 message_count=len(session.history),
             )
         )
+        if provider.is_demo and not has_api_key() and not session.history:
+            self.emit(Notice("info", NO_KEY_NOTICE))
         tasks.start_soon(provider.prepare)
         try:
             await orchestrator.serve()
         finally:
             session.close()
+        self._scope.cancel()
 
     def refuse(self, error: SanderlingError) -> None:
         """The session cannot be opened: every prompt is answered with the reason."""
@@ -173,7 +184,11 @@ class LiveSession:
             self.orchestrator.cancel()
 
     def close(self) -> None:
-        self._scope.cancel()
+        """Let the turn end as a stopped one, then end."""
+        if self.orchestrator:
+            self.orchestrator.close()
+        else:
+            self._scope.cancel()
 
     def emit(self, event: Event) -> None:
         self.frames.push(event)
@@ -217,11 +232,19 @@ def make_provider(settings: Settings) -> Provider:
             return ScriptedProvider(load_demo(), is_demo=True)
 
 
+class PrivateLogHandler(RotatingFileHandler):
+    """Its files are for their owner only."""
+
+    def _open(self) -> TextIOWrapper:
+        Path(self.baseFilename).touch(mode=0o600)
+        return super()._open()
+
+
 def start_log(log_file: str) -> None:
     """Write the package's log to `log_file`, at most twice `MAX_LOG_BYTES`; without a file, to stderr."""
     if log_file:
         Path(log_file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handler: logging.Handler = RotatingFileHandler(
+        handler: logging.Handler = PrivateLogHandler(
             log_file, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8"
         )
     else:
