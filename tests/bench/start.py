@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bench.shared import Bench, Row, median_row, rss_mb
+from tests.bench.shared import Bench, Row, child_pids, median_row, rss_mb
 from tests.conftest import ROOT, find_neovim
 
 WITH_PLUGIN = ("--cmd", f"set rtp^={ROOT}")
@@ -40,8 +40,8 @@ def start(bench: Bench) -> Iterator[Row]:
     differences = [_start(*WITH_PLUGIN) - _start() for _ in bench.times(20)]
     yield median_row("start: CPU added by the plugin", differences, "ms")
     with bench.nvim() as nvim:
-        children = Path(f"/proc/{nvim.pid}/task/{nvim.pid}/children").read_text().split()
-    yield Row("start: processes started", len(children), "", 0)
+        count = len(child_pids(nvim.pid))
+    yield Row("start: processes started", count, "", 0)
 
 
 def chat(bench: Bench) -> Iterator[Row]:

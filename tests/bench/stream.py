@@ -6,13 +6,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
 
 from tests.bench.shared import Bench, BenchNvim, Row, cpu_s, median_row, percentile
 from tests.conftest import ROOT
 
 RATE = 100  # deltas per second
+IDLE_S = 4
+SIZES = (0, 20_000, 100_000)  # lines
 FLOOD = 20_000  # deltas at once
+TARGETS: dict[str, tuple[str, float | None]] = {
+    "Neovim's CPU": ("%", 10),
+    "key echo p99": ("ms", 5),
+    "text lag p50": ("ms", 2),
+    "text lag p99": ("ms", 10),
+    "key echo p99 without a stream": ("ms", None),
+}
 
 
 def _type_until(nvim: BenchNvim, is_over: Callable[[], bool]) -> list[float]:
@@ -24,60 +33,56 @@ def _type_until(nvim: BenchNvim, is_over: Callable[[], bool]) -> list[float]:
     return echoes
 
 
-@dataclass
-class Figures:
-    cpu: float
-    echo_p99: float
-    lag_p50: float
-    lag_p99: float
+def _stream_once(bench: Bench, nvim: BenchNvim) -> dict[str, float]:
+    """Stream for some seconds while keys are typed, and type before without the stream, which tells what the typing costs."""
+    duration_s = 3 if bench.is_quick else 10
+    nvim.begin_to_type()
+    before, end = cpu_s(nvim.pid), time.monotonic() + IDLE_S
+    idle_echoes = _type_until(nvim, lambda: time.monotonic() > end)
+    idle_cpu = (cpu_s(nvim.pid) - before) / IDLE_S
 
-    @classmethod
-    def measure(cls, bench: Bench, nvim: BenchNvim) -> "Figures":
-        duration_s = 3 if bench.is_quick else 10
-        nvim.begin_to_type()
-        before, end = cpu_s(nvim.pid), time.monotonic() + duration_s
-        _type_until(nvim, lambda: time.monotonic() > end)
-        idle_s = cpu_s(nvim.pid) - before
-
-        answer_id, words = bench.server.words("stream", duration_s * RATE, RATE)
-        nvim.submit(words)
-        nvim.wait_for_mark(f"begin{answer_id:06}")
-        before = cpu_s(nvim.pid)
-        echoes = _type_until(nvim, lambda: f"end{answer_id:06}" in nvim.screen_seen.seen)
-        busy_s = cpu_s(nvim.pid) - before
-        nvim.wait_until_idle()
-        sent, seen = bench.server.report(answer_id)["sent"], nvim.screen_seen.seen
-        lags = [1000 * (seen[mark] - at) for mark, at in sent.items() if mark in seen]
-        assert len(lags) > 0.9 * len(sent), "most marks are shown"
-        return cls(
-            100 * (busy_s - idle_s) / duration_s,
-            percentile(echoes, 99),
-            statistics.median(lags),
-            percentile(lags, 99),
-        )
-
-    def rows(self, where: str, empty: "Figures | None" = None) -> Iterator[Row]:
-        for what, name, unit, target in (
-            ("Neovim's CPU", "cpu", "%", 10),
-            ("key echo p99", "echo_p99", "ms", 5),
-            ("text lag p50", "lag_p50", "ms", 2),
-            ("text lag p99", "lag_p99", "ms", 10),
-        ):
-            value = getattr(self, name)
-            growth = value / getattr(empty, name) if empty else None
-            yield Row(f"{RATE} deltas/s, {where}: {what}", value, unit, target, growth=growth)
+    answer_id, words = bench.server.words("stream", duration_s * RATE, RATE)
+    nvim.submit(words)
+    nvim.wait_for_mark(f"begin{answer_id:06}")
+    before = cpu_s(nvim.pid)
+    echoes = _type_until(nvim, lambda: f"end{answer_id:06}" in nvim.screen_seen.seen)
+    busy_cpu = (cpu_s(nvim.pid) - before) / duration_s
+    nvim.wait_until_idle()
+    sent, seen = bench.server.report(answer_id)["sent"], nvim.screen_seen.seen
+    lags = [1000 * (seen[mark] - at) for mark, at in sent.items() if mark in seen]
+    assert len(lags) > 0.9 * len(sent), "most marks are shown"
+    return {
+        "Neovim's CPU": 100 * (busy_cpu - idle_cpu),
+        "key echo p99": percentile(echoes, 99),
+        "text lag p50": statistics.median(lags),
+        "text lag p99": percentile(lags, 99),
+        "key echo p99 without a stream": percentile(idle_echoes, 99),
+    }
 
 
 def stream(bench: Bench) -> Iterator[Row]:
-    with bench.warm_nvim() as nvim:
-        empty = Figures.measure(bench, nvim)
-        yield from empty.rows("empty chat")
-        line_count = 0
-        for size in (20_000,) if bench.is_quick else (20_000, 100_000):
-            answer_id, words = bench.server.words("fill", size - line_count)
+    """Chats of three sizes take turns, so that what disturbs the machine disturbs them alike."""
+    with ExitStack() as stack:
+        chats = {size: stack.enter_context(bench.warm_nvim()) for size in SIZES}
+        for size, nvim in chats.items():
+            answer_id, words = bench.server.words("fill", size)
             nvim.answer_to(words, answer_id)
-            line_count = size
-            yield from Figures.measure(bench, nvim).rows(f"{size:,} lines", empty)
+        rounds = [
+            {size: _stream_once(bench, nvim) for size, nvim in chats.items()}
+            for _ in bench.times(3)
+        ]
+    for size in SIZES:
+        for what, (unit, target) in TARGETS.items():
+            value, empty = (
+                statistics.median(figures[which][what] for figures in rounds) for which in (size, 0)
+            )
+            yield Row(
+                f"{RATE} deltas/s, {size:,} lines: {what}",
+                value,
+                unit,
+                target,
+                reference=empty if size and target else None,
+            )
 
 
 def flood(bench: Bench) -> Iterator[Row]:

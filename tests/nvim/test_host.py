@@ -106,6 +106,29 @@ def test_the_host_is_gone_when_neovim_is_killed_while_the_sdk_loads(start_nvim):
     wait_until(lambda: not is_alive(host), "host gone", deadline_s=3)
 
 
+def test_the_host_is_gone_when_a_frozen_neovim_is_killed_with_text_unread(scripted):
+    child = scripted(
+        """
+[[reply]]
+[[reply.step]]
+text = "%s"
+chunk_chars = 10
+chunk_delay_ms = 2
+"""
+        % ("x" * 50_000)
+    )
+    child.command("AgentChat")
+    child.submit("go")
+    wait_until(lambda: "xxx" in child.transcript_text())
+    host = child.host_pid()
+    os.kill(child.pid, signal.SIGSTOP)
+    log = child.session_files()[0]
+    size = log.stat().st_size
+    wait_until(lambda: log.stat().st_size > size + 1000, "the host goes on while Neovim is frozen")
+    os.kill(child.pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(host), "host gone", deadline_s=3)
+
+
 def test_without_an_environment_the_chat_says_what_to_do_and_offers_it(start_nvim, bare_plugin):
     child = start_nvim(plugin_root=bare_plugin)
     child.lua(

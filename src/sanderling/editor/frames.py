@@ -1,7 +1,7 @@
 """
 From events to frames: a frame is what Neovim draws in one go.
 
-Pure bookkeeping, with the clock passed in. The first event after a pause goes out at once; then at most one frame per
+Pure bookkeeping, with the clock passed in. The first text after a pause goes out at once; then at most one frame per
 `FRAME_S`, of at most `MAX_FRAME_CHARS`, and never more than `MAX_UNDRAWN` that Neovim has not acknowledged: while it sits in
 a prompt, text waits here in one piece. Measurements: doc/architecture.md, "The hot path".
 """
@@ -50,7 +50,7 @@ class FrameQueue:
         self._waiting: deque[Event | _Run] = deque()
         self._sent = 0
         self._drawn = 0
-        self._last_sent_at = float("-inf")
+        self._last_text_at = float("-inf")
 
     def push(self, event: Event) -> None:
         last = self._waiting[-1] if self._waiting else None
@@ -69,7 +69,7 @@ class FrameQueue:
         """How long the next frame has to wait; `None` while there is nothing to send or Neovim has enough undrawn."""
         if not self._waiting or self._sent - self._drawn >= MAX_UNDRAWN:
             return None
-        return max(0.0, self._last_sent_at + FRAME_S - now)
+        return max(0.0, self._last_text_at + FRAME_S - now)
 
     def take(self, now: float) -> Frame:
         events: list[Event] = []
@@ -86,5 +86,8 @@ class FrameQueue:
                 events.append(head)
             self._waiting.popleft()
         self._sent += 1
-        self._last_sent_at = now
+        if (
+            room < MAX_FRAME_CHARS
+        ):  # only text comes in floods; the first words must not wait for their turn's header
+            self._last_text_at = now
         return Frame(self.session_id, self._sent, tuple(events))
