@@ -18,29 +18,29 @@ chunk_chars = 40
 chunk_delay_ms = 4
 """
 
-# The table of doc/architecture.md: what a user may be in the middle of, and how to leave it.
+# The table of doc/architecture.md: what a user may be in the middle of, the mode that Neovim calls it, and how to leave it.
 MODES = {
-    "normal": ("", ""),
-    "insert in the prompt": ("ityping", "<Esc>"),
-    "visual": ("<C-w>kv", "<Esc>"),
-    "visual line": ("<C-w>kV", "<Esc>"),
-    "visual block": ("<C-w>k<C-v>", "<Esc>"),
-    "select": ("<C-w>kgh", "<Esc>"),
-    "operator pending": ("d", "<Esc>"),
-    "text object pending": ("vi", "w<Esc>"),
-    "replace pending": ("itext<Esc>0r", "x"),
-    "replace mode": ("itext<Esc>0R", "<Esc>"),
-    "insert a register": ("itext<C-r>", "<Esc><Esc>"),
-    "command line": (":echo 1", "<Esc>"),
-    "search": ("/line", "<Esc>"),
-    "command-line window": ("q:", ":q<CR>"),
-    "hit-enter": (":echo 1 | echo 2 | echo 3<CR>", "<CR>"),
-    "more prompt": (":set nomore | set more | highlight<CR>", "q"),
-    "getchar()": (":call getchar()<CR>", "x"),
-    "getchar() in an expression mapping": ("<F5>", "x"),
-    "input()": (":call input('? ')<CR>", "<CR>"),
-    "confirm()": (":call confirm('?')<CR>", "<CR>"),
-    "completion menu": ("ialpha alphabet alp<C-x><C-n>", "<C-e><Esc>"),
+    "normal": ("", "n", ""),
+    "insert in the prompt": ("ityping", "i", "<Esc>"),
+    "visual": ("<C-w>kv", "v", "<Esc>"),
+    "visual line": ("<C-w>kV", "V", "<Esc>"),
+    "visual block": ("<C-w>k<C-v>", "\x16", "<Esc>"),
+    "select": ("<C-w>kgh", "s", "<Esc>"),
+    "operator pending": ("d", "no", "<Esc>"),
+    "text object pending": ("vi", "v", "w<Esc>"),
+    "replace pending": ("itext<Esc>0r", "R", "x"),
+    "replace mode": ("itext<Esc>0R", "R", "<Esc>"),
+    "insert a register": ("itext<C-r>", "i", "<Esc><Esc>"),
+    "command line": (":echo 1", "c", "<Esc>"),
+    "search": ("/line", "c", "<Esc>"),
+    "command-line window": ("q:", "n", ":q<CR>"),
+    "hit-enter": (":echo 1 | echo 2 | echo 3<CR>", "r", "<CR>"),
+    "more prompt": (":set nomore | set more | highlight<CR>", "rm", "q"),
+    "getchar()": (":call getchar()<CR>", "n", "x"),
+    "getchar() in an expression mapping": ("<F5>", "n", "x"),
+    "input()": (":call input('? ')<CR>", "c", "<CR>"),
+    "confirm()": (":call confirm('?')<CR>", "r?", "<CR>"),
+    "completion menu": ("ialpha alphabet alp<C-x><C-n>", "ic", "<C-e><Esc>"),
 }
 
 
@@ -50,13 +50,14 @@ def answer_in(child):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_text_that_streams_in_any_mode_is_complete_afterwards(scripted, mode):
-    enter, leave = MODES[mode]
+    enter, name, leave = MODES[mode]
     child = scripted(STREAM, keys={"hide_prompt": False})
     child.command("nnoremap <expr> <F5> getchar() ? '' : ''")
     child.open_chat()
     child.submit("go")
     wait_until(lambda: len(answer_in(child)) > 3, "the answer begins")
     child.feed(enter)
+    wait_until(lambda: child.mode() == name, f"{mode}, not {child.mode()}")
     time.sleep(0.25)  # the answer goes on, or waits, while the user sits there
     child.feed(leave)
     wait_until(lambda: not child.is_blocked(), f"{mode} is left")
@@ -212,6 +213,7 @@ def test_random_deltas_against_random_motions(scripted_once, deltas, motions):
     """Whatever arrives and wherever the reader goes: the text is exact, and a view off the end stays where it is."""
     child, send = scripted_once
     child.lua("require('sanderling').clear()")
+    wait_until(lambda: "demo model" in child.transcript_text(), "the host has opened the session")
     filler = "".join(f"filler {n}\n" for n in range(80))
     send([{"type": "turn_started", "prompt": {"id": "1", "text": "go"}}])
     send([{"type": "text_delta", "block_id": 1, "text": filler}])
@@ -236,7 +238,6 @@ def test_random_deltas_against_random_motions(scripted_once, deltas, motions):
 def scripted_once(child):
     """A chat whose events the test itself sends, by the host's own way in."""
     child.open_chat()
-    wait_until(lambda: "demo model" in child.transcript_text(), "the host has opened the session")
 
     def send(events):
         child.lua(
