@@ -68,10 +68,13 @@ class Orchestrator:
         self._arrived.set()
 
     def cancel(self) -> None:
-        """Stop the turn; the prompts that waited for its end are dropped with it."""
+        """Stop the turn; the prompts that waited for its end, or for their own beginning, are dropped with it."""
+        has_dropped = bool(self._waiting)
         self._waiting.clear()
         if self._turn:
             self._turn.cancel()
+        elif has_dropped:
+            self.emit(TurnEnded("cancelled"))
 
     def close(self) -> None:
         """Stop the turn, as `cancel` does; `serve` returns when it has ended."""

@@ -190,6 +190,22 @@ def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes
     assert [m["content"][0]["text"] for m in history] == ["hi", "So far ", "go on"]
 
 
+def test_stopping_before_the_agent_process_listens_takes_the_prompt_back_or_ends_its_turn(
+    start_nvim, server
+):
+    server.answer(Reply(message_start(), text("Too late."), done()))
+    child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+    child.command("AgentChat")
+    child.feed("ihasty<C-s>")
+    child.feed("<C-c>")
+    child.wait_for_turns()
+    assert child.events("AgentTurnEnded")[0]["stop_reason"] == "cancelled"
+    wait_until(
+        lambda: child.prompt_lines() == ["hasty"] or "## You\n\nhasty" in child.transcript_text()
+    )
+    assert "Too late." not in child.transcript_text()
+
+
 def test_prompts_sent_during_a_turn_wait_and_are_counted(claude, server):
     server.answer(
         Reply(message_start(), text("One. "), Wait(0.6), text("Done."), done()),
