@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class ChildNvim:
         columns: int = 120,
         lines: int = 40,
         plugin_root: Path = ROOT,
+        commands: Sequence[str] = (),
     ) -> None:
         self.home, self.project = home, project
         environment = {
@@ -62,7 +63,18 @@ class ChildNvim:
             "XDG_CACHE_HOME": str(home / "cache"),
         } | env
         plugin = ["--cmd", f"let &rtp = '{plugin_root},' .. &rtp"]
-        self.rpc = Rpc([find_neovim(), "--clean", "--embed", "-n", *plugin], project, environment)
+        self.rpc = Rpc(
+            [
+                find_neovim(),
+                "--clean",
+                "--embed",
+                "-n",
+                *plugin,
+                *(f"+{command}" for command in commands),
+            ],
+            project,
+            environment,
+        )
         self.rpc.request("nvim_ui_attach", columns, lines, {"rgb": True, "ext_linegrid": True})
         self.pid = self.rpc.process.pid
 

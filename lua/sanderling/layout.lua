@@ -117,6 +117,27 @@ function M.set_transcript_options(win)
   })
 end
 
+--- A file that is opened from one of these windows belongs into another one.
+---@param wins integer[]
+local function keep_buffers(wins)
+  if vim.v.vim_did_enter == 0 then
+    -- Plugins that go through all windows at startup (netrw does) would split one that is fixed: |:windo| does so.
+    api.nvim_create_autocmd('VimEnter', {
+      once = true,
+      desc = "Agent: keep the chat's buffers in its windows",
+      callback = function()
+        keep_buffers(wins)
+      end,
+    })
+    return
+  end
+  for _, win in ipairs(wins) do
+    if api.nvim_win_is_valid(win) then
+      vim.wo[win].winfixbuf = true
+    end
+  end
+end
+
 --- Open both windows in this tab page and leave the cursor in the prompt.
 ---@param opts sanderling.layout.Options
 ---@param transcript_buf integer
@@ -134,9 +155,7 @@ function M.open(opts, transcript_buf, prompt_buf)
     fillchars = 'eob: ',
   })
   if opts.position ~= 'current' then
-    -- A file that is opened from here belongs into another window.
-    vim.wo[transcript].winfixbuf = true
-    vim.wo[prompt].winfixbuf = true
+    keep_buffers({ transcript, prompt })
   end
   if side_splits[opts.position] then
     vim.wo[transcript].winfixwidth = true

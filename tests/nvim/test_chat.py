@@ -26,6 +26,13 @@ def test_agentchat_shows_a_transcript_over_a_prompt_and_puts_the_cursor_there(ch
     assert child.mode() == "n"
 
 
+def test_the_chat_may_open_with_neovim(start_nvim):
+    child = start_nvim(commands=["AgentChat"])
+    wait_until(lambda: child.lua("return vim.v.vim_did_enter") == 1)
+    assert windows(child) == ["", "sanderling", "sanderling_prompt"]
+    wait_until(lambda: child.lua("return vim.wo.winfixbuf"))
+
+
 def test_without_a_key_the_chat_says_that_the_demo_model_answers(child):
     child.command("AgentChat")
     wait_until(lambda: NOTICE in child.transcript_text())
