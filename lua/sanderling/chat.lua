@@ -9,7 +9,7 @@ local render = require('sanderling.render')
 
 local M = {}
 
-local PLACEHOLDER = 'Ask anything. %s sends, %s from insert mode.'
+local PLACEHOLDER = 'Ask anything: %s sends, %s in insert mode'
 local ns = api.nvim_create_namespace('sanderling_prompt')
 local augroup = api.nvim_create_augroup('sanderling', {})
 
