@@ -26,37 +26,74 @@ if vim.fn.has('nvim-0.11') == 0 then
   return
 end
 
-command('AgentChat', function(cmd)
-  require('sanderling').toggle({ position = cmd.args ~= '' and cmd.args or nil })
-end, {
-  nargs = '?',
-  desc = 'Agent: show or hide the chat',
-  complete = function(lead)
-    return vim.tbl_filter(function(position)
-      return vim.startswith(position, lead)
-    end, require('sanderling.config').POSITIONS)
-  end,
-})
+--- What goes wrong in a command is one line, not a traceback.
+local function guarded(fn)
+  return function(cmd)
+    local ok, err = pcall(fn, cmd)
+    if not ok then
+      vim.notify((tostring(err):gsub('\n.*', '')), vim.log.levels.ERROR)
+    end
+  end
+end
 
-command('AgentAsk', function(cmd)
-  require('sanderling').ask(cmd.args, { range = cmd.range > 0 and { cmd.line1, cmd.line2 } or nil })
-end, { nargs = '+', range = true, desc = 'Agent: ask, about the selected lines if there are any' })
+command(
+  'AgentChat',
+  guarded(function(cmd)
+    require('sanderling').toggle({ position = cmd.args ~= '' and cmd.args or nil })
+  end),
+  {
+    nargs = '?',
+    desc = 'Agent: show or hide the chat',
+    complete = function(lead)
+      return vim.tbl_filter(function(position)
+        return vim.startswith(position, lead)
+      end, require('sanderling.config').POSITIONS)
+    end,
+  }
+)
 
-command('AgentStop', function()
-  require('sanderling').stop()
-end, { desc = 'Agent: stop the turn' })
+command(
+  'AgentAsk',
+  guarded(function(cmd)
+    require('sanderling').ask(
+      cmd.args,
+      { range = cmd.range > 0 and { cmd.line1, cmd.line2 } or nil }
+    )
+  end),
+  { nargs = '+', range = true, desc = 'Agent: ask, about the selected lines if there are any' }
+)
 
-command('AgentInstall', function()
-  require('sanderling.install').run()
-end, { desc = 'Agent: build the Python environment' })
+command(
+  'AgentStop',
+  guarded(function()
+    require('sanderling').stop()
+  end),
+  { desc = 'Agent: stop the turn' }
+)
 
-command('AgentLog', function()
-  require('sanderling.host').open_log()
-end, { desc = "Agent: open the host's log" })
+command(
+  'AgentInstall',
+  guarded(function()
+    require('sanderling.install').run()
+  end),
+  { desc = 'Agent: build the Python environment' }
+)
 
-command('AgentHealth', function(cmd)
-  require('sanderling.health').show({ ask_api = cmd.bang })
-end, { bang = true, desc = 'Agent: check the installation; with ! ask the API too' })
+command(
+  'AgentLog',
+  guarded(function()
+    require('sanderling.host').open_log()
+  end),
+  { desc = "Agent: open the host's log" }
+)
+
+command(
+  'AgentHealth',
+  guarded(function(cmd)
+    require('sanderling.health').show({ ask_api = cmd.bang })
+  end),
+  { bang = true, desc = 'Agent: check the installation; with ! ask the API too' }
+)
 
 local map = vim.keymap.set
 map('n', '<Plug>(AgentChat)', '<Cmd>AgentChat<CR>', { desc = 'Agent: show or hide the chat' })

@@ -23,6 +23,7 @@ local augroup = api.nvim_create_augroup('sanderling', {})
 ---@field view? { topline: table, is_at_end: boolean } of the transcript, when it was last hidden
 ---@field pending { id: string, text: string }[] prompts that were sent and whose turn has not started
 ---@field is_in_turn boolean
+---@field is_quitting? boolean `:quit` is closing one of the windows
 ---@field history_index? integer the entry of the prompt history that stands in the prompt
 ---@field draft? string[] what stood there before
 
@@ -448,7 +449,11 @@ end
 ---@return integer
 local function new_buffer(name, filetype)
   local buf = api.nvim_create_buf(false, true)
-  api.nvim_buf_set_name(buf, ('sanderling://%d/%s'):format(buf, name))
+  local number = buf
+  while vim.fn.bufexists(('sanderling://%d/%s'):format(number, name)) == 1 do
+    number = number + 1 -- a session file of Vim's brings back the names of old chats
+  end
+  api.nvim_buf_set_name(buf, ('sanderling://%d/%s'):format(number, name))
   vim.bo[buf].bufhidden = 'hide'
   vim.bo[buf].swapfile = false
   vim.bo[buf].filetype = filetype
@@ -498,6 +503,19 @@ local function watch(self)
       end
     end,
   })
+  for _, buf in ipairs(buffers) do
+    api.nvim_create_autocmd('QuitPre', {
+      group = augroup,
+      buffer = buf,
+      desc = 'Agent: tell :quit from other ways to close a window',
+      callback = function()
+        self.is_quitting = true
+        vim.schedule(function()
+          self.is_quitting = false
+        end)
+      end,
+    })
+  end
   api.nvim_create_autocmd('WinClosed', {
     group = augroup,
     desc = 'Agent: both windows of the chat close together',
@@ -529,12 +547,12 @@ local function new_chat()
   return self
 end
 
---- The chat; a new one when there is none or its buffers were wiped out.
+--- The chat; a new one when there is none or its buffers were deleted.
 ---@return sanderling.chat.Chat
 local function current_chat()
   local is_whole = chat
-    and api.nvim_buf_is_valid(chat.transcript_buf)
-    and api.nvim_buf_is_valid(chat.prompt_buf)
+    and api.nvim_buf_is_loaded(chat.transcript_buf)
+    and api.nvim_buf_is_loaded(chat.prompt_buf)
   if not is_whole then
     if chat then
       host.close(chat.id)
@@ -553,10 +571,9 @@ end
 ---@return sanderling.layout.Windows?
 local function windows_in(tab)
   local windows = chat and chat.windows[tab or api.nvim_get_current_tabpage()]
-  local is_shown = windows
-    and api.nvim_win_is_valid(windows.transcript)
-    and api.nvim_win_is_valid(windows.prompt)
-  return is_shown and windows or nil
+  if windows and layout.is_shown(windows, tab or api.nvim_get_current_tabpage()) then
+    return windows
+  end
 end
 
 --- Give the transcript's window what it had when it was hidden: where it was, or the end if it was there.
@@ -583,7 +600,7 @@ function M.show(opts)
   local before = api.nvim_get_current_win()
   if not windows then
     local layout_opts = vim.tbl_extend('force', config.options.chat, given)
-    windows = layout.open(layout_opts, self.transcript_buf, self.prompt_buf)
+    windows = layout.open(layout_opts, self.transcript_buf, self.prompt_buf) -- may raise: there is no room
     self.windows[api.nvim_get_current_tabpage()] = windows
     restore_view(self, windows.transcript)
   end
@@ -606,6 +623,9 @@ function M.hide(tab, closing)
   local self = chat
   local windows = self and self.windows[tab]
   if not self or not windows then
+    if vim.b.sanderling_session then -- a window of the user's own on the transcript
+      layout.close({ api.nvim_get_current_win() })
+    end
     return
   end
   self.windows[tab] = nil
@@ -616,17 +636,22 @@ function M.hide(tab, closing)
     end)
   end
   if not closing then
-    layout.close(windows)
+    layout.close({ windows.prompt, windows.transcript }, windows.replaced)
     return
   end
+  local is_quitting = self.is_quitting
+  self.is_quitting = false
   -- The other window cannot be closed from within the autocommand of the first.
   vim.schedule(function()
     local other = closing == windows.prompt and windows.transcript or windows.prompt
     local is_last = #api.nvim_list_tabpages() == 1 and #api.nvim_tabpage_list_wins(0) == 1
+    if is_last and not is_quitting then
+      return -- `:only`: what the user wants to see is this window
+    end
     if is_last and api.nvim_win_is_valid(other) and pcall(vim.cmd.quit) then
       return -- `:quit` in a Neovim that showed nothing but the chat
     end
-    layout.close(windows)
+    layout.close({ other }, windows.replaced)
   end)
 end
 
@@ -656,7 +681,7 @@ function M.ask(text, opts)
   M.show({ focus = opts.focus or false })
   local selections
   if opts.range then
-    local selection, err = context.selection(buf, opts.range[1], opts.range[2])
+    local selection, err = context.selection(buf, opts.range[1], opts.range[2], self.project)
     if not selection then
       return refuse(self, assert(err))
     end

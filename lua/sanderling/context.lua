@@ -69,11 +69,12 @@ end
 ---@param buf integer
 ---@param first_lnum integer
 ---@param last_lnum integer
+---@param project string root that the path is told from, where it is below it
 ---@return sanderling.Selection? selection
 ---@return string? error
-function M.selection(buf, first_lnum, last_lnum)
+function M.selection(buf, first_lnum, last_lnum, project)
   local name = vim.api.nvim_buf_get_name(buf)
-  local path = name == '' and '[No Name]' or vim.fn.fnamemodify(name, ':.')
+  local path = name == '' and '[No Name]' or vim.fs.relpath(project, name) or name
   local lines = vim.api.nvim_buf_get_lines(buf, first_lnum - 1, last_lnum, false)
   local text, err = M.text(lines, path, first_lnum)
   if not text then

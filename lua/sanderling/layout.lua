@@ -147,7 +147,11 @@ function M.open(opts, transcript_buf, prompt_buf)
   local replaced = opts.position == 'current' and api.nvim_get_current_buf() or nil
   local transcript = open_transcript(opts, transcript_buf)
   M.set_transcript_options(transcript)
-  local prompt = open_prompt(opts, transcript, prompt_buf)
+  local ok, prompt = pcall(open_prompt, opts, transcript, prompt_buf)
+  if not ok then
+    M.close({ transcript }, replaced)
+    error('sanderling: there is no room for the chat here: ' .. tostring(prompt), 0)
+  end
   set_options(prompt, shared_options)
   set_options(prompt, {
     winbar = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}",
@@ -171,14 +175,23 @@ local function show_instead(win, buf)
   api.nvim_win_set_buf(win, buf)
 end
 
---- Close the windows. One that showed something before shows it again; the last window of Neovim, which cannot be closed, gets
---- an empty buffer.
+--- Does `tab` show the chat's windows, both of them?
 ---@param windows sanderling.layout.Windows
-function M.close(windows)
-  for _, win in ipairs({ windows.prompt, windows.transcript }) do
+---@param tab integer
+---@return boolean
+function M.is_shown(windows, tab)
+  local shown = api.nvim_tabpage_list_wins(tab)
+  return vim.list_contains(shown, windows.transcript) and vim.list_contains(shown, windows.prompt)
+end
+
+--- Close `wins`. The last of them shows `replaced` again if there is such a buffer; the last window of Neovim, which cannot be
+--- closed, gets an empty one.
+---@param wins integer[]
+---@param replaced? integer
+function M.close(wins, replaced)
+  for i, win in ipairs(wins) do
     if api.nvim_win_is_valid(win) then
-      local replaced = win == windows.transcript and windows.replaced
-      if replaced and api.nvim_buf_is_valid(replaced) then
+      if i == #wins and replaced and api.nvim_buf_is_valid(replaced) then
         show_instead(win, replaced)
       elseif not pcall(api.nvim_win_close, win, true) then
         show_instead(win, api.nvim_create_buf(true, false))

@@ -232,6 +232,12 @@ def test_stopping_gives_back_the_prompts_that_waited(claude, server):
     assert len(server.prompts) == 1
 
 
+def test_a_proxy_for_earlier_versions_of_the_api_finds_the_key_too(claude, server):
+    claude.submit("hi")
+    claude.wait_for_turns()
+    assert server.prompts[0].headers["x-api-key"] == "sk-secret"
+
+
 def test_the_winbar_counts_tokens_and_the_context(claude, server):
     server.answer(
         Reply(

@@ -55,6 +55,15 @@ def test_unsaved_text_is_what_goes_along(claude, server):
     assert "```python\n    unsaved\n```" in content(server)[0]
 
 
+def test_the_path_is_told_from_the_projects_root(claude, server, project):
+    (project / "deep").mkdir()
+    (project / "deep" / "in.py").write_text("x = 1\n")
+    claude.command("edit deep/in.py | cd deep")
+    claude.command("1AgentAsk what?")
+    claude.wait_for_turns()
+    assert content(server)[0].startswith("deep/in.py:1-1, ")
+
+
 def test_without_lines_only_the_question_goes(claude, server):
     claude.command("AgentAsk what is a sanderling?")
     claude.wait_for_turns()

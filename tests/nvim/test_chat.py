@@ -305,6 +305,65 @@ def test_quit_in_a_neovim_that_shows_only_the_chat_ends_it(child):
     child.rpc.process.wait(5)
 
 
+def test_only_keeps_the_window_that_it_was_typed_in_and_neovim(child):
+    child.command("AgentChat")
+    child.feed("<C-w>k:only<CR>")
+    wait_until(lambda: windows(child) == ["sanderling"])
+    child.command("AgentChat")
+    assert windows(child)[-1] == "sanderling_prompt"
+    child.feed("q")
+    wait_until(lambda: windows(child) == ["sanderling"])
+    child.feed("q")
+    wait_until(lambda: windows(child) == [""])
+
+
+def test_a_chat_that_was_moved_to_another_tab_page_is_shown_here_too(child):
+    child.command("AgentChat")
+    child.feed("<C-w>T")
+    wait_until(lambda: child.lua("return #vim.api.nvim_list_tabpages()") == 2)
+    child.command("tabfirst")
+    child.command("AgentChat")
+    assert windows(child)[-2:] == ["sanderling", "sanderling_prompt"]
+
+
+def test_closing_the_tab_page_of_the_chat_leaves_the_chat_usable(child):
+    child.open_chat(position="tab")
+    child.command("tabclose")
+    child.open_chat(position="tab")
+    child.submit("ping")
+    child.wait_for_turns()
+    assert child.transcript()[-1] == "pong"
+
+
+def test_where_there_is_no_room_the_chat_says_so_in_one_line(start_nvim):
+    child = start_nvim(columns=20, lines=5)
+    child.feed(":AgentChat<CR>")
+    wait_until(lambda: child.mode() == "r", "the line is longer than the screen is wide")
+    child.feed("<CR>")
+    assert "there is no room for the chat here: Vim:E36: Not enough room" in child.messages()
+    assert windows(child) == [""]
+    child.command("set lines=30 columns=100")
+    child.open_chat()
+    child.submit("ping")
+    child.wait_for_turns()
+
+
+def test_a_deleted_prompt_comes_back_with_a_new_chat(child):
+    child.command("AgentChat")
+    child.command("bdelete!")
+    wait_until(lambda: "sanderling_prompt" not in windows(child))
+    child.command("AgentChat")
+    child.feed("iping<C-s><Esc>")
+    child.wait_for_turns()
+    assert child.transcript()[-1] == "pong"
+
+
+def test_names_of_an_old_chat_do_not_stop_a_new_one(child):
+    child.lua("for n = 1, 9 do vim.fn.bufadd(('sanderling://%d/transcript'):format(n)) end")
+    child.command("AgentChat")
+    assert windows(child) == ["", "sanderling", "sanderling_prompt"]
+
+
 def type_command(child, text):
     child.feed(f":{text}<CR>")
 

@@ -39,9 +39,12 @@ def test_a_wrong_option_is_refused_by_name(child, options, message):
     assert child.lua("return require('sanderling.config').options.model") == "claude-sonnet-5-5"
 
 
-def test_a_wrong_position_on_the_command_line_is_refused(child):
-    with pytest.raises(NvimError, match=r"option 'chat\.position' must be one of"):
-        child.command("AgentChat middle")
+def test_a_wrong_position_on_the_command_line_is_refused(start_nvim):
+    child = start_nvim(columns=200)
+    child.feed(":AgentChat middle<CR>")
+    message = wait_until(lambda: child.messages().strip())
+    assert message.startswith("sanderling: option 'chat.position' must be one of 'right'")
+    assert "\n" not in message
 
 
 def test_a_script_that_is_none_is_named_in_the_chat(child, tmp_path):

@@ -9,6 +9,7 @@ Wire format: https://docs.anthropic.com/en/api/messages-streaming
 import gc
 import json
 import logging
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -89,8 +90,15 @@ class AnthropicProvider:
         return anthropic.AsyncAnthropic(
             base_url=self._settings.base_url or None,
             timeout=httpx2.Timeout(self._settings.idle_timeout_s, connect=CONNECT_TIMEOUT_S),
+            default_headers=self._proxy_headers(),
             max_retries=0,  # the SDK's retries are silent, and wait as long as the server says
         )
+
+    def _proxy_headers(self) -> dict[str, str]:
+        """The SDK sends the key as a bearer token; proxies made for earlier versions of the API read `x-api-key`."""
+        is_proxied = bool(self._settings.base_url or os.environ.get("ANTHROPIC_BASE_URL"))
+        key = os.environ.get("ANTHROPIC_API_KEY")
+        return {"x-api-key": key} if is_proxied and key else {}
 
     async def learn_limits(self) -> None:
         try:
