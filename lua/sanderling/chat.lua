@@ -1,16 +1,15 @@
---- The chat: a transcript over a prompt, their windows, keys and words. One object per session.
+--- The chat: a transcript over a prompt, what is said in them, and their windows. One object per session.
 local api = vim.api
 local config = require('sanderling.config')
 local context = require('sanderling.context')
 local host = require('sanderling.host')
+local keys = require('sanderling.keys')
 local layout = require('sanderling.layout')
-local prompt_history = require('sanderling.prompt_history')
+local prompt = require('sanderling.prompt')
 local render = require('sanderling.render')
 
 local M = {}
 
-local PLACEHOLDER = 'Ask anything: %s sends, %s in insert mode'
-local ns = api.nvim_create_namespace('sanderling_prompt')
 local augroup = api.nvim_create_augroup('sanderling', {})
 
 ---@class (exact) sanderling.chat.Chat
@@ -18,14 +17,12 @@ local augroup = api.nvim_create_augroup('sanderling', {})
 ---@field project string root that the session is about
 ---@field transcript sanderling.render.Transcript
 ---@field transcript_buf integer
----@field prompt_buf integer
+---@field prompt sanderling.prompt.Prompt
 ---@field windows table<integer, sanderling.layout.Windows> by tab page
 ---@field view? { topline: table, is_at_end: boolean } of the transcript, when it was last hidden
 ---@field pending { id: string, text: string }[] prompts that were sent and whose turn has not started
 ---@field is_in_turn boolean
 ---@field is_quitting? boolean `:quit` is closing one of the windows
----@field history_index? integer the entry of the prompt history that stands in the prompt
----@field draft? string[] what stood there before
 
 ---@type sanderling.chat.Chat?
 local chat
@@ -49,7 +46,7 @@ local function begin_session(self)
   self.project = project_root()
   self.pending, self.is_in_turn, self.view = {}, false, nil
   self.transcript = render.new(self.transcript_buf, host.note_defect)
-  for _, buf in ipairs({ self.transcript_buf, self.prompt_buf }) do
+  for _, buf in ipairs({ self.transcript_buf, self.prompt.buf }) do
     vim.b[buf].sanderling_session = self.id
   end
   host.register(self.id, self.project)
@@ -81,19 +78,13 @@ end
 --- Put the prompts that will not be answered back where they were typed.
 ---@param self sanderling.chat.Chat
 local function take_back_pending(self)
-  if #self.pending == 0 then
-    return
+  if #self.pending > 0 then
+    local texts = vim.tbl_map(function(pending)
+      return pending.text
+    end, self.pending)
+    self.pending = {}
+    self.prompt:put_back(texts)
   end
-  local lines = {}
-  for _, prompt in ipairs(self.pending) do
-    vim.list_extend(lines, vim.split(prompt.text, '\n', { plain = true }))
-  end
-  local typed = api.nvim_buf_get_lines(self.prompt_buf, 0, -1, true)
-  if #typed > 1 or typed[1] ~= '' then
-    vim.list_extend(lines, typed)
-  end
-  self.pending = {}
-  api.nvim_buf_set_lines(self.prompt_buf, 0, -1, true, lines)
 end
 
 --- What an event means for the chat beyond being drawn; called when it is on the screen.
@@ -102,8 +93,8 @@ local handlers = {}
 
 function handlers.turn_started(self, event)
   self.is_in_turn = true
-  self.pending = vim.tbl_filter(function(prompt)
-    return prompt.id ~= event.prompt.id
+  self.pending = vim.tbl_filter(function(pending)
+    return pending.id ~= event.prompt.id
   end, self.pending)
   announce('AgentTurnStarted', { session_id = self.id, prompt = event.prompt.text })
 end
@@ -181,24 +172,18 @@ end
 
 -- prompt --------------------------------------------------------------------------------------------------------------
 
----@param self sanderling.chat.Chat
----@param lines string[]
-local function set_prompt(self, lines)
-  api.nvim_buf_set_lines(self.prompt_buf, 0, -1, true, lines)
-  for _, win in ipairs(vim.fn.win_findbuf(self.prompt_buf)) do
-    api.nvim_win_set_cursor(win, { #lines, #lines[#lines] })
-  end
-end
-
 --- Send a prompt. When the host cannot start, it stands in the prompt again.
 ---@param self sanderling.chat.Chat
 ---@param text string
 ---@param selections? sanderling.Selection[]
 local function send(self, text, selections)
-  local prompt = { id = ('%d'):format(vim.uv.hrtime()), text = text, selections = selections }
-  self.pending[#self.pending + 1] = { id = prompt.id, text = text }
-  host.publish(self.id, { { type = 'local_prompt_sent', id = prompt.id } })
-  local err = host.act(self.id, { type = 'submit_prompt', prompt = prompt })
+  local id = ('%d'):format(vim.uv.hrtime())
+  self.pending[#self.pending + 1] = { id = id, text = text }
+  host.publish(self.id, { { type = 'local_prompt_sent', id = id } })
+  local err = host.act(self.id, {
+    type = 'submit_prompt',
+    prompt = { id = id, text = text, selections = selections },
+  })
   if err then
     host.publish(self.id, { { type = 'local_failed', message = err } })
   end
@@ -219,100 +204,7 @@ local function send_lines(self, lines, selections)
   return true
 end
 
---- Send what stands in the prompt.
----@param self sanderling.chat.Chat
-local function send_prompt(self)
-  local lines = api.nvim_buf_get_lines(self.prompt_buf, 0, -1, true)
-  local sent = vim.list_slice(lines, 1, #lines)
-  while #sent > 0 and vim.trim(sent[#sent]) == '' do
-    sent[#sent] = nil
-  end
-  if #sent == 0 then
-    return
-  end
-  set_prompt(self, { '' })
-  if send_lines(self, sent) then
-    prompt_history.add(table.concat(sent, '\n'))
-    self.history_index, self.draft = nil, nil
-  else
-    set_prompt(self, lines)
-  end
-end
-
---- Step through the prompts that were sent; past the newest comes back what was being typed.
----@param self sanderling.chat.Chat
----@param step -1|1
-local function recall(self, step)
-  local entries = prompt_history.entries()
-  local index = (self.history_index or #entries + 1) + step
-  if index < 1 or index > #entries + 1 then
-    return
-  end
-  if not self.history_index then
-    self.draft = api.nvim_buf_get_lines(self.prompt_buf, 0, -1, true)
-  end
-  if index > #entries then
-    self.history_index = nil
-    set_prompt(self, self.draft or { '' })
-  else
-    self.history_index = index
-    set_prompt(self, vim.split(entries[index], '\n', { plain = true }))
-  end
-end
-
---- `<C-p>` and `<C-n>` move in the completion menu when it is open and in the text where there is a line to go to.
----@param self sanderling.chat.Chat
----@param lhs string
----@param step -1|1
-local function recall_or_move(self, lhs, step)
-  local lnum = vim.fn.line('.')
-  local edge = step < 0 and 1 or vim.fn.line('$')
-  if vim.fn.pumvisible() == 0 and lnum == edge then
-    recall(self, step)
-    return
-  end
-  local move = step < 0 and '<Up>' or '<Down>'
-  local keys = vim.fn.pumvisible() == 1 and lhs or move
-  api.nvim_feedkeys(vim.keycode(keys), 'n', false)
-end
-
----@param key sanderling.config.Key
----@return string
-local function first_key(key)
-  return type(key) == 'table' and key[1] or key or ':Send'
-end
-
----@param self sanderling.chat.Chat
-local function draw_placeholder(self)
-  api.nvim_buf_clear_namespace(self.prompt_buf, ns, 0, -1)
-  if api.nvim_buf_line_count(self.prompt_buf) > 1 then
-    return
-  end
-  if api.nvim_buf_get_lines(self.prompt_buf, 0, 1, true)[1] == '' then
-    local keys = config.options.keys
-    local text = PLACEHOLDER:format(first_key(keys.send_normal), first_key(keys.send_insert))
-    api.nvim_buf_set_extmark(self.prompt_buf, ns, 0, 0, {
-      virt_text = { { text, 'AgentPlaceholder' } },
-      virt_text_pos = 'overlay',
-    })
-  end
-end
-
--- keys and words ------------------------------------------------------------------------------------------------------
-
----@param buf integer
----@param modes string|string[]
----@param key sanderling.config.Key
----@param rhs fun()|string
----@param desc string
-local function map(buf, modes, key, rhs, desc)
-  local keys = type(key) == 'table' and key or { key }
-  for _, lhs in ipairs(keys) do
-    if lhs then
-      vim.keymap.set(modes, lhs, rhs, { buffer = buf, desc = 'Agent: ' .. desc })
-    end
-  end
-end
+-- moving and stopping -------------------------------------------------------------------------------------------------
 
 --- Go to the header before or after the cursor, `vim.v.count1` times.
 ---@param self sanderling.chat.Chat
@@ -357,89 +249,30 @@ local function stop_or_interrupt()
 end
 
 ---@param self sanderling.chat.Chat
-local function set_keys(self)
-  local keys = config.options.keys
-  local transcript, prompt = self.transcript_buf, self.prompt_buf
-
-  map(transcript, 'n', keys.hide, M.hide, 'hide the chat')
-  map(transcript, { 'n', 'x' }, keys.stop, stop_or_interrupt, 'stop the turn')
-  map(transcript, 'n', keys.next_message, function()
-    go_to_message(self, 1)
-  end, 'next message')
-  map(transcript, 'n', keys.previous_message, function()
-    go_to_message(self, -1)
-  end, 'previous message')
-  map(transcript, 'n', keys.write, function()
-    go_to_prompt(self)
-  end, 'write a prompt')
-
-  local function send_it()
-    send_prompt(self)
-  end
-  map(prompt, 'n', keys.send_normal, send_it, 'send the prompt')
-  map(prompt, 'i', keys.send_insert, send_it, 'send the prompt')
-  map(prompt, 'n', keys.hide_prompt, M.hide, 'hide the chat')
-  map(prompt, { 'n', 'i' }, keys.stop, stop_or_interrupt, 'stop the turn')
-  for _, way in ipairs({ { 'history_previous', -1 }, { 'history_next', 1 } }) do
-    local key = keys[way[1]]
-    for _, lhs in ipairs(type(key) == 'table' and key or { key }) do
-      map(prompt, { 'n', 'i' }, lhs, function()
-        recall_or_move(self, lhs, way[2])
-      end, way[2] < 0 and 'older prompt' or 'newer prompt')
-    end
-  end
-end
-
---- Open the help on `topic`; not every way to install a plugin has written its tags.
----@param topic string
-local function open_help(topic)
-  if not pcall(vim.cmd.help, topic) then
-    pcall(vim.cmd.helptags, vim.fs.joinpath(host.root(), 'doc'))
-    local ok, err = pcall(vim.cmd.help, topic)
-    if not ok then
-      vim.notify((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
-    end
-  end
-end
-
---- What the command line of the chat's windows knows besides: buffer-local commands, and the lower-case word for each as an
---- abbreviation of a line that is nothing else. Nothing outside these buffers changes.
----@param self sanderling.chat.Chat
-local function set_words(self)
-  local words = {
-    quit = { M.hide, 'hide the chat' },
-    clear = { M.clear, 'begin a new conversation' },
-    stop = { M.stop, 'stop the turn' },
-    send = {
-      function()
-        send_prompt(self)
-      end,
-      'send the prompt',
-    },
-    log = { host.open_log, "open the host's log" },
-    help = {
-      function(cmd)
-        open_help(cmd.args ~= '' and cmd.args or 'sanderling')
-      end,
-      'open the help',
-      '?',
-    },
+---@return sanderling.keys.Actions
+local function actions_of(self)
+  return {
+    hide = function()
+      M.hide()
+    end,
+    stop = M.stop,
+    stop_or_interrupt = stop_or_interrupt,
+    clear = M.clear,
+    send = function()
+      self.prompt:send(function(lines)
+        return send_lines(self, lines)
+      end)
+    end,
+    write = function()
+      go_to_prompt(self)
+    end,
+    go_to_message = function(step)
+      go_to_message(self, step)
+    end,
+    recall = function(lhs, step)
+      self.prompt:recall_or_move(lhs, step)
+    end,
   }
-  for _, buf in ipairs({ self.transcript_buf, self.prompt_buf }) do
-    for word, entry in pairs(words) do
-      local name = word:sub(1, 1):upper() .. word:sub(2)
-      api.nvim_buf_create_user_command(buf, name, entry[1], {
-        desc = 'Agent: ' .. entry[2],
-        nargs = entry[3] or 0,
-        bang = true,
-        complete = entry[3] and 'help' or nil,
-      })
-      vim.keymap.set('ca', word, function()
-        local is_whole = vim.fn.getcmdtype() == ':' and vim.fn.getcmdline() == word
-        return is_whole and name or word
-      end, { buffer = buf, expr = true, desc = 'Agent: ' .. entry[2] })
-    end
-  end
 end
 
 -- windows -------------------------------------------------------------------------------------------------------------
@@ -463,13 +296,13 @@ end
 ---@param self sanderling.chat.Chat
 local function watch(self)
   api.nvim_clear_autocmds({ group = augroup })
-  local buffers = { self.transcript_buf, self.prompt_buf }
+  local buffers = { self.transcript_buf, self.prompt.buf }
   api.nvim_create_autocmd({ 'TextChanged', 'TextChangedI' }, {
     group = augroup,
-    buffer = self.prompt_buf,
+    buffer = self.prompt.buf,
     desc = 'Agent: placeholder of an empty prompt',
     callback = function()
-      draw_placeholder(self)
+      self.prompt:draw_placeholder()
     end,
   })
   for _, buf in ipairs(buffers) do
@@ -535,15 +368,16 @@ end
 local function new_chat()
   local self = {
     transcript_buf = new_buffer('transcript', 'sanderling'),
-    prompt_buf = new_buffer('prompt', 'sanderling_prompt'),
+    prompt = prompt.new(new_buffer('prompt', 'sanderling_prompt')),
     windows = {},
   }
   vim.bo[self.transcript_buf].undolevels = -1
   begin_session(self)
-  set_keys(self)
-  set_words(self)
+  local actions = actions_of(self)
+  keys.set(self.transcript_buf, self.prompt.buf, actions)
+  keys.set_words({ self.transcript_buf, self.prompt.buf }, actions)
   watch(self)
-  draw_placeholder(self)
+  self.prompt:draw_placeholder()
   return self
 end
 
@@ -552,12 +386,12 @@ end
 local function current_chat()
   local is_whole = chat
     and api.nvim_buf_is_loaded(chat.transcript_buf)
-    and api.nvim_buf_is_loaded(chat.prompt_buf)
+    and api.nvim_buf_is_loaded(chat.prompt.buf)
   if not is_whole then
     if chat then
       host.close(chat.id)
       render.forget(chat.transcript_buf)
-      for _, buf in ipairs({ chat.transcript_buf, chat.prompt_buf }) do
+      for _, buf in ipairs({ chat.transcript_buf, chat.prompt.buf }) do
         pcall(api.nvim_buf_delete, buf, { force = true })
       end
     end
@@ -600,7 +434,7 @@ function M.show(opts)
   local before = api.nvim_get_current_win()
   if not windows then
     local layout_opts = vim.tbl_extend('force', config.options.chat, given)
-    windows = layout.open(layout_opts, self.transcript_buf, self.prompt_buf) -- may raise: there is no room
+    windows = layout.open(layout_opts, self.transcript_buf, self.prompt.buf) -- may raise: there is no room
     self.windows[api.nvim_get_current_tabpage()] = windows
     restore_view(self, windows.transcript)
   end
@@ -619,7 +453,7 @@ end
 ---@param tab? integer
 ---@param closing? integer
 function M.hide(tab, closing)
-  tab = type(tab) == 'number' and tab or api.nvim_get_current_tabpage()
+  tab = tab or api.nvim_get_current_tabpage()
   local self = chat
   local windows = self and self.windows[tab]
   if not self or not windows then

@@ -1,0 +1,120 @@
+--- What the keys of the chat's windows do, and what their command line knows besides. Nothing outside these buffers changes.
+local api = vim.api
+local config = require('sanderling.config')
+local host = require('sanderling.host')
+
+local M = {}
+
+--- What a person can do in the chat's windows.
+---@class (exact) sanderling.keys.Actions
+---@field hide fun()
+---@field stop fun()
+---@field stop_or_interrupt fun()
+---@field clear fun()
+---@field send fun()
+---@field write fun() go to the prompt, in insert mode
+---@field go_to_message fun(step: -1|1)
+---@field recall fun(lhs: string, step: -1|1)
+
+---@param key sanderling.config.Key
+---@return string[]
+local function list(key)
+  return type(key) == 'table' and key or { key or nil }
+end
+
+---@param buf integer
+---@param modes string|string[]
+---@param key sanderling.config.Key
+---@param rhs fun()
+---@param desc string
+local function map(buf, modes, key, rhs, desc)
+  for _, lhs in ipairs(list(key)) do
+    vim.keymap.set(modes, lhs, rhs, { buffer = buf, desc = 'Agent: ' .. desc })
+  end
+end
+
+---@param transcript integer buffer
+---@param prompt integer buffer
+---@param actions sanderling.keys.Actions
+function M.set(transcript, prompt, actions)
+  local keys = config.options.keys
+  local function to_message(step)
+    return function()
+      actions.go_to_message(step)
+    end
+  end
+
+  map(transcript, 'n', keys.hide, actions.hide, 'hide the chat')
+  map(transcript, { 'n', 'x' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')
+  map(transcript, 'n', keys.next_message, to_message(1), 'next message')
+  map(transcript, 'n', keys.previous_message, to_message(-1), 'previous message')
+  map(transcript, 'n', keys.write, actions.write, 'write a prompt')
+
+  map(prompt, 'n', keys.send_normal, actions.send, 'send the prompt')
+  map(prompt, 'i', keys.send_insert, actions.send, 'send the prompt')
+  map(prompt, 'n', keys.hide_prompt, actions.hide, 'hide the chat')
+  map(prompt, { 'n', 'i' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')
+  for _, lhs in ipairs(list(keys.history_previous)) do
+    map(prompt, { 'n', 'i' }, lhs, function()
+      actions.recall(lhs, -1)
+    end, 'older prompt')
+  end
+  for _, lhs in ipairs(list(keys.history_next)) do
+    map(prompt, { 'n', 'i' }, lhs, function()
+      actions.recall(lhs, 1)
+    end, 'newer prompt')
+  end
+end
+
+--- Open the help on `topic`; not every way to install a plugin has written its tags.
+---@param topic string
+local function open_help(topic)
+  if not pcall(vim.cmd.help, topic) then
+    pcall(vim.cmd.helptags, vim.fs.joinpath(host.root(), 'doc'))
+    local ok, err = pcall(vim.cmd.help, topic)
+    if not ok then
+      vim.notify((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+    end
+  end
+end
+
+--- Buffer-local commands, and the lower-case word for each as an abbreviation of a command line that is nothing else.
+---@param bufs integer[]
+---@param actions sanderling.keys.Actions
+function M.set_words(bufs, actions)
+  ---@type table<string, { desc: string, run: fun(args: string), nargs?: string, complete?: string }>
+  local words = {
+    quit = { desc = 'hide the chat', run = actions.hide },
+    clear = { desc = 'begin a new conversation', run = actions.clear },
+    stop = { desc = 'stop the turn', run = actions.stop },
+    send = { desc = 'send the prompt', run = actions.send },
+    log = { desc = "open the host's log", run = host.open_log },
+    help = {
+      desc = 'open the help',
+      nargs = '?',
+      complete = 'help',
+      run = function(topic)
+        open_help(topic ~= '' and topic or 'sanderling')
+      end,
+    },
+  }
+  for _, buf in ipairs(bufs) do
+    for word, entry in pairs(words) do
+      local name = word:sub(1, 1):upper() .. word:sub(2)
+      api.nvim_buf_create_user_command(buf, name, function(cmd)
+        entry.run(cmd.args)
+      end, {
+        desc = 'Agent: ' .. entry.desc,
+        nargs = entry.nargs or 0,
+        complete = entry.complete,
+        bang = true,
+      })
+      vim.keymap.set('ca', word, function()
+        local is_whole = vim.fn.getcmdtype() == ':' and vim.fn.getcmdline() == word
+        return is_whole and name or word
+      end, { buffer = buf, expr = true, desc = 'Agent: ' .. entry.desc })
+    end
+  end
+end
+
+return M

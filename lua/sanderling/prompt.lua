@@ -1,0 +1,123 @@
+--- The prompt: an ordinary buffer, what it starts from, and the way through what was sent before.
+local api = vim.api
+local config = require('sanderling.config')
+local prompt_history = require('sanderling.prompt_history')
+
+local M = {}
+
+local PLACEHOLDER = 'Ask anything: %s sends, %s in insert mode'
+local ns = api.nvim_create_namespace('sanderling_prompt')
+
+---@class (exact) sanderling.prompt.Prompt
+---@field buf integer
+---@field private history_index? integer the entry of the prompt history that stands here
+---@field private draft? string[] what stood here before
+local Prompt = {}
+Prompt.__index = Prompt
+
+---@param buf integer
+---@return sanderling.prompt.Prompt
+function M.new(buf)
+  return setmetatable({ buf = buf }, Prompt)
+end
+
+---@return string[]
+function Prompt:lines()
+  return api.nvim_buf_get_lines(self.buf, 0, -1, true)
+end
+
+---@param lines string[]
+function Prompt:set(lines)
+  api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    api.nvim_win_set_cursor(win, { #lines, #lines[#lines] })
+  end
+end
+
+--- Put texts that will not be answered back, before what is being typed.
+---@param texts string[]
+function Prompt:put_back(texts)
+  local typed = table.concat(self:lines(), '\n')
+  if typed ~= '' then
+    texts = vim.list_extend(vim.list_slice(texts), { typed })
+  end
+  self:set(vim.split(table.concat(texts, '\n'), '\n', { plain = true }))
+end
+
+--- Send what stands here: `send` is given the lines without the blank ones at the end, and says whether it took them.
+---@param send fun(lines: string[]): boolean
+function Prompt:send(send)
+  local lines = self:lines()
+  local sent = vim.list_slice(lines)
+  while #sent > 0 and vim.trim(sent[#sent]) == '' do
+    sent[#sent] = nil
+  end
+  if #sent == 0 then
+    return
+  end
+  self:set({ '' })
+  if send(sent) then
+    prompt_history.add(table.concat(sent, '\n'))
+    self.history_index, self.draft = nil, nil
+  else
+    self:set(lines)
+  end
+end
+
+--- Step through the prompts that were sent; past the newest comes back what was being typed.
+---@private
+---@param step -1|1
+function Prompt:recall(step)
+  local entries = prompt_history.entries()
+  local index = (self.history_index or #entries + 1) + step
+  if index < 1 or index > #entries + 1 then
+    return
+  end
+  if not self.history_index then
+    self.draft = self:lines()
+  end
+  if index > #entries then
+    self.history_index = nil
+    self:set(self.draft or { '' })
+  else
+    self.history_index = index
+    self:set(vim.split(entries[index], '\n', { plain = true }))
+  end
+end
+
+--- The keys of the prompt history move in the completion menu when it is open, and in the text where there is a line to go to.
+---@param lhs string the key
+---@param step -1|1
+function Prompt:recall_or_move(lhs, step)
+  local lnum = vim.fn.line('.')
+  local edge = step < 0 and 1 or vim.fn.line('$')
+  if vim.fn.pumvisible() == 0 and lnum == edge then
+    self:recall(step)
+    return
+  end
+  local move = step < 0 and '<Up>' or '<Down>'
+  local keys = vim.fn.pumvisible() == 1 and lhs or move
+  api.nvim_feedkeys(vim.keycode(keys), 'n', false)
+end
+
+---@param key sanderling.config.Key
+---@return string
+local function first_key(key)
+  return type(key) == 'table' and key[1] or key or ':Send'
+end
+
+--- Say, in an empty prompt, how to send one.
+function Prompt:draw_placeholder()
+  api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
+  if api.nvim_buf_line_count(self.buf) > 1 or self:lines()[1] ~= '' then
+    return
+  end
+  local keys = config.options.keys
+  local text = PLACEHOLDER:format(first_key(keys.send_normal), first_key(keys.send_insert))
+  api.nvim_buf_set_extmark(self.buf, ns, 0, 0, {
+    virt_text = { { text, 'AgentPlaceholder' } },
+    virt_text_pos = 'overlay',
+  })
+end
+
+return M
