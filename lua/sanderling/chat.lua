@@ -12,6 +12,11 @@ local M = {}
 
 local augroup = api.nvim_create_augroup('sanderling', {})
 
+---@class (exact) sanderling.chat.Pending
+---@field id string
+---@field text string
+---@field is_stopped? boolean the user stopped it: it will not be answered
+
 ---@class (exact) sanderling.chat.Chat
 ---@field id string of the session
 ---@field project string root that the session is about
@@ -20,7 +25,7 @@ local augroup = api.nvim_create_augroup('sanderling', {})
 ---@field prompt sanderling.prompt.Prompt
 ---@field windows table<integer, sanderling.layout.Windows> by tab page
 ---@field view? { topline: table, is_at_end: boolean } of the transcript, when it was last hidden
----@field pending { id: string, text: string }[] prompts that were sent and whose turn has not started
+---@field pending sanderling.chat.Pending[] prompts that were sent and whose turn has not started
 ---@field is_in_turn boolean
 ---@field is_quitting? boolean `:quit` is closing one of the windows
 
@@ -75,16 +80,38 @@ local function announce(pattern, data)
   end
 end
 
+---@param self sanderling.chat.Chat
+---@param pending sanderling.chat.Pending[]
+local function set_pending(self, pending)
+  self.pending = pending
+  host.publish(self.id, { { type = 'local_queue', count = #pending } })
+end
+
 --- Put the prompts that will not be answered back where they were typed.
 ---@param self sanderling.chat.Chat
-local function take_back_pending(self)
-  if #self.pending > 0 then
-    local texts = vim.tbl_map(function(pending)
-      return pending.text
-    end, self.pending)
-    self.pending = {}
+---@param is_lost fun(pending: sanderling.chat.Pending): boolean?
+local function take_back(self, is_lost)
+  local texts, kept = {}, {}
+  for _, pending in ipairs(self.pending) do
+    if is_lost(pending) then
+      texts[#texts + 1] = pending.text
+    else
+      kept[#kept + 1] = pending
+    end
+  end
+  if #texts > 0 then
+    set_pending(self, kept)
     self.prompt:put_back(texts)
   end
+end
+
+---@param pending sanderling.chat.Pending
+local function is_stopped(pending)
+  return pending.is_stopped
+end
+
+local function is_any()
+  return true
 end
 
 --- What an event means for the chat beyond being drawn; called when it is on the screen.
@@ -93,9 +120,10 @@ local handlers = {}
 
 function handlers.turn_started(self, event)
   self.is_in_turn = true
-  self.pending = vim.tbl_filter(function(pending)
+  local function waits(pending)
     return pending.id ~= event.prompt.id
-  end, self.pending)
+  end
+  set_pending(self, vim.tbl_filter(waits, self.pending))
   announce('AgentTurnStarted', { session_id = self.id, prompt = event.prompt.text })
 end
 
@@ -110,16 +138,14 @@ end
 
 function handlers.turn_ended(self, event)
   self.is_in_turn = false
-  if event.stop_reason == 'cancelled' then
-    take_back_pending(self)
-  end
+  take_back(self, is_stopped)
   announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
 end
 
 function handlers.local_failed(self, event)
   local was_in_turn = self.is_in_turn
   self.is_in_turn = false
-  take_back_pending(self)
+  take_back(self, is_any)
   announce('AgentError', {
     session_id = self.id,
     kind = 'host',
@@ -177,9 +203,9 @@ end
 ---@param text string
 ---@param selections? sanderling.Selection[]
 local function send(self, text, selections)
+  host.report_exit_if_due()
   local id = ('%d'):format(vim.uv.hrtime())
-  self.pending[#self.pending + 1] = { id = id, text = text }
-  host.publish(self.id, { { type = 'local_prompt_sent', id = id } })
+  set_pending(self, vim.list_extend(vim.list_slice(self.pending), { { id = id, text = text } }))
   local err = host.act(self.id, {
     type = 'submit_prompt',
     prompt = { id = id, text = text, selections = selections },
@@ -526,6 +552,9 @@ end
 
 function M.stop()
   if chat and (chat.is_in_turn or #chat.pending > 0) then
+    for _, pending in ipairs(chat.pending) do
+      pending.is_stopped = true
+    end
     host.publish(chat.id, { { type = 'local_stop_sent' } })
     host.act(chat.id, { type = 'cancel_turn' })
   end
@@ -538,7 +567,7 @@ function M.clear()
   if chat.is_in_turn then
     announce('AgentTurnEnded', { session_id = chat.id, stop_reason = 'cancelled' })
   end
-  take_back_pending(chat)
+  take_back(chat, is_any)
   host.close(chat.id)
   begin_session(chat)
   open_session(chat)

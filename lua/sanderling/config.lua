@@ -92,6 +92,9 @@ end
 ---@type table<string, fun(value: any): boolean, string>
 local checks = {
   provider = one_of({ 'auto', 'anthropic', 'demo', 'scripted' }),
+  model = function(value)
+    return type(value) == 'string' and value ~= '', 'the name of a model'
+  end,
   max_tokens = at_least(0, true),
   idle_timeout_s = at_least(0.001),
   ['chat.position'] = one_of(M.POSITIONS),

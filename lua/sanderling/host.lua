@@ -20,6 +20,8 @@ local opened = {}
 local has_answered = false
 ---@type string? why the host is being ended, when it is
 local ending
+---@type fun()? tells that the host has ended
+local due_report
 ---@type sanderling.host.Subscriber[]
 local subscribers = {}
 
@@ -117,7 +119,9 @@ end
 ---@param frame sanderling.Frame
 function M.receive(frame)
   has_answered = true
-  M.publish(frame.session_id, frame.events, frame.seq)
+  if sessions[frame.session_id] then -- one that was closed has nothing more to say
+    M.publish(frame.session_id, frame.events, frame.seq)
+  end
 end
 
 --- End the host. The next use starts it again.
@@ -166,6 +170,7 @@ end
 ---@param code integer
 ---@param python string
 local function report_exit(code, python)
+  due_report = nil
   local message
   if ending then
     message = ending
@@ -188,9 +193,17 @@ end
 local function on_exit(code, python)
   channel, opened = nil, {}
   if vim.v.exiting == vim.NIL then
-    vim.defer_fn(function()
+    due_report = function()
       report_exit(code, python)
-    end, LAST_WORDS_MS)
+    end
+    vim.defer_fn(M.report_exit_if_due, LAST_WORDS_MS)
+  end
+end
+
+--- Say now that a host has ended, if that is still to be said: before anything is sent to the next one.
+function M.report_exit_if_due()
+  if due_report then
+    due_report()
   end
 end
 
@@ -200,6 +213,7 @@ local function start()
   if channel then
     return
   end
+  M.report_exit_if_due()
   local python, err = M.python()
   if not python then
     return err

@@ -444,12 +444,10 @@ function Transcript:drain()
   while self.jobs[1] do
     local job = self.jobs[1]
     while job.next <= #job.events do
-      if not api.nvim_buf_is_valid(self.buf) then
-        self.jobs = {}
-        return
-      end
       local event = job.events[job.next]
-      local ok, err = xpcall(draw[event.type] or function() end, debug.traceback, self, event)
+      local is_gone = not api.nvim_buf_is_valid(self.buf) -- then there is nothing to draw, but the event has happened
+      local draw_event = not is_gone and draw[event.type] or function() end
+      local ok, err = xpcall(draw_event, debug.traceback, self, event)
       if not ok and is_locked(err) then
         self.is_waiting = true
         vim.defer_fn(function()

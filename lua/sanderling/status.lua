@@ -9,7 +9,7 @@ local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
 ---@class (exact) sanderling.status.State
 ---@field name 'idle'|'starting'|'thinking'|'streaming'|'stopping'|'waiting for you'
 ---@field model string
----@field pending table<string, true> prompts that were sent and whose turn has not started, by id
+---@field queued integer prompts that were sent and whose turn has not started
 ---@field is_in_turn boolean
 ---@field usage? sanderling.UsageUpdated
 ---@field stream_began? integer nanoseconds
@@ -26,7 +26,7 @@ local last_redraw = 0
 local function state_of(session_id)
   if not states[session_id] then
     states[session_id] =
-      { name = 'idle', model = '', pending = {}, is_in_turn = false, stream_bytes = 0 }
+      { name = 'idle', model = '', queued = 0, is_in_turn = false, stream_bytes = 0 }
     newest = session_id
   end
   return states[session_id]
@@ -62,9 +62,9 @@ function handlers.session_opened(state, event)
   redraw(true)
 end
 
-function handlers.local_prompt_sent(state, event)
-  state.pending[event.id] = true
-  if not state.is_in_turn then
+function handlers.local_queue(state, event)
+  state.queued = event.count
+  if event.count > 0 and not state.is_in_turn then
     state.name = 'starting'
   end
   redraw(true)
@@ -77,8 +77,7 @@ function handlers.local_stop_sent(state)
   end
 end
 
-function handlers.turn_started(state, event)
-  state.pending[event.prompt.id] = nil
+function handlers.turn_started(state)
   state.is_in_turn, state.name, state.stream_began, state.stream_bytes = true, 'thinking', nil, 0
   redraw(true)
 end
@@ -107,14 +106,11 @@ local needs_user = { error = true, max_tokens = true, refusal = true, context_fu
 function handlers.turn_ended(state, event)
   state.is_in_turn = false
   state.name = needs_user[event.stop_reason] and 'waiting for you' or 'idle'
-  if event.stop_reason == 'cancelled' then
-    state.pending = {}
-  end
   redraw(true)
 end
 
 function handlers.local_failed(state)
-  state.is_in_turn, state.name, state.pending = false, 'waiting for you', {}
+  state.is_in_turn, state.name = false, 'waiting for you'
   redraw(true)
 end
 
@@ -222,7 +218,7 @@ end
 ---@return string
 function M.prompt_winbar()
   local state = state_of(vim.b.sanderling_session)
-  local queued = state.is_in_turn and vim.tbl_count(state.pending) or 0
+  local queued = state.is_in_turn and state.queued or 0
   local mode = mode_here()
   return ('%%#AgentMode# %s %%#%s#%s%s%%='):format(
     mode ~= '' and mode or 'PROMPT',

@@ -4,9 +4,6 @@
 ---@class (exact) sanderling.SessionOpened
 ---@field type 'session_opened'
 ---@field model string
----@field provider string
----@field log_path? string
----@field message_count? integer
 
 ---@class (exact) sanderling.Selection
 ---@field path string

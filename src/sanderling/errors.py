@@ -3,7 +3,7 @@ The errors that have a reader, by who acts on each.
 
 SanderlingError
 ├── ConfigError      the user's settings are wrong; nothing starts
-├── SessionError     a session's log cannot be read or written; that session does not open
+├── SessionError     a session's log cannot be read; that session does not open
 └── ProviderError    the model API failed; the turn ends, the session lives
 """
 
@@ -33,7 +33,7 @@ class ConfigError(SanderlingError):
 
 
 class SessionError(SanderlingError):
-    """A session's log cannot be read or written."""
+    """A session's log cannot be read."""
 
 
 class ProviderError(SanderlingError):
@@ -49,6 +49,11 @@ class ProviderError(SanderlingError):
     ) -> None:
         super().__init__(message)
         self.kind: ErrorKind = kind
-        self.message = message
+        self.message = printable(message)
         self.remedy = remedy
         self.retry_after_s = retry_after_s
+
+
+def printable(text: str) -> str:
+    """`text` with U+FFFD for halves of surrogate pairs: those are no text in any encoding, and cannot be sent or written."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

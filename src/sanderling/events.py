@@ -45,13 +45,10 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
 # --- events ------------------------------------------------------------------------------------------------------------
 
 
-class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True, omit_defaults=True):
-    """The session can be talked to. `message_count`: of the conversation that its log held."""
+class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True):
+    """The session can be talked to."""
 
     model: str
-    provider: str
-    log_path: str = ""
-    message_count: int = 0
 
 
 class TurnStarted(msgspec.Struct, tag="turn_started", frozen=True):

@@ -105,7 +105,8 @@ class Orchestrator:
         reply = Reply(self.session)
         stop_reason: StopReason = "cancelled"
         error_message = ""
-        with anyio.CancelScope() as self._turn:
+        with anyio.CancelScope() as turn:
+            self._turn = turn
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._sync)
                 tasks.start_soon(reply.log_as_it_grows)
@@ -118,11 +119,14 @@ class Orchestrator:
                     self.emit(ErrorOccurred(error.kind, error.message, error.remedy))
                 tasks.cancel_scope.cancel()
         self._turn = None
+        if turn.cancel_called and stop_reason != "error":
+            stop_reason = "cancelled"  # even in the last moment: what waited is dropped with it
         self._keep(reply)
         self.session.end_turn(stop_reason, reply.turn_usage, error_message)
         self._report_write_error()
         self.emit(TurnEnded(stop_reason))
         await self._sync()
+        self._report_write_error()
 
     async def _sync(self) -> None:
         await to_thread.run_sync(self.session.sync, abandon_on_cancel=True)

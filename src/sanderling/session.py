@@ -2,7 +2,8 @@
 A session: one conversation, in memory and on disk.
 
 The log is append-only JSON lines (`doc/sanderling.txt`, section sanderling-session-log, describes it): a header, then one
-record per fact, written as it happens, so that a killed host loses at most the record it was writing. A turn without its
+record per fact, written as it happens, so that a killed host loses at most the record it was writing (of an answer that streams,
+the orchestrator writes a piece each quarter of a second). A turn without its
 `turn_ended` was interrupted; reading the log back says so and keeps what the model had said.
 """
 
@@ -65,7 +66,7 @@ _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
 
 class Session:
-    """The history that the model is shown, and its log. `write_error` says why the log lags behind, empty when it does not."""
+    """The history that the model is shown, and its log."""
 
     def __init__(self, session_id: str, project: str, path: Path) -> None:
         self.id = session_id
@@ -73,7 +74,8 @@ class Session:
         self.path = path
         self.history: list[Message] = []
         self.usage = Usage()
-        self.write_error = ""
+        self._write_error = ""
+        self._sync_error = ""
         self._fd: int | None = None
         self._has_header = False
         self._unwritten = b""
@@ -91,9 +93,13 @@ class Session:
                 f"'{session_id}' is not a session id: letters, digits, '-' and '_' only"
             )
         session = cls(session_id, project, session_dir / f"{session_id}.jsonl")
-        if session.path.exists():
-            session._read_log()
+        session._read_log()
         return session
+
+    @property
+    def write_error(self) -> str:
+        """Why the log lags behind the conversation; empty when it does not."""
+        return self._write_error or self._sync_error
 
     def append_prompt(self, message: Message, prompt: Prompt) -> None:
         self.history.append(message)
@@ -117,7 +123,9 @@ class Session:
         try:
             os.fsync(self._fd)
         except OSError as error:
-            self.write_error = f"{error.strerror}: {self.path}"
+            self._sync_error = f"{error.strerror}: {self.path}"
+        else:
+            self._sync_error = ""
 
     def close(self) -> None:
         if self._fd is not None:
@@ -135,9 +143,9 @@ class Session:
             while self._unwritten:
                 self._unwritten = self._unwritten[os.write(self._fd, self._unwritten) :]
         except OSError as error:
-            self.write_error = f"{error.strerror}: {self.path}"
+            self._write_error = f"{error.strerror}: {self.path}"
         else:
-            self.write_error = ""
+            self._write_error = ""
 
     def _create_log(self) -> int:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -146,12 +154,14 @@ class Session:
     def _read_log(self) -> None:
         try:
             data = self.path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return
         except OSError as error:
             raise SessionError(f"cannot read {self.path}: {error.strerror}") from error
         whole, _, torn = data.rpartition(b"\n")
         records = [self._decode(line, lnum) for lnum, line in enumerate(whole.splitlines(), 1)]
         if torn:  # the record that was being written when the host died
-            os.truncate(self.path, len(data) - len(torn))
+            self._cut_off(torn)
         if not records:
             return  # killed before the first record: as good as new
         header = records[0]
@@ -162,6 +172,12 @@ class Session:
         self._has_header = True
         self.project = header.project
         self._replay(records)
+
+    def _cut_off(self, torn: bytes) -> None:
+        try:
+            os.truncate(self.path, self.path.stat().st_size - len(torn))
+        except OSError as error:
+            raise SessionError(f"cannot mend {self.path}: {error.strerror}") from error
 
     def _decode(self, line: bytes, lnum: int) -> Record:
         try:

@@ -1,5 +1,6 @@
 """The real provider and the real SDK against a server on this machine that sends whatever a network can."""
 
+import gc
 import logging
 import socket
 import time
@@ -282,10 +283,60 @@ async def test_request_says_nothing_of_thinking_when_it_is_switched_off(server, 
     assert "thinking" not in server.prompts[0].json()
 
 
-async def test_key_travels_in_one_header(server, connect):
+async def test_key_travels_where_the_api_and_proxies_of_earlier_versions_look(server, connect):
     await ask(connect())
     headers = server.prompts[0].headers
-    assert [name for name, value in headers.items() if KEY in value] == ["authorization"]
+    names = sorted(name for name, value in headers.items() if KEY in value)
+    assert names == ["authorization", "x-api-key"]
+
+
+@pytest.mark.parametrize("key", ["sk-secret\r", "sk-secret\n", " sk-secret", "sk-\u00e4secret"])
+async def test_mangled_key_is_refused_without_being_quoted(connect, monkeypatch, key):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    error, _ = await fail(connect())
+    assert error.kind == "auth"
+    assert "secret" not in error.message + error.remedy
+
+
+@pytest.mark.parametrize("base_url", ["http://[::1", "http://x\n"])
+async def test_address_that_is_none_is_told(connect, base_url):
+    error, _ = await fail(connect(base_url=base_url))
+    assert error.kind == "network"
+    assert "cannot be set up" in error.message
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # the SDK's half-made client
+async def test_certificates_that_are_not_there_are_told(connect, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such.pem")
+    error, _ = await fail(connect())
+    assert error.kind == "network"
+    assert "No such file" in error.message
+    gc.collect()
+
+
+async def test_numbers_that_nothing_can_hold_are_malformed(server, connect):
+    server.answer(Reply(loopback.message_start(input_tokens=10**30), loopback.done()))
+    error, _ = await fail(connect())
+    assert error.kind == "malformed"
+
+
+@pytest.mark.parametrize("value", ["nan", "-3", "inf", "soon"])
+async def test_retry_after_that_is_no_time_is_in_a_moment(server, connect, value):
+    server.answer(Status(429, retry_after=value))
+    error, _ = await fail(connect())
+    assert error.retry_after_s is None
+    assert "in a moment" in error.remedy
+
+
+async def test_closing_a_provider_gives_its_connections_back(server, connect):
+    provider = connect()
+    await ask(provider)
+    await provider.aclose()
+    with anyio.fail_after(DEADLINE_S):
+        while server.connections:
+            await anyio.sleep(0.01)
 
 
 async def test_second_request_reuses_the_connection(server, connect):

@@ -1,5 +1,7 @@
 """The turn loop against the scripted provider: what is emitted, and that the history always is one the API accepts."""
 
+import errno
+import os
 import resource
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -314,6 +316,36 @@ async def test_cancel_right_after_a_prompt_stops_that_prompt(tmp_path):
         await talk.until(TurnEnded, 2)
     assert [event.prompt.id for event in talk.of(TurnStarted)] == ["p2"]
     assert talk.of(TurnEnded) == [TurnEnded("cancelled"), TurnEnded("end_turn")]
+
+
+async def test_cancel_in_the_last_moment_of_a_turn_still_says_so(tmp_path):
+    talk = Conversation(tmp_path, [{"text": "a"}], is_repeating=True)
+
+    async def learn_limits() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            talk.orchestrator.cancel()  # while the turn's tasks are torn down
+
+    talk.orchestrator.provider.limits = None
+    talk.orchestrator.provider.learn_limits = learn_limits
+    async with talk.served():
+        talk.orchestrator.submit(HELLO)
+        talk.orchestrator.submit(Prompt("p2", "dropped"))
+        await talk.until(TurnEnded)
+        await anyio.wait_all_tasks_blocked()
+    assert [event.prompt.id for event in talk.of(TurnStarted)] == [HELLO.id]
+    assert talk.of(TurnEnded) == [TurnEnded("cancelled")]
+
+
+async def test_disk_that_cannot_sync_is_told_once(tmp_path, monkeypatch):
+    def fsync(_fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    talk = Conversation(tmp_path, [{"text": "a"}], is_repeating=True)
+    await talk.run(HELLO, Prompt("p2", "again"))
+    assert ["Input/output error" in notice.text for notice in talk.of(Notice)] == [True]
 
 
 async def test_cancel_without_a_turn_changes_nothing(tmp_path):

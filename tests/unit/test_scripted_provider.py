@@ -121,13 +121,13 @@ def hurried_demo() -> ScriptedProvider:
     for reply in script["reply"]:
         for step in reply["step"]:
             step["delay_ms"] = step["chunk_delay_ms"] = 0
-    return ScriptedProvider(msgspec.convert(script, Script), is_demo=True)
+    return ScriptedProvider(msgspec.convert(script, Script), "demo")
 
 
 @pytest.mark.parametrize("words", ["hello", "markdown", "anything else", "ping"])
 async def test_demo_answers_and_says_that_it_is_one(words):
     demo = hurried_demo()
-    assert demo.is_demo
+    assert demo.model == "demo"
     assert await said(demo, words)
     assert await said(demo, "something new")
     assert "demo model" in await said(demo, "who are you?")

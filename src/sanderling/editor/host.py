@@ -4,6 +4,7 @@ import logging
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -16,7 +17,7 @@ from anyio.abc import TaskGroup
 from sanderling.config import Settings, has_api_key, load_settings
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.frames import FrameQueue
-from sanderling.errors import ConfigError, SanderlingError
+from sanderling.errors import ConfigError, ProviderError, SanderlingError, printable
 from sanderling.events import (
     Action,
     CancelTurn,
@@ -62,20 +63,20 @@ class EditorHost:
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take the settings, for sessions opened from now on; the first time, start to serve."""
-        is_serving = self.settings is not None
         try:
-            self.settings = load_settings(options)
+            settings = load_settings(_printable(options))
         except ConfigError as error:
             self.bridge.notify("require('sanderling.host').refused(...)", str(error))
             return
-        if is_serving:
-            return
-        start_log(self.settings.log_file)
-        log.info("host %d started", os.getpid())
-        self.bridge.start(self.serve, self._end)
+        is_serving = self.settings is not None
+        self.settings = settings
+        if not is_serving:
+            start_log(settings.log_file)
+            log.info("host %d started", os.getpid())
+            self.bridge.start(self.serve, self._end)
 
     def act(self, session_id: str, action: Mapping[str, Any]) -> None:
-        self._inbox.send_nowait((session_id, msgspec.convert(action, Action)))
+        self._inbox.send_nowait((session_id, msgspec.convert(_printable(action), Action)))
 
     def acknowledge(self, session_id: str, seq: int) -> None:
         if live := self._sessions.get(session_id):
@@ -115,6 +116,8 @@ class EditorHost:
             live.refuse(error)
         else:
             live.orchestrator = Orchestrator(session, provider, live.emit)
+            if self.settings.provider == "auto" and not has_api_key() and not session.history:
+                live.emit(Notice("info", NO_KEY_NOTICE))
         tasks.start_soon(live.run)
 
     def _end(self, error: BaseException | None) -> None:
@@ -143,21 +146,14 @@ class LiveSession:
 
     async def _serve(self, orchestrator: Orchestrator, tasks: TaskGroup) -> None:
         provider, session = orchestrator.provider, orchestrator.session
-        self.emit(
-            SessionOpened(
-                model=provider.model,
-                provider=provider.name,
-                log_path=str(session.path),
-                message_count=len(session.history),
-            )
-        )
-        if provider.is_demo and not has_api_key() and not session.history:
-            self.emit(Notice("info", NO_KEY_NOTICE))
-        tasks.start_soon(provider.prepare)
+        self.emit(SessionOpened(provider.model))
+        tasks.start_soon(_prepare, provider)
         try:
             await orchestrator.serve()
         finally:
             session.close()
+            with anyio.CancelScope(shield=True):
+                await provider.aclose()
         self._scope.cancel()
 
     def refuse(self, error: SanderlingError) -> None:
@@ -214,6 +210,12 @@ class LiveSession:
                 )
 
 
+async def _prepare(provider: Provider) -> None:
+    """Ahead of the first prompt; what goes wrong is told by the turn that needs it."""
+    with suppress(ProviderError):
+        await provider.prepare()
+
+
 def make_provider(settings: Settings) -> Provider:
     """
     The provider that the settings ask for; `auto` is Claude with an API key and the demo model without one.
@@ -229,7 +231,7 @@ def make_provider(settings: Settings) -> Provider:
         case "auto" if has_api_key():
             return AnthropicProvider(settings)
         case _:
-            return ScriptedProvider(load_demo(), is_demo=True)
+            return ScriptedProvider(load_demo(), "demo")
 
 
 class PrivateLogHandler(RotatingFileHandler):
@@ -241,17 +243,33 @@ class PrivateLogHandler(RotatingFileHandler):
 
 
 def start_log(log_file: str) -> None:
-    """Write the package's log to `log_file`, at most twice `MAX_LOG_BYTES`; without a file, to stderr."""
+    """Write the package's log to `log_file`, at most twice `MAX_LOG_BYTES`; to stderr where that cannot be."""
+    handler: logging.Handler = logging.StreamHandler()
+    problem = ""
     if log_file:
-        Path(log_file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handler: logging.Handler = PrivateLogHandler(
-            log_file, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8"
-        )
-    else:
-        handler = logging.StreamHandler()
+        try:
+            Path(log_file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handler = PrivateLogHandler(
+                log_file, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8"
+            )
+        except OSError as error:
+            problem = str(error)
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
     )
     package_log = logging.getLogger("sanderling")
     package_log.addHandler(handler)
     package_log.setLevel(logging.INFO)
+    if problem:
+        log.warning("the log goes to stderr: %s", problem)
+
+
+def _printable(value: Any) -> Any:
+    """`value` with its strings made printable: what is not UTF-8 in Neovim comes as halves of surrogate pairs."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return {key: _printable(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value

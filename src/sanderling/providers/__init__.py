@@ -57,7 +57,6 @@ class Provider(Protocol):
 
     name: str
     model: str
-    is_demo: bool
     limits: ModelLimits | None  # None: not asked for yet
 
     @property
@@ -66,7 +65,16 @@ class Provider(Protocol):
         ...
 
     async def prepare(self) -> None:
-        """Load what the first request needs (an SDK takes a second), off the event loop. Idempotent."""
+        """
+        Load what the first request needs (an SDK takes a second), off the event loop. Idempotent.
+
+        Raises:
+            ProviderError: the environment or the settings make it impossible.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give back connections."""
         ...
 
     async def learn_limits(self) -> None:

@@ -7,20 +7,23 @@ Wire format: https://docs.anthropic.com/en/api/messages-streaming
 """
 
 import gc
+import importlib
 import json
 import logging
+import math
 import os
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import anyio
 import msgspec
 from anyio import to_thread
 
 from sanderling.config import Settings, has_api_key
-from sanderling.errors import ErrorKind, ProviderError
+from sanderling.errors import ErrorKind, ProviderError, printable
 from sanderling.events import StopReason
 from sanderling.messages import (
     ContentBlock,
@@ -53,7 +56,6 @@ log = logging.getLogger(__name__)
 
 class AnthropicProvider:
     name = "anthropic"
-    is_demo = False
 
     def __init__(self, settings: Settings) -> None:
         self.model = settings.model
@@ -69,7 +71,12 @@ class AnthropicProvider:
     async def prepare(self) -> None:
         async with self._loading:
             if self._client is None:
+                refuse_a_mangled_key(os.environ.get("ANTHROPIC_API_KEY", ""))
                 self._client = await to_thread.run_sync(self._make_client, abandon_on_cancel=True)
+
+    async def aclose(self) -> None:
+        if self._client:
+            await self._client.close()
 
     async def _ready_client(self) -> "anthropic.AsyncAnthropic":
         await self.prepare()
@@ -77,22 +84,29 @@ class AnthropicProvider:
         return self._client
 
     def _make_client(self) -> "anthropic.AsyncAnthropic":
-        # A second of imports and 30 ms for the certificates: in a thread, never on the loop. Collecting garbage meanwhile would
-        # hold the loop up for 80 ms, and later for 120 ms each time, for 150,000 objects that live as long as the process.
-        gc.disable()
-        try:
-            import anthropic
-            import httpx2
-        finally:
-            gc.enable()
-            gc.freeze()
+        _import_sdk()
+        import anthropic
+        import httpx2
 
-        return anthropic.AsyncAnthropic(
-            base_url=self._settings.base_url or None,
-            timeout=httpx2.Timeout(self._settings.idle_timeout_s, connect=CONNECT_TIMEOUT_S),
-            default_headers=self._proxy_headers(),
-            max_retries=0,  # the SDK's retries are silent, and wait as long as the server says
-        )
+        try:
+            return anthropic.AsyncAnthropic(
+                base_url=self._settings.base_url or None,
+                timeout=httpx2.Timeout(self._settings.idle_timeout_s, connect=CONNECT_TIMEOUT_S),
+                default_headers=self._proxy_headers(),
+                max_retries=0,  # the SDK's retries are silent, and wait as long as the server says
+            )
+        except (
+            anthropic.AnthropicError,
+            httpx2.InvalidURL,
+            ImportError,  # a SOCKS proxy without the package for it
+            OSError,  # SSL_CERT_FILE names no file
+            ValueError,
+        ) as error:
+            raise ProviderError(
+                "network",
+                f"The way to the API cannot be set up ({_words(error)}).",
+                "Check base_url and the environment's proxy and certificate variables, then restart Neovim.",
+            ) from error
 
     def _proxy_headers(self) -> dict[str, str]:
         """The SDK sends the key as a bearer token; proxies made for earlier versions of the API read `x-api-key`."""
@@ -185,7 +199,7 @@ class AnthropicProvider:
         if is_streaming and isinstance(cause, httpx2.TransportError):
             return ProviderError(
                 "cut",
-                f"The connection broke in the middle of the answer ({cause}).",
+                f"The connection broke in the middle of the answer ({_words(cause)}).",
                 "What arrived is kept. Send a prompt to go on.",
             )
         if isinstance(cause, UnicodeDecodeError):
@@ -193,9 +207,42 @@ class AnthropicProvider:
         host = self._client.base_url.host if self._client else "the API"
         return ProviderError(
             "network",
-            f"Cannot reach {host} ({cause or error}).",
+            f"Cannot reach {host} ({_words(cause or error)}).",
             "Check the network, the proxy and base_url, then send the prompt again.",
         )
+
+
+def _import_sdk() -> None:
+    """A second of imports: in a thread, never on the loop."""
+    if "anthropic" in sys.modules:
+        return
+    # Collecting garbage meanwhile would hold the loop up for 80 ms, and later for 120 ms each time, for 150,000 objects that live
+    # as long as the process.
+    gc.disable()
+    try:
+        importlib.import_module("anthropic")
+    finally:
+        gc.enable()
+    gc.freeze()
+
+
+def refuse_a_mangled_key(key: str) -> None:
+    """
+    A key with a line break (from a file) or a blank would fail as a header, and the error would quote it.
+
+    Raises:
+        ProviderError: without the key in it.
+    """
+    if key != key.strip() or not key.isascii() or (key and not key.isprintable()):
+        raise ProviderError(
+            "auth",
+            "The API key holds a blank, a line break or another character that no key has.",
+            "Set ANTHROPIC_API_KEY anew and restart Neovim.",
+        )
+
+
+def _words(error: BaseException | None) -> str:
+    return str(error) or type(error).__name__
 
 
 async def _read_to_end(events: AsyncIterator[object]) -> None:
@@ -277,9 +324,10 @@ def explain_status(
 
 def _seconds(header: str | None) -> float | None:
     try:
-        return float(header) if header else None
+        seconds = float(header or 0)
     except ValueError:
         return None  # an HTTP date: "in a moment" will do
+    return seconds if 0 < seconds < math.inf else None
 
 
 def _sdk_error() -> type[Exception]:
@@ -303,11 +351,15 @@ class _Kind(msgspec.Struct):
     type: str
 
 
+# A number that Lua can hold.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None
+
+
 class _WireUsage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
+    input_tokens: _Count = None
+    output_tokens: _Count = None
+    cache_creation_input_tokens: _Count = None
+    cache_read_input_tokens: _Count = None
 
 
 class _WireMessage(msgspec.Struct):
@@ -379,14 +431,15 @@ class _WireJson(msgspec.Struct):
 
 
 class _WireModel(msgspec.Struct):
-    max_input_tokens: int | None = None
-    max_tokens: int | None = None
+    max_input_tokens: _Count = None
+    max_tokens: _Count = None
 
 
 _WireBlock = _WireText | _WireThinking | _WireRedacted | _WireToolUse
 
 _kind_decoder = msgspec.json.Decoder(_Kind)
 _model_decoder = msgspec.json.Decoder(_WireModel)
+_input_decoder = msgspec.json.Decoder(dict[str, Any])
 _event_decoders: dict[str, msgspec.json.Decoder[Any]] = {
     "message_start": msgspec.json.Decoder(_MessageStart),
     "content_block_start": msgspec.json.Decoder(_BlockStart),
@@ -428,10 +481,8 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes | str | msgspec.Raw) -
         pass
     # Half of a surrogate pair is no text in any encoding, yet a proxy that cuts strings can send one: show U+FFFD instead.
     try:
-        text = json.dumps(
-            json.loads(bytes(data) if isinstance(data, msgspec.Raw) else data), ensure_ascii=False
-        )
-        return decoder.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        value = json.loads(bytes(data) if isinstance(data, msgspec.Raw) else data)
+        return decoder.decode(printable(json.dumps(value, ensure_ascii=False)))
     except (ValueError, RecursionError) as error:
         raise malformed(str(error)) from error
 
@@ -514,7 +565,7 @@ class ReplyDecoder:
             case _WireRedacted(data):
                 return RedactedThinkingBlock(data)
             case _WireToolUse(use_id, name):
-                return ToolUse(use_id, name, _tool_input(content))
+                return ToolUse(use_id, name, _decode(_input_decoder, content or "{}"))
 
     def _report(self, usage: _WireUsage) -> UsageReport:
         """Counts are cumulative, and a field that is left out keeps its value."""
@@ -525,10 +576,3 @@ class ReplyDecoder:
             )
         )
         return UsageReport(self._usage)
-
-
-def _tool_input(partial_json: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(partial_json or "{}", type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise malformed(f"a tool's input: {error}") from error

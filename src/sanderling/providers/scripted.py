@@ -112,9 +112,8 @@ class ScriptedProvider:
     name = "scripted"
     is_ready = True
 
-    def __init__(self, script: Script, *, is_demo: bool = False) -> None:
-        self.model = "demo" if is_demo else "scripted"
-        self.is_demo = is_demo
+    def __init__(self, script: Script, model: str = "scripted") -> None:
+        self.model = model
         self.limits: ModelLimits | None = ModelLimits(context_window_tokens=200_000)
         self._by_prompt = {PONG.when: PONG} | {r.when: r for r in script.reply if r.when}
         self._in_order = [reply for reply in script.reply if not reply.when]
@@ -123,6 +122,9 @@ class ScriptedProvider:
         await checkpoint()
 
     async def learn_limits(self) -> None:
+        await checkpoint()
+
+    async def aclose(self) -> None:
         await checkpoint()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
