@@ -31,7 +31,8 @@ local function guarded(fn)
   return function(cmd)
     local ok, err = pcall(fn, cmd)
     if not ok then
-      vim.notify((tostring(err):gsub('\n.*', '')), vim.log.levels.ERROR)
+      local line = tostring(err):gsub('\n.*', ''):gsub('^%S+%.lua:%d+: ', ''):gsub('Vim:', '')
+      vim.notify(line, vim.log.levels.ERROR)
     end
   end
 end

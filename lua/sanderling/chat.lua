@@ -17,6 +17,11 @@ local augroup = api.nvim_create_augroup('sanderling', {})
 ---@field text string
 ---@field is_stopped? boolean the user stopped it: it will not be answered
 
+---@class (exact) sanderling.chat.View
+---@field saved table as winsaveview() gives it
+---@field is_at_end boolean
+---@field options table<string, any> of the window
+
 ---@class (exact) sanderling.chat.Chat
 ---@field id string of the session
 ---@field project string root that the session is about
@@ -24,7 +29,7 @@ local augroup = api.nvim_create_augroup('sanderling', {})
 ---@field transcript_buf integer
 ---@field prompt sanderling.prompt.Prompt
 ---@field windows table<integer, sanderling.layout.Windows> by tab page
----@field view? { topline: table, is_at_end: boolean } of the transcript, when it was last hidden
+---@field view? sanderling.chat.View of the transcript, when it was last hidden
 ---@field pending sanderling.chat.Pending[] prompts that were sent and whose turn has not started
 ---@field is_in_turn boolean
 ---@field is_quitting? boolean `:quit` is closing one of the windows
@@ -270,7 +275,7 @@ local function stop_or_interrupt()
   if chat and chat.is_in_turn or chat and #chat.pending > 0 then
     M.stop()
   else
-    api.nvim_feedkeys(vim.keycode('<C-c>'), 'n', false)
+    api.nvim_feedkeys(vim.keycode('<C-c>'), 'ni', false)
   end
 end
 
@@ -319,11 +324,22 @@ local function new_buffer(name, filetype)
   return buf
 end
 
+--- The chat's windows in `tab`, if both are there.
+---@param tab? integer
+---@return sanderling.layout.Windows?
+local function windows_in(tab)
+  tab = tab or api.nvim_get_current_tabpage()
+  local windows = chat and chat.windows[tab]
+  if chat and windows and layout.is_shown(windows, tab, chat.transcript_buf, chat.prompt.buf) then
+    return windows
+  end
+end
+
 ---@param self sanderling.chat.Chat
 local function watch(self)
   api.nvim_clear_autocmds({ group = augroup })
   local buffers = { self.transcript_buf, self.prompt.buf }
-  api.nvim_create_autocmd({ 'TextChanged', 'TextChangedI' }, {
+  api.nvim_create_autocmd({ 'TextChanged', 'TextChangedI', 'TextChangedP' }, {
     group = augroup,
     buffer = self.prompt.buf,
     desc = 'Agent: placeholder of an empty prompt',
@@ -375,6 +391,17 @@ local function watch(self)
       end,
     })
   end
+  api.nvim_create_autocmd('VimResized', {
+    group = augroup,
+    desc = 'Agent: keep floats on the screen',
+    callback = function()
+      for tab, windows in pairs(self.windows) do
+        if api.nvim_tabpage_is_valid(tab) and windows_in(tab) then
+          layout.place_floats(windows)
+        end
+      end
+    end,
+  })
   api.nvim_create_autocmd('WinClosed', {
     group = augroup,
     desc = 'Agent: both windows of the chat close together',
@@ -426,16 +453,6 @@ local function current_chat()
   return chat
 end
 
---- The chat's windows in `tab`, if both are there.
----@param tab? integer
----@return sanderling.layout.Windows?
-local function windows_in(tab)
-  local windows = chat and chat.windows[tab or api.nvim_get_current_tabpage()]
-  if windows and layout.is_shown(windows, tab or api.nvim_get_current_tabpage()) then
-    return windows
-  end
-end
-
 --- Give the transcript's window what it had when it was hidden: where it was, or the end if it was there.
 ---@param self sanderling.chat.Chat
 ---@param win integer
@@ -444,11 +461,22 @@ local function restore_view(self, win)
   local view = self.view
   api.nvim_win_call(win, function()
     if view and not view.is_at_end then
-      vim.fn.winrestview(view.topline)
+      vim.fn.winrestview(view.saved)
     else
       vim.cmd('normal! G$zb')
     end
   end)
+end
+
+--- The tab page, other than this one, that shows the chat.
+---@param self sanderling.chat.Chat
+---@return integer?
+local function other_tab(self)
+  for tab in pairs(self.windows) do
+    if api.nvim_tabpage_is_valid(tab) and windows_in(tab) then
+      return tab
+    end
+  end
 end
 
 ---@param opts sanderling.ChatOpts
@@ -456,11 +484,19 @@ function M.show(opts)
   local given = { position = opts.position, size = opts.size }
   config.validate(given, 'chat')
   local self = current_chat()
+  local tab = (given.position or config.options.chat.position) == 'tab' and other_tab(self)
+  if tab and opts.focus == false then
+    return open_session(self)
+  elseif tab then
+    api.nvim_set_current_tabpage(tab)
+  end
   local windows = windows_in()
   local before = api.nvim_get_current_win()
   if not windows then
     local layout_opts = vim.tbl_extend('force', config.options.chat, given)
-    windows = layout.open(layout_opts, self.transcript_buf, self.prompt.buf) -- may raise: there is no room
+    local win_options = self.view and self.view.options
+    -- May raise: there is no room.
+    windows = layout.open(layout_opts, self.transcript_buf, self.prompt.buf, win_options)
     self.windows[api.nvim_get_current_tabpage()] = windows
     restore_view(self, windows.transcript)
   end
@@ -489,13 +525,22 @@ function M.hide(tab, closing)
     return
   end
   self.windows[tab] = nil
-  if api.nvim_win_is_valid(windows.transcript) then
+  if layout.shows(windows.transcript, self.transcript_buf) then
+    self.transcript:leave(windows.transcript)
     self.view = api.nvim_win_call(windows.transcript, function()
       local view = vim.fn.winsaveview()
-      return { topline = view, is_at_end = view.lnum == vim.fn.line('$') }
+      local last = math.max(view.lnum, vim.fn.foldclosedend(view.lnum))
+      return {
+        saved = view,
+        is_at_end = last == vim.fn.line('$'),
+        options = layout.get_transcript_options(0),
+      }
     end)
   end
   if not closing then
+    if api.nvim_get_current_win() == windows.prompt then
+      vim.cmd.stopinsert()
+    end
     layout.close({ windows.prompt, windows.transcript }, windows.replaced)
     return
   end
@@ -537,6 +582,15 @@ end
 function M.ask(text, opts)
   vim.validate('text', text, 'string')
   local buf = opts.buf or api.nvim_get_current_buf()
+  vim.validate('opts.range', opts.range, function(range)
+    local first, last = unpack(type(range) == 'table' and range or {})
+    return range == nil
+      or type(first) == 'number'
+        and type(last) == 'number'
+        and first >= 1
+        and first <= last
+        and last <= api.nvim_buf_line_count(buf)
+  end, '{ first, last }, line numbers of the buffer')
   local self = current_chat()
   M.show({ focus = opts.focus or false })
   local selections

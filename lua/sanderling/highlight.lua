@@ -113,7 +113,7 @@ local function tick()
   local start = uv.hrtime()
   while #queue > 0 and uv.hrtime() - start < SLICE_NS do
     local job = table.remove(queue) -- the newest first: it is what the user looks at
-    if api.nvim_buf_is_valid(job.buf) then
+    if api.nvim_buf_is_loaded(job.buf) then
       parse(job.buf, job.block)
     end
   end
@@ -244,7 +244,7 @@ end
 ---@private
 function Blocks:draw_open_block()
   self.is_armed = false
-  if not api.nvim_buf_is_valid(self.buf) then
+  if not api.nvim_buf_is_loaded(self.buf) then
     return
   end
   local last_row = self:show_in_windows()

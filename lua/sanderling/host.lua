@@ -8,10 +8,13 @@ local M = {}
 
 local STDERR_LINES = 200
 local LAST_WORDS_MS = 50 -- what a host wrote to stderr may arrive after its exit
+local RUNNING = -1 -- what jobwait() says of a job that has not ended
 local ACK_EVERY = 8 -- frames; src/sanderling/editor/frames.py allows 16 undrawn
 
 ---@type integer? channel of the running host
 local channel
+---@type string its interpreter
+local host_python = ''
 ---@type table<string, string> project of each session that is to be open, by session id
 local sessions = {}
 ---@type table<string, true> sessions that the running host has been told to open
@@ -169,7 +172,8 @@ end
 --- Say why the host has ended, where it is missed.
 ---@param code integer
 ---@param python string
-local function report_exit(code, python)
+---@param missed string[] the sessions that it served
+local function report_exit(code, python, missed)
   due_report = nil
   local message
   if ending then
@@ -183,25 +187,37 @@ local function report_exit(code, python)
       how
     )
   end
-  for session_id in pairs(sessions) do
-    M.publish(session_id, { { type = 'local_failed', message = message } })
+  for _, session_id in ipairs(missed) do
+    if sessions[session_id] then
+      M.publish(session_id, { { type = 'local_failed', message = message } })
+    end
   end
 end
 
+---@param id integer channel of the host that has ended
 ---@param code integer
 ---@param python string
-local function on_exit(code, python)
+local function on_exit(id, code, python)
+  if channel ~= id then
+    return -- its end was noticed before
+  end
   channel, opened = nil, {}
   if vim.v.exiting == vim.NIL then
+    local missed = vim.tbl_keys(sessions)
     due_report = function()
-      report_exit(code, python)
+      report_exit(code, python, missed)
     end
     vim.defer_fn(M.report_exit_if_due, LAST_WORDS_MS)
   end
 end
 
---- Say now that a host has ended, if that is still to be said: before anything is sent to the next one.
+--- Say now that a host has ended, if that is still to be said: before anything is sent to the next one. Neovim itself may not
+--- have noticed yet, and a notification to a dead host is an error.
 function M.report_exit_if_due()
+  local code = channel and vim.fn.jobwait({ channel }, 0)[1] or RUNNING
+  if channel and code ~= RUNNING then
+    on_exit(channel, code, host_python)
+  end
   if due_report then
     due_report()
   end
@@ -210,10 +226,10 @@ end
 --- Start the host unless it runs.
 ---@return string? error why it cannot start
 local function start()
+  M.report_exit_if_due()
   if channel then
     return
   end
-  M.report_exit_if_due()
   local python, err = M.python()
   if not python then
     return err
@@ -221,18 +237,19 @@ local function start()
   vim.fn.mkdir(vim.fn.stdpath('log'), 'p')
   has_answered, ending = false, nil
   local plugin = vim.fs.joinpath(M.root(), 'rplugin', 'python3', 'sanderling_host.py')
-  local ok, id = pcall(vim.fn.jobstart, { python, '-P', '-m', 'sanderling.editor', plugin }, {
+  local ok, id
+  ok, id = pcall(vim.fn.jobstart, { python, '-P', '-m', 'sanderling.editor', plugin }, {
     rpc = true,
     env = M.environment(),
     on_stderr = stderr_keeper(),
     on_exit = function(_, code)
-      on_exit(code, python)
+      on_exit(id, code, python)
     end,
   })
   if not ok or id <= 0 then
     return ('%s cannot be started. %s'):format(python, remedy())
   end
-  channel = id
+  channel, host_python = id, python
   vim.rpcnotify(channel, 'sanderling_configure', config.host_settings())
 end
 
@@ -243,6 +260,15 @@ function M.register(session_id, project)
   sessions[session_id] = project
 end
 
+---@param session_id string
+---@param action sanderling.Action
+---@return string? error
+local function notify(session_id, action)
+  if not pcall(vim.rpcnotify, channel, 'sanderling_act', session_id, action) then
+    return 'The agent process is just ending. Send the prompt again.'
+  end
+end
+
 --- Open a session in the host, starting it when needed. What is sent before it listens waits in the pipe.
 ---@param session_id string a registered one
 ---@return string? error
@@ -250,8 +276,7 @@ function M.open(session_id)
   local err = start()
   if not err and not opened[session_id] then
     opened[session_id] = true
-    local action = { type = 'open_session', project = sessions[session_id] }
-    vim.rpcnotify(channel, 'sanderling_act', session_id, action)
+    err = notify(session_id, { type = 'open_session', project = sessions[session_id] })
   end
   return err
 end
@@ -260,17 +285,13 @@ end
 ---@param action sanderling.Action
 ---@return string? error
 function M.act(session_id, action)
-  local err = M.open(session_id)
-  if not err then
-    vim.rpcnotify(channel, 'sanderling_act', session_id, action)
-  end
-  return err
+  return M.open(session_id) or notify(session_id, action)
 end
 
 ---@param session_id string
 function M.close(session_id)
   if channel and opened[session_id] then
-    vim.rpcnotify(channel, 'sanderling_act', session_id, { type = 'close_session' })
+    notify(session_id, { type = 'close_session' })
   end
   sessions[session_id], opened[session_id] = nil, nil
   M.publish(session_id, { { type = 'local_closed' } })
@@ -279,7 +300,7 @@ end
 --- The options have changed: sessions that are opened from now on take them.
 function M.reconfigure()
   if channel then
-    vim.rpcnotify(channel, 'sanderling_configure', config.host_settings())
+    pcall(vim.rpcnotify, channel, 'sanderling_configure', config.host_settings())
   end
 end
 

@@ -45,7 +45,7 @@ function M.set(transcript, prompt, actions)
   end
 
   map(transcript, 'n', keys.hide, actions.hide, 'hide the chat')
-  map(transcript, { 'n', 'x' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')
+  map(transcript, { 'n', 'v' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')
   map(transcript, 'n', keys.next_message, to_message(1), 'next message')
   map(transcript, 'n', keys.previous_message, to_message(-1), 'previous message')
   map(transcript, 'n', keys.write, actions.write, 'write a prompt')
@@ -53,7 +53,7 @@ function M.set(transcript, prompt, actions)
   map(prompt, 'n', keys.send_normal, actions.send, 'send the prompt')
   map(prompt, 'i', keys.send_insert, actions.send, 'send the prompt')
   map(prompt, 'n', keys.hide_prompt, actions.hide, 'hide the chat')
-  map(prompt, { 'n', 'i' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')
+  map(prompt, { 'n', 'i', 'v' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')
   for _, lhs in ipairs(list(keys.history_previous)) do
     map(prompt, { 'n', 'i' }, lhs, function()
       actions.recall(lhs, -1)

@@ -7,6 +7,7 @@ local api = vim.api
 ---@field transcript integer
 ---@field prompt integer
 ---@field replaced? integer the buffer that the transcript's window showed before
+---@field float? sanderling.layout.Options the chat floats, and was opened so
 
 ---@class (exact) sanderling.layout.Options
 ---@field position string
@@ -21,39 +22,41 @@ local function cells(size, whole)
   return math.max(10, math.min(wanted, whole - 4))
 end
 
+--- Where the two floats are: one above the other, in the middle of the screen.
+---@param opts sanderling.layout.Options
+---@return vim.api.keyset.win_config transcript
+---@return vim.api.keyset.win_config prompt
+local function float_places(opts)
+  local width = cells(opts.size < 1 and math.max(opts.size, 0.6) or opts.size, vim.o.columns)
+  local room = math.max(4, vim.o.lines - 8) -- less the borders, and something of what lies below
+  local prompt_height = math.max(1, math.min(opts.prompt_height, math.floor(room / 2)))
+  local transcript = {
+    relative = 'editor',
+    width = width,
+    height = math.max(1, room - prompt_height),
+    row = 1,
+    col = math.floor((vim.o.columns - width) / 2),
+    border = 'rounded',
+  }
+  local prompt = vim.tbl_extend('force', transcript, {
+    height = prompt_height,
+    row = transcript.row + transcript.height + 2,
+  })
+  return transcript, prompt
+end
+
+--- The screen has another size: put floats where they belong on it.
+---@param windows sanderling.layout.Windows
+function M.place_floats(windows)
+  if windows.float then
+    local transcript, prompt = float_places(windows.float)
+    api.nvim_win_set_config(windows.transcript, transcript)
+    api.nvim_win_set_config(windows.prompt, prompt)
+  end
+end
+
 local side_splits = { right = 'botright vsplit', left = 'topleft vsplit' }
 local row_splits = { bottom = 'botright split', top = 'topleft split' }
-
----@param opts sanderling.layout.Options
----@param transcript_buf integer
----@return integer win
-local function open_transcript(opts, transcript_buf)
-  local position = opts.position
-  if position == 'float' then
-    local width = cells(opts.size < 1 and math.max(opts.size, 0.6) or opts.size, vim.o.columns)
-    local height = math.max(5, vim.o.lines - 8)
-    return api.nvim_open_win(transcript_buf, true, {
-      relative = 'editor',
-      width = width,
-      height = math.max(3, height - opts.prompt_height - 2),
-      row = 1,
-      col = math.floor((vim.o.columns - width) / 2),
-      border = 'rounded',
-      title = ' Sanderling ',
-    })
-  elseif side_splits[position] then
-    vim.cmd(side_splits[position])
-    vim.cmd('vertical resize ' .. cells(opts.size, vim.o.columns))
-  elseif row_splits[position] then
-    vim.cmd(row_splits[position])
-    vim.cmd('resize ' .. cells(opts.size, vim.o.lines))
-  elseif position == 'tab' then
-    vim.cmd('tab split')
-  end
-  vim.wo.winfixbuf = false
-  api.nvim_win_set_buf(0, transcript_buf)
-  return api.nvim_get_current_win()
-end
 
 ---@param opts sanderling.layout.Options
 ---@param transcript_win integer
@@ -61,21 +64,14 @@ end
 ---@return integer win
 local function open_prompt(opts, transcript_win, prompt_buf)
   if opts.position == 'float' then
-    local above = api.nvim_win_get_config(transcript_win)
-    return api.nvim_open_win(prompt_buf, true, {
-      relative = 'editor',
-      width = above.width,
-      height = opts.prompt_height,
-      row = above.row + above.height + 2,
-      col = above.col,
-      border = 'rounded',
-    })
+    local _, place = float_places(opts)
+    return api.nvim_open_win(prompt_buf, false, place)
   end
   local room = api.nvim_win_get_height(transcript_win) - 2
-  return api.nvim_open_win(prompt_buf, true, {
+  return api.nvim_open_win(prompt_buf, false, {
     win = transcript_win,
     split = 'below',
-    height = math.max(1, math.min(opts.prompt_height, room)),
+    height = math.max(1, math.min(opts.prompt_height, math.floor(room / 2))),
   })
 end
 
@@ -101,20 +97,63 @@ local shared_options = {
   list = false,
 }
 
---- What a window that shows a transcript needs, the chat's own or any other.
+local transcript_options = vim.tbl_extend('error', shared_options, {
+  cursorline = false,
+  spell = false,
+  smoothscroll = true,
+  foldenable = true,
+  foldmethod = 'manual',
+  foldtext = "v:lua.require'sanderling.render'.foldtext()",
+  fillchars = 'fold: ,eob: ',
+  winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
+})
+
+--- Set what a window that shows a transcript needs, the chat's own or any other; once, after that they are the user's.
 ---@param win integer
-function M.set_transcript_options(win)
-  set_options(win, shared_options)
-  set_options(win, {
-    cursorline = false,
-    spell = false,
-    smoothscroll = true,
-    foldenable = true,
-    foldmethod = 'manual',
-    foldtext = "v:lua.require'sanderling.render'.foldtext()",
-    fillchars = 'fold: ,eob: ',
-    winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
-  })
+---@param options? table<string, any> as `M.get_transcript_options` gave them
+function M.set_transcript_options(win, options)
+  if not vim.w[win].sanderling_has_options then
+    vim.w[win].sanderling_has_options = true
+    set_options(win, options or transcript_options)
+  end
+end
+
+--- What the user made of a window's options.
+---@param win integer
+---@return table<string, any>
+function M.get_transcript_options(win)
+  local options = {}
+  for name in pairs(transcript_options) do
+    options[name] = vim.wo[win][name]
+  end
+  return options
+end
+
+---@param opts sanderling.layout.Options
+---@param transcript_buf integer
+---@param options? table<string, any>
+---@return integer win
+local function open_transcript(opts, transcript_buf, options)
+  local position = opts.position
+  if position == 'float' then
+    local place = float_places(opts)
+    place.title = ' Sanderling '
+    api.nvim_open_win(transcript_buf, true, place)
+  elseif side_splits[position] then
+    vim.cmd(side_splits[position])
+    vim.cmd('vertical resize ' .. cells(opts.size, vim.o.columns))
+  elseif row_splits[position] then
+    vim.cmd(row_splits[position])
+    vim.cmd('resize ' .. cells(opts.size, vim.o.lines))
+  elseif position == 'tab' then
+    vim.cmd('tab split')
+  end
+  local win = api.nvim_get_current_win()
+  vim.wo[win].winfixbuf = false
+  vim.w[win].sanderling_has_options = true -- they are set here, not by the autocommand of the next line
+  api.nvim_win_set_buf(win, transcript_buf)
+  set_options(win, options or transcript_options)
+  return win
 end
 
 --- A file that is opened from one of these windows belongs into another one.
@@ -142,11 +181,11 @@ end
 ---@param opts sanderling.layout.Options
 ---@param transcript_buf integer
 ---@param prompt_buf integer
+---@param transcript_win_options? table<string, any> of the window that showed the transcript before
 ---@return sanderling.layout.Windows
-function M.open(opts, transcript_buf, prompt_buf)
+function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
   local replaced = opts.position == 'current' and api.nvim_get_current_buf() or nil
-  local transcript = open_transcript(opts, transcript_buf)
-  M.set_transcript_options(transcript)
+  local transcript = open_transcript(opts, transcript_buf, transcript_win_options)
   local ok, prompt = pcall(open_prompt, opts, transcript, prompt_buf)
   if not ok then
     M.close({ transcript }, replaced)
@@ -165,7 +204,13 @@ function M.open(opts, transcript_buf, prompt_buf)
     vim.wo[transcript].winfixwidth = true
     vim.wo[prompt].winfixwidth = true
   end
-  return { transcript = transcript, prompt = prompt, replaced = replaced }
+  api.nvim_set_current_win(prompt) -- last: what the user does on entering a window finds its sizes fixed
+  return {
+    transcript = transcript,
+    prompt = prompt,
+    replaced = replaced,
+    float = opts.position == 'float' and opts or nil,
+  }
 end
 
 ---@param win integer
@@ -175,13 +220,25 @@ local function show_instead(win, buf)
   api.nvim_win_set_buf(win, buf)
 end
 
+---@param win integer
+---@param buf integer
+---@return boolean
+function M.shows(win, buf)
+  return api.nvim_win_is_valid(win) and api.nvim_win_get_buf(win) == buf
+end
+
 --- Does `tab` show the chat's windows, both of them?
 ---@param windows sanderling.layout.Windows
 ---@param tab integer
+---@param transcript_buf integer
+---@param prompt_buf integer
 ---@return boolean
-function M.is_shown(windows, tab)
-  local shown = api.nvim_tabpage_list_wins(tab)
-  return vim.list_contains(shown, windows.transcript) and vim.list_contains(shown, windows.prompt)
+function M.is_shown(windows, tab, transcript_buf, prompt_buf)
+  local wins = api.nvim_tabpage_list_wins(tab)
+  return vim.list_contains(wins, windows.transcript)
+    and vim.list_contains(wins, windows.prompt)
+    and M.shows(windows.transcript, transcript_buf)
+    and M.shows(windows.prompt, prompt_buf)
 end
 
 --- Close `wins`. The last of them shows `replaced` again if there is such a buffer; the last window of Neovim, which cannot be

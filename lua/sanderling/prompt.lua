@@ -26,22 +26,29 @@ function Prompt:lines()
   return api.nvim_buf_get_lines(self.buf, 0, -1, true)
 end
 
+--- Replace what stands here, as a change of its own: `u` brings back what was typed, in the same insert or not.
 ---@param lines string[]
 function Prompt:set(lines)
+  api.nvim_buf_call(self.buf, function()
+    vim.cmd('let &l:undolevels = &l:undolevels') -- ends the block of changes
+  end)
   api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
   for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
     api.nvim_win_set_cursor(win, { #lines, #lines[#lines] })
   end
+  self:draw_placeholder()
 end
 
---- Put texts that will not be answered back, before what is being typed.
+--- Put texts that will not be answered back, above what is being typed: the cursor goes along with its line.
 ---@param texts string[]
 function Prompt:put_back(texts)
-  local typed = table.concat(self:lines(), '\n')
-  if typed ~= '' then
-    texts = vim.list_extend(vim.list_slice(texts), { typed })
+  local lines = vim.split(table.concat(texts, '\n'), '\n', { plain = true })
+  if table.concat(self:lines()) == '' then
+    self:set(lines)
+  else
+    api.nvim_buf_set_lines(self.buf, 0, 0, true, lines)
+    self:draw_placeholder()
   end
-  self:set(vim.split(table.concat(texts, '\n'), '\n', { plain = true }))
 end
 
 --- Send what stands here: `send` is given the lines without the blank ones at the end, and says whether it took them.
@@ -73,8 +80,8 @@ function Prompt:recall(step)
   if index < 1 or index > #entries + 1 then
     return
   end
-  if not self.history_index then
-    self.draft = self:lines()
+  if not self.history_index or table.concat(self:lines(), '\n') ~= entries[self.history_index] then
+    self.draft = self:lines() -- what was never sent is not lost to looking around
   end
   if index > #entries then
     self.history_index = nil
@@ -97,7 +104,8 @@ function Prompt:recall_or_move(lhs, step)
   end
   local move = step < 0 and '<Up>' or '<Down>'
   local keys = vim.fn.pumvisible() == 1 and lhs or move
-  api.nvim_feedkeys(vim.keycode(keys), 'n', false)
+  local count = vim.v.count > 0 and vim.v.count or ''
+  api.nvim_feedkeys(count .. vim.keycode(keys), 'ni', false) -- before what is typed or played already
 end
 
 ---@param key sanderling.config.Key

@@ -13,6 +13,7 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@field last integer row
 ---@field label string
 ---@field lines? integer how many there are to read; nil: what stands in the buffer
+---@field is_deleted? boolean by the user
 
 ---@class (exact) sanderling.render.Job
 ---@field events table[]
@@ -76,6 +77,9 @@ function M.new(buf, on_defect)
   end)
   api.nvim_buf_clear_namespace(buf, ns, 0, -1)
   self.markdown = highlight.new(buf)
+  if transcripts[buf] then
+    transcripts[buf].jobs = {} -- what waits for a lock belongs to the transcript before
+  end
   transcripts[buf] = self
   return self
 end
@@ -109,7 +113,8 @@ function Transcript:followers()
     local is_busy = win == current and api.nvim_get_mode().mode:find('^[vVsS\22\19]') ~= nil
       or win == current and vim.startswith(api.nvim_get_mode().mode, 'no')
     if is_last and not is_busy then
-      followers[#followers + 1] = { win = win, is_at_end = col >= self.col - 1 }
+      local sees_end = vim.fn.screenpos(win, self.last + 1, math.max(self.col, 1)).row > 0
+      followers[#followers + 1] = { win = win, is_at_end = sees_end or col >= self.col - 1 }
     end
   end
   return followers
@@ -219,12 +224,26 @@ end
 
 -- folds ---------------------------------------------------------------------------------------------------------------
 
+--- Make `fold` in `win`. One that grew while no window showed it covers only its beginning there: then it is made anew, and is
+--- open if it was.
 ---@param win integer
 ---@param fold sanderling.render.Fold
 local function fold_in(win, fold)
+  local first, last = fold.first + 1, fold.last + 1
   api.nvim_win_call(win, function()
-    if vim.fn.foldlevel(fold.last + 1) == 0 or vim.fn.foldlevel(fold.first + 1) == 0 then
-      vim.cmd(('%d,%dfold'):format(fold.first + 1, fold.last + 1))
+    local is_partial = vim.fn.foldlevel(first) > 0 and vim.fn.foldlevel(last) == 0
+    if is_partial then
+      local was_open = vim.fn.foldclosed(first) == -1
+      local view = vim.fn.winsaveview()
+      api.nvim_win_set_cursor(win, { first, 0 })
+      vim.cmd('normal! zD')
+      vim.cmd(('%d,%dfold'):format(first, last))
+      if was_open then
+        vim.cmd(first .. 'foldopen')
+      end
+      vim.fn.winrestview(view)
+    elseif vim.fn.foldlevel(first) == 0 and not fold.is_deleted then
+      vim.cmd(('%d,%dfold'):format(first, last))
     end
   end)
 end
@@ -251,6 +270,16 @@ function Transcript:show_in(win)
     fold_in(win, fold)
   end
   self:show_markdown(win)
+end
+
+--- A window is about to show the transcript no more: what the user did to its folds is to last.
+---@param win integer
+function Transcript:leave(win)
+  api.nvim_win_call(win, function()
+    for _, fold in ipairs(self.folds) do
+      fold.is_deleted = vim.fn.foldlevel(fold.first + 1) == 0
+    end
+  end)
 end
 
 --- A window shows other lines of the transcript than before.
@@ -445,7 +474,7 @@ function Transcript:drain()
     local job = self.jobs[1]
     while job.next <= #job.events do
       local event = job.events[job.next]
-      local is_gone = not api.nvim_buf_is_valid(self.buf) -- then there is nothing to draw, but the event has happened
+      local is_gone = not api.nvim_buf_is_loaded(self.buf) -- then there is nothing to draw, but the event has happened
       local draw_event = not is_gone and draw[event.type] or function() end
       local ok, err = xpcall(draw_event, debug.traceback, self, event)
       if not ok and is_locked(err) then

@@ -340,7 +340,7 @@ def test_where_there_is_no_room_the_chat_says_so_in_one_line(start_nvim):
     child.feed(":AgentChat<CR>")
     wait_until(lambda: child.mode() == "r", "the line is longer than the screen is wide")
     child.feed("<CR>")
-    assert "there is no room for the chat here: Vim:E36: Not enough room" in child.messages()
+    assert "there is no room for the chat here: E36: Not enough room" in child.messages()
     assert windows(child) == [""]
     child.command("set lines=30 columns=100")
     child.open_chat()
