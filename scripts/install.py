@@ -31,6 +31,9 @@ if sys.version_info < (3, 11):  # noqa: UP036 - old Pythons do get here
 
 ROOT = Path(__file__).resolve().parent.parent
 STAMP = "sanderling-stamp"
+NO_CONNECTION = re.compile(
+    r"NewConnectionError|ConnectTimeout|NameResolutionError|ProxyError|dns error|Connection refused"
+)
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 # PYTHONPATH would hide packages from the installer, PYTHONDONTWRITEBYTECODE make every import 3-4 times slower.
 ENVIRON = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
@@ -207,6 +210,8 @@ def run(command: list[str], failure: str, environ: dict[str, str] | None = None)
     # pip quotes the error of its build step, indented, after its own "subprocess-exited-with-error"
     error = re.search(r"^\W*error: (?!subprocess)(.+)", result.stdout, re.IGNORECASE | re.MULTILINE)
     reason = error[1].rstrip(".") if error else result.stdout.strip().rpartition("\n")[2]
+    if NO_CONNECTION.search(result.stdout):  # pip itself ends with a talk of conflicting versions
+        reason = "the package index cannot be reached"
     with tempfile.NamedTemporaryFile(
         "w", prefix="sanderling-install-", suffix=".log", delete=False
     ) as log:

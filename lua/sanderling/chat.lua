@@ -627,6 +627,15 @@ function M.clear()
   open_session(chat)
 end
 
+--- There is an environment now: start the host for the chat, if there is one.
+---@return boolean is_shown the chat is on the screen
+function M.resume()
+  if chat then
+    open_session(chat)
+  end
+  return windows_in() ~= nil
+end
+
 ---@return { buf: integer, win: integer? }?
 function M.transcript()
   if not chat or not api.nvim_buf_is_valid(chat.transcript_buf) then

@@ -93,7 +93,8 @@ end
 local checks = {
   provider = one_of({ 'auto', 'anthropic', 'demo', 'scripted' }),
   model = function(value)
-    return type(value) == 'string' and value ~= '', 'the name of a model'
+    return type(value) == 'string' and value ~= '',
+      value == '' and 'the name of a model' or 'a string'
   end,
   max_tokens = at_least(0, true),
   idle_timeout_s = at_least(0.001),

@@ -46,10 +46,10 @@ local function check_neovim()
   end
 end
 
---- The environment is of another version of the plugin than the one that runs (scripts/install.py writes the stamp).
+--- What is wrong with the environment as a whole: scripts/install.py writes a stamp into it when it is finished.
 ---@param python string
----@return boolean
-local function is_outdated(python)
+---@return string?
+local function environment_problem(python)
   local environment = vim.fs.dirname(vim.fs.dirname(python))
   local ok, stamp = pcall(function()
     local lines = vim.fn.readfile(vim.fs.joinpath(environment, 'sanderling-stamp'))
@@ -59,7 +59,11 @@ local function is_outdated(python)
   for _, name in ipairs({ 'pyproject.toml', 'constraints.txt' }) do
     inputs = inputs .. vim.fn.readblob(vim.fs.joinpath(host.root(), name))
   end
-  return ok and stamp.inputs ~= vim.fn.sha256(inputs)
+  if not ok then
+    return 'the environment was not finished'
+  elseif stamp.inputs ~= vim.fn.sha256(inputs) then
+    return 'the environment is of another version of the plugin'
+  end
 end
 
 ---@param report table
@@ -124,11 +128,9 @@ function M.check()
   local report
   if python then
     vim.health.info(python)
-    if is_outdated(python) then
-      vim.health.warn(
-        'the environment is of another version of the plugin',
-        ':AgentInstall brings it up to date'
-      )
+    local problem = config.options.python == '' and environment_problem(python)
+    if problem then
+      vim.health.warn(problem, ':AgentInstall brings it up to date')
     end
     report, err = ask_python(python)
   end

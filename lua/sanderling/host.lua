@@ -8,6 +8,7 @@ local M = {}
 
 local STDERR_LINES = 200
 local LAST_WORDS_MS = 50 -- what a host wrote to stderr may arrive after its exit
+local BROKEN = 1 -- how Python ends when it cannot import what it is to run
 local RUNNING = -1 -- what jobwait() says of a job that has not ended
 local ACK_EVERY = 8 -- frames; src/sanderling/editor/frames.py allows 16 undrawn
 
@@ -178,7 +179,7 @@ local function report_exit(code, python, missed)
   local message
   if ending then
     message = ending
-  elseif not has_answered and code ~= 0 and code < 128 then
+  elseif not has_answered and code == BROKEN then
     local why = M.stderr[#M.stderr] or ('exit code ' .. code)
     message = ('The Python environment of %s is broken (%s). %s'):format(python, why, remedy())
   else
@@ -234,7 +235,7 @@ local function start()
   if not python then
     return err
   end
-  vim.fn.mkdir(vim.fn.stdpath('log'), 'p')
+  pcall(vim.fn.mkdir, vim.fn.stdpath('log'), 'p') -- where it cannot be, the log goes to stderr
   has_answered, ending = false, nil
   local plugin = vim.fs.joinpath(M.root(), 'rplugin', 'python3', 'sanderling_host.py')
   local ok, id

@@ -44,7 +44,9 @@ function M.run()
     term = true,
     on_exit = function(_, code)
       if code == 0 then
-        vim.notify('Sanderling is ready: :AgentChat')
+        local chat = package.loaded['sanderling.chat']
+        local is_shown = chat and chat.resume()
+        vim.notify('Sanderling is ready' .. (is_shown and '.' or ': :AgentChat'))
       else
         local message = 'Sanderling was not installed: the terminal says why.'
         vim.notify(message, vim.log.levels.ERROR)

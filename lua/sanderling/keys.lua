@@ -72,7 +72,10 @@ local function open_help(topic)
   if not pcall(vim.cmd.help, topic) then
     pcall(vim.cmd.helptags, vim.fs.joinpath(host.root(), 'doc'))
     local ok, err = pcall(vim.cmd.help, topic)
-    if not ok then
+    if not ok and topic == 'sanderling' then -- the plugin's directory cannot be written
+      vim.cmd.split({ vim.fs.joinpath(host.root(), 'doc', 'sanderling.txt') })
+      vim.bo.filetype, vim.bo.readonly, vim.bo.modifiable = 'help', true, false
+    elseif not ok then
       vim.notify((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
     end
   end

@@ -64,8 +64,8 @@ function Prompt:send(send)
   end
   self:set({ '' })
   if send(sent) then
-    prompt_history.add(table.concat(sent, '\n'))
     self.history_index, self.draft = nil, nil
+    prompt_history.add(table.concat(sent, '\n'))
   else
     self:set(lines)
   end

@@ -14,7 +14,7 @@ end
 ---@param lines string[]
 ---@param mode 'a'|'w'
 local function write(lines, mode)
-  vim.fn.mkdir(vim.fs.dirname(path()), 'p', tonumber('700', 8))
+  pcall(vim.fn.mkdir, vim.fs.dirname(path()), 'p', tonumber('700', 8)) -- where it cannot be, there is no history
   local fd = vim.uv.fs_open(path(), mode, tonumber('600', 8))
   if fd then
     vim.uv.fs_write(fd, table.concat(lines, '\n') .. '\n')

@@ -139,7 +139,7 @@ def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
     child.open_chat()
     child.submit("hi")
     child.wait_for_turns()
-    assert "Cannot reach 127.0.0.1" in child.transcript_text()
+    assert "Cannot reach 127.0.0.1:9" in child.transcript_text()
     assert "Check the network" in child.transcript_text()
 
 

@@ -165,6 +165,25 @@ def test_agentinstall_builds_the_environment_before_the_users_eyes_and_the_chat_
     assert "another version" not in report
 
 
+@pytest.mark.parametrize("place", ["log", "state"])
+def test_where_nothing_can_be_written_the_chat_still_answers(start_nvim, place):
+    child = start_nvim()
+    state = child.home / "state" / "nvim"
+    state.mkdir(parents=True, exist_ok=True)
+    blocked = state / ("sanderling.log" if place == "log" else "sanderling")
+    if place == "log":
+        blocked.mkdir()  # a directory where a file should be, for root may write everywhere
+    else:
+        blocked.write_text("")
+    child.command("AgentChat")
+    child.feed("iping<C-s><Esc>")
+    child.wait_for_turns()
+    assert child.transcript()[-1] == "pong" if place == "log" else "pong" in child.transcript_text()
+    assert not child.is_blocked()
+    if place == "state":
+        assert "The session's log cannot be written" in child.transcript_text()
+
+
 def test_an_interpreter_that_is_not_there_is_named(child):
     child.setup(python="/no/such/python")
     child.command("AgentChat")

@@ -204,7 +204,7 @@ class AnthropicProvider:
             )
         if isinstance(cause, UnicodeDecodeError):
             return malformed(str(cause))
-        host = self._client.base_url.host if self._client else "the API"
+        host = self._client.base_url.netloc.decode() if self._client else "the API"
         return ProviderError(
             "network",
             f"Cannot reach {host} ({_words(cause or error)}).",
