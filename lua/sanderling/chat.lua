@@ -208,13 +208,12 @@ end
 ---@param text string
 ---@param selections? sanderling.Selection[]
 local function send(self, text, selections)
-  host.report_exit_if_due()
   local id = ('%d'):format(vim.uv.hrtime())
-  set_pending(self, vim.list_extend(vim.list_slice(self.pending), { { id = id, text = text } }))
-  local err = host.act(self.id, {
+  local err = host.act(self.id, { -- first of all: what the screen is told can wait
     type = 'submit_prompt',
     prompt = { id = id, text = text, selections = selections },
   })
+  set_pending(self, vim.list_extend(vim.list_slice(self.pending), { { id = id, text = text } }))
   if err then
     host.publish(self.id, { { type = 'local_failed', message = err } })
   end

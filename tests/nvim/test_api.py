@@ -143,6 +143,15 @@ def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
     assert "Check the network" in child.transcript_text()
 
 
+def test_certificates_that_are_not_there_are_told_and_the_host_lives(start_nvim):
+    child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "SSL_CERT_FILE": "/no/such.pem"})
+    child.open_chat()
+    child.submit("hi")
+    child.wait_for_turns()
+    assert "cannot be set up" in child.transcript_text()
+    assert "has ended" not in child.transcript_text()
+
+
 def test_no_key_is_told_with_its_remedy(start_nvim):
     child = start_nvim()
     child.setup(provider="anthropic")

@@ -1,6 +1,5 @@
 """The real provider and the real SDK against a server on this machine that sends whatever a network can."""
 
-import gc
 import logging
 import socket
 import time
@@ -303,17 +302,6 @@ async def test_address_that_is_none_is_told(connect, base_url):
     error, _ = await fail(connect(base_url=base_url))
     assert error.kind == "network"
     assert "cannot be set up" in error.message
-
-
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # the SDK's half-made client
-async def test_certificates_that_are_not_there_are_told(connect, monkeypatch):
-    monkeypatch.setenv("SSL_CERT_FILE", "/no/such.pem")
-    error, _ = await fail(connect())
-    assert error.kind == "network"
-    assert "No such file" in error.message
-    gc.collect()
 
 
 async def test_numbers_that_nothing_can_hold_are_malformed(server, connect):
