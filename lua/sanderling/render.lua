@@ -364,9 +364,7 @@ function draw.turn_started(self, event)
     vim.list_extend(lines, selection_lines(selection))
     folds[#folds + 1] = { first, #lines - 1, selection }
   end
-  if #folds == 0 then
-    lines[#lines + 1] = ''
-  end
+  lines[#lines + 1] = ''
   local answer = #lines
   vim.list_extend(lines, { '## Sanderling', '', '' })
 
