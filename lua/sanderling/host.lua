@@ -29,7 +29,7 @@ local due_report
 ---@type sanderling.host.Subscriber[]
 local subscribers = {}
 
----@type string[] last lines of the host's stderr, for :checkhealth
+---@type string[] last lines of the host's stderr, and what went wrong on the screen, for :checkhealth
 M.stderr = {}
 
 ---@return string root of the plugin's checkout
@@ -107,10 +107,18 @@ function M.publish(session_id, events, seq)
   end
 end
 
+---@param line string
+local function keep_line(line)
+  M.stderr[#M.stderr + 1] = line
+  if #M.stderr > STDERR_LINES then
+    table.remove(M.stderr, 1)
+  end
+end
+
 --- A defect of the screen is written down and told once, in one line; it must not stop the stream.
 ---@param err string
 function M.note_defect(err)
-  M.stderr[#M.stderr + 1] = err
+  keep_line(err)
   vim.schedule(function()
     vim.notify_once(
       'Sanderling: something went wrong here; :AgentHealth shows it',
@@ -161,11 +169,8 @@ local function stderr_keeper()
     unfinished = table.remove(pieces)
     for _, line in ipairs(pieces) do
       if line ~= '' then
-        M.stderr[#M.stderr + 1] = line
+        keep_line(line)
       end
-    end
-    while #M.stderr > STDERR_LINES do
-      table.remove(M.stderr, 1)
     end
   end
 end

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT, find_neovim, is_alive, wait_until
@@ -163,6 +164,32 @@ def test_agentinstall_builds_the_environment_before_the_users_eyes_and_the_chat_
     report = child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), ' ')")
     assert "ERROR" not in report
     assert "another version" not in report
+
+
+def test_closed_sessions_leave_no_open_files_behind(child):
+    child.command("AgentChat")
+    for turn in range(1, 6):
+        child.submit("ping")
+        child.wait_for_turns(turn)
+        child.lua("require('sanderling').clear()")
+    fds = Path(f"/proc/{child.host_pid()}/fd")
+
+    def open_logs():
+        return [fd for fd in fds.iterdir() if fd.is_symlink() and fd.readlink().suffix == ".jsonl"]
+
+    wait_until(lambda: open_logs() == [], "the logs of the five closed sessions are closed")
+
+
+def test_an_action_that_is_none_is_logged_and_blocks_nothing(child):
+    child.command("AgentChat")
+    child.lua("""
+      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
+      require('sanderling.host').act(id, { type = 'no_such_action' })
+    """)
+    log = child.home / "state" / "nvim" / "sanderling.log"
+    wait_until(lambda: log.exists() and "act failed" in log.read_text(), "the defect is logged")
+    assert not child.is_blocked()
+    assert child.messages().strip() == ""
 
 
 @pytest.mark.parametrize("place", ["log", "state"])

@@ -55,8 +55,10 @@ def test_a_script_that_is_none_is_named_in_the_chat(child, tmp_path):
     wait_until(
         lambda: "is not a script: Object contains unknown field `txt`" in child.transcript_text()
     )
-    child.submit("anyone there?")
+    child.feed("ianyone there?<C-s>")
     wait_until(lambda: child.transcript_text().count("is not a script") == 2)
+    assert "## You\n\nanyone there?" in child.transcript_text()
+    assert "waiting for you" in child.screen_text()
 
 
 def test_the_public_api(child):

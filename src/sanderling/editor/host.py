@@ -30,6 +30,7 @@ from sanderling.events import (
     SessionOpened,
     SubmitPrompt,
     TurnEnded,
+    TurnStarted,
 )
 from sanderling.orchestrator import Orchestrator
 from sanderling.providers import Provider
@@ -171,6 +172,7 @@ class LiveSession:
 
     def submit(self, prompt: Prompt) -> None:
         if self._refusal:
+            self.emit(TurnStarted(prompt))  # what was asked stays to be read
             self._emit_refusal(self._refusal)
         elif self.orchestrator:
             self.orchestrator.submit(prompt)
