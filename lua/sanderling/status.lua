@@ -206,7 +206,7 @@ function M.transcript_winbar()
   local session_id = vim.b.sanderling_session
   local state = state_of(session_id)
   local mode = mode_here()
-  return ('%%#AgentMode#%s%%#AgentStatus# %%<%s · %s%%=%s '):format(
+  return ('%%#AgentMode#%s%%#AgentStatus# %%<%s · %s %%=%s '):format(
     mode ~= '' and ' ' .. mode or '',
     escape(state.model ~= '' and state.model or 'Sanderling'),
     (session_id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2')),
