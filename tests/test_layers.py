@@ -28,6 +28,8 @@ CORNERS = {
     "anthropic": {"providers/anthropic.py"},
     "httpx2": {"providers/anthropic.py"},
     "openai": {"providers/openai.py"},
+    "landlock": {"sandbox/landlock.py"},
+    "h11": {"sandbox/network.py"},
     "mcp": {"tools/mcp.py"},
 }
 

@@ -3,6 +3,8 @@ The command line.
 
 `sanderling check [--api]` prints, as one JSON object, what `:checkhealth` and a bug report need: versions, whether a key was
 found (never the key), and with `--api` whether the API answers. Exit code 1: the API was asked and did not answer.
+
+`sanderling sandbox status|exec` is `sandbox/cli.py`.
 """
 
 import argparse
@@ -20,8 +22,9 @@ from sanderling import __version__
 from sanderling.config import DEFAULT_MODEL, Settings, has_api_key
 from sanderling.errors import ProviderError
 from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.sandbox.cli import add_sandbox_commands
 
-PACKAGES = ("pynvim", "anthropic", "msgspec", "anyio", "httpx2", "greenlet", "msgpack")
+PACKAGES = ("pynvim", "anthropic", "msgspec", "anyio", "landlock", "httpx2", "greenlet", "msgpack")
 
 
 def main() -> int:
@@ -38,8 +41,13 @@ def main() -> int:
     )
     check.add_argument("--model", default=DEFAULT_MODEL)
     check.add_argument("--base-url", default="")
+    check.set_defaults(run=check_installation)
+    add_sandbox_commands(commands)
     arguments = parser.parse_args()
+    return arguments.run(arguments)
 
+
+def check_installation(arguments: argparse.Namespace) -> int:
     report = describe_installation()
     if arguments.api:
         report["api"] = anyio.run(ask_api, arguments.model, arguments.base_url)

@@ -4,6 +4,7 @@ The errors that have a reader, by who acts on each.
 SanderlingError
 ├── ConfigError      the user's settings are wrong; nothing starts
 ├── SessionError     a session's log cannot be read; that session does not open
+├── SandboxError     the kernel cannot enforce what was asked; nothing runs
 └── ProviderError    the model API failed; the turn ends, the session lives
 """
 
@@ -34,6 +35,10 @@ class ConfigError(SanderlingError):
 
 class SessionError(SanderlingError):
     """A session's log cannot be read."""
+
+
+class SandboxError(SanderlingError):
+    """The sandbox cannot be had as it was asked for. Whoever gets this runs nothing."""
 
 
 class ProviderError(SanderlingError):

@@ -1,0 +1,95 @@
+"""
+Bubblewrap as the provider of namespaces, where an AppArmor profile allows them to it and not to Python (Ubuntu since 24.04).
+
+It builds the same root from the same layout; the zygote starts inside it as a program. Without capabilities in there, the zygote
+cannot give each command a pid namespace of its own: the commands of a view share one.
+"""
+
+import marshal
+import os
+import socket
+import sys
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox.layout import Layout
+from sanderling.sandbox.zygote import View
+
+# Not by PATH: what stands there for it decides what a command can reach.
+PROGRAMS = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
+ISOLATION = (
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--die-with-parent",
+)
+MAX_COMPLAINT_BYTES = 2000
+START = "import sys; sys.path[:] = {path!r}; from sanderling.sandbox.zygote import main; main({channel}, {view})"
+
+
+def find() -> str:
+    """
+    The program's path.
+
+    Raises:
+        SandboxError: there is none.
+    """
+    for program in PROGRAMS:
+        if os.access(program, os.X_OK):
+            return program
+    raise SandboxError("bubblewrap (bwrap) is not installed")
+
+
+def try_it() -> None:
+    """
+    Run it with every namespace that a zygote needs.
+
+    Raises:
+        SandboxError: it is missing, or cannot make its namespaces.
+    """
+    program = find()
+    complaints, stderr = os.pipe()
+    arguments = [program, *ISOLATION, "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc"]
+    pid = os.posix_spawn(
+        program,
+        [*arguments, program, "--version"],
+        {},
+        file_actions=[(os.POSIX_SPAWN_DUP2, stderr, 2), (os.POSIX_SPAWN_CLOSE, 1)],
+    )
+    os.close(stderr)
+    with os.fdopen(complaints, "rb") as pipe:
+        complaint = pipe.read(MAX_COMPLAINT_BYTES).decode(errors="replace").strip()
+    if os.waitpid(pid, 0)[1]:
+        raise SandboxError(complaint or "bubblewrap does not work here")
+
+
+def start_zygote(view: View, channel: socket.socket) -> int:
+    """Start a zygote in the root of `view`, serving `channel`; return bubblewrap's pid."""
+    memory = os.memfd_create("view")
+    os.write(memory, marshal.dumps(view.as_data()))
+    os.lseek(memory, 0, os.SEEK_SET)
+    os.set_inheritable(memory, True)
+    channel.set_inheritable(True)
+    program = find()
+    code = START.format(path=sys.path, channel=channel.fileno(), view=memory)
+    python = (os.path.realpath(sys.executable), "-I", "-S", "-c", code)
+    network = ("--unshare-net",) if view.has_own_network else ()
+    argv = [program, *ISOLATION, *network, *root_arguments(view.layout), "--", *python]
+    try:
+        return os.posix_spawn(program, argv, {})
+    finally:
+        os.close(memory)
+        channel.set_inheritable(False)
+
+
+def root_arguments(layout: Layout) -> list[str]:
+    arguments = ["--tmpfs", "/", "--dev", "/dev", "--tmpfs", "/dev/shm", "--mqueue", "/dev/mqueue"]
+    arguments += ["--proc", "/proc"]
+    for directory in layout.directories:
+        arguments += ["--dir", directory]
+    for link, target in layout.links:
+        arguments += ["--symlink", target, link]
+    for bind in layout.binds:
+        how = "--bind" if bind.is_writable else "--ro-bind"
+        arguments += [how, bind.source, bind.target]
+    return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/"]

@@ -1,0 +1,131 @@
+"""
+`sanderling sandbox status|exec`: the sandbox for scripts, tests and bug reports.
+
+`exec` runs one command. Its streams and its exit status are the caller's (128 + n after signal n); what the guard did goes to
+stderr; 125 with one sentence means that the sandbox refused, and nothing ran.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from typing import Any
+
+import anyio
+import msgspec
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.gaps import missing_at
+from sanderling.sandbox.init import EXIT_REFUSED
+from sanderling.sandbox.policy import LEVELS, SandboxPolicy, state_directory
+from sanderling.sandbox.processes import Process
+from sanderling.sandbox.report import Report
+from sanderling.sandbox.sandbox import Sandbox, SandboxEvent
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def add_sandbox_commands(commands: Any) -> None:
+    """Add `sandbox` and what belongs to it to the command line's parser."""
+    sandbox = commands.add_parser(
+        "sandbox", help="what the sandbox can do here; run a command in it"
+    )
+    actions = sandbox.add_subparsers(dest="action", required=True)
+    status = actions.add_parser(
+        "status", help="the level that this machine reaches, and what it lacks"
+    )
+    status.add_argument("--json", action="store_true", help="as one JSON object")
+    status.set_defaults(run=print_status)
+
+    run = actions.add_parser("exec", help="run COMMAND in the sandbox", usage=EXEC_USAGE)
+    run.add_argument("--project", default=".", metavar="DIR", help="what it may write (here)")
+    run.add_argument("--net", default="off", choices=("off", "proxy", "on"))
+    run.add_argument(
+        "--allow-host", action="append", default=[], metavar="HOST", help="for the proxy"
+    )
+    run.add_argument(
+        "--mode", default="rw", choices=("rw", "ro"), help="whether DIR can be written"
+    )
+    run.add_argument(
+        "--rw", action="append", default=[], metavar="PATH", help="may be written, too"
+    )
+    run.add_argument("--ro", action="append", default=[], metavar="PATH", help="may be read, too")
+    run.add_argument("--level", choices=LEVELS[:-1], help="exactly this one, or refuse")
+    run.add_argument("--no-guard", action="store_true", help="only what the kernel enforces")
+    run.add_argument("argv", nargs="+", metavar="COMMAND")
+    run.set_defaults(run=execute)
+
+
+EXEC_USAGE = "sanderling sandbox exec [options] -- COMMAND [ARGUMENT...]"
+
+
+def print_status(arguments: argparse.Namespace) -> int:
+    report = anyio.run(Sandbox.probe)
+    if arguments.json:
+        text = msgspec.json.format(msgspec.json.encode(describe(report))).decode()
+    else:
+        missing = (f"- {gap['what']} ({gap['reason']})" for gap in missing_at(report, report.level))
+        text = "\n".join((f"level: {report.level}", *missing))
+    sys.stdout.write(text + "\n")
+    return 0
+
+
+def describe(report: Report) -> dict[str, Any]:
+    """The report as `status --json` has it: a network is what a session opens, so it is off here."""
+    return {
+        "level": report.level,
+        "layers": {
+            layer: {"works": not reason, "reason": reason}
+            for layer, reason in report.reasons.items()
+        },
+        "landlock_abi": report.landlock_abi,
+        "missing": missing_at(report, report.level),
+        "network": "off",
+    }
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    policy = SandboxPolicy(
+        project=os.path.abspath(arguments.project),
+        home=os.path.expanduser("~"),
+        state_dir=state_directory(f"{state}/sanderling/sandbox", arguments.project),
+        mode=arguments.mode,
+        network=arguments.net,
+        read_paths=tuple(arguments.ro),
+        write_paths=tuple(arguments.rw),
+        hosts=tuple(arguments.allow_host),
+        level=arguments.level,
+        has_guard=not arguments.no_guard,
+    )
+    try:
+        return anyio.run(_run, policy, arguments.argv)
+    except SandboxError as error:
+        sys.stderr.write(f"sanderling: {error}\n")
+        return EXIT_REFUSED
+
+
+async def _run(policy: SandboxPolicy, argv: list[str]) -> int:
+    status = 0
+    async with Sandbox.open(policy, _print_event) as sandbox, anyio.create_task_group() as tasks:
+        process = await sandbox.spawn(argv, cwd=os.getcwd(), stdin=0, stdout=1, stderr=2)
+        tasks.start_soon(_forward_signals, process)
+        status = await process.wait()
+        tasks.cancel_scope.cancel()
+    return status if status >= 0 else 128 - status
+
+
+async def _forward_signals(process: Process) -> None:
+    with anyio.open_signal_receiver(*FORWARDED) as received:
+        async for number in received:
+            process.send_signal(number)
+
+
+def _print_event(event: SandboxEvent) -> None:
+    match event:
+        case Denial(operation, target, rule):
+            text = f"denied: {operation} {target} ({rule})"
+        case _:
+            text = f"guard: {event.kind}: {event.path}: {event.reason}"
+    sys.stderr.write(f"sanderling: {text}\n")

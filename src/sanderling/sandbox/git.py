@@ -1,0 +1,707 @@
+"""
+What git would run, and where it reads that from.
+
+Plain `git status` runs `core.fsmonitor` and hooks, so whoever writes a repository's config runs code as the user. Git finds
+that config in steps: a `.git` entry, which is a directory, a link or a file `gitdir: PATH`; in the git directory a file
+`commondir`, which names another one; in that `config`, `hooks` and `objects`; `config.worktree` in the first; and whatever files
+the config names (gitrepository-layout(5), git-config(1)). Mounts hold what exists of these; `guard.py` watches the rest.
+
+One name is special: an absent `commondir` cannot be mounted over, and one small file there moves config and hooks elsewhere. So
+a **sentinel** is placed, a `commondir` that leads back to its own directory, which changes nothing for git, libgit2 and gitoxide;
+it is removed when the last session of the project ends, or by the next one to start should all have been killed.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+SENTINEL = b"./\n"
+"""The slash matters: libgit2 looks for packed refs in the wrong place after a plain `.`"""
+MAX_POINTER_BYTES = 4096 + len("gitdir: \n")
+MAX_CONFIG_BYTES = 1 << 20
+MAX_CHAIN = 10
+"""Steps to follow from one include, or one store of objects, to the next; git itself takes 10 and 5."""
+GIT_TIMEOUT_S = 10
+
+SURFACE = ("config", "config.worktree", "hooks", "commondir")
+WORKTREE_SURFACE = ("config.worktree", "commondir", "gitdir")
+OTHER_SURFACE = {
+    ".hg": ("hgrc", "hgrc-not-shared", "requires", "sharedpath"),
+    ".jj": ("workspace-config.toml",),
+    ".jj/repo": ("config.toml",),
+}
+"""The same for version control that a shell's prompt or an editor's gutter asks as eagerly."""
+PUBLIC_ENV_ENDINGS = (".example", ".sample", ".template", ".dist")
+
+
+class UnclearError(ValueError):
+    """A pointer that two readers may read differently. `str(error)` continues "it …"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """Where git goes from `entry`: its own directory, and the one that it shares with other worktrees. All resolved."""
+
+    entry: str
+    git_dir: str
+    common_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """
+    What one walk of the project found, absolute; nothing inside `.git` directories, nothing through links.
+
+    `repositories`: entries named `.git` and bare repositories. `env_files`: regular files that may hold secrets, by their name.
+    `unlistable`: directories which may be entered but not read.
+    """
+
+    project: str
+    repositories: tuple[str, ...]
+    env_files: tuple[str, ...]
+    sockets: tuple[str, ...]
+    unlistable: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GitProtection:
+    """
+    What the mounts must do for git; all paths absolute.
+
+    `write`, `read`: directories outside the project that git needs, writable or not. `pin`: directories to be bound onto
+    themselves, so that they cannot be renamed away. `read_only`: files and directories to be bound read-only. `watch`: the names
+    that must not appear in a directory.
+    """
+
+    write: tuple[str, ...]
+    read: tuple[str, ...]
+    pin: tuple[str, ...]
+    read_only: tuple[str, ...]
+    watch: tuple[tuple[str, frozenset[str]], ...]
+
+
+def survey(project: str, between: Callable[[], object] = lambda: None) -> Survey:
+    """
+    Walk the project, which is absolute and resolved.
+
+    `between` is called now and then, so that a large tree does not hold up what cannot wait.
+
+    Raises:
+        OSError: there is no such directory.
+    """
+    repositories: list[str] = []
+    env_files: list[str] = []
+    sockets: list[str] = []
+    unlistable: list[str] = []
+    root = os.open(project, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    waiting = [""]
+    count = 0
+    try:
+        while waiting:
+            directory = waiting.pop()
+            count += 1
+            if not count % 64:
+                between()
+            try:
+                kinds = _list(directory or ".", root)
+            except PermissionError:
+                unlistable.append(f"{project}/{directory}".rstrip("/"))
+                continue
+            except OSError:
+                continue  # gone, or replaced, since its name was read
+            for name, kind in kinds.items():
+                path = f"{directory}/{name}" if directory else name
+                if name == ".git":
+                    repositories.append(f"{project}/{path}")
+                elif kind == "directory":
+                    waiting.append(path)
+                elif kind == "socket":
+                    sockets.append(f"{project}/{path}")
+                elif kind == "file" and (name.endswith(".env") or name.startswith(".env.")):
+                    env_files.append(f"{project}/{path}")
+            if "HEAD" in kinds and ("commondir" in kinds or kinds.keys() >= {"objects", "refs"}):
+                repositories.append(f"{project}/{directory}".rstrip("/"))
+    finally:
+        os.close(root)
+    return Survey(project, tuple(repositories), tuple(env_files), tuple(sockets), tuple(unlistable))
+
+
+def _list(directory: str, root: int) -> dict[str, str]:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(directory, flags, dir_fd=root)
+    try:
+        with os.scandir(fd) as entries:
+            return {entry.name: _kind(entry) for entry in entries}
+    finally:
+        os.close(fd)
+
+
+def _kind(entry: "os.DirEntry[str]") -> str:
+    if entry.is_dir(follow_symlinks=False):
+        return "directory"
+    if entry.is_file(follow_symlinks=False):
+        return "file"
+    try:
+        mode = 0 if entry.is_symlink() else entry.stat(follow_symlinks=False).st_mode
+    except OSError:
+        return "gone"
+    return "socket" if stat.S_ISSOCK(mode) else "other"
+
+
+def resolve(entry: str) -> Repository | None:
+    """
+    Where git goes from `entry`, a `.git` or a git directory; None where it goes nowhere.
+
+    Raises:
+        UnclearError: a pointer is not written the way git writes it, so that readers may disagree.
+    """
+    git_dir = entry
+    if not os.path.isdir(entry) and not os.path.islink(entry):
+        try:
+            line = _pointer(entry, b"gitdir: ")
+        except OSError:
+            return None
+        git_dir = os.path.join(os.path.dirname(entry), line)
+    elif os.path.isfile(entry):
+        raise UnclearError("is a link to a pointer, which leads elsewhere for each reader")
+    git_dir = os.path.realpath(git_dir)
+    try:
+        common_dir = os.path.realpath(os.path.join(git_dir, _pointer(f"{git_dir}/commondir")))
+    except OSError:
+        common_dir = git_dir
+    return Repository(entry, git_dir, common_dir)
+
+
+def _pointer(path: str, prefix: bytes = b"") -> str:
+    content = read_file(path, MAX_POINTER_BYTES)
+    line = content.removeprefix(prefix).rstrip(b"\r\n")
+    is_plain = bool(line) and line == line.strip() and not any(byte < ord(" ") for byte in line)
+    if not (is_plain and content.startswith(prefix)):
+        raise UnclearError("is not written the way git writes it")
+    return os.fsdecode(line)
+
+
+def read_file(path: str, limit: int, *, follows: bool = True, dir_fd: int | None = None) -> bytes:
+    """
+    The content of a regular file of at most `limit` bytes.
+
+    Raises:
+        OSError: there is none, or it is no regular file, or longer. A FIFO does not block, a device is not opened for good.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    fd = os.open(path, flags if follows else flags | os.O_NOFOLLOW, dir_fd=dir_fd)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        content = b""
+        while chunk := os.read(fd, limit + 1 - len(content)):
+            content += chunk
+    finally:
+        os.close(fd)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, "too large", path)
+    return content
+
+
+def is_within(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(f"{directory}/")
+
+
+def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
+    """The git directories of the project and of `outside`: those that entries lead to, and those below `modules` and `worktrees`."""
+    roots = (survey.project, *outside)
+    found: set[str] = set(outside)
+    for entry in survey.repositories:
+        try:
+            repository = resolve(entry)
+        except UnclearError:
+            continue
+        if repository:
+            found.update((repository.git_dir, repository.common_dir))
+    found = {path for path in found if any(is_within(path, root) for root in roots)}
+    waiting = [f"{path}/{name}" for path in found for name in ("modules", "worktrees")]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            kinds = _list(directory, -1)
+        except OSError:
+            continue
+        is_git_dir = "HEAD" in kinds or "commondir" in kinds
+        if is_git_dir:
+            found.add(directory)
+        skipped = ("objects", "refs", "logs", "hooks") if is_git_dir else ()
+        waiting += [
+            f"{directory}/{name}"
+            for name, kind in kinds.items()
+            if kind == "directory" and name not in skipped
+        ]
+    return sorted(found)
+
+
+def protection(survey: Survey) -> GitProtection:
+    """
+    What must be protected in the repositories of the project, as they are now: after `place_sentinels`, which this sees.
+
+    A repository outside the project is made writable only for the project's own `.git`, and only if it answers to the project.
+    """
+    plan = _Plan(survey)
+    for directory, names in OTHER_SURFACE.items():
+        plan.hold_names(f"{survey.project}/{directory}", names, survey.project)
+    for git_dir in git_directories(survey, plan.write):
+        plan.hold_git_directory(git_dir)
+    for entry in survey.repositories:
+        plan.hold_entry(entry)
+    return GitProtection(
+        tuple(plan.write),
+        tuple(plan.read),
+        tuple(sorted(path for path in plan.pin if not plan.is_read_only(path))),
+        tuple(sorted(plan.read_only)),
+        tuple((directory, frozenset(names)) for directory, names in sorted(plan.watch.items())),
+    )
+
+
+class _Plan:
+    def __init__(self, survey: Survey) -> None:
+        self.project = survey.project
+        self.own = _own_repository(survey.project)
+        self.write = _outside(self.own, survey.project)
+        self.read: list[str] = []
+        self.pin: set[str] = set()
+        self.read_only: set[str] = set()
+        self.watch: dict[str, set[str]] = {}
+
+    def is_read_only(self, path: str) -> bool:
+        return any(is_within(path, held) for held in self.read_only)
+
+    def hold_entry(self, entry: str) -> None:
+        if os.path.islink(entry):
+            self._watch(entry)
+        elif os.path.isfile(entry):
+            self.read_only.add(entry)
+        try:
+            repository = resolve(entry)
+        except UnclearError:
+            return
+        if not repository or not self._is_inside(repository.common_dir):
+            return
+        worktree = os.path.dirname(entry) if os.path.basename(entry) == ".git" else entry
+        for config in (f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"):
+            self._hold_what_config_names(worktree, config)
+        if entry == f"{self.project}/.git":
+            settings = _settings(self.project, cwd=self.project)
+            for origin, key, value in settings:
+                self._hold_setting(worktree, origin, key, value)
+            self._hold_alternates(repository.common_dir)
+
+    def hold_git_directory(self, git_dir: str) -> None:
+        try:
+            repository = resolve(git_dir)
+        except UnclearError:
+            return
+        if not repository:
+            return
+        is_main = repository.git_dir == repository.common_dir
+        names = SURFACE if is_main else WORKTREE_SURFACE
+        self.hold_names(git_dir, names, self._top(git_dir))
+        hooks = f"{git_dir}/hooks"
+        try:
+            kinds = _list(hooks, -1)
+        except OSError:
+            return
+        for name in kinds:
+            if os.path.islink(f"{hooks}/{name}"):
+                self._hold_path(os.path.realpath(f"{hooks}/{name}"))
+
+    def hold_names(self, directory: str, names: Iterable[str], top: str) -> None:
+        """Hold `names` in `directory`, and every directory from there up to `top`, which is held too unless it is the project."""
+        if not os.path.isdir(directory):
+            self._hold_path(directory)
+            return
+        self._pin(directory, top)
+        for name in names:
+            self._hold(f"{directory}/{name}")
+
+    def _hold(self, path: str) -> None:
+        if os.path.islink(path):
+            self._watch(path)
+            self._hold_path(os.path.realpath(path))
+        elif os.path.exists(path):
+            self.read_only.add(path)
+        else:
+            self._watch(path)
+
+    def _hold_path(self, path: str) -> None:
+        """Hold what the project has at `path`, whose parents may be missing or links; nothing outside."""
+        path = os.path.normpath(path)
+        if not self._is_inside(path) or path in (self.project, *self.write):
+            return
+        while not os.path.isdir(parent := os.path.dirname(path)):
+            path = parent
+        if (real := os.path.realpath(parent)) != parent:
+            while self._is_inside(parent):
+                if os.path.islink(parent):
+                    self._watch(parent)
+                parent = os.path.dirname(parent)
+            self._hold_path(f"{real}/{os.path.basename(path)}")
+            return
+        self._pin(parent, self._top(path))
+        self._hold(path)
+
+    def _hold_what_config_names(self, worktree: str, config: str, depth: int = MAX_CHAIN) -> None:
+        try:
+            content = read_file(config, MAX_CONFIG_BYTES)
+        except OSError:
+            return
+        if not depth or not _may_run_something(content):
+            return
+        settings = _settings(self.project, "--no-includes", "--file", config, cwd=worktree)
+        for origin, key, value in settings:
+            self._hold_setting(worktree, origin, key, value, depth)
+
+    def _hold_setting(
+        self, worktree: str, origin: str, key: str, value: str, depth: int = 1
+    ) -> None:
+        value = value.strip()
+        if key.startswith(("include.", "includeif.")):
+            included = os.path.join(worktree, os.path.dirname(origin), os.path.expanduser(value))
+            self._hold_path(included)
+            if self._is_inside(os.path.normpath(included)):
+                self._hold_what_config_names(worktree, included, depth - 1)
+        elif key == "core.hookspath":
+            self._hold_path(os.path.join(worktree, os.path.expanduser(value)))
+        elif value and not is_inert(key):
+            for word in value.lstrip("!").split():
+                path = os.path.join(worktree, word.strip("\"'"))
+                if os.path.isfile(path):
+                    self._hold_path(path)
+
+    def _hold_alternates(self, common_dir: str) -> None:
+        """An alternate of the own repository becomes readable, so the list must not grow from inside."""
+        info = f"{common_dir}/objects/info"
+        if os.path.isdir(info):
+            self.hold_names(info, ("alternates",), common_dir)
+        stores = [f"{common_dir}/objects"]
+        for store in stores:
+            for path in alternates(store) if len(stores) <= MAX_CHAIN else ():
+                if path not in stores and os.path.isdir(f"{path}/pack"):
+                    stores.append(path)
+        self.read = [path for path in stores if not self._is_inside(path)]
+
+    def _pin(self, directory: str, top: str) -> None:
+        while is_within(directory, top) and directory != self.project:
+            self.pin.add(directory)
+            directory = os.path.dirname(directory)
+
+    def _top(self, path: str) -> str:
+        """The highest directory whose name matters: that of the git directory around `path`, else the project."""
+        for directory in self.write:
+            if is_within(path, directory):
+                return directory
+        head, dot_git, _ = f"{path}/".partition("/.git/")
+        if dot_git:
+            return f"{head}/.git"
+        return path if os.path.exists(f"{path}/HEAD") else self.project
+
+    def _is_inside(self, path: str) -> bool:
+        return any(is_within(path, root) for root in (self.project, *self.write))
+
+    def _watch(self, path: str) -> None:
+        directory, name = os.path.split(path)
+        self.watch.setdefault(directory, set()).add(name)
+
+
+def _own_repository(project: str) -> Repository | None:
+    try:
+        return resolve(f"{project}/.git")
+    except UnclearError:
+        return None
+
+
+def _outside(own: Repository | None, project: str) -> list[str]:
+    if own is None or is_within(own.common_dir, project) or not _answers(own, project):
+        return []
+    is_one = is_within(own.git_dir, own.common_dir)
+    return [own.common_dir] if is_one else [own.common_dir, own.git_dir]
+
+
+def _answers(own: Repository, project: str) -> bool:
+    """
+    Whether the repository outside knows of this project: the sandbox can write a pointer to any repository of the user, but no answer.
+
+    A linked worktree is answered by `gitdir`, a submodule by `core.worktree`. One that `git init --separate-git-dir` made says
+    nothing; it is told by its place, for others' are called `.git` or lie below one.
+    """
+    try:
+        answer = _pointer(f"{own.git_dir}/gitdir")
+    except (OSError, UnclearError):
+        config = f"{own.git_dir}/config"
+        settings = _settings(project, "--no-includes", "--file", config, cwd=project)
+        worktree = [value for _, key, value in settings if key == "core.worktree"]
+        if not worktree:
+            return ".git" not in own.git_dir.split("/")
+        return os.path.realpath(os.path.join(own.git_dir, worktree[-1])) == project
+    return os.path.realpath(os.path.join(own.git_dir, answer)) == f"{project}/.git"
+
+
+def alternates(store: str) -> list[str]:
+    """The other object stores that `store` names, resolved."""
+    try:
+        lines = read_file(f"{store}/info/alternates", MAX_CONFIG_BYTES).splitlines()
+    except OSError:
+        return []
+    return [
+        os.path.realpath(os.path.join(store, os.fsdecode(line)))
+        for line in lines
+        if line and not line.startswith(b"#") and b"\0" not in line
+    ]
+
+
+INERT = {
+    "advice": "*",
+    "author": "*",
+    "branch": "*",
+    "color": "*",
+    "committer": "*",
+    "core": "abbrev attributesfile autocrlf bare bigfilethreshold checkstat commitgraph compression deltabasecachelimit eol"
+    " excludesfile filemode hidedotfiles ignorecase ignorestat logallrefupdates longpaths loosecompression multipackindex"
+    " notesref packedgitlimit packedgitwindowsize precomposeunicode preloadindex protecthfs protectntfs quotepath"
+    " repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex symlinks trustctime"
+    " untrackedcache warnambiguousrefs whitespace worktree",
+    "diff": "algorithm colormoved ignoresubmodules mnemonicprefix noprefix renames submodule",
+    "extensions": "*",
+    "fetch": "*",
+    "gc": "auto autodetach autopacklimit pruneexpire reflogexpire worktreepruneexpire",
+    "i18n": "*",
+    "index": "*",
+    "init": "defaultbranch",
+    "lfs": "access locksverify repositoryformatversion",
+    "log": "*",
+    "merge": "conflictstyle ff renames",
+    "pull": "*",
+    "push": "*",
+    "rebase": "*",
+    "remote": "fetch followremotehead mirror partialclonefilter promisor prune prunetags push pushurl skipdefaultupdate"
+    " skipfetchall tagopt url",
+    "rerere": "*",
+    "status": "*",
+    "submodule": "active alternateerrorstrategy alternatelocation branch fetchrecursesubmodules ignore path"
+    " propagatebranches recurse shallow url",
+    "tag": "*",
+    "user": "*",
+}
+"""
+The settings that run nothing, by section; `*`: all of it. A list of what is harmless, for git grows new ways to run something.
+
+A `remote.*.url` may be `ext::COMMAND`, which git refuses unless `protocol.ext.allow` is set.
+"""
+
+
+def is_inert(key: str) -> bool:
+    section, _, rest = key.partition(".")
+    names = INERT.get(section, "")
+    return names == "*" or rest.rpartition(".")[2] in names.split()
+
+
+def _may_run_something(content: bytes) -> bool:
+    """A quick look, for a config that nobody but the user could write: too strict rather than too lax."""
+    section = ""
+    for line in os.fsdecode(content).lower().splitlines():
+        text = line.strip()
+        if text.startswith("["):
+            section = text.strip("[]").partition(" ")[0]
+            if not text.endswith("]"):
+                return True
+        elif text and text[0] not in "#;":
+            name = text.partition("=")[0].strip()
+            if not is_inert(f"{section}.{name}"):
+                return True
+    return False
+
+
+def executable_settings(content: bytes, project: str) -> frozenset[str]:
+    """
+    The settings in a config of this content that may run something: includes, and what is not known as harmless.
+
+    Git itself parses it, so that nothing is read differently from how git will read it; `?` stands for what it cannot read.
+    """
+    arguments = ("config", "--no-includes", "--file", "-", "--list", "-z")
+    listed = _git(project, *arguments, cwd="/", stdin=content, is_bare=True)
+    if listed is None:
+        return frozenset("?")
+    settings = os.fsdecode(listed).split("\0")
+    return frozenset(
+        setting for setting in settings if setting and not is_inert(setting.partition("\n")[0])
+    )
+
+
+def _settings(project: str, *arguments: str, cwd: str) -> Iterator[tuple[str, str, str]]:
+    """The origin, key and value of what `git config` lists."""
+    arguments = ("config", *arguments, "--show-origin", "--list", "-z")
+    fields = os.fsdecode(_git(project, *arguments, cwd=cwd) or b"").split("\0")
+    for origin, setting in zip(fields[::2], fields[1::2], strict=False):
+        key, _, value = setting.partition("\n")
+        yield origin.removeprefix("file:"), key, value
+
+
+def ignored_env_files(survey: Survey) -> tuple[str, ...]:
+    """
+    The `.env` files that git ignores: secrets, as a rule. A tracked one is in the history anyway.
+
+    Without a repository, or where git does not say: every `.env` and `.env.*` that is no example.
+    """
+    worktrees = {os.path.dirname(entry) for entry in survey.repositories}
+    by_worktree: dict[str, list[str]] = {}
+    for path in survey.env_files:
+        if "/node_modules/" in path:
+            continue
+        directory = os.path.dirname(path)
+        while directory not in worktrees and directory != survey.project:
+            directory = os.path.dirname(directory)
+        by_worktree.setdefault(directory, []).append(path)
+    ignored = (_ignored(survey.project, *item) for item in by_worktree.items())
+    return tuple(path for paths in ignored for path in paths)
+
+
+def _ignored(project: str, worktree: str, paths: list[str]) -> list[str]:
+    arguments = ("-c", "core.fsmonitor=false", "check-ignore", "-z", "--stdin")
+    asked = b"\0".join(map(os.fsencode, paths))
+    answer = _git(project, *arguments, cwd=worktree, stdin=asked, may_find_nothing=True)
+    if answer is not None:
+        return [os.fsdecode(path) for path in answer.split(b"\0") if path]
+    names = {path: os.path.basename(path) for path in paths}
+    return [
+        path
+        for path, name in names.items()
+        if name.startswith(".env") and not name.endswith(PUBLIC_ENV_ENDINGS)
+    ]
+
+
+def _git(
+    project: str,
+    *arguments: str,
+    cwd: str,
+    stdin: bytes = b"",
+    is_bare: bool = False,
+    may_find_nothing: bool = False,
+) -> bytes | None:
+    """What git prints; None if it fails or is not there. `is_bare`: without the user's own configuration."""
+    import subprocess
+
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    # A project whose own directories are on PATH must not bring its own git.
+    path = [
+        item
+        for item in os.get_exec_path()
+        if item.startswith("/") and not is_within(os.path.realpath(item), project)
+    ]
+    environment |= {"PATH": os.pathsep.join(path), "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    if is_bare:
+        environment |= {"HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+        environment |= {"GIT_CONFIG_NOSYSTEM": "1"}
+    executable = next((f"{item}/git" for item in path if os.access(f"{item}/git", os.X_OK)), "")
+    try:
+        done = subprocess.run(  # noqa: S603
+            [executable, *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=cwd,
+            env=environment,
+            timeout=GIT_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    is_fine = done.returncode == 0 or (may_find_nothing and done.returncode == 1)
+    return done.stdout if is_fine else None
+
+
+def place_sentinels(state_dir: str, survey: Survey) -> int:
+    """
+    Put a sentinel into every git directory that has no `commondir`, as far as they can be written to.
+
+    Return what `remove_sentinels` takes: a descriptor of the record in `state_dir`, whose shared lock says that a session lives. A
+    forked child that keeps it open lives too. The record is written first: whatever kills this leaves nothing unrecorded.
+    """
+    own = _own_repository(survey.project)
+    with _only_one(state_dir):
+        record = _open_record(state_dir)
+        _remove_if_last(record)
+        wanted = [
+            f"{directory}/commondir"
+            for directory in git_directories(survey, _outside(own, survey.project))
+            if os.path.isfile(f"{directory}/HEAD") and not os.path.lexists(f"{directory}/commondir")
+        ]
+        os.lseek(record, 0, os.SEEK_END)
+        os.write(record, b"".join(os.fsencode(path) + b"\0" for path in wanted))
+        for path in wanted:
+            _place(path)
+        fcntl.flock(record, fcntl.LOCK_SH)
+    return record
+
+
+def remove_sentinels(state_dir: str, record: int) -> None:
+    """End this session's claim; the last session of the project removes what all of them placed."""
+    with _only_one(state_dir):
+        fcntl.flock(record, fcntl.LOCK_UN)
+        _remove_if_last(record)
+    os.close(record)
+
+
+def clean_up_after_the_dead(sandbox_state_root: str) -> None:
+    """Remove what killed sessions left in any project; `sandbox_state_root` holds the projects' state directories."""
+    try:
+        state_dirs = [entry.path for entry in os.scandir(sandbox_state_root) if entry.is_dir()]
+    except OSError:
+        return
+    for state_dir in state_dirs:
+        if os.path.exists(f"{state_dir}/placed") and os.path.getsize(f"{state_dir}/placed"):
+            with _only_one(state_dir):
+                record = _open_record(state_dir)
+                _remove_if_last(record)
+            os.close(record)
+
+
+@contextmanager
+def _only_one(state_dir: str) -> Generator[None]:
+    """One process at a time: a shared lock and an exclusive one are not exchanged in one step."""
+    fd = os.open(f"{state_dir}/placed.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _open_record(state_dir: str) -> int:
+    return os.open(f"{state_dir}/placed", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _remove_if_last(record: int) -> None:
+    try:
+        fcntl.flock(record, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    content = os.pread(record, os.fstat(record).st_size, 0)
+    for path in os.fsdecode(content).split("\0"):
+        for name in (path, f"{path}.new"):
+            try:
+                if path and read_file(name, len(SENTINEL), follows=False) == SENTINEL:
+                    os.unlink(name)
+            except OSError:
+                pass  # gone, or something else by now: not ours
+    os.ftruncate(record, 0)
+
+
+def _place(path: str) -> None:
+    """Never for a moment empty: git refuses a repository with an empty `commondir`."""
+    try:
+        fd = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        os.write(fd, SENTINEL)
+        os.close(fd)
+        os.rename(f"{path}.new", path)
+    except OSError:
+        pass  # another user's; the guard watches the name

@@ -1,0 +1,717 @@
+"""
+The guard: what no mount can prevent is noticed and undone, from outside.
+
+A mount protects what exists. Three things are left: a name that does not exist yet (`.envrc`, `.git/config.worktree`), a new
+repository whose own config or hooks run something, and, where there are no namespaces, every file of the project. For the first
+there is a **tripwire**: inotify tells of the name, and within a millisecond it is renamed into the quarantine. For the second an
+**audit** after commands: what git would run is compared with what it ran at the start. For the third the audit **restores**.
+
+The guard works as the user, with all of the user's rights, in a tree that an attacker may change at the same moment. So it
+*reads* by path, for a wrong answer then is repeated at the next audit, but *writes* only by descriptor: a rename or a file is
+relative to a directory that was reached without following one link. Nothing in the tree makes these methods raise.
+"""
+
+import ctypes
+import errno
+import os
+import stat
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox.git import (
+    MAX_CONFIG_BYTES,
+    GitProtection,
+    Repository,
+    Survey,
+    UnclearError,
+    alternates,
+    executable_settings,
+    git_directories,
+    is_within,
+    read_file,
+    resolve,
+    survey,
+)
+
+ROOT_NAMES = frozenset(
+    {
+        # editors: what they source, or start as a task or a language server
+        ".exrc",
+        ".nvimrc",
+        ".nvim.lua",
+        ".lazy.lua",
+        ".dir-locals.el",
+        ".dir-locals-2.el",
+        ".helix",
+        ".idea",
+        ".vscode",
+        ".zed",
+        # shells
+        ".envrc",
+        # agents: their hooks, and the servers that they start
+        ".claude",
+        ".codex",
+        ".cursor",
+        ".gemini",
+        ".mcp.json",
+        ".opencode",
+        "opencode.json",
+        "opencode.jsonc",
+        ".sanderling",
+        ".sanderling.toml",
+    }
+)
+"""What runs code when a person opens an editor, a shell or an agent in the project."""
+
+MAX_KEPT_BYTES = 1 << 20
+"""A larger file is told by its stamp, and cannot be put back."""
+READS_AT_A_TIME = 64
+
+IN_MOVED_TO, IN_CREATE, IN_DELETE_SELF, IN_MOVE_SELF = 0x80, 0x100, 0x400, 0x800
+IN_Q_OVERFLOW, IN_IGNORED, IN_ONLYDIR = 0x4000, 0x8000, 0x0100_0000
+EVENT = struct.Struct("iIII")
+DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class GuardEvent:
+    """
+    What the guard did. `path` is relative to the project where it lies inside; `kept_at` says where a quarantined thing is.
+
+    `replaced`: the host itself put another file in the place of a mounted one, as `git config` does. That takes the mount off in
+    every namespace, so whoever owns the mounts must make them anew, and a new guard.
+    """
+
+    kind: Literal["quarantined", "restored", "replaced", "failed"]
+    path: str
+    reason: str
+    kept_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a path held. `stamp` stands in for the content of a file too large to keep."""
+
+    kind: int
+    mode: int
+    content: bytes = b""
+    names: frozenset[str] = frozenset()
+    stamp: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    directory: str
+    fd: int
+    forbidden: frozenset[str]
+    held: frozenset[str]
+
+
+_Identity = tuple[int, int]
+
+
+def existing_protected(project: str) -> list[str]:
+    """The protected names that the project has: to be bound read-only, as the guard watches only for the others."""
+    return [
+        path
+        for name in sorted(ROOT_NAMES)
+        if os.path.exists(path := f"{project}/{name}") and not os.path.islink(path)
+    ]
+
+
+class Guard:
+    """
+    Watch over one project from now on. `found` and `protection` describe it as it is and as the mounts hold it.
+
+    `restores`: nothing is mounted; the guard puts back what changed.
+
+    Raises:
+        SandboxError: the kernel has no inotify watch to give.
+    """
+
+    def __init__(
+        self, found: Survey, protection: GitProtection, quarantine_dir: str, *, restores: bool
+    ) -> None:
+        self._project = found.project
+        self._roots = (found.project, *protection.write)
+        self._quarantine_dir = quarantine_dir
+        self._restores = restores
+        self._events: list[GuardEvent] = []
+        self._settings_of: dict[bytes, frozenset[str]] = {}
+        existing = existing_protected(found.project)
+        held = (*protection.read_only, *existing)
+        self._kept = _snapshot(held)
+        self._bound = {} if restores else {path: _identity(path) for path in held}
+        self._known = {
+            entry: (_identity(entry), _resolved(entry)) for entry in self._entries(found)
+        }
+        self._pins = {path: os.open(path, DIRECTORY) for path in protection.pin if restores}
+        self._pin_modes = {path: os.fstat(fd).st_mode for path, fd in self._pins.items()}
+
+        forbidden = {directory: set(names) for directory, names in protection.watch}
+        absent = ROOT_NAMES - {os.path.basename(path) for path in existing}
+        forbidden.setdefault(found.project, set()).update(absent)
+        self._forbidden = forbidden
+        self._held: dict[str, set[str]] = {}
+        for path in held:
+            directory, name = os.path.split(path)
+            self._held.setdefault(directory, set()).add(name)
+
+        os.makedirs(quarantine_dir, mode=0o700, exist_ok=True)
+        self._quarantine_fd = os.open(quarantine_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._fd: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._fd == -1:
+            raise SandboxError(
+                "The kernel has no inotify instance left, so nobody could guard the project."
+            )
+        self._watches: dict[int, _Watch] = {}
+        for directory in self._forbidden.keys() | self._held.keys():
+            self._watch(directory)
+
+    def fileno(self) -> int:
+        """The inotify descriptor: readable when `handle_events` has something to do."""
+        return self._fd
+
+    def handle_events(self) -> list[GuardEvent]:
+        self._read_events()
+        return self._taken()
+
+    def audit(self) -> list[GuardEvent]:
+        """
+        Look at everything, after a command and before anything of the host is run again.
+
+        Takes some 30 ms per 20 000 files, in which the tripwire still works.
+        """
+        self._read_events()
+        if self._restores:
+            self._restore()
+        self._check_watched()
+        try:
+            found = survey(self._project, self._read_events)
+            if sum(self._make_listable(path) for path in found.unlistable):
+                found = survey(self._project, self._read_events)
+        except OSError as error:
+            self._tell("failed", self._project, f"cannot be walked: {error.strerror}")
+            return self._taken()
+        # The repositories that others lead to come first: what is wrong with them is not the fault of who leads there.
+        entries = sorted(
+            self._entries(found), key=lambda path: (is_within(path, self._project), len(path))
+        )
+        for entry in entries:
+            try:
+                self._judge(entry)
+            except OSError as error:
+                self._tell("failed", entry, f"cannot be judged: {error.strerror}")
+        return self._taken()
+
+    def close(self) -> list[GuardEvent]:
+        """The last audit, when every process of the session is gone."""
+        events = self.audit()
+        fds = [watch.fd for watch in self._watches.values()]
+        for fd in (*fds, *self._pins.values(), self._quarantine_fd, self._fd):
+            os.close(fd)
+        return events
+
+    def _taken(self) -> list[GuardEvent]:
+        events, self._events = self._events, []
+        return events
+
+    def _tell(
+        self,
+        kind: Literal["quarantined", "restored", "replaced", "failed"],
+        path: str,
+        reason: str,
+        kept_at: str = "",
+    ) -> None:
+        self._events.append(GuardEvent(kind, self._shown(path), reason, kept_at))
+
+    def _shown(self, path: str) -> str:
+        return path.removeprefix(f"{self._project}/")
+
+    # The tripwire.
+
+    def _watch(self, directory: str) -> None:
+        try:
+            fd = open_directory(directory)
+        except OSError:
+            return  # not there: the audit looks again
+        mask = IN_CREATE | IN_MOVED_TO | IN_ONLYDIR
+        if self._restores:
+            mask |= IN_MOVE_SELF | IN_DELETE_SELF
+        wd: int = _libc.inotify_add_watch(self._fd, f"/proc/self/fd/{fd}".encode(), mask)
+        if wd == -1:
+            os.close(fd)
+            if ctypes.get_errno() == errno.ENOSPC:
+                raise SandboxError(
+                    "The kernel has no inotify watch left, so nobody could guard the project."
+                )
+            return
+        if wd in self._watches:
+            os.close(self._watches[wd].fd)
+        self._watches[wd] = _Watch(
+            directory,
+            fd,
+            frozenset(self._forbidden.get(directory, ())),
+            frozenset(self._held.get(directory, ())),
+        )
+
+    def _read_events(self) -> None:
+        for _ in range(READS_AT_A_TIME):
+            try:
+                data = os.read(self._fd, 1 << 16)
+            except OSError:
+                return
+            position = 0
+            while position < len(data):
+                wd, mask, _, length = EVENT.unpack_from(data, position)
+                position += EVENT.size + length
+                name = os.fsdecode(data[position - length : position].rstrip(b"\0"))
+                self._handle(wd, mask, name)
+
+    def _handle(self, wd: int, mask: int, name: str) -> None:
+        if mask & IN_Q_OVERFLOW:
+            self._check_watched()
+            return
+        watch = self._watches.get(wd)
+        if watch is None:
+            return
+        if mask & IN_IGNORED:
+            os.close(self._watches.pop(wd).fd)
+        elif mask & (IN_MOVE_SELF | IN_DELETE_SELF):
+            self._restore()
+        elif name in watch.forbidden:
+            self._quarantine_at(watch.fd, name, f"{watch.directory}/{name}", "must not appear")
+        elif name in watch.held:
+            self._handle_replaced(f"{watch.directory}/{name}")
+
+    def _handle_replaced(self, path: str) -> None:
+        if self._restores:
+            if path in self._kept:
+                self._restore_item(path)
+        elif path in self._bound and _identity(path) != self._bound[path]:
+            # Inside, the mount forbids it: this was the host. From here on the sandbox could write it.
+            del self._bound[path]
+            self._kept |= _snapshot([path])
+            self._tell("replaced", path, "was replaced by the host, so it is mounted no more")
+
+    def _check_watched(self) -> None:
+        """As if every event had been lost: by name, in directories that may be others by now."""
+        current = {watch.directory: watch for watch in self._watches.values()}
+        for directory in self._forbidden.keys() | self._held.keys():
+            watch = current.get(directory)
+            if watch is None or _identity(directory) != _identity_of(watch.fd):
+                self._watch(directory)
+        for watch in list(self._watches.values()):
+            for name in watch.forbidden:
+                self._quarantine_at(watch.fd, name, f"{watch.directory}/{name}", "must not appear")
+            for name in watch.held if self._bound else ():
+                self._handle_replaced(f"{watch.directory}/{name}")
+
+    # The quarantine.
+
+    def _quarantine(self, path: str, reason: str) -> bool:
+        try:
+            parent = open_directory(os.path.dirname(path))
+        except OSError:
+            return False  # its directory is gone, or a link by now, and it with it
+        try:
+            return self._quarantine_at(parent, os.path.basename(path), path, reason)
+        finally:
+            os.close(parent)
+
+    def _quarantine_at(self, parent: int, name: str, path: str, reason: str) -> bool:
+        """Move `name` in the directory `parent` away, and tell. Whether it is gone from there."""
+        try:
+            try:
+                kept_at = self._move_away(parent, name, path)
+            except PermissionError:
+                # A directory moves only if it is writable, and out of a writable one.
+                _open_up(parent, name)
+                kept_at = self._move_away(parent, name, path)
+        except OSError as error:
+            if _identity_at(parent, name) is None:
+                return True
+            self._tell("failed", path, f"{reason}, but cannot be moved away: {error.strerror}")
+            return False
+        self._tell("quarantined", path, reason, kept_at)
+        return True
+
+    def _move_away(self, parent: int, name: str, path: str) -> str:
+        shown = os.fsencode(self._shown(path).strip("/").replace("/", "%"))[-150:]
+        kept_name = f"{time.time_ns()}-{os.fsdecode(shown)}"
+        kept_at = f"{self._quarantine_dir}/{kept_name}"
+        try:
+            os.rename(name, kept_name, src_dir_fd=parent, dst_dir_fd=self._quarantine_fd)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+        else:
+            return kept_at
+        # Another file system: the name must go at once, the copy may take its time.
+        harmless = f".quarantined-{kept_name}"
+        os.rename(name, harmless, src_dir_fd=parent, dst_dir_fd=parent)
+        try:
+            _move(f"/proc/self/fd/{parent}/{harmless}", kept_at)
+        except OSError:
+            return f"{os.path.dirname(path)}/{harmless}"
+        return kept_at
+
+    # The audit.
+
+    def _entries(self, found: Survey) -> list[str]:
+        directories = git_directories(found, self._roots[1:])
+        return list(dict.fromkeys((*found.repositories, *directories)))
+
+    def _judge(self, entry: str) -> None:
+        identity = _identity(entry)
+        if identity is None:
+            return
+        was_identity, was_repository = self._known.get(entry, (None, None))
+        is_known = was_identity == identity or entry in self._roots
+        try:
+            repository = resolve(entry)
+            faults = list(self._faults(repository, was_repository)) if repository else []
+        except UnclearError as error:
+            repository = None
+            faults = [(entry, str(error))] if not is_known or was_repository else []
+        if not faults:
+            self._known[entry] = (identity, repository)
+        elif is_known:
+            for path, reason in faults:
+                if self._quarantine(path, reason) and path in self._kept:
+                    self._restore_item(path)
+        else:
+            self._quarantine(entry, "; ".join(sorted({reason for _, reason in faults})))
+
+    def _faults(self, now: Repository, was: Repository | None) -> Iterator[tuple[str, str]]:
+        """What git would run or trust by way of this repository that it did not at the start: the path and the reason."""
+        if was is None or (now.git_dir, now.common_dir) != (was.git_dir, was.common_dir):
+            if was is not None:
+                is_moved = now.git_dir == was.git_dir
+                path = f"{now.git_dir}/commondir" if is_moved else now.entry
+                yield path, "leads elsewhere than it did"
+            if not (self._is_inside(now.git_dir) and self._is_inside(now.common_dir)):
+                yield now.entry, "leads out of the project"
+        elif not self._is_inside(now.common_dir):
+            return  # where it always led, and where the sandbox cannot write
+        configs = (f"{now.common_dir}/config", f"{now.common_dir}/config.worktree")
+        for path in dict.fromkeys((*configs, f"{now.git_dir}/config.worktree")):
+            if reason := self._fault_of_config(path):
+                yield path, reason
+        yield from self._faults_of_hooks(f"{now.common_dir}/hooks")
+        store = f"{now.common_dir}/objects"
+        path = f"{store}/info/alternates"
+        if not self._is_as_it_was(path) and not all(map(self._is_inside, alternates(store))):
+            yield path, "borrows objects from outside the project"
+
+    def _fault_of_config(self, path: str) -> str:
+        if self._is_as_it_was(path):
+            return ""
+        try:
+            content = read_file(path, MAX_CONFIG_BYTES, follows=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError:
+            return "has a config that is no plain file"
+        was = self._kept.get(path)
+        added = self._settings(content) - self._settings(was.content if was else b"")
+        keys = sorted({setting.partition("\n")[0] for setting in added})
+        return f"has a config that sets {', '.join(keys)}" if keys else ""
+
+    def _faults_of_hooks(self, directory: str) -> Iterator[tuple[str, str]]:
+        if self._is_as_it_was(directory):
+            return
+        try:
+            if stat.S_ISLNK(os.lstat(directory).st_mode):
+                yield directory, "has a link for its hooks"
+                return
+            names = os.listdir(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError:
+            yield directory, "has hooks that cannot be listed"
+            return
+        for name in names:
+            path = f"{directory}/{name}"
+            if not name.endswith(".sample") and not self._is_as_it_was(path):
+                yield path, f"has a hook {name}"
+
+    def _settings(self, content: bytes) -> frozenset[str]:
+        if not content.strip():
+            return frozenset()
+        if content not in self._settings_of:
+            self._settings_of[content] = executable_settings(content, self._project)
+        return self._settings_of[content]
+
+    def _is_as_it_was(self, path: str) -> bool:
+        """Whether a mount still holds `path`, or it is what it was at the start."""
+        around = path
+        while around not in self._bound and self._is_inside(around):
+            around = os.path.dirname(around)
+        if around in self._bound:
+            return _identity(around) == self._bound[around]
+        return path in self._kept and _look(path) == self._kept[path]
+
+    def _is_inside(self, path: str) -> bool:
+        return any(is_within(path, root) for root in self._roots)
+
+    def _make_listable(self, path: str) -> bool:
+        """
+        Let the owner list a directory that can be entered.
+
+        Git finds a repository in it by a path from the index, and a walk does not.
+        """
+        try:
+            mode = os.lstat(path).st_mode
+            if not mode & stat.S_IXUSR or mode & stat.S_IRUSR:
+                return False
+            parent = open_directory(os.path.dirname(path))
+        except OSError:
+            return False
+        try:
+            _open_up(parent, os.path.basename(path))
+        except OSError:
+            return False  # another user's: the sandbox cannot write there either
+        finally:
+            os.close(parent)
+        self._tell(
+            "restored", path, "could be entered but not listed, so a repository could hide in it"
+        )
+        return True
+
+    # Putting back.
+
+    def _restore(self) -> None:
+        for path in sorted(self._pins):
+            try:
+                self._restore_pin(path)
+            except OSError as error:
+                self._tell("failed", path, f"cannot be put back: {error.strerror}")
+        for path in sorted(self._kept):
+            self._restore_item(path)
+
+    def _restore_pin(self, path: str) -> None:
+        """Put the directory itself back, with all that is in it, from wherever it is now."""
+        fd, mode = self._pins[path], self._pin_modes[path]
+        parent, name = open_directory(os.path.dirname(path)), os.path.basename(path)
+        try:
+            if _identity_at(parent, name) != _identity_of(fd):
+                self._quarantine_at(parent, name, path, "took the place of a protected directory")
+                if os.fstat(fd).st_nlink:
+                    _rename_back(fd, parent, name)
+                    self._tell("restored", path, "was moved away")
+                else:
+                    os.mkdir(name, stat.S_IMODE(mode), dir_fd=parent)
+                    self._pins[path] = os.open(name, DIRECTORY, dir_fd=parent)
+                    os.close(fd)
+                    self._tell(
+                        "failed", path, "was deleted; only its protected files can be put back"
+                    )
+            if os.fstat(self._pins[path]).st_mode != mode:
+                os.chmod(f"/proc/self/fd/{self._pins[path]}", stat.S_IMODE(mode))
+                self._tell("restored", path, "had another mode")
+        finally:
+            os.close(parent)
+
+    def _restore_item(self, path: str) -> None:
+        kept = self._kept[path]
+        try:
+            parent = open_directory(os.path.dirname(path))
+        except OSError:
+            del self._kept[
+                path
+            ]  # with its directory it is out of git's sight; what comes back is new
+            self._tell("failed", path, "is gone with its directory, so it cannot be put back")
+            return
+        name = os.path.basename(path)
+        try:
+            now = _look(name, parent)
+            if now == kept:
+                return
+            if now and now.kind == kept.kind and now.mode != kept.mode:
+                _change_mode(parent, name, kept.mode)
+                self._tell("restored", path, "had another mode")
+                now = _look(name, parent)
+            if now and now.kind == kept.kind == stat.S_IFDIR:
+                for new in now.names - kept.names:
+                    self._quarantine(f"{path}/{new}", "must not appear in a protected directory")
+            elif now != kept and self._quarantine_at(
+                parent, name, path, "is protected and was changed"
+            ):
+                _put(parent, name, kept)
+                self._tell("restored", path, "is as it was")
+        except OSError as error:
+            self._tell("failed", path, f"cannot be put back: {error.strerror}")
+        finally:
+            os.close(parent)
+
+
+def open_directory(path: str) -> int:
+    """
+    An `O_PATH` descriptor of the directory at the absolute `path`, of which no part is a link.
+
+    Raises:
+        OSError: there is none, or a link is in the way.
+    """
+    fd = os.open("/", DIRECTORY)
+    for part in path.split("/"):
+        if part:
+            try:
+                below = os.open(part, DIRECTORY, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = below
+    return fd
+
+
+def _identity(path: str) -> _Identity | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _identity_at(parent: int, name: str) -> _Identity | None:
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _identity_of(fd: int) -> _Identity:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+def _resolved(entry: str) -> Repository | None:
+    try:
+        return resolve(entry)
+    except UnclearError:
+        return None
+
+
+def _snapshot(paths: Iterable[str]) -> dict[str, _Kept]:
+    kept: dict[str, _Kept] = {}
+    waiting = list(paths)
+    while waiting:
+        path = waiting.pop()
+        if path not in kept and (found := _look(path)):
+            kept[path] = found
+            waiting += [f"{path}/{name}" for name in found.names]
+    return kept
+
+
+def _look(name: str, parent: int | None = None) -> _Kept | None:
+    """What is at `name`, a path or a name in `parent`; None for nothing."""
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        kind, mode = stat.S_IFMT(found.st_mode), stat.S_IMODE(found.st_mode)
+        if kind == stat.S_IFLNK:
+            return _Kept(kind, mode, os.fsencode(os.readlink(name, dir_fd=parent)))
+    except OSError:
+        return None
+    stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+    try:
+        if kind == stat.S_IFDIR:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(name, flags, dir_fd=parent)
+            try:
+                return _Kept(kind, mode, names=frozenset(os.listdir(fd)))
+            finally:
+                os.close(fd)
+        if kind == stat.S_IFREG:
+            return _Kept(kind, mode, read_file(name, MAX_KEPT_BYTES, follows=False, dir_fd=parent))
+    except OSError:
+        pass
+    return _Kept(kind, mode, stamp=stamp)
+
+
+def _change_mode(parent: int, name: str, mode: int) -> None:
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", mode)  # refused for a link
+    finally:
+        os.close(fd)
+
+
+def _open_up(parent: int, name: str) -> None:
+    """Let the owner do anything in the directory `parent`, and in `name` if that is a directory."""
+    os.chmod(f"/proc/self/fd/{parent}", stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU)
+    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    if stat.S_ISDIR(found.st_mode):
+        _change_mode(parent, name, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+
+
+def _rename_back(fd: int, parent: int, name: str) -> None:
+    """
+    Rename the directory behind `fd`, wherever it is, to `name` in `parent`.
+
+    Raises:
+        OSError: it is out of reach, or was exchanged for something else in this moment.
+    """
+    now_at = os.readlink(f"/proc/self/fd/{fd}")
+    source = open_directory(os.path.dirname(now_at))
+    try:
+        if _identity_at(source, os.path.basename(now_at)) != _identity_of(fd):
+            raise OSError(errno.ESTALE, "it moves")
+        os.rename(os.path.basename(now_at), name, src_dir_fd=source, dst_dir_fd=parent)
+    finally:
+        os.close(source)
+
+
+def _put(parent: int, name: str, kept: _Kept) -> None:
+    """Create `name` as it was kept. Files appear whole."""
+    if kept.stamp:
+        raise OSError(errno.EFBIG, "it is too large to be kept")
+    if kept.kind == stat.S_IFDIR:
+        os.mkdir(name, dir_fd=parent)
+        _change_mode(parent, name, kept.mode)
+        return
+    fresh = f".{time.time_ns()}"
+    if kept.kind == stat.S_IFLNK:
+        os.symlink(os.fsdecode(kept.content), fresh, dir_fd=parent)
+    else:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        fd = os.open(fresh, flags, 0o600, dir_fd=parent)
+        with os.fdopen(fd, "wb") as file:
+            file.write(kept.content)
+            os.fchmod(fd, kept.mode)
+    os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
+
+
+def _move(source: str, destination: str) -> None:
+    """Move to another file system what may still change, and may hold anything: what is no plain file is not kept."""
+    import shutil
+
+    if os.path.isdir(source) and not os.path.islink(source):
+        with suppress(shutil.Error):  # which tells of what could not be copied, at the end
+            shutil.copytree(source, destination, symlinks=True, copy_function=_copy)
+        shutil.rmtree(source)
+        return
+    if os.path.islink(source):
+        os.symlink(os.readlink(source), destination)
+    else:
+        _copy(source, destination)
+    os.unlink(source)
+
+
+def _copy(source: str, destination: str) -> None:
+    flags = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        fd = os.open(source, os.O_RDONLY | flags)
+    except OSError:
+        return
+    with os.fdopen(fd, "rb") as file:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            with open(destination, "xb") as copy:
+                while chunk := file.read(1 << 20):
+                    copy.write(chunk)

@@ -1,0 +1,230 @@
+"""
+The init of one command: it confines itself for good, waits for the command, starts it, and stays until all of it is gone.
+
+It is forked before there is a command, so that nobody waits for the confinement. In a pid namespace it is process 1: when it dies, for whatever reason, the kernel kills all the others. Where there are no
+namespaces it adopts what the command leaves behind (a "child subreaper") and does the killing itself.
+"""
+
+import os
+import resource
+import signal
+import socket
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox import namespaces, seccomp, wire
+from sanderling.sandbox.landlock import Ruleset
+from sanderling.sandbox.policy import Limits
+from sanderling.sandbox.syscalls import prctl, syscall
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
+LINUX_CAPABILITY_VERSION_3 = 0x20080522
+CAPABILITIES = 64
+STATUS_FD = 3
+EXIT_REFUSED, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
+FORWARDED = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+RESET = (
+    *FORWARDED,
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGCHLD,
+)  # Python ignores or handles some
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """What a process takes on, never to lose it again. Built once per zygote."""
+
+    is_mounted: bool
+    has_own_pids: bool
+    limits: Limits
+    landlock: Ruleset | None
+    seccomp: bytes
+
+    def take_on(self) -> None:
+        """
+        Confine this process.
+
+        Raises:
+            OSError: the kernel refuses a part of it. The caller must start nothing.
+        """
+        if self.has_own_pids:
+            namespaces.unshare(namespaces.CLONE_NEWNS)
+            namespaces.mount_own_proc()
+        _set_limits(self.limits, counts_all=not self.is_mounted)
+        if self.landlock:
+            self.landlock.restrict_self()
+        syscall("capset", struct.pack("Ii", LINUX_CAPABILITY_VERSION_3, 0), bytes(24))
+        seccomp.install(self.seccomp)
+
+
+def run(channel: socket.socket, confinement: Confinement) -> NoReturn:
+    """
+    Be the init of the command that comes over `channel`.
+
+    With the command come its stdin, stdout, stderr, and a pipe for its status; what keeps it from being started is written there,
+    as a sentence.
+    """
+    problem = ""
+    try:
+        _enter(confinement)
+    except (OSError, SandboxError) as error:
+        problem = f"The sandbox cannot be entered: {error}"
+    os.dup2(channel.fileno(), STATUS_FD, inheritable=False)
+    syscall("close_range", STATUS_FD + 1, 0xFFFFFFFF, 0)
+    if (received := wire.receive(socket.socket(fileno=STATUS_FD))) is None:
+        os._exit(0)
+    (argv, environment, cwd), descriptors = received
+    _arrange_descriptors(descriptors)
+    if not problem and not _change_directory(cwd):
+        problem = f"{cwd} is not a directory inside the sandbox."
+    if problem:
+        os.write(STATUS_FD, problem.encode())
+        os._exit(0)
+    main = _spawn(argv, environment)
+    for number in FORWARDED:
+        signal.signal(number, lambda received, _: _kill_group(main, received))
+    os.closerange(0, STATUS_FD)
+    status = _reap_until(main)
+    if not confinement.has_own_pids:
+        kill_tree(os.getpid())
+    os.write(STATUS_FD, struct.pack("i", status))
+    os._exit(0)
+
+
+def _enter(confinement: Confinement) -> None:
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if not confinement.has_own_pids:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    confinement.take_on()
+    prctl(PR_SET_DUMPABLE, 0)  # the command runs as the same user, and must not trace us
+
+
+def _change_directory(path: str) -> bool:
+    try:
+        os.chdir(path)
+    except OSError:
+        return False
+    return True
+
+
+def _arrange_descriptors(descriptors: list[int]) -> None:
+    """Streams to 0, 1 and 2, the status pipe to `STATUS_FD`; they came with higher numbers."""
+    for target, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, target, inheritable=target != STATUS_FD)
+        os.close(descriptor)
+
+
+def _spawn(argv: list[str], environment: dict[str, str]) -> int:
+    """Start the command; one that cannot be started is reported as a shell does."""
+    try:
+        return os.posix_spawnp(
+            argv[0], argv, environment, setsid=True, setsigmask=[], setsigdef=RESET
+        )
+    except OSError as error:
+        os.write(2, f"{argv[0]}: {error.strerror}\n".encode(errors="surrogateescape"))
+        is_missing = isinstance(error, FileNotFoundError)
+        code = EXIT_NOT_FOUND if is_missing else EXIT_NOT_EXECUTABLE
+        os.write(STATUS_FD, struct.pack("i", code << 8))
+        os._exit(0)
+
+
+def _kill_group(leader: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, number)
+
+
+def _reap_until(main: int) -> int:
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == main:
+            return status
+
+
+def bar_capabilities() -> None:
+    """Nothing that this process starts can have capabilities again, whatever it executes; this one keeps its own."""
+    with suppress(OSError):  # EINVAL: the kernel has no more of them; EPERM: nor had we any
+        for capability in range(CAPABILITIES):
+            prctl(PR_CAPBSET_DROP, capability)
+
+
+def _set_limits(limits: Limits, *, counts_all: bool) -> None:
+    # Without a user namespace of our own the kernel counts all that this user runs.
+    processes = limits.processes + (_count_processes(os.getuid()) if counts_all else 0)
+    for kind, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NPROC, processes),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (limit, limit))
+
+
+def _count_processes(uid: int) -> int:
+    count = 0
+    for pid in _pids():
+        with suppress(OSError):
+            count += os.stat(f"/proc/{pid}").st_uid == uid
+    return count
+
+
+def kill_tree(root: int, spare: frozenset[int] = frozenset()) -> None:
+    """
+    Kill every descendant of `root` but `spare` and theirs, and reap what became a child of ours.
+
+    They are stopped first: a fork bomb whose members stand still, and still count against the limit of processes, cannot grow.
+    """
+    stopped: set[int] = set()
+    while found := _descendants(root, spare) - stopped:
+        for pid in found:
+            _kill(pid, signal.SIGSTOP)
+        stopped |= found
+    for pid in stopped:
+        _kill(pid, signal.SIGKILL)
+    while stopped:
+        stopped = {pid for pid in stopped if not _is_reaped(pid)}
+
+
+def _is_reaped(pid: int) -> bool:
+    """Wait for `pid`, if it is our child by now: it becomes that when its parent dies."""
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        return not os.path.exists(f"/proc/{pid}")
+    return True
+
+
+def _kill(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _descendants(root: int, spare: frozenset[int]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for pid in _pids():
+        with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
+            if state != b"Z":
+                children.setdefault(int(parent), []).append(pid)
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        new = [pid for pid in children.get(waiting.pop(), []) if pid not in spare]
+        found.update(new)
+        waiting += new
+    return found
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -1,0 +1,164 @@
+"""What a command may touch: data, checked once, enforced elsewhere."""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from sanderling.errors import SandboxError
+
+Level = Literal["full", "full-bwrap", "namespaces", "landlock", "none"]
+"""How much the kernel enforces, strongest first; what each one lacks stands in `gaps.py`."""
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+Mode = Literal["rw", "ro"]
+"""Whether the project can be written."""
+NetworkMode = Literal["off", "proxy", "on"]
+"""Loopback inside the session only; that and the listed hosts; the host's own network."""
+
+TOO_WIDE = frozenset(
+    [
+        "/",
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/home",
+        "/lib",
+        "/media",
+        "/mnt",
+        "/opt",
+        "/proc",
+        "/root",
+        "/run",
+        "/sbin",
+        "/srv",
+        "/sys",
+        "/tmp",
+        "/usr",
+        "/usr/local",
+        "/var",
+        "/var/tmp",
+    ]
+)
+
+
+ENVIRONMENT = re.compile(
+    r"PATH|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|COLORTERM|EDITOR|VISUAL|COLUMNS|LINES"
+    r"|VIRTUAL_ENV|CONDA_(PREFIX|DEFAULT_ENV)|PYTHON(PATH|UNBUFFERED|DONTWRITEBYTECODE|WARNINGS)|PYENV_(ROOT|VERSION)"
+    r"|NVM_(DIR|BIN)|NODE_(PATH|ENV|OPTIONS)|CARGO_(HOME|TARGET_DIR|NET_OFFLINE)|RUSTUP_(HOME|TOOLCHAIN)"
+    r"|GO(PATH|ROOT|FLAGS|PROXY|MODCACHE|CACHE|TOOLCHAIN)|JAVA_HOME|ANDROID_HOME|GEM_(HOME|PATH)"
+    r"|MAKEFLAGS|CC|CXX|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|PKG_CONFIG_PATH|LD_LIBRARY_PATH|CMAKE_[A-Z_]+"
+    r"|NIX_(PATH|PROFILES|SSL_CERT_FILE)|SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
+    r"|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|CI|NO_COLOR|FORCE_COLOR|SOURCE_DATE_EPOCH"
+)
+"""The variables that may enter. None of them names a secret, a socket or a display."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one session may use up: processes at a time, bytes per file and in shared memory."""
+
+    processes: int = max(512, 64 * (os.cpu_count() or 1))
+    file_bytes: int = 8 << 30
+    shm_bytes: int = 512 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxPolicy:
+    """
+    What the commands of a session may touch, and what may run them.
+
+    `project`, `home` and `state_dir` are absolute. `state_dir` is the project's own: its private HOME and the quarantine live
+    there; `tmp_dir`, which is a session's own, is chosen when its sandbox opens. `read_paths`, `write_paths` and `hosts` widen the policy; `min_level` is the weakest level that
+    may run anything; `level` asks for exactly that one. A host is a name, `*.name` for every name below, or an address, and may
+    end in `:port`.
+    """
+
+    project: str
+    home: str
+    state_dir: str
+    mode: Mode = "rw"
+    network: NetworkMode = "off"
+    read_paths: tuple[str, ...] = ()
+    write_paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    env_pass: tuple[str, ...] = ()
+    tmp_dir: str = ""
+    limits: Limits = field(default_factory=Limits)
+    min_level: Level = "landlock"
+    level: Level | None = None
+    has_guard: bool = True
+
+
+CREDENTIALS = re.compile(r"://[^/\s@]*:[^/\s@]*@")
+
+
+def resolve(policy: SandboxPolicy) -> SandboxPolicy:
+    """
+    `policy` with every path made real.
+
+    Raises:
+        SandboxError: a path does not exist, or a granted one holds what the sandbox is there to hide.
+    """
+    home = os.path.realpath(policy.home)
+    state_dir = os.path.realpath(policy.state_dir)
+
+    def checked(path: str, role: str) -> str:
+        real = os.path.realpath(os.path.expanduser(path))
+        if not os.path.exists(real):
+            raise SandboxError(f"The {role} {path} does not exist.")
+        if real in TOO_WIDE or _holds(real, home):
+            raise SandboxError(
+                f"The {role} {path} holds more than a command may touch: choose a directory below it."
+            )
+        if _holds(real, state_dir) or _holds(state_dir, real):
+            raise SandboxError(f"The {role} {path} and Sanderling's own state overlap.")
+        return real
+
+    project = checked(policy.project, "project")
+    if not os.path.isdir(project):
+        raise SandboxError(f"The project {policy.project} is not a directory.")
+    return replace(
+        policy,
+        project=project,
+        home=home,
+        state_dir=state_dir,
+        read_paths=tuple(checked(path, "path") for path in policy.read_paths),
+        write_paths=tuple(checked(path, "path") for path in policy.write_paths),
+    )
+
+
+def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) -> dict[str, str]:
+    """What a command finds in its environment: of the host's, what `ENVIRONMENT` and `env_pass` name, then our own."""
+    has_mounts = level != "landlock"
+    home = policy.home if has_mounts else f"{policy.state_dir}/home"
+    passed = {
+        name: value
+        for name, value in host.items()
+        if name in policy.env_pass
+        or (ENVIRONMENT.fullmatch(name) and not CREDENTIALS.search(value))
+    }
+    return passed | {
+        "HOME": home,
+        "TMPDIR": "/tmp" if has_mounts else policy.tmp_dir,
+        "TERM": "dumb",
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "GIT_TERMINAL_PROMPT": "0",
+        "SANDERLING_SANDBOX": level,
+    }
+
+
+def _holds(directory: str, path: str) -> bool:
+    return os.path.commonpath((directory, path)) == directory
+
+
+def state_directory(root: str, project: str) -> str:
+    """The directory below `root` that belongs to `project`: a part to recognise, and a part that is its own."""
+    real = os.path.realpath(project)
+    digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(real))[:40]
+    return f"{root}/{name}-{digest}"

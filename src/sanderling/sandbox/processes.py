@@ -1,0 +1,125 @@
+"""The host's end of a command: its streams, its exit, and the means to stop it."""
+
+import os
+import signal
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+
+import anyio
+from anyio.abc import ByteReceiveStream, ByteSendStream
+
+from sanderling.errors import SandboxError
+
+CHUNK_BYTES = 64 * 1024
+STATUS_BYTES = struct.calcsize("i")
+
+
+class PipeReader(ByteReceiveStream):
+    """The reading end of a pipe. Nothing is read ahead: a command that writes faster than we read waits."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+
+    async def receive(self, max_bytes: int = CHUNK_BYTES) -> bytes:
+        if self._descriptor < 0:
+            raise anyio.ClosedResourceError
+        await anyio.wait_readable(self._descriptor)
+        if chunk := os.read(self._descriptor, max_bytes):
+            return chunk
+        raise anyio.EndOfStream
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._descriptor = _close(self._descriptor)
+
+
+class PipeWriter(ByteSendStream):
+    """The writing end of a pipe."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+
+    async def send(self, item: bytes) -> None:
+        rest = memoryview(item)
+        while rest:
+            if self._descriptor < 0:
+                raise anyio.ClosedResourceError
+            await anyio.wait_writable(self._descriptor)
+            try:
+                rest = rest[os.write(self._descriptor, rest) :]
+            except BrokenPipeError as error:
+                raise anyio.BrokenResourceError from error
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._descriptor = _close(self._descriptor)
+
+
+class Process:
+    """A command in the sandbox. `send_signal` reaches its process group, `kill` everything that it has started."""
+
+    def __init__(
+        self,
+        signal_it: Callable[[int], None],
+        status: PipeReader,
+        stdin: PipeWriter | None,
+        stdout: PipeReader | None,
+        stderr: PipeReader | None,
+    ) -> None:
+        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
+        self.returncode: int | None = None
+        self._status = status
+        self._said = b""
+        self._signal_it = signal_it
+        self._waiting = anyio.Lock()
+
+    async def wait(self) -> int:
+        """
+        Wait until the command and everything it has started is gone; return its exit status, or minus the signal that ended it.
+
+        Raises:
+            SandboxError: the command was not started, or the sandbox has ended under it.
+        """
+        async with self._waiting:
+            if self.returncode is None:
+                with suppress(anyio.EndOfStream):
+                    while True:
+                        self._said += await self._status.receive()
+                self._status.close()
+                self.returncode = self._read_status()
+        return self.returncode
+
+    def _read_status(self) -> int:
+        if len(self._said) == STATUS_BYTES:
+            return os.waitstatus_to_exitcode(struct.unpack("i", self._said)[0])
+        if self._said:
+            raise SandboxError(self._said.decode(errors="replace"))
+        return -signal.SIGKILL  # its init was killed, and could not say so
+
+    def send_signal(self, number: int) -> None:
+        self._signal_it(number)
+
+    def kill(self) -> None:
+        self._signal_it(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go of the streams. A command that still runs is killed."""
+        if self.returncode is None:
+            self.kill()
+        for stream in (self.stdin, self.stdout, self.stderr, self._status):
+            if stream:
+                stream.close()
+
+
+def _close(descriptor: int) -> int:
+    if descriptor >= 0:
+        anyio.notify_closing(descriptor)
+        os.close(descriptor)
+    return -1

@@ -1,0 +1,32 @@
+"""What supervisor and host tell each other about: how much the kernel enforces here, and what the guard has done."""
+
+from dataclasses import dataclass
+
+from sanderling.sandbox.policy import LEVELS, Level
+
+LAYERS = ("namespaces", "landlock", "seccomp", "bubblewrap")
+NEEDS: dict[Level, tuple[str, ...]] = {
+    "full": ("namespaces", "landlock", "seccomp"),
+    "full-bwrap": ("bubblewrap", "landlock", "seccomp"),
+    "namespaces": ("namespaces", "seccomp"),
+    "landlock": ("landlock", "seccomp"),
+    "none": (),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Why each layer does not work here, empty where it does; and Landlock's ABI version, 0 without it."""
+
+    reasons: dict[str, str]
+    landlock_abi: int
+
+    @property
+    def level(self) -> Level:
+        """The strongest level that works."""
+        return next(level for level in LEVELS if not self.why_not(level))
+
+    def why_not(self, level: Level) -> str:
+        """What keeps `level` from working, empty when it works."""
+        needs = ((layer, self.reasons[layer]) for layer in NEEDS[level])
+        return "; ".join(f"{layer}: {reason}" for layer, reason in needs if reason)

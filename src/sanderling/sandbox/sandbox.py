@@ -1,0 +1,400 @@
+"""
+The host's side of the sandbox: open it for a project, spawn commands in it, change its network, hear what it refused.
+
+A command starts in a **view**: a zygote for one combination of mode, network and grants. Views are opened when they are first
+needed and share the session's namespaces, so that a server started in one answers in the next.
+"""
+
+import itertools
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import asdict, replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox import wire
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.guard import GuardEvent
+from sanderling.sandbox.network import (
+    HostRules,
+    answer_names,
+    proxy_environment,
+    serve_proxy,
+)
+from sanderling.sandbox.policy import (
+    LEVELS,
+    Level,
+    NetworkMode,
+    SandboxPolicy,
+    environment,
+    resolve,
+)
+from sanderling.sandbox.processes import PipeReader, PipeWriter, Process
+from sanderling.sandbox.report import LAYERS, Report
+from sanderling.sandbox.zygote import PROXY_PORT
+
+PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
+START = "import sys; sys.path += {path!r}; from sanderling.sandbox.supervisor import main; main({channel})"
+FOR_GIT = (
+    "PATH",
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "LANG",
+)  # the supervisor asks git what is ignored, for instance
+NETWORK_OFF = "the network is off"
+PROXY_BACKLOG = 128
+CLOSE_S = 5.0
+
+_sessions = itertools.count()
+
+SandboxEvent = GuardEvent | Denial
+"""What happens in a sandbox unasked: the guard stepped in, or something was refused."""
+
+
+class Sandbox:
+    """A session's sandbox: `report` is what the kernel here can do, `level` what is made of it."""
+
+    def __init__(
+        self,
+        policy: SandboxPolicy,
+        report: Report,
+        supervisor: socket.socket,
+        tasks: TaskGroup,
+        on_event: Callable[[SandboxEvent], None],
+    ) -> None:
+        self.policy = policy
+        self.report = report
+        self.level: Level = policy.level or report.level
+        self.has_ended = anyio.Event()
+        self._supervisor = supervisor
+        self._tasks = tasks
+        self._on_event = on_event
+        self._views: dict[object, socket.socket] = {}
+        self._opening = anyio.Lock()
+        self._keys = itertools.count()
+        self._proxies: list[socket.socket] = []
+        self._proxy_scope = anyio.CancelScope()
+
+    @staticmethod
+    async def probe() -> Report:
+        """What the kernel can enforce, found out by doing it."""
+        try:
+            _check_system()
+        except SandboxError as error:
+            return Report(reasons=dict.fromkeys(LAYERS, str(error)), landlock_abi=0)
+        async with _started_supervisor() as supervisor:
+            return await _ask_for_report(supervisor)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        policy: SandboxPolicy,
+        on_event: Callable[[SandboxEvent], None] = lambda _: None,
+        report: Report | None = None,
+    ) -> AsyncGenerator["Sandbox"]:
+        """
+        Open the sandbox of a session. When the context ends, everything that was started in it is gone.
+
+        `report` saves asking the kernel again.
+
+        Raises:
+            SandboxError: the policy cannot be enforced here, at a level that it accepts.
+        """
+        _check_system()
+        policy = resolve(policy)
+        policy = replace(policy, tmp_dir=f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}")
+        async with _started_supervisor() as supervisor, _task_group() as tasks:
+            report = report or await _ask_for_report(supervisor)
+            _check_level(policy, report)
+            sandbox = cls(policy, report, supervisor, tasks, on_event)
+            await sandbox.set_network(policy.network)
+            tasks.start_soon(sandbox._listen)
+            try:
+                yield sandbox
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await sandbox._close()
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        stdin: int = DEVNULL,
+        stdout: int = PIPE,
+        stderr: int = PIPE,
+        policy: SandboxPolicy | None = None,
+    ) -> Process:
+        """
+        Start a command.
+
+        `cwd` is the project's root if it is empty; `env` comes on top of what the policy lets in; a stream is `PIPE`, `DEVNULL`, a
+        file descriptor, or for stderr `STDOUT`. `policy` is this launch's own: `self.policy` with grants.
+
+        Raises:
+            SandboxError: it cannot be started. A program that is missing is not that: it ends with status 127.
+        """
+        policy = resolve(policy) if policy else self.policy
+        variables = environment(os.environ, policy, self.level)
+        if policy.network == "proxy":
+            variables |= proxy_environment(PROXY_PORT)
+        variables |= env or {}
+        with ExitStack() as theirs:
+            stdin_end, our_stdin = _input(stdin, theirs)
+            stdout_end, our_stdout = _output(stdout, theirs)
+            stderr_end, our_stderr = (
+                (stdout_end, None) if stderr == STDOUT else _output(stderr, theirs)
+            )
+            status_end, our_status = _output(PIPE, theirs)
+            assert our_status
+            key = next(self._keys)
+            ends = (stdin_end, stdout_end, stderr_end, status_end)
+            try:
+                launch = ("launch", key, list(argv), variables, cwd or policy.project)
+                view = await self._send(policy, launch, ends)
+            except BaseException:
+                for stream in filter(None, (our_stdin, our_stdout, our_stderr, our_status)):
+                    stream.close()
+                raise
+        return Process(partial(_signal, view, key), our_status, our_stdin, our_stdout, our_stderr)
+
+    async def set_network(self, mode: NetworkMode, hosts: tuple[str, ...] | None = None) -> None:
+        """
+        Change the network of what is started from now on; what runs keeps the one that it has.
+
+        `hosts` replaces the list of the proxy, which all of the session can use while the mode is "proxy".
+
+        Raises:
+            SandboxError: a host is malformed, or this level cannot do it.
+        """
+        if mode == "proxy" and self.level == "landlock":
+            raise SandboxError("The proxy needs namespaces, which this machine does not allow.")
+        policy = replace(self.policy, network=mode)
+        if hosts is not None:
+            policy = replace(policy, hosts=hosts)
+        rules = HostRules(policy.hosts)
+        await self._view(policy)
+        self.policy = policy
+        self._proxy_scope.cancel()
+        self._proxy_scope = anyio.CancelScope()
+        if mode == "proxy":
+            for listener in self._proxies:
+                self._tasks.start_soon(self._serve_proxy, listener, rules, self._proxy_scope)
+
+    def audit(self) -> None:
+        """Have the guard look at the whole project; what it finds comes as events."""
+        wire.send(self._supervisor, ("audit",))
+
+    # --- views ---------------------------------------------------------------------------------------------------------
+
+    async def _send(
+        self, policy: SandboxPolicy, message: wire.Message, descriptors: tuple[int, ...]
+    ) -> socket.socket:
+        """Send `message` to the view of `policy`, once more if the zygote has died; return the channel."""
+        for is_last_try in (False, True):
+            view = await self._view(policy)
+            try:
+                while True:
+                    with suppress(BlockingIOError):
+                        wire.send(view, message, descriptors)
+                        return view
+                    await anyio.wait_writable(view)
+            except OSError as error:
+                del self._views[_view_key(policy)]
+                if is_last_try:
+                    raise SandboxError(f"The sandbox has ended: {error}") from error
+        raise AssertionError
+
+    async def _view(self, policy: SandboxPolicy) -> socket.socket:
+        """The channel to the zygote of `policy`, started if there is none."""
+        key = _view_key(policy)
+        async with self._opening:
+            if key not in self._views:
+                self._views[key] = await self._open_view(policy)
+        return self._views[key]
+
+    async def _open_view(self, policy: SandboxPolicy) -> socket.socket:
+        ours, theirs = wire.socket_pair()
+        with theirs:
+            request = ("open", self.level, asdict(policy), policy.network)
+            try:
+                wire.send(self._supervisor, request, (theirs.fileno(),))
+            except OSError as error:
+                raise SandboxError(f"The sandbox has ended: {error}") from error
+        match await _receive(ours):
+            case ("ready", names), descriptors:
+                for name, descriptor in zip(names, descriptors, strict=True):
+                    self._serve(name, socket.socket(fileno=descriptor))
+                return ours
+            case ("refused", reason), _:
+                raise SandboxError(f"The sandbox cannot be set up: {reason}")
+            case _:
+                raise SandboxError("The sandbox's supervisor has ended.")
+
+    def _serve(self, name: str, listener: socket.socket) -> None:
+        """What a new view's loopback has for the host to answer on."""
+        listener.setblocking(False)
+        if name == "proxy":
+            self._proxies.append(listener)
+        else:
+            self._tasks.start_soon(self._answer_names, listener)
+
+    async def _answer_names(self, responder: socket.socket) -> None:
+        await answer_names(responder, self._on_event, NETWORK_OFF)
+
+    async def _serve_proxy(
+        self, listener: socket.socket, rules: HostRules, scope: anyio.CancelScope
+    ) -> None:
+        with scope:
+            listener.listen(PROXY_BACKLOG)
+            try:
+                await serve_proxy(listener.dup(), rules, self._on_event)
+            finally:
+                listener.shutdown(socket.SHUT_RDWR)  # refuses at once, and can listen again
+
+    # --- the supervisor ------------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        while (received := await _receive(self._supervisor)) is not None:
+            match received:
+                case (("guard", *details), _):
+                    self._on_event(GuardEvent(*details))
+                case (("closed",), _):
+                    break
+                case _:
+                    raise SandboxError(f"The host knows no {received[0]!r}.")
+        self.has_ended.set()
+
+    async def _close(self) -> None:
+        """Let the supervisor kill what runs, look once more and clean up; hear what it says about that."""
+        with suppress(OSError), anyio.move_on_after(CLOSE_S):
+            wire.send(self._supervisor, ("close",))
+            await self.has_ended.wait()
+        for channel in (*self._views.values(), *self._proxies):
+            channel.close()
+
+
+def _check_system() -> None:
+    if sys.platform != "linux":
+        raise SandboxError(f"The sandbox needs Linux; this is {sys.platform}.")
+
+
+def _check_level(policy: SandboxPolicy, report: Report) -> None:
+    level = policy.level or report.level
+    if reason := report.why_not(level):
+        raise SandboxError(f"The sandbox level '{level}' does not work here: {reason}.")
+    if LEVELS.index(level) > LEVELS.index(policy.min_level):
+        wanted = policy.min_level
+        raise SandboxError(
+            f"The sandbox can only reach level '{level}' here, and '{wanted}' is the least that is accepted"
+            f" ({report.why_not(wanted)})."
+        )
+
+
+def _view_key(policy: SandboxPolicy) -> object:
+    return (policy.mode, policy.network == "on", policy.read_paths, policy.write_paths)
+
+
+def _signal(view: socket.socket, key: int, number: int) -> None:
+    with suppress(OSError):  # the zygote is gone, and the command with it
+        wire.send(view, ("signal", key, number))
+
+
+def _input(kind: int, theirs: ExitStack) -> tuple[int, PipeWriter | None]:
+    if kind != PIPE:
+        return _given(kind, theirs), None
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    theirs.callback(os.close, reader)
+    return reader, PipeWriter(writer)
+
+
+def _output(kind: int, theirs: ExitStack) -> tuple[int, PipeReader | None]:
+    if kind != PIPE:
+        return _given(kind, theirs), None
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    theirs.callback(os.close, writer)
+    return writer, PipeReader(reader)
+
+
+def _given(kind: int, theirs: ExitStack) -> int:
+    """The descriptor that `kind` is, or one of /dev/null."""
+    if kind != DEVNULL:
+        return kind
+    descriptor = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    theirs.callback(os.close, descriptor)
+    return descriptor
+
+
+async def _receive(channel: socket.socket) -> tuple[wire.Message, list[int]] | None:
+    await anyio.wait_readable(channel)
+    return wire.receive(channel)
+
+
+async def _ask_for_report(supervisor: socket.socket) -> Report:
+    wire.send(supervisor, ("probe",))
+    match await _receive(supervisor):
+        case (("report", reasons, landlock_abi), _):
+            return Report(reasons=reasons, landlock_abi=landlock_abi)
+        case _:
+            raise SandboxError("The sandbox's supervisor has ended before it could answer.")
+
+
+@asynccontextmanager
+async def _started_supervisor() -> AsyncGenerator[socket.socket]:
+    """The channel to a new supervisor, which ends when the context does."""
+    ours, theirs = wire.socket_pair()
+    with theirs:
+        path = [str(_directory_above(name)) for name in ("sanderling", "landlock")]
+        code = START.format(path=path, channel=theirs.fileno())
+        process = subprocess.Popen(  # noqa: ASYNC220, S603
+            [sys.executable, "-I", "-S", "-c", code],
+            pass_fds=(theirs.fileno(),),
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            env={name: os.environ[name] for name in FOR_GIT if name in os.environ},
+            cwd="/",
+            start_new_session=True,
+        )
+    ended = os.pidfd_open(process.pid)
+    try:
+        with ours:
+            yield ours
+    finally:
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(CLOSE_S):
+                await anyio.wait_readable(ended)
+            process.kill()
+            process.wait()
+        os.close(ended)
+
+
+def _directory_above(package: str) -> Path:
+    spec = find_spec(package)
+    if not spec or not spec.origin:
+        raise SandboxError(f"The sandbox needs the Python package '{package}': run :AgentInstall.")
+    return Path(spec.origin).parent.parent
+
+
+@asynccontextmanager
+async def _task_group() -> AsyncGenerator[TaskGroup]:
+    """A task group that ends with its body, and lets a lone exception through as what it is."""
+    try:
+        async with anyio.create_task_group() as tasks:
+            yield tasks
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        first, *others = group.exceptions
+        if others:
+            raise
+        raise first from None

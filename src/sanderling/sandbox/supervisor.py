@@ -1,0 +1,210 @@
+"""
+The supervisor of one session's sandbox: a process outside of it that probes the kernel, guards the project and forks zygotes.
+
+It lives as long as the host holds its channel. Then, however the host ended, it kills what is left, lets the guard look once
+more, removes what was placed in the project, and goes.
+"""
+
+import os
+import select
+import signal
+import socket
+from contextlib import suppress
+from dataclasses import astuple
+from typing import NoReturn
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox import bubblewrap, git, init, namespaces, wire
+from sanderling.sandbox.guard import Guard, GuardEvent, existing_protected
+from sanderling.sandbox.layout import (
+    Layout,
+    Protection,
+    mounted_layout,
+    private_directory,
+    unmounted_layout,
+)
+from sanderling.sandbox.policy import Level, Limits, NetworkMode, SandboxPolicy
+from sanderling.sandbox.probe import probe
+from sanderling.sandbox.syscalls import prctl, syscall
+from sanderling.sandbox.zygote import View, Zygote
+
+
+def main(channel: int) -> NoReturn:
+    supervisor = Supervisor(socket.socket(fileno=channel))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: supervisor.end())
+    supervisor.serve()
+
+
+class Supervisor:
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+        self._guard: Guard | None = None
+        self._claim = (
+            -1
+        )  # to what is placed in the project: a descriptor, see `git.place_sentinels`
+        self._policy: SandboxPolicy | None = None
+        self._namespaces: dict[bool, list[int]] = {}  # by whether they hold a network
+        self._poll = select.poll()
+        prctl(init.PR_SET_CHILD_SUBREAPER, 1)
+
+    def serve(self) -> NoReturn:
+        self._poll.register(self.channel, select.POLLIN)
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor != self.channel.fileno():
+                    self._report(self._guard.handle_events() if self._guard else [])
+                elif received := wire.receive(self.channel):
+                    self._handle(*received)
+                else:
+                    self.end()
+
+    def _handle(self, message: wire.Message, descriptors: list[int]) -> None:
+        match message:
+            case ("probe",):
+                report = probe()
+                wire.send(self.channel, ("report", report.reasons, report.landlock_abi))
+            case ("open", level, policy, network):
+                limits = Limits(**policy.pop("limits"))
+                channel = socket.socket(fileno=descriptors[0])
+                with channel:
+                    self._open(level, SandboxPolicy(**policy, limits=limits), network, channel)
+            case ("audit",):
+                self._report(self._guard.audit() if self._guard else [])
+            case ("close",):
+                self.end()
+            case _:
+                raise SandboxError(f"A supervisor knows no {message[0]!r}.")
+
+    def _open(
+        self, level: Level, policy: SandboxPolicy, network: NetworkMode, channel: socket.socket
+    ) -> None:
+        """Start a zygote that serves `channel`; what keeps it from starting is said there."""
+        try:
+            self._start_zygote(level, policy, network, channel)
+        except (OSError, SandboxError) as error:
+            wire.send(channel, ("refused", str(error)))
+
+    def _start_zygote(
+        self, level: Level, policy: SandboxPolicy, network: NetworkMode, channel: socket.socket
+    ) -> None:
+        has_own_network = network != "on" and level != "landlock"
+        view = View(
+            level=level,
+            layout=self._look_at(policy, level, has_own_network=has_own_network),
+            limits=policy.limits,
+            has_own_network=has_own_network,
+            can_use_network=network == "on",
+        )
+        if level == "full-bwrap":
+            bubblewrap.start_zygote(view, channel)
+            return
+        here, there = wire.socket_pair()
+        if os.fork() == 0:
+            here.close()
+            self._become_zygote(view, channel, there)
+        there.close()
+        with here:
+            if (received := wire.receive(here)) is not None:
+                self._namespaces[has_own_network] = received[1]
+
+    def _become_zygote(self, view: View, channel: socket.socket, there: socket.socket) -> NoReturn:
+        """In a fork: enter the view and serve `channel`; the namespaces go to the supervisor, for the views after this one."""
+        try:
+            if view.is_mounted:
+                self._enter_namespaces(view, there)
+                namespaces.enter_root(view.layout)
+            self._forget_supervisor()
+            there.close()
+            Zygote(view, channel).serve()
+        except (OSError, SandboxError) as error:
+            wire.send(channel, ("refused", str(error)))
+        finally:
+            os._exit(init.EXIT_REFUSED)
+
+    def _enter_namespaces(self, view: View, there: socket.socket) -> None:
+        """Join the session's namespaces, or make them; then become process 1 of a pid namespace below."""
+        if known := self._namespaces.get(view.has_own_network):
+            namespaces.join_session_namespaces(known)
+        else:
+            network = namespaces.CLONE_NEWNET if view.has_own_network else 0
+            namespaces.enter_new_user_namespace(
+                namespaces.CLONE_NEWIPC | namespaces.CLONE_NEWUTS | network
+            )
+            if view.has_own_network:
+                namespaces.bring_up_loopback()
+            new = namespaces.open_session_namespaces(has_own_network=view.has_own_network)
+            wire.send(there, ("namespaces",), tuple(new))
+        namespaces.unshare(namespaces.CLONE_NEWNS | namespaces.CLONE_NEWPID)
+        if pid := os.fork():
+            syscall("close_range", 3, 0xFFFFFFFF, 0)
+            prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)
+            prctl(init.PR_SET_DUMPABLE, 0)
+            os.waitpid(pid, 0)
+            os._exit(0)
+        prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def _forget_supervisor(self) -> None:
+        """In a fork: what is the supervisor's to hold, above all the host's channel and the claim to the project, is let go."""
+        self.channel.close()
+        for descriptors in self._namespaces.values():
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _look_at(self, policy: SandboxPolicy, level: Level, *, has_own_network: bool) -> Layout:
+        """What the view of `policy` holds, as things are now. The first look also puts the guard in place."""
+        survey = git.survey(policy.project)
+        if self._policy is None:
+            self._policy = policy
+            _remove_temporary_files_of_the_dead(private_directory(policy, "tmp"))
+            git.clean_up_after_the_dead(os.path.dirname(policy.state_dir))
+            self._claim = git.place_sentinels(policy.state_dir, survey)
+        in_git = git.protection(survey)
+        if policy.has_guard and self._guard is None:
+            quarantine = private_directory(policy, "quarantine")
+            self._guard = Guard(survey, in_git, quarantine, restores=level == "landlock")
+            self._poll.register(self._guard, select.POLLIN)
+        protection = Protection(
+            writable=in_git.write,
+            readable=in_git.read,
+            pinned=in_git.pin,
+            read_only=(*in_git.read_only, *existing_protected(policy.project)),
+            masked=(*git.ignored_env_files(survey), *survey.sockets),
+        )
+        if level == "landlock":
+            return unmounted_layout(policy, protection)
+        return mounted_layout(policy, protection, has_own_network=has_own_network)
+
+    # --- the guard, and the end ----------------------------------------------------------------------------------------
+
+    def _report(self, events: list[GuardEvent]) -> None:
+        for event in events:
+            with suppress(
+                OSError
+            ):  # the host is gone: what was found is in the quarantine all the same
+                wire.send(self.channel, ("guard", *astuple(event)))
+
+    def end(self) -> NoReturn:
+        init.kill_tree(os.getpid())
+        if self._guard:
+            self._report(self._guard.close())
+        if self._policy:
+            git.remove_sentinels(self._policy.state_dir, self._claim)
+            _remove_tree(self._policy.tmp_dir)
+        with suppress(OSError):
+            wire.send(self.channel, ("closed",))
+        os._exit(0)
+
+
+def _remove_temporary_files_of_the_dead(directory: str) -> None:
+    """Each session's directory begins with the pid of its host."""
+    for name in os.listdir(directory):
+        if not os.path.exists(f"/proc/{name.partition('-')[0]}"):
+            _remove_tree(f"{directory}/{name}")
+
+
+def _remove_tree(path: str) -> None:
+    import shutil
+
+    shutil.rmtree(
+        path, ignore_errors=True
+    )  # what cannot be removed now is tried again at the next start

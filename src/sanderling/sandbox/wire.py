@@ -1,0 +1,72 @@
+"""
+How host, supervisor and zygotes talk.
+
+A Unix socket that keeps messages apart (SOCK_SEQPACKET), one marshalled tuple in each, file descriptors beside it. Both ends
+are the same Python and the same code; nothing of a command ever writes here, so that `marshal` may be trusted.
+"""
+# ruff: noqa: S302
+
+import array
+import marshal
+import os
+import socket
+from typing import Any
+
+MAX_INLINE_BYTES = (
+    64 * 1024
+)  # a packet must fit the socket's buffer; what is longer travels in a memory file
+MAX_DESCRIPTORS = 16
+
+Message = tuple[Any, ...]
+
+
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def send(channel: socket.socket, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+    """
+    Send `message` with copies of `descriptors`.
+
+    Raises:
+        BlockingIOError: the channel does not block and is full.
+        OSError: the other end is gone.
+    """
+    data = marshal.dumps(message)
+    if len(data) <= MAX_INLINE_BYTES:
+        _send(channel, data, descriptors)
+        return
+    memory = os.memfd_create("message", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(memory), "wb") as file:
+            file.write(data)
+        _send(channel, b"", (*descriptors, memory))
+    finally:
+        os.close(memory)
+
+
+def _send(channel: socket.socket, data: bytes, descriptors: tuple[int, ...]) -> None:
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+    channel.sendmsg([b"\0" + data], [rights] if descriptors else [], socket.MSG_NOSIGNAL)
+
+
+def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
+    """
+    The next message and its descriptors, which are closed on exec; None when the other end is gone.
+
+    Raises:
+        BlockingIOError: the channel does not block and is empty.
+    """
+    try:
+        data, descriptors, _, _ = socket.recv_fds(
+            channel, MAX_INLINE_BYTES + 1, MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        )
+    except ConnectionError:
+        return None
+    if not data:
+        return None
+    if len(data) > 1:
+        return marshal.loads(data[1:]), descriptors
+    with os.fdopen(descriptors.pop(), "rb") as file:
+        file.seek(0)
+        return marshal.loads(file.read()), descriptors

@@ -1,0 +1,242 @@
+"""
+A zygote: one view of the machine, in which commands start.
+
+It has done once what costs time (namespaces, the root directory, the Landlock rules, the seccomp program), so that a command
+costs one small fork, made ahead of it, and one `posix_spawn`. `unshare(CLONE_NEWPID)` puts the next fork into a pid namespace of
+its own; `setns` to ours undoes that for the fork after it.
+"""
+
+import gc
+import marshal
+import os
+import select
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox import init, namespaces, seccomp, wire
+from sanderling.sandbox.init import Confinement
+from sanderling.sandbox.landlock import Ruleset
+from sanderling.sandbox.layout import Layout
+from sanderling.sandbox.policy import Level, Limits
+from sanderling.sandbox.syscalls import prctl, syscall
+
+PID_MAX_IS_OURS = (6, 14)  # since this Linux, pid_max belongs to the pid namespace
+RESERVED_PIDS = 300  # low ones, which a namespace does not give out again
+OOM_SCORE_ADJ = "500"  # when memory runs out, these go first
+PROXY_PORT, NAME_PORT = 3128, 53
+BACKLOG = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What all commands of a zygote see and get. `has_own_network`: no network but a loopback of the session's own."""
+
+    level: Level
+    layout: Layout
+    limits: Limits
+    has_own_network: bool
+    can_use_network: bool
+
+    @property
+    def is_mounted(self) -> bool:
+        """Whether the zygote lives in namespaces and in a root directory of its own."""
+        return self.level != "landlock"
+
+    @property
+    def can_nest(self) -> bool:
+        """Whether each command can have a pid namespace of its own in there."""
+        return self.level in ("full", "namespaces")
+
+    def confinement(self) -> Confinement:
+        """
+        What each of its commands takes on.
+
+        Raises:
+            SandboxError: this kernel or machine lacks a part of the level.
+        """
+        landlock = None
+        if self.level != "namespaces":
+            landlock = Ruleset(
+                read=self.layout.readable,
+                write=self.layout.writable,
+                devices=self.layout.devices,
+                sockets=self.layout.private,
+                deny_tcp=not self.has_own_network and not self.can_use_network,
+            )
+        return Confinement(
+            is_mounted=self.is_mounted,
+            has_own_pids=self.can_nest,
+            limits=self.limits,
+            landlock=landlock,
+            seccomp=seccomp.program(
+                has_namespaces=self.is_mounted, has_host_network=self.can_use_network
+            ),
+        )
+
+    def as_data(self) -> tuple[Any, ...]:
+        """What `main` needs of it, for `marshal`: its root is already there."""
+        layout, limits = self.layout, self.limits
+        return (
+            self.level,
+            (layout.readable, layout.writable, layout.devices, layout.private),
+            (limits.processes, limits.file_bytes, limits.shm_bytes),
+            self.has_own_network,
+            self.can_use_network,
+        )
+
+
+def main(channel: int, view: int) -> NoReturn:
+    """A zygote as a program of its own: `view` is a file with a view's data."""
+    with os.fdopen(view, "rb") as file:
+        level, (readable, writable, devices, private), limits, has_own_network, can_use_network = (
+            marshal.load(file)  # noqa: S302
+        )
+    processes, file_bytes, shm_bytes = limits
+    Zygote(
+        View(
+            level=level,
+            layout=Layout(readable=readable, writable=writable, devices=devices, private=private),
+            limits=Limits(processes=processes, file_bytes=file_bytes, shm_bytes=shm_bytes),
+            has_own_network=has_own_network,
+            can_use_network=can_use_network,
+        ),
+        socket.socket(fileno=channel),
+    ).serve()
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """An init that waits for its command."""
+
+    pid: int
+    channel: socket.socket
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An init with its command; `status` is the pipe that it writes to, which we keep open until all of it is gone."""
+
+    key: int
+    pid: int
+    status: int
+
+
+class Zygote:
+    """Serves launches on `channel` until the host lets go of it; then ends, and everything with it."""
+
+    def __init__(self, view: View, channel: socket.socket) -> None:
+        self.view = view
+        self.channel = channel
+        self._confinement = view.confinement()
+        self._running: dict[int, Running] = {}  # by pidfd
+        self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._poll = select.poll()
+        self._spare: Spare | None = None
+
+    def serve(self) -> NoReturn:
+        _limit_ourselves(self.view)
+        listeners = _listeners() if self.view.has_own_network else {}
+        descriptors = tuple(listener.fileno() for listener in listeners.values())
+        wire.send(self.channel, ("ready", list(listeners)), descriptors)
+        for listener in listeners.values():
+            listener.close()
+        prctl(init.PR_SET_DUMPABLE, 0)
+        gc.collect()
+        gc.freeze()  # a fork copies each page that a collection touches
+        gc.disable()
+        self._spare = self._fork_init()
+        self._poll.register(self.channel, select.POLLIN)
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor in self._running:
+                    self._finish(descriptor)
+                elif received := wire.receive(self.channel):
+                    self._handle(*received)
+                else:
+                    self._end()
+
+    def _handle(self, message: wire.Message, descriptors: list[int]) -> None:
+        match message:
+            case ("launch", key, *launch):
+                self._launch(key, tuple(launch), descriptors)
+            case ("signal", key, number):
+                for running in self._running.values():
+                    if running.key == key:
+                        os.kill(running.pid, number)
+            case _:
+                raise SandboxError(f"A zygote knows no {message[0]!r}.")
+
+    def _launch(self, key: int, launch: wire.Message, descriptors: list[int]) -> None:
+        spare = self._spare or self._fork_init()
+        with spare.channel:
+            wire.send(spare.channel, launch, tuple(descriptors))
+        *streams, status = descriptors
+        for descriptor in streams:
+            os.close(descriptor)
+        pidfd = os.pidfd_open(spare.pid)
+        self._running[pidfd] = Running(key, spare.pid, status)
+        self._poll.register(pidfd, select.POLLIN)
+        self._spare = self._fork_init()
+
+    def _fork_init(self) -> Spare:
+        here, there = wire.socket_pair()
+        if self.view.can_nest:
+            namespaces.unshare(namespaces.CLONE_NEWPID)
+        pid = os.fork()
+        if pid == 0:
+            init.run(there, self._confinement)
+        if self.view.can_nest:
+            syscall("setns", self._own_pids, namespaces.CLONE_NEWPID)
+        there.close()
+        return Spare(pid, here)
+
+    def _finish(self, pidfd: int) -> None:
+        ended = self._running.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.waitpid(ended.pid, 0)
+        os.close(pidfd)
+        if not self.view.can_nest:
+            init.kill_tree(os.getpid(), self._inits())
+        os.close(ended.status)  # for the host this is the end of the whole tree
+
+    def _inits(self) -> frozenset[int]:
+        spare = {self._spare.pid} if self._spare else set[int]()
+        return frozenset({running.pid for running in self._running.values()} | spare)
+
+    def _end(self) -> NoReturn:
+        if not self.view.can_nest:
+            init.kill_tree(os.getpid())
+        os._exit(0)
+
+
+def _listeners() -> dict[str, socket.socket]:
+    """Sockets on the session's loopback, for the host to answer on; none where another view of the session has them already."""
+    found: dict[str, socket.socket] = {}
+    for name, kind, port in (
+        ("proxy", socket.SOCK_STREAM, PROXY_PORT),
+        ("names", socket.SOCK_DGRAM, NAME_PORT),
+    ):
+        listener = socket.socket(socket.AF_INET, kind)
+        with suppress(OSError):  # taken; or a port that bubblewrap leaves us no right to
+            listener.bind(("127.0.0.1", port))
+            found[name] = listener
+    return found
+
+
+def _limit_ourselves(view: View) -> None:
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write(OOM_SCORE_ADJ)
+    init.bar_capabilities()
+    if not view.can_nest:
+        prctl(init.PR_SET_CHILD_SUBREAPER, 1)
+    elif os.geteuid() == 0 and _kernel_version() >= PID_MAX_IS_OURS:  # RLIMIT_NPROC binds no root
+        with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
+            file.write(str(view.limits.processes + RESERVED_PIDS))
+
+
+def _kernel_version() -> tuple[int, int]:
+    major, minor = os.uname().release.split(".")[:2]
+    return int(major), int(minor.partition("-")[0])
