@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from sanderling.config import Settings
+from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.session import policy_for
+from sanderling.session import Session
 from tests.rpc import Rpc
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +28,11 @@ def wait_until(condition: Callable[[], Any], what: str = "", deadline_s: float =
             return value
         time.sleep(POLL_S)
     raise AssertionError(f"did not happen within {deadline_s} s: {what or condition}")
+
+
+def policy_of(session: Session) -> SandboxPolicy:
+    """What the host would confine the session's commands with."""
+    return policy_for(Settings(state_dir=str(session.path.parent)), session.project)
 
 
 def find_neovim() -> str:

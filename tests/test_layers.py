@@ -15,9 +15,9 @@ LUA = ROOT / "lua" / "sanderling"
 # A part may import itself and the parts of the layers above it in this list.
 LAYERS = (
     {"messages", "errors"},
-    {"events", "config"},
+    {"events", "config", "output"},
     {"session", "permissions", "prompt", "sandbox", "providers"},
-    {"tools"},
+    {"tools", "commands"},
     {"orchestrator"},
     {"editor", "acp", "__main__", "health"},
 )

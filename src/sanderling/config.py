@@ -25,10 +25,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thinking: bool = True
     idle_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 120.0
     script: str = ""  # the scripted provider's file
+    sandbox_min_level: Literal["full", "full-bwrap", "namespaces", "landlock"] = "landlock"
+    sandbox_hosts: tuple[str, ...] = ()
+    sandbox_read: tuple[str, ...] = ()
+    sandbox_write: tuple[str, ...] = ()
+    sandbox_env: tuple[str, ...] = ()
 
     @property
     def session_dir(self) -> Path:
         return Path(self.state_dir) / "sessions"
+
+    @property
+    def sandbox_dir(self) -> Path:
+        return Path(self.state_dir) / "sandbox"
 
 
 def load_settings(options: Mapping[str, Any]) -> Settings:

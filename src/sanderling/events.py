@@ -24,6 +24,11 @@ StopReason = Literal[
 ]
 
 
+SandboxLevel = Literal["", "full", "full-bwrap", "namespaces", "landlock", "none", "off"]
+"""How much the kernel enforces; empty while that is not known yet, "off" when the person has switched the sandbox off."""
+NetworkMode = Literal["off", "proxy", "on"]
+
+
 class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
     """Lines of a buffer as the user sees them, unsaved text included; line numbers count from 1."""
 
@@ -96,6 +101,59 @@ class ErrorOccurred(msgspec.Struct, tag="error_occurred", frozen=True):
     remedy: str
 
 
+class SandboxChanged(msgspec.Struct, tag="sandbox_changed", frozen=True, omit_defaults=True):
+    """What confines commands from now on. `missing` says in sentences what the level leaves open; `problem` why nothing runs."""
+
+    level: SandboxLevel
+    network: NetworkMode
+    missing: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class AccessDenied(msgspec.Struct, tag="access_denied", frozen=True):
+    """The sandbox refused something: the `operation` on a path, an address or a name, and the rule that stood against it."""
+
+    operation: Literal["read", "write", "execute", "connect", "resolve"]
+    target: str
+    rule: str
+
+
+class GuardActed(msgspec.Struct, tag="guard_acted", frozen=True, omit_defaults=True):
+    """Something that would have run code outside of the sandbox was undone; `kept_at` is where it is now."""
+
+    kind: Literal["quarantined", "restored", "replaced", "failed"]
+    path: str
+    reason: str
+    kept_at: str = ""
+
+
+class CommandStarted(msgspec.Struct, tag="command_started", frozen=True):
+    """The person runs a command in the sandbox."""
+
+    id: str
+    command: str
+
+
+class CommandOutput(msgspec.Struct, tag="command_output", frozen=True):
+    """Text for the screen: without escape sequences, each line in its last state."""
+
+    id: str
+    text: str
+
+
+class CommandEnded(msgspec.Struct, tag="command_ended", frozen=True, omit_defaults=True):
+    """`outcome` says how, in words; `notes` what a person should know besides: where the rest of the output is, for instance."""
+
+    id: str
+    outcome: str
+    is_success: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class CommandsRunning(msgspec.Struct, tag="commands_running", frozen=True):
+    count: int
+
+
 class TurnEnded(msgspec.Struct, tag="turn_ended", frozen=True):
     stop_reason: StopReason
 
@@ -110,6 +168,13 @@ Event = (
     | UsageUpdated
     | Notice
     | ErrorOccurred
+    | SandboxChanged
+    | AccessDenied
+    | GuardActed
+    | CommandStarted
+    | CommandOutput
+    | CommandEnded
+    | CommandsRunning
     | TurnEnded
 )
 
@@ -129,12 +194,33 @@ class SubmitPrompt(msgspec.Struct, tag="submit_prompt", frozen=True, forbid_unkn
     prompt: Prompt
 
 
+class RunCommand(msgspec.Struct, tag="run_command", frozen=True, forbid_unknown_fields=True):
+    """Run a command of the person's in the sandbox; the model sees it, and what came of it, with the next prompt."""
+
+    id: str
+    command: str
+
+
+class SetNetwork(msgspec.Struct, tag="set_network", frozen=True, forbid_unknown_fields=True):
+    """Change the network of what is started from now on in this session."""
+
+    mode: NetworkMode
+
+
+class SetSandbox(msgspec.Struct, tag="set_sandbox", frozen=True, forbid_unknown_fields=True):
+    """Run commands without a sandbox, or with it again. Only a person may ask for the first."""
+
+    is_on: bool
+
+
 class CancelTurn(msgspec.Struct, tag="cancel_turn", frozen=True, forbid_unknown_fields=True):
-    """Stop the turn and drop the prompts that wait. What the model said so far is kept."""
+    """Stop the turn and drop the prompts that wait; without a turn, stop the command that was started last. What came is kept."""
 
 
 class CloseSession(msgspec.Struct, tag="close_session", frozen=True, forbid_unknown_fields=True):
     """Stop the turn and forget the session; its log stays."""
 
 
-Action = OpenSession | SubmitPrompt | CancelTurn | CloseSession
+Action = (
+    OpenSession | SubmitPrompt | RunCommand | SetNetwork | SetSandbox | CancelTurn | CloseSession
+)

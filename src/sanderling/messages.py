@@ -60,3 +60,15 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             self.cache_creation_input_tokens + other.cache_creation_input_tokens,
             self.cache_read_input_tokens + other.cache_read_input_tokens,
         )
+
+
+class CommandRecord(msgspec.Struct, frozen=True):
+    """
+    A command that the person ran: how it ended, in words, and what it wrote, within bounds.
+
+    No message by itself: the next prompt tells the model of it.
+    """
+
+    command: str
+    outcome: str
+    output: str

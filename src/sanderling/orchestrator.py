@@ -1,21 +1,27 @@
 """The turn loop: ask the model, show what it says as it says it, keep the history whole."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 from anyio import to_thread
+from anyio.abc import TaskGroup
 
-from sanderling.errors import ProviderError
+from sanderling.commands import Commands
+from sanderling.errors import ProviderError, SandboxError
 from sanderling.events import (
+    AccessDenied,
     BlockEnded,
     ErrorOccurred,
     Event,
+    GuardActed,
+    NetworkMode,
     Notice,
     Prompt,
     ProviderStarting,
+    SandboxChanged,
     StopReason,
     TextDelta,
     ThinkingDelta,
@@ -43,18 +49,37 @@ from sanderling.providers import (
     ThinkingPiece,
     UsageReport,
 )
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.guard import GuardEvent
+from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.sandbox import SandboxEvent
+from sanderling.sandbox.session import SessionSandbox
 from sanderling.session import Session
 
+Job = Callable[[Any], Coroutine[Any, Any, None]]
 PARTIAL_INTERVAL_S = 0.25  # how much of a streaming answer a killed host may lose
 
 
 class Orchestrator:
-    """One session's turns. `emit` takes the events; it must not block."""
+    """One session's turns and commands. `emit` takes the events; it must not block."""
 
-    def __init__(self, session: Session, provider: Provider, emit: Callable[[Event], None]) -> None:
+    _tasks: TaskGroup | None = None
+
+    def __init__(
+        self,
+        session: Session,
+        provider: Provider,
+        emit: Callable[[Event], None],
+        policy: SandboxPolicy,
+    ) -> None:
         self.session = session
         self.provider = provider
         self.emit = emit
+        self.sandbox = SessionSandbox(policy, self._emit_sandbox_event, self._emit_sandbox)
+        self.commands = Commands(
+            session, self.sandbox, emit, lambda: self._turn is not None, self._start
+        )
+        self._early: list[tuple[Job, Any]] = []
         self._system = system_prompt(session.project)
         self._waiting: deque[Prompt] = deque()
         self._arrived = anyio.Event()
@@ -68,13 +93,15 @@ class Orchestrator:
         self._arrived.set()
 
     def cancel(self) -> None:
-        """Stop the turn; the prompts that waited for its end, or for their own beginning, are dropped with it."""
+        """Stop the turn and drop the prompts that wait for its end or for their own beginning; else stop the newest command."""
         has_dropped = bool(self._waiting)
         self._waiting.clear()
         if self._turn:
             self._turn.cancel()
         elif has_dropped:
             self.emit(TurnEnded("cancelled"))
+        else:
+            self.commands.stop_newest()
 
     def close(self) -> None:
         """Stop the turn, as `cancel` does; `serve` returns when it has ended."""
@@ -83,7 +110,33 @@ class Orchestrator:
         self._arrived.set()
 
     async def serve(self) -> None:
-        """Run the turn of each prompt, one after the other, until closed."""
+        """Run the turn of each prompt, one after the other, and beside them the person's commands, until closed."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self.sandbox.serve)
+            for job, argument in self._early:
+                tasks.start_soon(job, argument)
+            await self._serve_prompts()
+            tasks.cancel_scope.cancel()
+
+    def _start(self, job: Job, argument: Any) -> None:
+        """Start a task that lives no longer than the session, at once or as soon as it is served."""
+        if self._tasks:
+            self._tasks.start_soon(job, argument)
+        else:
+            self._early.append((job, argument))
+
+    def set_network(self, mode: NetworkMode) -> None:
+        """Change the network of what is started from now on; an event tells when it is so."""
+        self._start(self._set_network, mode)
+
+    async def _set_network(self, mode: NetworkMode) -> None:
+        try:
+            await self.sandbox.set_network(mode)
+        except SandboxError as error:
+            self.emit(Notice("warning", f"The network stays {self.sandbox.network}. {error}"))
+
+    async def _serve_prompts(self) -> None:
         while not self._is_closed:
             if self._waiting:
                 await self.run_turn(self._waiting.popleft())
@@ -92,15 +145,14 @@ class Orchestrator:
                 await self._arrived.wait()
 
     async def run_turn(self, prompt: Prompt) -> None:
-        message = prompt_message(prompt)
         self.emit(TurnStarted(prompt))
-        if not message.content:
+        if not prompt_message(prompt).content:
             self.emit(
                 ErrorOccurred("invalid_request", "The prompt is empty: nothing was sent.", "")
             )
             self.emit(TurnEnded("error"))
             return
-        self.session.append_prompt(message, prompt)
+        self.session.append_prompt(prompt_message(prompt, self.commands.records()), prompt)
         self._report_write_error()
         reply = Reply(self.session)
         stop_reason: StopReason = "cancelled"
@@ -125,8 +177,21 @@ class Orchestrator:
         self.session.end_turn(stop_reason, reply.turn_usage, error_message)
         self._report_write_error()
         self.emit(TurnEnded(stop_reason))
+        self.commands.show_held()
         await self._sync()
         self._report_write_error()
+
+    def _emit_sandbox(self) -> None:
+        sandbox = self.sandbox
+        level = "off" if sandbox.is_off else sandbox.level or ""
+        self.emit(SandboxChanged(level, sandbox.network, sandbox.missing, sandbox.problem))
+
+    def _emit_sandbox_event(self, event: SandboxEvent) -> None:
+        match event:
+            case Denial(operation, target, rule):
+                self.emit(AccessDenied(operation, target, rule))
+            case GuardEvent(kind, path, reason, kept_at):
+                self.emit(GuardActed(kind, path, reason, kept_at))
 
     async def _sync(self) -> None:
         await to_thread.run_sync(self.session.sync, abandon_on_cancel=True)

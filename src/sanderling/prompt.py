@@ -1,10 +1,11 @@
 """What the model is told before and with a person's words."""
 
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 
 from sanderling.events import Prompt, Selection
-from sanderling.messages import Message, TextBlock
+from sanderling.messages import CommandRecord, Message, TextBlock
 
 
 def system_prompt(project: str) -> str:
@@ -13,12 +14,20 @@ def system_prompt(project: str) -> str:
     return template.replace("{project}", project)
 
 
-def prompt_message(prompt: Prompt) -> Message:
-    """What the model is shown of `prompt`; without words, its lines alone, for the API refuses blank text."""
-    words = [prompt.text] if prompt.text.strip() else []
-    return Message(
-        "user", tuple(map(TextBlock, [*map(_selection_text, prompt.selections), *words]))
-    )
+def prompt_message(prompt: Prompt, commands: Sequence[CommandRecord] = ()) -> Message:
+    """
+    What the model is shown of `prompt`, and of the commands that the person ran before it.
+
+    Without words, its lines alone, for the API refuses blank text.
+    """
+    texts = (*map(_command_text, commands), *map(_selection_text, prompt.selections), prompt.text)
+    return Message("user", tuple(TextBlock(text) for text in texts if text.strip()))
+
+
+def _command_text(record: CommandRecord) -> str:
+    shown = f"$ {record.command}\n{record.output}"
+    fence = _fence_around(shown)
+    return f"The person ran this command in the project; it {record.outcome}:\n{fence}\n{shown}\n{fence}"
 
 
 def _selection_text(selection: Selection) -> str:

@@ -18,9 +18,10 @@ import msgspec
 from sanderling import __version__
 from sanderling.errors import SessionError
 from sanderling.events import Prompt, StopReason
-from sanderling.messages import Message, TextBlock, ToolResult, ToolUse, Usage
+from sanderling.messages import CommandRecord, Message, TextBlock, ToolResult, ToolUse, Usage
 
-LOG_VERSION = 1
+LOG_VERSION = 2
+READABLE_VERSIONS = (1, 2)  # 2 brought `command`
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}")
 
 
@@ -44,6 +45,13 @@ class LoggedMessage(msgspec.Struct, tag="message", frozen=True, omit_defaults=Tr
     at: datetime = msgspec.field(default_factory=_now)
 
 
+class LoggedCommand(msgspec.Struct, tag="command", frozen=True):
+    """The model is told of it with the next prompt."""
+
+    record: CommandRecord
+    at: datetime = msgspec.field(default_factory=_now)
+
+
 class LoggedPartial(msgspec.Struct, tag="partial", frozen=True):
     """A piece of an answer that is still streaming; the answer's own record supersedes all pieces before it."""
 
@@ -59,7 +67,7 @@ class LoggedTurnEnd(msgspec.Struct, tag="turn_ended", frozen=True, omit_defaults
     at: datetime = msgspec.field(default_factory=_now)
 
 
-Record = Header | LoggedMessage | LoggedPartial | LoggedTurnEnd
+Record = Header | LoggedMessage | LoggedCommand | LoggedPartial | LoggedTurnEnd
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
@@ -74,6 +82,7 @@ class Session:
         self.path = path
         self.history: list[Message] = []
         self.usage = Usage()
+        self._commands: list[CommandRecord] = []
         self._write_error = ""
         self._sync_error = ""
         self._fd: int | None = None
@@ -104,6 +113,19 @@ class Session:
     def append_prompt(self, message: Message, prompt: Prompt) -> None:
         self.history.append(message)
         self._write(LoggedMessage(message, prompt))
+
+    def append_command(self, record: CommandRecord) -> None:
+        self._commands.append(record)
+        self._write(LoggedCommand(record))
+
+    def take_commands(self) -> list[CommandRecord]:
+        """The commands that no prompt has told the model of. The caller's next prompt does."""
+        taken, self._commands = self._commands, []
+        return taken
+
+    def output_path(self, command_id: str) -> Path:
+        """Where the output of a command goes that is too long to keep."""
+        return self.path.with_suffix("") / f"{command_id}.log"
 
     def append_message(self, message: Message) -> None:
         self.history.append(message)
@@ -189,7 +211,7 @@ class Session:
 
     def _check_version(self, line: bytes) -> None:
         version = msgspec.json.decode(line, type=dict[str, msgspec.Raw]).get("version")
-        if version is not None and msgspec.json.decode(version) != LOG_VERSION:
+        if version is not None and msgspec.json.decode(version) not in READABLE_VERSIONS:
             raise SessionError(
                 f"{self.path} was written by another version of Sanderling; update Sanderling to read it"
             )
@@ -198,9 +220,13 @@ class Session:
         is_in_turn, partial_text = False, ""
         for record in records:
             match record:
-                case LoggedMessage(message=message):
+                case LoggedMessage(message=message, prompt=prompt):
                     self.history.append(message)
+                    if prompt:
+                        self._commands = []
                     is_in_turn, partial_text = True, ""
+                case LoggedCommand(record=command):
+                    self._commands.append(command)
                 case LoggedPartial(block="text", text=text):
                     partial_text += text
                 case LoggedTurnEnd(usage=usage):

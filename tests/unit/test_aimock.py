@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import policy_of, wait_until
 
 from sanderling.config import Settings
 from sanderling.events import (
@@ -132,7 +132,9 @@ class Talk:
         self.session = Session.open(settings.session_dir, "s1", "/project")
 
     async def say(self, *prompts: str) -> list[Message]:
-        orchestrator = Orchestrator(self.session, self.provider, self.events.append)
+        orchestrator = Orchestrator(
+            self.session, self.provider, self.events.append, policy_of(self.session)
+        )
         with anyio.fail_after(DEADLINE_S):
             for n, prompt in enumerate(prompts):
                 await orchestrator.run_turn(Prompt(f"p{n}", prompt))

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests import loopback
+from tests.conftest import policy_of
 from tests.loopback import HANG_UP, RESET, STALL, LoopbackServer, Reply, Status, Step, Wait
 
 from sanderling.config import Settings
@@ -561,7 +562,7 @@ async def test_cut_answer_is_kept_and_the_next_prompt_works(
     server.answer(Reply(BEGINNING, *ending), loopback.hello())
     events: list[Event] = []
     session = Session.open(tmp_path, "s1", "/project")
-    orchestrator = Orchestrator(session, connect(), events.append)
+    orchestrator = Orchestrator(session, connect(), events.append, policy_of(session))
     with anyio.fail_after(DEADLINE_S):
         await orchestrator.run_turn(Prompt("p1", "Good morning."))
         [error] = [event for event in events if isinstance(event, ErrorOccurred)]
@@ -739,7 +740,9 @@ async def test_turn_without_a_key_ends_with_the_error_and_the_session_lives(
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     events: list[Event] = []
     session = Session.open(tmp_path, "s1", "/project")
-    orchestrator = Orchestrator(session, connect(provider="anthropic"), events.append)
+    orchestrator = Orchestrator(
+        session, connect(provider="anthropic"), events.append, policy_of(session)
+    )
     with anyio.fail_after(DEADLINE_S):
         await orchestrator.run_turn(Prompt("p1", "Good morning."))
     session.close()
@@ -750,7 +753,7 @@ async def test_turn_without_a_key_ends_with_the_error_and_the_session_lives(
 async def test_first_turn_says_that_the_sdk_is_loading(connect, tmp_path):
     events: list[Event] = []
     session = Session.open(tmp_path, "s1", "/project")
-    orchestrator = Orchestrator(session, connect(), events.append)
+    orchestrator = Orchestrator(session, connect(), events.append, policy_of(session))
     with anyio.fail_after(DEADLINE_S):
         await orchestrator.run_turn(Prompt("p1", "Good morning."))
         await orchestrator.run_turn(Prompt("p2", "Good evening."))

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import policy_of
 from tests.loopback import refusals
 
 from sanderling.events import (
@@ -56,7 +57,7 @@ class Conversation:
         self.events: list[Event] = []
         self.session = Session.open(session_dir, "s1", "/project")
         provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": script}, Script))
-        self.orchestrator = Orchestrator(self.session, provider, self.emit)
+        self.orchestrator = Orchestrator(self.session, provider, self.emit, policy_of(self.session))
         self.on_event: Callable[[Event], None] = lambda _event: None
 
     def emit(self, event: Event) -> None:

@@ -15,6 +15,7 @@ from tests.loopback import refusals
 from sanderling.errors import SessionError
 from sanderling.events import Prompt, Selection
 from sanderling.messages import (
+    CommandRecord,
     Message,
     RedactedThinkingBlock,
     TextBlock,
@@ -25,7 +26,8 @@ from sanderling.messages import (
 )
 from sanderling.session import Session, unknown_outcomes
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "session_log_v1.jsonl"
+GOLDEN_DIR = Path(__file__).parent.parent / "golden"
+GOLDEN = GOLDEN_DIR / "session_log_v2.jsonl"
 AT = "2026-11-21T22:00:00Z"
 
 
@@ -69,6 +71,9 @@ def say_everything(session: Session) -> None:
     session.append_partial("text", "Good mor")
     session.append_message(Message("assistant", (TextBlock("Good mor"),)))
     session.end_turn("cancelled", Usage())
+    session.append_command(
+        CommandRecord("pytest -q", "failed with exit status 1 after 2.3 s", "F\n")
+    )
 
 
 def logged(path: Path) -> list[dict[str, Any]]:
@@ -106,6 +111,24 @@ def test_log_of_this_version_keeps_loading(tmp_path):
     assert session.usage == Usage(105, 20, 30, 40)
     assert session.project == "/project"
     assert (tmp_path / "s1.jsonl").read_bytes() == GOLDEN.read_bytes(), "reading wrote to it"
+
+
+def test_log_of_version_1_keeps_loading(tmp_path):
+    (tmp_path / "s1.jsonl").write_bytes((GOLDEN_DIR / "session_log_v1.jsonl").read_bytes())
+    session = reopen(tmp_path / "s1.jsonl")
+    assert len(session.history) == 7
+    assert session.take_commands() == []
+
+
+def test_command_that_no_prompt_has_told_of_is_there_after_reopening(log):
+    assert [record.command for record in reopen(log).take_commands()] == ["pytest -q"]
+
+
+def test_command_that_a_prompt_has_told_of_is_not_told_again(log):
+    session = Session.open(log.parent, log.stem, "/project")
+    say_hello(session)
+    session.close()
+    assert reopen(log).take_commands() == []
 
 
 def test_writer_still_writes_the_records_of_the_golden_file(log):
@@ -228,9 +251,10 @@ def test_log_cut_at_any_byte_ends_in_a_turn_that_has_ended(log):
         path.write_bytes(data)
         reopen(path)
         records = logged(path)
-        assert not records or records[-1]["type"] in ("session", "turn_ended"), len(data)
+        turns = [record["type"] for record in records if record["type"] != "command"]
+        assert not turns or turns[-1] in ("session", "turn_ended"), len(data)
         whole = [json.loads(line) for line in data.split(b"\n")[:-1]]
-        if whole and whole[-1]["type"] not in ("session", "turn_ended"):
+        if whole and whole[-1]["type"] not in ("session", "turn_ended", "command"):
             assert records[-1] == {
                 "type": "turn_ended",
                 "stop_reason": "interrupted",
@@ -296,9 +320,9 @@ HEADER = b'{"type":"session","version":%b,"session_id":"s1","project":"/p","sand
 @pytest.mark.parametrize(
     "lnum, line, words",
     [
-        (1, HEADER % b"2", "another version of Sanderling; update"),
+        (1, HEADER % b"3", "another version of Sanderling; update"),
         (1, HEADER % b'"two"', "another version of Sanderling; update"),
-        (1, b'{"type":"from_the_future","version":2}', "another version of Sanderling; update"),
+        (1, b'{"type":"from_the_future","version":3}', "another version of Sanderling; update"),
         (
             1,
             b'{"type":"partial","block":"text","text":"x","at":"2026-11-21T22:00:00Z"}',
@@ -330,7 +354,7 @@ def test_damaged_log_is_refused_with_a_sentence_and_left_alone(log, lnum, line, 
 
 
 def test_log_of_another_version_is_left_alone_even_when_its_end_is_torn(log):
-    data = line_of(log, 1, HEADER % b"2") + b'{"type":"mess'
+    data = line_of(log, 1, HEADER % b"3") + b'{"type":"mess'
     log.write_bytes(data)
     with pytest.raises(SessionError, match="another version"):
         reopen(log)

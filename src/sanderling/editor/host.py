@@ -22,12 +22,18 @@ from sanderling.events import (
     Action,
     CancelTurn,
     CloseSession,
+    CommandEnded,
+    CommandStarted,
     ErrorOccurred,
     Event,
+    NetworkMode,
     Notice,
     OpenSession,
     Prompt,
+    RunCommand,
     SessionOpened,
+    SetNetwork,
+    SetSandbox,
     SubmitPrompt,
     TurnEnded,
     TurnStarted,
@@ -36,6 +42,7 @@ from sanderling.orchestrator import Orchestrator
 from sanderling.providers import Provider
 from sanderling.providers.anthropic import AnthropicProvider
 from sanderling.providers.scripted import ScriptedProvider, load_demo, load_script
+from sanderling.sandbox.session import policy_for
 from sanderling.session import Session
 
 MAX_LOG_BYTES = 1_000_000
@@ -100,6 +107,12 @@ class EditorHost:
                 )
             case SubmitPrompt(prompt):
                 live.submit(prompt)
+            case RunCommand(command_id, command):
+                live.run_command(command_id, command)
+            case SetNetwork(mode):
+                live.set_network(mode)
+            case SetSandbox(is_on):
+                live.switch_sandbox(is_on=is_on)
             case CancelTurn():
                 live.cancel()
             case CloseSession():
@@ -116,7 +129,8 @@ class EditorHost:
             log.warning("session %s does not open: %s", session_id, error)
             live.refuse(error)
         else:
-            live.orchestrator = Orchestrator(session, provider, live.emit)
+            policy = policy_for(self.settings, session.project)
+            live.orchestrator = Orchestrator(session, provider, live.emit, policy)
             if self.settings.provider == "auto" and not has_api_key() and not session.history:
                 live.emit(Notice("info", NO_KEY_NOTICE))
         tasks.start_soon(live.run)
@@ -176,6 +190,21 @@ class LiveSession:
             self._emit_refusal(self._refusal)
         elif self.orchestrator:
             self.orchestrator.submit(prompt)
+
+    def run_command(self, command_id: str, command: str) -> None:
+        if self.orchestrator:
+            self.orchestrator.commands.start(command_id, command)
+        elif self._refusal:
+            self.emit(CommandStarted(command_id, command))
+            self.emit(CommandEnded(command_id, f"Did not start: {self._refusal}"))
+
+    def set_network(self, mode: NetworkMode) -> None:
+        if self.orchestrator:
+            self.orchestrator.set_network(mode)
+
+    def switch_sandbox(self, *, is_on: bool) -> None:
+        if self.orchestrator:
+            self.orchestrator.sandbox.switch(is_on=is_on)
 
     def cancel(self) -> None:
         if self.orchestrator:

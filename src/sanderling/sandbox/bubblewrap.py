@@ -83,8 +83,8 @@ def start_zygote(view: View, channel: socket.socket) -> int:
 
 
 def root_arguments(layout: Layout) -> list[str]:
-    arguments = ["--tmpfs", "/", "--dev", "/dev", "--tmpfs", "/dev/shm", "--mqueue", "/dev/mqueue"]
-    arguments += ["--proc", "/proc"]
+    arguments = ["--tmpfs", "/", "--dev", "/dev", "--size", str(layout.shm_bytes)]
+    arguments += ["--tmpfs", "/dev/shm", "--mqueue", "/dev/mqueue", "--proc", "/proc"]
     for directory in layout.directories:
         arguments += ["--dir", directory]
     for link, target in layout.links:

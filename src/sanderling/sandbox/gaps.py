@@ -1,6 +1,7 @@
 """
-What a level does not isolate: one table, shown by `status`, told to the model, printed in the documentation, and held by the
-escape suite to be exact: an attack gets through at a level if, and only if, it is listed here.
+What a level does not isolate: one table, shown by `status`, told to the model, printed in the documentation.
+
+The escape suite holds it to be exact: an attack gets through at a level if, and only if, it is listed here.
 """
 
 import os
@@ -12,17 +13,20 @@ if TYPE_CHECKING:
     from sanderling.sandbox.report import Report
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """`attacks` are the ids, in `tests/sandbox/attacks`, of what gets through for that reason."""
+    """
+    One thing that is not isolated, in a plain sentence.
+
+    `layer` is what would close it. `attacks` are the ids, in `tests/sandbox/attacks`, of what gets through for that reason.
+    `max_abi` is the newest version of Landlock that has the gap; None: all have.
+    """
 
     words: str
     layer: Literal["namespaces", "landlock"]
-    """What would close it."""
     attacks: tuple[str, ...]
     only: Literal["root", "unprivileged"] | None = None
     max_abi: int | None = None
-    """The newest version of Landlock that has the gap; None: all have."""
 
     def is_open(self, *, is_root: bool, landlock_abi: int) -> bool:
         return self.only in (None, "root" if is_root else "unprivileged") and (
@@ -30,27 +34,184 @@ class Gap:
         )
 
 
+_LATE_SOCKET = Gap(
+    words="A unix socket that another program makes inside the project while a command runs can be connected to.",
+    layer="landlock",
+    attacks=("unix-late",),
+    max_abi=8,
+)
+_UNMOUNTED = (
+    Gap(
+        words="Files of the project that git ignores, like .env, can be read.",
+        layer="namespaces",
+        attacks=(
+            "read-env",
+            "read-env-local",
+            "read-env-nested",
+            "env-rename",
+            "env-hardlink",
+            "env-parent-rename",
+        ),
+    ),
+    Gap(
+        words="Permissions, times and extended attributes of every file that is yours can be changed; what the files hold cannot.",
+        layer="namespaces",
+        attacks=(
+            "chmod-home",
+            "chmod-directory-home",
+            "chmod-visible",
+            "chmod-directory-visible",
+            "utime-home",
+            "utime-visible",
+            "setxattr-home",
+            "setxattr-visible",
+            "removexattr-home",
+            "removexattr-visible",
+        ),
+    ),
+    Gap(
+        words="In plan mode that is true of the project's files, too.",
+        layer="namespaces",
+        attacks=("ro-chmod", "ro-utime", "ro-setxattr"),
+    ),
+    Gap(
+        words="Of a file whose name is known, the size, the times, when it is used, its extended attributes and where it links to can be seen; what it holds cannot.",
+        layer="namespaces",
+        attacks=(
+            "stat-secret",
+            "readlink-secret",
+            "xattr-secret",
+            "handle-of-secret",
+            "inotify-secret",
+            "inotify-activity",
+        ),
+    ),
+    Gap(
+        words="Your other processes, their command lines and their mounts can be seen.",
+        layer="namespaces",
+        attacks=("proc-list", "proc-cmdline", "proc-stat", "wait-for-victim", "mount-list"),
+    ),
+    Gap(
+        words="The machine's network connections, the names of its sockets and its shared memory segments are listed.",
+        layer="namespaces",
+        attacks=("proc-net", "proc-net-unix", "sysv-list"),
+    ),
+    Gap(
+        words="How many processes root may have is not limited.",
+        layer="namespaces",
+        attacks=("fork-bomb",),
+        only="root",
+    ),
+    Gap(
+        words="Your other processes can be sent signals, and so be ended.",
+        layer="landlock",
+        attacks=(
+            "kill",
+            "kill-0",
+            "kill-all",
+            "kill-group",
+            "pidfd-kill",
+            "tgkill",
+            "sigqueue",
+            "sigio-owner",
+            "dnotify-owner",
+        ),
+        max_abi=5,
+    ),
+    Gap(
+        words="Every file that you may write can be emptied, by its name.",
+        layer="landlock",
+        attacks=("file-truncate", "visible-truncate", "ro-truncate"),
+        max_abi=2,
+    ),
+)
+
 GAPS: "dict[Level, tuple[Gap, ...]]" = {
-    "full": (),
-    "full-bwrap": (),
-    "namespaces": (),
-    "landlock": (),
+    "full": (_LATE_SOCKET,),
+    "full-bwrap": (_LATE_SOCKET,),
+    "namespaces": (_LATE_SOCKET,),
+    "landlock": _UNMOUNTED,
 }
 
+_OPEN_NETWORK = (
+    Gap(
+        words="Whatever a command can read, it can send anywhere; what listens on this machine and in its network answers it, and what it listens on can be reached.",
+        layer="namespaces",
+        attacks=(
+            "tcp-loopback",
+            "tcp-loopback-v6",
+            "tcp-mapped-v4",
+            "tcp-any-address",
+            "tcp-host-address",
+            "tcp-fastopen",
+            "tcp-reconnect",
+            "tcp-listen",
+            "udp-loopback",
+            "udp-loopback-v6",
+            "udp-connected",
+            "udp-host-address",
+            "multicast",
+            "dns",
+        ),
+    ),
+    Gap(
+        words="The machine's network interfaces, connections and the names of its sockets are listed.",
+        layer="namespaces",
+        attacks=("netlink-interfaces", "proc-net", "proc-net-unix"),
+    ),
+)
+_ABSTRACT_SOCKETS = Gap(
+    words="Abstract unix sockets, like those of a display server, can be connected to.",
+    layer="landlock",
+    attacks=(
+        "unix-stream-abstract",
+        "unix-dgram-abstract",
+        "unix-seqpacket-abstract",
+        "unix-pair-abstract",
+    ),
+    max_abi=5,
+)
+NETWORK_ON: "dict[Level, tuple[Gap, ...]]" = {
+    "full": (*_OPEN_NETWORK, _ABSTRACT_SOCKETS),
+    "full-bwrap": (*_OPEN_NETWORK, _ABSTRACT_SOCKETS),
+    "namespaces": (*_OPEN_NETWORK, _ABSTRACT_SOCKETS),
+    "landlock": _OPEN_NETWORK,
+}
+"""What opening the network gives away, beside the gaps of the level."""
 
-def gaps_at(level: "Level", *, is_root: bool, landlock_abi: int) -> tuple[Gap, ...]:
-    """What is open at `level` for this kind of user on this kernel."""
+RESIDUAL = (
+    "What a command writes into the project runs outside of the sandbox when you run it: tests, Makefiles, package scripts, a rebase that it left unfinished.",
+    "A command can read all of the project, its history included, and the system's programs and settings.",
+    "With the network on, or to a host that the proxy lets through, it can send what it reads.",
+    "What no mount can protect, a name that is not there yet, is taken away by the guard within about a millisecond of its appearing; a program that reads it in between finds it.",
+    "The kernel is shared: a hole in it is a hole in the sandbox.",
+)
+"""What no level promises."""
+
+
+def gaps_at(
+    level: "Level",
+    *,
+    is_root: bool,
+    landlock_abi: int,
+    table: "dict[Level, tuple[Gap, ...]]" = GAPS,
+) -> tuple[Gap, ...]:
+    """What is open at `level` for this kind of user on this kernel. A level without Landlock has none, whatever the kernel has."""
+    abi = 0 if level == "namespaces" else landlock_abi
     return tuple(
-        gap
-        for gap in GAPS.get(level, ())
-        if gap.is_open(is_root=is_root, landlock_abi=landlock_abi)
+        gap for gap in table.get(level, ()) if gap.is_open(is_root=is_root, landlock_abi=abi)
     )
 
 
 def missing_at(report: "Report", level: "Level") -> list[dict[str, str]]:
-    """What is open at `level` here: `what`, and the `reason` that a stronger layer does not close it."""
+    """What is open at `level` here: `what`, and the `reason` that no other layer closes it."""
     gaps = gaps_at(level, is_root=os.geteuid() == 0, landlock_abi=report.landlock_abi)
-    return [
-        {"what": gap.words, "reason": report.reasons[gap.layer] or f"not used at level {level}"}
-        for gap in gaps
-    ]
+    return [{"what": gap.words, "reason": _reason(gap, report, level)} for gap in gaps]
+
+
+def _reason(gap: Gap, report: "Report", level: "Level") -> str:
+    if report.reasons[gap.layer]:
+        return f"{gap.layer}: {report.reasons[gap.layer]}"
+    if gap.layer == "landlock" and gap.max_abi is not None and level != "namespaces":
+        return f"Landlock's version is {report.landlock_abi}, {gap.max_abi + 1} would do"
+    return f"the level {level} is without {gap.layer}"

@@ -21,11 +21,15 @@ from dataclasses import dataclass
 
 SENTINEL = b"./\n"
 """The slash matters: libgit2 looks for packed refs in the wrong place after a plain `.`"""
-MAX_POINTER_BYTES = 4096 + len("gitdir: \n")
+MAX_POINTER_BYTES = 1 << 20
+"""What git reads of a `.git` file; however much of it is line ends, they are cut off."""
 MAX_CONFIG_BYTES = 1 << 20
 MAX_CHAIN = 10
 """Steps to follow from one include, or one store of objects, to the next; git itself takes 10 and 5."""
 GIT_TIMEOUT_S = 10
+
+TELLING = frozenset(("HEAD", "objects", "refs", "commondir"))
+"""What makes a directory look like a repository to git."""
 
 SURFACE = ("config", "config.worktree", "hooks", "commondir")
 WORKTREE_SURFACE = ("config.worktree", "commondir", "gitdir")
@@ -61,10 +65,10 @@ class Survey:
     """
 
     project: str
-    repositories: tuple[str, ...]
-    env_files: tuple[str, ...]
-    sockets: tuple[str, ...]
-    unlistable: tuple[str, ...]
+    repositories: list[str]
+    env_files: list[str]
+    sockets: list[str]
+    unlistable: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +97,7 @@ def survey(project: str, between: Callable[[], object] = lambda: None) -> Survey
     Raises:
         OSError: there is no such directory.
     """
-    repositories: list[str] = []
-    env_files: list[str] = []
-    sockets: list[str] = []
-    unlistable: list[str] = []
+    found = Survey(project, [], [], [], [])
     root = os.open(project, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     waiting = [""]
     count = 0
@@ -107,49 +108,56 @@ def survey(project: str, between: Callable[[], object] = lambda: None) -> Survey
             if not count % 64:
                 between()
             try:
-                kinds = _list(directory or ".", root)
+                with _listing(directory or ".", root) as entries:
+                    waiting += _sort(entries, f"{directory}/" if directory else "", found)
             except PermissionError:
-                unlistable.append(f"{project}/{directory}".rstrip("/"))
-                continue
+                found.unlistable.append(f"{project}/{directory}".rstrip("/"))
             except OSError:
-                continue  # gone, or replaced, since its name was read
-            for name, kind in kinds.items():
-                path = f"{directory}/{name}" if directory else name
-                if name == ".git":
-                    repositories.append(f"{project}/{path}")
-                elif kind == "directory":
-                    waiting.append(path)
-                elif kind == "socket":
-                    sockets.append(f"{project}/{path}")
-                elif kind == "file" and (name.endswith(".env") or name.startswith(".env.")):
-                    env_files.append(f"{project}/{path}")
-            if "HEAD" in kinds and ("commondir" in kinds or kinds.keys() >= {"objects", "refs"}):
-                repositories.append(f"{project}/{directory}".rstrip("/"))
+                pass  # gone, or replaced, since its name was read
     finally:
         os.close(root)
-    return Survey(project, tuple(repositories), tuple(env_files), tuple(sockets), tuple(unlistable))
+    return found
 
 
-def _list(directory: str, root: int) -> dict[str, str]:
+def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> list[str]:
+    """Add what one directory holds to `found`; return the directories in it. Runs for every file there is."""
+    directories: list[str] = []
+    telling: set[str] = set()
+    for entry in entries:
+        name = entry.name
+        if name in TELLING:
+            telling.add(name)
+        if name == ".git":
+            found.repositories.append(f"{found.project}/{prefix}.git")
+        elif entry.is_dir(follow_symlinks=False):
+            directories.append(prefix + name)
+        elif entry.is_file(follow_symlinks=False):
+            if ".env" in name and (name.endswith(".env") or name.startswith(".env.")):
+                found.env_files.append(f"{found.project}/{prefix}{name}")
+        elif _is_socket(entry):
+            found.sockets.append(f"{found.project}/{prefix}{name}")
+    if "HEAD" in telling and ("commondir" in telling or telling >= {"objects", "refs"}):
+        found.repositories.append(f"{found.project}/{prefix}".rstrip("/"))
+    return directories
+
+
+def _is_socket(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+@contextmanager
+def _listing(directory: str, dir_fd: int | None = None) -> "Generator[Iterator[os.DirEntry[str]]]":
+    """The entries of a directory which is not a link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(directory, flags, dir_fd=root)
+    fd = os.open(directory, flags, dir_fd=dir_fd)
     try:
         with os.scandir(fd) as entries:
-            return {entry.name: _kind(entry) for entry in entries}
+            yield entries
     finally:
         os.close(fd)
-
-
-def _kind(entry: "os.DirEntry[str]") -> str:
-    if entry.is_dir(follow_symlinks=False):
-        return "directory"
-    if entry.is_file(follow_symlinks=False):
-        return "file"
-    try:
-        mode = 0 if entry.is_symlink() else entry.stat(follow_symlinks=False).st_mode
-    except OSError:
-        return "gone"
-    return "socket" if stat.S_ISSOCK(mode) else "other"
 
 
 def resolve(entry: str) -> Repository | None:
@@ -159,16 +167,10 @@ def resolve(entry: str) -> Repository | None:
     Raises:
         UnclearError: a pointer is not written the way git writes it, so that readers may disagree.
     """
-    git_dir = entry
-    if not os.path.isdir(entry) and not os.path.islink(entry):
-        try:
-            line = _pointer(entry, b"gitdir: ")
-        except OSError:
-            return None
-        git_dir = os.path.join(os.path.dirname(entry), line)
-    elif os.path.isfile(entry):
-        raise UnclearError("is a link to a pointer, which leads elsewhere for each reader")
-    git_dir = os.path.realpath(git_dir)
+    try:
+        git_dir = os.path.realpath(_git_directory(entry))
+    except OSError:
+        return None  # nothing there, or in this very moment no more
     try:
         common_dir = os.path.realpath(os.path.join(git_dir, _pointer(f"{git_dir}/commondir")))
     except OSError:
@@ -176,8 +178,23 @@ def resolve(entry: str) -> Repository | None:
     return Repository(entry, git_dir, common_dir)
 
 
+def _git_directory(entry: str) -> str:
+    if os.path.islink(entry):
+        if os.path.isfile(entry):
+            raise UnclearError("is a link to a pointer, which leads elsewhere for each reader")
+        return entry
+    if os.path.isdir(entry):
+        return entry
+    return os.path.join(os.path.dirname(entry), _pointer(entry, b"gitdir: "))
+
+
 def _pointer(path: str, prefix: bytes = b"") -> str:
-    content = read_file(path, MAX_POINTER_BYTES)
+    try:
+        content = read_file(path, MAX_POINTER_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise UnclearError("is no plain file that can be read") from error
     line = content.removeprefix(prefix).rstrip(b"\r\n")
     is_plain = bool(line) and line == line.strip() and not any(byte < ord(" ") for byte in line)
     if not (is_plain and content.startswith(prefix)):
@@ -227,7 +244,8 @@ def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
     while waiting:
         directory = waiting.pop()
         try:
-            kinds = _list(directory, -1)
+            with _listing(directory) as entries:
+                kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         except OSError:
             continue
         is_git_dir = "HEAD" in kinds or "commondir" in kinds
@@ -236,8 +254,8 @@ def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
         skipped = ("objects", "refs", "logs", "hooks") if is_git_dir else ()
         waiting += [
             f"{directory}/{name}"
-            for name, kind in kinds.items()
-            if kind == "directory" and name not in skipped
+            for name, is_directory in kinds.items()
+            if is_directory and name not in skipped
         ]
     return sorted(found)
 
@@ -308,11 +326,8 @@ class _Plan:
         names = SURFACE if is_main else WORKTREE_SURFACE
         self.hold_names(git_dir, names, self._top(git_dir))
         hooks = f"{git_dir}/hooks"
-        try:
-            kinds = _list(hooks, -1)
-        except OSError:
-            return
-        for name in kinds:
+        names = os.listdir(hooks) if os.path.isdir(hooks) else []
+        for name in names:
             if os.path.islink(f"{hooks}/{name}"):
                 self._hold_path(os.path.realpath(f"{hooks}/{name}"))
 
@@ -689,7 +704,7 @@ def _remove_if_last(record: int) -> None:
     for path in os.fsdecode(content).split("\0"):
         for name in (path, f"{path}.new"):
             try:
-                if path and read_file(name, len(SENTINEL), follows=False) == SENTINEL:
+                if path and read_file(name, len(SENTINEL), follows=False) in (SENTINEL, b""):
                     os.unlink(name)
             except OSError:
                 pass  # gone, or something else by now: not ours

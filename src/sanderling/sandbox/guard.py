@@ -83,7 +83,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 @dataclass(frozen=True, slots=True)
 class GuardEvent:
     """
-    What the guard did. `path` is relative to the project where it lies inside; `kept_at` says where a quarantined thing is.
+    What the guard did. `path` is relative to the project where it lies inside, and any bytes (surrogates stand for what is no text).
+
+    `kept_at` says where a quarantined thing is.
 
     `replaced`: the host itself put another file in the place of a mounted one, as `git config` does. That takes the mount off in
     every namespace, so whoever owns the mounts must make them anew, and a new guard.
@@ -159,6 +161,7 @@ class Guard:
         absent = ROOT_NAMES - {os.path.basename(path) for path in existing}
         forbidden.setdefault(found.project, set()).update(absent)
         self._forbidden = forbidden
+        self._homes = {directory: _identity(directory) for directory in map(os.path.dirname, held)}
         self._held: dict[str, set[str]] = {}
         for path in held:
             directory, name = os.path.split(path)
@@ -201,9 +204,8 @@ class Guard:
             self._tell("failed", self._project, f"cannot be walked: {error.strerror}")
             return self._taken()
         # The repositories that others lead to come first: what is wrong with them is not the fault of who leads there.
-        entries = sorted(
-            self._entries(found), key=lambda path: (is_within(path, self._project), len(path))
-        )
+        entries = self._entries(found)
+        entries.sort(key=lambda path: (is_within(path, self._project), len(path)))
         for entry in entries:
             try:
                 self._judge(entry)
@@ -289,15 +291,19 @@ class Guard:
         elif name in watch.forbidden:
             self._quarantine_at(watch.fd, name, f"{watch.directory}/{name}", "must not appear")
         elif name in watch.held:
-            self._handle_replaced(f"{watch.directory}/{name}")
+            self._handle_replaced(f"{watch.directory}/{name}", is_certain=True)
 
-    def _handle_replaced(self, path: str) -> None:
+    def _handle_replaced(self, path: str, *, is_certain: bool = False) -> None:
+        """`is_certain`: an event says so; the new file may have got the number that the old one had."""
         if self._restores:
             if path in self._kept:
                 self._restore_item(path)
-        elif path in self._bound and _identity(path) != self._bound[path]:
-            # Inside, the mount forbids it: this was the host. From here on the sandbox could write it.
+        elif path in self._bound and (is_certain or _identity(path) != self._bound[path]):
             del self._bound[path]
+            directory = os.path.dirname(path)
+            if _identity(directory) != self._homes[directory]:
+                return  # a directory above it was moved away, which the sandbox can do: the audit judges
+            # Inside, the mount forbids it: this was the host. From here on the sandbox could write it.
             self._kept |= _snapshot([path])
             self._tell("replaced", path, "was replaced by the host, so it is mounted no more")
 
@@ -317,6 +323,8 @@ class Guard:
     # The quarantine.
 
     def _quarantine(self, path: str, reason: str) -> bool:
+        if not self._is_inside(path):
+            return False
         try:
             parent = open_directory(os.path.dirname(path))
         except OSError:
@@ -399,6 +407,7 @@ class Guard:
                 yield path, "leads elsewhere than it did"
             if not (self._is_inside(now.git_dir) and self._is_inside(now.common_dir)):
                 yield now.entry, "leads out of the project"
+                return
         elif not self._is_inside(now.common_dir):
             return  # where it always led, and where the sandbox cannot write
         configs = (f"{now.common_dir}/config", f"{now.common_dir}/config.worktree")

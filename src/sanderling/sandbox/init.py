@@ -97,7 +97,7 @@ def run(channel: socket.socket, confinement: Confinement) -> NoReturn:
     os.closerange(0, STATUS_FD)
     status = _reap_until(main)
     if not confinement.has_own_pids:
-        kill_tree(os.getpid())
+        kill_tree()
     os.write(STATUS_FD, struct.pack("i", status))
     os._exit(0)
 
@@ -179,30 +179,35 @@ def _count_processes(uid: int) -> int:
     return count
 
 
-def kill_tree(root: int, spare: frozenset[int] = frozenset()) -> None:
+def kill_tree(spare: frozenset[int] = frozenset()) -> None:
     """
-    Kill every descendant of `root` but `spare` and theirs, and reap what became a child of ours.
+    Kill and reap every descendant of ours but `spare` and theirs. We must be a subreaper: orphans become our children.
 
-    They are stopped first: a fork bomb whose members stand still, and still count against the limit of processes, cannot grow.
+    Children are killed the moment they are found: a process that forks and ends, again and again, outruns a look at all of /proc.
+    The others are stopped first: a fork bomb whose members stand still, and still count against the limit, cannot grow.
     """
-    stopped: set[int] = set()
-    while found := _descendants(root, spare) - stopped:
-        for pid in found:
-            _kill(pid, signal.SIGSTOP)
-        stopped |= found
-    for pid in stopped:
-        _kill(pid, signal.SIGKILL)
-    while stopped:
-        stopped = {pid for pid in stopped if not _is_reaped(pid)}
+    while children := _children() - spare:
+        for pid in children:
+            _kill(pid, signal.SIGKILL)
+        stopped: set[int] = set()
+        while found := _descendants(os.getpid(), spare) - stopped:
+            for pid in found:
+                _kill(pid, signal.SIGSTOP)
+            stopped |= found
+        for pid in stopped:
+            _kill(pid, signal.SIGKILL)
+        for pid in children:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
 
-def _is_reaped(pid: int) -> bool:
-    """Wait for `pid`, if it is our child by now: it becomes that when its parent dies."""
+def _children() -> frozenset[int]:
+    """Our children, the dead ones that wait to be reaped included."""
     try:
-        os.waitpid(pid, 0)
-    except ChildProcessError:
-        return not os.path.exists(f"/proc/{pid}")
-    return True
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+            return frozenset(map(int, file.read().split()))
+    except OSError:  # a kernel without CONFIG_PROC_CHILDREN
+        return frozenset(_parents_to_children().get(os.getpid(), ()))
 
 
 def _kill(pid: int, number: int) -> None:
@@ -211,19 +216,26 @@ def _kill(pid: int, number: int) -> None:
 
 
 def _descendants(root: int, spare: frozenset[int]) -> set[int]:
+    """Those that live: a dead one can neither be stopped nor fork."""
+    children = _parents_to_children(but=b"Z")
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        new = [pid for pid in children.get(waiting.pop(), ()) if pid not in spare]
+        found.update(new)
+        waiting += new
+    return found
+
+
+def _parents_to_children(but: bytes = b"") -> dict[int, list[int]]:
+    """The process tree, without those in the state `but`."""
     children: dict[int, list[int]] = {}
     for pid in _pids():
         with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
             state, parent = file.read().rpartition(b")")[2].split()[:2]
-            if state != b"Z":
+            if state != but:
                 children.setdefault(int(parent), []).append(pid)
-    found: set[int] = set()
-    waiting = [root]
-    while waiting:
-        new = [pid for pid in children.get(waiting.pop(), []) if pid not in spare]
-        found.update(new)
-        waiting += new
-    return found
+    return children
 
 
 def _pids() -> list[int]:

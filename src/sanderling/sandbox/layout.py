@@ -1,6 +1,7 @@
 """Which parts of the machine a view holds: a policy, looked at together with what is on the disk now."""
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -77,26 +78,6 @@ TOOLCHAINS = (
     "miniforge3",
 )
 """Below HOME, what commands are started from. None of these directories holds a key or a token."""
-
-SECRETS = (
-    "/etc/NetworkManager/system-connections",
-    "/etc/credstore",
-    "/etc/credstore.encrypted",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/kubernetes",
-    "/etc/krb5.keytab",
-    "/etc/letsencrypt",
-    "/etc/openvpn",
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/ssh",
-    "/etc/ssl/private",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/wireguard",
-)
-"""In the system's own directories, what root could read. (Sanderling does run as root, in containers.)"""
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
 RESOLVER = "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n"
@@ -190,7 +171,7 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
     private = [private_directory(policy, "home"), temporary_directory(policy)]
     readable = (
         *(f"/{name}" for name in SYSTEM if name != "etc"),
-        *_children_but("/etc", SECRETS if os.geteuid() == 0 else ()),
+        *(_all_but("/etc", frozenset(_root_only("/etc"))) if os.geteuid() == 0 else ["/etc"]),
         *SYSTEM_STATE,
         "/proc",
         *(bind.source for bind in _runtime_and_toolchains(policy.home)),
@@ -265,7 +246,7 @@ def _project_binds(policy: SandboxPolicy, protection: Protection) -> Iterator[Bi
 def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
     """Empty files and directories over what must not be seen, unless the person has granted exactly that."""
     granted = {*policy.read_paths, *policy.write_paths}
-    secrets = _present(SECRETS) if os.geteuid() == 0 else []
+    secrets = list(_root_only("/etc")) if os.geteuid() == 0 else []
     no_file = _private_file(policy, "nothing", "")
     no_directory = private_directory(policy, "nowhere")
     for path in (*secrets, *protection.masked):
@@ -281,9 +262,28 @@ def _is_system(path: str) -> bool:
     return path.strip("/").split("/")[0] in SYSTEM
 
 
-def _children_but(directory: str, hidden: tuple[str, ...]) -> list[str]:
-    """`directory`, or what is in it when some of that is hidden; a child that holds something hidden is left out, too."""
-    if not hidden:
-        return [directory]
-    children = (f"{directory}/{name}" for name in os.listdir(directory))
-    return [path for path in children if not any((h + "/").startswith(path + "/") for h in hidden)]
+def _root_only(directory: str) -> Iterator[str]:
+    """What root can read below `directory`, and nobody else: Sanderling does run as root, in containers."""
+    for entry in os.scandir(directory):
+        if entry.is_symlink():
+            continue
+        is_directory = entry.is_dir()
+        readable = stat.S_IROTH | stat.S_IXOTH if is_directory else stat.S_IROTH
+        if entry.stat().st_mode & readable != readable:
+            yield entry.path
+        elif is_directory:
+            yield from _root_only(entry.path)
+
+
+def _all_but(directory: str, hidden: frozenset[str]) -> Iterator[str]:
+    """`directory`, or where something in it is hidden, the rest of it."""
+    if not any(path.startswith(f"{directory}/") for path in hidden):
+        yield directory
+        return
+    for entry in os.scandir(directory):
+        if entry.path in hidden:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _all_but(entry.path, hidden)
+        else:
+            yield entry.path

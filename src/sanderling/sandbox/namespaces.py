@@ -49,6 +49,7 @@ DEVICE_LINKS = (
     ("stderr", "/proc/self/fd/2"),
     ("ptmx", "pts/ptmx"),
 )
+HIDDEN_IN_PROC = ("keys", "key-users")  # keyrings know no namespace of ours
 
 
 def unshare(flags: int) -> None:
@@ -135,6 +136,9 @@ def try_mounts() -> None:
 def mount_own_proc() -> None:
     """A /proc of this process's pid namespace. Read-only: root's sysctls ask for a uid, not for a capability."""
     mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    for name in HIDDEN_IN_PROC:
+        with suppress(FileNotFoundError):  # a kernel without it
+            mount("/dev/null", f"/proc/{name}", "", MS_BIND)
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
@@ -146,7 +150,8 @@ def _make_devices(new: str, shm_bytes: int) -> None:
     mount("tmpfs", f"{new}/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=1m")
     for name in DEVICES:
         _write(f"{new}/dev/{name}", "", os.O_CREAT)
-        _attach(f"/dev/{name}", f"{new}/dev/{name}", MOUNT_ATTR_NOSUID)
+        # Read-only is the node, for root could change the host's; what is written to the device passes.
+        _attach(f"/dev/{name}", f"{new}/dev/{name}", MOUNT_ATTR_NOSUID | MOUNT_ATTR_RDONLY)
     for name, target in DEVICE_LINKS:
         os.symlink(target, f"{new}/dev/{name}")
     for name in ("pts", "shm", "mqueue"):

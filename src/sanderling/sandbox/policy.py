@@ -17,6 +17,8 @@ Mode = Literal["rw", "ro"]
 """Whether the project can be written."""
 NetworkMode = Literal["off", "proxy", "on"]
 """Loopback inside the session only; that and the listed hosts; the host's own network."""
+PROXY_PORT, NAME_PORT = 3128, 53
+"""Where, on the session's loopback, the host answers: the proxy, and the name server that only says no."""
 
 TOO_WIDE = frozenset(
     [
@@ -50,7 +52,7 @@ ENVIRONMENT = re.compile(
     r"|VIRTUAL_ENV|CONDA_(PREFIX|DEFAULT_ENV)|PYTHON(PATH|UNBUFFERED|DONTWRITEBYTECODE|WARNINGS)|PYENV_(ROOT|VERSION)"
     r"|NVM_(DIR|BIN)|NODE_(PATH|ENV|OPTIONS)|CARGO_(HOME|TARGET_DIR|NET_OFFLINE)|RUSTUP_(HOME|TOOLCHAIN)"
     r"|GO(PATH|ROOT|FLAGS|PROXY|MODCACHE|CACHE|TOOLCHAIN)|JAVA_HOME|ANDROID_HOME|GEM_(HOME|PATH)"
-    r"|MAKEFLAGS|CC|CXX|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|PKG_CONFIG_PATH|LD_LIBRARY_PATH|CMAKE_[A-Z_]+"
+    r"|MAKEFLAGS|CC|CXX|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|PKG_CONFIG_PATH|LD_LIBRARY_PATH|CMAKE_(PREFIX_PATH|BUILD_TYPE|BUILD_PARALLEL_LEVEL|GENERATOR|INSTALL_PREFIX|MODULE_PATH|TOOLCHAIN_FILE)"
     r"|NIX_(PATH|PROFILES|SSL_CERT_FILE)|SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
     r"|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|CI|NO_COLOR|FORCE_COLOR|SOURCE_DATE_EPOCH"
 )
@@ -92,6 +94,14 @@ class SandboxPolicy:
     level: Level | None = None
     has_guard: bool = True
 
+
+FAIL_FAST = {
+    "npm_config_fetch_retries": "0",
+    "PIP_RETRIES": "0",
+    "CARGO_NET_RETRY": "0",
+    "UV_HTTP_RETRIES": "0",
+}
+"""Without a network there is nothing to try again."""
 
 CREDENTIALS = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 
@@ -141,15 +151,19 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
         if name in policy.env_pass
         or (ENVIRONMENT.fullmatch(name) and not CREDENTIALS.search(value))
     }
-    return passed | {
-        "HOME": home,
-        "TMPDIR": "/tmp" if has_mounts else policy.tmp_dir,
-        "TERM": "dumb",
-        "PAGER": "cat",
-        "GIT_PAGER": "cat",
-        "GIT_TERMINAL_PROMPT": "0",
-        "SANDERLING_SANDBOX": level,
-    }
+    return (
+        passed
+        | (FAIL_FAST if policy.network == "off" else {})
+        | {
+            "HOME": home,
+            "TMPDIR": "/tmp" if has_mounts else policy.tmp_dir,
+            "TERM": "dumb",
+            "PAGER": "cat",
+            "GIT_PAGER": "cat",
+            "GIT_TERMINAL_PROMPT": "0",
+            "SANDERLING_SANDBOX": level,
+        }
+    )
 
 
 def _holds(directory: str, path: str) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from weakref import WeakSet
 
 import anyio
 from anyio.abc import TaskGroup
@@ -25,6 +26,7 @@ from sanderling.sandbox import wire
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.guard import GuardEvent
 from sanderling.sandbox.network import (
+    LISTED_ONLY,
     HostRules,
     answer_names,
     proxy_environment,
@@ -32,6 +34,7 @@ from sanderling.sandbox.network import (
 )
 from sanderling.sandbox.policy import (
     LEVELS,
+    PROXY_PORT,
     Level,
     NetworkMode,
     SandboxPolicy,
@@ -40,7 +43,6 @@ from sanderling.sandbox.policy import (
 )
 from sanderling.sandbox.processes import PipeReader, PipeWriter, Process
 from sanderling.sandbox.report import LAYERS, Report
-from sanderling.sandbox.zygote import PROXY_PORT
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
 START = "import sys; sys.path += {path!r}; from sanderling.sandbox.supervisor import main; main({channel})"
@@ -58,6 +60,18 @@ _sessions = itertools.count()
 
 SandboxEvent = GuardEvent | Denial
 """What happens in a sandbox unasked: the guard stepped in, or something was refused."""
+
+
+class View:
+    """One zygote, and what was started in it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+        self.processes: WeakSet[Process] = WeakSet()
+
+    @property
+    def is_used(self) -> bool:
+        return any(process.returncode is None for process in self.processes)
 
 
 class Sandbox:
@@ -78,7 +92,8 @@ class Sandbox:
         self._supervisor = supervisor
         self._tasks = tasks
         self._on_event = on_event
-        self._views: dict[object, socket.socket] = {}
+        self._views: dict[object, View] = {}
+        self._stale_views: list[View] = []
         self._opening = anyio.Lock()
         self._keys = itertools.count()
         self._proxies: list[socket.socket] = []
@@ -115,7 +130,7 @@ class Sandbox:
         policy = replace(policy, tmp_dir=f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}")
         async with _started_supervisor() as supervisor, _task_group() as tasks:
             report = report or await _ask_for_report(supervisor)
-            _check_level(policy, report)
+            check_level(policy, report)
             sandbox = cls(policy, report, supervisor, tasks, on_event)
             await sandbox.set_network(policy.network)
             tasks.start_soon(sandbox._listen)
@@ -167,7 +182,10 @@ class Sandbox:
                 for stream in filter(None, (our_stdin, our_stdout, our_stderr, our_status)):
                     stream.close()
                 raise
-        return Process(partial(_signal, view, key), our_status, our_stdin, our_stdout, our_stderr)
+        signal_it = partial(_signal, view.channel, key)
+        process = Process(signal_it, our_status, our_stdin, our_stdout, our_stderr)
+        view.processes.add(process)
+        return process
 
     async def set_network(self, mode: NetworkMode, hosts: tuple[str, ...] | None = None) -> None:
         """
@@ -194,35 +212,44 @@ class Sandbox:
 
     def audit(self) -> None:
         """Have the guard look at the whole project; what it finds comes as events."""
-        wire.send(self._supervisor, ("audit",))
+        with suppress(OSError):  # the supervisor is gone: it looked before it went
+            wire.send(self._supervisor, ("audit",))
 
     # --- views ---------------------------------------------------------------------------------------------------------
 
     async def _send(
         self, policy: SandboxPolicy, message: wire.Message, descriptors: tuple[int, ...]
-    ) -> socket.socket:
-        """Send `message` to the view of `policy`, once more if the zygote has died; return the channel."""
+    ) -> "View":
+        """Send `message` to the view of `policy`, once more if the zygote has died; return the view."""
         for is_last_try in (False, True):
             view = await self._view(policy)
             try:
                 while True:
                     with suppress(BlockingIOError):
-                        wire.send(view, message, descriptors)
+                        wire.send(view.channel, message, descriptors)
                         return view
-                    await anyio.wait_writable(view)
+                    await anyio.wait_writable(view.channel)
             except OSError as error:
                 del self._views[_view_key(policy)]
                 if is_last_try:
                     raise SandboxError(f"The sandbox has ended: {error}") from error
         raise AssertionError
 
-    async def _view(self, policy: SandboxPolicy) -> socket.socket:
-        """The channel to the zygote of `policy`, started if there is none."""
+    async def _view(self, policy: SandboxPolicy) -> "View":
+        """The view of `policy`, opened if there is none."""
         key = _view_key(policy)
         async with self._opening:
             if key not in self._views:
-                self._views[key] = await self._open_view(policy)
-        return self._views[key]
+                self._views[key] = View(await self._open_view(policy))
+            return self._views[key]
+
+    def _renew_views(self) -> None:
+        """Give what is started from now on a view of what is there now; the old ones stay as long as something runs in them."""
+        self._stale_views += self._views.values()
+        self._views = {}
+        for view in [view for view in self._stale_views if not view.is_used]:
+            self._stale_views.remove(view)
+            view.channel.close()
 
     async def _open_view(self, policy: SandboxPolicy) -> socket.socket:
         ours, theirs = wire.socket_pair()
@@ -251,7 +278,11 @@ class Sandbox:
             self._tasks.start_soon(self._answer_names, listener)
 
     async def _answer_names(self, responder: socket.socket) -> None:
-        await answer_names(responder, self._on_event, NETWORK_OFF)
+        await answer_names(responder, self._report_name, NETWORK_OFF)
+
+    def _report_name(self, denial: Denial) -> None:
+        is_off = self.policy.network == "off"
+        self._on_event(denial if is_off else replace(denial, rule=LISTED_ONLY))
 
     async def _serve_proxy(
         self, listener: socket.socket, rules: HostRules, scope: anyio.CancelScope
@@ -261,7 +292,8 @@ class Sandbox:
             try:
                 await serve_proxy(listener.dup(), rules, self._on_event)
             finally:
-                listener.shutdown(socket.SHUT_RDWR)  # refuses at once, and can listen again
+                with suppress(OSError):  # closed, with the sandbox
+                    listener.shutdown(socket.SHUT_RDWR)  # refuses at once, and can listen again
 
     # --- the supervisor ------------------------------------------------------------------------------------------------
 
@@ -269,7 +301,10 @@ class Sandbox:
         while (received := await _receive(self._supervisor)) is not None:
             match received:
                 case (("guard", *details), _):
-                    self._on_event(GuardEvent(*details))
+                    event = GuardEvent(*details)
+                    if event.kind == "replaced":
+                        self._renew_views()
+                    self._on_event(event)
                 case (("closed",), _):
                     break
                 case _:
@@ -281,8 +316,10 @@ class Sandbox:
         with suppress(OSError), anyio.move_on_after(CLOSE_S):
             wire.send(self._supervisor, ("close",))
             await self.has_ended.wait()
-        for channel in (*self._views.values(), *self._proxies):
-            channel.close()
+        for view in (*self._views.values(), *self._stale_views):
+            view.channel.close()
+        for listener in self._proxies:
+            listener.close()
 
 
 def _check_system() -> None:
@@ -290,7 +327,13 @@ def _check_system() -> None:
         raise SandboxError(f"The sandbox needs Linux; this is {sys.platform}.")
 
 
-def _check_level(policy: SandboxPolicy, report: Report) -> None:
+def check_level(policy: SandboxPolicy, report: Report) -> None:
+    """
+    Hold what `policy` asks for against what works here.
+
+    Raises:
+        SandboxError: it asks for more.
+    """
     level = policy.level or report.level
     if reason := report.why_not(level):
         raise SandboxError(f"The sandbox level '{level}' does not work here: {reason}.")
@@ -308,7 +351,7 @@ def _view_key(policy: SandboxPolicy) -> object:
 
 def _signal(view: socket.socket, key: int, number: int) -> None:
     with suppress(OSError):  # the zygote is gone, and the command with it
-        wire.send(view, ("signal", key, number))
+        wire.send(view, ("signal", key, int(number)))
 
 
 def _input(kind: int, theirs: ExitStack) -> tuple[int, PipeWriter | None]:

@@ -43,6 +43,7 @@ class Supervisor:
             -1
         )  # to what is placed in the project: a descriptor, see `git.place_sentinels`
         self._policy: SandboxPolicy | None = None
+        self._restores = False
         self._namespaces: dict[bool, list[int]] = {}  # by whether they hold a network
         self._poll = select.poll()
         prctl(init.PR_SET_CHILD_SUBREAPER, 1)
@@ -160,9 +161,8 @@ class Supervisor:
             self._claim = git.place_sentinels(policy.state_dir, survey)
         in_git = git.protection(survey)
         if policy.has_guard and self._guard is None:
-            quarantine = private_directory(policy, "quarantine")
-            self._guard = Guard(survey, in_git, quarantine, restores=level == "landlock")
-            self._poll.register(self._guard, select.POLLIN)
+            self._restores = level == "landlock"
+            self._set_guard(survey, in_git)
         protection = Protection(
             writable=in_git.write,
             readable=in_git.read,
@@ -176,17 +176,33 @@ class Supervisor:
 
     # --- the guard, and the end ----------------------------------------------------------------------------------------
 
+    def _set_guard(self, survey: git.Survey, in_git: git.GitProtection) -> None:
+        assert self._policy
+        quarantine = private_directory(self._policy, "quarantine")
+        self._guard = Guard(survey, in_git, quarantine, restores=self._restores)
+        self._poll.register(self._guard, select.POLLIN)
+
     def _report(self, events: list[GuardEvent]) -> None:
+        """Tell the host, if it is still there: what was found is in the quarantine all the same."""
         for event in events:
-            with suppress(
-                OSError
-            ):  # the host is gone: what was found is in the quarantine all the same
+            with suppress(OSError):
                 wire.send(self.channel, ("guard", *astuple(event)))
+        if any(event.kind == "replaced" for event in events):
+            self._renew_guard()
+
+    def _renew_guard(self) -> None:
+        """The host has replaced a protected file: that took its mount away, so the host opens new views, and we look anew."""
+        if self._guard and self._policy:
+            self._poll.unregister(self._guard)
+            self._guard.close()
+            survey = git.survey(self._policy.project)
+            self._set_guard(survey, git.protection(survey))
 
     def end(self) -> NoReturn:
-        init.kill_tree(os.getpid())
-        if self._guard:
-            self._report(self._guard.close())
+        init.kill_tree()
+        guard, self._guard = self._guard, None
+        if guard:
+            self._report(guard.close())
         if self._policy:
             git.remove_sentinels(self._policy.state_dir, self._claim)
             _remove_tree(self._policy.tmp_dir)

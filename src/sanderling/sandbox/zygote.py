@@ -20,13 +20,12 @@ from sanderling.sandbox import init, namespaces, seccomp, wire
 from sanderling.sandbox.init import Confinement
 from sanderling.sandbox.landlock import Ruleset
 from sanderling.sandbox.layout import Layout
-from sanderling.sandbox.policy import Level, Limits
+from sanderling.sandbox.policy import NAME_PORT, PROXY_PORT, Level, Limits
 from sanderling.sandbox.syscalls import prctl, syscall
 
 PID_MAX_IS_OURS = (6, 14)  # since this Linux, pid_max belongs to the pid namespace
 RESERVED_PIDS = 300  # low ones, which a namespace does not give out again
 OOM_SCORE_ADJ = "500"  # when memory runs out, these go first
-PROXY_PORT, NAME_PORT = 3128, 53
 BACKLOG = 128
 
 
@@ -199,7 +198,7 @@ class Zygote:
         os.waitpid(ended.pid, 0)
         os.close(pidfd)
         if not self.view.can_nest:
-            init.kill_tree(os.getpid(), self._inits())
+            init.kill_tree(self._inits())
         os.close(ended.status)  # for the host this is the end of the whole tree
 
     def _inits(self) -> frozenset[int]:
@@ -208,7 +207,7 @@ class Zygote:
 
     def _end(self) -> NoReturn:
         if not self.view.can_nest:
-            init.kill_tree(os.getpid())
+            init.kill_tree()
         os._exit(0)
 
 

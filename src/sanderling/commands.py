@@ -1,0 +1,182 @@
+"""The person's own commands: run in the session's sandbox, drawn as they write, told to the model with the next prompt."""
+
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import anyio
+from anyio.abc import ByteReceiveStream
+
+from sanderling.errors import SandboxError
+from sanderling.events import CommandEnded, CommandOutput, CommandsRunning, CommandStarted, Event
+from sanderling.messages import CommandRecord
+from sanderling.output import MAX_SCREEN_CHARS, OutputLog, ScreenText
+from sanderling.sandbox.processes import Process
+from sanderling.sandbox.session import SessionSandbox
+from sanderling.sandbox.unconfined import UnconfinedProcess
+from sanderling.session import Session
+
+QUIET_S = 0.1  # after this, a line that is not whole is shown
+LINGER_S = (
+    0.25  # how long what a command left behind may go on writing; in the sandbox it leaves nothing
+)
+
+
+class Commands:
+    """
+    All commands of a session. They run side by side, and beside the turn.
+
+    `emit` takes the events; while `is_in_turn` says so, those of commands are held back, or they would tear the answer apart.
+    `start` starts a task of the session's.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        sandbox: SessionSandbox,
+        emit: Callable[[Event], None],
+        is_in_turn: Callable[[], bool],
+        start: Callable[[Callable[["Command"], Coroutine[Any, Any, None]], "Command"], None],
+    ) -> None:
+        self._session = session
+        self._sandbox = sandbox
+        self._emit = emit
+        self._is_in_turn = is_in_turn
+        self._held: list[Event] = []
+        self._start = start
+        self._running: list[Command] = []
+
+    def start(self, command_id: str, text: str) -> None:
+        path = self._session.output_path(command_id)
+        command = Command(command_id, text, OutputLog(path))
+        self._running.append(command)
+        self._start(self._run, command)
+        self._emit(CommandsRunning(len(self._running)))
+
+    def stop_newest(self) -> bool:
+        """Stop the command that was started last of those that run; False if none does."""
+        running = [command for command in self._running if not command.is_stopped]
+        if running:
+            running[-1].stop()
+        return bool(running)
+
+    def records(self) -> list[CommandRecord]:
+        """What the model has not been told yet: the commands that have ended since, and how far the others are."""
+        running = [command.record("is still running") for command in self._running]
+        return self._session.take_commands() + running
+
+    def show_held(self) -> None:
+        """The turn has ended: what commands have written meanwhile can be drawn."""
+        held, self._held = self._held, []
+        for event in held:
+            self._emit(event)
+
+    def _show(self, event: Event) -> None:
+        if self._is_in_turn():
+            self._held.append(event)
+        else:
+            self._emit(event)
+
+    async def _run(self, command: "Command") -> None:
+        self._show(CommandStarted(command.id, command.text))
+        outcome, is_success = "was interrupted", False
+        try:
+            outcome, is_success = await command.run(self._sandbox, self._show)
+        finally:
+            command.log.close()
+            self._running.remove(command)
+            self._session.append_command(command.record(outcome))
+        self._sandbox.audit()
+        notes = tuple(filter(None, (command.screen_note(), command.log.note())))
+        words = outcome.removeprefix("was ")
+        words = f"{words[0].upper()}{words[1:]}."
+        self._show(CommandEnded(command.id, words, is_success, notes))
+        self._emit(CommandsRunning(len(self._running)))
+
+
+class Command:
+    """One command of the person's, while it runs."""
+
+    def __init__(self, command_id: str, text: str, log: OutputLog) -> None:
+        self.id = command_id
+        self.text = text
+        self.log = log
+        self.is_stopped = False
+        self._screen = ScreenText()
+        self._process: Process | UnconfinedProcess | None = None
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        if self._process:
+            self._process.kill()
+
+    def record(self, outcome: str) -> CommandRecord:
+        return CommandRecord(self.text, outcome, self.log.text())
+
+    def screen_note(self) -> str:
+        limit = MAX_SCREEN_CHARS // 1024
+        return f"Only the first {limit} KiB are shown here." if self._screen.is_full else ""
+
+    async def run(self, sandbox: SessionSandbox, show: Callable[[Event], None]) -> tuple[str, bool]:
+        """Run to the end, showing what is written; return the outcome in words, and whether it is a success."""
+        began = time.monotonic()
+        try:
+            self._process = await sandbox.spawn_shell(self.text)
+        except (SandboxError, OSError) as error:
+            return f"did not start: {error}".rstrip("."), False
+        if self.is_stopped:
+            self._process.kill()
+        try:
+            status = await self._wait(self._process, show)
+        except SandboxError as error:
+            return f"did not run: {error}".rstrip("."), False
+        finally:
+            self._process.close()
+        took = f"after {time.monotonic() - began:.1f} s"
+        if self.is_stopped:
+            return f"was stopped {took}", False
+        if status < 0:
+            return f"was ended by {signal.Signals(-status).name} {took}", False
+        if status > 0:
+            return f"failed with exit status {status} {took}", False
+        return f"succeeded {took}", True
+
+    async def _wait(
+        self, process: Process | UnconfinedProcess, show: Callable[[Event], None]
+    ) -> int:
+        status = 0
+        has_read = anyio.Event()
+
+        async def read(stdout: ByteReceiveStream) -> None:
+            await self._read(stdout, show)
+            has_read.set()
+
+        async with anyio.create_task_group() as tasks:
+            assert process.stdout
+            tasks.start_soon(read, process.stdout)
+            status = await process.wait()
+            with anyio.move_on_after(LINGER_S):
+                await has_read.wait()
+            tasks.cancel_scope.cancel()
+        return status
+
+    async def _read(self, stdout: ByteReceiveStream, show: Callable[[Event], None]) -> None:
+        def show_text(text: str) -> None:
+            if text:
+                show(CommandOutput(self.id, text))
+
+        try:
+            with suppress(anyio.EndOfStream):
+                while True:
+                    chunk = b""
+                    with anyio.move_on_after(QUIET_S):
+                        chunk = await stdout.receive()
+                    if chunk:
+                        self.log.add(chunk)
+                        show_text(self._screen.feed(chunk))
+                    else:
+                        show_text(self._screen.flush())
+        finally:
+            show_text(self._screen.flush())

@@ -1,0 +1,146 @@
+"""The sandbox in a session's life: opened when it is first needed, again after a mishap, and switched off by the person alone."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import anyio
+
+from sanderling.config import Settings
+from sanderling.errors import SandboxError
+from sanderling.sandbox.gaps import missing_at
+from sanderling.sandbox.policy import Level, NetworkMode, SandboxPolicy, state_directory
+from sanderling.sandbox.processes import Process
+from sanderling.sandbox.report import Report
+from sanderling.sandbox.sandbox import STDOUT, Sandbox, SandboxEvent, check_level
+from sanderling.sandbox.unconfined import UnconfinedProcess, spawn_unconfined
+
+SHELL = ("/bin/sh", "-c")
+
+
+def policy_for(settings: Settings, project: str) -> SandboxPolicy:
+    """The policy with which a session of `project` begins: its network is off."""
+    return SandboxPolicy(
+        project=project,
+        home=os.path.expanduser("~"),
+        state_dir=state_directory(str(settings.sandbox_dir), project),
+        read_paths=settings.sandbox_read,
+        write_paths=settings.sandbox_write,
+        hosts=settings.sandbox_hosts,
+        env_pass=settings.sandbox_env,
+        min_level=settings.sandbox_min_level,
+    )
+
+
+class SessionSandbox:
+    """
+    What confines a session's commands.
+
+    `serve` must run as long as the session lives. `on_change` is called when `level`, `network`, `missing` or `problem` changed.
+    """
+
+    _report: Report | None = None
+
+    def __init__(
+        self,
+        policy: SandboxPolicy,
+        on_event: Callable[[SandboxEvent], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.problem = ""
+        self._policy = policy
+        self._on_event = on_event
+        self._on_change = on_change
+        self._is_off = False
+        self._sandbox: Sandbox | None = None
+        self._is_wanted = anyio.Event()
+        self._is_decided = anyio.Event()
+
+    @property
+    def level(self) -> Level | None:
+        """The level that is in force; None while it is not known."""
+        return self._report.level if self._report else None
+
+    @property
+    def is_off(self) -> bool:
+        return self._is_off
+
+    @property
+    def network(self) -> NetworkMode:
+        return self._policy.network
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What the level leaves open, in sentences."""
+        report = self._report
+        return tuple(gap["what"] for gap in missing_at(report, report.level)) if report else ()
+
+    async def serve(self) -> None:
+        """Find out what the kernel can do; then hold the sandbox open from its first use on."""
+        self._report = await Sandbox.probe()
+        try:
+            check_level(self._policy, self._report)
+        except SandboxError as error:
+            self.problem = str(error)
+        self._on_change()
+        while True:
+            await self._is_wanted.wait()
+            await self._hold_open()
+            self._sandbox, self._is_wanted = None, anyio.Event()
+            self._is_decided.set()
+            self._on_change()
+
+    async def _hold_open(self) -> None:
+        try:
+            async with Sandbox.open(self._policy, self._on_event, self._report) as sandbox:
+                self._sandbox, self.problem = sandbox, ""
+                self._is_decided.set()
+                await sandbox.has_ended.wait()
+        except SandboxError as error:
+            self.problem = str(error)
+
+    async def _opened(self) -> Sandbox:
+        if self._sandbox is None:
+            if not self._is_wanted.is_set():
+                self._is_decided = anyio.Event()
+                self._is_wanted.set()
+            await self._is_decided.wait()
+        if self._sandbox is None:
+            raise SandboxError(self.problem)
+        return self._sandbox
+
+    async def spawn_shell(self, command: str) -> Process | UnconfinedProcess:
+        """
+        Start `command` in the project's root, its errors in with its output.
+
+        Raises:
+            SandboxError: it cannot be confined, so it was not started.
+            OSError: there is no sandbox, and it cannot be started.
+        """
+        if self._is_off:
+            return await spawn_unconfined([*SHELL, command], cwd=self._policy.project)
+        sandbox = await self._opened()
+        return await sandbox.spawn([*SHELL, command], stderr=STDOUT)
+
+    async def set_network(self, mode: NetworkMode) -> None:
+        """
+        Change the network of what is started from now on.
+
+        Raises:
+            SandboxError: this level cannot do it, or there is no sandbox.
+        """
+        if self._is_off:
+            raise SandboxError("The sandbox is off, and with it any hold on the network.")
+        sandbox = await self._opened()
+        await sandbox.set_network(mode)
+        self._policy = replace(self._policy, network=mode)
+        self._on_change()
+
+    def switch(self, *, is_on: bool) -> None:
+        """Confine the commands that are started from now on, or do not: the second only when the person has typed it."""
+        self._is_off = not is_on
+        self._on_change()
+
+    def audit(self) -> None:
+        if self._sandbox:
+            self._sandbox.audit()

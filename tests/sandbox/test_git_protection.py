@@ -1,0 +1,505 @@
+"""What is protected in a project's repositories, and the sentinels, against real git and its layouts."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sanderling.sandbox.git import (
+    SENTINEL,
+    GitProtection,
+    UnclearError,
+    clean_up_after_the_dead,
+    executable_settings,
+    ignored_env_files,
+    place_sentinels,
+    protection,
+    remove_sentinels,
+    resolve,
+    survey,
+)
+from tests.conftest import wait_until
+
+
+class Git:
+    """Git for one user, whose only configuration is in `home`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = root / "home"
+        self.home.mkdir()
+        (self.home / ".gitconfig").write_text(
+            '[user]\n\tname = u\n\temail = u@localhost\n[protocol "file"]\n\tallow = always\n'
+        )
+
+    def __call__(self, cwd: Path, *arguments: str) -> str:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_EDITOR": "true"}
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (arguments, done.stderr)
+        return done.stdout
+
+    def repository(self, path: Path) -> Path:
+        path.mkdir(parents=True, exist_ok=True)
+        self(path, "init", "-q", "-b", "main")
+        (path / "a.txt").write_text("a\n")
+        self(path, "add", "-A")
+        self(path, "commit", "-qm", "one")
+        return path
+
+
+@pytest.fixture
+def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
+    git = Git(tmp_path)
+    monkeypatch.setenv("HOME", str(git.home))
+    return git
+
+
+@pytest.fixture
+def repository(git: Git, tmp_path: Path) -> Path:
+    return git.repository(tmp_path / "project")
+
+
+def protect(project: Path) -> GitProtection:
+    return protection(survey(str(project)))
+
+
+def under(project: Path, *names: str) -> set[str]:
+    return {str(project / name) for name in names}
+
+
+def watched(plan: GitProtection, directory: Path) -> set[str]:
+    return set(dict(plan.watch).get(str(directory), ()))
+
+
+# What is protected.
+
+
+def test_a_plain_repository(repository: Path):
+    plan = protect(repository)
+    assert set(plan.read_only) == under(repository, ".git/config", ".git/hooks")
+    assert set(plan.pin) == under(repository, ".git", ".git/objects", ".git/objects/info")
+    assert watched(plan, repository / ".git") == {"commondir", "config.worktree"}
+    assert watched(plan, repository / ".git/objects/info") == {"alternates"}
+    assert watched(plan, repository) == {".hg", ".jj"}
+    assert (plan.write, plan.read) == ((), ())
+
+
+def test_a_project_without_a_repository(tmp_path: Path):
+    plan = protect(tmp_path)
+    assert plan == GitProtection((), (), (), (), ((str(tmp_path), frozenset({".hg", ".jj"})),))
+
+
+def test_missing_hooks_are_watched_and_not_made(repository: Path):
+    shutil.rmtree(repository / ".git/hooks")
+    assert "hooks" in watched(protect(repository), repository / ".git")
+    assert not (repository / ".git/hooks").exists()
+
+
+def test_a_linked_worktree_may_write_the_repository_that_answers_to_it(
+    git: Git, repository: Path, tmp_path: Path
+):
+    tree = tmp_path / "tree"
+    git(repository, "worktree", "add", "-q", str(tree))
+    plan = protect(tree)
+    assert plan.write == (f"{repository}/.git",)
+    names = (
+        ".git/config",
+        ".git/hooks",
+        ".git/worktrees/tree/commondir",
+        ".git/worktrees/tree/gitdir",
+    )
+    assert set(plan.read_only) == under(repository, *names) | {f"{tree}/.git"}
+    assert set(plan.pin) >= under(repository, ".git", ".git/worktrees", ".git/worktrees/tree")
+    assert watched(plan, repository / ".git/worktrees/tree") == {"config.worktree"}
+    assert "commondir" in watched(plan, repository / ".git")
+
+
+def test_a_separate_git_directory_may_be_written(git: Git, tmp_path: Path):
+    project, store = tmp_path / "project", tmp_path / "store"
+    project.mkdir()
+    git(project, "init", "-q", "--separate-git-dir", str(store))
+    plan = protect(project)
+    assert plan.write == (str(store),)
+    assert set(plan.read_only) == under(store, "config", "hooks") | {f"{project}/.git"}
+
+
+@pytest.mark.parametrize("form", ["pointer", "link", "commondir", "worktree"])
+def test_a_pointer_does_not_open_another_repository(
+    git: Git, repository: Path, tmp_path: Path, form: str
+):
+    """A session could write it; the next one must not make the user's other project writable."""
+    other = git.repository(tmp_path / "other")
+    git(other, "worktree", "add", "-q", str(tmp_path / "tree"))
+    if form == "commondir":
+        (repository / ".git/commondir").write_text(f"{other}/.git\n")
+    else:
+        shutil.rmtree(repository / ".git")
+        if form == "link":
+            (repository / ".git").symlink_to(other / ".git")
+        else:
+            below = "/worktrees/tree" if form == "worktree" else ""
+            (repository / ".git").write_text(f"gitdir: {other}/.git{below}\n")
+    plan = protect(repository)
+    assert plan.write == ()
+    assert not any(path.startswith(str(other)) for path in (*plan.pin, *plan.read_only))
+
+
+def test_a_submodule_opened_as_a_project(git: Git, repository: Path, tmp_path: Path):
+    upstream = git.repository(tmp_path / "upstream")
+    git(repository, "submodule", "--quiet", "add", str(upstream), "lib")
+    assert protect(repository / "lib").write == (f"{repository}/.git/modules/lib",)
+
+
+def test_submodules_worktrees_and_nested_repositories(git: Git, repository: Path, tmp_path: Path):
+    inner = git.repository(tmp_path / "inner")
+    upstream = git.repository(tmp_path / "upstream")
+    git(upstream, "submodule", "--quiet", "add", str(inner), "deep/inner")
+    git(upstream, "commit", "-qm", "inner")
+    git(repository, "submodule", "--quiet", "add", "--name", "group/lib", str(upstream), "lib")
+    git(repository, "submodule", "--quiet", "update", "--init", "--recursive")
+    git(repository, "worktree", "add", "-q", "tree")
+    nested = git.repository(repository / "nested")
+    git(repository, "clone", "-q", "--bare", str(upstream), "mirror")
+    plan = protect(repository)
+    lib = ".git/modules/group/lib"
+    inner_git = f"{lib}/modules/deep/inner"
+    for git_dir in (".git", lib, inner_git, "nested/.git", "mirror"):
+        assert under(repository, f"{git_dir}/config", f"{git_dir}/hooks") <= set(plan.read_only)
+        assert "commondir" in watched(plan, repository / git_dir)
+        assert str(repository / git_dir) in plan.pin
+    pointers = ("lib/.git", "lib/deep/inner/.git", "tree/.git")
+    admin = (".git/worktrees/tree/commondir", ".git/worktrees/tree/gitdir")
+    assert under(repository, *pointers, *admin) <= set(plan.read_only)
+    ancestors = (
+        ".git/modules",
+        ".git/modules/group",
+        f"{lib}/modules",
+        f"{lib}/modules/deep",
+        ".git/worktrees",
+    )
+    assert under(repository, *ancestors) <= set(plan.pin)
+    assert str(nested) not in plan.pin
+
+
+def test_what_the_config_names_in_the_project_is_protected(git: Git, repository: Path):
+    for name in (
+        ".husky/pre-commit",
+        "tools/clean.py",
+        "conf/git.ini",
+        "conf/more.ini",
+        "conf/hook",
+        "scripts/push",
+    ):
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).write_text("")
+    (repository / "conf/git.ini").write_text(
+        "[include]\n\tpath = more.ini\n[core]\n\tfsmonitor = ./conf/hook -x\n"
+    )
+    (repository / ".git/hooks/pre-push").symlink_to("../../scripts/push")
+    git(repository, "config", "core.hooksPath", ".husky")
+    git(repository, "config", "filter.x.clean", "python tools/clean.py %f")
+    git(repository, "config", "include.path", "../conf/git.ini")
+    git(repository, "config", "includeIf.onbranch:topic.path", "../conf/absent.ini")
+    plan = protect(repository)
+    names = (
+        ".husky",
+        "tools/clean.py",
+        "conf/git.ini",
+        "conf/more.ini",
+        "conf/hook",
+        "scripts/push",
+    )
+    assert under(repository, *names) <= set(plan.read_only)
+    assert under(repository, "tools", "conf", "scripts") <= set(plan.pin)
+    assert watched(plan, repository / "conf") == {"absent.ini"}
+
+
+def test_hooks_that_the_users_own_config_places_in_the_project(git: Git, repository: Path):
+    """Absent so far, two directories deep: the first missing one is watched."""
+    with (git.home / ".gitconfig").open("a") as file:
+        file.write("[core]\n\thooksPath = dev/git/hooks\n")
+    assert "dev" in watched(protect(repository), repository)
+    (repository / "dev/git/hooks").mkdir(parents=True)
+    plan = protect(repository)
+    assert f"{repository}/dev/git/hooks" in plan.read_only
+    assert under(repository, "dev", "dev/git") <= set(plan.pin)
+
+
+def test_links_are_watched_and_what_they_lead_to_is_protected(repository: Path):
+    (repository / ".git/hooks").rename(repository / "githooks")
+    (repository / ".git/hooks").symlink_to("../githooks")
+    plan = protect(repository)
+    assert "hooks" in watched(plan, repository / ".git")
+    assert f"{repository}/githooks" in plan.read_only
+
+
+def test_nothing_writable_is_bound_below_what_is_read_only(git: Git, repository: Path):
+    (repository / "conf/hooks").mkdir(parents=True)
+    (repository / "conf/hooks/tool").write_text("")
+    git(repository, "config", "core.hooksPath", "conf")
+    git(repository, "config", "alias.x", "!conf/hooks/tool")
+    plan = protect(repository)
+    assert f"{repository}/conf" in plan.read_only
+    assert not [path for path in plan.pin if path.startswith(f"{repository}/conf")]
+
+
+def test_alternates_are_readable_and_their_list_is_protected(
+    git: Git, repository: Path, tmp_path: Path
+):
+    git(tmp_path, "clone", "-q", "--shared", str(repository), "second")
+    git(tmp_path, "clone", "-q", "--shared", str(tmp_path / "second"), "third")
+    (tmp_path / "keys").mkdir()
+    info = tmp_path / "third/.git/objects/info"
+    with (info / "alternates").open("a") as file:
+        file.write(f"{tmp_path}/keys\n{info.parent}\n")
+    plan = protect(tmp_path / "third")
+    assert set(plan.read) == {f"{tmp_path}/second/.git/objects", f"{repository}/.git/objects"}
+    assert str(info / "alternates") in plan.read_only
+
+
+def test_other_version_control_is_protected(tmp_path: Path):
+    (tmp_path / ".hg").mkdir()
+    (tmp_path / ".hg/hgrc").touch()
+    (tmp_path / ".jj/repo").mkdir(parents=True)
+    plan = protect(tmp_path)
+    assert set(plan.read_only) == under(tmp_path, ".hg/hgrc")
+    assert set(plan.pin) == under(tmp_path, ".hg", ".jj", ".jj/repo")
+    assert watched(plan, tmp_path / ".jj/repo") == {"config.toml"}
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"gitdir:  x\n", b"gitdir: x\0y\n", b"gitdir: x \n", b"x", b"gitdir: \n"]
+)
+def test_a_pointer_that_git_would_not_write_is_unclear(tmp_path: Path, text: bytes):
+    (tmp_path / ".git").write_bytes(text)
+    with pytest.raises(UnclearError):
+        resolve(f"{tmp_path}/.git")
+
+
+@pytest.mark.parametrize(
+    "config, settings",
+    [
+        ("[core]\n\tbare = false\n\tworktree = /x\n", set()),
+        ('[remote "o"]\n\turl = x\n\tfetch = y\n[branch "a.b"]\n\tmerge = z\n', set()),
+        ("[CORE]\n\tFsMonitor = x\n", {"core.fsmonitor\nx"}),
+        ("[core] fsmonitor = x", {"core.fsmonitor\nx"}),
+        ("[core]\n\tbare = fal\\\nse\n\thooks\\\nPath = y", {"?"}),
+        ('[remote "o"]\n\tuploadpack = x\n', {"remote.o.uploadpack\nx"}),
+        ("[include]\n\tpath = x\n", {"include.path\nx"}),
+        ("[gc]\n\trecentObjectsHook = x\n", {"gc.recentobjectshook\nx"}),
+        ("[a-section-of-tomorrow]\n\tcommand = x\n", {"a-section-of-tomorrow.command\nx"}),
+        ("[core\n", {"?"}),
+    ],
+)
+def test_settings_that_may_run_something(config: str, settings: set[str], tmp_path: Path):
+    assert executable_settings(config.encode(), str(tmp_path)) == settings
+
+
+def test_the_projects_own_git_is_not_asked(
+    git: Git, repository: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fake = repository / "bin/git"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\n: > {git.root}/ran\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:bin:{os.environ['PATH']}")
+    assert executable_settings(b"[core]\n\tfsmonitor = x\n", str(repository)) == {
+        "core.fsmonitor\nx"
+    }
+    assert not (git.root / "ran").exists()
+
+
+def test_without_git_every_config_may_run_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert executable_settings(b"[core]\n\tbare = true\n", "/nowhere") == {"?"}
+
+
+# Secrets.
+
+
+def test_only_ignored_env_files_are_hidden(git: Git, repository: Path):
+    nested = git.repository(repository / "nested")
+    (repository / ".gitignore").write_text(".env*\n*.env\n!.env.example\n")
+    (nested / ".gitignore").write_text("prod.env\n")
+    names = (
+        ".env",
+        "app/.env.local",
+        "app/dev.env",
+        ".env.example",
+        "tracked.env",
+        "nested/prod.env",
+    )
+    for name in (*names, "nested/.env", "node_modules/x/.env", os.fsdecode(b"\xff\n.env")):
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text("")
+    git(repository, "add", "-f", "tracked.env")
+    hidden = under(
+        repository,
+        ".env",
+        "app/.env.local",
+        "app/dev.env",
+        "nested/prod.env",
+        os.fsdecode(b"\xff\n.env"),
+    )
+    assert set(ignored_env_files(survey(str(repository)))) == hidden
+
+
+def test_without_a_repository_env_files_are_hidden_by_name(tmp_path: Path):
+    for name in (".env", ".env.local", ".env.example", ".env.dist", "app.env"):
+        (tmp_path / name).write_text("")
+    assert set(ignored_env_files(survey(str(tmp_path)))) == under(tmp_path, ".env", ".env.local")
+
+
+def test_asking_which_files_are_ignored_runs_nothing_of_the_project(git: Git, repository: Path):
+    (repository / ".gitignore").write_text(".env\n")
+    (repository / ".env").write_text("")
+    git(repository, "config", "core.fsmonitor", f"touch {git.root}/ran; false")
+    assert ignored_env_files(survey(str(repository))) == (f"{repository}/.env",)
+    assert not (git.root / "ran").exists()
+
+
+# Sentinels.
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    path = tmp_path / "state/project-id"
+    path.mkdir(parents=True)
+    return path
+
+
+def test_sentinels_are_placed_protected_and_removed(
+    git: Git, repository: Path, state: Path, tmp_path: Path
+):
+    upstream = git.repository(tmp_path / "upstream")
+    git(repository, "submodule", "--quiet", "add", str(upstream), "lib")
+    git(repository, "worktree", "add", "-q", "tree")
+    places = [repository / name for name in (".git/commondir", ".git/modules/lib/commondir")]
+    record = place_sentinels(str(state), survey(str(repository)))
+    assert [place.read_bytes() for place in places] == [SENTINEL, SENTINEL]
+    assert set(map(str, places)) <= set(protect(repository).read_only)
+    assert (
+        git(repository, "status", "--porcelain", "--untracked-files=no")
+        == "A  .gitmodules\nA  lib\n"
+    )
+    remove_sentinels(str(state), record)
+    assert not any(place.exists() for place in places)
+    assert (repository / ".git/worktrees/tree/commondir").read_text() == "../..\n"
+
+
+def test_the_last_of_several_sessions_removes_the_sentinel(repository: Path, state: Path):
+    sentinel = repository / ".git/commondir"
+    first = place_sentinels(str(state), survey(str(repository)))
+    second = place_sentinels(str(state), survey(str(repository)))
+    remove_sentinels(str(state), first)
+    assert sentinel.exists()
+    third = place_sentinels(str(state), survey(str(repository)))
+    remove_sentinels(str(state), second)
+    assert sentinel.exists()
+    remove_sentinels(str(state), third)
+    assert not sentinel.exists()
+
+
+@pytest.mark.parametrize("cleaner", ["of the project", "of another"])
+def test_what_a_killed_session_left_is_removed_by_the_next(
+    repository: Path, state: Path, cleaner: str
+):
+    sentinel = repository / ".git/commondir"
+    code = (
+        "import sys, time; from sanderling.sandbox.git import *; "
+        "place_sentinels(sys.argv[1], survey(sys.argv[2])); time.sleep(60)"
+    )
+    session = subprocess.Popen([sys.executable, "-c", code, str(state), str(repository)])
+    try:
+        wait_until(sentinel.exists, "the sentinel is placed")
+        clean_up_after_the_dead(str(state.parent))
+        assert sentinel.exists(), "it is alive"
+    finally:
+        session.kill()
+        session.wait()
+    assert sentinel.exists()
+    if cleaner == "of the project":
+        remove_sentinels(str(state), place_sentinels(str(state), survey(str(repository))))
+    else:
+        clean_up_after_the_dead(str(state.parent))
+    assert not sentinel.exists()
+
+
+def test_what_is_no_sentinel_any_more_is_left(repository: Path, state: Path):
+    sentinel = repository / ".git/commondir"
+    record = place_sentinels(str(state), survey(str(repository)))
+    sentinel.write_text("../elsewhere\n")
+    remove_sentinels(str(state), record)
+    assert sentinel.read_text() == "../elsewhere\n"
+
+
+def test_git_works_with_a_sentinel_as_it_does_without(
+    git: Git, repository: Path, state: Path, tmp_path: Path
+):
+    """All that touches refs, the config or other repositories."""
+    upstream = git.repository(tmp_path / "upstream")
+    git(repository, "submodule", "--quiet", "add", str(upstream), "lib")
+    git(repository, "commit", "-qm", "lib")
+    git(repository, "remote", "add", "origin", str(upstream))
+    record = place_sentinels(str(state), survey(str(repository)))
+    (repository / "a.txt").write_text("b\n")
+    for command in (
+        "stash -q",
+        "stash pop -q",
+        "commit -qam two",
+        "branch topic",
+        "fetch -q origin",
+        "gc -q",
+        "pack-refs --all",
+        "worktree add -q ../tree topic",
+        "worktree list",
+        "worktree remove ../tree",
+        "clone -q . ../clone",
+        "clone -q --shared . ../shared",
+        "submodule update --init --recursive",
+        "submodule foreach -q git status",
+        "rebase -q --force-rebase HEAD~1",
+        "bisect start",
+        "bisect reset",
+        "reflog expire --all",
+        "notes add -m note",
+        "tag t",
+        "config branch.topic.remote origin",
+        "fsck",
+        "merge -q topic --allow-unrelated-histories --no-edit",
+        "reset -q --hard HEAD",
+        "for-each-ref",
+        "maintenance run",
+    ):
+        git(repository, *command.split())
+    assert git(repository, "status", "--porcelain") == ""
+    assert git(repository, "rev-parse", "--show-toplevel").strip() == str(repository)
+    assert git(repository, "symbolic-ref", "HEAD").strip() == "refs/heads/main"
+    remove_sentinels(str(state), record)
+    assert git(repository, "fsck", "--connectivity-only") is not None
+    assert git(repository, "status", "--porcelain") == ""
+
+
+def test_libgit2_works_with_a_sentinel(git: Git, repository: Path, state: Path):
+    pygit2 = pytest.importorskip("pygit2")
+    git(repository, "branch", "topic")
+    git(repository, "pack-refs", "--all")
+    record = place_sentinels(str(state), survey(str(repository)))
+    opened = pygit2.Repository(pygit2.discover_repository(str(repository)))
+    assert opened.head.shorthand == "main"
+    assert opened.workdir == f"{repository}/"
+    assert sorted(opened.branches.local) == ["main", "topic"]
+    assert opened.status() == {}
+    remove_sentinels(str(state), record)

@@ -1,0 +1,776 @@
+"""
+The guard against a real git: each plant first makes the user's `git status` run it, then the guard is there and it does not.
+
+The plants need no sandbox: what a command of the model can write, a test can.
+"""
+
+import os
+import select
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sanderling.sandbox.git import Survey, protection, survey
+from sanderling.sandbox.guard import ROOT_NAMES, Guard, GuardEvent, existing_protected
+
+TRIPWIRE_MS = 1.0
+
+
+class Yard:
+    """A project with a commit, a user with a home, and a way to see whether something ran as that user."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.project = root / "project"
+        self.home = root / "home"
+        self.state = root / "state"
+        self.ran = root / "ran"
+        self.evil = self.project / "tool.sh"
+        self.guard: Guard | None = None
+        for directory in (self.project, self.home, self.state):
+            directory.mkdir()
+        (self.home / ".gitconfig").write_text(
+            '[user]\n\tname = u\n\temail = u@localhost\n[protocol "file"]\n\tallow = always\n'
+        )
+        self.evil.write_text(f"#!/bin/sh\n: > '{self.ran}'\n")
+        self.evil.chmod(0o755)
+        (self.project / "a.txt").write_text("a\n")
+        self.git("init", "-q", "-b", "main")
+        self.git("add", "-A")
+        self.git("commit", "-qm", "one")
+
+    def git(self, *arguments: str, cwd: Path | None = None) -> str:
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        command = ["git", *arguments]
+        done = subprocess.run(
+            command,
+            cwd=cwd or self.project,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def victim_status(self, cwd: Path) -> bool:
+        """The user's plain `git status`; whether it ran the plant. It may fail, as git does in a half of a repository."""
+        self.ran.unlink(missing_ok=True)
+        if cwd.is_dir():
+            environment = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+            (self.project / "a.txt").touch()
+            subprocess.run(
+                ["git", "status"], cwd=cwd, env=environment, capture_output=True, check=False
+            )
+        return self.ran.exists()
+
+    def start_guard(self, *, restores: bool = False) -> Guard:
+        found = survey(str(self.project))
+        quarantine = str(self.state / "quarantine")
+        self.guard = Guard(found, protection(found), quarantine, restores=restores)
+        return self.guard
+
+    def repository(self, path: Path, config: str = "") -> Path:
+        """A git directory at `path` with a commit, and `config` added to its own."""
+        work = self.root / "elsewhere"
+        work.mkdir()
+        self.git("init", "-q", "-b", "main", cwd=work)
+        (work / "file").write_text("x")
+        self.git("add", "file", cwd=work)
+        self.git("commit", "-qm", "x", cwd=work)
+        with (work / ".git/config").open("a") as file:
+            file.write(config)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(work / ".git", path)
+        shutil.rmtree(work)
+        return path
+
+    def gitlink(self, name: str) -> None:
+        """Let the index say that `name` is a submodule, so that a status of the project looks into it."""
+        commit = self.git("rev-parse", "HEAD").strip()
+        self.git("update-index", "--add", "--cacheinfo", f"160000,{commit},{name}")
+
+    @property
+    def fsmonitor(self) -> str:
+        return f"[core]\n\tfsmonitor = {self.evil}\n"
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Iterator[Yard]:
+    yard = Yard(tmp_path)
+    yield yard
+    if yard.guard:
+        yard.guard.close()
+
+
+def wait_and_handle(guard: Guard) -> list[GuardEvent]:
+    assert select.select([guard], [], [], 5)[0], "no event came"
+    return guard.handle_events()
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def kinds(events: list[GuardEvent]) -> list[tuple[str, str]]:
+    return [(event.kind, event.path) for event in events]
+
+
+# Plants: each returns where the user then stands.
+
+
+def plant_commondir(yard: Yard) -> Path:
+    """The one file that moves config and hooks of a protected repository."""
+    yard.repository(yard.project / "planted", yard.fsmonitor)
+    (yard.project / ".git/commondir").write_text("../planted\n")
+    return yard.project
+
+
+def plant_nested(yard: Yard) -> Path:
+    """The user stays in the parent: its status asks the submodule's."""
+    yard.repository(yard.project / "sub/.git", yard.fsmonitor)
+    yard.gitlink("sub")
+    return yard.project
+
+
+def plant_pointer_to_a_hidden_directory(yard: Yard) -> Path:
+    yard.repository(yard.project / "docs/images", yard.fsmonitor)
+    (yard.project / "sub").mkdir()
+    (yard.project / "sub/.git").write_text("gitdir: ../docs/images\n")
+    yard.gitlink("sub")
+    return yard.project
+
+
+def plant_worktree_with_planted_commondir(yard: Yard) -> Path:
+    """The pointer leads into the project's own `.git`, where all looks well, and out again."""
+    yard.repository(yard.project / "docs/planted", yard.fsmonitor)
+    admin = yard.project / ".git/worktrees/evil"
+    admin.mkdir(parents=True)
+    (admin / "HEAD").write_text("ref: refs/heads/main\n")
+    (admin / "commondir").write_text("../../../docs/planted\n")
+    (admin / "gitdir").write_text(f"{yard.project}/sub/.git\n")
+    (yard.project / "sub").mkdir()
+    (yard.project / "sub/.git").write_text(f"gitdir: {admin}\n")
+    return yard.project / "sub"
+
+
+def plant_module(yard: Yard) -> Path:
+    yard.repository(yard.project / ".git/modules/evil", yard.fsmonitor)
+    (yard.project / "sub").mkdir()
+    (yard.project / "sub/.git").write_text("gitdir: ../.git/modules/evil\n")
+    return yard.project / "sub"
+
+
+def plant_link(yard: Yard) -> Path:
+    yard.repository(yard.project / "docs/images", yard.fsmonitor)
+    (yard.project / "sub").mkdir()
+    (yard.project / "sub/.git").symlink_to("../docs/images")
+    return yard.project / "sub"
+
+
+def plant_bare(yard: Yard) -> Path:
+    """No `.git` at all: git takes a directory that looks like a repository for one."""
+    yard.repository(
+        yard.project / "vendor",
+        yard.fsmonitor.replace("[core]", f"[core]\n\tworktree = {yard.project}\n\tbare = false\n"),
+    )
+    return yard.project / "vendor"
+
+
+def plant_pointer_to_commondir(yard: Yard) -> Path:
+    yard.repository(yard.project / "docs/images", yard.fsmonitor)
+    (yard.project / "vendor").mkdir()
+    (yard.project / "vendor/HEAD").write_text("ref: refs/heads/main\n")
+    (yard.project / "vendor/commondir").write_text("../docs/images\n")
+    (yard.project / "sub").mkdir()
+    (yard.project / "sub/.git").write_text("gitdir: ../vendor\n")
+    return yard.project / "sub"
+
+
+def plant_hook(yard: Yard) -> Path:
+    git_dir = yard.repository(yard.project / "sub/.git")
+    shutil.copy(yard.evil, git_dir / "hooks/post-index-change")
+    (yard.project / "sub/file").write_text("x")
+    return yard.project / "sub"
+
+
+def plant_linked_hooks(yard: Yard) -> Path:
+    git_dir = yard.repository(yard.project / "sub/.git")
+    shutil.rmtree(git_dir / "hooks")
+    (yard.project / "scripts").mkdir()
+    shutil.copy(yard.evil, yard.project / "scripts/post-index-change")
+    (git_dir / "hooks").symlink_to("../../scripts")
+    (yard.project / "sub/file").write_text("x")
+    return yard.project / "sub"
+
+
+def plant_include(yard: Yard) -> Path:
+    (yard.project / "settings.ini").write_text(yard.fsmonitor)
+    yard.repository(yard.project / "sub/.git", "[include]\n\tpath = ../../settings.ini\n")
+    return yard.project / "sub"
+
+
+def plant_linked_config(yard: Yard) -> Path:
+    git_dir = yard.repository(yard.project / "sub/.git", yard.fsmonitor)
+    (git_dir / "config").rename(yard.project / "settings.ini")
+    (git_dir / "config").symlink_to("../../settings.ini")
+    return yard.project / "sub"
+
+
+def plant_worktree_config(yard: Yard) -> Path:
+    git_dir = yard.repository(yard.project / "sub/.git", "[extensions]\n\tworktreeConfig = true\n")
+    (git_dir / "config.worktree").write_text(yard.fsmonitor)
+    return yard.project / "sub"
+
+
+def plant_in_the_private_home(yard: Yard) -> Path:
+    """Outside the project, but where the sandbox writes and the user's git can go: the host's path of its HOME."""
+    yard.repository(yard.state / "home/evil", yard.fsmonitor)
+    (yard.project / "sub").mkdir()
+    (yard.project / "sub/.git").write_text(f"gitdir: {yard.state}/home/evil\n")
+    return yard.project / "sub"
+
+
+def plant_pointer_with_a_long_tail(yard: Yard) -> Path:
+    """Git cuts line ends off, however many there are."""
+    stands = plant_pointer_to_a_hidden_directory(yard)
+    with (yard.project / "sub/.git").open("a") as file:
+        file.write("\n" * 900_000)
+    return stands
+
+
+def plant_commondir_with_a_long_tail(yard: Yard) -> Path:
+    stands = plant_pointer_to_commondir(yard)
+    with (yard.project / "vendor/commondir").open("a") as file:
+        file.write("\n" * (1 << 21))
+    return stands
+
+
+def plant_under_an_odd_name(yard: Yard) -> Path:
+    name = os.fsdecode(b"\xff\n%\xc3") + "x" * 200
+    yard.repository(yard.project / name / ".git", yard.fsmonitor)
+    return yard.project / name
+
+
+def plant_deep(yard: Yard) -> Path:
+    deep = yard.project / "/".join(["d"] * 800)
+    yard.repository(deep / ".git", yard.fsmonitor)
+    return deep
+
+
+PLANTS = [value for name, value in list(globals().items()) if name.startswith("plant_")]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__[6:])
+def test_git_status_runs_the_plant(yard: Yard, plant: Callable[[Yard], Path]):
+    """The control: an attack that fails for another reason proves nothing."""
+    assert yard.victim_status(plant(yard))
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__[6:])
+@pytest.mark.parametrize("restores", [False, True], ids=["mounts", "restores"])
+def test_git_status_does_not_run_what_the_guard_has_seen(
+    yard: Yard, plant: Callable[[Yard], Path], restores: bool
+):
+    guard = yard.start_guard(restores=restores)
+    stands = plant(yard)
+    events = guard.audit()
+    assert not yard.victim_status(stands)
+    assert any(event.kind == "quarantined" and Path(event.kept_at).exists() for event in events)
+    assert not any(event.kind == "failed" for event in events), events
+    assert guard.audit() == [], "it is told once"
+    assert yard.git("log", "--oneline").endswith("one\n"), (
+        "the project's own repository is untouched"
+    )
+
+
+def test_a_repository_made_in_a_project_without_one_is_judged(tmp_path: Path):
+    yard = Yard(tmp_path)
+    shutil.rmtree(yard.project / ".git")
+    guard = yard.start_guard()
+    yard.repository(yard.project / ".git", yard.fsmonitor)
+    assert yard.victim_status(yard.project)
+    assert kinds(guard.audit()) == [("quarantined", ".git")]
+    assert not yard.victim_status(yard.project)
+    guard.close()
+
+
+def test_a_project_that_turns_into_a_bare_repository_loses_only_what_runs(tmp_path: Path):
+    yard = Yard(tmp_path)
+    shutil.rmtree(yard.project / ".git")
+    guard = yard.start_guard()
+    planted = yard.repository(
+        yard.root / "planted", yard.fsmonitor + f"\tbare = false\n\tworktree = {yard.project}\n"
+    )
+    shutil.copytree(planted, yard.project, dirs_exist_ok=True)
+    assert yard.victim_status(yard.project)
+    assert kinds(guard.audit()) == [("quarantined", "config")]
+    assert not yard.victim_status(yard.project)
+    assert yard.evil.exists()
+    guard.close()
+
+
+def test_what_passed_once_and_turns_bad_loses_only_the_bad_part(yard: Yard):
+    guard = yard.start_guard()
+    git_dir = yard.repository(yard.project / "sub/.git")
+    assert guard.audit() == []
+    shutil.copy(yard.evil, git_dir / "hooks/post-checkout")
+    assert kinds(guard.audit()) == [("quarantined", "sub/.git/hooks/post-checkout")]
+    assert (git_dir / "HEAD").exists()
+
+
+def test_repositories_that_run_nothing_survive(yard: Yard):
+    (yard.project / ".git/hooks/pre-commit").write_text("#!/bin/sh\n")
+    yard.git("config", "core.fsmonitor", "false")  # the user's own settings are nobody's fault
+    yard.git("config", "alias.st", "!true")
+    upstream = yard.root / "upstream"
+    yard.git("clone", "-q", str(yard.project), str(upstream))
+    guard = yard.start_guard()
+    yard.git("init", "-q", "fresh")
+    yard.git("init", "-q", "--bare", "bare.git")
+    yard.git("clone", "-q", str(upstream), "cloned")
+    yard.git("clone", "-q", "--bare", str(upstream), "cloned.git")
+    yard.git("worktree", "add", "-q", "tree")
+    yard.git("config", "user.name", "someone", cwd=yard.project / "fresh")
+    yard.git("checkout", "-q", "-b", "topic", cwd=yard.project / "cloned")
+    yard.git("submodule", "--quiet", "add", str(upstream), "module", cwd=yard.project / "cloned")
+    yard.git("sparse-checkout", "set", "--skip-checks", "module", cwd=yard.project / "cloned")
+    yard.git("submodule", "--quiet", "add", str(upstream), "module")
+    assert {event.path for event in guard.audit()} <= {".git/config"}, "it replaced that itself"
+    assert guard.audit() == []
+    for name in ("fresh", "cloned", "cloned/module", "tree", "module"):
+        yard.git("status", cwd=yard.project / name)
+
+
+def test_new_repositories_may_not_borrow_objects_from_outside(yard: Yard):
+    """Else the next session would be shown them, as the project's own repository is shown its alternates."""
+    secret = yard.repository(yard.root / "secret/.git")
+    shutil.rmtree(yard.project / ".git")
+    guard = yard.start_guard()
+    yard.git("init", "-q")
+    (yard.project / ".git/objects/info/alternates").write_text(f"{secret}/objects\n")
+    assert kinds(guard.audit()) == [("quarantined", ".git")]
+
+
+# The tripwire.
+
+
+@pytest.mark.parametrize(
+    "name", sorted(ROOT_NAMES | {".git/commondir", ".git/config.worktree", ".hg", ".jj"})
+)
+@pytest.mark.parametrize("how", ["create", "directory", "rename", "link"])
+def test_a_protected_name_that_appears_is_quarantined(yard: Yard, name: str, how: str):
+    guard = yard.start_guard()
+    path = yard.project / name
+    if how == "create":
+        path.write_text("evil")
+    elif how == "directory":
+        (path / "below").mkdir(parents=True)
+    elif how == "link":
+        path.symlink_to("tool.sh")
+    else:
+        yard.evil.rename(path)
+    (event,) = wait_and_handle(guard)
+    assert (event.kind, event.path) == ("quarantined", name)
+    assert not os.path.lexists(path)
+    assert os.path.lexists(event.kept_at)
+
+
+def test_the_tripwire_takes_less_than_a_millisecond(yard: Yard):
+    guard = yard.start_guard()
+    times_ms = []
+    for _ in range(300):
+        path = yard.project / ".envrc"
+        start = time.perf_counter()
+        path.write_text("evil")
+        while path.exists():
+            guard.handle_events()
+        times_ms.append((time.perf_counter() - start) * 1000)
+    assert sorted(times_ms)[150] < TRIPWIRE_MS
+
+
+def test_names_that_were_there_are_left_to_the_mounts(yard: Yard):
+    (yard.project / ".envrc").write_text("export A=1")
+    (yard.project / ".vscode").mkdir()
+    guard = yard.start_guard()
+    assert existing_protected(str(yard.project)) == [
+        f"{yard.project}/.envrc",
+        f"{yard.project}/.vscode",
+    ]
+    (yard.project / ".envrc").write_text(
+        "export A=2"
+    )  # the user's own doing, for a mount is over it inside
+    (yard.project / ".vscode/settings.json").write_text("{}")
+    assert guard.audit() == []
+
+
+def test_a_linked_name_is_watched_for_nothing_can_be_mounted_over_a_link(yard: Yard):
+    (yard.project / ".vscode").symlink_to("a.txt")
+    found = survey(str(yard.project))
+    assert existing_protected(str(yard.project)) == []
+    assert protection(found)
+    (yard.project / ".vscode").unlink()
+    guard = yard.start_guard()
+    (yard.project / ".vscode").symlink_to("tool.sh")
+    assert kinds(wait_and_handle(guard)) == [("quarantined", ".vscode")]
+
+
+def test_a_lost_event_is_made_up_for(yard: Yard):
+    guard = yard.start_guard()
+    (yard.project / ".envrc").write_text("evil")
+    os.read(guard.fileno(), 1 << 16)
+    assert guard.handle_events() == []
+    assert kinds(guard.audit()) == [("quarantined", ".envrc")]
+
+
+def test_an_overflown_queue_loses_nothing(yard: Yard):
+    guard = yard.start_guard()
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if limit > 50_000:
+        pytest.skip("the queue is too long to fill")
+    first, second = yard.project / "first", yard.project / "second"
+    for _ in range(
+        limit // 2 + 2
+    ):  # two names in turn: equal events that follow each other are merged
+        for path in (first, second):
+            path.touch()
+            path.unlink()
+    (yard.project / ".envrc").write_text("evil")
+    events = []
+    while select.select([guard], [], [], 0)[0]:
+        events += guard.handle_events()
+    assert kinds(events) == [("quarantined", ".envrc")]
+
+
+def test_the_quarantine_may_be_on_another_file_system(yard: Yard):
+    shm = Path("/dev/shm")
+    if shm.stat().st_dev == yard.project.stat().st_dev:
+        pytest.skip("one file system")
+    other = Path(tempfile.mkdtemp(dir=shm))
+    try:
+        found = survey(str(yard.project))
+        guard = yard.guard = Guard(found, protection(found), str(other), restores=False)
+        (yard.project / ".vscode/deep").mkdir(parents=True)
+        (yard.project / ".vscode/deep/tasks.json").write_text("evil")
+        (yard.project / ".vscode/link").symlink_to("/etc/passwd")
+        os.mkfifo(yard.project / ".vscode/fifo")
+        os.mkfifo(yard.project / ".envrc")
+        (yard.project / ".exrc").write_text("evil")
+        events = guard.handle_events()
+        assert sorted(kinds(events)) == [
+            ("quarantined", name) for name in (".envrc", ".exrc", ".vscode")
+        ]
+        kept = {event.path: Path(event.kept_at) for event in events}
+        assert (kept[".vscode"] / "deep/tasks.json").read_text() == "evil"
+        assert (kept[".vscode"] / "link").is_symlink()
+        assert kept[".exrc"].read_text() == "evil"
+        assert names(yard.project) == [".git", "a.txt", "tool.sh"]
+    finally:
+        shutil.rmtree(other)
+
+
+# Putting back.
+
+
+def change_config(yard: Yard) -> None:
+    with (yard.project / ".git/config").open("a") as file:
+        file.write(yard.fsmonitor)
+
+
+def replace_config(yard: Yard) -> None:
+    yard.git("config", "core.fsmonitor", str(yard.evil))
+
+
+def link_config(yard: Yard) -> None:
+    (yard.project / "settings.ini").write_text(yard.fsmonitor)
+    (yard.project / ".git/config").unlink()
+    (yard.project / ".git/config").symlink_to("../settings.ini")
+
+
+def add_hook(yard: Yard) -> None:
+    shutil.copy(yard.evil, yard.project / ".git/hooks/post-index-change")
+
+
+def replace_hooks(yard: Yard) -> None:
+    shutil.rmtree(yard.project / ".git/hooks")
+    (yard.project / "scripts").mkdir()
+    shutil.copy(yard.evil, yard.project / "scripts/post-index-change")
+    (yard.project / ".git/hooks").symlink_to("../scripts")
+
+
+def exchange_git(yard: Yard) -> None:
+    shutil.copytree(yard.project / ".git", yard.project / "copy")
+    (yard.project / ".git").rename(yard.project / "away")
+    (yard.project / "copy").rename(yard.project / ".git")
+    change_config(yard)
+
+
+def link_git(yard: Yard) -> None:
+    change_config(yard)
+    (yard.project / "docs").mkdir()
+    (yard.project / ".git").rename(yard.project / "docs/away")
+    (yard.project / ".git").symlink_to("docs/away")
+
+
+def bury_git(yard: Yard) -> None:
+    """The original goes below something that the restoring itself moves away."""
+    shutil.copytree(yard.project / ".git", yard.project / "copy")
+    (yard.project / ".git").rename(yard.project / "copy/away")
+    (yard.project / "copy").rename(yard.project / ".git")
+    change_config(yard)
+
+
+CHANGES = [
+    change_config,
+    replace_config,
+    link_config,
+    add_hook,
+    replace_hooks,
+    exchange_git,
+    link_git,
+    bury_git,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_git_status_runs_the_change(yard: Yard, change: Callable[[Yard], None]):
+    change(yard)
+    assert yard.victim_status(yard.project)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("moment", ["in one go", "as it happens"])
+def test_what_changed_is_put_back_where_no_mount_protects(
+    yard: Yard, change: Callable[[Yard], None], moment: str
+):
+    guard = yard.start_guard(restores=True)
+    was = tree(yard.project / ".git")
+    change(yard)
+    events = guard.handle_events() if moment == "as it happens" else []
+    events += guard.audit()
+    assert not yard.victim_status(yard.project)
+    assert tree(yard.project / ".git").items() >= was.items()
+    assert not (yard.project / ".git").is_symlink()
+    assert any(event.kind == "quarantined" for event in events)
+    assert guard.audit() == []
+    assert yard.git("log", "--oneline").endswith("one\n")
+
+
+def tree(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Modes and contents of what is protected."""
+    paths = [root / "config", root / "hooks", *(root / "hooks").iterdir()]
+    return {
+        str(path): (path.lstat().st_mode, b"" if path.is_dir() else path.read_bytes())
+        for path in paths
+    }
+
+
+def test_deleted_files_modes_and_editor_files_are_put_back(yard: Yard):
+    tasks = yard.project / ".vscode/tasks.json"
+    tasks.parent.mkdir()
+    tasks.write_text("{}")
+    hook = yard.project / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    guard = yard.start_guard(restores=True)
+    tasks.write_text("evil")
+    (yard.project / ".vscode/launch.json").write_text("evil")
+    hook.unlink()
+    (yard.project / ".git/config").chmod(0o666)
+    (yard.project / ".git").chmod(0o777)
+    guard.audit()
+    assert tasks.read_text() == "{}"
+    assert names(tasks.parent) == ["tasks.json"]
+    assert stat.S_IMODE(hook.stat().st_mode) == 0o755
+    assert stat.S_IMODE((yard.project / ".git/config").stat().st_mode) == 0o644
+    assert stat.S_IMODE((yard.project / ".git").stat().st_mode) == 0o755
+    assert guard.audit() == []
+
+
+def test_a_deleted_git_directory_is_told_and_its_protected_files_are_put_back(yard: Yard):
+    guard = yard.start_guard(restores=True)
+    config = (yard.project / ".git/config").read_text()
+    shutil.rmtree(yard.project / ".git")
+    events = guard.audit()
+    assert any(event.kind == "failed" and "deleted" in event.reason for event in events)
+    assert (yard.project / ".git/config").read_text() == config
+
+
+def test_nothing_outside_is_written_through_a_link(yard: Yard):
+    """The user's other repository, offered in the place of the project's own."""
+    other = yard.repository(yard.root / "other/.git", yard.fsmonitor)
+    shutil.copy(yard.evil, other / "hooks/pre-commit")
+    was = tree(other)
+    guard = yard.start_guard(restores=True)
+    (yard.project / ".git").rename(yard.project / "away")
+    (yard.project / ".git").symlink_to(other)
+    (yard.project / "sub").symlink_to(other.parent)
+    (yard.project / "away/hooks").rename(yard.project / "away/old")
+    (yard.project / "away/hooks").symlink_to(other / "hooks")
+    guard.audit()
+    guard.audit()
+    assert tree(other) == was
+    assert names(other / "hooks") == sorted({Path(path).name for path in was} - {"config", "hooks"})
+
+
+@pytest.mark.parametrize("restores", [False, True], ids=["mounts", "restores"])
+def test_a_race_with_links_moves_nothing_outside(yard: Yard, restores: bool):
+    """A directory that turns into a link to the user's other projects and back, while the guard works."""
+    other = yard.root / "other"
+    git_dir = yard.repository(other / "sub/.git", yard.fsmonitor)
+    (other / ".git").mkdir()
+    (other / ".git/config").write_text("mine")
+    guard = yard.start_guard(restores=restores)
+    was = sorted(other.rglob("*"))
+    racer = """
+import os, sys
+project, other = sys.argv[1:]
+os.chdir(project)
+os.symlink(other, "link")
+os.makedirs("docs/sub/.git")
+open("docs/sub/.git/config", "w").write(open(other + "/sub/.git/config").read())
+os.symlink(other + "/.git", "gitlink")
+while True:
+    for one, two in (("docs", "link"), (".git", "gitlink")):
+        try:
+            os.rename(one, "tmp"); os.rename(two, one); os.rename("tmp", two)
+            os.rename(one, "tmp"); os.rename(two, one); os.rename("tmp", two)
+        except OSError:
+            pass
+"""
+    attacker = subprocess.Popen(["python3", "-I", "-S", "-c", racer, str(yard.project), str(other)])
+    try:
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            guard.handle_events()
+            guard.audit()
+    finally:
+        attacker.kill()
+        attacker.wait()
+    assert sorted(other.rglob("*")) == was
+    assert (other / ".git/config").read_text() == "mine"
+    assert yard.fsmonitor in (git_dir / "config").read_text()
+
+
+def test_a_config_that_the_host_replaced_is_told_and_watched_from_then_on(yard: Yard):
+    """`git config` renames a new file into place, which takes a mount off in every namespace."""
+    guard = yard.start_guard()
+    yard.git("config", "core.pager", "less")
+    assert kinds(wait_and_handle(guard)) == [("replaced", ".git/config")]
+    assert guard.audit() == []
+    yard.git("config", "branch.main.remote", "origin")
+    assert guard.audit() == []
+    change_config(yard)
+    assert yard.victim_status(yard.project)
+    assert kinds(guard.audit()) == [("quarantined", ".git/config"), ("restored", ".git/config")]
+    assert not yard.victim_status(yard.project)
+    assert yard.git("config", "core.pager") == "less\n"
+
+
+# What must not stop the guard.
+
+
+def test_no_shape_of_a_tree_makes_the_guard_raise(yard: Yard):
+    guard = yard.start_guard(restores=True)
+    for index, shape in enumerate(("config", "HEAD", "commondir", "hooks")):
+        git_dir = yard.repository(yard.project / f"fifo{index}/.git")
+        path = git_dir / shape
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        os.mkfifo(path)
+    for name, content in {
+        "empty": b"",
+        "binary": b"gitdir: \0\xff/../x",
+        "long": b"gitdir: " + b"x/" * 60_000,
+        "self": b"gitdir: .git",
+        "spaced": b"gitdir:  ../docs",
+    }.items():
+        (yard.project / name).mkdir()
+        (yard.project / name / ".git").write_bytes(content)
+    (yard.project / "loop").mkdir()
+    (yard.project / "loop/.git").symlink_to("../loop/.git")
+    os.mkfifo(yard.project / "fifo.env")
+    (yard.project / "socket").mkdir()
+    huge = yard.repository(yard.project / "huge/.git")
+    with (huge / "config").open("ab") as file:
+        file.truncate(1 << 34)
+    broken = yard.repository(yard.project / "broken/.git")
+    (broken / "config").write_text("[core\nfsmonitor")
+    (yard.project / ".git/modules").symlink_to("/")
+    events = guard.audit()
+    assert {
+        ("quarantined", "huge/.git"),
+        ("quarantined", "broken/.git"),
+        ("quarantined", "binary/.git"),
+    } <= set(kinds(events))
+    assert ("quarantined", "fifo0/.git") in kinds(events)
+
+
+def test_a_project_that_is_deleted_does_not_make_the_guard_raise(tmp_path: Path):
+    yard = Yard(tmp_path)
+    guard = yard.start_guard(restores=True)
+    shutil.rmtree(yard.project)
+    guard.handle_events()
+    assert ("failed", str(yard.project)) in kinds(guard.audit())
+    guard.close()
+
+
+def test_a_lost_quarantine_is_told(yard: Yard):
+    guard = yard.start_guard()
+    shutil.rmtree(yard.state / "quarantine")
+    (yard.project / ".envrc").write_text("evil")
+    assert kinds(guard.handle_events()) == [("failed", ".envrc")]
+
+
+def test_closing_audits_for_the_last_time(tmp_path: Path):
+    yard = Yard(tmp_path)
+    guard = yard.start_guard()
+    open_before = len(names(Path("/proc/self/fd")))
+    plant_nested(yard)
+    assert kinds(guard.close()) == [("quarantined", "sub/.git")]
+    assert len(names(Path("/proc/self/fd"))) < open_before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, whom modes bind")
+def test_modes_do_not_keep_the_guard_off():
+    root = Path(tempfile.mkdtemp())
+    root.chmod(0o755)
+    os.chown(root, 65534, 65534)
+    os.setegid(65534)
+    os.seteuid(65534)
+    try:
+        (root / "yard").mkdir()
+        yard = Yard(root / "yard")
+        guard = yard.start_guard()
+        (yard.project / ".vscode").mkdir(mode=0o500)
+        assert kinds(guard.handle_events()) == [("quarantined", ".vscode")]
+        yard.project.chmod(0o500)
+        guard.handle_events()
+        yard.project.chmod(0o700)
+        (yard.project / ".envrc").write_text("evil")
+        yard.project.chmod(0o500)
+        assert kinds(guard.handle_events()) == [("quarantined", ".envrc")]
+        # A directory to be entered, not listed: the index names what is in it.
+        yard.repository(yard.project / "hidden/sub/.git", yard.fsmonitor)
+        yard.gitlink("hidden/sub")
+        (yard.project / "hidden").chmod(0o300)
+        assert yard.victim_status(yard.project)
+        events = kinds(guard.audit())
+        assert events == [("restored", "hidden"), ("quarantined", "hidden/sub/.git")]
+        assert not yard.victim_status(yard.project)
+        yard.repository(yard.project / "locked/.git", yard.fsmonitor).chmod(0)
+        assert kinds(guard.audit()) == [("quarantined", "locked/.git")]
+        guard.close()
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        shutil.rmtree(root)
+
+
+def test_a_survey_of_nothing_is_empty(tmp_path: Path):
+    assert survey(str(tmp_path)) == Survey(str(tmp_path), [], [], [], [])
