@@ -88,7 +88,7 @@ class Commands:
             command.log.close()
             self._running.remove(command)
             self._session.append_command(command.record(outcome))
-        self._sandbox.audit()
+        self._sandbox.look_after(command.log.text(), has_failed=not is_success)
         notes = tuple(filter(None, (command.screen_note(), command.log.note())))
         words = outcome.removeprefix("was ")
         words = f"{words[0].upper()}{words[1:]}."

@@ -10,7 +10,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from sanderling.commands import Commands
-from sanderling.errors import ProviderError, SandboxError
+from sanderling.errors import ProviderError, SandboxError, printable
 from sanderling.events import (
     AccessDenied,
     BlockEnded,
@@ -50,6 +50,7 @@ from sanderling.providers import (
     UsageReport,
 )
 from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.guard import GuardEvent
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import SandboxEvent
@@ -191,7 +192,15 @@ class Orchestrator:
             case Denial(operation, target, rule):
                 self.emit(AccessDenied(operation, target, rule))
             case GuardEvent(kind, path, reason, kept_at):
-                self.emit(GuardActed(kind, path, reason, kept_at))
+                self.emit(GuardActed(kind, printable(path), reason, printable(kept_at)))
+            case DiskFull(path, free_bytes):
+                left = f"{free_bytes / 1e6:,.0f} MB left"
+                self.emit(
+                    Notice(
+                        "warning",
+                        f"Commands were stopped: the disk of {path} is nearly full ({left}).",
+                    )
+                )
 
     async def _sync(self) -> None:
         await to_thread.run_sync(self.session.sync, abandon_on_cancel=True)

@@ -16,7 +16,9 @@ import msgspec
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.gaps import missing_at
+from sanderling.sandbox.guard import GuardEvent
 from sanderling.sandbox.init import EXIT_REFUSED
 from sanderling.sandbox.policy import LEVELS, SandboxPolicy, state_directory
 from sanderling.sandbox.processes import Process
@@ -126,6 +128,8 @@ def _print_event(event: SandboxEvent) -> None:
     match event:
         case Denial(operation, target, rule):
             text = f"denied: {operation} {target} ({rule})"
-        case _:
+        case DiskFull(path, free_bytes):
+            text = f"stopped: the disk of {path} is nearly full ({free_bytes:,} bytes left)"
+        case GuardEvent():
             text = f"guard: {event.kind}: {event.path}: {event.reason}"
     sys.stderr.write(f"sanderling: {text}\n")

@@ -1,7 +1,33 @@
-"""What the sandbox refused, as data."""
+"""
+What the sandbox refused, as data: enough to offer exactly that grant and to run the command again, still confined.
 
+The network's doors report what they refuse. A refused path is known at first hand only to the program that was refused; its
+complaint is looked at, and believed where the policy says the same.
+"""
+
+import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
+
+from sanderling.sandbox.policy import SandboxPolicy
+
+HIDDEN, READ_ONLY, PROTECTED = (
+    "it is outside of the project, and hidden",
+    "only the project can be written",
+    "it could make the host run something, so it cannot be changed",
+)
+_COMPLAINT = re.compile(
+    r"(?P<subject>.*?)(?P<words>No such file or directory|Permission denied|Read-only file system"
+    r"|Operation not permitted|Device or resource busy)",
+    re.IGNORECASE,
+)
+_QUOTES = "'\"`\u2018\u2019\u201c\u201d"
+_PATH = re.compile(
+    rf"[{_QUOTES}]([^{_QUOTES}]+)[{_QUOTES}]|((?:~|\.{{1,2}})?/[^\s{_QUOTES}:,;()]+)"
+)
+MAX_DENIALS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +41,38 @@ class Denial:
     operation: Literal["read", "write", "execute", "connect", "resolve"]
     target: str
     rule: str
+
+
+def denials_in(output: str, policy: SandboxPolicy, cwd: str) -> list[Denial]:
+    """The refusals that a command's `output` complains of, each once; `cwd` is where it ran."""
+    found: dict[Denial, None] = {}
+    for line in output.splitlines():
+        if match := _COMPLAINT.search(line):
+            found.update(dict.fromkeys(_denials(match, policy, cwd)))
+    return list(found)[:MAX_DENIALS]
+
+
+def _denials(match: re.Match[str], policy: SandboxPolicy, cwd: str) -> Iterator[Denial]:
+    is_missing = match["words"].lower().startswith("no such")
+    for quoted, plain in _PATH.findall(match["subject"]):
+        path = os.path.normpath(os.path.join(cwd, os.path.expanduser(quoted or plain)))
+        if is_missing:
+            if os.path.lexists(path) and not _is_below(path, _visible(policy)):
+                yield Denial("read", path, HIDDEN)
+        elif _is_below(path, _writable(policy)):
+            if match["words"].lower() != "permission denied":  # that is the file's own mode
+                yield Denial("write", path, PROTECTED if policy.mode == "rw" else READ_ONLY)
+        elif os.path.isdir(os.path.dirname(path)):
+            yield Denial("write", path, READ_ONLY)
+
+
+def _writable(policy: SandboxPolicy) -> tuple[str, ...]:
+    return (policy.project, *policy.write_paths)
+
+
+def _visible(policy: SandboxPolicy) -> tuple[str, ...]:
+    return (*_writable(policy), *policy.read_paths)
+
+
+def _is_below(path: str, roots: tuple[str, ...]) -> bool:
+    return any(path == root or path.startswith(f"{root}/") for root in roots)

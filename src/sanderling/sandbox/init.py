@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox import namespaces, seccomp, wire
+from sanderling.sandbox import namespaces, seccomp, wire, worker
 from sanderling.sandbox.landlock import Ruleset
 from sanderling.sandbox.policy import Limits
 from sanderling.sandbox.syscalls import prctl, syscall
@@ -73,7 +73,7 @@ def run(channel: socket.socket, confinement: Confinement) -> NoReturn:
     Be the init of the command that comes over `channel`.
 
     With the command come its stdin, stdout, stderr, and a pipe for its status; what keeps it from being started is written there,
-    as a sentence.
+    as a sentence. No command at all asks for a file worker, on a socket in the place of stdin.
     """
     problem = ""
     try:
@@ -91,6 +91,8 @@ def run(channel: socket.socket, confinement: Confinement) -> NoReturn:
     if problem:
         os.write(STATUS_FD, problem.encode())
         os._exit(0)
+    if not argv:
+        worker.serve(socket.socket(fileno=0))
     main = _spawn(argv, environment)
     for number in FORWARDED:
         signal.signal(number, lambda received, _: _kill_group(main, received))

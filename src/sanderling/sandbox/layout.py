@@ -158,6 +158,10 @@ def mounted_layout(
         Bind(source=home, target=policy.home, is_writable=True),
     ]
     layout.binds += _runtime_and_toolchains(policy.home)
+    layout.binds += [
+        Bind(source=f"{policy.state_dir}/{name}", target=f"{policy.home}/{target}", is_private=True)
+        for name, target in (("gitconfig", ".gitconfig"), ("gitignore", ".config/git/ignore"))
+    ]
     layout.binds += _project_binds(policy, protection)
     layout.binds += _masks(policy, protection)
     layout.writable += ["/dev/shm", *(bind.target for bind in layout.binds if bind.is_writable)]
@@ -175,6 +179,7 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
         *SYSTEM_STATE,
         "/proc",
         *(bind.source for bind in _runtime_and_toolchains(policy.home)),
+        *(f"{policy.state_dir}/{name}" for name in ("gitconfig", "gitignore")),
         *policy.read_paths,
         *protection.readable,
         *([] if can_write else project),

@@ -160,6 +160,9 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
             "TERM": "dumb",
             "PAGER": "cat",
             "GIT_PAGER": "cat",
+            "GIT_CONFIG_GLOBAL": f"{home}/.gitconfig"
+            if has_mounts
+            else f"{policy.state_dir}/gitconfig",
             "GIT_TERMINAL_PROMPT": "0",
             "SANDERLING_SANDBOX": level,
         }

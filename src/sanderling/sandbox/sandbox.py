@@ -23,7 +23,10 @@ from anyio.abc import TaskGroup
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
-from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.denials import Denial, denials_in
+from sanderling.sandbox.disk import DiskFull, DiskWatch
+from sanderling.sandbox.files import Files
+from sanderling.sandbox.gitconfig import write_gitconfig
 from sanderling.sandbox.guard import GuardEvent
 from sanderling.sandbox.network import (
     LISTED_ONLY,
@@ -55,11 +58,12 @@ FOR_GIT = (
 NETWORK_OFF = "the network is off"
 PROXY_BACKLOG = 128
 CLOSE_S = 5.0
+DISK_CHECK_S = 0.1
 
 _sessions = itertools.count()
 
-SandboxEvent = GuardEvent | Denial
-"""What happens in a sandbox unasked: the guard stepped in, or something was refused."""
+SandboxEvent = GuardEvent | Denial | DiskFull
+"""What happens in a sandbox unasked: the guard stepped in, something was refused, or the disk was nearly full."""
 
 
 class View:
@@ -72,6 +76,10 @@ class View:
     @property
     def is_used(self) -> bool:
         return any(process.returncode is None for process in self.processes)
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
 
 
 class Sandbox:
@@ -96,6 +104,7 @@ class Sandbox:
         self._stale_views: list[View] = []
         self._opening = anyio.Lock()
         self._keys = itertools.count()
+        self._is_watching_disk = False
         self._proxies: list[socket.socket] = []
         self._proxy_scope = anyio.CancelScope()
 
@@ -132,6 +141,7 @@ class Sandbox:
             report = report or await _ask_for_report(supervisor)
             check_level(policy, report)
             sandbox = cls(policy, report, supervisor, tasks, on_event)
+            await write_gitconfig(policy, is_mounted=sandbox.level != "landlock")
             await sandbox.set_network(policy.network)
             tasks.start_soon(sandbox._listen)
             try:
@@ -185,7 +195,22 @@ class Sandbox:
         signal_it = partial(_signal, view.channel, key)
         process = Process(signal_it, our_status, our_stdin, our_stdout, our_stderr)
         view.processes.add(process)
+        if not self._is_watching_disk:
+            self._tasks.start_soon(self._watch_disk)
         return process
+
+    async def open_files(self) -> Files:
+        """
+        Start a file worker, which sees and may write what a command of now does.
+
+        Raises:
+            SandboxError: it cannot be started.
+        """
+        ours, theirs = wire.socket_pair()
+        with theirs:
+            end = theirs.fileno()
+            process = await self.spawn([], stdin=end, stdout=DEVNULL, stderr=DEVNULL)
+        return Files(ours, process)
 
     async def set_network(self, mode: NetworkMode, hosts: tuple[str, ...] | None = None) -> None:
         """
@@ -214,6 +239,28 @@ class Sandbox:
         """Have the guard look at the whole project; what it finds comes as events."""
         with suppress(OSError):  # the supervisor is gone: it looked before it went
             wire.send(self._supervisor, ("audit",))
+
+    def denials_in(self, output: str) -> list[Denial]:
+        """The paths that a command which ran in the project's root complains of, and that were refused to it."""
+        return denials_in(output, self.policy, self.policy.project)
+
+    async def _watch_disk(self) -> None:
+        """As long as something runs: kill it all before it has filled the disk."""
+        self._is_watching_disk = True
+        watch = DiskWatch((self.policy.project, self.policy.state_dir))
+        try:
+            while any(view.is_used for view in self._all_views()):
+                await anyio.sleep(DISK_CHECK_S)
+                if full := watch.look():
+                    for view in self._all_views():
+                        view.kill()
+                    self._on_event(full)
+                    return
+        finally:
+            self._is_watching_disk = False
+
+    def _all_views(self) -> "list[View]":
+        return [*self._views.values(), *self._stale_views]
 
     # --- views ---------------------------------------------------------------------------------------------------------
 
@@ -316,7 +363,7 @@ class Sandbox:
         with suppress(OSError), anyio.move_on_after(CLOSE_S):
             wire.send(self._supervisor, ("close",))
             await self.has_ended.wait()
-        for view in (*self._views.values(), *self._stale_views):
+        for view in self._all_views():
             view.channel.close()
         for listener in self._proxies:
             listener.close()

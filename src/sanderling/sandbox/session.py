@@ -141,6 +141,9 @@ class SessionSandbox:
         self._is_off = not is_on
         self._on_change()
 
-    def audit(self) -> None:
+    def look_after(self, output: str, *, has_failed: bool) -> None:
+        """A command has ended: have the guard look at the project, and report what the failure says was refused."""
         if self._sandbox:
             self._sandbox.audit()
+            for denial in self._sandbox.denials_in(output) if has_failed else ():
+                self._on_event(denial)

@@ -1,0 +1,34 @@
+"""A full disk hurts the host: whoever fills it is stopped in time."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+RESERVE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFull:
+    """The file system of `path` was nearly full, so the commands were stopped."""
+
+    path: str
+    free_bytes: int
+
+
+class DiskWatch:
+    """Remembers how much is free, and says when too little is left: under `RESERVE_BYTES`, or half of what was there."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._reserves = {path: min(RESERVE_BYTES, _free_bytes(path) // 2) for path in paths}
+
+    def look(self) -> DiskFull | None:
+        for path, reserve in self._reserves.items():
+            free = _free_bytes(path)
+            if free < reserve:
+                return DiskFull(path, free)
+        return None
+
+
+def _free_bytes(path: str) -> int:
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize

@@ -1,0 +1,65 @@
+"""
+The person's own git settings, as far as they may be known inside: who commits, how things look.
+
+Whatever runs a program, holds a credential or names a file elsewhere stays out. What git is to ignore everywhere goes along, or
+`git add -A` would add what it never adds outside.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import anyio
+
+from sanderling.sandbox.policy import SandboxPolicy
+
+KEPT = re.compile(
+    r"user\.(name|email)|init\.defaultbranch|core\.(abbrev|autocrlf|commentchar|eol|quotepath|whitespace)"
+    r"|(advice|alias|color|column|rebase|rerere|status)\..*|branch\.(autosetup\w+|sort)|commit\.(cleanup|verbose)"
+    r"|diff\.(algorithm|colormoved|indentheuristic|mnemonicprefix|noprefix|renames)|fetch\.prune|format\.pretty"
+    r"|log\.\w+|merge\.(conflictstyle|ff)|pull\.(ff|rebase)|push\.(autosetupremote|default)|tag\.sort"
+)
+LIST_SETTINGS = ("git", "config", "--global", "--includes", "--list", "-z")
+
+
+async def write_gitconfig(policy: SandboxPolicy, *, is_mounted: bool) -> None:
+    """Write `gitconfig` and `gitignore` into the policy's `state_dir`; without git, or settings, both are empty."""
+    _write(policy, await _read_settings(), is_mounted=is_mounted)
+
+
+def _write(policy: SandboxPolicy, settings: dict[str, str], *, is_mounted: bool) -> None:
+    state = Path(policy.state_dir)
+    ignored = Path(settings.pop("core.excludesfile", "~/.config/git/ignore")).expanduser()
+    try:
+        ignore_text = ignored.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        ignore_text = ""
+    where = f"{policy.home}/.config/git/ignore" if is_mounted else f"{state}/gitignore"
+    kept = {key: value for key, value in settings.items() if KEPT.fullmatch(key)}
+    lines = [_line(key, value) for key, value in kept.items() if not value.startswith("!")]
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in (
+        ("gitignore", ignore_text),
+        ("gitconfig", "".join([*lines, _line("core.excludesfile", where)])),
+    ):
+        (state / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+async def _read_settings() -> dict[str, str]:
+    try:
+        done = await anyio.run_process(LIST_SETTINGS, check=False, cwd="/")
+    except OSError:
+        return {}
+    items = (item.partition("\n") for item in os.fsdecode(done.stdout).split("\0"))
+    return {key: value for key, _, value in items if key}
+
+
+def _line(key: str, value: str) -> str:
+    section, _, rest = key.partition(".")
+    subsection, _, name = rest.rpartition(".")
+    header = f'{section} "{_escaped(subsection)}"' if subsection else section
+    return f'[{header}]\n\t{name} = "{_escaped(value)}"\n'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
