@@ -10,6 +10,9 @@ if vim.fn.has('nvim-0.11') == 0 then
   for _, name in ipairs({
     'AgentChat',
     'AgentAsk',
+    'AgentRun',
+    'AgentNet',
+    'AgentSandbox',
     'AgentStop',
     'AgentInstall',
     'AgentLog',
@@ -65,11 +68,53 @@ command(
 )
 
 command(
+  'AgentRun',
+  guarded(function(cmd)
+    require('sanderling').run(cmd.args)
+  end),
+  {
+    nargs = '+',
+    desc = 'Agent: run a command in the sandbox',
+    complete = function(...)
+      return require('sanderling.sandbox').complete_command(...)
+    end,
+  }
+)
+
+command(
+  'AgentNet',
+  guarded(function(cmd)
+    require('sanderling.chat').set_or_tell_network(cmd.args)
+  end),
+  {
+    nargs = '?',
+    desc = 'Agent: tell or change the network of commands',
+    complete = function(...)
+      return require('sanderling.sandbox').complete_network(...)
+    end,
+  }
+)
+
+command(
+  'AgentSandbox',
+  guarded(function(cmd)
+    require('sanderling').sandbox(cmd.args ~= '' and cmd.args or nil)
+  end),
+  {
+    nargs = '?',
+    desc = 'Agent: tell about the sandbox, switch it off or on',
+    complete = function(...)
+      return require('sanderling.sandbox').complete_action(...)
+    end,
+  }
+)
+
+command(
   'AgentStop',
   guarded(function()
     require('sanderling').stop()
   end),
-  { desc = 'Agent: stop the turn' }
+  { desc = 'Agent: stop the turn, or the command' }
 )
 
 command(
@@ -100,12 +145,14 @@ local map = vim.keymap.set
 map('n', '<Plug>(AgentChat)', '<Cmd>AgentChat<CR>', { desc = 'Agent: show or hide the chat' })
 map('n', '<Plug>(AgentStop)', '<Cmd>AgentStop<CR>', { desc = 'Agent: stop the turn' })
 map({ 'n', 'x' }, '<Plug>(AgentAsk)', ':AgentAsk ', { desc = 'Agent: ask' })
+map('n', '<Plug>(AgentRun)', ':AgentRun ', { desc = 'Agent: run a command in the sandbox' })
 
 for name, link in pairs({
   AgentUser = 'Title',
   AgentAssistant = 'Special',
   AgentThinking = 'Comment',
   AgentContext = 'Directory',
+  AgentCommand = 'Statement',
   AgentNotice = 'DiagnosticInfo',
   AgentWarning = 'DiagnosticWarn',
   AgentError = 'DiagnosticError',
@@ -117,3 +164,4 @@ for name, link in pairs({
 }) do
   vim.api.nvim_set_hl(0, name, { link = link, default = true })
 end
+vim.api.nvim_set_hl(0, 'AgentOutput', { default = true }) -- as all text

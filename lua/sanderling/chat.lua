@@ -7,6 +7,7 @@ local keys = require('sanderling.keys')
 local layout = require('sanderling.layout')
 local prompt = require('sanderling.prompt')
 local render = require('sanderling.render')
+local sandbox = require('sanderling.sandbox')
 
 local M = {}
 
@@ -16,6 +17,11 @@ local augroup = api.nvim_create_augroup('sanderling', {})
 ---@field id string
 ---@field text string
 ---@field is_stopped? boolean the user stopped it: it will not be answered
+
+---@class (exact) sanderling.chat.Command
+---@field id string
+---@field command string
+---@field has_started? boolean
 
 ---@class (exact) sanderling.chat.View
 ---@field saved table as winsaveview() gives it
@@ -32,6 +38,8 @@ local augroup = api.nvim_create_augroup('sanderling', {})
 ---@field view? sanderling.chat.View of the transcript, when it was last hidden
 ---@field pending sanderling.chat.Pending[] prompts that were sent and whose turn has not started
 ---@field is_in_turn boolean
+---@field commands sanderling.chat.Command[] that were sent and have not ended
+---@field network string the network that is known to the user
 ---@field is_quitting? boolean `:quit` is closing one of the windows
 
 ---@type sanderling.chat.Chat?
@@ -55,6 +63,7 @@ local function begin_session(self)
   self.id = new_session_id()
   self.project = project_root()
   self.pending, self.is_in_turn, self.view = {}, false, nil
+  self.commands, self.network = {}, 'off'
   self.transcript = render.new(self.transcript_buf, host.note_defect)
   for _, buf in ipairs({ self.transcript_buf, self.prompt.buf }) do
     vim.b[buf].sanderling_session = self.id
@@ -119,6 +128,53 @@ local function is_any()
   return true
 end
 
+--- Say something below: cut, because a message that fills the line would ask for <Enter>.
+---@param message string
+---@param level? integer
+local function tell(message, level)
+  vim.notify(vim.fn.strcharpart(message, 0, vim.o.columns - 15), level)
+end
+
+--- Take the command `id` from those that run.
+---@param self sanderling.chat.Chat
+---@param id string
+---@return sanderling.chat.Command?
+local function take_command(self, id)
+  for i, command in ipairs(self.commands) do
+    if command.id == id then
+      return table.remove(self.commands, i)
+    end
+  end
+end
+
+---@param self sanderling.chat.Chat
+---@param command string
+---@param outcome string
+---@param is_success boolean
+local function announce_command_end(self, command, outcome, is_success)
+  local data =
+    { session_id = self.id, command = command, outcome = outcome, is_success = is_success }
+  announce('AgentCommandEnded', data)
+end
+
+--- No command runs any more: those that never started come back into the prompt.
+---@param self sanderling.chat.Chat
+---@param outcome string
+local function end_commands(self, outcome)
+  local commands, texts = self.commands, {}
+  self.commands = {}
+  for _, command in ipairs(commands) do
+    if command.has_started then
+      announce_command_end(self, command.command, outcome, false)
+    else
+      texts[#texts + 1] = '!' .. command.command
+    end
+  end
+  if #texts > 0 then
+    self.prompt:put_back(texts)
+  end
+end
+
 --- What an event means for the chat beyond being drawn; called when it is on the screen.
 ---@type table<string, fun(self: sanderling.chat.Chat, event: any)>
 local handlers = {}
@@ -147,10 +203,34 @@ function handlers.turn_ended(self, event)
   announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
 end
 
+function handlers.command_started(self, event)
+  local command = take_command(self, event.id) or { id = event.id, command = event.command }
+  command.has_started = true
+  table.insert(self.commands, command)
+end
+
+function handlers.command_ended(self, event)
+  local command = take_command(self, event.id)
+  self.transcript:when_drawn(function()
+    local text = command and command.command or ''
+    announce_command_end(self, text, event.outcome, event.is_success or false)
+  end)
+end
+
+--- The transcript confirms a new network; where it is not on the screen, a message does.
+function handlers.sandbox_changed(self, event)
+  local shown = M.transcript()
+  if event.network ~= self.network and not (shown and shown.win) then
+    tell(('Network %s, for commands started from now on.'):format(event.network))
+  end
+  self.network = event.network
+end
+
 function handlers.local_failed(self, event)
   local was_in_turn = self.is_in_turn
   self.is_in_turn = false
   take_back(self, is_any)
+  end_commands(self, 'Interrupted.')
   announce('AgentError', {
     session_id = self.id,
     kind = 'host',
@@ -184,8 +264,7 @@ end)
 ---@param message string
 local function refuse(self, message)
   if self.is_in_turn then
-    local room = vim.o.columns - 15 -- a message that fills the line would ask for <Enter>
-    vim.notify(vim.fn.strcharpart(message, 0, room), vim.log.levels.ERROR)
+    tell(message, vim.log.levels.ERROR)
   else
     host.publish(self.id, { { type = 'local_refused', message = message } })
   end
@@ -234,6 +313,45 @@ local function send_lines(self, lines, selections)
   return true
 end
 
+--- Send an action of which nothing is to be put back when the host cannot start.
+---@param self sanderling.chat.Chat
+---@param action sanderling.Action
+local function act(self, action)
+  local err = host.act(self.id, action)
+  if err then
+    host.publish(self.id, { { type = 'local_failed', message = err } })
+  end
+end
+
+--- Run a command in the sandbox, or refuse it whole and say why. When the host cannot start, it stands in the prompt.
+---@param self sanderling.chat.Chat
+---@param lines string[]
+---@return boolean
+local function run_lines(self, lines)
+  local command, err = context.command(lines)
+  if not command then
+    refuse(self, assert(err))
+    return false
+  end
+  local id = ('%d'):format(vim.uv.hrtime())
+  table.insert(self.commands, { id = id, command = command })
+  act(self, { type = 'run_command', id = id, command = command })
+  return true
+end
+
+--- Send what was typed into the prompt: to the model, or after a `!` to the shell.
+---@param self sanderling.chat.Chat
+---@param lines string[]
+---@return boolean
+local function send_typed(self, lines)
+  if not vim.startswith(lines[1], '!') then
+    return send_lines(self, lines)
+  end
+  local command = vim.list_slice(lines)
+  command[1] = command[1]:sub(2)
+  return run_lines(self, command)
+end
+
 -- moving and stopping -------------------------------------------------------------------------------------------------
 
 --- Go to the header before or after the cursor, `vim.v.count1` times.
@@ -269,9 +387,14 @@ local function go_to_prompt(self)
   end
 end
 
---- `<C-c>` stops the turn; without one it does what it always does.
+---@return boolean there is something to stop
+local function is_busy()
+  return chat ~= nil and (chat.is_in_turn or #chat.pending > 0 or #chat.commands > 0)
+end
+
+--- `<C-c>` stops the turn, or the command; without either it does what it always does.
 local function stop_or_interrupt()
-  if chat and chat.is_in_turn or chat and #chat.pending > 0 then
+  if is_busy() then
     M.stop()
   else
     api.nvim_feedkeys(vim.keycode('<C-c>'), 'ni', false)
@@ -290,9 +413,12 @@ local function actions_of(self)
     clear = M.clear,
     send = function()
       self.prompt:send(function(lines)
-        return send_lines(self, lines)
+        return send_typed(self, lines)
       end)
     end,
+    run = M.run,
+    net = M.set_or_tell_network,
+    sandbox = M.sandbox,
     write = function()
       go_to_prompt(self)
     end,
@@ -603,8 +729,77 @@ function M.ask(text, opts)
   send_lines(self, vim.split(text, '\n', { plain = true }), selections)
 end
 
+---@param command string
+function M.run(command)
+  vim.validate('command', command, 'string')
+  M.show({ focus = false })
+  run_lines(current_chat(), vim.split(command, '\n', { plain = true }))
+end
+
+---@param mode? string
+---@return string? mode the one that is in force, when none is given
+function M.net(mode)
+  if mode == nil then
+    return chat and sandbox.of(chat.id).network or 'off'
+  end
+  vim.validate('mode', mode, function(value)
+    return vim.list_contains(sandbox.NETWORK_MODES, value)
+  end, "'off', 'proxy' or 'on'")
+  act(current_chat(), { type = 'set_network', mode = mode })
+end
+
+--- `:AgentNet`: without a mode, say in one sentence what the network is.
+---@param mode string
+function M.set_or_tell_network(mode)
+  if mode ~= '' then
+    M.net(mode)
+  elseif chat and sandbox.of(chat.id).level == 'off' then
+    tell('The sandbox is off, and with it any hold on the network.', vim.log.levels.WARN)
+  else
+    tell(sandbox.network_sentence(M.net()))
+  end
+end
+
+--- Say in the transcript what is known of the sandbox.
+local function tell_sandbox()
+  M.show({ focus = false })
+  local self = current_chat()
+  local text, is_weaker = sandbox.report(self.id)
+  local level = is_weaker and 'warning' or 'info'
+  host.publish(self.id, { { type = 'local_notice', level = level, text = text } })
+end
+
+--- Ask whether commands are to run without a sandbox, and do as is answered.
+local function offer_no_sandbox()
+  local self = current_chat()
+  local id = self.id
+  local choices = { 'Run without a sandbox in this session', 'Keep the sandbox' }
+  vim.ui.select(choices, {
+    prompt = 'Without a sandbox, commands can do all that you can:',
+  }, function(choice)
+    if choice == choices[1] and chat == self and self.id == id then
+      M.show({ focus = false }) -- under a banner
+      act(self, { type = 'set_sandbox', is_on = false })
+    end
+  end)
+end
+
+---@param action? string
+function M.sandbox(action)
+  vim.validate('action', action, function(value)
+    return value == nil or vim.list_contains(sandbox.ACTIONS, value)
+  end, "'status', 'off' or 'on'")
+  if action == 'off' then
+    offer_no_sandbox()
+  elseif action == 'on' then
+    act(current_chat(), { type = 'set_sandbox', is_on = true })
+  else
+    tell_sandbox()
+  end
+end
+
 function M.stop()
-  if chat and (chat.is_in_turn or #chat.pending > 0) then
+  if chat and is_busy() then
     for _, pending in ipairs(chat.pending) do
       pending.is_stopped = true
     end
@@ -621,6 +816,7 @@ function M.clear()
     announce('AgentTurnEnded', { session_id = chat.id, stop_reason = 'cancelled' })
   end
   take_back(chat, is_any)
+  end_commands(chat, 'Stopped.')
   host.close(chat.id)
   begin_session(chat)
   open_session(chat)

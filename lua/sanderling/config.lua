@@ -23,6 +23,13 @@ M.POSITIONS = { 'right', 'left', 'top', 'bottom', 'float', 'tab', 'current' }
 ---@field previous_message sanderling.config.Key transcript
 ---@field write sanderling.config.Key transcript: go to the prompt, in insert mode
 
+---@class (exact) sanderling.config.Sandbox
+---@field min_level 'full'|'full-bwrap'|'namespaces'|'landlock' below it commands are refused
+---@field hosts string[] that commands reach when the network is 'proxy'
+---@field read string[] paths outside of the project that commands may read
+---@field write string[] paths outside of the project that commands may change
+---@field env string[] names of environment variables that commands see
+
 ---@class (exact) sanderling.config.Options
 ---@field provider 'auto'|'anthropic'|'demo'|'scripted'
 ---@field model string
@@ -32,6 +39,7 @@ M.POSITIONS = { 'right', 'left', 'top', 'bottom', 'float', 'tab', 'current' }
 ---@field idle_timeout_s number seconds without a byte before a turn fails
 ---@field script string the scripted provider's file
 ---@field python string the interpreter of the host; empty: the environment that :AgentInstall built
+---@field sandbox sanderling.config.Sandbox
 ---@field chat sanderling.config.Chat
 ---@field keys sanderling.config.Keys
 M.defaults = {
@@ -43,6 +51,13 @@ M.defaults = {
   idle_timeout_s = 120,
   script = '',
   python = '',
+  sandbox = {
+    min_level = 'landlock',
+    hosts = {},
+    read = {},
+    write = {},
+    env = {},
+  },
   chat = {
     position = 'right',
     size = 0.42,
@@ -88,6 +103,22 @@ local function at_least(least, is_whole)
   end
 end
 
+---@param is_item fun(item: string): boolean
+---@param expected string
+local function list_of(is_item, expected)
+  return function(value)
+    local ok = type(value) == 'table' and vim.islist(value)
+    for _, item in ipairs(ok and value or {}) do
+      ok = ok and type(item) == 'string' and is_item(item)
+    end
+    return ok, expected
+  end
+end
+
+local is_list_of_paths = list_of(function(path)
+  return vim.startswith(vim.fs.normalize(path), '/')
+end, 'a list of absolute paths, in which ~ and $VAR are expanded')
+
 --- What a key takes, where its default's type does not say it all.
 ---@type table<string, fun(value: any): boolean, string>
 local checks = {
@@ -98,6 +129,15 @@ local checks = {
   end,
   max_tokens = at_least(0, true),
   idle_timeout_s = at_least(0.001),
+  ['sandbox.min_level'] = one_of({ 'full', 'full-bwrap', 'namespaces', 'landlock' }),
+  ['sandbox.hosts'] = list_of(function(host)
+    return host:find('^[^%s/@]+$') ~= nil
+  end, "a list of hosts, like 'pypi.org', '*.example.com' or 'example.com:8080'"),
+  ['sandbox.read'] = is_list_of_paths,
+  ['sandbox.write'] = is_list_of_paths,
+  ['sandbox.env'] = list_of(function(name)
+    return name:find('^[%a_][%w_]*$') ~= nil
+  end, 'a list of names of environment variables'),
   ['chat.position'] = one_of(M.POSITIONS),
   ['chat.size'] = at_least(0.05),
   ['chat.prompt_height'] = at_least(1, true),
@@ -212,6 +252,11 @@ function M.host_settings()
     script = o.script ~= '' and vim.fs.normalize(o.script) or '',
     state_dir = vim.fs.joinpath(vim.fn.stdpath('state'), 'sanderling'),
     log_file = M.log_file(),
+    sandbox_min_level = o.sandbox.min_level,
+    sandbox_hosts = o.sandbox.hosts,
+    sandbox_read = vim.tbl_map(vim.fs.normalize, o.sandbox.read),
+    sandbox_write = vim.tbl_map(vim.fs.normalize, o.sandbox.write),
+    sandbox_env = o.sandbox.env,
   }
 end
 

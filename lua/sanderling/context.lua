@@ -65,6 +65,18 @@ function M.prompt(lines)
   return text, err
 end
 
+--- A command for the shell.
+---@param lines string[]
+---@return string? text
+---@return string? error
+function M.command(lines)
+  local text, err = M.text(lines, 'The command', 1)
+  if text and not text:find('%S') then
+    return nil, 'There is no command behind the `!`: nothing was run'
+  end
+  return text, err
+end
+
 --- The lines of a buffer as the user sees them, unsaved text included.
 ---@param buf integer
 ---@param first_lnum integer

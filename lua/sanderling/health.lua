@@ -12,17 +12,14 @@ local KEY_ADVICE = 'Set ANTHROPIC_API_KEY in the environment that starts Neovim'
 
 local asks_api = false
 
---- What `python -m sanderling check` found.
+--- What `python -m sanderling` prints as JSON with these arguments.
 ---@param python string
+---@param arguments string[]
+---@param timeout integer milliseconds
 ---@return table? report
 ---@return string? error
-local function ask_python(python)
-  local argv = { python, '-P', '-m', 'sanderling', 'check' }
-  if asks_api then
-    vim.list_extend(argv, { '--api', '--model', config.options.model })
-    vim.list_extend(argv, { '--base-url', config.options.base_url })
-  end
-  local timeout = asks_api and API_TIMEOUT_MS or CHECK_TIMEOUT_MS
+local function ask_python(python, arguments, timeout)
+  local argv = vim.list_extend({ python, '-P', '-m', 'sanderling' }, arguments)
   local ok, process = pcall(vim.system, argv, { text = true, env = host.environment() })
   if not ok then
     return nil, tostring(process)
@@ -34,6 +31,18 @@ local function ask_python(python)
     return nil, result.code == 124 and 'no answer' or lines[#lines]
   end
   return report
+end
+
+---@param python string
+---@return table? report
+---@return string? error
+local function ask_installation(python)
+  local arguments = { 'check' }
+  if asks_api then
+    vim.list_extend(arguments, { '--api', '--model', config.options.model })
+    vim.list_extend(arguments, { '--base-url', config.options.base_url })
+  end
+  return ask_python(python, arguments, asks_api and API_TIMEOUT_MS or CHECK_TIMEOUT_MS)
 end
 
 local function check_neovim()
@@ -99,6 +108,95 @@ local function check_model(report)
   end
 end
 
+local RUN_WITHOUT =
+  ':AgentSandbox off runs commands without a sandbox, in one session, when you say so'
+
+--- What helps against a layer that does not work.
+---@type table<string, string>
+local layer_advice = {
+  namespaces = 'Let users make namespaces: `sysctl kernel.unprivileged_userns_clone=1` (Debian), `sysctl kernel.apparmor_restrict_unprivileged_userns=0` or an AppArmor profile with `userns,` for the Python of the plugin (Ubuntu); in Docker `--security-opt` with each of `seccomp=unconfined`, `apparmor=unconfined` and `systempaths=unconfined`',
+  bubblewrap = 'Install bubblewrap: distributions let it make namespaces where users may not',
+  landlock = 'Landlock needs Linux 5.13 or newer with `landlock` among the security modules in /sys/kernel/security/lsm (boot parameter `lsm=`)',
+  seccomp = 'seccomp needs x86_64 or aarch64 and a kernel with CONFIG_SECCOMP_FILTER',
+}
+
+--- What would help where `layers` are as they are. Bubblewrap and own namespaces stand in for each other.
+---@param layers table<string, { works: boolean, reason: string }>
+---@return string[]
+local function sandbox_advice(layers)
+  local advice = {}
+  local function help(name)
+    if not layers[name].works then
+      advice[#advice + 1] = layer_advice[name]
+    end
+  end
+  if not (layers.namespaces.works or layers.bubblewrap.works) then
+    help('namespaces')
+    help('bubblewrap')
+  end
+  help('landlock')
+  help('seccomp')
+  return advice
+end
+
+--- The levels, the strongest first.
+local LEVELS = { 'full', 'full-bwrap', 'namespaces', 'landlock', 'none' }
+
+---@param level string
+local function rank(level)
+  for i, name in ipairs(LEVELS) do
+    if name == level then
+      return i
+    end
+  end
+end
+
+---@param report table
+local function describe_sandbox(report)
+  local level, min_level = report.level, config.options.sandbox.min_level
+  local advice = sandbox_advice(report.layers)
+  if level == 'none' then
+    table.insert(advice, RUN_WITHOUT)
+    vim.health.error('level none: commands are refused here', advice)
+  elseif rank(level) > rank(min_level) then
+    local text = "level %s, and the option sandbox.min_level is '%s': commands are refused here"
+    vim.health.error(text:format(level, min_level), advice)
+  elseif rank(level) > rank('full-bwrap') then
+    vim.health.warn(('level %s, weaker than full'):format(level), advice)
+  else
+    vim.health.ok('level ' .. level)
+  end
+  local tell = rank(level) > rank('full-bwrap') and vim.health.warn or vim.health.info
+  for _, gap in ipairs(report.missing) do
+    tell(('missing: %s (%s)'):format(gap.what:gsub('%.$', ''), gap.reason))
+  end
+  for name, layer in vim.spairs(report.layers) do
+    local version = name == 'landlock' and layer.works and ', ABI ' .. report.landlock_abi or ''
+    vim.health.info(name .. (layer.works and ' works' .. version or ': ' .. layer.reason))
+  end
+  vim.health.info(
+    'network ' .. report.network .. ' at the start of a session; :AgentNet changes it'
+  )
+end
+
+---@param python? string
+local function check_sandbox(python)
+  vim.health.start('Sandbox')
+  if vim.uv.os_uname().sysname ~= 'Linux' then
+    local text = 'the sandbox is made of what the Linux kernel has: commands are refused here'
+    vim.health.error(text, RUN_WITHOUT)
+  elseif python then
+    local report, err = ask_python(python, { 'sandbox', 'status', '--json' }, CHECK_TIMEOUT_MS)
+    if report then
+      describe_sandbox(report)
+    else
+      vim.health.error('its state is not known: ' .. err)
+    end
+  else
+    vim.health.info('not looked at, without the Python environment')
+  end
+end
+
 local function check_host()
   vim.health.start('Agent process')
   if host.is_running() then
@@ -132,7 +230,7 @@ function M.check()
     if problem then
       vim.health.warn(problem, ':AgentInstall brings it up to date')
     end
-    report, err = ask_python(python)
+    report, err = ask_installation(python)
   end
   if report then
     check_packages(report)
@@ -140,6 +238,7 @@ function M.check()
   else
     vim.health.error(assert(err))
   end
+  check_sandbox(report and python)
   check_host()
 end
 

@@ -170,6 +170,12 @@ function Blocks:finish(last)
   end
 end
 
+--- Does what comes next belong to code?
+---@return boolean
+function Blocks:is_in_fence()
+  return self.open ~= nil and self.fence ~= nil
+end
+
 ---@private
 ---@param row integer
 ---@param line string a complete one

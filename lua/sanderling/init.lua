@@ -49,9 +49,31 @@ function M.ask(text, opts)
   require('sanderling.chat').ask(text, opts or {})
 end
 
---- Stop the turn. What the model said so far is kept.
+--- Stop the turn, or the command that was started last. What the model said so far is kept.
 function M.stop()
   require('sanderling.chat').stop()
+end
+
+--- Show the chat and run `command` in the session's sandbox. The model sees it, and what it printed, with the next prompt.
+---@param command string for the shell
+function M.run(command)
+  require('sanderling.chat').run(command)
+end
+
+--- Change the network of commands that are started from now on; without a mode, return the one that is in force.
+---@param mode? 'off'|'proxy'|'on'
+---@return string?
+function M.net(mode)
+  if mode == nil and not package.loaded['sanderling.chat'] then
+    return 'off' -- as every session begins
+  end
+  return require('sanderling.chat').net(mode)
+end
+
+--- Say in the transcript what the sandbox does here, switch it off, which the user is asked about, or on again.
+---@param action? 'status'|'off'|'on'
+function M.sandbox(action)
+  require('sanderling.chat').sandbox(action)
 end
 
 --- Begin a new conversation. The old one stays on disk.

@@ -2,6 +2,7 @@
 local api = vim.api
 local config = require('sanderling.config')
 local host = require('sanderling.host')
+local sandbox = require('sanderling.sandbox')
 
 local M = {}
 
@@ -12,6 +13,9 @@ local M = {}
 ---@field stop_or_interrupt fun()
 ---@field clear fun()
 ---@field send fun()
+---@field run fun(command: string)
+---@field net fun(mode: string)
+---@field sandbox fun(action?: string)
 ---@field write fun() go to the prompt, in insert mode
 ---@field go_to_message fun(step: -1|1)
 ---@field recall fun(lhs: string, step: -1|1)
@@ -85,12 +89,32 @@ end
 ---@param bufs integer[]
 ---@param actions sanderling.keys.Actions
 function M.set_words(bufs, actions)
-  ---@type table<string, { desc: string, run: fun(args: string), nargs?: string, complete?: string }>
+  ---@type table<string, { desc: string, run: fun(args: string), nargs?: string, complete?: string|function }>
   local words = {
     quit = { desc = 'hide the chat', run = actions.hide },
     clear = { desc = 'begin a new conversation', run = actions.clear },
     stop = { desc = 'stop the turn', run = actions.stop },
     send = { desc = 'send the prompt', run = actions.send },
+    run = {
+      desc = 'run a command in the sandbox',
+      nargs = '+',
+      complete = sandbox.complete_command,
+      run = actions.run,
+    },
+    net = {
+      desc = 'tell or change the network of commands',
+      nargs = '?',
+      complete = sandbox.complete_network,
+      run = actions.net,
+    },
+    sandbox = {
+      desc = 'tell about the sandbox, switch it off or on',
+      nargs = '?',
+      complete = sandbox.complete_action,
+      run = function(action)
+        actions.sandbox(action ~= '' and action or nil)
+      end,
+    },
     log = { desc = "open the host's log", run = host.open_log },
     help = {
       desc = 'open the help',

@@ -5,7 +5,7 @@ local prompt_history = require('sanderling.prompt_history')
 
 local M = {}
 
-local PLACEHOLDER = 'Ask anything: %s sends, %s in insert mode'
+local PLACEHOLDER = 'Ask anything: %s sends, %s in insert mode; !command runs one'
 local ns = api.nvim_create_namespace('sanderling_prompt')
 
 ---@class (exact) sanderling.prompt.Prompt

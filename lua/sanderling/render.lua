@@ -1,18 +1,26 @@
 --- Draws events into a transcript buffer. The transcript only ever grows at its end: an append reads nothing back, and no row
 --- before the last block moves. While the buffer cannot be written (textlock, E565), frames wait here and are tried again.
+---
+--- The model and commands talk at the same time. What happens to a command while the model's block is open is held until that
+--- has come to the end of a paragraph, so that no sentence and no code is torn. Two commands take turns, each under its header.
 local M = {}
 
 local api = vim.api
 local highlight = require('sanderling.highlight')
+local sandbox = require('sanderling.sandbox')
 
 local RETRY_MS = 20
+local FOLDED_FROM_LINES = 21 -- of a command's output
+local CLOSED_FROM_LINES = 201
 local ns = api.nvim_create_namespace('sanderling')
 
 ---@class (exact) sanderling.render.Fold
 ---@field first integer row
 ---@field last integer row
 ---@field label string
----@field lines? integer how many there are to read; nil: what stands in the buffer
+---@field lines? integer how many there are to read; nil: what stands in the buffer, and it can grow
+---@field hl? string of its line when it is closed
+---@field state? 'open'|'closed unless read' at first; nil: closed
 ---@field is_deleted? boolean by the user
 
 ---@class (exact) sanderling.render.Job
@@ -21,11 +29,13 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@field on_drawn? fun()
 
 ---@class (exact) sanderling.render.OpenBlock
----@field id integer
----@field kind 'text'|'thinking'
----@field row integer where a thinking block grows
+---@field id integer|string
+---@field kind 'text'|'thinking'|'command'
+---@field row integer where a thinking block grows; of a command's header
 ---@field col integer
 ---@field fold? sanderling.render.Fold
+---@field label? string a command's header
+---@field output? { row: integer, mark: integer } the output that grows
 
 ---@class (exact) sanderling.render.Transcript
 ---@field buf integer
@@ -35,6 +45,11 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@field private col integer its length in bytes
 ---@field private before integer length of the line before it
 ---@field private open? sanderling.render.OpenBlock
+---@field private held table[] events beside the model's block that is open
+---@field private when_held_are_drawn fun()[]
+---@field private commands table<string, string> label of each that was started, by id
+---@field private refused table<string, true> what the sandbox refused since the last turn or command began
+---@field private sandbox { level: string, network: string, problem: string } as it was drawn last
 ---@field private jobs sanderling.render.Job[]
 ---@field private is_waiting boolean
 ---@field private markdown sanderling.highlight.Blocks
@@ -44,6 +59,11 @@ Transcript.__index = Transcript
 
 ---@type table<integer, sanderling.render.Transcript> by buffer
 local transcripts = {}
+
+---@param err string
+local function is_locked(err)
+  return err:find('E565', 1, true) or err:find('E523', 1, true) or err:find('E11:', 1, true)
+end
 
 --- Change the buffer, which nobody else may.
 ---@param buf integer
@@ -68,6 +88,11 @@ function M.new(buf, on_defect)
     last = 0,
     col = 0,
     before = 0,
+    held = {},
+    when_held_are_drawn = {},
+    commands = {},
+    refused = {},
+    sandbox = { level = '', network = 'off', problem = '' },
     jobs = {},
     is_waiting = false,
     on_defect = on_defect,
@@ -224,6 +249,14 @@ end
 
 -- folds ---------------------------------------------------------------------------------------------------------------
 
+---@param fold sanderling.render.Fold
+---@return boolean
+local function begins_open(fold)
+  local row = vim.fn.line('.') - 1
+  local is_read = row >= fold.first and row <= fold.last
+  return fold.state == 'open' or fold.state == 'closed unless read' and is_read
+end
+
 --- Make `fold` in `win`. One that grew while no window showed it covers only its beginning there: then it is made anew, and is
 --- open if it was.
 ---@param win integer
@@ -231,7 +264,9 @@ end
 local function fold_in(win, fold)
   local first, last = fold.first + 1, fold.last + 1
   api.nvim_win_call(win, function()
-    local is_partial = vim.fn.foldlevel(first) > 0 and vim.fn.foldlevel(last) == 0
+    local is_partial = not fold.lines
+      and vim.fn.foldlevel(first) > 0
+      and vim.fn.foldlevel(last) == 0
     if is_partial then
       local was_open = vim.fn.foldclosed(first) == -1
       local view = vim.fn.winsaveview()
@@ -243,19 +278,22 @@ local function fold_in(win, fold)
       end
       vim.fn.winrestview(view)
     elseif vim.fn.foldlevel(first) == 0 and not fold.is_deleted then
+      local view = vim.fn.winsaveview()
       vim.cmd(('%d,%dfold'):format(first, last))
+      if begins_open(fold) then
+        vim.cmd(first .. 'foldopen')
+        vim.fn.winrestview(view)
+      elseif view.topline > first and view.topline <= last then
+        vim.cmd('normal! zb') -- else the window would begin within the closed fold, with nothing below
+      end
     end
   end)
 end
 
 ---@private
----@param first integer row
----@param last integer row
----@param label string
----@param lines? integer
+---@param fold sanderling.render.Fold
 ---@return sanderling.render.Fold
-function Transcript:add_fold(first, last, label, lines)
-  local fold = { first = first, last = last, label = label, lines = lines }
+function Transcript:add_fold(fold)
   self.folds[#self.folds + 1] = fold
   for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
     fold_in(win, fold)
@@ -297,7 +335,7 @@ function M.foldtext()
     if fold.first == first - 1 and fold.last == last - 1 then
       local count = fold.lines or vim.fn.prevnonblank(last) - first
       local lines = count == 1 and '1 line' or count .. ' lines'
-      return { { ('▸ %s · %s'):format(fold.label, lines), 'AgentThinking' } }
+      return { { ('▸ %s · %s'):format(fold.label, lines), fold.hl or 'AgentThinking' } }
     end
   end
   return vim.fn.foldtext()
@@ -305,13 +343,44 @@ end
 
 -- events --------------------------------------------------------------------------------------------------------------
 
+---@private
+---@return boolean?
+function Transcript:is_answering()
+  return self.open and self.open.kind ~= 'command'
+end
+
 --- Close the open block; what comes next begins its own.
 ---@private
-function Transcript:end_block()
+function Transcript:close_block()
   if self.open and self.open.kind == 'text' then
-    self.markdown:finish(self.last)
+    self.markdown:finish(self.col > 0 and self.last or self.last - 1)
   end
   self.open = nil
+end
+
+--- The model's block, if one is open, comes to an end, and what was held because of it is drawn.
+---@private
+function Transcript:end_answer()
+  if self:is_answering() then
+    self:close_block()
+  end
+  while #self.held > 0 do
+    local event = table.remove(self.held, 1)
+    local ok, err = xpcall(self.draw, debug.traceback, self, event)
+    if not ok and is_locked(err) then
+      table.insert(self.held, 1, event)
+      error(err, 0)
+    elseif not ok then
+      self.on_defect(err)
+    end
+  end
+end
+
+--- Close the open block, whoever's it is.
+---@private
+function Transcript:end_block()
+  self:end_answer()
+  self:close_block()
 end
 
 ---@param row integer
@@ -349,8 +418,31 @@ end
 ---@type table<string, fun(self: sanderling.render.Transcript, event: any)>
 local draw = {}
 
+--- Events that are not the model's: they can happen at any moment of its answer.
+local is_beside = {
+  command_started = true,
+  command_output = true,
+  command_ended = true,
+  access_denied = true,
+  guard_acted = true,
+  sandbox_changed = true,
+  local_notice = true,
+}
+
+--- Draw `event`, or hold it until the model's block has come to a border.
+---@private
+---@param event table
+function Transcript:draw(event)
+  if is_beside[event.type] and self:is_answering() then
+    self.held[#self.held + 1] = event
+  elseif draw[event.type] then
+    draw[event.type](self, event)
+  end
+end
+
 function draw.turn_started(self, event)
   self:end_block()
+  self.refused = {}
   local prompt = event.prompt
   local prompt_lines = vim.split(prompt.text, '\n', { plain = true })
   local lines = { '## You', '' }
@@ -378,34 +470,43 @@ function draw.turn_started(self, event)
     self.markdown:finish(row + fold[2])
     local selection = fold[3]
     local count = selection.last_line - selection.first_line + 1
-    self:add_fold(row + fold[1], row + fold[2], selection_label(selection), count)
+    self:add_fold({
+      first = row + fold[1],
+      last = row + fold[2],
+      label = selection_label(selection),
+      lines = count,
+    })
   end
   self:decorate_header(row + answer, 'Sanderling', 'AgentAssistant')
 end
 
-function draw.text_delta(self, event)
-  if not self.open or self.open.id ~= event.block_id then
+---@param block_id integer
+---@param text string
+local function draw_text(self, block_id, text)
+  if not self.open or self.open.id ~= block_id then
     self:end_block()
-    local row = self:append_block(event.text)
-    self.open = { id = event.block_id, kind = 'text', row = 0, col = 0 }
+    local row = self:append_block(text)
+    self.open = { id = block_id, kind = 'text', row = 0, col = 0 }
     self.markdown:begin(row)
   else
-    self:append(event.text)
+    self:append(text)
   end
   self.markdown:grow(self.last)
 end
 
-function draw.thinking_delta(self, event)
-  if self.open and self.open.id == event.block_id then
-    self:grow_thinking(event.text)
+---@param block_id integer
+---@param text string
+local function draw_thinking(self, block_id, text)
+  if self.open and self.open.id == block_id then
+    self:grow_thinking(text)
     return
   end
   self:end_block()
-  local first = self:append_block('Thinking\n' .. event.text .. '\n')
+  local first = self:append_block('Thinking\n' .. text .. '\n')
   self:paint(first, self.last - 1, 'AgentThinking', true)
-  local fold = self:add_fold(first, self.last, 'Thinking')
+  local fold = self:add_fold({ first = first, last = self.last, label = 'Thinking' })
   self.open = {
-    id = event.block_id,
+    id = block_id,
     kind = 'thinking',
     row = self.last - 1,
     col = self.before,
@@ -413,8 +514,42 @@ function draw.thinking_delta(self, event)
   }
 end
 
-function draw.block_ended(self)
-  self:end_block()
+--- Draw what the model says. What is held comes behind the first `border` bytes of it, where a paragraph ends, unless that is in
+--- code; what is left of the answer is a block of its own then.
+---@param event { block_id: integer, text: string }
+---@param border? integer
+---@param draw_piece fun(self: sanderling.render.Transcript, block_id: integer, text: string)
+local function draw_answer(self, event, border, draw_piece)
+  if not border or #self.held == 0 then
+    draw_piece(self, event.block_id, event.text)
+    return
+  end
+  draw_piece(self, event.block_id, event.text:sub(1, border))
+  if not self.markdown:is_in_fence() then
+    self:end_answer()
+  end
+  if border < #event.text then
+    draw_piece(self, event.block_id, event.text:sub(border + 1))
+  end
+end
+
+function draw.text_delta(self, event)
+  local _, border = event.text:find('^.*\n\n')
+  if not border and self.col == 0 and vim.startswith(event.text, '\n') then
+    border = 1
+  end
+  draw_answer(self, event, border, draw_text)
+end
+
+function draw.thinking_delta(self, event)
+  local _, border = event.text:find('^.*\n')
+  draw_answer(self, event, border, draw_thinking)
+end
+
+function draw.block_ended(self, event)
+  if self.open and self.open.id == event.block_id then
+    self:end_answer()
+  end
 end
 
 function draw.notice(self, event)
@@ -434,6 +569,7 @@ end
 
 draw.local_failed = draw.error_occurred
 draw.local_refused = draw.error_occurred
+draw.local_notice = draw.notice
 
 local endings = {
   cancelled = 'Stopped.',
@@ -444,16 +580,182 @@ local endings = {
 }
 
 function draw.turn_ended(self, event)
-  self:end_block()
+  self:end_answer()
   local text = endings[event.stop_reason]
   if text then
+    self:close_block()
     self:append_block(text, 'AgentNotice')
   end
 end
 
----@param err string
-local function is_locked(err)
-  return err:find('E565', 1, true) or err:find('E523', 1, true) or err:find('E11:', 1, true)
+-- commands and their sandbox ------------------------------------------------------------------------------------------
+
+---@param command string
+---@return string
+local function command_label(command)
+  local line, rest = vim.trim(command):match('^([^\n]*)(.*)$')
+  return '$ ' .. line .. (rest ~= '' and ' …' or '')
+end
+
+--- Begin a block of a command's; what it prints goes below.
+---@private
+---@param id string
+---@param label string
+function Transcript:open_command(id, label)
+  self:close_block()
+  local row = self:append_block(label, 'AgentCommand')
+  self.headers[#self.headers + 1] = row
+  self.open = { id = id, kind = 'command', row = row, col = 0, label = label }
+end
+
+--- The block of the command `id`: a new one when another one stands below its last.
+---@private
+---@param id string
+---@return sanderling.render.OpenBlock
+function Transcript:command_block(id)
+  if not self.open or self.open.id ~= id then
+    self:open_command(id, (self.commands[id] or '$ command') .. ' (goes on)')
+  end
+  return self.open
+end
+
+--- Add lines of our own to the block at the end.
+---@private
+---@param text string
+---@param hl string
+---@return integer first row of the lines
+function Transcript:append_lines(text, hl)
+  local row = self.col > 0 and self.last + 1 or self.last
+  self:append((self.col > 0 and '\n' or '') .. text)
+  self:paint(row, self.last, hl)
+  return row
+end
+
+--- Say something beside the model and the commands: within the block of a command when one is open, whose output goes on below.
+---@private
+---@param text string
+---@param hl string
+---@param remedy? string
+function Transcript:remark(text, hl, remedy)
+  if self.open then
+    self:append_lines(text, hl)
+    self.open.output = nil
+  else
+    self:append_block(text, hl)
+  end
+  if remedy then
+    self:append_lines(remedy, 'AgentRemedy')
+  end
+end
+
+function draw.command_started(self, event)
+  self.commands[event.id] = command_label(event.command)
+  self.refused = {}
+  self:open_command(event.id, self.commands[event.id])
+end
+
+function draw.command_output(self, event)
+  if event.text == '' then
+    return
+  end
+  local open = self:command_block(event.id)
+  if not open.output then -- below the header, or below a remark
+    self:append('\n' .. event.text)
+    open.output = { row = self.last - select(2, event.text:gsub('\n', '')) }
+  else
+    self:append(event.text)
+  end
+  open.output.mark = api.nvim_buf_set_extmark(self.buf, ns, open.output.row, 0, {
+    id = open.output.mark,
+    end_row = self.last,
+    end_col = self.col,
+    hl_group = 'AgentOutput',
+  })
+end
+
+function draw.command_ended(self, event)
+  local open = self:command_block(event.id)
+  local row = self:append_lines(event.outcome, event.is_success and 'AgentNotice' or 'AgentError')
+  for _, note in ipairs(event.notes or {}) do
+    self:append_lines(note, 'AgentNotice')
+  end
+  local lines = row - open.row - 1
+  if lines >= FOLDED_FROM_LINES then
+    self:add_fold({
+      first = open.row,
+      last = row - 1,
+      label = open.label,
+      lines = lines,
+      hl = 'AgentCommand',
+      state = lines < CLOSED_FROM_LINES and 'open' or 'closed unless read',
+    })
+  end
+  self:close_block()
+  self.commands[event.id] = nil
+end
+
+local is_network_operation = { connect = true, resolve = true }
+
+---@type table<string, string> by the network that refused
+local network_remedies = {
+  off = ':AgentNet on opens the network, :AgentNet proxy only listed hosts (option sandbox.hosts).',
+  proxy = 'The option sandbox.hosts lists the hosts, :AgentNet on opens the network.',
+}
+
+function draw.access_denied(self, event)
+  local text = ('The sandbox refused: %s %s (%s)'):format(event.operation, event.target, event.rule)
+  if self.refused[text] then
+    return -- who is refused often tries again
+  end
+  local remedy = is_network_operation[event.operation] and network_remedies[self.sandbox.network]
+  local is_told = not remedy or self.refused[remedy]
+  self:remark(text, 'AgentWarning', not is_told and remedy or nil)
+  self.refused[text] = true
+  if remedy then
+    self.refused[remedy] = true
+  end
+end
+
+---@type table<string, string>
+local guard_sentences = {
+  quarantined = 'The sandbox undid a change: %s (%s).',
+  restored = 'The sandbox undid a change: %s (%s).',
+  failed = 'The sandbox could not undo a change: %s (%s).',
+}
+
+function draw.guard_acted(self, event)
+  local sentence = guard_sentences[event.kind]
+  if not sentence then
+    return -- 'replaced' is the host's own business
+  end
+  local text = sentence:format(event.path, event.reason)
+  if (event.kept_at or '') ~= '' then
+    text = ('%s\nWhat was written is kept at %s'):format(text, event.kept_at)
+  end
+  if event.kind == 'failed' then
+    local remedy =
+      'It can run code outside of the sandbox: look at it before git, a shell or an editor does.'
+    self:remark(text, 'AgentError', remedy)
+  else
+    self:remark(text, 'AgentWarning')
+  end
+end
+
+function draw.sandbox_changed(self, event)
+  local before = self.sandbox
+  local problem = event.problem or ''
+  if problem ~= '' and problem ~= before.problem then
+    self:remark(problem, 'AgentError')
+  end
+  if event.level == 'off' and before.level ~= 'off' then
+    self:remark(sandbox.OFF_SENTENCE, 'AgentError')
+  elseif event.level ~= 'off' and before.level == 'off' then
+    self:remark('The sandbox is on again.', 'AgentNotice')
+  end
+  if event.network ~= before.network then
+    self:remark(sandbox.network_sentence(event.network, true), 'AgentNotice')
+  end
+  self.sandbox = { level = event.level, network = event.network, problem = problem }
 end
 
 --- Draw `events`, now or as soon as the buffer can be written; then call `on_drawn`.
@@ -473,7 +775,7 @@ function Transcript:drain()
     while job.next <= #job.events do
       local event = job.events[job.next]
       local is_gone = not api.nvim_buf_is_loaded(self.buf) -- then there is nothing to draw, but the event has happened
-      local draw_event = not is_gone and draw[event.type] or function() end
+      local draw_event = is_gone and function() end or self.draw
       local ok, err = xpcall(draw_event, debug.traceback, self, event)
       if not ok and is_locked(err) then
         self.is_waiting = true
@@ -492,7 +794,25 @@ function Transcript:drain()
     if job.on_drawn then
       job.on_drawn()
     end
+    self:tell()
   end
+end
+
+---@private
+function Transcript:tell()
+  if #self.held == 0 and #self.when_held_are_drawn > 0 then
+    local fns = self.when_held_are_drawn
+    self.when_held_are_drawn = {}
+    for _, fn in ipairs(fns) do
+      fn()
+    end
+  end
+end
+
+--- Call `fn` when all that was told so far stands in the transcript. For `on_drawn`, which comes when it is drawn or held.
+---@param fn fun()
+function Transcript:when_drawn(fn)
+  table.insert(self.when_held_are_drawn, fn)
 end
 
 return M

@@ -1,5 +1,7 @@
---- What the winbars and the statusline say: mode, model, session, state, tokens.
+--- What the winbars and the statusline say: mode, model, session, state, tokens, sandbox.
+local api = vim.api
 local host = require('sanderling.host')
+local sandbox = require('sanderling.sandbox')
 
 local M = {}
 
@@ -11,6 +13,7 @@ local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
 ---@field model string
 ---@field queued integer prompts that were sent and whose turn has not started
 ---@field is_in_turn boolean
+---@field commands integer that run in the sandbox
 ---@field usage? sanderling.UsageUpdated
 ---@field stream_began? integer nanoseconds
 ---@field stream_bytes integer
@@ -26,7 +29,7 @@ local last_redraw = 0
 local function state_of(session_id)
   if not states[session_id] then
     states[session_id] =
-      { name = 'idle', model = '', queued = 0, is_in_turn = false, stream_bytes = 0 }
+      { name = 'idle', model = '', queued = 0, is_in_turn = false, commands = 0, stream_bytes = 0 }
     newest = session_id
   end
   return states[session_id]
@@ -110,7 +113,16 @@ function handlers.turn_ended(state, event)
 end
 
 function handlers.local_failed(state)
-  state.is_in_turn, state.name = false, 'waiting for you'
+  state.is_in_turn, state.name, state.commands = false, 'waiting for you', 0
+  redraw(true)
+end
+
+function handlers.commands_running(state, event)
+  state.commands = event.count
+  redraw(true)
+end
+
+function handlers.sandbox_changed()
   redraw(true)
 end
 
@@ -137,9 +149,17 @@ local function short(count)
 end
 
 ---@param state sanderling.status.State
+---@return boolean commands run, and the model is not at work
+local function is_running(state)
+  return state.commands > 0 and (state.name == 'idle' or state.name == 'waiting for you')
+end
+
+---@param state sanderling.status.State
 ---@return string
 local function describe(state)
-  if state.name ~= 'streaming' or not state.stream_began then
+  if is_running(state) then
+    return ('running %d command%s'):format(state.commands, state.commands == 1 and '' or 's')
+  elseif state.name ~= 'streaming' or not state.stream_began then
     return state.name
   end
   local seconds = (vim.uv.hrtime() - state.stream_began) / 1e9
@@ -188,10 +208,10 @@ local mode_names = {
 --- The mode, when the window whose winbar is drawn is the one that the user is in.
 ---@return string
 local function mode_here()
-  if tostring(vim.api.nvim_get_current_win()) ~= tostring(vim.g.actual_curwin) then
+  if tostring(api.nvim_get_current_win()) ~= tostring(vim.g.actual_curwin) then
     return ''
   end
-  local mode = vim.api.nvim_get_mode().mode
+  local mode = api.nvim_get_mode().mode
   return mode_names[mode:sub(1, 1)] or mode:upper()
 end
 
@@ -200,17 +220,45 @@ local function escape(text)
   return (text:gsub('%%', '%%%%'))
 end
 
---- 'winbar' of a transcript's window: model, session (the time it began), tokens. Neovim makes the window current while it asks.
+--- The words of the sandbox as they fit into `width` cells: what they warn of goes first, the colours say it too.
+---@param session_id string
+---@param width integer
+---@return string text for a winbar
+---@return integer width
+local function sandbox_part(session_id, width)
+  local function render(is_short)
+    local parts, cells = {}, 0
+    for _, word in ipairs(sandbox.words(session_id, is_short)) do
+      parts[#parts + 1] = ('%%#%s#%s'):format(word.hl or 'AgentStatus', escape(word.text))
+      cells = cells + api.nvim_strwidth(word.text) + 1
+    end
+    return table.concat(parts, '%#AgentStatus# ') .. '%#AgentStatus# ', cells
+  end
+  local text, cells = render()
+  if cells > width then
+    text, cells = render(true)
+  end
+  return text, cells
+end
+
+--- 'winbar' of a transcript's window: model, session (the time it began), tokens, sandbox. In a narrow one they give way from the
+--- left, the sandbox never. Neovim makes the window current while it asks.
 ---@return string
 function M.transcript_winbar()
   local session_id = vim.b.sanderling_session
   local state = state_of(session_id)
+  local width = api.nvim_win_get_width(0)
+  local sandbox_text, sandbox_width = sandbox_part(session_id, width)
   local mode = mode_here()
-  return ('%%#AgentMode#%s%%#AgentStatus# %%<%s · %s %%=%s '):format(
+  if mode ~= '' and #mode + 3 + sandbox_width > width then
+    mode = ''
+  end
+  return ('%%#AgentMode#%s%%#AgentStatus# %%<%s · %s %%=%s  %s'):format(
     mode ~= '' and ' ' .. mode or '',
     escape(state.model ~= '' and state.model or 'Sanderling'),
     (session_id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2')),
-    escape(describe_usage(state.usage))
+    escape(describe_usage(state.usage)),
+    sandbox_text
   )
 end
 
@@ -222,7 +270,7 @@ function M.prompt_winbar()
   local mode = mode_here()
   return ('%%#AgentMode# %s %%#%s#%s%s%%='):format(
     mode ~= '' and mode or 'PROMPT',
-    state.is_in_turn and 'AgentBusy' or 'AgentStatus',
+    (state.is_in_turn or is_running(state)) and 'AgentBusy' or 'AgentStatus',
     escape(describe(state)),
     queued > 0 and (' · %d queued'):format(queued) or ''
   )
@@ -234,7 +282,14 @@ function M.statusline()
   if not state then
     return ''
   end
-  return ('Sanderling: %s · %s'):format(describe(state), describe_usage(state.usage))
+  local words = vim.tbl_map(function(word)
+    return word.text
+  end, sandbox.words(newest))
+  return ('Sanderling: %s · %s · %s'):format(
+    describe(state),
+    describe_usage(state.usage),
+    table.concat(words, ' ')
+  )
 end
 
 return M

@@ -61,6 +61,47 @@
 ---@field message string
 ---@field remedy string
 
+---@class (exact) sanderling.SandboxChanged
+---@field type 'sandbox_changed'
+---@field level ''|'full'|'full-bwrap'|'landlock'|'namespaces'|'none'|'off'
+---@field network 'off'|'on'|'proxy'
+---@field missing? string[]
+---@field problem? string
+
+---@class (exact) sanderling.AccessDenied
+---@field type 'access_denied'
+---@field operation 'connect'|'execute'|'read'|'resolve'|'write'
+---@field target string
+---@field rule string
+
+---@class (exact) sanderling.GuardActed
+---@field type 'guard_acted'
+---@field kind 'failed'|'quarantined'|'replaced'|'restored'
+---@field path string
+---@field reason string
+---@field kept_at? string
+
+---@class (exact) sanderling.CommandStarted
+---@field type 'command_started'
+---@field id string
+---@field command string
+
+---@class (exact) sanderling.CommandOutput
+---@field type 'command_output'
+---@field id string
+---@field text string
+
+---@class (exact) sanderling.CommandEnded
+---@field type 'command_ended'
+---@field id string
+---@field outcome string
+---@field is_success? boolean
+---@field notes? string[]
+
+---@class (exact) sanderling.CommandsRunning
+---@field type 'commands_running'
+---@field count integer
+
 ---@class (exact) sanderling.TurnEnded
 ---@field type 'turn_ended'
 ---@field stop_reason 'cancelled'|'context_full'|'end_turn'|'error'|'interrupted'|'max_tokens'|'refusal'|'stop_sequence'
@@ -68,7 +109,7 @@
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.TurnStarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.Notice|sanderling.ErrorOccurred|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.TurnStarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
@@ -77,6 +118,19 @@
 ---@class (exact) sanderling.SubmitPrompt
 ---@field type 'submit_prompt'
 ---@field prompt sanderling.Prompt
+
+---@class (exact) sanderling.RunCommand
+---@field type 'run_command'
+---@field id string
+---@field command string
+
+---@class (exact) sanderling.SetNetwork
+---@field type 'set_network'
+---@field mode 'off'|'on'|'proxy'
+
+---@class (exact) sanderling.SetSandbox
+---@field type 'set_sandbox'
+---@field is_on boolean
 
 ---@class (exact) sanderling.CancelTurn
 ---@field type 'cancel_turn'
@@ -94,6 +148,11 @@
 ---@field thinking boolean
 ---@field idle_timeout_s number
 ---@field script string
+---@field sandbox_min_level 'full'|'full-bwrap'|'landlock'|'namespaces'
+---@field sandbox_hosts string[]
+---@field sandbox_read string[]
+---@field sandbox_write string[]
+---@field sandbox_env string[]
 
 ---@alias sanderling.Event
 ---| sanderling.SessionOpened
@@ -105,10 +164,20 @@
 ---| sanderling.UsageUpdated
 ---| sanderling.Notice
 ---| sanderling.ErrorOccurred
+---| sanderling.SandboxChanged
+---| sanderling.AccessDenied
+---| sanderling.GuardActed
+---| sanderling.CommandStarted
+---| sanderling.CommandOutput
+---| sanderling.CommandEnded
+---| sanderling.CommandsRunning
 ---| sanderling.TurnEnded
 
 ---@alias sanderling.Action
 ---| sanderling.OpenSession
 ---| sanderling.SubmitPrompt
+---| sanderling.RunCommand
+---| sanderling.SetNetwork
+---| sanderling.SetSandbox
 ---| sanderling.CancelTurn
 ---| sanderling.CloseSession

@@ -8,13 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench.latency import cancel, cold, long, warm
+from tests.bench.sandbox import sandbox
 from tests.bench.shared import Bench, Row, Server
 from tests.bench.start import chat, memory, start
 from tests.bench.stream import flood, stream
 
 GROUPS = {
     group.__name__: group
-    for group in (start, chat, warm, cold, stream, long, flood, cancel, memory)
+    for group in (start, chat, warm, cold, stream, long, flood, cancel, memory, sandbox)
 }
 WIDTHS = (62, 50, 18, 5)
 
