@@ -26,8 +26,6 @@ _COMPLAINT = re.compile(
 _QUOTES = "'\"`\u2018\u2019\u201c\u201d"
 _PLAIN = rf"[^\s{_QUOTES}:,;()]"
 _PATH = re.compile(rf"[{_QUOTES}]([^{_QUOTES}]+)[{_QUOTES}]|({_PLAIN}*/{_PLAIN}+)")
-    rf"[{_QUOTES}]([^{_QUOTES}]+)[{_QUOTES}]|((?:~|\.{{1,2}})?/[^\s{_QUOTES}:,;()]+)"
-)
 MAX_DENIALS = 20
 
 
