@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from sanderling.sandbox.layout import SYSTEM
 from sanderling.sandbox.policy import SandboxPolicy
 
 HIDDEN, READ_ONLY, PROTECTED = (
@@ -19,8 +20,8 @@ HIDDEN, READ_ONLY, PROTECTED = (
     "it could make the host run something, so it cannot be changed",
 )
 _COMPLAINT = re.compile(
-    r"(?P<subject>.*?)(?P<words>No such file or directory|Permission denied|Read-only file system"
-    r"|Operation not permitted|Device or resource busy)",
+    r"No such file or directory|Permission denied|Read-only file system|Operation not permitted"
+    r"|Device or resource busy",
     re.IGNORECASE,
 )
 _QUOTES = "'\"`\u2018\u2019\u201c\u201d"
@@ -46,20 +47,19 @@ def denials_in(output: str, policy: SandboxPolicy, cwd: str) -> list[Denial]:
     """The refusals that a command's `output` complains of, each once; `cwd` is where it ran."""
     found: dict[Denial, None] = {}
     for line in output.splitlines():
-        if match := _COMPLAINT.search(line):
-            found.update(dict.fromkeys(_denials(match, policy, cwd)))
+        if complaint := _COMPLAINT.search(line):
+            found.update(dict.fromkeys(_denials(complaint[0].lower(), line, policy, cwd)))
     return list(found)[:MAX_DENIALS]
 
 
-def _denials(match: re.Match[str], policy: SandboxPolicy, cwd: str) -> Iterator[Denial]:
-    is_missing = match["words"].lower().startswith("no such")
-    for quoted, plain in _PATH.findall(match["subject"]):
+def _denials(complaint: str, line: str, policy: SandboxPolicy, cwd: str) -> Iterator[Denial]:
+    for quoted, plain in _PATH.findall(line):
         path = os.path.normpath(os.path.join(cwd, os.path.expanduser(quoted or plain)))
-        if is_missing:
+        if complaint.startswith("no such"):
             if os.path.lexists(path) and not _is_below(path, _visible(policy)):
                 yield Denial("read", path, HIDDEN)
         elif _is_below(path, _writable(policy)):
-            if match["words"].lower() != "permission denied":  # that is the file's own mode
+            if complaint != "permission denied":  # that is the file's own mode
                 yield Denial("write", path, PROTECTED if policy.mode == "rw" else READ_ONLY)
         elif os.path.isdir(os.path.dirname(path)):
             yield Denial("write", path, READ_ONLY)
@@ -70,7 +70,7 @@ def _writable(policy: SandboxPolicy) -> tuple[str, ...]:
 
 
 def _visible(policy: SandboxPolicy) -> tuple[str, ...]:
-    return (*_writable(policy), *policy.read_paths)
+    return (*_writable(policy), *policy.read_paths, *(f"/{name}" for name in SYSTEM))
 
 
 def _is_below(path: str, roots: tuple[str, ...]) -> bool:
