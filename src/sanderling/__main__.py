@@ -85,5 +85,6 @@ async def ask_api(model: str, base_url: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     exit_code = main()
+    sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)  # the interpreter would take 0.3 s to take the SDK down

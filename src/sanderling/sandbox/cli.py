@@ -17,10 +17,11 @@ import msgspec
 from sanderling.errors import SandboxError
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
+from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.gaps import missing_at
 from sanderling.sandbox.guard import GuardEvent
 from sanderling.sandbox.init import EXIT_REFUSED
-from sanderling.sandbox.policy import LEVELS, SandboxPolicy, state_directory
+from sanderling.sandbox.policy import LEVELS, SandboxPolicy
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import Report
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent

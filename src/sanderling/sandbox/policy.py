@@ -1,9 +1,6 @@
 """What a command may touch: data, checked once, enforced elsewhere."""
 
-import hashlib
 import os
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -47,18 +44,6 @@ TOO_WIDE = frozenset(
 )
 
 
-ENVIRONMENT = re.compile(
-    r"PATH|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|COLORTERM|EDITOR|VISUAL|COLUMNS|LINES"
-    r"|VIRTUAL_ENV|CONDA_(PREFIX|DEFAULT_ENV)|PYTHON(PATH|UNBUFFERED|DONTWRITEBYTECODE|WARNINGS)|PYENV_(ROOT|VERSION)"
-    r"|NVM_(DIR|BIN)|NODE_(PATH|ENV|OPTIONS)|CARGO_(HOME|TARGET_DIR|NET_OFFLINE)|RUSTUP_(HOME|TOOLCHAIN)"
-    r"|GO(PATH|ROOT|FLAGS|PROXY|MODCACHE|CACHE|TOOLCHAIN)|JAVA_HOME|ANDROID_HOME|GEM_(HOME|PATH)"
-    r"|MAKEFLAGS|CC|CXX|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|PKG_CONFIG_PATH|LD_LIBRARY_PATH|CMAKE_(PREFIX_PATH|BUILD_TYPE|BUILD_PARALLEL_LEVEL|GENERATOR|INSTALL_PREFIX|MODULE_PATH|TOOLCHAIN_FILE)"
-    r"|NIX_(PATH|PROFILES|SSL_CERT_FILE)|SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
-    r"|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|CI|NO_COLOR|FORCE_COLOR|SOURCE_DATE_EPOCH"
-)
-"""The variables that may enter. None of them names a secret, a socket or a display."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What one session may use up: processes at a time, bytes per file and in shared memory."""
@@ -93,17 +78,6 @@ class SandboxPolicy:
     min_level: Level = "landlock"
     level: Level | None = None
     has_guard: bool = True
-
-
-FAIL_FAST = {
-    "npm_config_fetch_retries": "0",
-    "PIP_RETRIES": "0",
-    "CARGO_NET_RETRY": "0",
-    "UV_HTTP_RETRIES": "0",
-}
-"""Without a network there is nothing to try again."""
-
-CREDENTIALS = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 
 
 def resolve(policy: SandboxPolicy) -> SandboxPolicy:
@@ -141,41 +115,5 @@ def resolve(policy: SandboxPolicy) -> SandboxPolicy:
     )
 
 
-def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) -> dict[str, str]:
-    """What a command finds in its environment: of the host's, what `ENVIRONMENT` and `env_pass` name, then our own."""
-    has_mounts = level != "landlock"
-    home = policy.home if has_mounts else f"{policy.state_dir}/home"
-    passed = {
-        name: value
-        for name, value in host.items()
-        if name in policy.env_pass
-        or (ENVIRONMENT.fullmatch(name) and not CREDENTIALS.search(value))
-    }
-    return (
-        passed
-        | (FAIL_FAST if policy.network == "off" else {})
-        | {
-            "HOME": home,
-            "TMPDIR": "/tmp" if has_mounts else policy.tmp_dir,
-            "TERM": "dumb",
-            "PAGER": "cat",
-            "GIT_PAGER": "cat",
-            "GIT_CONFIG_GLOBAL": f"{home}/.gitconfig"
-            if has_mounts
-            else f"{policy.state_dir}/gitconfig",
-            "GIT_TERMINAL_PROMPT": "0",
-            "SANDERLING_SANDBOX": level,
-        }
-    )
-
-
 def _holds(directory: str, path: str) -> bool:
     return os.path.commonpath((directory, path)) == directory
-
-
-def state_directory(root: str, project: str) -> str:
-    """The directory below `root` that belongs to `project`: a part to recognise, and a part that is its own."""
-    real = os.path.realpath(project)
-    digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(real))[:40]
-    return f"{root}/{name}-{digest}"

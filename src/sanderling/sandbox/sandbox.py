@@ -25,6 +25,7 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
 from sanderling.sandbox.denials import Denial, denials_in
 from sanderling.sandbox.disk import DiskFull, DiskWatch
+from sanderling.sandbox.environment import environment
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gitconfig import write_gitconfig
 from sanderling.sandbox.guard import GuardEvent
@@ -41,7 +42,6 @@ from sanderling.sandbox.policy import (
     Level,
     NetworkMode,
     SandboxPolicy,
-    environment,
     resolve,
 )
 from sanderling.sandbox.processes import PipeReader, PipeWriter, Process

@@ -8,8 +8,9 @@ import anyio
 
 from sanderling.config import Settings
 from sanderling.errors import SandboxError
+from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.gaps import missing_at
-from sanderling.sandbox.policy import Level, NetworkMode, SandboxPolicy, state_directory
+from sanderling.sandbox.policy import Level, NetworkMode, SandboxPolicy
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import Report
 from sanderling.sandbox.sandbox import STDOUT, Sandbox, SandboxEvent, check_level

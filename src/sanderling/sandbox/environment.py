@@ -1,0 +1,66 @@
+"""What a command finds around it: the variables that may enter, and where a project's private files are kept."""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+
+from sanderling.sandbox.policy import Level, SandboxPolicy
+
+ENVIRONMENT = re.compile(
+    r"PATH|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|COLORTERM|EDITOR|VISUAL|COLUMNS|LINES"
+    r"|VIRTUAL_ENV|CONDA_(PREFIX|DEFAULT_ENV)|PYTHON(PATH|UNBUFFERED|DONTWRITEBYTECODE|WARNINGS)|PYENV_(ROOT|VERSION)"
+    r"|NVM_(DIR|BIN)|NODE_(PATH|ENV|OPTIONS)|CARGO_(HOME|TARGET_DIR|NET_OFFLINE)|RUSTUP_(HOME|TOOLCHAIN)"
+    r"|GO(PATH|ROOT|FLAGS|PROXY|MODCACHE|CACHE|TOOLCHAIN)|JAVA_HOME|ANDROID_HOME|GEM_(HOME|PATH)"
+    r"|MAKEFLAGS|CC|CXX|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|PKG_CONFIG_PATH|LD_LIBRARY_PATH|CMAKE_(PREFIX_PATH|BUILD_TYPE|BUILD_PARALLEL_LEVEL|GENERATOR|INSTALL_PREFIX|MODULE_PATH|TOOLCHAIN_FILE)"
+    r"|NIX_(PATH|PROFILES|SSL_CERT_FILE)|SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
+    r"|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|CI|NO_COLOR|FORCE_COLOR|SOURCE_DATE_EPOCH"
+)
+"""The variables that may enter. None of them names a secret, a socket or a display."""
+
+
+FAIL_FAST = {
+    "npm_config_fetch_retries": "0",
+    "PIP_RETRIES": "0",
+    "CARGO_NET_RETRY": "0",
+    "UV_HTTP_RETRIES": "0",
+}
+"""Without a network there is nothing to try again."""
+
+CREDENTIALS = re.compile(r"://[^/\s@]*:[^/\s@]*@")
+
+
+def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) -> dict[str, str]:
+    """What a command finds in its environment: of the host's, what `ENVIRONMENT` and `env_pass` name, then our own."""
+    has_mounts = level != "landlock"
+    home = policy.home if has_mounts else f"{policy.state_dir}/home"
+    passed = {
+        name: value
+        for name, value in host.items()
+        if name in policy.env_pass
+        or (ENVIRONMENT.fullmatch(name) and not CREDENTIALS.search(value))
+    }
+    return (
+        passed
+        | (FAIL_FAST if policy.network == "off" else {})
+        | {
+            "HOME": home,
+            "TMPDIR": "/tmp" if has_mounts else policy.tmp_dir,
+            "TERM": "dumb",
+            "PAGER": "cat",
+            "GIT_PAGER": "cat",
+            "GIT_CONFIG_GLOBAL": f"{home}/.gitconfig"
+            if has_mounts
+            else f"{policy.state_dir}/gitconfig",
+            "GIT_TERMINAL_PROMPT": "0",
+            "SANDERLING_SANDBOX": level,
+        }
+    )
+
+
+def state_directory(root: str, project: str) -> str:
+    """The directory below `root` that belongs to `project`: a part to recognise, and a part that is its own."""
+    real = os.path.realpath(project)
+    digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(real))[:40]
+    return f"{root}/{name}-{digest}"
