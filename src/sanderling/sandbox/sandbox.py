@@ -49,12 +49,8 @@ from sanderling.sandbox.report import LAYERS, Report
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
 START = "import sys; sys.path += {path!r}; from sanderling.sandbox.supervisor import main; main({channel})"
-FOR_GIT = (
-    "PATH",
-    "HOME",
-    "XDG_CONFIG_HOME",
-    "LANG",
-)  # the supervisor asks git what is ignored, for instance
+# The supervisor asks git what it ignores, for instance.
+FOR_GIT = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG")
 NETWORK_OFF = "the network is off"
 PROXY_BACKLOG = 128
 CLOSE_S = 5.0
@@ -80,6 +76,14 @@ class View:
     def kill(self) -> None:
         for process in self.processes:
             process.kill()
+
+    def signal(self, key: int, number: int) -> None:
+        try:
+            wire.send(self.channel, ("signal", key, int(number)))
+        except BlockingIOError:  # a zygote that does not listen must not keep anything alive
+            self.channel.close()
+        except OSError:
+            pass  # it is gone, and the command with it
 
 
 class Sandbox:
@@ -192,10 +196,11 @@ class Sandbox:
                 for stream in filter(None, (our_stdin, our_stdout, our_stderr, our_status)):
                     stream.close()
                 raise
-        signal_it = partial(_signal, view.channel, key)
+        signal_it = partial(view.signal, key)
         process = Process(signal_it, our_status, our_stdin, our_stdout, our_stderr)
         view.processes.add(process)
         if not self._is_watching_disk:
+            self._is_watching_disk = True
             self._tasks.start_soon(self._watch_disk)
         return process
 
@@ -226,14 +231,13 @@ class Sandbox:
         policy = replace(self.policy, network=mode)
         if hosts is not None:
             policy = replace(policy, hosts=hosts)
-        rules = HostRules(policy.hosts)
+        HostRules(policy.hosts)
         await self._view(policy)
         self.policy = policy
         self._proxy_scope.cancel()
         self._proxy_scope = anyio.CancelScope()
-        if mode == "proxy":
-            for listener in self._proxies:
-                self._tasks.start_soon(self._serve_proxy, listener, rules, self._proxy_scope)
+        for listener in self._proxies:
+            self._start_proxy(listener)
 
     def audit(self) -> None:
         """Have the guard look at the whole project; what it finds comes as events."""
@@ -246,7 +250,6 @@ class Sandbox:
 
     async def _watch_disk(self) -> None:
         """As long as something runs: kill it all before it has filled the disk."""
-        self._is_watching_disk = True
         watch = DiskWatch((self.policy.project, self.policy.state_dir))
         try:
             while any(view.is_used for view in self._all_views()):
@@ -300,6 +303,7 @@ class Sandbox:
 
     async def _open_view(self, policy: SandboxPolicy) -> socket.socket:
         ours, theirs = wire.socket_pair()
+        ours.setblocking(False)
         with theirs:
             request = ("open", self.level, asdict(policy), policy.network)
             try:
@@ -321,6 +325,7 @@ class Sandbox:
         listener.setblocking(False)
         if name == "proxy":
             self._proxies.append(listener)
+            self._start_proxy(listener)
         else:
             self._tasks.start_soon(self._answer_names, listener)
 
@@ -331,13 +336,15 @@ class Sandbox:
         is_off = self.policy.network == "off"
         self._on_event(denial if is_off else replace(denial, rule=LISTED_ONLY))
 
-    async def _serve_proxy(
-        self, listener: socket.socket, rules: HostRules, scope: anyio.CancelScope
-    ) -> None:
+    def _start_proxy(self, listener: socket.socket) -> None:
+        if self.policy.network == "proxy":
+            self._tasks.start_soon(self._serve_proxy, listener, self._proxy_scope)
+
+    async def _serve_proxy(self, listener: socket.socket, scope: anyio.CancelScope) -> None:
         with scope:
             listener.listen(PROXY_BACKLOG)
             try:
-                await serve_proxy(listener.dup(), rules, self._on_event)
+                await serve_proxy(listener.dup(), HostRules(self.policy.hosts), self._on_event)
             finally:
                 with suppress(OSError):  # closed, with the sandbox
                     listener.shutdown(socket.SHUT_RDWR)  # refuses at once, and can listen again
@@ -396,11 +403,6 @@ def _view_key(policy: SandboxPolicy) -> object:
     return (policy.mode, policy.network == "on", policy.read_paths, policy.write_paths)
 
 
-def _signal(view: socket.socket, key: int, number: int) -> None:
-    with suppress(OSError):  # the zygote is gone, and the command with it
-        wire.send(view, ("signal", key, int(number)))
-
-
 def _input(kind: int, theirs: ExitStack) -> tuple[int, PipeWriter | None]:
     if kind != PIPE:
         return _given(kind, theirs), None
@@ -444,6 +446,7 @@ async def _ask_for_report(supervisor: socket.socket) -> Report:
 async def _started_supervisor() -> AsyncGenerator[socket.socket]:
     """The channel to a new supervisor, which ends when the context does."""
     ours, theirs = wire.socket_pair()
+    ours.setblocking(False)
     with theirs:
         path = [str(_directory_above(name)) for name in ("sanderling", "landlock")]
         code = START.format(path=path, channel=theirs.fileno())

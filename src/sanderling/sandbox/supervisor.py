@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import sys
 from contextlib import suppress
 from dataclasses import astuple
 from typing import NoReturn
@@ -28,6 +29,8 @@ from sanderling.sandbox.probe import probe
 from sanderling.sandbox.syscalls import prctl, syscall
 from sanderling.sandbox.zygote import View, Zygote
 
+CHANNEL_FD = 3  # in a zygote, whatever else it has
+
 
 def main(channel: int) -> NoReturn:
     supervisor = Supervisor(socket.socket(fileno=channel))
@@ -39,10 +42,8 @@ class Supervisor:
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
         self._guard: Guard | None = None
-        self._claim = (
-            -1
-        )  # to what is placed in the project: a descriptor, see `git.place_sentinels`
         self._policy: SandboxPolicy | None = None
+        self._claim = -1  # what `git.place_sentinels` gave
         self._restores = False
         self._namespaces: dict[bool, list[int]] = {}  # by whether they hold a network
         self._poll = select.poll()
@@ -111,14 +112,21 @@ class Supervisor:
     def _become_zygote(self, view: View, channel: socket.socket, there: socket.socket) -> NoReturn:
         """In a fork: enter the view and serve `channel`; the namespaces go to the supervisor, for the views after this one."""
         try:
+            prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)
             if view.is_mounted:
                 self._enter_namespaces(view, there)
                 namespaces.enter_root(view.layout)
-            self._forget_supervisor()
             there.close()
-            Zygote(view, channel).serve()
+            os.dup2(channel.fileno(), CHANNEL_FD, inheritable=False)
+            # What is the supervisor's to hold is let go: the host's channel, the guard, the claim to the project.
+            syscall("close_range", CHANNEL_FD + 1, 0xFFFFFFFF, 0)
+            Zygote(view, socket.socket(fileno=CHANNEL_FD)).serve()
         except (OSError, SandboxError) as error:
             wire.send(channel, ("refused", str(error)))
+        except (
+            BaseException
+        ):  # a defect: in this process there is nobody above who could tell of it
+            sys.excepthook(*sys.exc_info())
         finally:
             os._exit(init.EXIT_REFUSED)
 
@@ -137,19 +145,12 @@ class Supervisor:
             wire.send(there, ("namespaces",), tuple(new))
         namespaces.unshare(namespaces.CLONE_NEWNS | namespaces.CLONE_NEWPID)
         if pid := os.fork():
-            syscall("close_range", 3, 0xFFFFFFFF, 0)
-            prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)
+            syscall("close_range", CHANNEL_FD, 0xFFFFFFFF, 0)
+            prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)  # entering the namespace has cleared it
             prctl(init.PR_SET_DUMPABLE, 0)
             os.waitpid(pid, 0)
             os._exit(0)
-        prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    def _forget_supervisor(self) -> None:
-        """In a fork: what is the supervisor's to hold, above all the host's channel and the claim to the project, is let go."""
-        self.channel.close()
-        for descriptors in self._namespaces.values():
-            for descriptor in descriptors:
-                os.close(descriptor)
+        prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)  # a fork does not inherit it
 
     def _look_at(self, policy: SandboxPolicy, level: Level, *, has_own_network: bool) -> Layout:
         """What the view of `policy` holds, as things are now. The first look also puts the guard in place."""
@@ -221,6 +222,5 @@ def _remove_temporary_files_of_the_dead(directory: str) -> None:
 def _remove_tree(path: str) -> None:
     import shutil
 
-    shutil.rmtree(
-        path, ignore_errors=True
-    )  # what cannot be removed now is tried again at the next start
+    # What cannot be removed now is tried again at the next start.
+    shutil.rmtree(path, ignore_errors=True)
