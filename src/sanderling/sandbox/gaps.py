@@ -92,9 +92,9 @@ _UNMOUNTED = (
         attacks=("proc-list", "proc-cmdline", "proc-stat", "wait-for-victim", "mount-list"),
     ),
     Gap(
-        words="The machine's network connections, the names of its sockets and its shared memory segments are listed.",
+        words="The machine's network connections, the names of its sockets, its shared memory segments and your keys are listed; what the segments and keys hold is not.",
         layer="namespaces",
-        attacks=("proc-net", "proc-net-unix", "sysv-list"),
+        attacks=("proc-net", "proc-net-unix", "sysv-list", "key-list"),
     ),
     Gap(
         words="How many processes root may have is not limited.",

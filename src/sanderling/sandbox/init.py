@@ -23,7 +23,7 @@ from sanderling.sandbox.syscalls import prctl, syscall
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES = 64
-STATUS_FD = 3
+KEPT_FD = STATUS_FD = 3
 EXIT_REFUSED, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 FORWARDED = (
     signal.SIGHUP,
@@ -80,9 +80,8 @@ def run(channel: socket.socket, confinement: Confinement) -> NoReturn:
         _enter(confinement)
     except (OSError, SandboxError) as error:
         problem = f"The sandbox cannot be entered: {error}"
-    os.dup2(channel.fileno(), STATUS_FD, inheritable=False)
-    syscall("close_range", STATUS_FD + 1, 0xFFFFFFFF, 0)
-    if (received := wire.receive(socket.socket(fileno=STATUS_FD))) is None:
+    keep_only(channel.fileno())
+    if (received := wire.receive(socket.socket(fileno=KEPT_FD))) is None:
         os._exit(0)
     (argv, environment, cwd), descriptors = received
     _arrange_descriptors(descriptors)
@@ -102,6 +101,13 @@ def run(channel: socket.socket, confinement: Confinement) -> NoReturn:
         kill_tree()
     os.write(STATUS_FD, struct.pack("i", status))
     os._exit(0)
+
+
+def keep_only(descriptor: int) -> None:
+    """Close every descriptor but the standard streams and this one, which becomes `KEPT_FD`."""
+    if descriptor != KEPT_FD:
+        os.dup2(descriptor, KEPT_FD, inheritable=False)
+    syscall("close_range", KEPT_FD + 1, 0xFFFFFFFF, 0)
 
 
 def _enter(confinement: Confinement) -> None:

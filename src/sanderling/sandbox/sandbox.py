@@ -346,8 +346,9 @@ class Sandbox:
             try:
                 await serve_proxy(listener.dup(), HostRules(self.policy.hosts), self._on_event)
             finally:
-                with suppress(OSError):  # closed, with the sandbox
-                    listener.shutdown(socket.SHUT_RDWR)  # refuses at once, and can listen again
+                if self.policy.network != "proxy":  # else another task has taken over
+                    with suppress(OSError):  # closed, with the sandbox
+                        listener.shutdown(socket.SHUT_RDWR)  # refuses at once, and can listen again
 
     # --- the supervisor ------------------------------------------------------------------------------------------------
 

@@ -29,8 +29,6 @@ from sanderling.sandbox.probe import probe
 from sanderling.sandbox.syscalls import prctl, syscall
 from sanderling.sandbox.zygote import View, Zygote
 
-CHANNEL_FD = 3  # in a zygote, whatever else it has
-
 
 def main(channel: int) -> NoReturn:
     supervisor = Supervisor(socket.socket(fileno=channel))
@@ -117,16 +115,13 @@ class Supervisor:
                 self._enter_namespaces(view, there)
                 namespaces.enter_root(view.layout)
             there.close()
-            os.dup2(channel.fileno(), CHANNEL_FD, inheritable=False)
             # What is the supervisor's to hold is let go: the host's channel, the guard, the claim to the project.
-            syscall("close_range", CHANNEL_FD + 1, 0xFFFFFFFF, 0)
-            Zygote(view, socket.socket(fileno=CHANNEL_FD)).serve()
+            init.keep_only(channel.fileno())
+            Zygote(view, socket.socket(fileno=init.KEPT_FD)).serve()
         except (OSError, SandboxError) as error:
             wire.send(channel, ("refused", str(error)))
-        except (
-            BaseException
-        ):  # a defect: in this process there is nobody above who could tell of it
-            sys.excepthook(*sys.exc_info())
+        except BaseException as defect:  # noqa: BLE001 - there is nobody above who could tell of it
+            sys.excepthook(type(defect), defect, defect.__traceback__)
         finally:
             os._exit(init.EXIT_REFUSED)
 
@@ -145,7 +140,7 @@ class Supervisor:
             wire.send(there, ("namespaces",), tuple(new))
         namespaces.unshare(namespaces.CLONE_NEWNS | namespaces.CLONE_NEWPID)
         if pid := os.fork():
-            syscall("close_range", CHANNEL_FD, 0xFFFFFFFF, 0)
+            syscall("close_range", init.KEPT_FD, 0xFFFFFFFF, 0)
             prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)  # entering the namespace has cleared it
             prctl(init.PR_SET_DUMPABLE, 0)
             os.waitpid(pid, 0)
