@@ -67,6 +67,7 @@ _UNMOUNTED = (
             "setxattr-visible",
             "removexattr-home",
             "removexattr-visible",
+            "device-null-is-shared",
         ),
     ),
     Gap(

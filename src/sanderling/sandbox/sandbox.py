@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import ClassVar
 from weakref import WeakSet
 
 import anyio
@@ -89,6 +90,8 @@ class View:
 class Sandbox:
     """A session's sandbox: `report` is what the kernel here can do, `level` what is made of it."""
 
+    _report_of_kernel: ClassVar[Report | None] = None
+
     def __init__(
         self,
         policy: SandboxPolicy,
@@ -112,15 +115,17 @@ class Sandbox:
         self._proxies: list[socket.socket] = []
         self._proxy_scope = anyio.CancelScope()
 
-    @staticmethod
-    async def probe() -> Report:
-        """What the kernel can enforce, found out by doing it."""
-        try:
-            _check_system()
-        except SandboxError as error:
-            return Report(reasons=dict.fromkeys(LAYERS, str(error)), landlock_abi=0)
-        async with _started_supervisor() as supervisor:
-            return await _ask_for_report(supervisor)
+    @classmethod
+    async def probe(cls) -> Report:
+        """What the kernel can enforce, found out by doing it; once, for it does not change while we run."""
+        if cls._report_of_kernel is None:
+            try:
+                _check_system()
+            except SandboxError as error:
+                return Report(reasons=dict.fromkeys(LAYERS, str(error)), landlock_abi=0)
+            async with _started_supervisor() as supervisor:
+                cls._report_of_kernel = await _ask_for_report(supervisor)
+        return cls._report_of_kernel
 
     @classmethod
     @asynccontextmanager
