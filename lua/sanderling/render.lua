@@ -326,6 +326,18 @@ function Transcript:show_markdown(win)
   self.markdown:show(win)
 end
 
+--- `label`, cut if it has to be, and the count behind it in one line of the window.
+---@param label string
+---@param count string
+---@return string
+local function fold_line(label, count)
+  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(count) - #'x  x '
+  if api.nvim_strwidth(label) > room then
+    label = vim.fn.strcharpart(label, 0, math.max(room - 1, 1)) .. '…'
+  end
+  return ('▸ %s · %s'):format(label, count)
+end
+
 --- 'foldtext' of a transcript.
 ---@return string|[string, string][]
 function M.foldtext()
@@ -335,7 +347,7 @@ function M.foldtext()
     if fold.first == first - 1 and fold.last == last - 1 then
       local count = fold.lines or vim.fn.prevnonblank(last) - first
       local lines = count == 1 and '1 line' or count .. ' lines'
-      return { { ('▸ %s · %s'):format(fold.label, lines), fold.hl or 'AgentThinking' } }
+      return { { fold_line(fold.label, lines), fold.hl or 'AgentThinking' } }
     end
   end
   return vim.fn.foldtext()
@@ -347,6 +359,16 @@ end
 ---@return boolean?
 function Transcript:is_answering()
   return self.open and self.open.kind ~= 'command'
+end
+
+--- Can something else come here without tearing what the model says?
+---@private
+---@return boolean
+function Transcript:is_at_border()
+  if self.open.kind == 'thinking' then
+    return self.open.col == 0
+  end
+  return self.col == 0 and self.before == 0 and not self.markdown:is_in_fence()
 end
 
 --- Close the open block; what comes next begins its own.
@@ -424,8 +446,7 @@ local is_beside = {
   command_output = true,
   command_ended = true,
   access_denied = true,
-  guard_acted = true,
-  sandbox_changed = true,
+  remark = true,
   local_notice = true,
 }
 
@@ -434,8 +455,13 @@ local is_beside = {
 ---@param event table
 function Transcript:draw(event)
   if is_beside[event.type] and self:is_answering() then
-    self.held[#self.held + 1] = event
-  elseif draw[event.type] then
+    if not self:is_at_border() then
+      self.held[#self.held + 1] = event
+      return
+    end
+    self:end_answer()
+  end
+  if draw[event.type] then
     draw[event.type](self, event)
   end
 end
@@ -632,20 +658,25 @@ function Transcript:append_lines(text, hl)
 end
 
 --- Say something beside the model and the commands: within the block of a command when one is open, whose output goes on below.
+---@param event { text: string, hl: string, remedy?: string }
+function draw.remark(self, event)
+  if self.open then
+    self:append_lines(event.text, event.hl)
+    self.open.output = nil
+  else
+    self:append_block(event.text, event.hl)
+  end
+  if event.remedy then
+    self:append_lines(event.remedy, 'AgentRemedy')
+  end
+end
+
 ---@private
 ---@param text string
 ---@param hl string
 ---@param remedy? string
 function Transcript:remark(text, hl, remedy)
-  if self.open then
-    self:append_lines(text, hl)
-    self.open.output = nil
-  else
-    self:append_block(text, hl)
-  end
-  if remedy then
-    self:append_lines(remedy, 'AgentRemedy')
-  end
+  self:draw({ type = 'remark', text = text, hl = hl, remedy = remedy })
 end
 
 function draw.command_started(self, event)

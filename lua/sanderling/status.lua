@@ -241,38 +241,44 @@ local function sandbox_part(session_id, width)
   return text, cells
 end
 
---- 'winbar' of a transcript's window: model, session (the time it began), tokens, sandbox. In a narrow one they give way from the
---- left, the sandbox never. Neovim makes the window current while it asks.
+--- 'winbar' of a transcript's window: session (the time it began), tokens, sandbox. What does not fit gives way from the left;
+--- the sandbox never does. Neovim makes the window current while it asks.
 ---@return string
 function M.transcript_winbar()
   local session_id = vim.b.sanderling_session
-  local state = state_of(session_id)
+  local usage = describe_usage(state_of(session_id).usage)
   local width = api.nvim_win_get_width(0)
   local sandbox_text, sandbox_width = sandbox_part(session_id, width)
   local mode = mode_here()
-  if mode ~= '' and #mode + 3 + sandbox_width > width then
+  if mode ~= '' and #mode + #'    ' + sandbox_width > width then
     mode = ''
   end
-  return ('%%#AgentMode#%s%%#AgentStatus# %%<%s · %s %%=%s  %s'):format(
+  local room = width - #mode - #usage - sandbox_width - #'     '
+  local time = session_id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2')
+  local title = 'Sanderling · ' .. time
+  if api.nvim_strwidth(title) > room then
+    title = #time > room and '' or time
+  end
+  return ('%%#AgentMode#%s%%#AgentStatus#%%< %s %%=%s  %s'):format(
     mode ~= '' and ' ' .. mode or '',
-    escape(state.model ~= '' and state.model or 'Sanderling'),
-    (session_id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2')),
-    escape(describe_usage(state.usage)),
+    title,
+    escape(usage),
     sandbox_text
   )
 end
 
---- 'winbar' of a prompt's window: mode, state, how many prompts wait.
+--- 'winbar' of a prompt's window: mode, state, how many prompts wait, model.
 ---@return string
 function M.prompt_winbar()
   local state = state_of(vim.b.sanderling_session)
   local queued = state.is_in_turn and state.queued or 0
   local mode = mode_here()
-  return ('%%#AgentMode# %s %%#%s#%s%s%%='):format(
+  return ('%%#AgentMode# %s %%#%s#%s%s%%#AgentStatus# %%=%%<%s '):format(
     mode ~= '' and mode or 'PROMPT',
     (state.is_in_turn or is_running(state)) and 'AgentBusy' or 'AgentStatus',
     escape(describe(state)),
-    queued > 0 and (' · %d queued'):format(queued) or ''
+    queued > 0 and (' · %d queued'):format(queued) or '',
+    escape(state.model)
   )
 end
 
