@@ -196,7 +196,7 @@ def test_chat_calls_nothing_of_the_status_line():
 
 
 def test_render_requires_nothing_but_the_highlighter():
-    assert requires(LUA / "render.lua") <= {"highlight"}
+    assert requires(LUA / "render.lua") <= {"highlight", "sandbox"}
     assert requires(LUA / "highlight.lua") == set()
 
 

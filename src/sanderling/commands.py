@@ -179,4 +179,4 @@ class Command:
                     else:
                         show_text(self._screen.flush())
         finally:
-            show_text(self._screen.flush())
+            show_text(self._screen.finish())

@@ -14,22 +14,31 @@ MAX_FILE_BYTES = 100_000_000
 MAX_HELD_CHARS = 16 * 1024
 
 _ESCAPE = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)"  # strings: titles, links
-    r"|[ -/]*[0-~])"
+    r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
+    r"|[\]P^_X][^\x07\x1b]*+(?:\x07|\x1b\\)"  # strings: titles, links
+    r"|[ -/]*+[0-~])"
 )
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)")
-_ERASED = re.compile(r"[^\n\x08]\x08")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def clean(text: str) -> str:
     """`text` as a person would see it at the end: no escape sequences, of a progress line its last state."""
-    text = _ESCAPE.sub("", text).replace("\r\n", "\n")
-    text = _OVERWRITTEN.sub("", text)
-    while "\x08" in text and (shorter := _ERASED.sub("", text)) != text:
-        text = shorter
-    return printable(_CONTROL.sub("", text))
+    lines = _ESCAPE.sub("", text).split("\n")
+    return printable(_CONTROL.sub("", "\n".join(map(_last_state, lines))))
+
+
+def _last_state(line: str) -> str:
+    """What is left of a line that was written over: from its beginning, or backwards."""
+    line = line.rstrip("\r").rpartition("\r")[2]
+    if "\b" not in line:
+        return line
+    shown: list[str] = []
+    for character in line:
+        if character != "\b":
+            shown.append(character)
+        elif shown:
+            shown.pop()
+    return "".join(shown)
 
 
 class ScreenText:
@@ -54,13 +63,17 @@ class ScreenText:
         return self._shown(lines + newline)
 
     def flush(self) -> str:
-        """The line that is not whole, because nothing more has come for a while."""
+        """The line that is not whole, because nothing more has come for a while; one that is being written over waits on."""
+        return "" if "\r" in self._held else self.finish()
+
+    def finish(self) -> str:
+        """What is left, because nothing more will come."""
         text, self._held = self._held, ""
         return self._shown(text)
 
     def _shown(self, text: str) -> str:
-        shown = clean(text)[: max(0, self._room)]
-        self._room -= len(shown)
+        shown = clean(text[: max(0, self._room)])
+        self._room -= len(text)
         return shown
 
 
@@ -113,8 +126,8 @@ class OutputLog:
         if self.problem:
             return
         if self.total_bytes > MAX_FILE_BYTES:
+            data = data[: MAX_FILE_BYTES - self.total_bytes]
             self.problem = f"{self.path} holds the first {MAX_FILE_BYTES:,} bytes"
-            return
         try:
             if self._fd is None:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from collections import deque
 
 import msgspec
 
-from sanderling.events import Event, TextDelta, ThinkingDelta
+from sanderling.events import CommandOutput, Event, TextDelta, ThinkingDelta
 
 FRAME_S = 0.008
 MAX_FRAME_CHARS = 32_768
@@ -25,21 +25,23 @@ class Frame(msgspec.Struct, frozen=True):
     events: tuple[Event, ...]
 
 
-class _Run:
-    """Deltas of one block, still in pieces: joined once, when they are drawn."""
+Piece = TextDelta | ThinkingDelta | CommandOutput
 
-    def __init__(self, first: TextDelta | ThinkingDelta) -> None:
-        self.kind = type(first)
-        self.block_id = first.block_id
+
+class _Run:
+    """Pieces of one block's text: joined once, when they are drawn."""
+
+    def __init__(self, first: Piece) -> None:
+        self.first = first
         self.pieces = [first.text]
 
-    def is_continued_by(self, event: Event) -> bool:
-        return isinstance(event, self.kind) and event.block_id == self.block_id
+    def is_continued_by(self, piece: Piece) -> bool:
+        return msgspec.structs.replace(piece, text=self.first.text) == self.first
 
-    def take(self, max_chars: int) -> TextDelta | ThinkingDelta:
+    def take(self, max_chars: int) -> Piece:
         text = "".join(self.pieces)
         self.pieces = [text[max_chars:]] if len(text) > max_chars else []
-        return self.kind(self.block_id, text[:max_chars])
+        return msgspec.structs.replace(self.first, text=text[:max_chars])
 
 
 class FrameQueue:
@@ -54,7 +56,7 @@ class FrameQueue:
 
     def push(self, event: Event) -> None:
         last = self._waiting[-1] if self._waiting else None
-        if isinstance(event, TextDelta | ThinkingDelta):
+        if isinstance(event, Piece):
             if isinstance(last, _Run) and last.is_continued_by(event):
                 last.pieces.append(event.text)
             else:
