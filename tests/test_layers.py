@@ -195,7 +195,7 @@ def test_chat_calls_nothing_of_the_status_line():
     assert uses == ["require('sanderling.status')"]
 
 
-def test_render_requires_nothing_but_the_highlighter():
+def test_render_requires_nothing_but_the_highlighter_and_the_words_for_the_sandbox():
     assert requires(LUA / "render.lua") <= {"highlight", "sandbox"}
     assert requires(LUA / "highlight.lua") == set()
 

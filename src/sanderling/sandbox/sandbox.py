@@ -10,8 +10,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
@@ -150,8 +150,9 @@ class Sandbox:
             report = report or await _ask_for_report(supervisor)
             check_level(policy, report)
             sandbox = cls(policy, report, supervisor, tasks, on_event)
-            await write_gitconfig(policy, is_mounted=sandbox.level != "landlock")
-            await sandbox.set_network(policy.network)
+            with _refusing_on_os_errors():
+                await write_gitconfig(policy, is_mounted=sandbox.level != "landlock")
+                await sandbox.set_network(policy.network)
             tasks.start_soon(sandbox._listen)
             try:
                 yield sandbox
@@ -387,6 +388,14 @@ def _check_system() -> None:
         raise SandboxError(f"The sandbox needs Linux; this is {sys.platform}.")
 
 
+@contextmanager
+def _refusing_on_os_errors() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SandboxError(f"The sandbox cannot be set up: {error}.") from error
+
+
 def check_level(policy: SandboxPolicy, report: Report) -> None:
     """
     Hold what `policy` asks for against what works here.
@@ -456,15 +465,16 @@ async def _started_supervisor() -> AsyncGenerator[socket.socket]:
     with theirs:
         path = [str(_directory_above(name)) for name in ("sanderling", "landlock")]
         code = START.format(path=path, channel=theirs.fileno())
-        process = subprocess.Popen(  # noqa: ASYNC220, S603
-            [sys.executable, "-I", "-S", "-c", code],
-            pass_fds=(theirs.fileno(),),
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            env={name: os.environ[name] for name in FOR_GIT if name in os.environ},
-            cwd="/",
-            start_new_session=True,
-        )
+        with _refusing_on_os_errors():
+            process = subprocess.Popen(  # noqa: ASYNC220, S603
+                [sys.executable, "-I", "-S", "-c", code],
+                pass_fds=(theirs.fileno(),),
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                env={name: os.environ[name] for name in FOR_GIT if name in os.environ},
+                cwd="/",
+                start_new_session=True,
+            )
     ended = os.pidfd_open(process.pid)
     try:
         with ours:

@@ -78,8 +78,8 @@ class SessionSandbox:
 
     async def serve(self) -> None:
         """Find out what the kernel can do; then hold the sandbox open from its first use on."""
-        self._report = await Sandbox.probe()
         try:
+            self._report = await Sandbox.probe()
             check_level(self._policy, self._report)
         except SandboxError as error:
             self.problem = str(error)
