@@ -235,17 +235,25 @@ def _runtime_and_toolchains(home: str) -> list[Bind]:
 
 
 def _project_binds(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
+    """A later one covers an earlier one: so the wider goes first, and what the person has granted by name goes last."""
     can_write = policy.mode == "rw"
+    inside = {
+        path for path in (*policy.read_paths, *policy.write_paths) if _lies_in(path, policy.project)
+    }
     for path in (*protection.readable, *policy.read_paths):
-        yield Bind(source=path, target=path, is_private=True)
+        if path not in inside:
+            yield Bind(source=path, target=path, is_private=True)
     for path in (policy.project, *protection.writable):
         yield Bind(source=path, target=path, is_writable=can_write, is_private=True)
+    for path in policy.write_paths:
+        if path not in inside:
+            yield Bind(source=path, target=path, is_writable=True, is_private=True)
     for path in sorted(protection.pinned):
         yield Bind(source=path, target=path, is_writable=can_write)
     for path in sorted(protection.read_only):
         yield Bind(source=path, target=path)
-    for path in policy.write_paths:
-        yield Bind(source=path, target=path, is_writable=True, is_private=True)
+    for path in sorted(inside):
+        yield Bind(source=path, target=path, is_writable=path in policy.write_paths)
 
 
 def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
@@ -255,8 +263,20 @@ def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
     no_file = _private_file(policy, "nothing", "")
     no_directory = private_directory(policy, "nowhere")
     for path in (*secrets, *protection.masked):
-        if path not in granted:
+        if path not in granted and os.path.lexists(path):
             yield Bind(source=no_directory if os.path.isdir(path) else no_file, target=path)
+
+
+def listening_sockets(roots: tuple[str, ...]) -> list[str]:
+    """The unix sockets of the host below `roots`, as far as they were bound by their whole path."""
+    with open("/proc/net/unix", "rb") as file:
+        names = [line.split(None, 7)[-1].rstrip() for line in file.readlines()[1:]]
+    paths = {os.fsdecode(name) for name in names if name.startswith(b"/")}
+    return [path for path in sorted(paths) if any(_lies_in(path, root) for root in roots)]
+
+
+def _lies_in(path: str, directory: str) -> bool:
+    return path.startswith(f"{directory}/")
 
 
 def _present(paths: tuple[str, ...]) -> list[str]:

@@ -32,7 +32,7 @@ SESSION_NAMESPACES = {
 """What the views of one session share, in the order in which they must be entered."""
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
-MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 1 << 19
+MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE, MS_SHARED = 0x1000, 0x4000, 1 << 18, 1 << 19, 1 << 20
 MNT_DETACH = 2
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
 AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
@@ -118,6 +118,19 @@ def enter_root(layout: Layout) -> None:
     syscall("pivot_root", b".", b".")
     syscall("umount2", b".", MNT_DETACH)
     os.chdir("/")
+    # What is mounted here later is mounted for the commands that run, too; but each has a /proc of its own.
+    mount("", "/", "", MS_REC | MS_SHARED)
+    mount("", "/proc", "", MS_PRIVATE)
+
+
+def hold(path: str) -> None:
+    """
+    Make a file of the view read-only once more, for every command in it: whoever replaces a file takes its mount away.
+
+    Raises:
+        OSError: it cannot be, or there is no such file.
+    """
+    _attach(path, path, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
 
 def try_mounts() -> None:

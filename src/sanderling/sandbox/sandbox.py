@@ -70,6 +70,10 @@ class View:
         self.channel = channel
         self.processes: WeakSet[Process] = WeakSet()
 
+    def hold(self, path: str) -> None:
+        with suppress(OSError):  # it is gone, and what ran in it
+            wire.send(self.channel, ("hold", [path]))
+
     @property
     def is_used(self) -> bool:
         return any(process.returncode is None for process in self.processes)
@@ -108,12 +112,11 @@ class Sandbox:
         self._tasks = tasks
         self._on_event = on_event
         self._views: dict[object, View] = {}
-        self._stale_views: list[View] = []
         self._opening = anyio.Lock()
         self._keys = itertools.count()
         self._is_watching_disk = False
         self._proxies: list[socket.socket] = []
-        self._proxy_scope = anyio.CancelScope()
+        self._proxy_scopes: list[anyio.CancelScope] = []
 
     @classmethod
     async def probe(cls) -> Report:
@@ -240,8 +243,9 @@ class Sandbox:
         HostRules(policy.hosts)
         await self._view(policy)
         self.policy = policy
-        self._proxy_scope.cancel()
-        self._proxy_scope = anyio.CancelScope()
+        for scope in self._proxy_scopes:
+            scope.cancel()
+        self._proxy_scopes = []
         for listener in self._proxies:
             self._start_proxy(listener)
 
@@ -256,20 +260,18 @@ class Sandbox:
 
     async def _watch_disk(self) -> None:
         """As long as something runs: kill it all before it has filled the disk."""
-        watch = DiskWatch((self.policy.project, self.policy.state_dir))
+        paths = (self.policy.project, self.policy.state_dir, *self.policy.write_paths)
+        watch = DiskWatch(paths)
         try:
-            while any(view.is_used for view in self._all_views()):
+            while any(view.is_used for view in self._views.values()):
                 await anyio.sleep(DISK_CHECK_S)
                 if full := watch.look():
-                    for view in self._all_views():
+                    for view in self._views.values():
                         view.kill()
                     self._on_event(full)
                     return
         finally:
             self._is_watching_disk = False
-
-    def _all_views(self) -> "list[View]":
-        return [*self._views.values(), *self._stale_views]
 
     # --- views ---------------------------------------------------------------------------------------------------------
 
@@ -299,13 +301,14 @@ class Sandbox:
                 self._views[key] = View(await self._open_view(policy))
             return self._views[key]
 
-    def _renew_views(self) -> None:
-        """Give what is started from now on a view of what is there now; the old ones stay as long as something runs in them."""
-        self._stale_views += self._views.values()
-        self._views = {}
-        for view in [view for view in self._stale_views if not view.is_used]:
-            self._stale_views.remove(view)
-            view.channel.close()
+    def _hold_again(self, path: str) -> None:
+        """The host has replaced a file, which took its mount away: mount it again, or where that cannot be, end the view."""
+        for key, view in list(self._views.items()):
+            if self.level == "full-bwrap":
+                del self._views[key]
+                view.channel.close()
+            elif self.level != "landlock":
+                view.hold(os.path.join(self.policy.project, path))
 
     async def _open_view(self, policy: SandboxPolicy) -> socket.socket:
         ours, theirs = wire.socket_pair()
@@ -344,11 +347,13 @@ class Sandbox:
 
     def _start_proxy(self, listener: socket.socket) -> None:
         if self.policy.network == "proxy":
-            self._tasks.start_soon(self._serve_proxy, listener, self._proxy_scope)
+            scope = anyio.CancelScope()
+            self._proxy_scopes.append(scope)
+            listener.listen(PROXY_BACKLOG)
+            self._tasks.start_soon(self._serve_proxy, listener, scope)
 
     async def _serve_proxy(self, listener: socket.socket, scope: anyio.CancelScope) -> None:
         with scope:
-            listener.listen(PROXY_BACKLOG)
             try:
                 await serve_proxy(listener.dup(), HostRules(self.policy.hosts), self._on_event)
             finally:
@@ -364,7 +369,7 @@ class Sandbox:
                 case (("guard", *details), _):
                     event = GuardEvent(*details)
                     if event.kind == "replaced":
-                        self._renew_views()
+                        self._hold_again(event.path)
                     self._on_event(event)
                 case (("closed",), _):
                     break
@@ -377,7 +382,7 @@ class Sandbox:
         with suppress(OSError), anyio.move_on_after(CLOSE_S):
             wire.send(self._supervisor, ("close",))
             await self.has_ended.wait()
-        for view in self._all_views():
+        for view in self._views.values():
             view.channel.close()
         for listener in self._proxies:
             listener.close()

@@ -20,6 +20,7 @@ from sanderling.sandbox.guard import Guard, GuardEvent, existing_protected
 from sanderling.sandbox.layout import (
     Layout,
     Protection,
+    listening_sockets,
     mounted_layout,
     private_directory,
     unmounted_layout,
@@ -159,12 +160,19 @@ class Supervisor:
         if policy.has_guard and self._guard is None:
             self._restores = level == "landlock"
             self._set_guard(survey, in_git)
+        granted = [git.survey(path) for path in policy.write_paths if os.path.isdir(path)]
+        found = [in_git, *map(git.protection, granted)]
+        roots = (policy.project, *(survey.project for survey in granted))
+        sockets = listening_sockets((*roots, *policy.read_paths, policy.home))
         protection = Protection(
             writable=in_git.write,
             readable=in_git.read,
-            pinned=in_git.pin,
-            read_only=(*in_git.read_only, *existing_protected(policy.project)),
-            masked=(*git.ignored_env_files(survey), *survey.sockets),
+            pinned=tuple(path for plan in found for path in plan.pin),
+            read_only=(
+                *(path for plan in found for path in plan.read_only),
+                *(path for root in roots for path in existing_protected(root)),
+            ),
+            masked=(*git.ignored_env_files(survey), *survey.sockets, *sockets),
         )
         if level == "landlock":
             return unmounted_layout(policy, protection)

@@ -161,6 +161,10 @@ class Zygote:
         match message:
             case ("launch", key, *launch):
                 self._launch(key, tuple(launch), descriptors)
+            case ("hold", paths):
+                for path in paths:
+                    with suppress(OSError):  # it has gone, and with it what could be changed
+                        namespaces.hold(path)
             case ("signal", key, number):
                 for running in self._running.values():
                     if running.key == key:
@@ -221,6 +225,8 @@ def _listeners() -> dict[str, socket.socket]:
         listener = socket.socket(socket.AF_INET, kind)
         with suppress(OSError):  # taken; or a port that bubblewrap leaves us no right to
             listener.bind(("127.0.0.1", port))
+            # Only now, or the next view could bind it, too: that it may listen again while old connections linger.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found[name] = listener
     return found
 
