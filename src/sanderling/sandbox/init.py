@@ -99,7 +99,7 @@ def run(channel: socket.socket, confinement: Confinement) -> NoReturn:
     status = _reap_until(main)
     if not confinement.has_own_pids:
         kill_tree()
-    os.write(STATUS_FD, struct.pack("i", status))
+    _report(status)
     os._exit(0)
 
 
@@ -143,8 +143,13 @@ def _spawn(argv: list[str], environment: dict[str, str]) -> int:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode(errors="surrogateescape"))
         is_missing = isinstance(error, FileNotFoundError)
         code = EXIT_NOT_FOUND if is_missing else EXIT_NOT_EXECUTABLE
-        os.write(STATUS_FD, struct.pack("i", code << 8))
+        _report(code << 8)
         os._exit(0)
+
+
+def _report(status: int) -> None:
+    """Tell how the command ended, and whether that is the end of all of it: else the kernel ends the rest with us."""
+    os.write(STATUS_FD, wire.STATUS.pack(status, not _children()))
 
 
 def _kill_group(leader: int, number: int) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import struct
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -10,9 +9,9 @@ import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from sanderling.errors import SandboxError
+from sanderling.sandbox.wire import STATUS
 
 CHUNK_BYTES = 64 * 1024
-STATUS_BYTES = struct.calcsize("i")
 
 
 class PipeReader(ByteReceiveStream):
@@ -90,15 +89,19 @@ class Process:
         async with self._waiting:
             if self.returncode is None:
                 with suppress(anyio.EndOfStream):
-                    while True:
+                    while not self._is_all_over():
                         self._said += await self._status.receive()
                 self._status.close()
                 self.returncode = self._read_status()
         return self.returncode
 
+    def _is_all_over(self) -> bool:
+        """Whether the init has said that nothing is left; else the end of the pipe says it."""
+        return len(self._said) == STATUS.size and STATUS.unpack(self._said)[1]
+
     def _read_status(self) -> int:
-        if len(self._said) == STATUS_BYTES:
-            return os.waitstatus_to_exitcode(struct.unpack("i", self._said)[0])
+        if len(self._said) == STATUS.size:
+            return os.waitstatus_to_exitcode(STATUS.unpack(self._said)[0])
         if self._said:
             raise SandboxError(self._said.decode(errors="replace"))
         return -signal.SIGKILL  # its init was killed, and could not say so

@@ -10,6 +10,7 @@ import array
 import marshal
 import os
 import socket
+import struct
 from typing import Any
 
 MAX_INLINE_BYTES = (
@@ -18,6 +19,8 @@ MAX_INLINE_BYTES = (
 MAX_DESCRIPTORS = 16
 
 Message = tuple[Any, ...]
+STATUS = struct.Struct("i?")
+"""What an init writes to the status pipe: a wait status, and whether nothing of the command is left."""
 
 
 def socket_pair() -> tuple[socket.socket, socket.socket]:
