@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import tempfile
+from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
@@ -85,6 +86,9 @@ async def ask_api(model: str, base_url: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     exit_code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(
+            AttributeError, OSError
+        ):  # it was closed from the start, or its reader has gone
+            stream.flush()
     os._exit(exit_code)  # the interpreter would take 0.3 s to take the SDK down
