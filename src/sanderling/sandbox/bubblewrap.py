@@ -12,6 +12,7 @@ import sys
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox.layout import Layout
+from sanderling.sandbox.namespaces import HIDDEN_IN_PROC
 from sanderling.sandbox.zygote import View
 
 # Not by PATH: what stands there for it decides what a command can reach.
@@ -92,4 +93,6 @@ def root_arguments(layout: Layout) -> list[str]:
     for bind in layout.binds:
         how = "--bind" if bind.is_writable else "--ro-bind"
         arguments += [how, bind.source, bind.target]
+    for name in HIDDEN_IN_PROC:
+        arguments += ["--ro-bind-try", "/dev/null", f"/proc/{name}"]
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/"]

@@ -40,6 +40,18 @@ _LATE_SOCKET = Gap(
     attacks=("unix-late",),
     max_abi=8,
 )
+_PROCESSES_OF_ROOT = Gap(
+    words="How many processes root may have is not limited.",
+    layer="namespaces",
+    attacks=("fork-bomb",),
+    only="root",
+)
+_DEVICES_OF_ROOT = Gap(
+    words="Root can change the permissions and times of the host's device nodes, such as /dev/null.",
+    layer="namespaces",
+    attacks=("device-null-is-shared",),
+    only="root",
+)
 _UNMOUNTED = (
     Gap(
         words="Files of the project that git ignores, like .env, can be read.",
@@ -97,12 +109,7 @@ _UNMOUNTED = (
         layer="namespaces",
         attacks=("proc-net", "proc-net-unix", "sysv-list", "key-list"),
     ),
-    Gap(
-        words="How many processes root may have is not limited.",
-        layer="namespaces",
-        attacks=("fork-bomb",),
-        only="root",
-    ),
+    _PROCESSES_OF_ROOT,
     Gap(
         words="Your other processes can be sent signals, and so be ended.",
         layer="landlock",
@@ -129,7 +136,7 @@ _UNMOUNTED = (
 
 GAPS: "dict[Level, tuple[Gap, ...]]" = {
     "full": (_LATE_SOCKET,),
-    "full-bwrap": (_LATE_SOCKET,),
+    "full-bwrap": (_LATE_SOCKET, _PROCESSES_OF_ROOT, _DEVICES_OF_ROOT),
     "namespaces": (_LATE_SOCKET,),
     "landlock": _UNMOUNTED,
 }

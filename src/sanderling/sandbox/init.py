@@ -137,6 +137,7 @@ def _arrange_descriptors(descriptors: list[int]) -> None:
 
 def _spawn(argv: list[str], environment: dict[str, str]) -> int:
     """Start the command; one that cannot be started is reported as a shell does."""
+    os.environ["PATH"] = environment.get("PATH", os.defpath)  # where it is looked for
     try:
         return os.posix_spawnp(
             argv[0], argv, environment, setsid=True, setsigmask=[], setsigdef=RESET

@@ -1,0 +1,145 @@
+"""Taking everything there is: processes, disk, memory."""
+
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+
+from .registry import Stopped, World, attack
+
+PROCESSES = 1300
+GIB = 1 << 30
+
+
+@attack("fork-bomb", kind="exhaustion", severity="med", scene="alone", timeout_s=20)
+def fork_bomb(_world: World) -> str:
+    """As many children at a time as a bomb needs to hurt."""
+    children: list[int] = []
+    try:
+        while len(children) < PROCESSES:
+            pid = os.fork()
+            if pid == 0:
+                signal.pause()
+            children.append(pid)
+    except OSError as error:
+        raise Stopped(f"{len(children)} processes, then {error.strerror}") from error
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            os.waitpid(pid, 0)
+    return f"{len(children)} processes"
+
+
+@attack("huge-file", kind="exhaustion", severity="low")
+def huge_file(world: World) -> str:
+    """Beyond the size limit of a file; sparse, so that the control hurts no one."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    path = Path(world.project, "huge")
+    with path.open("wb") as file:
+        try:
+            os.pwrite(file.fileno(), b"x", 9 * GIB)
+        finally:
+            path.unlink()
+    return "9 GiB"
+
+
+@attack("raise-limits", kind="exhaustion", severity="med")
+def raise_limits(_world: World) -> str:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return "no limit of a file's size"
+
+
+@attack(
+    "core-dump",
+    kind="exhaustion",
+    severity="low",
+    needs=(
+        lambda _world: (
+            "" if resource.getrlimit(resource.RLIMIT_CORE)[1] else "core dumps are off here"
+        ),
+    ),
+)
+def core_dump(_world: World) -> str:
+    """A core of a program that read secrets is a copy of them."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    if not hard:
+        raise Stopped("no cores")
+    return f"a core of {hard} bytes"
+
+
+@attack("fill-shm", kind="exhaustion", severity="med", scene="alone", timeout_s=15)
+def fill_shm(world: World) -> str:
+    """Memory, taken as files."""
+    path = Path("/dev/shm", f"fill-{world.name}")
+    try:
+        with path.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 640 << 20)
+    finally:
+        path.unlink(missing_ok=True)
+    return "640 MiB"
+
+
+@attack(
+    "fill-dev",
+    kind="exhaustion",
+    severity="low",
+    needs=(lambda _world: "" if os.geteuid() == 0 else "needs root",),
+)
+def fill_dev(world: World) -> str:
+    path = Path("/dev", f"fill-{world.name}")
+    try:
+        with path.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 8 << 20)
+    finally:
+        path.unlink(missing_ok=True)
+    return "8 MiB"
+
+
+@attack(
+    "realtime",
+    kind="exhaustion",
+    severity="med",
+    needs=(lambda _world: "" if os.geteuid() == 0 else "needs root",),
+)
+def realtime(_world: World) -> str:
+    """A process that nothing else gets past."""
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    return "realtime"
+
+
+@attack(
+    "higher-priority",
+    kind="exhaustion",
+    severity="low",
+    needs=(lambda _world: "" if os.geteuid() == 0 else "needs root",),
+)
+def higher_priority(_world: World) -> str:
+    os.setpriority(os.PRIO_PROCESS, 0, -5)
+    return "before everyone else"
+
+
+@attack(
+    "lock-memory",
+    kind="exhaustion",
+    severity="low",
+    needs=(lambda _world: "" if os.geteuid() == 0 else "needs root",),
+)
+def lock_memory(_world: World) -> str:
+    """More than RLIMIT_MEMLOCK: memory that is never swapped out."""
+    import ctypes
+    import mmap
+
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    size = (32 << 20) if limit == resource.RLIM_INFINITY else limit + (1 << 20)
+    resource.setrlimit(
+        resource.RLIMIT_MEMLOCK, (4096, resource.getrlimit(resource.RLIMIT_MEMLOCK)[1])
+    )
+    memory = mmap.mmap(-1, size)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    if ctypes.CDLL(None, use_errno=True).mlock(ctypes.c_void_p(address), ctypes.c_size_t(size)):
+        raise OSError(ctypes.get_errno(), "mlock")
+    time.sleep(0)
+    return f"{size} bytes"

@@ -1,0 +1,3 @@
+#include "parts.h"
+
+int negate(int a) { return -a; }

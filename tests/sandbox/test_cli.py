@@ -1,0 +1,418 @@
+"""`sanderling sandbox status|exec` as scripts and bug reports use it."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sanderling.sandbox.policy import LEVELS
+from tests.conftest import ROOT, wait_until
+
+GOLDEN = ROOT / "tests/golden/sandbox_status.json"
+STRANGER = 12345  # a user id of nobody
+TIMEOUT_S = 30
+USERS = ["own", "stranger"] if os.geteuid() == 0 else ["own"]
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass
+class Caller:
+    """Somebody who uses the command line: their home, a project in it, and a Python that they can run."""
+
+    base: Path
+    python: str = sys.executable
+    user: dict = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.home, self.project = self.base / "home", self.base / "home/project"
+        for directory in (self.project / "sub", self.base / "outside"):
+            directory.mkdir(parents=True)
+        (self.base / "outside/secret").write_text("secret\n")
+        (self.project / "file").write_text("public\n")
+        if self.user:
+            uid = self.user["user"]
+            subprocess.run(["chown", "-R", f"{uid}:{uid}", self.base], check=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PATH": SYSTEM_PATH, "HOME": str(self.home), "LANG": "C.UTF-8"} | self.variables
+
+    def argv(self, *words: str) -> list[str]:
+        return [self.python, "-m", "sanderling", "sandbox", *words]
+
+    def options(self, **options) -> dict:
+        return {"cwd": self.project, "env": self.environment} | self.user | options
+
+    def call(self, *words: str, **options) -> subprocess.CompletedProcess[str]:
+        options = {"timeout": TIMEOUT_S, "text": True, "capture_output": True} | options
+        return subprocess.run(self.argv(*words), check=False, **self.options(**options))
+
+    def exec(self, *words: str, **options) -> subprocess.CompletedProcess[str]:
+        return self.call("exec", *words, **options)
+
+    def start(self, *words: str, **options) -> subprocess.Popen[str]:
+        options = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+        return subprocess.Popen(self.argv("exec", *words), **self.options(**options))
+
+
+def stranger(base: Path) -> Caller:
+    """A user without rights, with the system's Python and the packages of this one."""
+    import msgspec
+
+    packages = f"{ROOT / 'src'}:{Path(msgspec.__file__).parent.parent}"
+    user = {"user": STRANGER, "group": STRANGER, "extra_groups": []}
+    python = shutil.which(f"python3.{sys.version_info.minor}", path=SYSTEM_PATH)
+    attempt = [python or "false", "-c", "import anthropic, landlock, msgspec, sanderling"]
+    variables = {"PYTHONPATH": packages}
+    try:
+        tried = subprocess.run(
+            attempt, env=variables, cwd="/", check=False, capture_output=True, **user
+        )
+    except OSError:
+        tried = None
+    if not tried or tried.returncode:
+        pytest.skip("no Python of this version that every user can run")
+    return Caller(base, python, user, variables)
+
+
+@pytest.fixture
+def base() -> Iterator[Path]:
+    """A directory that every user may enter; pytest's own is private."""
+    with tempfile.TemporaryDirectory(prefix="cli-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture(params=USERS)
+def caller(request, base) -> Caller:
+    return Caller(base) if request.param == "own" else stranger(base)
+
+
+@pytest.fixture
+def me(base) -> Caller:
+    return Caller(base)
+
+
+@pytest.fixture
+def needs(me) -> Callable[[str], None]:
+    report = json.loads(me.call("status", "--json").stdout)
+
+    def skip_without(layer: str) -> None:
+        if reason := report["layers"][layer]["reason"]:
+            pytest.skip(f"no {layer} here: {reason}")
+
+    return skip_without
+
+
+def refusal(done: subprocess.CompletedProcess[str]) -> str:
+    """The sentence with which the sandbox refused; nothing else was written."""
+    assert done.returncode == 125, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("sanderling: ")
+    assert done.stderr.endswith(".\n")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+# --- status ------------------------------------------------------------------------------------------------------------
+
+
+def shape(value: object) -> object:
+    match value:
+        case dict():
+            return {key: shape(item) for key, item in value.items()}
+        case list():
+            return [shape(item) for item in value]
+        case _:
+            return type(value).__name__
+
+
+def test_status_has_the_keys_that_scripts_rely_on(caller):
+    done = caller.call("status", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    status = json.loads(done.stdout)
+    golden = json.loads(GOLDEN.read_text())
+    for gap in status["missing"] or golden["missing"]:
+        assert [shape(gap)] == golden["missing"] or gap == golden["missing"][0]
+    assert shape(status | {"missing": []}) == golden | {"missing": []}
+    assert list(status) == list(golden)
+
+
+def test_status_agrees_with_itself(me):
+    status = json.loads(me.call("status", "--json").stdout)
+    assert status["level"] in LEVELS
+    assert status["network"] == "off"
+    for layer in status["layers"].values():
+        assert layer["works"] is (layer["reason"] == "")
+    assert status["layers"]["landlock"]["works"] is (status["landlock_abi"] > 0)
+    assert all(gap["what"].endswith(".") and gap["reason"] for gap in status["missing"])
+
+
+def test_status_for_people_names_the_level_and_each_gap(me):
+    status = json.loads(me.call("status", "--json").stdout)
+    first, *others = me.call("status").stdout.splitlines()
+    assert first == f"level: {status['level']}"
+    assert others == [f"- {gap['what']} ({gap['reason']})" for gap in status["missing"]]
+
+
+def test_level_of_the_status_is_the_one_that_commands_get(caller):
+    level = json.loads(caller.call("status", "--json").stdout)["level"]
+    done = caller.exec("--", "sh", "-c", "echo $SANDERLING_SANDBOX")
+    assert done.stdout == f"{level}\n"
+
+
+# --- exec --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [0, 1, 42, 125, 255])
+def test_exit_status_is_passed_through(me, status):
+    done = me.exec("--", "sh", "-c", f"exit {status}")
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
+
+
+def test_exit_status_of_a_signal_is_128_more(me):
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        assert me.exec("--", "sh", "-c", f"kill -{number} $$").returncode == 128 + number
+
+
+def test_program_that_is_missing_or_none_is_told_as_a_shell_does(me):
+    assert me.exec("--", "no-such-program").returncode == 127
+    assert me.exec("--", "./file").returncode == 126
+
+
+def test_streams_are_passed_through_as_bytes(caller):
+    data = os.urandom(1 << 20)
+    done = caller.exec("--", "sh", "-c", "cat; echo err >&2", input=data, text=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, data, b"err\n")
+
+
+def test_arguments_are_passed_as_they_are(me):
+    words = ["-c", "--", "a b", "", "*", "--level", "$HOME", "ü\n"]
+    done = me.exec("--", "printf", "<%s>", *words)
+    assert done.stdout == "".join(f"<{word}>" for word in words)
+
+
+def test_options_come_before_the_command_only(me):
+    assert me.exec("--", "echo", "--mode", "ro", "--").stdout == "--mode ro --\n"
+
+
+def test_command_starts_where_the_caller_is(me):
+    done = me.exec("--project", "..", "--", "pwd", cwd=me.project / "sub")
+    assert done.stdout == f"{me.project}/sub\n"
+
+
+def test_project_is_the_directory_of_the_caller_unless_it_is_told(me):
+    assert me.exec("--", "touch", "new").returncode == 0
+    assert (me.project / "new").exists()
+    done = me.exec("--", "sh", "-c", "echo x > ../new", cwd=me.project / "sub")
+    assert done.returncode != 0
+    assert not (me.project / "new").read_text()
+
+
+def test_project_can_be_used_from_anywhere(me):
+    done = me.exec(
+        "--project", str(me.project), "--", "cat", "file", cwd=me.base / "outside"
+    )
+    assert done.stdout == "public\n" or "is not a directory inside the sandbox" in refusal(done)
+
+
+def test_in_plan_mode_the_project_is_read_only(caller):
+    script = 'cat file; touch new || touch "$TMPDIR/new" && echo tmp'
+    done = caller.exec("--mode", "ro", "--", "sh", "-c", script)
+    assert done.stdout == "public\ntmp\n"
+    assert not (caller.project / "new").exists()
+
+
+def test_outside_is_seen_and_written_only_when_it_is_granted(caller):
+    outside = caller.base / "outside"
+    script = f"cat {outside}/secret; echo new > {outside}/new"
+    assert caller.exec("--", "sh", "-c", script).stdout == ""
+    assert caller.exec("--ro", str(outside), "--", "sh", "-c", script).stdout == "secret\n"
+    assert not (outside / "new").exists()
+    assert caller.exec("--rw", str(outside), "--", "sh", "-c", script).stdout == "secret\n"
+    assert (outside / "new").read_text() == "new\n"
+
+
+def test_grants_can_be_repeated(me):
+    for name in ("a", "b"):
+        (me.base / name).mkdir()
+        (me.base / name / "file").write_text(name)
+    grants = [word for name in ("a", "b") for word in ("--ro", str(me.base / name))]
+    done = me.exec(*grants, "--", "cat", f"{me.base}/a/file", f"{me.base}/b/file")
+    assert done.stdout == "ab"
+
+
+@pytest.mark.parametrize("level", LEVELS[:-1])
+def test_level_is_the_one_that_is_asked_for_or_refused(caller, level):
+    done = caller.exec("--level", level, "--", "sh", "-c", "echo $SANDERLING_SANDBOX")
+    if done.returncode:
+        assert f"'{level}' does not work here: " in refusal(done)
+    else:
+        assert done.stdout == f"{level}\n"
+
+
+@pytest.mark.parametrize("network, is_open", [("off", False), ("proxy", False), ("on", True)])
+def test_network_is_the_one_that_is_asked_for(me, needs, network, is_open):
+    needs("namespaces")
+    done = me.exec("--net", network, "--", "cat", "/proc/net/dev")
+    assert (len(done.stdout.splitlines()) > 3) is is_open
+
+
+def test_proxy_refuses_a_host_that_is_not_listed_and_says_so(me, needs):
+    needs("namespaces")
+    if not shutil.which("curl"):
+        pytest.skip("no curl")
+    curl = ("curl", "-sS", "--max-time", "5", "http://sanderling.example:81/")
+    done = me.exec("--net", "proxy", "--allow-host", "example.org", "--", *curl)
+    assert ":AgentNet" in done.stdout
+    assert "sanderling: denied: connect sanderling.example:81 (" in done.stderr
+
+
+def test_what_the_guard_did_is_told_on_stderr(caller):
+    done = caller.exec("--", "sh", "-c", "echo evil > .envrc; echo out; echo err >&2; exit 3")
+    assert (done.returncode, done.stdout) == (3, "out\n")
+    told = sorted(done.stderr.splitlines())
+    assert told == ["err", "sanderling: guard: quarantined: .envrc: must not appear"]
+    assert not (caller.project / ".envrc").exists()
+
+
+def test_guard_can_be_left_out(me):
+    done = me.exec("--no-guard", "--", "sh", "-c", "echo kept > .envrc")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (me.project / ".envrc").exists()
+
+
+def test_state_is_where_the_caller_keeps_state(me, base):
+    me.variables["XDG_STATE_HOME"] = str(base / "my-state")
+    me.exec("--", "sh", "-c", "echo kept > ~/file")
+    [home] = (base / "my-state/sanderling/sandbox").glob("project-*/home")
+    assert (home / "file").read_text() == "kept\n"
+    assert not (me.home / ".local").exists()
+
+
+# --- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["--project", "missing"], "does not exist"),
+        (["--project", "file"], "is not a directory"),
+        (["--project", "/"], "more than a command may touch"),
+        (["--project", ".."], "more than a command may touch"),
+        (["--rw", "../missing"], "does not exist"),
+        (["--ro", ".."], "more than a command may touch"),
+        (["--net", "proxy", "--allow-host", "a b"], "is no host"),
+        (["--net", "proxy", "--level", "landlock"], "proxy needs namespaces"),
+    ],
+    ids=" ".join,
+)
+def test_refusal_is_status_125_and_one_sentence(me, words, sentence):
+    assert sentence in refusal(me.exec(*words, "--", "touch", "ran"))
+    assert not (me.project / "ran").exists()
+
+
+def test_directory_that_is_hidden_inside_is_a_refusal_or_the_project(me):
+    done = me.exec("--project", str(me.project), "--", "pwd", cwd=me.base / "outside")
+    if done.returncode:
+        assert "outside is not a directory inside the sandbox." in refusal(done)
+    else:
+        assert done.stdout == f"{me.project}\n"
+
+
+def test_state_that_cannot_be_kept_is_a_refusal(me, base):
+    (base / "file").touch()
+    me.variables["XDG_STATE_HOME"] = str(base / "file/below")
+    assert "Not a directory" in refusal(me.exec("--", "touch", "ran"))
+    assert not (me.project / "ran").exists()
+
+
+def test_directory_that_is_gone_is_a_refusal(me):
+    script = f'rmdir "$PWD" && exec "$@"'
+    argv = ["sh", "-c", script, "sh", *me.argv("exec", "--project", str(me.project), "--", "pwd")]
+    options = me.options(cwd=me.project / "sub")
+    refusal(subprocess.run(argv, check=False, capture_output=True, text=True, **options))
+
+
+def test_argument_that_is_no_text_is_passed(me):
+    argv = [os.fsencode(word) for word in me.argv("exec", "--", "printf", "%s")]
+    done = subprocess.run([*argv, b"\xff"], check=False, capture_output=True, **me.options())
+    assert (done.returncode, done.stdout) == (0, b"\xff")
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--"], ["--bogus", "--", "true"], ["--net", "wide", "--", "true"]], ids=str
+)
+def test_call_that_is_none_is_status_2_and_the_usage(me, words):
+    done = me.exec(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("usage: sanderling sandbox exec [options] -- COMMAND")
+
+
+# --- signals -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda n: n.name
+)
+def test_signal_is_forwarded_and_its_status_is_the_commands(me, number):
+    name = number.name.removeprefix("SIG")
+    script = f"trap 'echo caught; exit 9' {name}; echo started; while :; do sleep 0.05; done"
+    with me.start("--", "sh", "-c", script) as process:
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, output, errors) == (9, "caught\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_command_that_a_signal_ends_is_told_as_128_more(caller, number):
+    with caller.start("--", "sh", "-c", "echo started; exec sleep 1000") as process:
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(number)
+        assert process.communicate(timeout=TIMEOUT_S) == ("", "")
+    assert process.returncode == 128 + number
+
+
+def test_terminal_that_interrupts_everybody_ends_the_command_once(me):
+    """The me's process group gets SIGINT, as from a terminal; the command has a session of its own."""
+    script = "trap 'echo caught; exit 9' INT; echo started; while :; do sleep 0.05; done"
+    with me.start("--", "sh", "-c", script, process_group=0) as process:
+        assert process.stdout.readline() == "started\n"
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.communicate(timeout=TIMEOUT_S) == ("caught\n", "")
+    assert process.returncode == 9
+
+
+def test_reader_that_goes_away_ends_the_command(me):
+    with me.start("--", "yes") as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(TIMEOUT_S) == 128 + signal.SIGPIPE
+
+
+def test_nothing_is_left_when_the_command_line_is_killed(caller):
+    marker = f"sleep 8{os.getpid()}"
+    with caller.start("--", "sh", "-c", f"setsid {marker} & echo started; {marker}") as process:
+        assert process.stdout.readline() == "started\n"
+        process.kill()
+        process.wait()
+
+    def is_running() -> bool:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if path.read_bytes().startswith(marker.replace(" ", "\0").encode()):
+                    return True
+        return False
+
+    wait_until(lambda: not is_running())

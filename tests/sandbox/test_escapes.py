@@ -1,0 +1,414 @@
+"""
+The escape suite: what gets out of the sandbox, at every level, is exactly what the table of known gaps says.
+
+An attack counts only if it succeeds outside of any sandbox, as the same user: one that fails for another reason proves nothing.
+"""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sanderling.sandbox import gaps
+from sanderling.sandbox.gaps import GAPS, NETWORK_ON, gaps_at
+from tests.conftest import ROOT, find_neovim
+from tests.sandbox.attacks import ATTACKS, Attack
+from tests.sandbox.victim import OWN_PROJECT, Launch, User, Verdict, Victim
+
+OLDER_KERNEL = Path(__file__).with_name("older_kernel.py")
+IS_ROOT = os.geteuid() == 0
+USERS = [User("unprivileged", 12345), User("root", 0)] if IS_ROOT else [User("user", os.geteuid())]
+LEVELS = ("full", "full-bwrap", "namespaces", "landlock")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An older or more closed kernel, for `older_kernel.py`, and the level that is the best on it."""
+
+    options: str
+    level: str
+
+
+KERNELS = (
+    Kernel("--landlock-abi 6", "full"),
+    Kernel("--landlock-abi 1", "full"),
+    Kernel("--no-landlock", "namespaces"),
+    Kernel("--no-user-namespaces", "landlock"),
+    *(
+        Kernel(f"--no-user-namespaces --landlock-abi {abi}", "landlock")
+        for abi in (6, 5, 4, 3, 2, 1)
+    ),
+)
+
+
+@functools.cache
+def interpreter(user: User) -> str:
+    """A Python that `user` can run: ours, or the system's of the same version. A venv below /root is root's alone."""
+    minor = f"python3.{sys.version_info.minor}"
+    for python in (sys.executable, f"/usr/bin/{minor}", f"/usr/local/bin/{minor}"):
+        command = [python, "-c", "import anthropic, landlock, msgspec, sanderling"]
+        environment = {"PYTHONPATH": python_path(ROOT / "src")}
+        try:
+            tried = subprocess.run(
+                command,
+                env=environment,
+                cwd="/",
+                capture_output=True,
+                check=False,
+                **user.popen_options,
+            )
+        except OSError:
+            continue
+        if tried.returncode == 0:
+            return python
+    return pytest.skip(f"no {minor} that user {user.uid} can run")
+
+
+def python_path(source: Path) -> str:
+    return f"{source}:{Path(msgspec_directory())}"
+
+
+def msgspec_directory() -> str:
+    import msgspec
+
+    return str(Path(msgspec.__file__).parent.parent)
+
+
+def sandboxed(
+    user: User, level: str = "", network: str = "off", kernel: str = "", source: Path = ROOT / "src"
+) -> Launch:
+    """The command line that stands before an attack."""
+    shim = [
+        sys.executable if interpreter(user) == sys.executable else "/usr/bin/python3",
+        str(OLDER_KERNEL),
+    ]
+
+    def launch(project: Path, scene: str) -> list[str]:
+        return [
+            *("env", f"PYTHONPATH={python_path(source)}"),
+            *([*shim, *kernel.split(), "--"] if kernel else []),
+            *(interpreter(user), "-m", "sanderling", "sandbox", "exec"),
+            *("--project", str(project), "--net", network),
+            *(["--level", level] if level else []),
+            *(["--mode", "ro"] if scene == "ro" else []),
+            "--",
+        ]
+
+    return launch
+
+
+def status(user: User, kernel: str = "") -> dict:
+    """What the sandbox says it can do."""
+    command = sandboxed(user, kernel=kernel)(Path("/"), "")
+    command = [*command[: command.index("exec")], "status", "--json"]
+    answer = subprocess.run(
+        command,
+        capture_output=True,
+        check=True,
+        cwd="/",
+        env={"HOME": "/nonexistent", "PATH": os.environ["PATH"]},
+        **user.popen_options,
+    )
+    return json.loads(answer.stdout)
+
+
+def attack_all(user: User, attacks: Sequence[Attack], launch: Launch) -> dict[str, Verdict]:
+    with Victim(user, attacks, find_neovim()) as victim:
+        return victim.attack(launch)
+
+
+@functools.cache
+def control(user: User) -> dict[str, Verdict]:
+    return attack_all(user, list(ATTACKS.values()), lambda _project, _scene: [])
+
+
+@functools.cache
+def proven(user: User) -> list[Attack]:
+    """The attacks that work on this machine when nothing stops them."""
+    return [ATTACKS[attack_id] for attack_id, verdict in control(user).items() if verdict.escaped]
+
+
+def assert_exactly(
+    escaped: dict[str, Verdict], expected: set[str], attacks: Sequence[Attack]
+) -> None:
+    ran = {attack.id for attack in attacks}
+    through = {attack_id for attack_id, verdict in escaped.items() if verdict.escaped}
+    unexpected = [
+        f"{attack_id}: {escaped[attack_id].detail}" for attack_id in sorted(through - expected)
+    ]
+    stale = [
+        f"{attack_id}: {escaped[attack_id].detail}"
+        for attack_id in sorted((expected & ran) - through)
+    ]
+    assert not unexpected, "these got out, and no gap is known:\n" + "\n".join(unexpected)
+    assert not stale, "these are listed as gaps, and were stopped:\n" + "\n".join(stale)
+
+
+def known(user: User, level: str, abi: int, network: str = "off") -> set[str]:
+    open_gaps = gaps_at(level, is_root=user.uid == 0, landlock_abi=abi)
+    opened = (
+        gaps_at(level, is_root=user.uid == 0, landlock_abi=abi, table=NETWORK_ON)
+        if network == "on"
+        else ()
+    )
+    return {attack_id for gap in (*open_gaps, *opened) for attack_id in gap.attacks}
+
+
+user_of_each_kind = pytest.mark.parametrize("user", USERS, ids=lambda user: user.name)
+
+
+def test_the_suite_is_as_large_as_promised():
+    kinds = {attack.kind for attack in ATTACKS.values()}
+    assert len(ATTACKS) >= 130
+    assert len([attack for attack in ATTACKS.values() if attack.id.startswith("read-")]) >= 15
+    assert len(kinds) >= 12
+
+
+def test_every_gap_names_attacks_that_exist():
+    tables = (*GAPS.values(), *NETWORK_ON.values())
+    named = {attack_id for table in tables for gap in table for attack_id in gap.attacks}
+    assert not named - ATTACKS.keys()
+    assert gaps.RESIDUAL
+
+
+@user_of_each_kind
+def test_every_attack_succeeds_where_nothing_stops_it(user):
+    failed = {
+        attack_id: verdict.detail
+        for attack_id, verdict in control(user).items()
+        if not verdict.escaped and not verdict.needs
+    }
+    for attack_id, verdict in control(user).items():
+        if verdict.needs:
+            print(f"{attack_id}: not here: {verdict.needs}")
+    assert not failed
+
+
+@user_of_each_kind
+@pytest.mark.parametrize("level", LEVELS)
+def test_only_known_gaps_let_anything_through(user, level):
+    here = status(user)
+    skip_unless_possible(level, here)
+    attacks = proven(user)
+    if user.uid == 0 and level in ("full-bwrap", "namespaces"):
+        attacks = without_own_projects(
+            attacks
+        )  # whose fate depends on mounts and guard, not on who one is
+    verdicts = attack_all(user, attacks, sandboxed(user, level))
+    assert_exactly(verdicts, known(user, level, here["landlock_abi"]), attacks)
+
+
+@pytest.mark.parametrize("level", ["full", "landlock"])
+def test_the_open_network_gives_away_what_the_table_says(level):
+    user = USERS[0]
+    here = status(user)
+    skip_unless_possible(level, here)
+    attacks = without_own_projects(proven(user))
+    verdicts = attack_all(user, attacks, sandboxed(user, level, network="on"))
+    assert_exactly(verdicts, known(user, level, here["landlock_abi"], "on"), attacks)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.options.replace(" ", ""))
+def test_older_kernels_have_the_gaps_of_their_version(kernel):
+    user = USERS[0]
+    skip_unless_possible("landlock", status(user))
+    here = status(user, kernel.options)
+    assert here["level"] == kernel.level
+    # Traps in the project are the mounts' and the guard's business, whatever the version of Landlock.
+    attacks = without_own_projects(proven(user))
+    verdicts = attack_all(user, attacks, sandboxed(user, kernel=kernel.options))
+    assert_exactly(verdicts, known(user, kernel.level, here["landlock_abi"]), attacks)
+
+
+def test_a_kernel_that_enforces_nothing_runs_nothing(tmp_path):
+    user = User("user", os.geteuid())
+    launch = sandboxed(user, kernel="--no-user-namespaces --no-landlock")
+    mark = tmp_path / "mark"
+    tried = subprocess.run(
+        [*launch(tmp_path, ""), "touch", mark], capture_output=True, text=True, check=False
+    )
+    assert tried.returncode == 125
+    assert len(tried.stderr.splitlines()) == 1
+    assert not mark.exists()
+
+
+def without_own_projects(attacks: Sequence[Attack]) -> list[Attack]:
+    return [attack for attack in attacks if attack.scene not in OWN_PROJECT]
+
+
+def skip_unless_possible(level: str, here: dict) -> None:
+    needs = {
+        "full": ("namespaces", "landlock", "seccomp"),
+        "full-bwrap": ("bubblewrap", "landlock", "seccomp"),
+        "namespaces": ("namespaces", "seccomp"),
+        "landlock": ("landlock", "seccomp"),
+    }[level]
+    for layer in needs:
+        if reason := here["layers"][layer]["reason"]:
+            pytest.skip(f"{layer}: {reason}")
+
+
+# ---------------------------------------------------------------- mutations
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A layer taken out of a copy of the product, by replacing text in its files. Then `attacks` get through."""
+
+    layer: str
+    edits: tuple[tuple[str, str, str], ...]
+    attacks: tuple[str, ...]
+    level: str = "full"
+    network: str = "off"
+    user: User = USERS[0]
+
+
+MUTATIONS = (
+    Mutation(
+        "landlock",
+        (("zygote.py", 'if self.level != "namespaces":', "if False:"),),
+        ("file-append", "read-ssh-key", "kill", "proc-mem"),
+        level="landlock",
+    ),
+    Mutation(
+        "landlock's scopes",
+        (("zygote.py", 'if self.level != "namespaces":', "if False:"),),
+        ("unix-stream-abstract", "unix-pair-abstract"),
+        network="on",
+    ),
+    Mutation(
+        "seccomp",
+        (("init.py", "seccomp.install(self.seccomp)", "pass"),),
+        ("io-uring", "userfaultfd", "unshare-user", "clone3-user", "vsock", "key-add", "int80"),
+    ),
+    Mutation(
+        "a root of its own",
+        (("supervisor.py", "namespaces.enter_root(view.layout)", "pass"),),
+        ("read-ssh-key", "file-append", "tmp-secret", "read-env", "git-config-append"),
+    ),
+    Mutation(
+        "pid namespace",
+        (
+            ("zygote.py", 'return self.level in ("full", "namespaces")', "return False"),
+            (
+                "supervisor.py",
+                "namespaces.unshare(namespaces.CLONE_NEWNS | namespaces.CLONE_NEWPID)",
+                "namespaces.unshare(namespaces.CLONE_NEWNS)",
+            ),
+            (
+                "namespaces.py",
+                'mount("proc", f"{new}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)',
+                '_attach("/proc", f"{new}/proc", MOUNT_ATTR_NOSUID)',
+            ),
+        ),
+        ("proc-list", "proc-cmdline", "proc-stat"),
+    ),
+    Mutation(
+        "network namespace",
+        (
+            (
+                "supervisor.py",
+                'has_own_network = network != "on" and level != "landlock"',
+                "has_own_network = False",
+            ),
+        ),
+        ("udp-loopback", "dns", "proc-net"),
+    ),
+    Mutation(
+        "ipc namespace",
+        (
+            (
+                "supervisor.py",
+                "namespaces.CLONE_NEWIPC | namespaces.CLONE_NEWUTS",
+                "namespaces.CLONE_NEWUTS",
+            ),
+        ),
+        ("sysv-shm-read", "sysv-msg-receive", "sysv-sem-set"),
+    ),
+    Mutation(
+        "guard",
+        (("supervisor.py", "if policy.has_guard and self._guard is None:", "if False:"),),
+        ("plant.exrc", "nested-fsmonitor", "nested-pointer"),
+    ),
+    Mutation(
+        "environment",
+        (("environment.py", "if name in policy.env_pass\n", "if name\n"),),
+        ("variable-ANTHROPIC_API_KEY", "variable-NVIM", "variable-SSH_AUTH_SOCK"),
+    ),
+    Mutation(
+        "capabilities",
+        (
+            # Either is enough: the next exec of root's takes what the bounding set leaves.
+            ("init.py", 'syscall("capset",', '(lambda *_: None)("capset",'),
+            ("zygote.py", "init.bar_capabilities()", "pass"),
+        ),
+        ("capability-left", "higher-priority"),
+        level="landlock",
+        user=USERS[-1],
+    ),
+    Mutation(
+        "protected paths",
+        (
+            (
+                "supervisor.py",
+                "read_only=(*in_git.read_only, *existing_protected(policy.project)),",
+                "read_only=(),",
+            ),
+        ),
+        ("change.envrc", "change.nvim.lua"),
+    ),
+    Mutation(
+        "masks",
+        (
+            (
+                "supervisor.py",
+                "masked=(*git.ignored_env_files(survey), *survey.sockets),",
+                "masked=(),",
+            ),
+        ),
+        ("read-env", "read-env-nested", "unix-stream-project"),
+    ),
+    Mutation(
+        "limits",
+        (("init.py", "_set_limits(self.limits, counts_all=not self.is_mounted)", "pass"),),
+        ("fork-bomb", "huge-file", "raise-limits"),
+    ),
+)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.layer)
+def test_without_a_layer_the_suite_fails(mutation):
+    user = mutation.user
+    if mutation.layer == "capabilities" and user.uid:
+        pytest.skip("needs root")
+    skip_unless_possible(mutation.level, status(user))
+    attacks = [attack for attack in proven(user) if attack.id in mutation.attacks]
+    assert attacks
+    # Not pytest's directories, which are closed to other users.
+    with tempfile.TemporaryDirectory() as directory:
+        source = mutant(mutation, Path(directory))
+        launch = sandboxed(user, mutation.level, network=mutation.network, source=source)
+        verdicts = attack_all(user, attacks, launch)
+    stopped = {attack_id: v.detail for attack_id, v in verdicts.items() if not v.escaped}
+    assert not stopped, "these should get through without the layer"
+
+
+def mutant(mutation: Mutation, directory: Path) -> Path:
+    """A copy of the product without the layer, that every user can read."""
+    directory.chmod(0o755)
+    source = directory / "src"
+    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, old, new in mutation.edits:
+        file = source / "sanderling" / "sandbox" / name
+        text = file.read_text()
+        assert text.count(old) == 1, f"{name} has changed: adapt the mutation"
+        file.write_text(text.replace(old, new))
+    return source

@@ -1,0 +1,228 @@
+"""What a command may touch, as data: checked before anything is enforced."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox.environment import environment, state_directory
+from sanderling.sandbox.policy import LEVELS, TOO_WIDE, Limits, SandboxPolicy, resolve
+
+
+@pytest.fixture
+def policy(tmp_path) -> SandboxPolicy:
+    for name in ("home/work/project", "elsewhere", "state"):
+        (tmp_path / name).mkdir(parents=True)
+    return SandboxPolicy(
+        project=str(tmp_path / "home/work/project"),
+        home=str(tmp_path / "home"),
+        state_dir=str(tmp_path / "state"),
+    )
+
+
+# --- paths -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_path_is_made_real(policy, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    resolved = resolve(
+        replace(
+            policy,
+            project=f"{tmp_path}/link/work/../work/project/",
+            home=f"{tmp_path}/link",
+            read_paths=(f"{tmp_path}/link/work",),
+            write_paths=(f"{tmp_path}//elsewhere",),
+        )
+    )
+    assert resolved == replace(
+        policy,
+        read_paths=(f"{tmp_path}/home/work",),
+        write_paths=(f"{tmp_path}/elsewhere",),
+    )
+
+
+def test_tilde_in_a_grant_is_the_persons_home(policy, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", policy.home)
+    assert resolve(replace(policy, write_paths=("~/work",))).write_paths == (f"{policy.home}/work",)
+
+
+def test_policy_of_a_missing_state_directory_is_resolved(policy, tmp_path):
+    assert resolve(replace(policy, state_dir=f"{tmp_path}/new")).state_dir == f"{tmp_path}/new"
+
+
+@pytest.mark.parametrize("field", ["project", "read_paths", "write_paths"])
+@pytest.mark.parametrize(
+    "path, reason",
+    [
+        ("{base}/missing", "does not exist"),
+        ("{base}/home", "more than a command may touch"),
+        ("{base}", "more than a command may touch"),
+        ("{base}/to-home", "more than a command may touch"),
+        ("/", "more than a command may touch"),
+        ("{base}/state", "own state overlap"),
+        ("{base}/state/below", "own state overlap"),
+    ],
+)
+def test_path_that_holds_too_much_is_refused_in_one_sentence(
+    policy, tmp_path, field, path, reason
+):
+    (tmp_path / "to-home").symlink_to(tmp_path / "home")
+    (tmp_path / "state/below").mkdir()
+    path = path.format(base=tmp_path)
+    value = path if field == "project" else (path,)
+    with pytest.raises(SandboxError, match=reason) as caught:
+        resolve(replace(policy, **{field: value}))
+    assert path in str(caught.value)
+    assert re.fullmatch(r"The (project|path) [^\n]*\.", str(caught.value))
+
+
+@pytest.mark.parametrize("path", sorted(path for path in TOO_WIDE if Path(path).is_dir()))
+@pytest.mark.parametrize("field", ["project", "write_paths"])
+def test_directory_of_the_system_is_no_project_and_no_grant(policy, path, field):
+    with pytest.raises(SandboxError):
+        resolve(replace(policy, **{field: path if field == "project" else (path,)}))
+
+
+def test_project_above_the_state_is_refused(policy):
+    with pytest.raises(SandboxError, match="overlap"):
+        resolve(replace(policy, state_dir=f"{policy.project}/.state"))
+
+
+def test_project_that_is_a_file_is_refused(policy, tmp_path):
+    (tmp_path / "elsewhere/file").touch()
+    with pytest.raises(SandboxError, match="is not a directory"):
+        resolve(replace(policy, project=str(tmp_path / "elsewhere/file")))
+
+
+def test_one_file_can_be_granted(policy, tmp_path):
+    file = tmp_path / "elsewhere/file"
+    file.touch()
+    assert resolve(replace(policy, write_paths=(str(file),))).write_paths == (str(file),)
+
+
+# --- the environment ---------------------------------------------------------------------------------------------------
+
+
+SECRETS = {
+    "NVIM": "/run/nvim.sock",
+    "NVIM_LISTEN_ADDRESS": "/run/nvim.sock",
+    "SSH_AUTH_SOCK": "/run/agent",
+    "SSH_AGENT_PID": "1",
+    "GPG_AGENT_INFO": "/run/gpg",
+    "DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/bus",
+    "DISPLAY": ":0",
+    "WAYLAND_DISPLAY": "wayland-0",
+    "XAUTHORITY": "/run/xauth",
+    "XDG_RUNTIME_DIR": "/run/user/1",
+    "TMUX": "/tmp/tmux",
+    "DOCKER_HOST": "unix:///run/docker.sock",
+    "KUBECONFIG": "/kube",
+    "ANTHROPIC_API_KEY": "key",
+    "GITHUB_TOKEN": "token",
+    "GH_TOKEN": "token",
+    "NPM_TOKEN": "token",
+    "AWS_SECRET_ACCESS_KEY": "key",
+    "PGPASSWORD": "word",
+    "DATABASE_URL": "postgres://me:word@host/db",
+    "LD_PRELOAD": "/lib/evil.so",
+    "BASH_ENV": "/home/me/env",
+    "GIT_SSH_COMMAND": "ssh -i key",
+    "GIT_ASKPASS": "/bin/ask",
+    "PYTHONSTARTUP": "/home/me/startup",
+    "PYTHONHOME": "/home/me",
+    "http_proxy": "http://proxy",
+    "LC_TOKEN_": "x",
+    "MY_PATH": "/bin",
+    "PATH_TOKEN": "x",
+    "path": "x",
+}
+
+
+@pytest.mark.parametrize("level", LEVELS[:-1])
+def test_environment_holds_no_secret_socket_or_display(policy, level):
+    assert not environment(SECRETS, policy, level).keys() & (SECRETS.keys() - {"LC_TOKEN_"})
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CARGO_HOME", "GOFLAGS", "CI"]
+)
+def test_what_builds_need_is_passed(policy, name):
+    assert environment({name: "value"}, policy, "full")[name] == "value"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://me:word@proxy.example",
+        "https://:word@proxy.example,direct",
+        "direct,https://me:word@proxy.example/path",
+        "https://me:@proxy.example",
+        "https://token@proxy.example",
+    ],
+)
+def test_value_with_credentials_in_an_address_stays_outside(policy, value):
+    assert "GOPROXY" not in environment({"GOPROXY": value}, policy, "full")
+
+
+@pytest.mark.parametrize(
+    "value", ["https://proxy.example:80/a@b", "me@host", "https://proxy.example,direct"]
+)
+def test_address_without_credentials_is_passed(policy, value):
+    assert environment({"GOPROXY": value}, policy, "full")["GOPROXY"] == value
+
+
+def test_named_variable_is_passed_whatever_it_holds(policy):
+    named = replace(policy, env_pass=("GITHUB_TOKEN", "GOPROXY", "MISSING"))
+    host = {"GITHUB_TOKEN": "token", "GOPROXY": "https://me:word@host", "GH_TOKEN": "token"}
+    found = environment(host, named, "full")
+    assert found["GITHUB_TOKEN"] == "token"
+    assert found["GOPROXY"] == "https://me:word@host"
+    assert not found.keys() & {"GH_TOKEN", "MISSING"}
+
+
+def test_naming_a_variable_does_not_move_home_or_tmp_outside(policy):
+    named = replace(policy, env_pass=("HOME", "TMPDIR", "GIT_CONFIG_GLOBAL"))
+    host = dict.fromkeys(named.env_pass, "/outside")
+    assert "/outside" not in environment(host, named, "landlock").values()
+
+
+def test_home_is_the_persons_path_where_it_is_mounted_and_the_private_one_where_not(policy):
+    policy = replace(policy, tmp_dir="/state/tmp/1")
+    mounted, unmounted = (environment({}, policy, level) for level in ("full", "landlock"))
+    assert (mounted["HOME"], mounted["TMPDIR"]) == (policy.home, "/tmp")
+    assert unmounted["HOME"] == f"{policy.state_dir}/home"
+    assert unmounted["TMPDIR"] == "/state/tmp/1"
+    assert mounted["SANDERLING_SANDBOX"] == "full"
+
+
+def test_tools_are_told_not_to_try_again_only_while_the_network_is_off(policy):
+    off, on = (environment({}, replace(policy, network=mode), "full") for mode in ("off", "on"))
+    assert off["PIP_RETRIES"] == "0"
+    assert "PIP_RETRIES" not in on
+
+
+# --- the rest ----------------------------------------------------------------------------------------------------------
+
+
+def test_projects_of_the_same_name_have_state_of_their_own(tmp_path):
+    for parent in ("a", "b"):
+        (tmp_path / parent / "my project").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a/my project")
+    a, b, link, again = (
+        state_directory("/state", str(tmp_path / path))
+        for path in ("a/my project", "b/my project", "link", "a/../a/my project/")
+    )
+    assert a == link == again != b
+    assert re.fullmatch(r"/state/my_project-[0-9a-f]{16}", a)
+
+
+def test_any_name_of_a_project_gives_a_name_for_its_state(tmp_path):
+    path = tmp_path / ("ü\n/" + "x" * 200)
+    name = state_directory("/state", str(path)).removeprefix("/state/")
+    assert re.fullmatch(r"[A-Za-z0-9_.-]{1,60}", name)
+
+
+def test_every_session_may_have_hundreds_of_processes():
+    assert Limits().processes >= 512
