@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -146,8 +147,7 @@ def test_neighbour_whose_name_begins_like_the_project_is_outside(found, tmp_path
 def test_path_relative_to_home_is_the_persons(policy, monkeypatch):
     monkeypatch.setenv("HOME", policy.home)
     path = f"{policy.home}/.netrc"
-    with open(path, "w", encoding="ascii"):
-        pass
+    Path(path).touch()
     output = "curl: ~/.netrc: No such file or directory"
     assert denials_in(output, policy, policy.project) == [Denial("read", path, HIDDEN)]
 
@@ -191,7 +191,7 @@ def test_no_output_is_costly_or_fatal_to_read(policy, output):
     assert time.process_time() - began < AT_ONCE_S
 
 
-def test_denial_is_plain_data(policy):
+def test_denial_is_plain_data(policy):  # noqa: ARG001
     denial = Denial("connect", "example.org:443", "only listed hosts, through the proxy")
     assert denial == replace(denial)
     assert hash(denial) == hash(replace(denial))

@@ -43,7 +43,7 @@ def test_every_path_is_made_real(policy, tmp_path):
     )
 
 
-def test_tilde_in_a_grant_is_the_persons_home(policy, tmp_path, monkeypatch):
+def test_tilde_in_a_grant_is_the_persons_home(policy, tmp_path, monkeypatch):  # noqa: ARG001
     monkeypatch.setenv("HOME", policy.home)
     assert resolve(replace(policy, write_paths=("~/work",))).write_paths == (f"{policy.home}/work",)
 
@@ -65,9 +65,7 @@ def test_policy_of_a_missing_state_directory_is_resolved(policy, tmp_path):
         ("{base}/state/below", "own state overlap"),
     ],
 )
-def test_path_that_holds_too_much_is_refused_in_one_sentence(
-    policy, tmp_path, field, path, reason
-):
+def test_path_that_holds_too_much_is_refused_in_one_sentence(policy, tmp_path, field, path, reason):
     (tmp_path / "to-home").symlink_to(tmp_path / "home")
     (tmp_path / "state/below").mkdir()
     path = path.format(base=tmp_path)

@@ -449,7 +449,7 @@ async def test_sandbox_that_dies_is_opened_again(talk):
         [supervisor] = [
             int(pid)
             for pid in running("sandbox.supervisor import main")
-            if f"PPid:\t{os.getpid()}\n" in Path(f"/proc/{pid}/status").read_text()
+            if f"PPid:\t{os.getpid()}\n" in Path(f"/proc/{pid}/status").read_text()  # noqa: ASYNC240
         ]
         os.kill(supervisor, 9)
         changes = len(talk.of(SandboxChanged))

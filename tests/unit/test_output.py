@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 import time
-from pathlib import Path
+from pathlib import Path  # noqa: TC003
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,9 @@ from sanderling.output import (
 
 IN_MEMORY_BYTES = MAX_HEAD_BYTES + MAX_TAIL_BYTES
 CHUNK_BYTES = 64 * 1024  # what one read of a pipe may give
-AT_ONCE_S = 0.25  # what runs on the editor's loop must not take longer; quadratic work takes ten times this
+AT_ONCE_S = (
+    0.25  # what runs on the editor's loop must not take longer; quadratic work takes ten times this
+)
 
 
 def on_screen(*chunks: bytes) -> str:
@@ -88,7 +90,7 @@ def test_text_comes_out_whole_however_it_is_cut(text, data):
     written = text.encode()
     cuts = data.draw(st.lists(st.integers(0, len(written)), max_size=4).map(sorted))
     edges = [0, *cuts, len(written)]
-    chunks = [written[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    chunks = [written[a:b] for a, b in zip(edges, edges[1:], strict=False)]  # noqa: RUF007
     assert on_screen(*chunks) == text
     assert with_pauses(*chunks) == text
 
@@ -270,7 +272,7 @@ def test_file_of_an_earlier_command_with_the_same_name_is_replaced(tmp_path):
 
 def test_log_can_be_closed_twice_and_closes_its_file(log):
     log.add(b"x" * (IN_MEMORY_BYTES + 1))
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     log.close()
     log.close()
-    assert len(os.listdir("/proc/self/fd")) == before - 1
+    assert len(os.listdir("/proc/self/fd")) == before - 1  # noqa: PTH208

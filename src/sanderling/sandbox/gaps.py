@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sanderling.sandbox.report import Report
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Gap:
     """
     One thing that is not isolated, in a plain sentence.

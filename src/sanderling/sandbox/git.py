@@ -46,7 +46,7 @@ class UnclearError(ValueError):
     """A pointer that two readers may read differently. `str(error)` continues "it …"."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Repository:
     """Where git goes from `entry`: its own directory, and the one that it shares with other worktrees. All resolved."""
 
@@ -55,7 +55,7 @@ class Repository:
     common_dir: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Survey:
     """
     What one walk of the project found, absolute; nothing inside `.git` directories, nothing through links.
@@ -71,7 +71,7 @@ class Survey:
     unlistable: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GitProtection:
     """
     What the mounts must do for git; all paths absolute.

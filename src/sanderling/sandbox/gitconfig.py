@@ -22,25 +22,23 @@ KEPT = re.compile(
 LIST_SETTINGS = ("git", "config", "--global", "--includes", "--list", "-z")
 
 
-async def write_gitconfig(policy: SandboxPolicy, *, is_mounted: bool) -> None:
+async def write_gitconfig(policy: SandboxPolicy) -> None:
     """Write `gitconfig` and `gitignore` into the policy's `state_dir`; without git, or settings, both are empty."""
-    _write(policy, await _read_settings(), is_mounted=is_mounted)
+    _write(Path(policy.state_dir), await _read_settings())
 
 
-def _write(policy: SandboxPolicy, settings: dict[str, str], *, is_mounted: bool) -> None:
-    state = Path(policy.state_dir)
+def _write(state: Path, settings: dict[str, str]) -> None:
     ignored = Path(settings.pop("core.excludesfile", "~/.config/git/ignore")).expanduser()
     try:
         ignore_text = ignored.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         ignore_text = ""
-    where = f"{policy.home}/.config/git/ignore" if is_mounted else f"{state}/gitignore"
     kept = {key: value for key, value in settings.items() if KEPT.fullmatch(key)}
     lines = [_line(key, value) for key, value in kept.items() if not value.startswith("!")]
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in (
         ("gitignore", ignore_text),
-        ("gitconfig", "".join([*lines, _line("core.excludesfile", where)])),
+        ("gitconfig", "".join(lines)),
     ):
         (state / name).write_text(text, encoding="utf-8", errors="surrogateescape")
 

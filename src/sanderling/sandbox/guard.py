@@ -80,7 +80,7 @@ DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GuardEvent:
     """
     What the guard did. `path` is relative to the project where it lies inside, and any bytes (surrogates stand for what is no text).
@@ -97,7 +97,7 @@ class GuardEvent:
     kept_at: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Kept:
     """What a path held. `stamp` stands in for the content of a file too large to keep."""
 
@@ -108,7 +108,7 @@ class _Kept:
     stamp: tuple[int, int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Watch:
     directory: str
     fd: int

@@ -41,7 +41,7 @@ RESET = (
 )  # Python ignores or handles some
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Confinement:
     """What a process takes on, never to lose it again. Built once per zygote."""
 

@@ -83,7 +83,7 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 RESOLVER = "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Bind:
     """`source` outside appears as `target` inside. `is_private`: what stands in the way of the target may be removed."""
 
@@ -93,7 +93,7 @@ class Bind:
     is_private: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Layout:
     """
     A root directory, built at `staging`.
@@ -114,7 +114,7 @@ class Layout:
     private: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Protection:
     """
     What the project needs besides its tree.

@@ -44,7 +44,7 @@ TOO_WIDE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Limits:
     """What one session may use up: processes at a time, bytes per file and in shared memory."""
 
@@ -53,7 +53,7 @@ class Limits:
     shm_bytes: int = 512 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SandboxPolicy:
     """
     What the commands of a session may touch, and what may run them.

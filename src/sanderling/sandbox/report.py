@@ -14,7 +14,7 @@ NEEDS: dict[Level, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """Why each layer does not work here, empty where it does; and Landlock's ABI version, 0 without it."""
 

@@ -150,11 +150,11 @@ class Sandbox:
         policy = resolve(policy)
         policy = replace(policy, tmp_dir=f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}")
         async with _started_supervisor() as supervisor, _task_group() as tasks:
-            report = report or await _ask_for_report(supervisor)
-            check_level(policy, report)
-            sandbox = cls(policy, report, supervisor, tasks, on_event)
             with _refusing_on_os_errors():
-                await write_gitconfig(policy, is_mounted=sandbox.level != "landlock")
+                await write_gitconfig(policy)  # while the supervisor starts
+                report = report or await _ask_for_report(supervisor)
+                check_level(policy, report)
+                sandbox = cls(policy, report, supervisor, tasks, on_event)
                 await sandbox.set_network(policy.network)
             tasks.start_soon(sandbox._listen)
             try:

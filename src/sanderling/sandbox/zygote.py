@@ -29,7 +29,7 @@ OOM_SCORE_ADJ = "500"  # when memory runs out, these go first
 BACKLOG = 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class View:
     """What all commands of a zygote see and get. `has_own_network`: no network but a loopback of the session's own."""
 
@@ -106,7 +106,7 @@ def main(channel: int, view: int) -> NoReturn:
     ).serve()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Spare:
     """An init that waits for its command."""
 
@@ -114,7 +114,7 @@ class Spare:
     channel: socket.socket
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Running:
     """An init with its command; `status` is the pipe that it writes to, which we keep open until all of it is gone."""
 
