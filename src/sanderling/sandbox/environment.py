@@ -32,30 +32,42 @@ CREDENTIALS = re.compile(r"://[^/\s@]*:[^/\s@]*@")
 
 def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) -> dict[str, str]:
     """What a command finds in its environment: of the host's, what `ENVIRONMENT` and `env_pass` name, then our own."""
-    has_mounts = level != "landlock"
-    home = policy.home if has_mounts else f"{policy.state_dir}/home"
     passed = {
         name: value
         for name, value in host.items()
         if name in policy.env_pass
         or (ENVIRONMENT.fullmatch(name) and not CREDENTIALS.search(value))
     }
+    has_network = policy.network != "off"
+    places = _places_without_mounts(policy) if level == "landlock" else _places(policy)
     return (
         passed
-        | (FAIL_FAST if policy.network == "off" else {})
+        | ({} if has_network else FAIL_FAST)
+        | places
         | {
-            "HOME": home,
-            "TMPDIR": "/tmp" if has_mounts else policy.tmp_dir,
             "TERM": "dumb",
             "PAGER": "cat",
             "GIT_PAGER": "cat",
-            "GIT_CONFIG_GLOBAL": f"{home}/.gitconfig"
-            if has_mounts
-            else f"{policy.state_dir}/gitconfig",
             "GIT_TERMINAL_PROMPT": "0",
             "SANDERLING_SANDBOX": level,
         }
     )
+
+
+def _places(policy: SandboxPolicy) -> dict[str, str]:
+    return {"HOME": policy.home, "TMPDIR": "/tmp"}
+
+
+def _places_without_mounts(policy: SandboxPolicy) -> dict[str, str]:
+    """Nothing stands where programs look for it, so they are told where it is."""
+    return {
+        "HOME": f"{policy.state_dir}/home",
+        "TMPDIR": policy.tmp_dir,
+        "GIT_CONFIG_GLOBAL": f"{policy.state_dir}/gitconfig",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "core.excludesFile",
+        "GIT_CONFIG_VALUE_0": f"{policy.state_dir}/gitignore",
+    }
 
 
 def state_directory(root: str, project: str) -> str:
