@@ -624,7 +624,9 @@ class Prober:
 
     async def reaches(self, port: int) -> bool:
         await self.process.stdin.send(b"%d\n" % port)
-        answer = await self.process.stdout.receive()
+        answer = b""
+        while not answer.endswith(b"\n"):
+            answer += await self.process.stdout.receive()
         return {b"open\n": True, b"closed\n": False}[answer]
 
 
