@@ -14,6 +14,7 @@ from sanderling.events import CommandEnded, CommandOutput, CommandsRunning, Comm
 from sanderling.messages import CommandRecord
 from sanderling.output import MAX_SCREEN_CHARS, OutputLog, ScreenText
 from sanderling.sandbox.processes import Process
+from sanderling.sandbox.sandbox import alone
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.sandbox.unconfined import UnconfinedProcess
 from sanderling.session import Session
@@ -153,13 +154,14 @@ class Command:
             await self._read(stdout, show)
             has_read.set()
 
-        async with anyio.create_task_group() as tasks:
-            assert process.stdout
-            tasks.start_soon(read, process.stdout)
-            status = await process.wait()
-            with anyio.move_on_after(LINGER_S):
-                await has_read.wait()
-            tasks.cancel_scope.cancel()
+        with alone():
+            async with anyio.create_task_group() as tasks:
+                assert process.stdout
+                tasks.start_soon(read, process.stdout)
+                status = await process.wait()
+                with anyio.move_on_after(LINGER_S):
+                    await has_read.wait()
+                tasks.cancel_scope.cancel()
         return status
 
     async def _read(self, stdout: ByteReceiveStream, show: Callable[[Event], None]) -> None:

@@ -24,7 +24,7 @@ from sanderling.sandbox.init import EXIT_REFUSED
 from sanderling.sandbox.policy import LEVELS, SandboxPolicy
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import Report
-from sanderling.sandbox.sandbox import Sandbox, SandboxEvent
+from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, alone
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -111,12 +111,21 @@ def execute(arguments: argparse.Namespace) -> int:
 
 async def _run(policy: SandboxPolicy, argv: list[str]) -> int:
     status = 0
-    async with Sandbox.open(policy, _print_event) as sandbox, anyio.create_task_group() as tasks:
-        process = await sandbox.spawn(argv, cwd=os.getcwd(), stdin=0, stdout=1, stderr=2)
-        tasks.start_soon(_forward_signals, process)
-        status = await process.wait()
-        tasks.cancel_scope.cancel()
+    async with Sandbox.open(policy, _print_event) as sandbox:
+        process = await sandbox.spawn(argv, cwd=_here(), stdin=0, stdout=1, stderr=2)
+        with alone():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_forward_signals, process)
+                status = await process.wait()
+                tasks.cancel_scope.cancel()
     return status if status >= 0 else 128 - status
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError as error:
+        raise SandboxError("The current directory does not exist any more.") from error
 
 
 async def _forward_signals(process: Process) -> None:

@@ -20,7 +20,7 @@ HIDDEN, READ_ONLY, PROTECTED = (
     "it could make the host run something, so it cannot be changed",
 )
 _COMPLAINT = re.compile(
-    r"No such file or directory|Permission denied|Read-only file system|Operation not permitted"
+    r"No such file(?: or directory)?|Permission denied|Read-only file system|Operation not permitted"
     r"|Device or resource busy",
     re.IGNORECASE,
 )
@@ -28,6 +28,7 @@ _QUOTES = "'\"`\u2018\u2019\u201c\u201d"
 _PLAIN = rf"[^\s{_QUOTES}:,;()]"
 _PATH = re.compile(rf"[{_QUOTES}]([^{_QUOTES}]+)[{_QUOTES}]|({_PLAIN}*/{_PLAIN}+)")
 MAX_DENIALS = 20
+MAX_LINE_CHARS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,9 @@ def denials_in(output: str, policy: SandboxPolicy, cwd: str) -> list[Denial]:
     """The refusals that a command's `output` complains of, each once; `cwd` is where it ran."""
     found: dict[Denial, None] = {}
     for line in output.splitlines():
-        if complaint := _COMPLAINT.search(line):
-            found.update(dict.fromkeys(_denials(complaint[0].lower(), line, policy, cwd)))
+        shown = line[:MAX_LINE_CHARS]
+        if complaint := _COMPLAINT.search(shown):
+            found.update(dict.fromkeys(_denials(complaint[0].lower(), shown, policy, cwd)))
     return list(found)[:MAX_DENIALS]
 
 

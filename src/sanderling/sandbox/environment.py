@@ -27,7 +27,7 @@ FAIL_FAST = {
 }
 """Without a network there is nothing to try again."""
 
-CREDENTIALS = re.compile(r"://[^/\s@]*:[^/\s@]*@")
+CREDENTIALS = re.compile(r"://[^/\s]*@")
 
 
 def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) -> dict[str, str]:

@@ -88,7 +88,7 @@ class GuardEvent:
     `kept_at` says where a quarantined thing is.
 
     `replaced`: the host itself put another file in the place of a mounted one, as `git config` does. That takes the mount off in
-    every namespace, so whoever owns the mounts must make them anew, and a new guard.
+    every namespace, so whoever owns the mounts must mount it again.
     """
 
     kind: Literal["quarantined", "restored", "replaced", "failed"]
@@ -299,11 +299,12 @@ class Guard:
             if path in self._kept:
                 self._restore_item(path)
         elif path in self._bound and (is_certain or _identity(path) != self._bound[path]):
-            del self._bound[path]
             directory = os.path.dirname(path)
             if _identity(directory) != self._homes[directory]:
+                del self._bound[path]
                 return  # a directory above it was moved away, which the sandbox can do: the audit judges
-            # Inside, the mount forbids it: this was the host. From here on the sandbox could write it.
+            # Inside, the mount forbids it: this was the host. Until it is mounted again the sandbox can write it.
+            self._bound[path] = _identity(path)
             self._kept |= _snapshot([path])
             self._tell("replaced", path, "was replaced by the host, so it is mounted no more")
 

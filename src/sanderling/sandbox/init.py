@@ -23,6 +23,7 @@ from sanderling.sandbox.syscalls import prctl, syscall
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES = 64
+PARENT_DIED = signal.SIGPWR  # which nobody sends to us
 KEPT_FD = STATUS_FD = 3
 EXIT_REFUSED, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 FORWARDED = (
@@ -35,6 +36,7 @@ FORWARDED = (
 )
 RESET = (
     *FORWARDED,
+    PARENT_DIED,
     signal.SIGPIPE,
     signal.SIGXFSZ,
     signal.SIGCHLD,
@@ -93,7 +95,11 @@ def run(channel: socket.socket, confinement: Confinement) -> NoReturn:
         os._exit(0)
     if not argv:
         worker.serve(socket.socket(fileno=0))
-    main = _spawn(argv, environment)
+    try:
+        main = _spawn(argv, environment)
+    except ValueError as error:  # a NUL in it
+        os.write(STATUS_FD, f"The command cannot be passed on: {error}.".encode())
+        os._exit(0)
     for number in FORWARDED:
         signal.signal(number, lambda received, _: _kill_group(main, received))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
@@ -113,9 +119,10 @@ def keep_only(descriptor: int) -> None:
 
 
 def _enter(confinement: Confinement) -> None:
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if not confinement.has_own_pids:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    if confinement.has_own_pids:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        adopt_and_die_together()
     confinement.take_on()
     prctl(PR_SET_DUMPABLE, 0)  # the command runs as the same user, and must not trace us
 
@@ -193,6 +200,18 @@ def _count_processes(uid: int) -> int:
         with suppress(OSError):
             count += os.stat(f"/proc/{pid}").st_uid == uid
     return count
+
+
+def adopt_and_die_together() -> None:
+    """Without a pid namespace: adopt every orphan below, and when our parent dies, end them and ourselves."""
+
+    def end(_number: int, _frame: object) -> NoReturn:
+        kill_tree()
+        os._exit(0)
+
+    signal.signal(PARENT_DIED, end)
+    prctl(PR_SET_PDEATHSIG, PARENT_DIED)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def kill_tree(spare: frozenset[int] = frozenset()) -> None:

@@ -18,29 +18,35 @@ PROXY_PORT, NAME_PORT = 3128, 53
 """Where, on the session's loopback, the host answers: the proxy, and the name server that only says no."""
 
 TOO_WIDE = frozenset(
-    [
-        "/",
-        "/bin",
-        "/boot",
-        "/dev",
-        "/etc",
-        "/home",
-        "/lib",
-        "/media",
-        "/mnt",
-        "/opt",
-        "/proc",
-        "/root",
-        "/run",
-        "/sbin",
-        "/srv",
-        "/sys",
-        "/tmp",
-        "/usr",
-        "/usr/local",
-        "/var",
-        "/var/tmp",
-    ]
+    os.path.realpath(path)
+    for path in (
+        *(
+            "/",
+            "/bin",
+            "/boot",
+            "/dev",
+            "/etc",
+            "/home",
+            "/lib",
+            "/lib64",
+            "/media",
+            "/mnt",
+            "/opt",
+        ),
+        *(
+            "/proc",
+            "/root",
+            "/run",
+            "/sbin",
+            "/srv",
+            "/sys",
+            "/tmp",
+            "/usr",
+            "/usr/local",
+            "/usr/share",
+        ),
+        *("/var", "/var/lib", "/var/tmp"),
+    )
 )
 
 

@@ -74,6 +74,7 @@ class Process:
     ) -> None:
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self.returncode: int | None = None
+        self._problem: SandboxError | None = None
         self._status = status
         self._said = b""
         self._signal_it = signal_it
@@ -87,24 +88,32 @@ class Process:
             SandboxError: the command was not started, or the sandbox has ended under it.
         """
         async with self._waiting:
-            if self.returncode is None:
+            if self.is_running:
                 with suppress(anyio.EndOfStream):
                     while not self._is_all_over():
                         self._said += await self._status.receive()
                 self._status.close()
-                self.returncode = self._read_status()
+                self._read_status()
+        if self._problem:
+            raise self._problem
+        assert self.returncode is not None
         return self.returncode
+
+    @property
+    def is_running(self) -> bool:
+        return self.returncode is None and self._problem is None
 
     def _is_all_over(self) -> bool:
         """Whether the init has said that nothing is left; else the end of the pipe says it."""
         return len(self._said) == STATUS.size and STATUS.unpack(self._said)[1]
 
-    def _read_status(self) -> int:
+    def _read_status(self) -> None:
         if len(self._said) == STATUS.size:
-            return os.waitstatus_to_exitcode(STATUS.unpack(self._said)[0])
-        if self._said:
-            raise SandboxError(self._said.decode(errors="replace"))
-        return -signal.SIGKILL  # its init was killed, and could not say so
+            self.returncode = os.waitstatus_to_exitcode(STATUS.unpack(self._said)[0])
+        elif self._said:
+            self._problem = SandboxError(self._said.decode(errors="replace"))
+        else:
+            self.returncode = -signal.SIGKILL  # its init was killed, and could not say so
 
     def send_signal(self, number: int) -> None:
         self._signal_it(number)
@@ -114,7 +123,7 @@ class Process:
 
     def close(self) -> None:
         """Let go of the streams. A command that still runs is killed."""
-        if self.returncode is None:
+        if self.is_running:
             self.kill()
         for stream in (self.stdin, self.stdout, self.stderr, self._status):
             if stream:

@@ -69,6 +69,7 @@ class View:
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
         self.processes: WeakSet[Process] = WeakSet()
+        self._sending = anyio.Lock()
 
     def hold(self, path: str) -> None:
         with suppress(OSError):  # it is gone, and what ran in it
@@ -76,11 +77,25 @@ class View:
 
     @property
     def is_used(self) -> bool:
-        return any(process.returncode is None for process in self.processes)
+        return any(process.is_running for process in self.processes)
 
     def kill(self) -> None:
         for process in self.processes:
             process.kill()
+
+    async def send(self, message: wire.Message, descriptors: tuple[int, ...]) -> None:
+        """
+        Send `message` when the zygote has room for it.
+
+        Raises:
+            OSError: it is gone.
+        """
+        async with self._sending:
+            while True:
+                with suppress(BlockingIOError):
+                    wire.send(self.channel, message, descriptors)
+                    return
+                await anyio.wait_writable(self.channel)
 
     def signal(self, key: int, number: int) -> None:
         try:
@@ -109,6 +124,7 @@ class Sandbox:
         self.level: Level = policy.level or report.level
         self.has_ended = anyio.Event()
         self._supervisor = supervisor
+        self._listening = anyio.CancelScope(shield=True)
         self._tasks = tasks
         self._on_event = on_event
         self._views: dict[object, View] = {}
@@ -282,15 +298,15 @@ class Sandbox:
         for is_last_try in (False, True):
             view = await self._view(policy)
             try:
-                while True:
-                    with suppress(BlockingIOError):
-                        wire.send(view.channel, message, descriptors)
-                        return view
-                    await anyio.wait_writable(view.channel)
+                await view.send(message, descriptors)
             except OSError as error:
-                del self._views[_view_key(policy)]
+                if self._views.get(key := _view_key(policy)) is view:
+                    del self._views[key]
+                view.channel.close()
                 if is_last_try:
-                    raise SandboxError(f"The sandbox has ended: {error}") from error
+                    raise SandboxError(f"The sandbox has ended: {error}.") from error
+            else:
+                return view
         raise AssertionError
 
     async def _view(self, policy: SandboxPolicy) -> "View":
@@ -313,21 +329,24 @@ class Sandbox:
     async def _open_view(self, policy: SandboxPolicy) -> socket.socket:
         ours, theirs = wire.socket_pair()
         ours.setblocking(False)
-        with theirs:
-            request = ("open", self.level, asdict(policy), policy.network)
-            try:
-                wire.send(self._supervisor, request, (theirs.fileno(),))
-            except OSError as error:
-                raise SandboxError(f"The sandbox has ended: {error}") from error
-        match await _receive(ours):
-            case ("ready", names), descriptors:
-                for name, descriptor in zip(names, descriptors, strict=True):
-                    self._serve(name, socket.socket(fileno=descriptor))
-                return ours
-            case ("refused", reason), _:
-                raise SandboxError(f"The sandbox cannot be set up: {reason}")
-            case _:
-                raise SandboxError("The sandbox's supervisor has ended.")
+        with ExitStack() as unless_ready:
+            unless_ready.enter_context(ours)
+            with theirs:
+                request = ("open", self.level, asdict(policy), policy.network)
+                try:
+                    wire.send(self._supervisor, request, (theirs.fileno(),))
+                except OSError as error:
+                    raise SandboxError(f"The sandbox has ended: {error}.") from error
+            match await _receive(ours):
+                case ("ready", names), descriptors:
+                    for name, descriptor in zip(names, descriptors, strict=True):
+                        self._serve(name, socket.socket(fileno=descriptor))
+                    unless_ready.pop_all()
+                case ("refused", reason), _:
+                    raise SandboxError(f"The sandbox cannot be set up: {reason}")
+                case _:
+                    raise SandboxError("The sandbox's supervisor has ended.")
+        return ours
 
     def _serve(self, name: str, listener: socket.socket) -> None:
         """What a new view's loopback has for the host to answer on."""
@@ -364,17 +383,19 @@ class Sandbox:
     # --- the supervisor ------------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        while (received := await _receive(self._supervisor)) is not None:
-            match received:
-                case (("guard", *details), _):
-                    event = GuardEvent(*details)
-                    if event.kind == "replaced":
-                        self._hold_again(event.path)
-                    self._on_event(event)
-                case (("closed",), _):
-                    break
-                case _:
-                    raise SandboxError(f"The host knows no {received[0]!r}.")
+        """Hear what the supervisor says, also while we are being cancelled, for it has last words."""
+        with self._listening:
+            while (received := await _receive(self._supervisor)) is not None:
+                match received:
+                    case (("guard", *details), _):
+                        event = GuardEvent(*details)
+                        if event.kind == "replaced":
+                            self._hold_again(event.path)
+                        self._on_event(event)
+                    case (("closed",), _):
+                        break
+                    case _:
+                        raise SandboxError(f"The host knows no {received[0]!r}.")
         self.has_ended.set()
 
     async def _close(self) -> None:
@@ -382,6 +403,7 @@ class Sandbox:
         with suppress(OSError), anyio.move_on_after(CLOSE_S):
             wire.send(self._supervisor, ("close",))
             await self.has_ended.wait()
+        self._listening.cancel()
         for view in self._views.values():
             view.channel.close()
         for listener in self._proxies:
@@ -413,10 +435,9 @@ def check_level(policy: SandboxPolicy, report: Report) -> None:
         raise SandboxError(f"The sandbox level '{level}' does not work here: {reason}.")
     if LEVELS.index(level) > LEVELS.index(policy.min_level):
         wanted = policy.min_level
-        raise SandboxError(
-            f"The sandbox can only reach level '{level}' here, and '{wanted}' is the least that is accepted"
-            f" ({report.why_not(wanted)})."
-        )
+        reason = report.why_not(wanted)
+        why = f", which does not work here: {reason}" if reason else ""
+        raise SandboxError(f"Level '{level}' is less than what is accepted, '{wanted}'{why}.")
 
 
 def _view_key(policy: SandboxPolicy) -> object:
@@ -503,10 +524,17 @@ def _directory_above(package: str) -> Path:
 @asynccontextmanager
 async def _task_group() -> AsyncGenerator[TaskGroup]:
     """A task group that ends with its body, and lets a lone exception through as what it is."""
-    try:
+    with alone():
         async with anyio.create_task_group() as tasks:
             yield tasks
             tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def alone() -> Generator[None]:
+    """Let an exception that is alone in its group through as what it is."""
+    try:
+        yield
     except BaseExceptionGroup as group:
         first, *others = group.exceptions
         if others:

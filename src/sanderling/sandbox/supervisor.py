@@ -43,7 +43,6 @@ class Supervisor:
         self._guard: Guard | None = None
         self._policy: SandboxPolicy | None = None
         self._claim = -1  # what `git.place_sentinels` gave
-        self._restores = False
         self._namespaces: dict[bool, list[int]] = {}  # by whether they hold a network
         self._poll = select.poll()
         prctl(init.PR_SET_CHILD_SUBREAPER, 1)
@@ -51,6 +50,7 @@ class Supervisor:
     def serve(self) -> NoReturn:
         self._poll.register(self.channel, select.POLLIN)
         while True:
+            _reap()
             for descriptor, _ in self._poll.poll():
                 if descriptor != self.channel.fileno():
                     self._report(self._guard.handle_events() if self._guard else [])
@@ -158,8 +158,9 @@ class Supervisor:
             self._claim = git.place_sentinels(policy.state_dir, survey)
         in_git = git.protection(survey)
         if policy.has_guard and self._guard is None:
-            self._restores = level == "landlock"
-            self._set_guard(survey, in_git)
+            quarantine = private_directory(policy, "quarantine")
+            self._guard = Guard(survey, in_git, quarantine, restores=level == "landlock")
+            self._poll.register(self._guard, select.POLLIN)
         granted = [git.survey(path) for path in policy.write_paths if os.path.isdir(path)]
         found = [in_git, *map(git.protection, granted)]
         roots = (policy.project, *(survey.project for survey in granted))
@@ -180,27 +181,11 @@ class Supervisor:
 
     # --- the guard, and the end ----------------------------------------------------------------------------------------
 
-    def _set_guard(self, survey: git.Survey, in_git: git.GitProtection) -> None:
-        assert self._policy
-        quarantine = private_directory(self._policy, "quarantine")
-        self._guard = Guard(survey, in_git, quarantine, restores=self._restores)
-        self._poll.register(self._guard, select.POLLIN)
-
     def _report(self, events: list[GuardEvent]) -> None:
         """Tell the host, if it is still there: what was found is in the quarantine all the same."""
         for event in events:
             with suppress(OSError):
                 wire.send(self.channel, ("guard", *astuple(event)))
-        if any(event.kind == "replaced" for event in events):
-            self._renew_guard()
-
-    def _renew_guard(self) -> None:
-        """The host has replaced a protected file: that took its mount away, so the host opens new views, and we look anew."""
-        if self._guard and self._policy:
-            self._poll.unregister(self._guard)
-            self._guard.close()
-            survey = git.survey(self._policy.project)
-            self._set_guard(survey, git.protection(survey))
 
     def end(self) -> NoReturn:
         init.kill_tree()
@@ -213,6 +198,13 @@ class Supervisor:
         with suppress(OSError):
             wire.send(self.channel, ("closed",))
         os._exit(0)
+
+
+def _reap() -> None:
+    """Wait for what has ended: zygotes, and whatever became our child when its parent did."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _remove_temporary_files_of_the_dead(directory: str) -> None:

@@ -236,7 +236,7 @@ def _limit_ourselves(view: View) -> None:
         file.write(OOM_SCORE_ADJ)
     init.bar_capabilities()
     if not view.can_nest:
-        prctl(init.PR_SET_CHILD_SUBREAPER, 1)
+        init.adopt_and_die_together()
     elif os.geteuid() == 0 and _kernel_version() >= PID_MAX_IS_OURS:  # RLIMIT_NPROC binds no root
         with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
             file.write(str(view.limits.processes + RESERVED_PIDS))
