@@ -25,7 +25,7 @@ ISOLATION = (
     "--die-with-parent",
 )
 MAX_COMPLAINT_BYTES = 2000
-START = "import sys; sys.path[:] = {path!r}; from sanderling.sandbox.zygote import main; main({channel}, {view})"
+START = "import sys; sys.path[:] = {path!r}; from sanderling.sandbox.zygote import main; main({channel}, {view}, {entered})"
 
 
 def find() -> str:
@@ -64,23 +64,27 @@ def try_it() -> None:
         raise SandboxError(complaint or "bubblewrap does not work here")
 
 
-def start_zygote(view: View, channel: socket.socket) -> int:
-    """Start a zygote in the root of `view`, serving `channel`; return bubblewrap's pid."""
+def start_zygote(view: View, channel: socket.socket, entered: socket.socket) -> None:
+    """Start a zygote in the root of `view`, serving `channel`. When it is there, it says so on `entered`."""
     memory = os.memfd_create("view")
     os.write(memory, marshal.dumps(view.as_data()))
     os.lseek(memory, 0, os.SEEK_SET)
     os.set_inheritable(memory, True)
-    channel.set_inheritable(True)
+    for end in (channel, entered):
+        end.set_inheritable(True)
     program = find()
-    code = START.format(path=sys.path, channel=channel.fileno(), view=memory)
+    code = START.format(
+        path=sys.path, channel=channel.fileno(), view=memory, entered=entered.fileno()
+    )
     python = (os.path.realpath(sys.executable), "-I", "-S", "-c", code)
     network = ("--unshare-net",) if view.has_own_network else ()
     argv = [program, *ISOLATION, *network, *root_arguments(view.layout), "--", *python]
     try:
-        return os.posix_spawn(program, argv, {})
+        os.posix_spawn(program, argv, {})
     finally:
         os.close(memory)
-        channel.set_inheritable(False)
+        for end in (channel, entered):
+            end.set_inheritable(False)
 
 
 def root_arguments(layout: Layout) -> list[str]:

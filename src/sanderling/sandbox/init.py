@@ -10,7 +10,8 @@ import resource
 import signal
 import socket
 import struct
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -202,6 +203,26 @@ def _count_processes(uid: int) -> int:
     return count
 
 
+@contextmanager
+def everything_stopped() -> Generator[None]:
+    """Every descendant of ours stands still in this context, but those that are started in it."""
+    stopped = _stop_descendants(frozenset()) if _children() else set[int]()
+    try:
+        yield
+    finally:
+        for pid in stopped:
+            _kill(pid, signal.SIGCONT)
+
+
+def _stop_descendants(spare: frozenset[int]) -> set[int]:
+    stopped: set[int] = set()
+    while found := _descendants(os.getpid(), spare) - stopped:
+        for pid in found:
+            _kill(pid, signal.SIGSTOP)
+        stopped |= found
+    return stopped
+
+
 def adopt_and_die_together() -> None:
     """Without a pid namespace: adopt every orphan below, and when our parent dies, end them and ourselves."""
 
@@ -224,12 +245,7 @@ def kill_tree(spare: frozenset[int] = frozenset()) -> None:
     while children := _children() - spare:
         for pid in children:
             _kill(pid, signal.SIGKILL)
-        stopped: set[int] = set()
-        while found := _descendants(os.getpid(), spare) - stopped:
-            for pid in found:
-                _kill(pid, signal.SIGSTOP)
-            stopped |= found
-        for pid in stopped:
+        for pid in _stop_descendants(spare):
             _kill(pid, signal.SIGKILL)
         for pid in children:
             with suppress(ChildProcessError):

@@ -9,6 +9,7 @@ project and in the private HOME while a root is built; mount points are made in 
 import fcntl
 import os
 import socket
+import stat
 import struct
 from collections.abc import Iterable
 from contextlib import contextmanager, suppress
@@ -220,7 +221,7 @@ def _make_mount_point(new: str, bind: Bind) -> None:
         if os.path.isdir(bind.source):
             os.close(_directory_at(here, name, may_replace=bind.is_private))
         else:
-            _file_at(here, name)
+            _file_at(here, name, may_replace=bind.is_private)
     finally:
         os.close(here)
 
@@ -239,7 +240,11 @@ def _directory_at(parent: int, name: str, *, may_replace: bool) -> int:
     return os.open(name, flags, dir_fd=parent)
 
 
-def _file_at(parent: int, name: str) -> None:
+def _file_at(parent: int, name: str, *, may_replace: bool) -> None:
+    with suppress(FileNotFoundError):
+        is_file = stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+        if may_replace and not is_file:
+            os.rename(name, f"{name}.{os.getpid()}", src_dir_fd=parent, dst_dir_fd=parent)
     with suppress(FileExistsError):
         os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600, dir_fd=parent))
 

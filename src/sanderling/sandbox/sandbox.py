@@ -56,6 +56,7 @@ NETWORK_OFF = "the network is off"
 PROXY_BACKLOG = 128
 CLOSE_S = 5.0
 DISK_CHECK_S = 0.1
+AUDIT_S = 1.0
 
 _sessions = itertools.count()
 
@@ -130,7 +131,7 @@ class Sandbox:
         self._views: dict[object, View] = {}
         self._opening = anyio.Lock()
         self._keys = itertools.count()
-        self._is_watching_disk = False
+        self._is_watching = False
         self._proxies: list[socket.socket] = []
         self._proxy_scopes: list[anyio.CancelScope] = []
 
@@ -224,9 +225,9 @@ class Sandbox:
         signal_it = partial(view.signal, key)
         process = Process(signal_it, our_status, our_stdin, our_stdout, our_stderr)
         view.processes.add(process)
-        if not self._is_watching_disk:
-            self._is_watching_disk = True
-            self._tasks.start_soon(self._watch_disk)
+        if not self._is_watching:
+            self._is_watching = True
+            self._tasks.start_soon(self._watch)
         return process
 
     async def open_files(self) -> Files:
@@ -258,36 +259,44 @@ class Sandbox:
             policy = replace(policy, hosts=hosts)
         HostRules(policy.hosts)
         await self._view(policy)
-        self.policy = policy
+        before, self.policy = self.policy, policy
         for scope in self._proxy_scopes:
             scope.cancel()
         self._proxy_scopes = []
-        for listener in self._proxies:
-            self._start_proxy(listener)
+        try:
+            for listener in self._proxies:
+                self._start_proxy(listener)
+        except OSError as error:  # a command has taken the port
+            self.policy = before
+            raise SandboxError(f"The proxy cannot listen on port {PROXY_PORT}: {error}.") from error
 
-    def audit(self) -> None:
-        """Have the guard look at the whole project; what it finds comes as events."""
+    def audit(self, *, is_routine: bool = False) -> None:
+        """Have the guard look at the whole project, or if it `is_routine`, if that is cheap; what it finds comes as events."""
         with suppress(OSError):  # the supervisor is gone: it looked before it went
-            wire.send(self._supervisor, ("audit",))
+            wire.send(self._supervisor, ("audit", is_routine))
 
     def denials_in(self, output: str) -> list[Denial]:
         """The paths that a command which ran in the project's root complains of, and that were refused to it."""
         return denials_in(output, self.policy, self.policy.project)
 
-    async def _watch_disk(self) -> None:
-        """As long as something runs: kill it all before it has filled the disk."""
+    async def _watch(self) -> None:
+        """As long as something runs: have the guard look now and then, and kill it all before it has filled the disk."""
         paths = (self.policy.project, self.policy.state_dir, *self.policy.write_paths)
         watch = DiskWatch(paths)
+        next_audit = anyio.current_time() + AUDIT_S
         try:
             while any(view.is_used for view in self._views.values()):
                 await anyio.sleep(DISK_CHECK_S)
+                if anyio.current_time() >= next_audit:
+                    self.audit(is_routine=True)
+                    next_audit = anyio.current_time() + AUDIT_S
                 if full := watch.look():
                     for view in self._views.values():
                         view.kill()
                     self._on_event(full)
                     return
         finally:
-            self._is_watching_disk = False
+            self._is_watching = False
 
     # --- views ---------------------------------------------------------------------------------------------------------
 
@@ -507,10 +516,12 @@ async def _started_supervisor() -> AsyncGenerator[socket.socket]:
             yield ours
     finally:
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(CLOSE_S):
+            with anyio.move_on_after(CLOSE_S) as waiting:
                 await anyio.wait_readable(ended)
-            process.kill()
-            process.wait()
+            if waiting.cancelled_caught:
+                process.returncode = 0  # it still looks at what was left, and needs no one for that
+            else:
+                process.wait()
         os.close(ended)
 
 

@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from dataclasses import astuple
 from typing import NoReturn
@@ -30,11 +31,19 @@ from sanderling.sandbox.probe import probe
 from sanderling.sandbox.syscalls import prctl, syscall
 from sanderling.sandbox.zygote import View, Zygote
 
+LAST_LOOK_S = 60
+ROUTINE_SHARE = (
+    10  # of the time, at most one part in so many goes into audits that nobody waits for
+)
+
 
 def main(channel: int) -> NoReturn:
     supervisor = Supervisor(socket.socket(fileno=channel))
     signal.signal(signal.SIGTERM, lambda _number, _frame: supervisor.end())
-    supervisor.serve()
+    try:
+        supervisor.serve()
+    finally:  # after a defect, too: what runs must end, and what it left must be looked at
+        supervisor.end()
 
 
 class Supervisor:
@@ -43,6 +52,7 @@ class Supervisor:
         self._guard: Guard | None = None
         self._policy: SandboxPolicy | None = None
         self._claim = -1  # what `git.place_sentinels` gave
+        self._next_routine_audit = 0.0
         self._namespaces: dict[bool, list[int]] = {}  # by whether they hold a network
         self._poll = select.poll()
         prctl(init.PR_SET_CHILD_SUBREAPER, 1)
@@ -69,8 +79,9 @@ class Supervisor:
                 channel = socket.socket(fileno=descriptors[0])
                 with channel:
                     self._open(level, SandboxPolicy(**policy, limits=limits), network, channel)
-            case ("audit",):
-                self._report(self._guard.audit() if self._guard else [])
+            case ("audit", is_routine):
+                if not is_routine or time.monotonic() >= self._next_routine_audit:
+                    self._audit()
             case ("close",):
                 self.end()
             case _:
@@ -88,24 +99,24 @@ class Supervisor:
     def _start_zygote(
         self, level: Level, policy: SandboxPolicy, network: NetworkMode, channel: socket.socket
     ) -> None:
+        """What runs is stopped meanwhile: it must not move what has been looked at and is not yet mounted."""
         has_own_network = network != "on" and level != "landlock"
-        view = View(
-            level=level,
-            layout=self._look_at(policy, level, has_own_network=has_own_network),
-            limits=policy.limits,
-            has_own_network=has_own_network,
-            can_use_network=network == "on",
-        )
-        if level == "full-bwrap":
-            bubblewrap.start_zygote(view, channel)
-            return
         here, there = wire.socket_pair()
-        if os.fork() == 0:
-            here.close()
-            self._become_zygote(view, channel, there)
-        there.close()
-        with here:
-            if (received := wire.receive(here)) is not None:
+        with here, there, init.everything_stopped():
+            view = View(
+                level=level,
+                layout=self._look_at(policy, level, has_own_network=has_own_network),
+                limits=policy.limits,
+                has_own_network=has_own_network,
+                can_use_network=network == "on",
+            )
+            if level == "full-bwrap":
+                bubblewrap.start_zygote(view, channel, there)
+            elif os.fork() == 0:
+                here.close()
+                self._become_zygote(view, channel, there)
+            there.close()
+            while (received := wire.receive(here)) and received[0] != ("entered",):
                 self._namespaces[has_own_network] = received[1]
 
     def _become_zygote(self, view: View, channel: socket.socket, there: socket.socket) -> NoReturn:
@@ -115,7 +126,7 @@ class Supervisor:
             if view.is_mounted:
                 self._enter_namespaces(view, there)
                 namespaces.enter_root(view.layout)
-            there.close()
+            wire.send(there, ("entered",))
             # What is the supervisor's to hold is let go: the host's channel, the guard, the claim to the project.
             init.keep_only(channel.fileno())
             Zygote(view, socket.socket(fileno=init.KEPT_FD)).serve()
@@ -150,6 +161,8 @@ class Supervisor:
 
     def _look_at(self, policy: SandboxPolicy, level: Level, *, has_own_network: bool) -> Layout:
         """What the view of `policy` holds, as things are now. The first look also puts the guard in place."""
+        if self._guard:
+            self._audit()  # or we would ask git about a repository that waits for that
         survey = git.survey(policy.project)
         if self._policy is None:
             self._policy = policy
@@ -187,17 +200,26 @@ class Supervisor:
             with suppress(OSError):
                 wire.send(self.channel, ("guard", *astuple(event)))
 
+    def _audit(self) -> None:
+        began = time.monotonic()
+        self._report(self._guard.audit() if self._guard else [])
+        now = time.monotonic()
+        self._next_routine_audit = now + ROUTINE_SHARE * (now - began)
+
     def end(self) -> NoReturn:
+        """Kill what runs, look once more, clean up; nobody has to wait for that, and it does not last for ever."""
+        signal.alarm(LAST_LOOK_S)
         init.kill_tree()
         guard, self._guard = self._guard, None
-        if guard:
-            self._report(guard.close())
-        if self._policy:
-            git.remove_sentinels(self._policy.state_dir, self._claim)
-            _remove_tree(self._policy.tmp_dir)
-        with suppress(OSError):
-            wire.send(self.channel, ("closed",))
-        os._exit(0)
+        try:
+            self._report(guard.close() if guard else [])
+        finally:
+            if self._policy:
+                git.remove_sentinels(self._policy.state_dir, self._claim)
+                _remove_tree(self._policy.tmp_dir)
+            with suppress(OSError):
+                wire.send(self.channel, ("closed",))
+            os._exit(0)
 
 
 def _reap() -> None:
@@ -215,7 +237,6 @@ def _remove_temporary_files_of_the_dead(directory: str) -> None:
 
 
 def _remove_tree(path: str) -> None:
-    import shutil
-
-    # What cannot be removed now is tried again at the next start.
-    shutil.rmtree(path, ignore_errors=True)
+    """By `rm`: a tree that is too deep for Python's own way is one line of shell. What stays is tried again at the next start."""
+    pid = os.posix_spawnp("rm", ["rm", "-rf", "--", path], os.environ)
+    os.waitpid(pid, 0)

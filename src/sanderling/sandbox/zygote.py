@@ -87,8 +87,9 @@ class View:
         )
 
 
-def main(channel: int, view: int) -> NoReturn:
-    """A zygote as a program of its own: `view` is a file with a view's data."""
+def main(channel: int, view: int, entered: int) -> NoReturn:
+    """A zygote as a program of its own: `view` is a file with a view's data, `entered` where to say that we are there."""
+    wire.send(socket.socket(fileno=entered), ("entered",))
     with os.fdopen(view, "rb") as file:
         level, (readable, writable, devices, private), limits, has_own_network, can_use_network = (
             marshal.load(file)  # noqa: S302
