@@ -898,7 +898,7 @@ async def test_commits_are_the_persons_and_nothing_of_theirs_is_run(place, level
 @pytest.mark.parametrize("level", MOUNTED, indirect=True)
 async def test_config_that_the_host_replaces_is_protected_again_for_the_next_command(place, level):
     async with place.open(level) as sandbox:
-        running_on = await sandbox.spawn(["cat"], stdin=PIPE)
+        running_on = await sandbox.spawn(["sh"], stdin=PIPE)
         for number in range(3):
             place.events.clear()
             place.git("config", "some.key", str(number))
@@ -910,9 +910,13 @@ async def test_config_that_the_host_replaces_is_protected_again_for_the_next_com
             assert status != 0
             assert "Read-only" in errors
             assert "evil" not in (place.project / ".git/config").read_text()
-        await running_on.stdin.send(b"alive")
-        assert await running_on.stdout.receive() == b"alive"
+        if level == "full-bwrap":  # which cannot mount it again for what runs
+            assert await running_on.wait() == -signal.SIGKILL
+        else:
+            await running_on.stdin.send(b"echo evil >> .git/config; echo tried\n")
+            assert await running_on.stdout.receive() == b"tried\n"
         running_on.close()
+        assert "evil" not in (place.project / ".git/config").read_text()
         assert await run(sandbox, "git commit -q --allow-empty -m fine") == (0, "", "")
     assert place.git("config", "some.key") == "2\n"
 

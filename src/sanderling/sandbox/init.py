@@ -78,7 +78,6 @@ def run(channel: socket.socket, confinement: Confinement) -> NoReturn:
     With the command come its stdin, stdout, stderr, and a pipe for its status; what keeps it from being started is written there,
     as a sentence. No command at all asks for a file worker, on a socket in the place of stdin.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)  # until there is a command to pass them to
     problem = ""
     try:
         _enter(confinement)
@@ -103,7 +102,9 @@ def run(channel: socket.socket, confinement: Confinement) -> NoReturn:
         os._exit(0)
     for number in FORWARDED:
         signal.signal(number, lambda received, _: _kill_group(main, received))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    signal.pthread_sigmask(
+        signal.SIG_UNBLOCK, FORWARDED
+    )  # blocked by the zygote, so that none is lost
     os.closerange(0, STATUS_FD)
     status = _reap_until(main)
     if not confinement.has_own_pids:

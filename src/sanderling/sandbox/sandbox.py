@@ -444,9 +444,12 @@ def check_level(policy: SandboxPolicy, report: Report) -> None:
         raise SandboxError(f"The sandbox level '{level}' does not work here: {reason}.")
     if LEVELS.index(level) > LEVELS.index(policy.min_level):
         wanted = policy.min_level
-        reason = report.why_not(wanted)
-        why = f", which does not work here: {reason}" if reason else ""
-        raise SandboxError(f"Level '{level}' is less than what is accepted, '{wanted}'{why}.")
+        least = f"'{wanted}' is the least that is accepted"
+        if reason := report.why_not(wanted):
+            raise SandboxError(
+                f"The sandbox can only reach level '{level}' here, and {least} ({reason})."
+            )
+        raise SandboxError(f"Level '{level}' was asked for, and {least}.")
 
 
 def _view_key(policy: SandboxPolicy) -> object:

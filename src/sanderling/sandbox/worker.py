@@ -23,6 +23,8 @@ def serve(channel: socket.socket) -> NoReturn:
             wire.send(channel, ("ok", OPERATIONS[name](*arguments)))
         except OSError as error:
             wire.send(channel, ("error", error.errno or 0))
+        except ValueError:  # what cannot be a path
+            wire.send(channel, ("error", errno.EINVAL))
     os._exit(0)
 
 

@@ -10,6 +10,7 @@ import gc
 import marshal
 import os
 import select
+import signal
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
@@ -144,6 +145,7 @@ class Zygote:
         for listener in listeners.values():
             listener.close()
         prctl(init.PR_SET_DUMPABLE, 0)
+        signal.pthread_sigmask(signal.SIG_BLOCK, init.FORWARDED)  # an init inherits that
         gc.collect()
         gc.freeze()  # a fork copies each page that a collection touches
         gc.disable()
