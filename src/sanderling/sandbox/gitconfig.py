@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 
+from sanderling.sandbox.git import git_program
 from sanderling.sandbox.policy import SandboxPolicy
 
 KEPT = re.compile(
@@ -19,12 +20,13 @@ KEPT = re.compile(
     r"|diff\.(algorithm|colormoved|indentheuristic|mnemonicprefix|noprefix|renames)|fetch\.prune|format\.pretty"
     r"|log\.\w+|merge\.(conflictstyle|ff)|pull\.(ff|rebase)|push\.(autosetupremote|default)|tag\.sort"
 )
-LIST_SETTINGS = ("git", "config", "--global", "--includes", "--list", "-z")
+LIST_SETTINGS = ("config", "--global", "--includes", "--list", "-z")
 
 
 async def write_gitconfig(policy: SandboxPolicy) -> None:
     """Write `gitconfig` and `gitignore` into the policy's `state_dir`; without git, or settings, both are empty."""
-    _write(Path(policy.state_dir), await _read_settings())
+    program = git_program((policy.project, *policy.write_paths))
+    _write(Path(policy.state_dir), await _read_settings(program) if program else {})
 
 
 def _write(state: Path, settings: dict[str, str]) -> None:
@@ -43,9 +45,9 @@ def _write(state: Path, settings: dict[str, str]) -> None:
         (state / name).write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
-async def _read_settings() -> dict[str, str]:
+async def _read_settings(program: str) -> dict[str, str]:
     try:
-        done = await anyio.run_process(LIST_SETTINGS, check=False, cwd="/")
+        done = await anyio.run_process([program, *LIST_SETTINGS], check=False, cwd="/")
     except OSError:
         return {}
     items = (item.partition("\n") for item in os.fsdecode(done.stdout).split("\0"))
