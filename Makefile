@@ -8,6 +8,8 @@ INSTALL = "$(PYTHON)" "$(ROOT)/scripts/install.py" --environment "$(VENV)"
 HAS_NODE = command -v node >/dev/null && command -v npm >/dev/null
 HAS_NEW_NEOVIM = nvim --clean --headless -c "execute has('nvim-0.11') ? 'quit' : 'cquit'" >/dev/null 2>&1
 
+ATTACKS := tests/sandbox/test_escapes.py
+
 .PHONY: help install chat test check bench lock format clean development peers
 
 help: ## list the targets
@@ -22,7 +24,12 @@ chat: ## open Neovim here, with the chat
 	exec "$$nvim" --cmd "let &rtp = '$(ROOT),' .. &rtp" -c AgentChat
 
 test: development peers ## run the tests; ARGS='-k cancel' chooses
+ifdef ARGS
 	cd "$(ROOT)" && "$(BIN)/python" -m pytest $(ARGS)
+else # the attacks alone: some of them end whatever else the same user runs
+	cd "$(ROOT)" && "$(BIN)/python" -m pytest --numprocesses auto --dist loadfile --ignore $(ATTACKS)
+	cd "$(ROOT)" && "$(BIN)/python" -m pytest $(ATTACKS)
+endif
 
 check: development peers ## formatting, lint, types; changes nothing
 	cd "$(ROOT)" && "$(BIN)/ruff" format --check

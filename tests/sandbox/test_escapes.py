@@ -195,7 +195,7 @@ def test_only_known_gaps_let_anything_through(user, level):
     skip_unless_possible(level, here)
     attacks = proven(user)
     # The fate of what has a project of its own depends on mounts and guard, not on who one is.
-    if user.uid == 0 and level != "full" or level in ("full-bwrap", "namespaces"):
+    if (user.uid == 0 and level != "full") or level in ("full-bwrap", "namespaces"):
         attacks = without_own_projects(attacks)
     verdicts = attack_all(user, attacks, sandboxed(user, level))
     assert_exactly(verdicts, known(user, level, here["landlock_abi"]), attacks)

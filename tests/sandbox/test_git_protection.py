@@ -4,16 +4,19 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from sanderling.sandbox.git import (
+    GIT_TIMEOUT_S,
     SENTINEL,
     GitProtection,
     UnclearError,
     clean_up_after_the_dead,
     executable_settings,
+    git_program,
     ignored_env_files,
     place_sentinels,
     protection,
@@ -289,7 +292,11 @@ def test_a_pointer_that_git_would_not_write_is_unclear(tmp_path: Path, text: byt
 @pytest.mark.parametrize(
     "config, settings",
     [
-        ("[core]\n\tbare = false\n\tworktree = /x\n", set()),
+        ("[core]\n\tbare = false\n\tworktree = /x\n", {"core.worktree\n/x"}),
+        (
+            '[extensions]\n\tpartialClone = o\n[remote "o"]\n\tpromisor = true\n',
+            {"extensions.partialclone\no", "remote.o.promisor\ntrue"},
+        ),
         ('[remote "o"]\n\turl = x\n\tfetch = y\n[branch "a.b"]\n\tmerge = z\n', set()),
         ("[CORE]\n\tFsMonitor = x\n", {"core.fsmonitor\nx"}),
         ("[core] fsmonitor = x", {"core.fsmonitor\nx"}),
@@ -319,6 +326,38 @@ def test_the_projects_own_git_is_not_asked(
     assert not (git.root / "ran").exists()
 
 
+def test_no_git_is_taken_from_where_a_command_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    project, granted, tools = (tmp_path / name for name in ("project", "granted", "tools"))
+    for directory in (project, granted, tools):
+        directory.mkdir()
+        (directory / "git").write_text("#!/bin/sh\n")
+        (directory / "git").chmod(0o755)
+    (tmp_path / "link").symlink_to(granted)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked/git").symlink_to(project / "git")
+    monkeypatch.chdir(tools)
+    entries = (project, f"{tools}/../project", tmp_path / "link", tmp_path / "linked", ".", "")
+    monkeypatch.setenv("PATH", ":".join(map(str, entries)))
+    assert git_program((str(project), str(granted))) == ""
+    monkeypatch.setenv("PATH", ":".join(map(str, (*entries, tools))))
+    assert git_program((str(project), str(granted))) == f"{tools}/git"
+
+
+def test_a_project_surveyed_before_brings_no_git_for_another(
+    git: Git, repository: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fake = repository / "bin/git"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\n: > {git.root}/ran\n")
+    fake.chmod(0o755)
+    survey(str(repository))
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    assert executable_settings(b"[core]\n\tbare = true\n", str(git.home)) == set()
+    assert not (git.root / "ran").exists()
+
+
 def test_without_git_every_config_may_run_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -326,40 +365,127 @@ def test_without_git_every_config_may_run_something(
     assert executable_settings(b"[core]\n\tbare = true\n", "/nowhere") == {"?"}
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[core] fsmonitor = ./tool #]\n",
+        "[core]\n\tnotesRef = x \\\n[branch]\n\tfsmonitor = ./tool\n",
+    ],
+)
+def test_what_an_oddly_written_config_names_is_protected(repository: Path, config: str):
+    (repository / "nested").mkdir()
+    shutil.copytree(repository / ".git", repository / "nested/.git")
+    (repository / "nested/.git/config").write_text(config)
+    (repository / "nested/tool").write_text("")
+    assert f"{repository}/nested/tool" in protect(repository).read_only
+
+
+@pytest.mark.parametrize("count", [1, 1100])
+def test_endless_links_do_not_keep_a_session_from_starting(
+    git: Git, repository: Path, state: Path, count: int
+):
+    """One leads to itself."""
+    chain = repository / "chain"
+    chain.mkdir()
+    for index in range(count):
+        (chain / str(index)).symlink_to(str((index + 1) if count > 1 else index))
+    git_dir = git.repository(repository / "nested") / ".git"
+    (git_dir / "hooks/pre-commit").symlink_to(chain / "0")
+    (git_dir / "objects/info/alternates").write_text(f"{chain}/0\n")
+    with (git_dir / "config").open("a") as file:
+        file.write(f"[include]\n\tpath = {chain}/0\n[core]\n\thooksPath = {chain}/0/x\n")
+    for name in (".git/hooks", ".git/objects/info/alternates", ".git/config.worktree"):
+        path = repository / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        path.symlink_to(chain / "0")
+    (repository / "sub").mkdir()
+    (repository / "sub/.git").symlink_to(chain / "0")
+    found = survey(str(repository))
+    remove_sentinels(str(state), place_sentinels(str(state), found))
+    assert protection(found).read_only
+    ignored_env_files(found)
+
+
 # Secrets.
 
 
-def test_only_ignored_env_files_are_hidden(git: Git, repository: Path):
+def test_env_files_are_hidden_unless_git_has_their_content(git: Git, repository: Path):
     nested = git.repository(repository / "nested")
-    (repository / ".gitignore").write_text(".env*\n*.env\n!.env.example\n")
-    (nested / ".gitignore").write_text("prod.env\n")
-    names = (
+    hidden = (
         ".env",
         "app/.env.local",
         "app/dev.env",
-        ".env.example",
-        "tracked.env",
-        "nested/prod.env",
-    )
-    for name in (*names, "nested/.env", "node_modules/x/.env", os.fsdecode(b"\xff\n.env")):
-        (repository / name).parent.mkdir(parents=True, exist_ok=True)
-        (repository / name).write_text("")
-    git(repository, "add", "-f", "tracked.env")
-    hidden = under(
-        repository,
-        ".env",
-        "app/.env.local",
-        "app/dev.env",
-        "nested/prod.env",
+        "nested/.env",
+        "node_modules/x/.env",
+        "changed.env",
         os.fsdecode(b"\xff\n.env"),
     )
-    assert set(ignored_env_files(survey(str(repository)))) == hidden
+    shown = (".env.example", "a.env.dist", "tracked.env", "app/.env.test", "nested/prod.env")
+    for name in (*hidden, *shown):
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(f"SECRET={name.encode(errors='replace')!r}")
+    git(repository, "add", "-f", "changed.env", "tracked.env", "app/.env.test")
+    git(nested, "add", "-f", "prod.env")
+    (repository / "changed.env").write_text("SECRET=filled in")
+    assert set(ignored_env_files(survey(str(repository)))) == under(repository, *hidden)
 
 
-def test_without_a_repository_env_files_are_hidden_by_name(tmp_path: Path):
+@pytest.mark.parametrize("how", ["ignore file", "index", "new repository"])
+def test_a_command_cannot_unhide_an_env_file(git: Git, repository: Path, how: str):
+    (repository / "app").mkdir()
+    secret = repository / "app/.env"
+    secret.write_text("SECRET=1")
+    (repository / ".gitignore").write_text(".env\n")
+    if how == "ignore file":
+        (repository / ".gitignore").write_text("!.env\n")
+    elif how == "index":
+        blob = git(repository, "hash-object", "-w", "a.txt").strip()
+        git(repository, "update-index", "--add", "--cacheinfo", f"100644,{blob},app/.env")
+    else:
+        git.repository(repository / "other")
+        (repository / "other/.git").rename(repository / "app/.git")
+    assert ignored_env_files(survey(str(repository))) == (str(secret),)
+
+
+def test_without_a_repository_env_files_are_hidden(tmp_path: Path):
     for name in (".env", ".env.local", ".env.example", ".env.dist", "app.env"):
         (tmp_path / name).write_text("")
-    assert set(ignored_env_files(survey(str(tmp_path)))) == under(tmp_path, ".env", ".env.local")
+    hidden = under(tmp_path, ".env", ".env.local", "app.env")
+    assert set(ignored_env_files(survey(str(tmp_path)))) == hidden
+
+
+def test_asking_for_env_files_fetches_nothing(git: Git, repository: Path):
+    """A promisor remote is asked for a tree that a sparse index needs, by a program that the config names."""
+    for name in ("away/file", "here/file", "here/.env"):
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).write_text("x")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "two")
+    git(repository, "sparse-checkout", "set", "--cone", "--sparse-index", "here")
+    tree = git(repository, "rev-parse", "HEAD:away").strip()
+    (repository / ".git/objects" / tree[:2] / tree[2:]).unlink()
+    with (repository / ".git/config").open("a") as file:
+        file.write(
+            '[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = o\n[remote "o"]\n\turl = .\n'
+            f'\tpromisor = true\n\tuploadpack = "touch {git.root}/ran; false"\n'
+        )
+    ignored_env_files(survey(str(repository)))
+    assert not (git.root / "ran").exists()
+    subprocess.run(["git", "ls-files"], cwd=repository, capture_output=True, check=False)
+    assert (git.root / "ran").exists(), "the control"
+
+
+def test_a_config_that_never_ends_is_not_waited_for_in_each_repository(git: Git, repository: Path):
+    for name in ("one", "two", "three"):
+        nested = git.repository(repository / name)
+        (nested / ".env").write_text("SECRET")
+        os.mkfifo(nested / "fifo")
+        git(nested, "config", "core.bare", "false")
+        with (nested / ".git/config").open("a") as file:
+            file.write("[include]\n\tpath = ../fifo\n")
+    start = time.monotonic()
+    assert len(ignored_env_files(survey(str(repository)))) == 3
+    assert time.monotonic() - start < 2 * GIT_TIMEOUT_S
 
 
 def test_asking_which_files_are_ignored_runs_nothing_of_the_project(git: Git, repository: Path):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from sanderling.sandbox.git import Survey, protection, survey
+from sanderling.sandbox.git import Survey, executable_settings, protection, survey
 from sanderling.sandbox.guard import ROOT_NAMES, Guard, GuardEvent, existing_protected
 
 TRIPWIRE_MS = 1.0
@@ -421,6 +421,21 @@ def test_a_linked_name_is_watched_for_nothing_can_be_mounted_over_a_link(yard: Y
     assert kinds(wait_and_handle(guard)) == [("quarantined", ".vscode")]
 
 
+@pytest.mark.parametrize("restores", [False, True], ids=["mounts", "restores"])
+def test_the_users_own_links_stay_and_are_put_back(yard: Yard, restores: bool):
+    (yard.project / ".git").rename(yard.project / "store")
+    for name, target in ((".envrc", "a.txt"), (".mcp.json", "nowhere"), (".git", "store")):
+        (yard.project / name).symlink_to(target)
+    guard = yard.start_guard(restores=restores)
+    assert guard.audit() == []
+    (yard.project / ".envrc").unlink()
+    (yard.project / ".envrc").symlink_to("tool.sh")
+    events = guard.handle_events()
+    assert kinds(events) == [("quarantined", ".envrc"), ("restored", ".envrc")]
+    assert (yard.project / ".envrc").readlink() == Path("a.txt")
+    assert guard.audit() == []
+
+
 def test_a_lost_event_is_made_up_for(yard: Yard):
     guard = yard.start_guard()
     (yard.project / ".envrc").write_text("evil")
@@ -473,6 +488,43 @@ def test_the_quarantine_may_be_on_another_file_system(yard: Yard):
         assert names(yard.project) == [".git", "a.txt", "tool.sh"]
     finally:
         shutil.rmtree(other)
+
+
+@pytest.mark.parametrize("shape", ["deep", "large", "many"])
+def test_what_is_too_much_to_copy_stays_under_another_name(yard: Yard, shape: str):
+    shm = Path("/dev/shm")
+    if shm.stat().st_dev == yard.project.stat().st_dev:
+        pytest.skip("one file system")
+    other = Path(tempfile.mkdtemp(dir=shm))
+    plant = yard.project / ".vscode"
+    building = yard.project / "building"
+    building.mkdir()
+    try:
+        found = survey(str(yard.project))
+        guard = yard.guard = Guard(found, protection(found), str(other), restores=False)
+        if shape == "deep":
+            below = os.open(building, os.O_RDONLY)
+            for _ in range(3000):
+                os.mkdir("d", dir_fd=below)
+                above, below = below, os.open("d", os.O_RDONLY, dir_fd=below)
+                os.close(above)
+            os.close(below)
+        elif shape == "large":
+            with (building / "file").open("wb") as file:
+                file.truncate(1 << 36)
+        else:
+            for index in range(10_001):
+                (building / str(index)).touch()
+        building.rename(plant)
+        (event,) = guard.handle_events()
+        assert (event.kind, event.path) == ("quarantined", ".vscode")
+        assert Path(event.kept_at).parent == yard.project
+        assert stat.S_IMODE(Path(event.kept_at).stat().st_mode) == 0
+        assert not plant.exists()
+        assert guard.close() == []
+        yard.guard = None
+    finally:
+        subprocess.run(["rm", "-rf", str(other), str(yard.project)], check=True)
 
 
 # Putting back.
@@ -658,19 +710,71 @@ while True:
     assert yard.fsmonitor in (git_dir / "config").read_text()
 
 
-def test_a_config_that_the_host_replaced_is_told_and_watched_from_then_on(yard: Yard):
-    """`git config` renames a new file into place, which takes a mount off in every namespace."""
+def test_a_file_that_the_host_replaced_is_told_each_time(yard: Yard):
+    """`git config` renames a new file into place, which takes a mount off in every namespace: it must be mounted again."""
     guard = yard.start_guard()
-    yard.git("config", "core.pager", "less")
-    assert kinds(wait_and_handle(guard)) == [("replaced", ".git/config")]
+    for value in ("less", "more"):
+        yard.git("config", "core.pager", value)
+        assert kinds(wait_and_handle(guard)) == [("replaced", ".git/config")]
+        assert guard.audit() == []
+
+
+def test_what_the_host_removed_must_not_come_back(yard: Yard):
+    """Its mount is gone with it, so that a command can make it."""
+    (yard.project / ".envrc").write_text("export A=1")
+    (yard.project / ".vscode").mkdir()
+    guard = yard.start_guard()
+    (yard.project / ".envrc").unlink()
+    (yard.project / ".vscode").rename(yard.project / "away")
+    assert guard.handle_events() == guard.audit() == []
+    (yard.project / ".envrc").write_text("evil")
+    (yard.project / ".vscode").mkdir()
+    events = guard.handle_events()
+    assert kinds(events) == [("quarantined", ".envrc"), ("quarantined", ".vscode")]
+    assert all("came back" in event.reason for event in events)
+
+
+def test_what_the_host_removed_in_a_moment_that_was_lost_must_not_come_back(yard: Yard):
+    (yard.project / ".envrc").write_text("export A=1")
+    guard = yard.start_guard()
+    (yard.project / ".envrc").unlink()
+    os.read(guard.fileno(), 1 << 16)
     assert guard.audit() == []
-    yard.git("config", "branch.main.remote", "origin")
+    (yard.project / ".envrc").write_text("evil")
+    assert kinds(guard.handle_events()) == [("quarantined", ".envrc")]
+
+
+def test_an_editor_may_save_a_protected_file(yard: Yard):
+    """Vim and Neovim rename it to a backup, write a new one and remove the backup."""
+    envrc = yard.project / ".envrc"
+    envrc.write_text("export A=1")
+    guard = yard.start_guard()
+    for _ in range(2):
+        envrc.rename(f"{envrc}~")
+        envrc.write_text("export A=2")
+        Path(f"{envrc}~").unlink()
+        assert kinds(guard.handle_events()) == [("replaced", ".envrc")]
     assert guard.audit() == []
+
+
+def test_the_host_may_make_a_worktree_again(yard: Yard):
+    yard.git("worktree", "add", "-q", "tree")
+    guard = yard.start_guard()
+    yard.git("worktree", "remove", "tree")
+    guard.audit()
+    yard.git("worktree", "add", "-q", "tree", "main", "--force")
+    assert not [event for event in guard.audit() if event.kind != "replaced"]
+    yard.git("status", cwd=yard.project / "tree")
+
+
+def test_a_config_that_the_host_removed_is_judged_when_it_comes_back(yard: Yard):
+    guard = yard.start_guard()
+    (yard.project / ".git/config").unlink()
+    guard.handle_events()
     change_config(yard)
     assert yard.victim_status(yard.project)
-    assert kinds(guard.audit()) == [("quarantined", ".git/config"), ("restored", ".git/config")]
+    assert ("quarantined", ".git/config") in kinds(guard.audit())
     assert not yard.victim_status(yard.project)
-    assert yard.git("config", "core.pager") == "less\n"
 
 
 # What must not stop the guard.
@@ -709,6 +813,48 @@ def test_no_shape_of_a_tree_makes_the_guard_raise(yard: Yard):
         ("quarantined", "binary/.git"),
     } <= set(kinds(events))
     assert ("quarantined", "fifo0/.git") in kinds(events)
+
+
+def test_a_chain_of_links_does_not_hide_another_plant(yard: Yard):
+    """Python 3.11 and 3.12 follow it by recursion."""
+    guard = yard.start_guard()
+    (yard.project / "chain").mkdir()
+    for index in range(1100):
+        (yard.project / f"chain/{index}").symlink_to(str(index + 1))
+    (yard.project / "before").mkdir()
+    (yard.project / "before/.git").symlink_to("../chain/0")
+    plant_nested(yard)
+    borrowing = yard.repository(yard.project / "borrowing/.git")
+    (borrowing / "objects/info/alternates").write_text(f"{yard.project}/chain/0\n")
+    assert sorted(kinds(guard.audit())) == [
+        ("quarantined", "before/.git"),
+        ("quarantined", "sub/.git"),
+    ]
+
+
+def test_a_worktree_elsewhere_is_quarantined(yard: Yard):
+    """A `git checkout` there would write the user's files."""
+    guard = yard.start_guard()
+    yard.repository(yard.project / "sub/.git", f"[core]\n\tworktree = {yard.home}\n")
+    assert kinds(guard.audit()) == [("quarantined", "sub/.git")]
+
+
+def test_the_tripwire_works_while_an_audit_judges(yard: Yard, monkeypatch: pytest.MonkeyPatch):
+    guard = yard.start_guard()
+    for index in range(3):
+        yard.git("init", "-q", f"nested{index}")
+    lived = []
+
+    def judge_slowly(content: bytes, project: str) -> frozenset[str]:
+        lived.append((yard.project / ".envrc").exists())
+        (yard.project / ".envrc").write_text("evil")
+        return executable_settings(content, project)
+
+    monkeypatch.setattr("sanderling.sandbox.guard.executable_settings", judge_slowly)
+    for index in range(3):  # else the settings of equal configs are known
+        yard.git("config", "user.name", str(index), cwd=yard.project / f"nested{index}")
+    guard.audit()
+    assert lived == [False] * 3
 
 
 def test_a_project_that_is_deleted_does_not_make_the_guard_raise(tmp_path: Path):

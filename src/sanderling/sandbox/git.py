@@ -15,8 +15,9 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 SENTINEL = b"./\n"
@@ -26,7 +27,8 @@ MAX_POINTER_BYTES = 1 << 20
 MAX_CONFIG_BYTES = 1 << 20
 MAX_CHAIN = 10
 """Steps to follow from one include, or one store of objects, to the next; git itself takes 10 and 5."""
-GIT_TIMEOUT_S = 10
+GIT_TIMEOUT_S = 2
+"""For one call, and for all calls about `.env` files together: a repository may include a FIFO, which git waits for."""
 
 TELLING = frozenset(("HEAD", "objects", "refs", "commondir"))
 """What makes a directory look like a repository to git."""
@@ -97,6 +99,7 @@ def survey(project: str, between: Callable[[], object] = lambda: None) -> Survey
     Raises:
         OSError: there is no such directory.
     """
+    distrust(project)
     found = Survey(project, [], [], [], [])
     root = os.open(project, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     waiting = [""]
@@ -168,14 +171,30 @@ def resolve(entry: str) -> Repository | None:
         UnclearError: a pointer is not written the way git writes it, so that readers may disagree.
     """
     try:
-        git_dir = os.path.realpath(_git_directory(entry))
+        git_dir = real_path(_git_directory(entry))
     except OSError:
         return None  # nothing there, or in this very moment no more
     try:
-        common_dir = os.path.realpath(os.path.join(git_dir, _pointer(f"{git_dir}/commondir")))
+        common_dir = real_path(os.path.join(git_dir, _pointer(f"{git_dir}/commondir")))
     except OSError:
         common_dir = git_dir
     return Repository(entry, git_dir, common_dir)
+
+
+def real_path(path: str) -> str:
+    """
+    `path` without links; what does not exist stays as it is written.
+
+    Raises:
+        UnclearError: there are more links than the kernel would follow, or a loop of them.
+    """
+    try:
+        real = os.path.realpath(path)
+    except (OSError, RecursionError) as error:
+        raise UnclearError("follows too many links") from error
+    if os.path.islink(real):
+        raise UnclearError("is a loop of links")
+    return real
 
 
 def _git_directory(entry: str) -> str:
@@ -291,6 +310,7 @@ class _Plan:
         self.pin: set[str] = set()
         self.read_only: set[str] = set()
         self.watch: dict[str, set[str]] = {}
+        self._seen: set[tuple[str, str]] = set()  # configs, by the worktree they were read for
 
     def is_read_only(self, path: str) -> bool:
         return any(is_within(path, held) for held in self.read_only)
@@ -326,10 +346,13 @@ class _Plan:
         names = SURFACE if is_main else WORKTREE_SURFACE
         self.hold_names(git_dir, names, self._top(git_dir))
         hooks = f"{git_dir}/hooks"
-        names = os.listdir(hooks) if os.path.isdir(hooks) else []
+        try:
+            names = os.listdir(hooks)
+        except OSError:
+            return
         for name in names:
             if os.path.islink(f"{hooks}/{name}"):
-                self._hold_path(os.path.realpath(f"{hooks}/{name}"))
+                self._hold_target(f"{hooks}/{name}")
 
     def hold_names(self, directory: str, names: Iterable[str], top: str) -> None:
         """Hold `names` in `directory`, and every directory from there up to `top`, which is held too unless it is the project."""
@@ -343,11 +366,15 @@ class _Plan:
     def _hold(self, path: str) -> None:
         if os.path.islink(path):
             self._watch(path)
-            self._hold_path(os.path.realpath(path))
+            self._hold_target(path)
         elif os.path.exists(path):
             self.read_only.add(path)
         else:
             self._watch(path)
+
+    def _hold_target(self, link: str) -> None:
+        with suppress(UnclearError):  # a link that leads nowhere
+            self._hold_path(real_path(link))
 
     def _hold_path(self, path: str) -> None:
         """Hold what the project has at `path`, whose parents may be missing or links; nothing outside."""
@@ -356,7 +383,11 @@ class _Plan:
             return
         while not os.path.isdir(parent := os.path.dirname(path)):
             path = parent
-        if (real := os.path.realpath(parent)) != parent:
+        try:
+            real = real_path(parent)
+        except UnclearError:
+            return
+        if real != parent:
             while self._is_inside(parent):
                 if os.path.islink(parent):
                     self._watch(parent)
@@ -371,9 +402,10 @@ class _Plan:
             content = read_file(config, MAX_CONFIG_BYTES)
         except OSError:
             return
-        if not depth or not _may_run_something(content):
+        if not depth or (worktree, config) in self._seen or not _may_run_something(content):
             return
-        settings = _settings(self.project, "--no-includes", "--file", config, cwd=worktree)
+        self._seen.add((worktree, config))
+        settings = _settings(self.project, "--no-includes", "--file", config)
         for origin, key, value in settings:
             self._hold_setting(worktree, origin, key, value, depth)
 
@@ -454,25 +486,30 @@ def _answers(own: Repository, project: str) -> bool:
         answer = _pointer(f"{own.git_dir}/gitdir")
     except (OSError, UnclearError):
         config = f"{own.git_dir}/config"
-        settings = _settings(project, "--no-includes", "--file", config, cwd=project)
+        settings = _settings(project, "--no-includes", "--file", config)
         worktree = [value for _, key, value in settings if key == "core.worktree"]
         if not worktree:
             return ".git" not in own.git_dir.split("/")
-        return os.path.realpath(os.path.join(own.git_dir, worktree[-1])) == project
-    return os.path.realpath(os.path.join(own.git_dir, answer)) == f"{project}/.git"
+        return leads_to(own.git_dir, worktree[-1]) == project
+    return leads_to(own.git_dir, answer) == f"{project}/.git"
+
+
+def leads_to(directory: str, path: str) -> str:
+    """Where `path`, as it is written in `directory`, leads; empty if that is unclear."""
+    try:
+        return real_path(os.path.join(directory, path))
+    except UnclearError:
+        return ""
 
 
 def alternates(store: str) -> list[str]:
-    """The other object stores that `store` names, resolved."""
+    """The other object stores that `store` names, resolved; what follows too many links, nobody reads."""
     try:
         lines = read_file(f"{store}/info/alternates", MAX_CONFIG_BYTES).splitlines()
     except OSError:
         return []
-    return [
-        os.path.realpath(os.path.join(store, os.fsdecode(line)))
-        for line in lines
-        if line and not line.startswith(b"#") and b"\0" not in line
-    ]
+    named = [line for line in lines if line and not line.startswith(b"#") and b"\0" not in line]
+    return [path for line in named if (path := leads_to(store, os.fsdecode(line)))]
 
 
 INERT = {
@@ -485,9 +522,9 @@ INERT = {
     " excludesfile filemode hidedotfiles ignorecase ignorestat logallrefupdates longpaths loosecompression multipackindex"
     " notesref packedgitlimit packedgitwindowsize precomposeunicode preloadindex protecthfs protectntfs quotepath"
     " repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex symlinks trustctime"
-    " untrackedcache warnambiguousrefs whitespace worktree",
+    " untrackedcache warnambiguousrefs whitespace",
     "diff": "algorithm colormoved ignoresubmodules mnemonicprefix noprefix renames submodule",
-    "extensions": "*",
+    "extensions": "compatobjectformat noop objectformat preciousobjects refstorage relativeworktrees worktreeconfig",
     "fetch": "*",
     "gc": "auto autodetach autopacklimit pruneexpire reflogexpire worktreepruneexpire",
     "i18n": "*",
@@ -499,8 +536,7 @@ INERT = {
     "pull": "*",
     "push": "*",
     "rebase": "*",
-    "remote": "fetch followremotehead mirror partialclonefilter promisor prune prunetags push pushurl skipdefaultupdate"
-    " skipfetchall tagopt url",
+    "remote": "fetch followremotehead mirror prune prunetags push pushurl skipdefaultupdate skipfetchall tagopt url",
     "rerere": "*",
     "status": "*",
     "submodule": "active alternateerrorstrategy alternatelocation branch fetchrecursesubmodules ignore path"
@@ -511,7 +547,8 @@ INERT = {
 """
 The settings that run nothing, by section; `*`: all of it. A list of what is harmless, for git grows new ways to run something.
 
-A `remote.*.url` may be `ext::COMMAND`, which git refuses unless `protocol.ext.allow` is set.
+A `remote.*.url` may be `ext::COMMAND`, which git refuses unless `protocol.ext.allow` is set. A promisor (`remote.*.promisor`,
+`extensions.partialClone`) is asked for missing objects by a mere `git status`. Where `core.worktree` leads, the guard looks.
 """
 
 
@@ -526,9 +563,11 @@ def _may_run_something(content: bytes) -> bool:
     section = ""
     for line in os.fsdecode(content).lower().splitlines():
         text = line.strip()
+        if text.endswith("\\"):
+            return True  # the next line goes on with the value, or so it seems here
         if text.startswith("["):
             section = text.strip("[]").partition(" ")[0]
-            if not text.endswith("]"):
+            if text.find("]") != len(text) - 1:
                 return True
         elif text and text[0] not in "#;":
             name = text.partition("=")[0].strip()
@@ -553,7 +592,7 @@ def executable_settings(content: bytes, project: str) -> frozenset[str]:
     )
 
 
-def _settings(project: str, *arguments: str, cwd: str) -> Iterator[tuple[str, str, str]]:
+def _settings(project: str, *arguments: str, cwd: str = "/") -> Iterator[tuple[str, str, str]]:
     """The origin, key and value of what `git config` lists."""
     arguments = ("config", *arguments, "--show-origin", "--list", "-z")
     fields = os.fsdecode(_git(project, *arguments, cwd=cwd) or b"").split("\0")
@@ -564,35 +603,74 @@ def _settings(project: str, *arguments: str, cwd: str) -> Iterator[tuple[str, st
 
 def ignored_env_files(survey: Survey) -> tuple[str, ...]:
     """
-    The `.env` files that git ignores: secrets, as a rule. A tracked one is in the history anyway.
+    The `.env` files to hide: all but examples, and those whose very content git has, which is in the history anyway.
 
-    Without a repository, or where git does not say: every `.env` and `.env.*` that is no example.
+    Neither `.gitignore` nor the mere name in an index counts, for a command can change both. A tracked file that holds something
+    else by now is hidden: what a person fills in there may be secret. Where git does not say, all are hidden.
     """
     worktrees = {os.path.dirname(entry) for entry in survey.repositories}
     by_worktree: dict[str, list[str]] = {}
     for path in survey.env_files:
-        if "/node_modules/" in path:
+        if path.endswith(PUBLIC_ENV_ENDINGS):
             continue
-        directory = os.path.dirname(path)
+        directory: str = os.path.dirname(path)
         while directory not in worktrees and directory != survey.project:
             directory = os.path.dirname(directory)
         by_worktree.setdefault(directory, []).append(path)
-    ignored = (_ignored(survey.project, *item) for item in by_worktree.items())
-    return tuple(path for paths in ignored for path in paths)
+    deadline = time.monotonic() + GIT_TIMEOUT_S
+    hidden: list[str] = []
+    for worktree, paths in by_worktree.items():
+        blobs = _blobs(survey.project, worktree) if time.monotonic() < deadline else {}
+        hidden += [path for path in paths if not _has_content(path, blobs.get(path, ""))]
+    return tuple(hidden)
 
 
-def _ignored(project: str, worktree: str, paths: list[str]) -> list[str]:
-    arguments = ("-c", "core.fsmonitor=false", "check-ignore", "-z", "--stdin")
-    asked = b"\0".join(map(os.fsencode, paths))
-    answer = _git(project, *arguments, cwd=worktree, stdin=asked, may_find_nothing=True)
-    if answer is not None:
-        return [os.fsdecode(path) for path in answer.split(b"\0") if path]
-    names = {path: os.path.basename(path) for path in paths}
-    return [
-        path
-        for path, name in names.items()
-        if name.startswith(".env") and not name.endswith(PUBLIC_ENV_ENDINGS)
-    ]
+def _blobs(project: str, worktree: str) -> dict[str, str]:
+    """The object ids of the `.env` files in the index."""
+    arguments = ("-c", "core.fsmonitor=false", "ls-files", "--stage", "-z", "--")
+    patterns = (":(glob)**/.env*", ":(glob)**/*.env")
+    listed = os.fsdecode(_git(project, *arguments, *patterns, cwd=worktree) or b"")
+    entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
+    return {f"{worktree}/{path}": about.split()[1] for about, _, path in entries}
+
+
+def _has_content(path: str, blob: str) -> bool:
+    import hashlib
+
+    try:
+        content = read_file(path, MAX_CONFIG_BYTES, follows=False)
+    except OSError:
+        return False
+    data = b"blob %d\0%b" % (len(content), content)
+    return blob in (hashlib.sha1(data).hexdigest(), hashlib.sha256(data).hexdigest())  # noqa: S324 - git's
+
+
+_distrusted: set[str] = set()
+
+
+def distrust(*roots: str) -> None:
+    """Run no git from below `roots` from now on; what is surveyed is distrusted at once."""
+    _distrusted.update(roots)
+
+
+def git_program(roots: Iterable[str]) -> str:
+    """The first `git` on PATH that is in none of `roots`, where a command could put one; empty if there is none."""
+    for directory in _search_path(tuple(roots)):
+        if os.access(f"{directory}/git", os.X_OK):
+            return f"{directory}/git"
+    return ""
+
+
+def _search_path(roots: tuple[str, ...]) -> list[str]:
+    forbidden = {*roots, *(leads_to("/", root) for root in roots)} - {""}
+
+    def is_outside(directory: str) -> bool:
+        places = (os.path.normpath(directory), leads_to("/", directory), leads_to(directory, "git"))
+        return all(places) and not any(
+            is_within(place, root) for place in places for root in forbidden
+        )
+
+    return [item for item in os.get_exec_path() if item.startswith("/") and is_outside(item)]
 
 
 def _git(
@@ -601,26 +679,24 @@ def _git(
     cwd: str,
     stdin: bytes = b"",
     is_bare: bool = False,
-    may_find_nothing: bool = False,
 ) -> bytes | None:
-    """What git prints; None if it fails or is not there. `is_bare`: without the user's own configuration."""
+    """
+    What git prints; None if it fails or is not there. `is_bare`: without the user's own configuration.
+
+    It may stand in a repository that a command has made, so it fetches nothing: the config says by which program to fetch.
+    """
     import subprocess
 
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    # A project whose own directories are on PATH must not bring its own git.
-    path = [
-        item
-        for item in os.get_exec_path()
-        if item.startswith("/") and not is_within(os.path.realpath(item), project)
-    ]
-    environment |= {"PATH": os.pathsep.join(path), "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    roots = (project, *_distrusted)
+    environment |= {"PATH": os.pathsep.join(_search_path(roots)), "LC_ALL": "C"}
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
     if is_bare:
         environment |= {"HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
         environment |= {"GIT_CONFIG_NOSYSTEM": "1"}
-    executable = next((f"{item}/git" for item in path if os.access(f"{item}/git", os.X_OK)), "")
     try:
         done = subprocess.run(  # noqa: S603
-            [executable, *arguments],
+            [git_program(roots), *arguments],
             input=stdin,
             capture_output=True,
             cwd=cwd,
@@ -630,8 +706,7 @@ def _git(
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    is_fine = done.returncode == 0 or (may_find_nothing and done.returncode == 1)
-    return done.stdout if is_fine else None
+    return None if done.returncode else done.stdout
 
 
 def place_sentinels(state_dir: str, survey: Survey) -> int:

@@ -1,7 +1,7 @@
 """
 The guard: what no mount can prevent is noticed and undone, from outside.
 
-A mount protects what exists. Three things are left: a name that does not exist yet (`.envrc`, `.git/config.worktree`), a new
+A mount protects what exists. Three things are left: a name that does not exist, yet or any more (`.envrc`), a new
 repository whose own config or hooks run something, and, where there are no namespaces, every file of the project. For the first
 there is a **tripwire**: inotify tells of the name, and within a millisecond it is renamed into the quarantine. For the second an
 **audit** after commands: what git would run is compared with what it ran at the start. For the third the audit **restores**.
@@ -25,6 +25,8 @@ from typing import Literal
 from sanderling.errors import SandboxError
 from sanderling.sandbox.git import (
     MAX_CONFIG_BYTES,
+    SURFACE,
+    WORKTREE_SURFACE,
     GitProtection,
     Repository,
     Survey,
@@ -33,6 +35,7 @@ from sanderling.sandbox.git import (
     executable_settings,
     git_directories,
     is_within,
+    leads_to,
     read_file,
     resolve,
     survey,
@@ -68,11 +71,18 @@ ROOT_NAMES = frozenset(
 )
 """What runs code when a person opens an editor, a shell or an agent in the project."""
 
+JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
+"""What the audit judges by what it holds: the host may remove and make it again, as with a worktree or a submodule."""
+
 MAX_KEPT_BYTES = 1 << 20
 """A larger file is told by its stamp, and cannot be put back."""
 READS_AT_A_TIME = 64
+MAX_MOVED_BYTES = 64 << 20
+MAX_MOVED_NAMES = 10_000
+"""What is copied to a quarantine on another file system, while the tripwire waits; more stays where it is, under another name."""
 
-IN_MOVED_TO, IN_CREATE, IN_DELETE_SELF, IN_MOVE_SELF = 0x80, 0x100, 0x400, 0x800
+IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x40, 0x80, 0x100, 0x200
+IN_DELETE_SELF, IN_MOVE_SELF = 0x400, 0x800
 IN_Q_OVERFLOW, IN_IGNORED, IN_ONLYDIR = 0x4000, 0x8000, 0x0100_0000
 EVENT = struct.Struct("iIII")
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -112,8 +122,6 @@ class _Kept:
 class _Watch:
     directory: str
     fd: int
-    forbidden: frozenset[str]
-    held: frozenset[str]
 
 
 _Identity = tuple[int, int]
@@ -150,22 +158,32 @@ class Guard:
         existing = existing_protected(found.project)
         held = (*protection.read_only, *existing)
         self._kept = _snapshot(held)
-        self._bound = {} if restores else {path: _identity(path) for path in held}
+        self._bound: dict[str, _Identity | None] = (
+            {} if restores else {path: _identity(path) for path in held}
+        )
         self._known = {
             entry: (_identity(entry), _resolved(entry)) for entry in self._entries(found)
         }
         self._pins = {path: os.open(path, DIRECTORY) for path in protection.pin if restores}
         self._pin_modes = {path: os.fstat(fd).st_mode for path, fd in self._pins.items()}
 
-        forbidden = {directory: set(names) for directory, names in protection.watch}
+        self._forbidden = {directory: set(names) for directory, names in protection.watch}
         absent = ROOT_NAMES - {os.path.basename(path) for path in existing}
-        forbidden.setdefault(found.project, set()).update(absent)
-        self._forbidden = forbidden
+        self._forbidden.setdefault(found.project, set()).update(absent)
+        # Nothing can be mounted over a link, so that the user's own are told by where they lead.
+        self._links = {
+            path: link
+            for directory, names in self._forbidden.items()
+            for name in names
+            if (link := _look(path := f"{directory}/{name}")) and link.kind == stat.S_IFLNK
+        }
         self._homes = {directory: _identity(directory) for directory in map(os.path.dirname, held)}
         self._held: dict[str, set[str]] = {}
         for path in held:
             directory, name = os.path.split(path)
             self._held.setdefault(directory, set()).add(name)
+        self._vanished: set[str] = set()
+        self._moved = (0, "")  # the cookie and the old name of the last held file that was renamed
 
         os.makedirs(quarantine_dir, mode=0o700, exist_ok=True)
         self._quarantine_fd = os.open(quarantine_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -208,6 +226,7 @@ class Guard:
         entries.sort(key=lambda path: (is_within(path, self._project), len(path)))
         for entry in entries:
             try:
+                self._read_events()
                 self._judge(entry)
             except OSError as error:
                 self._tell("failed", entry, f"cannot be judged: {error.strerror}")
@@ -245,8 +264,7 @@ class Guard:
         except OSError:
             return  # not there: the audit looks again
         mask = IN_CREATE | IN_MOVED_TO | IN_ONLYDIR
-        if self._restores:
-            mask |= IN_MOVE_SELF | IN_DELETE_SELF
+        mask |= IN_MOVE_SELF | IN_DELETE_SELF if self._restores else IN_MOVED_FROM | IN_DELETE
         wd: int = _libc.inotify_add_watch(self._fd, f"/proc/self/fd/{fd}".encode(), mask)
         if wd == -1:
             os.close(fd)
@@ -257,12 +275,7 @@ class Guard:
             return
         if wd in self._watches:
             os.close(self._watches[wd].fd)
-        self._watches[wd] = _Watch(
-            directory,
-            fd,
-            frozenset(self._forbidden.get(directory, ())),
-            frozenset(self._held.get(directory, ())),
-        )
+        self._watches[wd] = _Watch(directory, fd)
 
     def _read_events(self) -> None:
         for _ in range(READS_AT_A_TIME):
@@ -272,26 +285,69 @@ class Guard:
                 return
             position = 0
             while position < len(data):
-                wd, mask, _, length = EVENT.unpack_from(data, position)
+                wd, mask, cookie, length = EVENT.unpack_from(data, position)
                 position += EVENT.size + length
                 name = os.fsdecode(data[position - length : position].rstrip(b"\0"))
-                self._handle(wd, mask, name)
+                self._handle(wd, mask, cookie, name)
 
-    def _handle(self, wd: int, mask: int, name: str) -> None:
+    def _handle(self, wd: int, mask: int, cookie: int, name: str) -> None:
         if mask & IN_Q_OVERFLOW:
             self._check_watched()
             return
         watch = self._watches.get(wd)
         if watch is None:
             return
+        path = f"{watch.directory}/{name}"
         if mask & IN_IGNORED:
             os.close(self._watches.pop(wd).fd)
         elif mask & (IN_MOVE_SELF | IN_DELETE_SELF):
             self._restore()
-        elif name in watch.forbidden:
-            self._quarantine_at(watch.fd, name, f"{watch.directory}/{name}", "must not appear")
-        elif name in watch.held:
-            self._handle_replaced(f"{watch.directory}/{name}", is_certain=True)
+        elif mask & (IN_DELETE | IN_MOVED_FROM):
+            if name in self._held.get(watch.directory, ()):
+                self._moved = (cookie, path)
+                self._handle_vanished(path)
+        elif mask & IN_MOVED_TO and (cookie, path) == (self._moved[0], f"{self._moved[1]}~"):
+            self._hold_again(self._moved[1])
+        elif name in self._forbidden.get(watch.directory, ()):
+            self._handle_forbidden(watch, name)
+        elif name in self._held.get(watch.directory, ()):
+            self._handle_replaced(path, is_certain=True)
+
+    def _handle_forbidden(self, watch: _Watch, name: str) -> None:
+        path = f"{watch.directory}/{name}"
+        link = self._links.get(path)
+        if link and _look(name, watch.fd) == link:
+            return
+        reason = "must not appear"
+        if path in self._vanished:
+            reason = "was removed by the host and came back while the sandbox was open; if it is yours, take it back from there"
+        if self._quarantine_at(watch.fd, name, path, reason) and link:
+            self._kept[path] = link
+            self._restore_item(path)
+            self._kept.pop(path, None)
+
+    def _handle_vanished(self, path: str) -> None:
+        """
+        The host removed what a mount held, and so the mount: inside, the name can be made now.
+
+        Who makes it cannot be told, so that it is forbidden from now on, although `git checkout` may have made it again.
+        """
+        directory, name = os.path.split(path)
+        if _identity(directory) != self._homes[directory]:
+            return
+        self._held[directory].discard(name)
+        self._bound.pop(path, None)
+        if name not in JUDGED_NAMES:
+            self._forbidden.setdefault(directory, set()).add(name)
+            self._vanished.add(path)
+
+    def _hold_again(self, path: str) -> None:
+        """An editor saves: it has renamed the file to `NAME~`, which the sandbox cannot, and writes a new one."""
+        directory, name = os.path.split(path)
+        self._held[directory].add(name)
+        self._forbidden.get(directory, set()).discard(name)
+        self._vanished.discard(path)
+        self._bound[path] = None
 
     def _handle_replaced(self, path: str, *, is_certain: bool = False) -> None:
         """`is_certain`: an event says so; the new file may have got the number that the old one had."""
@@ -316,10 +372,14 @@ class Guard:
             if watch is None or _identity(directory) != _identity_of(watch.fd):
                 self._watch(directory)
         for watch in list(self._watches.values()):
-            for name in watch.forbidden:
-                self._quarantine_at(watch.fd, name, f"{watch.directory}/{name}", "must not appear")
-            for name in watch.held if self._bound else ():
-                self._handle_replaced(f"{watch.directory}/{name}")
+            for name in list(self._forbidden.get(watch.directory, ())):
+                if _identity_at(watch.fd, name):
+                    self._handle_forbidden(watch, name)
+            for name in list(self._held.get(watch.directory, ())) if self._bound else ():
+                if _identity_at(watch.fd, name):
+                    self._handle_replaced(f"{watch.directory}/{name}")
+                else:
+                    self._handle_vanished(f"{watch.directory}/{name}")
 
     # The quarantine.
 
@@ -368,7 +428,9 @@ class Guard:
         os.rename(name, harmless, src_dir_fd=parent, dst_dir_fd=parent)
         try:
             _move(f"/proc/self/fd/{parent}/{harmless}", kept_at)
-        except OSError:
+        except (OSError, RecursionError, _TooMuchError):
+            with suppress(OSError):
+                _change_mode(parent, harmless, 0)
             return f"{os.path.dirname(path)}/{harmless}"
         return kept_at
 
@@ -432,7 +494,16 @@ class Guard:
             return "has a config that is no plain file"
         was = self._kept.get(path)
         added = self._settings(content) - self._settings(was.content if was else b"")
-        keys = sorted({setting.partition("\n")[0] for setting in added})
+        settings = [setting.partition("\n") for setting in added]
+        directory = os.path.dirname(path)
+        keys = sorted(
+            {
+                key
+                for key, _, value in settings
+                # A submodule's leads back to where it is checked out; elsewhere a `git checkout` would write as the user.
+                if key != "core.worktree" or not self._is_inside(leads_to(directory, value))
+            }
+        )
         return f"has a config that sets {', '.join(keys)}" if keys else ""
 
     def _faults_of_hooks(self, directory: str) -> Iterator[tuple[str, str]]:
@@ -698,30 +769,63 @@ def _put(parent: int, name: str, kept: _Kept) -> None:
     os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 
+class _TooMuchError(Exception):
+    pass
+
+
+class _Copier:
+    """Copies plain files that may still change, and links, as long as they are not too much; nothing else."""
+
+    def __init__(self) -> None:
+        self._bytes = MAX_MOVED_BYTES
+        self._names = MAX_MOVED_NAMES
+
+    def count(self, _directory: str, names: list[str]) -> list[str]:
+        """For `shutil.copytree`: ignore none of the names."""
+        self._names -= len(names)
+        if self._names < 0:
+            raise _TooMuchError
+        return []
+
+    def copy(self, source: str, destination: str) -> None:
+        flags = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+        try:
+            fd = os.open(source, os.O_RDONLY | flags)
+        except OSError:
+            return
+        with os.fdopen(fd, "rb") as file:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                return
+            if found.st_size > self._bytes:
+                raise _TooMuchError
+            with open(destination, "xb") as copy:
+                while chunk := file.read(1 << 20):
+                    self._bytes -= len(chunk)
+                    if self._bytes < 0:
+                        raise _TooMuchError
+                    copy.write(chunk)
+
+
 def _move(source: str, destination: str) -> None:
-    """Move to another file system what may still change, and may hold anything: what is no plain file is not kept."""
+    """
+    Move to another file system what may still change, and may hold anything: what is no plain file is not kept.
+
+    Raises:
+        OSError, RecursionError, _TooMuchError: it stays, or a part of it does.
+    """
     import shutil
 
+    copier = _Copier()
     if os.path.isdir(source) and not os.path.islink(source):
         with suppress(shutil.Error):  # which tells of what could not be copied, at the end
-            shutil.copytree(source, destination, symlinks=True, copy_function=_copy)
+            shutil.copytree(
+                source, destination, symlinks=True, ignore=copier.count, copy_function=copier.copy
+            )
         shutil.rmtree(source)
         return
     if os.path.islink(source):
         os.symlink(os.readlink(source), destination)
     else:
-        _copy(source, destination)
+        copier.copy(source, destination)
     os.unlink(source)
-
-
-def _copy(source: str, destination: str) -> None:
-    flags = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        fd = os.open(source, os.O_RDONLY | flags)
-    except OSError:
-        return
-    with os.fdopen(fd, "rb") as file:
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            with open(destination, "xb") as copy:
-                while chunk := file.read(1 << 20):
-                    copy.write(chunk)

@@ -163,6 +163,7 @@ class Supervisor:
         """What the view of `policy` holds, as things are now. The first look also puts the guard in place."""
         if self._guard:
             self._audit()  # or we would ask git about a repository that waits for that
+        git.distrust(policy.project, *policy.write_paths)
         survey = git.survey(policy.project)
         if self._policy is None:
             self._policy = policy
