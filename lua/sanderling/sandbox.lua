@@ -76,7 +76,7 @@ end
 
 ---@type table<string, string>
 local network_sentences = {
-  off = "Network off: commands%s reach only the session's own loopback.",
+  off = 'Network off: commands%s reach nothing outside the session.',
   proxy = 'Network proxy: commands%s reach only hosts of sandbox.hosts.',
   on = 'Network on: commands%s reach every address, as you do.',
 }

@@ -655,7 +655,7 @@ def test_agentnet_works_before_the_chat_was_opened(start_screen):
 def test_agentnet_alone_tells_the_network_in_one_line(start_screen):
     screen = start_screen(columns=80)
     screen.feed(":AgentNet<CR>")
-    sentence = "Network off: commands reach only the session's own loopback."
+    sentence = "Network off: commands reach nothing outside the session."
     wait_until(lambda: sentence in screen.messages())
     assert not screen.is_blocked()
     assert screen.actions() == []
@@ -683,7 +683,7 @@ def test_agentsandbox_tells_all_in_the_transcript(start_screen):
     screen.command("AgentSandbox")
     assert screen.transcript() == [
         "Sandbox landlock, weaker than full: commands have no namespaces of their own.",
-        "Network off: commands reach only the session's own loopback.",
+        "Network off: commands reach nothing outside the session.",
         "Missing here:",
         "- Other processes are seen.",
         "- So is the network.",
