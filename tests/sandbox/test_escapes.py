@@ -354,8 +354,13 @@ MUTATIONS = (
         (
             (
                 "supervisor.py",
-                "read_only=(*in_git.read_only, *existing_protected(policy.project)),",
-                "read_only=(),",
+                "*(path for plan in found for path in plan.read_only),",
+                "",
+            ),
+            (
+                "supervisor.py",
+                "*(path for root in roots for path in existing_protected(root)),",
+                "",
             ),
         ),
         ("change.envrc", "change.nvim.lua"),
@@ -365,7 +370,7 @@ MUTATIONS = (
         (
             (
                 "supervisor.py",
-                "masked=(*git.ignored_env_files(survey), *survey.sockets),",
+                "masked=(*git.ignored_env_files(survey), *survey.sockets, *sockets),",
                 "masked=(),",
             ),
         ),

@@ -66,7 +66,7 @@ def descriptor_directory(world: World) -> str:
 
 @attack("descriptor-any", kind="environment", evidence="loot")
 def descriptor_any(_world: World) -> str:
-    for fd in range(256):
+    for fd in range(3, 256):  # what goes to the streams may speak of canaries itself
         for way in (".ssh/id_ed25519", ""):
             try:
                 opened = os.open(way, os.O_RDONLY, dir_fd=fd) if way else fd
