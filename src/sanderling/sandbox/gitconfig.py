@@ -7,11 +7,12 @@ Whatever runs a program, holds a credential or names a file elsewhere stays out.
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
-import anyio
+from anyio import to_thread
 
-from sanderling.sandbox.git import git_program
+from sanderling.sandbox.git import GIT_TIMEOUT_S, git_program
 from sanderling.sandbox.policy import SandboxPolicy
 
 KEPT = re.compile(
@@ -26,7 +27,8 @@ LIST_SETTINGS = ("config", "--global", "--includes", "--list", "-z")
 async def write_gitconfig(policy: SandboxPolicy) -> None:
     """Write `gitconfig` and `gitignore` into the policy's `state_dir`; without git, or settings, both are empty."""
     program = git_program((policy.project, *policy.write_paths))
-    _write(Path(policy.state_dir), await _read_settings(program) if program else {})
+    settings = await to_thread.run_sync(_read_settings, program) if program else {}
+    _write(Path(policy.state_dir), settings)
 
 
 def _write(state: Path, settings: dict[str, str]) -> None:
@@ -45,10 +47,17 @@ def _write(state: Path, settings: dict[str, str]) -> None:
         (state / name).write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
-async def _read_settings(program: str) -> dict[str, str]:
+def _read_settings(program: str) -> dict[str, str]:
     try:
-        done = await anyio.run_process([program, *LIST_SETTINGS], check=False, cwd="/")
-    except OSError:
+        done = subprocess.run(  # noqa: S603
+            [program, *LIST_SETTINGS],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd="/",
+            timeout=GIT_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
         return {}
     items = (item.partition("\n") for item in os.fsdecode(done.stdout).split("\0"))
     return {key: value for key, _, value in items if key}

@@ -319,7 +319,9 @@ class Sandbox:
         raise AssertionError
 
     async def _view(self, policy: SandboxPolicy) -> "View":
-        """The view of `policy`, opened if there is none."""
+        """The view of `policy`, opened if there is none. A zygote may outlive its supervisor by a moment; nothing starts there."""
+        if self.has_ended.is_set():
+            raise SandboxError("The sandbox has ended.")
         key = _view_key(policy)
         async with self._opening:
             if key not in self._views:
