@@ -49,7 +49,7 @@ from sanderling.sandbox.processes import PipeReader, PipeWriter, Process
 from sanderling.sandbox.report import LAYERS, Report
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
-START = "import sys; sys.path += {path!r}; from sanderling.sandbox.supervisor import main; main({channel})"
+START = "import gc, sys; gc.disable(); sys.path += {path!r}; from sanderling.sandbox.supervisor import main; main({channel})"
 # The supervisor asks git what it ignores, for instance.
 FOR_GIT = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG")
 NETWORK_OFF = "the network is off"

@@ -5,6 +5,7 @@ It lives as long as the host holds its channel. Then, however the host ended, it
 more, removes what was placed in the project, and goes.
 """
 
+import gc
 import os
 import select
 import signal
@@ -58,6 +59,7 @@ class Supervisor:
         prctl(init.PR_SET_CHILD_SUBREAPER, 1)
 
     def serve(self) -> NoReturn:
+        gc.enable()  # the imports did without
         self._poll.register(self.channel, select.POLLIN)
         while True:
             _reap()

@@ -146,9 +146,7 @@ class Zygote:
             listener.close()
         prctl(init.PR_SET_DUMPABLE, 0)
         signal.pthread_sigmask(signal.SIG_BLOCK, init.FORWARDED)  # an init inherits that
-        gc.collect()
-        gc.freeze()  # a fork copies each page that a collection touches
-        gc.disable()
+        gc.disable()  # a fork copies each page that a collection touches
         self._spare = self._fork_init()
         self._poll.register(self.channel, select.POLLIN)
         while True:
