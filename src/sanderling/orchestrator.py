@@ -51,8 +51,8 @@ from sanderling.providers import (
 )
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
-from sanderling.sandbox.guard import GuardEvent
 from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.report import GuardEvent
 from sanderling.sandbox.sandbox import SandboxEvent
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.session import Session

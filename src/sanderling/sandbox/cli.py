@@ -19,11 +19,9 @@ from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.gaps import missing_at
-from sanderling.sandbox.guard import GuardEvent
-from sanderling.sandbox.init import EXIT_REFUSED
 from sanderling.sandbox.policy import LEVELS, SandboxPolicy
 from sanderling.sandbox.processes import Process
-from sanderling.sandbox.report import Report
+from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent, Report
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, alone
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

@@ -40,6 +40,7 @@ from sanderling.sandbox.git import (
     resolve,
     survey,
 )
+from sanderling.sandbox.report import GuardEvent
 
 ROOT_NAMES = frozenset(
     {
@@ -88,23 +89,6 @@ EVENT = struct.Struct("iIII")
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-@dataclass(frozen=True)
-class GuardEvent:
-    """
-    What the guard did. `path` is relative to the project where it lies inside, and any bytes (surrogates stand for what is no text).
-
-    `kept_at` says where a quarantined thing is.
-
-    `replaced`: the host itself put another file in the place of a mounted one, as `git config` does. That takes the mount off in
-    every namespace, so whoever owns the mounts must mount it again.
-    """
-
-    kind: Literal["quarantined", "restored", "replaced", "failed"]
-    path: str
-    reason: str
-    kept_at: str = ""
 
 
 @dataclass(frozen=True)

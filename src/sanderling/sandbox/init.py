@@ -19,6 +19,7 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox import namespaces, seccomp, wire, worker
 from sanderling.sandbox.landlock import Ruleset
 from sanderling.sandbox.policy import Limits
+from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 from sanderling.sandbox.syscalls import prctl, syscall
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
@@ -26,7 +27,6 @@ LINUX_CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES = 64
 PARENT_DIED = signal.SIGPWR  # which nobody sends to us
 KEPT_FD = STATUS_FD = 3
-EXIT_REFUSED, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
 FORWARDED = (
     signal.SIGHUP,
     signal.SIGINT,

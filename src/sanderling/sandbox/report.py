@@ -1,8 +1,12 @@
 """What supervisor and host tell each other about: how much the kernel enforces here, and what the guard has done."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from sanderling.sandbox.policy import LEVELS, Level
+
+EXIT_REFUSED, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 125, 126, 127
+"""As env(1) and a shell have them: the sandbox refused, the command cannot be executed, there is none."""
 
 LAYERS = ("namespaces", "landlock", "seccomp", "bubblewrap")
 NEEDS: dict[Level, tuple[str, ...]] = {
@@ -30,3 +34,20 @@ class Report:
         """What keeps `level` from working, empty when it works."""
         needs = ((layer, self.reasons[layer]) for layer in NEEDS[level])
         return "; ".join(f"{layer}: {reason}" for layer, reason in needs if reason)
+
+
+@dataclass(frozen=True)
+class GuardEvent:
+    """
+    What the guard did. `path` is relative to the project where it lies inside, and any bytes (surrogates stand for what is no text).
+
+    `kept_at` says where a quarantined thing is.
+
+    `replaced`: the host itself put another file in the place of a mounted one, as `git config` does. That takes the mount off in
+    every namespace, so whoever owns the mounts must mount it again.
+    """
+
+    kind: Literal["quarantined", "restored", "replaced", "failed"]
+    path: str
+    reason: str
+    kept_at: str = ""

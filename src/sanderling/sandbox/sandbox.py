@@ -29,7 +29,6 @@ from sanderling.sandbox.disk import DiskFull, DiskWatch
 from sanderling.sandbox.environment import environment
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gitconfig import write_gitconfig
-from sanderling.sandbox.guard import GuardEvent
 from sanderling.sandbox.network import (
     LISTED_ONLY,
     HostRules,
@@ -46,7 +45,7 @@ from sanderling.sandbox.policy import (
     resolve,
 )
 from sanderling.sandbox.processes import PipeReader, PipeWriter, Process
-from sanderling.sandbox.report import LAYERS, Report
+from sanderling.sandbox.report import LAYERS, GuardEvent, Report
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
 START = "import gc, sys; gc.disable(); sys.path += {path!r}; from sanderling.sandbox.supervisor import main; main({channel})"
@@ -141,8 +140,9 @@ class Sandbox:
         if cls._report_of_kernel is None:
             try:
                 _check_system()
-            except SandboxError as error:
-                return Report(reasons=dict.fromkeys(LAYERS, str(error)), landlock_abi=0)
+            except SandboxError:
+                reason = f"it needs Linux, this is {sys.platform}"
+                return Report(reasons=dict.fromkeys(LAYERS, reason), landlock_abi=0)
             async with _started_supervisor() as supervisor:
                 cls._report_of_kernel = await _ask_for_report(supervisor)
         return cls._report_of_kernel

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox import bubblewrap, git, init, namespaces, wire
-from sanderling.sandbox.guard import Guard, GuardEvent, existing_protected
+from sanderling.sandbox.guard import Guard, existing_protected
 from sanderling.sandbox.layout import (
     Layout,
     Protection,
@@ -29,6 +29,7 @@ from sanderling.sandbox.layout import (
 )
 from sanderling.sandbox.policy import Level, Limits, NetworkMode, SandboxPolicy
 from sanderling.sandbox.probe import probe
+from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent
 from sanderling.sandbox.syscalls import prctl, syscall
 from sanderling.sandbox.zygote import View, Zygote
 
@@ -137,7 +138,7 @@ class Supervisor:
         except BaseException as defect:  # noqa: BLE001 - there is nobody above who could tell of it
             sys.excepthook(type(defect), defect, defect.__traceback__)
         finally:
-            os._exit(init.EXIT_REFUSED)
+            os._exit(EXIT_REFUSED)
 
     def _enter_namespaces(self, view: View, there: socket.socket) -> None:
         """Join the session's namespaces, or make them; then become process 1 of a pid namespace below."""

@@ -1,0 +1,82 @@
+"""On a system without the sandbox: everything else works, and commands are refused in one sentence."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+# What Python has on Linux alone, as far as the host's side could stumble over it.
+PRELUDE = """
+import os, signal, socket, sys
+for module, names in {
+    os: "O_PATH O_TMPFILE MFD_CLOEXEC memfd_create pidfd_open pipe2 setns unshare",
+    signal: "SIGPOLL SIGPWR SIGSTKFLT",
+    socket: "AF_NETLINK AF_VSOCK MSG_CMSG_CLOEXEC SOCK_SEQPACKET",
+}.items():
+    for name in names.split():
+        if hasattr(module, name):
+            delattr(module, name)
+sys.platform = "darwin"
+"""
+
+
+def run_elsewhere(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PRELUDE + code, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("module", ["sanderling.editor.host", "sanderling.__main__"])
+def test_package_can_be_imported_without_what_only_linux_has(module):
+    done = run_elsewhere(f"import {module}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_command_is_refused_with_the_reason():
+    code = "from sanderling.__main__ import main; sys.exit(main())"
+    done = run_elsewhere(code, "sandbox", "exec", "--", "true")
+    assert done.returncode == 125
+    assert done.stderr == "sanderling: The sandbox needs Linux; this is darwin.\n"
+
+
+def test_status_says_that_nothing_is_enforced():
+    code = "from sanderling.__main__ import main; sys.exit(main())"
+    done = run_elsewhere(code, "sandbox", "status")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("level: none\n")
+    assert run_elsewhere(code, "sandbox", "status", "--json").stdout.count("this is darwin") == 4
+
+
+def test_only_a_session_whose_sandbox_was_switched_off_runs_anything(tmp_path):
+    code = f"""
+import anyio
+from sanderling.config import Settings
+from sanderling.errors import SandboxError
+from sanderling.sandbox.session import SessionSandbox, policy_for
+
+async def main():
+    policy = policy_for(Settings(state_dir={str(tmp_path)!r}), {str(tmp_path)!r})
+    sandbox = SessionSandbox(policy, print, lambda: None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sandbox.serve)
+        try:
+            await sandbox.spawn_shell("true")
+        except SandboxError as error:
+            print(error)
+        sandbox.switch(is_on=False)
+        process = await sandbox.spawn_shell("echo ran")
+        print((await process.stdout.receive()).decode().strip(), await process.wait())
+        process.close()
+        tasks.cancel_scope.cancel()
+
+anyio.run(main)
+"""
+    done = run_elsewhere(code)
+    assert done.stdout == "The sandbox needs Linux; this is darwin.\nran 0\n", done.stderr
