@@ -71,16 +71,16 @@ class Confinement:
         seccomp.install(self.seccomp)
 
 
-def run(channel: socket.socket, confinement: Confinement) -> NoReturn:
+def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoReturn:
     """
-    Be the init of the command that comes over `channel`.
+    Be the init of the command that comes over `channel` from the zygote, whose pid is `parent`.
 
     With the command come its stdin, stdout, stderr, and a pipe for its status; what keeps it from being started is written there,
     as a sentence. No command at all asks for a file worker, on a socket in the place of stdin.
     """
     problem = ""
     try:
-        _enter(confinement)
+        _enter(confinement, parent)
     except (OSError, SandboxError) as error:
         problem = f"The sandbox cannot be entered: {error}"
     keep_only(channel.fileno())
@@ -120,11 +120,11 @@ def keep_only(descriptor: int) -> None:
     syscall("close_range", KEPT_FD + 1, 0xFFFFFFFF, 0)
 
 
-def _enter(confinement: Confinement) -> None:
+def _enter(confinement: Confinement, parent: int) -> None:
     if confinement.has_own_pids:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
-        adopt_and_die_together()
+        adopt_and_die_together(parent)
     confinement.take_on()
     prctl(PR_SET_DUMPABLE, 0)  # the command runs as the same user, and must not trace us
 
@@ -224,8 +224,8 @@ def _stop_descendants(spare: frozenset[int]) -> set[int]:
     return stopped
 
 
-def adopt_and_die_together() -> None:
-    """Without a pid namespace: adopt every orphan below, and when our parent dies, end them and ourselves."""
+def adopt_and_die_together(parent: int) -> None:
+    """Without a pid namespace: adopt every orphan below, and when `parent` dies, end them and ourselves."""
 
     def end(_number: int, _frame: object) -> NoReturn:
         kill_tree()
@@ -233,6 +233,8 @@ def adopt_and_die_together() -> None:
 
     signal.signal(PARENT_DIED, end)
     prctl(PR_SET_PDEATHSIG, PARENT_DIED)
+    if os.getppid() != parent:  # it has died before we asked to be told
+        os._exit(0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -189,9 +189,11 @@ class Zygote:
         here, there = wire.socket_pair()
         if self.view.can_nest:
             namespaces.unshare(namespaces.CLONE_NEWPID)
+        ours = os.getpid()
         pid = os.fork()
         if pid == 0:
-            init.run(there, self._confinement)
+            self.channel.close()  # or the host would think that the zygote is there when only we are
+            init.run(there, self._confinement, ours)
         if self.view.can_nest:
             syscall("setns", self._own_pids, namespaces.CLONE_NEWPID)
         there.close()
@@ -237,7 +239,7 @@ def _limit_ourselves(view: View) -> None:
         file.write(OOM_SCORE_ADJ)
     init.bar_capabilities()
     if not view.can_nest:
-        init.adopt_and_die_together()
+        init.adopt_and_die_together(os.getppid())
     elif os.geteuid() == 0 and _kernel_version() >= PID_MAX_IS_OURS:  # RLIMIT_NPROC binds no root
         with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
             file.write(str(view.limits.processes + RESERVED_PIDS))
