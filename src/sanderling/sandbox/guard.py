@@ -142,6 +142,8 @@ class Guard:
         existing = existing_protected(found.project)
         held = (*protection.read_only, *existing)
         self._kept = _snapshot(held)
+        # Whoever opened one of these before it was mounted again can write it for ever: they are judged by content.
+        self._replaced: set[str] = set()
         self._bound: dict[str, _Identity | None] = (
             {} if restores else {path: _identity(path) for path in held}
         )
@@ -345,6 +347,7 @@ class Guard:
                 return  # a directory above it was moved away, which the sandbox can do: the audit judges
             # Inside, the mount forbids it: this was the host. Until it is mounted again the sandbox can write it.
             self._bound[path] = _identity(path)
+            self._replaced.add(path)
             self._kept |= _snapshot([path])
             self._tell("replaced", path, "was replaced by the host, so it is mounted no more")
 
@@ -520,7 +523,7 @@ class Guard:
         around = path
         while around not in self._bound and self._is_inside(around):
             around = os.path.dirname(around)
-        if around in self._bound:
+        if around in self._bound and around not in self._replaced:
             return _identity(around) == self._bound[around]
         return path in self._kept and _look(path) == self._kept[path]
 
