@@ -228,7 +228,10 @@ def nested_include(world: World) -> str:
 
 @attack("nested-hooks", kind="traps", evidence="canary", scene="own")
 def nested_hooks(world: World) -> str:
-    _plant_hooks(world, _nest(world, "sub") / "hooks")
+    dot_git = _nest(world, "sub")
+    _plant_hooks(world, dot_git / "hooks")
+    # `git status` writes the index, and runs the hook for that, only when it finds a file older or younger than noted.
+    os.utime(dot_git.parent / "file", (0, 0))
     return "planted"
 
 
