@@ -370,7 +370,7 @@ MUTATIONS = (
         (
             (
                 "supervisor.py",
-                "masked=(*git.ignored_env_files(survey), *survey.sockets, *sockets),",
+                "masked=(*git.env_files_to_hide(survey), *survey.sockets, *sockets),",
                 "masked=(),",
             ),
         ),

@@ -15,15 +15,17 @@ from sanderling.sandbox.git import (
     GitProtection,
     UnclearError,
     clean_up_after_the_dead,
+    env_files_to_hide,
     executable_settings,
     git_program,
-    ignored_env_files,
     place_sentinels,
     protection,
     remove_sentinels,
     resolve,
     survey,
 )
+from sanderling.sandbox.gitconfig import write_gitconfig
+from sanderling.sandbox.policy import SandboxPolicy
 from tests.conftest import wait_until
 
 
@@ -326,6 +328,29 @@ def test_the_projects_own_git_is_not_asked(
     assert not (git.root / "ran").exists()
 
 
+@pytest.mark.parametrize("planted_in", ["project", "granted"])
+async def test_settings_of_the_person_are_not_asked_of_a_git_that_a_command_can_plant(
+    git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted_in: str
+):
+    for name in ("project", "granted"):
+        (tmp_path / name).mkdir()
+    fake = tmp_path / planted_in / "git"
+    fake.write_text(f"#!/bin/sh\n: > {git.root}/ran\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    assert shutil.which("git") == str(fake)
+    await write_gitconfig(
+        SandboxPolicy(
+            project=f"{tmp_path}/project",
+            home=str(git.home),
+            state_dir=f"{tmp_path}/state",
+            write_paths=(f"{tmp_path}/granted",),
+        )
+    )
+    assert not (git.root / "ran").exists()
+    assert "u@localhost" in (tmp_path / "state/gitconfig").read_text()
+
+
 def test_no_git_is_taken_from_where_a_command_can_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -403,7 +428,7 @@ def test_endless_links_do_not_keep_a_session_from_starting(
     found = survey(str(repository))
     remove_sentinels(str(state), place_sentinels(str(state), found))
     assert protection(found).read_only
-    ignored_env_files(found)
+    env_files_to_hide(found)
 
 
 # Secrets.
@@ -427,7 +452,7 @@ def test_env_files_are_hidden_unless_git_has_their_content(git: Git, repository:
     git(repository, "add", "-f", "changed.env", "tracked.env", "app/.env.test")
     git(nested, "add", "-f", "prod.env")
     (repository / "changed.env").write_text("SECRET=filled in")
-    assert set(ignored_env_files(survey(str(repository)))) == under(repository, *hidden)
+    assert set(env_files_to_hide(survey(str(repository)))) == under(repository, *hidden)
 
 
 @pytest.mark.parametrize("how", ["ignore file", "index", "new repository"])
@@ -444,14 +469,14 @@ def test_a_command_cannot_unhide_an_env_file(git: Git, repository: Path, how: st
     else:
         git.repository(repository / "other")
         (repository / "other/.git").rename(repository / "app/.git")
-    assert ignored_env_files(survey(str(repository))) == (str(secret),)
+    assert env_files_to_hide(survey(str(repository))) == (str(secret),)
 
 
 def test_without_a_repository_env_files_are_hidden(tmp_path: Path):
     for name in (".env", ".env.local", ".env.example", ".env.dist", "app.env"):
         (tmp_path / name).write_text("")
     hidden = under(tmp_path, ".env", ".env.local", "app.env")
-    assert set(ignored_env_files(survey(str(tmp_path)))) == hidden
+    assert set(env_files_to_hide(survey(str(tmp_path)))) == hidden
 
 
 def test_asking_for_env_files_fetches_nothing(git: Git, repository: Path):
@@ -469,7 +494,7 @@ def test_asking_for_env_files_fetches_nothing(git: Git, repository: Path):
             '[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = o\n[remote "o"]\n\turl = .\n'
             f'\tpromisor = true\n\tuploadpack = "touch {git.root}/ran; false"\n'
         )
-    ignored_env_files(survey(str(repository)))
+    env_files_to_hide(survey(str(repository)))
     assert not (git.root / "ran").exists()
     subprocess.run(["git", "ls-files"], cwd=repository, capture_output=True, check=False)
     assert (git.root / "ran").exists(), "the control"
@@ -484,7 +509,7 @@ def test_a_config_that_never_ends_is_not_waited_for_in_each_repository(git: Git,
         with (nested / ".git/config").open("a") as file:
             file.write("[include]\n\tpath = ../fifo\n")
     start = time.monotonic()
-    assert len(ignored_env_files(survey(str(repository)))) == 3
+    assert len(env_files_to_hide(survey(str(repository)))) == 3
     assert time.monotonic() - start < 2 * GIT_TIMEOUT_S
 
 
@@ -492,7 +517,7 @@ def test_asking_which_files_are_ignored_runs_nothing_of_the_project(git: Git, re
     (repository / ".gitignore").write_text(".env\n")
     (repository / ".env").write_text("")
     git(repository, "config", "core.fsmonitor", f"touch {git.root}/ran; false")
-    assert ignored_env_files(survey(str(repository))) == (f"{repository}/.env",)
+    assert env_files_to_hide(survey(str(repository))) == (f"{repository}/.env",)
     assert not (git.root / "ran").exists()
 
 

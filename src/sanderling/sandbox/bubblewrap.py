@@ -9,11 +9,14 @@ import marshal
 import os
 import socket
 import sys
+from typing import TYPE_CHECKING
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox.layout import Layout
-from sanderling.sandbox.namespaces import HIDDEN_IN_PROC
-from sanderling.sandbox.zygote import View
+from sanderling.sandbox.namespaces import HIDDEN_IN_PROC, OWN_DIRECTORIES
+
+if TYPE_CHECKING:  # the probe needs neither, and is waited for
+    from sanderling.sandbox.layout import Layout
+    from sanderling.sandbox.zygote import View
 
 # Not by PATH: what stands there for it decides what a command can reach.
 PROGRAMS = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
@@ -64,7 +67,7 @@ def try_it() -> None:
         raise SandboxError(complaint or "bubblewrap does not work here")
 
 
-def start_zygote(view: View, channel: socket.socket, entered: socket.socket) -> None:
+def start_zygote(view: "View", channel: socket.socket, entered: socket.socket) -> None:
     """Start a zygote in the root of `view`, serving `channel`. When it is there, it says so on `entered`."""
     memory = os.memfd_create("view")
     os.write(memory, marshal.dumps(view.as_data()))
@@ -87,11 +90,12 @@ def start_zygote(view: View, channel: socket.socket, entered: socket.socket) -> 
             end.set_inheritable(False)
 
 
-def root_arguments(layout: Layout) -> list[str]:
+def root_arguments(layout: "Layout") -> list[str]:
     arguments = ["--tmpfs", "/", "--dev", "/dev", "--size", str(layout.shm_bytes)]
     arguments += ["--tmpfs", "/dev/shm", "--mqueue", "/dev/mqueue", "--proc", "/proc"]
-    for directory in layout.directories:
+    for directory in OWN_DIRECTORIES:
         arguments += ["--dir", directory]
+    arguments += ["--symlink", "/run", "/var/run"]
     for link, target in layout.links:
         arguments += ["--symlink", target, link]
     for bind in layout.binds:

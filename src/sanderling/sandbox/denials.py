@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sanderling.sandbox.layout import SYSTEM
-from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.policy import SandboxPolicy, is_within
 
 HIDDEN, READ_ONLY, PROTECTED = (
     "it is outside of the project, and hidden",
@@ -58,9 +58,9 @@ def _denials(complaint: str, line: str, policy: SandboxPolicy, cwd: str) -> Iter
     for quoted, plain in _PATH.findall(line):
         path = os.path.normpath(os.path.join(cwd, os.path.expanduser(quoted or plain)))
         if complaint.startswith("no such"):
-            if os.path.lexists(path) and not _is_below(path, _visible(policy)):
+            if os.path.lexists(path) and not _is_in_any(path, _visible(policy)):
                 yield Denial("read", path, HIDDEN)
-        elif _is_below(path, _writable(policy)):
+        elif _is_in_any(path, _writable(policy)):
             if complaint != "permission denied":  # that is the file's own mode
                 yield Denial("write", path, PROTECTED if policy.mode == "rw" else READ_ONLY)
         elif os.path.isdir(os.path.dirname(path)):
@@ -75,5 +75,5 @@ def _visible(policy: SandboxPolicy) -> tuple[str, ...]:
     return (*_writable(policy), *policy.read_paths, *(f"/{name}" for name in SYSTEM))
 
 
-def _is_below(path: str, roots: tuple[str, ...]) -> bool:
-    return any(path == root or path.startswith(f"{root}/") for root in roots)
+def _is_in_any(path: str, roots: tuple[str, ...]) -> bool:
+    return any(is_within(path, root) for root in roots)

@@ -54,7 +54,7 @@ _DEVICES_OF_ROOT = Gap(
 )
 _UNMOUNTED = (
     Gap(
-        words="Files of the project that git ignores, like .env, can be read.",
+        words="The project's .env files can be read.",
         layer="namespaces",
         attacks=(
             "read-env",

@@ -18,7 +18,9 @@ import stat
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from sanderling.sandbox.policy import is_within
 
 SENTINEL = b"./\n"
 """The slash matters: libgit2 looks for packed refs in the wrong place after a plain `.`"""
@@ -48,8 +50,7 @@ class UnclearError(ValueError):
     """A pointer that two readers may read differently. `str(error)` continues "it …"."""
 
 
-@dataclass(frozen=True)
-class Repository:
+class Repository(NamedTuple):
     """Where git goes from `entry`: its own directory, and the one that it shares with other worktrees. All resolved."""
 
     entry: str
@@ -57,8 +58,7 @@ class Repository:
     common_dir: str
 
 
-@dataclass(frozen=True)
-class Survey:
+class Survey(NamedTuple):
     """
     What one walk of the project found, absolute; nothing inside `.git` directories, nothing through links.
 
@@ -73,8 +73,7 @@ class Survey:
     unlistable: list[str]
 
 
-@dataclass(frozen=True)
-class GitProtection:
+class GitProtection(NamedTuple):
     """
     What the mounts must do for git; all paths absolute.
 
@@ -241,10 +240,6 @@ def read_file(path: str, limit: int, *, follows: bool = True, dir_fd: int | None
     if len(content) > limit:
         raise OSError(errno.EFBIG, "too large", path)
     return content
-
-
-def is_within(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(f"{directory}/")
 
 
 def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
@@ -601,7 +596,7 @@ def _settings(project: str, *arguments: str, cwd: str = "/") -> Iterator[tuple[s
         yield origin.removeprefix("file:"), key, value
 
 
-def ignored_env_files(survey: Survey) -> tuple[str, ...]:
+def env_files_to_hide(survey: Survey) -> tuple[str, ...]:
     """
     The `.env` files to hide: all but examples, and those whose very content git has, which is in the history anyway.
 

@@ -19,8 +19,7 @@ import struct
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox.git import (
@@ -34,12 +33,12 @@ from sanderling.sandbox.git import (
     alternates,
     executable_settings,
     git_directories,
-    is_within,
     leads_to,
     read_file,
     resolve,
     survey,
 )
+from sanderling.sandbox.policy import is_within
 from sanderling.sandbox.report import GuardEvent
 
 ROOT_NAMES = frozenset(
@@ -91,8 +90,7 @@ DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True)
-class _Kept:
+class _Kept(NamedTuple):
     """What a path held. `stamp` stands in for the content of a file too large to keep."""
 
     kind: int
@@ -102,8 +100,7 @@ class _Kept:
     stamp: tuple[int, int, int] | None = None
 
 
-@dataclass(frozen=True)
-class _Watch:
+class _Watch(NamedTuple):
     directory: str
     fd: int
 

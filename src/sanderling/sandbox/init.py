@@ -1,8 +1,9 @@
 """
 The init of one command: it confines itself for good, waits for the command, starts it, and stays until all of it is gone.
 
-It is forked before there is a command, so that nobody waits for the confinement. In a pid namespace it is process 1: when it dies, for whatever reason, the kernel kills all the others. Where there are no
-namespaces it adopts what the command leaves behind (a "child subreaper") and does the killing itself.
+It is forked before there is a command, so that nobody waits for the confinement. In a pid namespace it is process 1: when it
+dies, for whatever reason, the kernel kills all the others. Where there are no namespaces it adopts what the command leaves
+behind (a "child subreaper") and does the killing itself.
 """
 
 import os
@@ -12,8 +13,7 @@ import socket
 import struct
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox import namespaces, seccomp, wire, worker
@@ -35,17 +35,11 @@ FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-RESET = (
-    *FORWARDED,
-    PARENT_DIED,
-    signal.SIGPIPE,
-    signal.SIGXFSZ,
-    signal.SIGCHLD,
-)  # Python ignores or handles some
+# Python ignores or handles some.
+RESET = (*FORWARDED, PARENT_DIED, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Confinement:
+class Confinement(NamedTuple):
     """What a process takes on, never to lose it again. Built once per zygote."""
 
     is_mounted: bool
@@ -102,9 +96,8 @@ def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoRetu
         os._exit(0)
     for number in FORWARDED:
         signal.signal(number, lambda received, _: _kill_group(main, received))
-    signal.pthread_sigmask(
-        signal.SIG_UNBLOCK, FORWARDED
-    )  # blocked by the zygote, so that none is lost
+    # The zygote has blocked them, so that none is lost.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     os.closerange(0, STATUS_FD)
     status = _reap_until(main)
     if not confinement.has_own_pids:

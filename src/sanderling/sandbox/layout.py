@@ -3,10 +3,10 @@
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.policy import SandboxPolicy, is_within
 
 SYSTEM = (
     "bin",
@@ -83,8 +83,7 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 RESOLVER = "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bind:
+class Bind(NamedTuple):
     """`source` outside appears as `target` inside. `is_private`: what stands in the way of the target may be removed."""
 
     source: str
@@ -93,29 +92,30 @@ class Bind:
     is_private: bool = False
 
 
-@dataclass(kw_only=True)
-class Layout:
-    """
-    A root directory, built at `staging`.
+class Access(NamedTuple):
+    """What Landlock is to allow, as paths inside. In `private` directories sockets may be connected to."""
 
-    It holds directories, links and files of its own, then `binds` in their order; later ones cover earlier ones. `readable`,
-    `writable`, `devices` and `private`, where sockets may be connected to, are for Landlock, as paths inside.
+    readable: list[str]
+    writable: list[str]
+    devices: list[str]
+    private: list[str]
+
+
+class Layout(NamedTuple):
+    """
+    What a view holds, and the root directory that is built for it at `staging`, if there are mounts.
+
+    It has links of its own, then `binds` in their order; later ones cover earlier ones.
     """
 
+    access: Access
     staging: str = ""
     shm_bytes: int = 0
-    directories: list[str] = field(default_factory=list)
-    links: list[tuple[str, str]] = field(default_factory=list)
-    files: list[tuple[str, str]] = field(default_factory=list)
-    binds: list[Bind] = field(default_factory=list)
-    readable: list[str] = field(default_factory=list)
-    writable: list[str] = field(default_factory=list)
-    devices: list[str] = field(default_factory=list)
-    private: list[str] = field(default_factory=list)
+    links: Sequence[tuple[str, str]] = ()
+    binds: Sequence[Bind] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Protection:
+class Protection(NamedTuple):
     """
     What the project needs besides its tree.
 
@@ -135,37 +135,32 @@ def mounted_layout(
 ) -> Layout:
     """The root directory of a view."""
     home, tmp = private_directory(policy, "home"), temporary_directory(policy)
-    layout = Layout(
-        staging=private_directory(policy, "root"),
-        shm_bytes=policy.limits.shm_bytes,
-        directories=["/dev", "/proc", "/run", "/var"],
-        links=[("/var/run", "/run")],
+    system = [f"/{name}" for name in SYSTEM]
+    binds = [
+        *(Bind(path, path) for path in system if os.path.isdir(path) and not os.path.islink(path)),
+        *(Bind(path, path) for path in _present(SYSTEM_STATE)),
+        *_resolver(policy, has_own_network=has_own_network),
+        Bind(tmp, "/tmp", is_writable=True),
+        Bind(tmp, "/var/tmp", is_writable=True),
+        Bind(home, policy.home, is_writable=True),
+        *_runtime_and_toolchains(policy.home),
+        *_git_configuration(policy),
+        *_project_binds(policy, protection),
+        *_masks(policy, protection),
+    ]
+    access = Access(
         readable=["/"],
+        writable=["/dev/shm", *(bind.target for bind in binds if bind.is_writable)],
         devices=["/dev"],
         private=["/tmp", "/var/tmp", policy.home],
     )
-    for name in SYSTEM:
-        path = f"/{name}"
-        if os.path.islink(path):
-            layout.links.append((path, os.readlink(path)))
-        elif os.path.isdir(path):
-            layout.binds.append(Bind(source=path, target=path))
-    layout.binds += [Bind(source=path, target=path) for path in _present(SYSTEM_STATE)]
-    _add_resolver(layout, policy, has_own_network=has_own_network)
-    layout.binds += [
-        Bind(source=tmp, target="/tmp", is_writable=True),
-        Bind(source=tmp, target="/var/tmp", is_writable=True),
-        Bind(source=home, target=policy.home, is_writable=True),
-    ]
-    layout.binds += _runtime_and_toolchains(policy.home)
-    layout.binds += [
-        Bind(source=f"{policy.state_dir}/{name}", target=f"{policy.home}/{target}", is_private=True)
-        for name, target in (("gitconfig", ".gitconfig"), ("gitignore", ".config/git/ignore"))
-    ]
-    layout.binds += _project_binds(policy, protection)
-    layout.binds += _masks(policy, protection)
-    layout.writable += ["/dev/shm", *(bind.target for bind in layout.binds if bind.is_writable)]
-    return layout
+    return Layout(
+        access,
+        staging=private_directory(policy, "root"),
+        shm_bytes=policy.limits.shm_bytes,
+        links=[(path, os.readlink(path)) for path in system if os.path.islink(path)],
+        binds=binds,
+    )
 
 
 def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
@@ -184,12 +179,13 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
         *protection.readable,
         *([] if can_write else project),
     )
-    return Layout(
+    access = Access(
         readable=[os.path.realpath(path) for path in readable],  # Landlock rules follow no link
         writable=[*private, *policy.write_paths, *(project if can_write else [])],
         devices=[f"/dev/{name}" for name in DEVICES],
         private=private,
     )
+    return Layout(access)
 
 
 def private_directory(policy: SandboxPolicy, name: str) -> str:
@@ -212,23 +208,27 @@ def _private_file(policy: SandboxPolicy, name: str, text: str) -> str:
     return path
 
 
-def _add_resolver(layout: Layout, policy: SandboxPolicy, *, has_own_network: bool) -> None:
+def _resolver(policy: SandboxPolicy, *, has_own_network: bool) -> Iterator[Bind]:
     """`/etc/resolv.conf` is a file, or a link into /run, which is empty inside: then what it names is put there."""
     path = os.path.realpath("/etc/resolv.conf")
     if not os.path.isfile(path):
         return
     if has_own_network:
-        resolver = _private_file(policy, "resolv.conf", RESOLVER)
-        layout.binds.append(Bind(source=resolver, target=path))
+        yield Bind(_private_file(policy, "resolv.conf", RESOLVER), path)
     elif path.startswith("/run/"):
-        layout.binds.append(Bind(source=path, target=path))
+        yield Bind(path, path)
+
+
+def _git_configuration(policy: SandboxPolicy) -> Iterator[Bind]:
+    for name, target in (("gitconfig", ".gitconfig"), ("gitignore", ".config/git/ignore")):
+        yield Bind(f"{policy.state_dir}/{name}", f"{policy.home}/{target}", is_private=True)
 
 
 def _runtime_and_toolchains(home: str) -> list[Bind]:
     """What runs: this Python, for the file worker; the compilers and interpreters that live in the person's HOME."""
     paths = (sys.base_prefix, *sys.path, *(f"{home}/{name}" for name in TOOLCHAINS))
     return [
-        Bind(source=os.path.realpath(path), target=path, is_private=True)
+        Bind(os.path.realpath(path), path, is_private=True)
         for path in _present(paths)
         if not _is_system(path)
     ]
@@ -238,22 +238,24 @@ def _project_binds(policy: SandboxPolicy, protection: Protection) -> Iterator[Bi
     """A later one covers an earlier one: so the wider goes first, and what the person has granted by name goes last."""
     can_write = policy.mode == "rw"
     inside = {
-        path for path in (*policy.read_paths, *policy.write_paths) if _lies_in(path, policy.project)
+        path
+        for path in (*policy.read_paths, *policy.write_paths)
+        if path != policy.project and is_within(path, policy.project)
     }
     for path in (*protection.readable, *policy.read_paths):
         if path not in inside:
-            yield Bind(source=path, target=path, is_private=True)
+            yield Bind(path, path, is_private=True)
     for path in (policy.project, *protection.writable):
-        yield Bind(source=path, target=path, is_writable=can_write, is_private=True)
+        yield Bind(path, path, is_writable=can_write, is_private=True)
     for path in policy.write_paths:
         if path not in inside:
-            yield Bind(source=path, target=path, is_writable=True, is_private=True)
+            yield Bind(path, path, is_writable=True, is_private=True)
     for path in sorted(protection.pinned):
-        yield Bind(source=path, target=path, is_writable=can_write)
+        yield Bind(path, path, is_writable=can_write)
     for path in sorted(protection.read_only):
-        yield Bind(source=path, target=path)
+        yield Bind(path, path)
     for path in sorted(inside):
-        yield Bind(source=path, target=path, is_writable=path in policy.write_paths)
+        yield Bind(path, path, is_writable=path in policy.write_paths)
 
 
 def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
@@ -264,7 +266,7 @@ def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
     no_directory = private_directory(policy, "nowhere")
     for path in (*secrets, *protection.masked):
         if path not in granted and os.path.lexists(path):
-            yield Bind(source=no_directory if os.path.isdir(path) else no_file, target=path)
+            yield Bind(no_directory if os.path.isdir(path) else no_file, path)
 
 
 def listening_sockets(roots: tuple[str, ...]) -> list[str]:
@@ -272,11 +274,7 @@ def listening_sockets(roots: tuple[str, ...]) -> list[str]:
     with open("/proc/net/unix", "rb") as file:
         names = [line.split(None, 7)[-1].rstrip() for line in file.readlines()[1:]]
     paths = {os.fsdecode(name) for name in names if name.startswith(b"/")}
-    return [path for path in sorted(paths) if any(_lies_in(path, root) for root in roots)]
-
-
-def _lies_in(path: str, directory: str) -> bool:
-    return path.startswith(f"{directory}/")
+    return [path for path in sorted(paths) if any(is_within(path, root) for root in roots)]
 
 
 def _present(paths: tuple[str, ...]) -> list[str]:

@@ -13,10 +13,13 @@ import stat
 import struct
 from collections.abc import Iterable
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox.layout import Bind, Layout
 from sanderling.sandbox.syscalls import syscall
+
+if TYPE_CHECKING:  # the probe needs no layout, and is waited for
+    from sanderling.sandbox.layout import Bind, Layout
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
@@ -50,6 +53,7 @@ DEVICE_LINKS = (
     ("stderr", "/proc/self/fd/2"),
     ("ptmx", "pts/ptmx"),
 )
+OWN_DIRECTORIES = ("/dev", "/proc", "/run", "/var")
 HIDDEN_IN_PROC = ("keys", "key-users")  # keyrings know no namespace of ours
 
 
@@ -83,7 +87,7 @@ def bring_up_loopback() -> None:
         fcntl.ioctl(control, SIOCSIFFLAGS, request)
 
 
-def enter_root(layout: Layout) -> None:
+def enter_root(layout: "Layout") -> None:
     """
     Make the layout this process's root.
 
@@ -96,13 +100,11 @@ def enter_root(layout: Layout) -> None:
     new = layout.staging
     mount("", "/", "", MS_REC | MS_SLAVE)
     mount("tmpfs", new, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=16m")
-    for directory in layout.directories:
-        os.makedirs(new + directory, exist_ok=True)
+    for directory in OWN_DIRECTORIES:
+        os.mkdir(new + directory)
+    os.symlink("/run", f"{new}/var/run")
     for link, target in layout.links:
         os.symlink(target, new + link)
-    for path, text in layout.files:
-        os.makedirs(os.path.dirname(new + path), exist_ok=True)
-        _write(new + path, text, os.O_CREAT)
     _make_devices(new, layout.shm_bytes)
     for bind in layout.binds:
         try:
@@ -177,7 +179,7 @@ def _make_devices(new: str, shm_bytes: int) -> None:
         mount("mqueue", f"{new}/dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
-def _bind(bind: Bind, new: str) -> None:
+def _bind(bind: "Bind", new: str) -> None:
     _make_mount_point(new, bind)
     attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
     attributes |= 0 if bind.is_writable else MOUNT_ATTR_RDONLY
@@ -210,7 +212,7 @@ def _opened(path: str):  # noqa: ANN202
         os.close(descriptor)
 
 
-def _make_mount_point(new: str, bind: Bind) -> None:
+def _make_mount_point(new: str, bind: "Bind") -> None:
     """Make the target below `new`, one step at a time. In private directories what an earlier command left there gives way."""
     *parents, name = bind.target.strip("/").split("/")
     here = os.open(new, os.O_PATH | os.O_DIRECTORY)

@@ -17,37 +17,11 @@ NetworkMode = Literal["off", "proxy", "on"]
 PROXY_PORT, NAME_PORT = 3128, 53
 """Where, on the session's loopback, the host answers: the proxy, and the name server that only says no."""
 
-TOO_WIDE = frozenset(
-    os.path.realpath(path)
-    for path in (
-        *(
-            "/",
-            "/bin",
-            "/boot",
-            "/dev",
-            "/etc",
-            "/home",
-            "/lib",
-            "/lib64",
-            "/media",
-            "/mnt",
-            "/opt",
-        ),
-        *(
-            "/proc",
-            "/root",
-            "/run",
-            "/sbin",
-            "/srv",
-            "/sys",
-            "/tmp",
-            "/usr",
-            "/usr/local",
-            "/usr/share",
-        ),
-        *("/var", "/var/lib", "/var/tmp"),
-    )
+_WIDE = (
+    "/ /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /usr/local /usr/share"
+    " /var /var/lib /var/tmp"
 )
+TOO_WIDE = frozenset(map(os.path.realpath, _WIDE.split()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +39,9 @@ class SandboxPolicy:
     What the commands of a session may touch, and what may run them.
 
     `project`, `home` and `state_dir` are absolute. `state_dir` is the project's own: its private HOME and the quarantine live
-    there; `tmp_dir`, which is a session's own, is chosen when its sandbox opens. `read_paths`, `write_paths` and `hosts` widen the policy; `min_level` is the weakest level that
-    may run anything; `level` asks for exactly that one. A host is a name, `*.name` for every name below, or an address, and may
-    end in `:port`.
+    there; `tmp_dir`, which is a session's own, is chosen when its sandbox opens. `read_paths`, `write_paths` and `hosts` widen the
+    policy; `min_level` is the weakest level that may run anything; `level` asks for exactly that one. A host is a name, `*.name`
+    for every name below, or an address, and may end in `:port`.
     """
 
     project: str
@@ -100,11 +74,11 @@ def resolve(policy: SandboxPolicy) -> SandboxPolicy:
         real = os.path.realpath(os.path.expanduser(path))
         if not os.path.exists(real):
             raise SandboxError(f"The {role} {path} does not exist.")
-        if real in TOO_WIDE or _holds(real, home):
+        if real in TOO_WIDE or is_within(home, real):
             raise SandboxError(
                 f"The {role} {path} holds more than a command may touch: choose a directory below it."
             )
-        if _holds(real, state_dir) or _holds(state_dir, real):
+        if is_within(state_dir, real) or is_within(real, state_dir):
             raise SandboxError(f"The {role} {path} and Sanderling's own state overlap.")
         return real
 
@@ -121,5 +95,6 @@ def resolve(policy: SandboxPolicy) -> SandboxPolicy:
     )
 
 
-def _holds(directory: str, path: str) -> bool:
-    return os.path.commonpath((directory, path)) == directory
+def is_within(path: str, directory: str) -> bool:
+    """Whether `path` is `directory` or lies below it; both are absolute and normal."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")

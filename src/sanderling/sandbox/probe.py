@@ -1,28 +1,39 @@
-"""What this kernel can enforce: found out by doing it, each layer in a child process of its own."""
+"""
+What this kernel can enforce: found out by doing it, each layer in a child process of its own.
+
+Someone waits for that, and most of it is the time that imports take: what a layer needs is imported while those before it are
+tried.
+"""
 
 import os
-import signal
 from collections.abc import Callable
+from contextlib import suppress
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox import bubblewrap, landlock, namespaces, seccomp
-from sanderling.sandbox.report import Report
+from sanderling.sandbox import bubblewrap, namespaces
 from sanderling.sandbox.syscalls import syscall
 
 MAX_REASON_BYTES = 4096
 KEYCTL_GET_KEYRING_ID = 0
 
 
-def probe() -> Report:
-    """Try every layer, at the same time. The calling process must have no other threads."""
+def main(channel: int) -> None:
+    """Try every layer, at the same time, and send the report over `channel`. The calling process must have no other threads."""
     trials = {
         "namespaces": _Trial(_try_namespaces),
-        "landlock": _Trial(_try_landlock),
-        "seccomp": _Trial(_try_seccomp),
         "bubblewrap": _Trial(bubblewrap.try_it),
+        "seccomp": _Trial(_try_seccomp),
     }
+    from sanderling.sandbox import landlock
+
+    trials["landlock"] = _Trial(_try_landlock)
+    import socket
+
+    from sanderling.sandbox import wire
+
     reasons = {layer: trial.reason() for layer, trial in trials.items()}
-    return Report(reasons=reasons, landlock_abi=landlock.abi())
+    with socket.socket(fileno=os.dup(channel)) as host, suppress(OSError):  # it may be gone
+        wire.send(host, ("report", reasons, landlock.abi()))
 
 
 class _Trial:
@@ -48,6 +59,8 @@ class _Trial:
             said = pipe.read().decode()
         _, status = os.waitpid(self._pid, 0)
         if os.WIFSIGNALED(status):
+            import signal
+
             return f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
         return said
 
@@ -68,6 +81,8 @@ def _try_namespaces() -> None:
 
 
 def _try_landlock() -> None:
+    from sanderling.sandbox import landlock
+
     rules = landlock.Ruleset(read=["/"], write=[], devices=[], deny_tcp=True)
     rules.restrict_self()
     try:
@@ -78,6 +93,8 @@ def _try_landlock() -> None:
 
 
 def _try_seccomp() -> None:
+    from sanderling.sandbox import seccomp
+
     seccomp.install(seccomp.program(has_namespaces=True, has_host_network=False))
     try:
         syscall("keyctl", KEYCTL_GET_KEYRING_ID, 0)

@@ -1,7 +1,6 @@
 """What supervisor and host tell each other about: how much the kernel enforces here, and what the guard has done."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sanderling.sandbox.policy import LEVELS, Level
 
@@ -18,8 +17,7 @@ NEEDS: dict[Level, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(NamedTuple):
     """Why each layer does not work here, empty where it does; and Landlock's ABI version, 0 without it."""
 
     reasons: dict[str, str]
@@ -36,8 +34,7 @@ class Report:
         return "; ".join(f"{layer}: {reason}" for layer, reason in needs if reason)
 
 
-@dataclass(frozen=True)
-class GuardEvent:
+class GuardEvent(NamedTuple):
     """
     What the guard did. `path` is relative to the project where it lies inside, and any bytes (surrogates stand for what is no text).
 

@@ -48,7 +48,9 @@ from sanderling.sandbox.processes import PipeReader, PipeWriter, Process
 from sanderling.sandbox.report import LAYERS, GuardEvent, Report
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
-START = "import gc, sys; gc.disable(); sys.path += {path!r}; from sanderling.sandbox.supervisor import main; main({channel})"
+START = "import gc, os, sys; gc.disable(); sys.path += {path!r}; {steps}os._exit(0)"
+STEP = "from sanderling.sandbox.{module} import main; main({channel}); "
+PROBE, SUPERVISE = "probe", "supervisor"
 # The supervisor asks git what it ignores, for instance.
 FOR_GIT = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG")
 NETWORK_OFF = "the network is off"
@@ -73,7 +75,7 @@ class View:
 
     def hold(self, path: str) -> None:
         with suppress(OSError):  # it is gone, and what ran in it
-            wire.send(self.channel, ("hold", [path]))
+            wire.send(self.channel, ("hold", path))
 
     @property
     def is_used(self) -> bool:
@@ -143,8 +145,8 @@ class Sandbox:
             except SandboxError:
                 reason = f"it needs Linux, this is {sys.platform}"
                 return Report(reasons=dict.fromkeys(LAYERS, reason), landlock_abi=0)
-            async with _started_supervisor() as supervisor:
-                cls._report_of_kernel = await _ask_for_report(supervisor)
+            async with _started(PROBE) as prober:
+                cls._report_of_kernel = await _receive_report(prober)
         return cls._report_of_kernel
 
     @classmethod
@@ -166,15 +168,17 @@ class Sandbox:
         _check_system()
         policy = resolve(policy)
         policy = replace(policy, tmp_dir=f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}")
-        async with _started_supervisor() as supervisor, _task_group() as tasks:
+        modules = (SUPERVISE,) if report else (PROBE, SUPERVISE)
+        async with _started(*modules) as supervisor, _task_group() as tasks:
             with _refusing_on_os_errors():
                 await write_gitconfig(policy)  # while the supervisor starts
-                report = report or await _ask_for_report(supervisor)
-                check_level(policy, report)
-                sandbox = cls(policy, report, supervisor, tasks, on_event)
-                await sandbox.set_network(policy.network)
+                report = report or await _receive_report(supervisor)
+            check_level(policy, report)
+            sandbox = cls(policy, report, supervisor, tasks, on_event)
             tasks.start_soon(sandbox._listen)
             try:
+                with _refusing_on_os_errors():
+                    await sandbox.set_network(policy.network)
                 yield sandbox
             finally:
                 with anyio.CancelScope(shield=True):
@@ -343,7 +347,7 @@ class Sandbox:
         with ExitStack() as unless_ready:
             unless_ready.enter_context(ours)
             with theirs:
-                request = ("open", self.level, asdict(policy), policy.network)
+                request = ("open", self.level, asdict(policy))
                 try:
                     wire.send(self._supervisor, request, (theirs.fileno(),))
                 except OSError as error:
@@ -488,23 +492,23 @@ async def _receive(channel: socket.socket) -> tuple[wire.Message, list[int]] | N
     return wire.receive(channel)
 
 
-async def _ask_for_report(supervisor: socket.socket) -> Report:
-    wire.send(supervisor, ("probe",))
-    match await _receive(supervisor):
+async def _receive_report(prober: socket.socket) -> Report:
+    match await _receive(prober):
         case (("report", reasons, landlock_abi), _):
             return Report(reasons=reasons, landlock_abi=landlock_abi)
         case _:
-            raise SandboxError("The sandbox's supervisor has ended before it could answer.")
+            raise SandboxError("The sandbox's probe has ended before it could answer.")
 
 
 @asynccontextmanager
-async def _started_supervisor() -> AsyncGenerator[socket.socket]:
-    """The channel to a new supervisor, which ends when the context does."""
+async def _started(*modules: str) -> AsyncGenerator[socket.socket]:
+    """The channel to a process of our own that runs these modules, one after the other, and ends when the context does."""
     ours, theirs = wire.socket_pair()
     ours.setblocking(False)
     with theirs:
         path = [str(_directory_above(name)) for name in ("sanderling", "landlock")]
-        code = START.format(path=path, channel=theirs.fileno())
+        steps = (STEP.format(module=module, channel=theirs.fileno()) for module in modules)
+        code = START.format(path=path, steps="".join(steps))
         with _refusing_on_os_errors():
             process = subprocess.Popen(  # noqa: ASYNC220, S603
                 [sys.executable, "-I", "-S", "-c", code],

@@ -52,7 +52,7 @@ class SessionSandbox:
         self._policy = policy
         self._on_event = on_event
         self._on_change = on_change
-        self._is_off = False
+        self.is_off = False
         self._sandbox: Sandbox | None = None
         self._is_wanted = anyio.Event()
         self._is_decided = anyio.Event()
@@ -61,10 +61,6 @@ class SessionSandbox:
     def level(self) -> Level | None:
         """The level that is in force; None while it is not known."""
         return self._report.level if self._report else None
-
-    @property
-    def is_off(self) -> bool:
-        return self._is_off
 
     @property
     def network(self) -> NetworkMode:
@@ -118,7 +114,7 @@ class SessionSandbox:
             SandboxError: it cannot be confined, so it was not started.
             OSError: there is no sandbox, and it cannot be started.
         """
-        if self._is_off:
+        if self.is_off:
             return await spawn_unconfined([*SHELL, command], cwd=self._policy.project)
         sandbox = await self._opened()
         return await sandbox.spawn([*SHELL, command], stderr=STDOUT)
@@ -130,7 +126,7 @@ class SessionSandbox:
         Raises:
             SandboxError: this level cannot do it, or there is no sandbox.
         """
-        if self._is_off:
+        if self.is_off:
             raise SandboxError("The sandbox is off, and with it any hold on the network.")
         sandbox = await self._opened()
         await sandbox.set_network(mode)
@@ -139,7 +135,7 @@ class SessionSandbox:
 
     def switch(self, *, is_on: bool) -> None:
         """Confine the commands that are started from now on, or do not: the second only when the person has typed it."""
-        self._is_off = not is_on
+        self.is_off = not is_on
         self._on_change()
 
     def look_after(self, output: str, *, has_failed: bool) -> None:

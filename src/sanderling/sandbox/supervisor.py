@@ -1,5 +1,5 @@
 """
-The supervisor of one session's sandbox: a process outside of it that probes the kernel, guards the project and forks zygotes.
+The supervisor of one session's sandbox: a process outside of it that guards the project and forks zygotes.
 
 It lives as long as the host holds its channel. Then, however the host ended, it kills what is left, lets the guard look once
 more, removes what was placed in the project, and goes.
@@ -13,7 +13,6 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from dataclasses import astuple
 from typing import NoReturn
 
 from sanderling.errors import SandboxError
@@ -27,16 +26,14 @@ from sanderling.sandbox.layout import (
     private_directory,
     unmounted_layout,
 )
-from sanderling.sandbox.policy import Level, Limits, NetworkMode, SandboxPolicy
-from sanderling.sandbox.probe import probe
+from sanderling.sandbox.policy import Level, Limits, SandboxPolicy
 from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent
 from sanderling.sandbox.syscalls import prctl, syscall
 from sanderling.sandbox.zygote import View, Zygote
 
 LAST_LOOK_S = 60
-ROUTINE_SHARE = (
-    10  # of the time, at most one part in so many goes into audits that nobody waits for
-)
+ROUTINE_SHARE = 10
+"""At most one part in so many of the time goes into audits that nobody waits for."""
 
 
 def main(channel: int) -> NoReturn:
@@ -74,14 +71,10 @@ class Supervisor:
 
     def _handle(self, message: wire.Message, descriptors: list[int]) -> None:
         match message:
-            case ("probe",):
-                report = probe()
-                wire.send(self.channel, ("report", report.reasons, report.landlock_abi))
-            case ("open", level, policy, network):
+            case ("open", level, policy):
                 limits = Limits(**policy.pop("limits"))
-                channel = socket.socket(fileno=descriptors[0])
-                with channel:
-                    self._open(level, SandboxPolicy(**policy, limits=limits), network, channel)
+                with socket.socket(fileno=descriptors[0]) as channel:
+                    self._open(level, SandboxPolicy(**policy, limits=limits), channel)
             case ("audit", is_routine):
                 if not is_routine or time.monotonic() >= self._next_routine_audit:
                     self._audit()
@@ -90,20 +83,16 @@ class Supervisor:
             case _:
                 raise SandboxError(f"A supervisor knows no {message[0]!r}.")
 
-    def _open(
-        self, level: Level, policy: SandboxPolicy, network: NetworkMode, channel: socket.socket
-    ) -> None:
+    def _open(self, level: Level, policy: SandboxPolicy, channel: socket.socket) -> None:
         """Start a zygote that serves `channel`; what keeps it from starting is said there."""
         try:
-            self._start_zygote(level, policy, network, channel)
+            self._start_zygote(level, policy, channel)
         except (OSError, SandboxError) as error:
             wire.send(channel, ("refused", str(error)))
 
-    def _start_zygote(
-        self, level: Level, policy: SandboxPolicy, network: NetworkMode, channel: socket.socket
-    ) -> None:
+    def _start_zygote(self, level: Level, policy: SandboxPolicy, channel: socket.socket) -> None:
         """What runs is stopped meanwhile: it must not move what has been looked at and is not yet mounted."""
-        has_own_network = network != "on" and level != "landlock"
+        has_own_network = policy.network != "on" and level != "landlock"
         here, there = wire.socket_pair()
         with here, there, init.everything_stopped():
             view = View(
@@ -111,7 +100,7 @@ class Supervisor:
                 layout=self._look_at(policy, level, has_own_network=has_own_network),
                 limits=policy.limits,
                 has_own_network=has_own_network,
-                can_use_network=network == "on",
+                can_use_network=policy.network == "on",
             )
             if level == "full-bwrap":
                 bubblewrap.start_zygote(view, channel, there)
@@ -190,7 +179,7 @@ class Supervisor:
                 *(path for plan in found for path in plan.read_only),
                 *(path for root in roots for path in existing_protected(root)),
             ),
-            masked=(*git.ignored_env_files(survey), *survey.sockets, *sockets),
+            masked=(*git.env_files_to_hide(survey), *survey.sockets, *sockets),
         )
         if level == "landlock":
             return unmounted_layout(policy, protection)
@@ -202,7 +191,7 @@ class Supervisor:
         """Tell the host, if it is still there: what was found is in the quarantine all the same."""
         for event in events:
             with suppress(OSError):
-                wire.send(self.channel, ("guard", *astuple(event)))
+                wire.send(self.channel, ("guard", *event))
 
     def _audit(self) -> None:
         began = time.monotonic()

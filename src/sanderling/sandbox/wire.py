@@ -13,9 +13,8 @@ import socket
 import struct
 from typing import Any
 
-MAX_INLINE_BYTES = (
-    64 * 1024
-)  # a packet must fit the socket's buffer; what is longer travels in a memory file
+MAX_INLINE_BYTES = 64 * 1024
+"""A packet must fit the socket's buffer; what is longer travels in a memory file."""
 MAX_DESCRIPTORS = 16
 
 Message = tuple[Any, ...]

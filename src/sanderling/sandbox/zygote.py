@@ -13,25 +13,23 @@ import select
 import signal
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import asdict
+from typing import Any, NamedTuple, NoReturn
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox import init, namespaces, seccomp, wire
 from sanderling.sandbox.init import Confinement
 from sanderling.sandbox.landlock import Ruleset
-from sanderling.sandbox.layout import Layout
+from sanderling.sandbox.layout import Access, Layout
 from sanderling.sandbox.policy import NAME_PORT, PROXY_PORT, Level, Limits
 from sanderling.sandbox.syscalls import prctl, syscall
 
 PID_MAX_IS_OURS = (6, 14)  # since this Linux, pid_max belongs to the pid namespace
 RESERVED_PIDS = 300  # low ones, which a namespace does not give out again
 OOM_SCORE_ADJ = "500"  # when memory runs out, these go first
-BACKLOG = 128
 
 
-@dataclass(frozen=True, kw_only=True)
-class View:
+class View(NamedTuple):
     """What all commands of a zygote see and get. `has_own_network`: no network but a loopback of the session's own."""
 
     level: Level
@@ -59,11 +57,12 @@ class View:
         """
         landlock = None
         if self.level != "namespaces":
+            access = self.layout.access
             landlock = Ruleset(
-                read=self.layout.readable,
-                write=self.layout.writable,
-                devices=self.layout.devices,
-                sockets=self.layout.private,
+                read=access.readable,
+                write=access.writable,
+                devices=access.devices,
+                sockets=access.private,
                 deny_tcp=not self.has_own_network and not self.can_use_network,
             )
         return Confinement(
@@ -78,46 +77,27 @@ class View:
 
     def as_data(self) -> tuple[Any, ...]:
         """What `main` needs of it, for `marshal`: its root is already there."""
-        layout, limits = self.layout, self.limits
-        return (
-            self.level,
-            (layout.readable, layout.writable, layout.devices, layout.private),
-            (limits.processes, limits.file_bytes, limits.shm_bytes),
-            self.has_own_network,
-            self.can_use_network,
-        )
+        access, limits = tuple(self.layout.access), asdict(self.limits)
+        return (self.level, access, limits, self.has_own_network, self.can_use_network)
 
 
 def main(channel: int, view: int, entered: int) -> NoReturn:
     """A zygote as a program of its own: `view` is a file with a view's data, `entered` where to say that we are there."""
     wire.send(socket.socket(fileno=entered), ("entered",))
     with os.fdopen(view, "rb") as file:
-        level, (readable, writable, devices, private), limits, has_own_network, can_use_network = (
-            marshal.load(file)  # noqa: S302
-        )
-    processes, file_bytes, shm_bytes = limits
-    Zygote(
-        View(
-            level=level,
-            layout=Layout(readable=readable, writable=writable, devices=devices, private=private),
-            limits=Limits(processes=processes, file_bytes=file_bytes, shm_bytes=shm_bytes),
-            has_own_network=has_own_network,
-            can_use_network=can_use_network,
-        ),
-        socket.socket(fileno=channel),
-    ).serve()
+        level, access, limits, *network = marshal.load(file)  # noqa: S302
+    its_view = View(level, Layout(Access(*access)), Limits(**limits), *network)
+    Zygote(its_view, socket.socket(fileno=channel)).serve()
 
 
-@dataclass(frozen=True)
-class Spare:
+class Spare(NamedTuple):
     """An init that waits for its command."""
 
     pid: int
     channel: socket.socket
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(NamedTuple):
     """An init with its command; `status` is the pipe that it writes to, which we keep open until all of it is gone."""
 
     key: int
@@ -162,10 +142,9 @@ class Zygote:
         match message:
             case ("launch", key, *launch):
                 self._launch(key, tuple(launch), descriptors)
-            case ("hold", paths):
-                for path in paths:
-                    with suppress(OSError):  # it has gone, and with it what could be changed
-                        namespaces.hold(path)
+            case ("hold", path):
+                with suppress(OSError):  # it has gone, and with it what could be changed
+                    namespaces.hold(path)
             case ("signal", key, number):
                 for running in self._running.values():
                     if running.key == key:
