@@ -5,6 +5,7 @@ SanderlingError
 ├── ConfigError      the user's settings are wrong; nothing starts
 ├── SessionError     a session's log cannot be read; that session does not open
 ├── SandboxError     the kernel cannot enforce what was asked; nothing runs
+├── ToolError        a tool use cannot be done as it was asked for; the model is told, the turn goes on
 └── ProviderError    the model API failed; the turn ends, the session lives
 """
 
@@ -39,6 +40,10 @@ class SessionError(SanderlingError):
 
 class SandboxError(SanderlingError):
     """The sandbox cannot be had as it was asked for. Whoever gets this runs nothing."""
+
+
+class ToolError(SanderlingError):
+    """A tool use failed: `str(error)` tells the model what is wrong, and what to do instead."""
 
 
 class ProviderError(SanderlingError):

@@ -31,9 +31,18 @@ class ToolUse(msgspec.Struct, tag="tool_use", frozen=True):
     input: dict[str, Any]
 
 
+class ImageSource(msgspec.Struct, tag="base64", frozen=True):
+    media_type: str
+    data: str
+
+
+class ImageBlock(msgspec.Struct, tag="image", frozen=True):
+    source: ImageSource
+
+
 class ToolResult(msgspec.Struct, tag="tool_result", frozen=True):
     tool_use_id: str
-    content: str
+    content: str | tuple[TextBlock | ImageBlock, ...]
     is_error: bool = False
 
 

@@ -1,7 +1,7 @@
 """The sandbox in a session's life: opened when it is first needed, again after a mishap, and switched off by the person alone."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import anyio
@@ -107,17 +107,37 @@ class SessionSandbox:
         return self._sandbox
 
     async def spawn_shell(self, command: str) -> Process | UnconfinedProcess:
+        """Start a line for the shell in the project's root, as `spawn` does."""
+        return await self.spawn([*SHELL, command])
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        read_paths: tuple[str, ...] = (),
+        write_paths: tuple[str, ...] = (),
+    ) -> Process | UnconfinedProcess:
         """
-        Start `command` in the project's root, its errors in with its output.
+        Start a command, its errors in with its output, its input empty.
+
+        `cwd` is the project's root if it is empty; `env` comes on top of what the policy lets in; the paths are granted to this
+        command alone.
 
         Raises:
             SandboxError: it cannot be confined, so it was not started.
             OSError: there is no sandbox, and it cannot be started.
         """
         if self.is_off:
-            return await spawn_unconfined([*SHELL, command], cwd=self._policy.project)
+            return await spawn_unconfined(argv, cwd=cwd or self._policy.project, env=env)
         sandbox = await self._opened()
-        return await sandbox.spawn([*SHELL, command], stderr=STDOUT)
+        policy = replace(
+            sandbox.policy,
+            read_paths=(*sandbox.policy.read_paths, *read_paths),
+            write_paths=(*sandbox.policy.write_paths, *write_paths),
+        )
+        return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
 
     async def set_network(self, mode: NetworkMode) -> None:
         """

@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import anyio
@@ -38,9 +38,11 @@ class UnconfinedProcess:
         self.kill()
 
 
-async def spawn_unconfined(argv: Sequence[str], *, cwd: str) -> UnconfinedProcess:
+async def spawn_unconfined(
+    argv: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = None
+) -> UnconfinedProcess:
     """
-    Start a command, its errors in with its output.
+    Start a command, its errors in with its output; `env` comes on top of our own environment.
 
     Raises:
         OSError: it cannot be started.
@@ -50,6 +52,7 @@ async def spawn_unconfined(argv: Sequence[str], *, cwd: str) -> UnconfinedProces
         stdin=subprocess.DEVNULL,
         stderr=subprocess.STDOUT,
         cwd=cwd,
+        env={**os.environ, **env} if env else None,
         start_new_session=True,
     )
     return UnconfinedProcess(process)

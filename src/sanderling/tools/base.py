@@ -1,0 +1,105 @@
+"""What every tool is: an input type, whose schema the API is sent, and a function, whose docstring the model reads."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from sanderling.errors import ToolError
+from sanderling.messages import ImageBlock, TextBlock
+from sanderling.permissions import Effect
+
+if TYPE_CHECKING:
+    from sanderling.tools.workspace import Workspace
+
+Content = str | tuple[TextBlock | ImageBlock, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What came of a tool use.
+
+    `content` is what the model is told. On the screen `summary` follows the tool's own line (`+3 −1`, `12 matches`), and
+    `detail` is what its fold holds, in the syntax `filetype`; without one it holds `content`.
+    """
+
+    content: Content
+    summary: str = ""
+    detail: str = ""
+    filetype: str = ""
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a tool use is done with. `show` draws output in the chat while the tool still runs."""
+
+    workspace: "Workspace"
+    tool_use_id: str
+    show: Callable[[str], None]
+
+
+Run = Callable[[Any, Context], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """
+    A tool as the orchestrator knows it.
+
+    `effect` says what a use would do, for the permissions; `title` is its line on the screen, without the tool's name.
+    `is_read_only`: it changes nothing, so that any number of uses may run at the same time.
+    """
+
+    name: str
+    input_type: type[msgspec.Struct]
+    run: Run
+    effect: "Callable[[Any, Workspace], Effect]"
+    title: "Callable[[Any, Workspace], str]"
+    is_read_only: bool
+
+    @property
+    def description(self) -> str:
+        return inspect.cleandoc(self.run.__doc__ or "")
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the input, as the API wants it: an object at the top."""
+        (schema,), components = msgspec.json.schema_components(
+            [self.input_type], ref_template="#/$defs/{name}"
+        )
+        top = components.pop(schema["$ref"].rpartition("/")[2])
+        top.pop("title", None)
+        for component in components.values():
+            component.pop("title", None)
+        return top | ({"$defs": components} if components else {})
+
+    def parse(self, data: dict[str, Any]) -> msgspec.Struct:
+        """
+        The input that `data` holds.
+
+        Raises:
+            ToolError: naming the field that is missing, unknown or wrong.
+        """
+        try:
+            return msgspec.convert(data, self.input_type)
+        except msgspec.ValidationError as error:
+            raise ToolError(f"The input of '{self.name}' is wrong: {error}.") from error
+
+
+def tool(
+    input_type: type[msgspec.Struct],
+    *,
+    effect: "Callable[[Any, Workspace], Effect]",
+    title: "Callable[[Any, Workspace], str]",
+    is_read_only: bool = False,
+) -> Callable[[Run], Tool]:
+    """Make a tool of a function, which gives it its name and its description."""
+
+    def make(run: Run) -> Tool:
+        name = getattr(run, "__name__")  # noqa: B009 - a Callable need not have one
+        return Tool(name, input_type, run, effect, title, is_read_only)
+
+    return make

@@ -1,0 +1,59 @@
+"""The editor as the file tools know it: buffers that hold what a person sees, unsaved text included."""
+
+from typing import Literal, Protocol
+
+import msgspec
+
+
+class Buffer(msgspec.Struct, frozen=True):
+    """
+    A loaded buffer of a file.
+
+    `text` is its lines joined by newlines, with one at the end if the file ends in one. `tick` changes with every change of the
+    text. `encoding`, `line_ending` and `has_bom` say how the editor writes it ('fileencoding', 'fileformat', 'bomb').
+    """
+
+    id: int
+    path: str
+    tick: int
+    text: str
+    is_modified: bool
+    encoding: str = "utf-8"
+    line_ending: Literal["unix", "dos", "mac"] = "unix"
+    has_bom: bool = False
+
+
+class Hunk(msgspec.Struct, frozen=True):
+    """Replace `line_count` lines from `first_line`, which counts from 0, by `lines`."""
+
+    first_line: int
+    line_count: int
+    lines: tuple[str, ...]
+
+
+class Editor(Protocol):
+    """
+    What a face that has buffers offers to the file tools.
+
+    Every method raises `ToolError` when the editor does not answer in time: it sits in a prompt, for instance.
+    """
+
+    async def buffer(self, path: str) -> Buffer | None:
+        """The loaded buffer of the file `path`, by whatever name it was opened; None if there is none."""
+        ...
+
+    async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:
+        """Change the buffer in one undo block per tool use; False, and nothing done, if its tick is no longer the same."""
+        ...
+
+    async def before_write(self, buffer: Buffer) -> Buffer:
+        """Let the person's own hooks (format on save) at the buffer, as before any write; return what it is then."""
+        ...
+
+    async def after_write(self, buffer: Buffer) -> None:
+        """The file holds what `buffer` does: not modified, and what follows a write follows."""
+        ...
+
+    async def files_changed(self, paths: tuple[str, ...]) -> None:
+        """Files have changed on disk, all if none is named: load them again into buffers that are not modified."""
+        ...
