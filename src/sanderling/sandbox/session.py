@@ -132,11 +132,13 @@ class SessionSandbox:
         if self.is_off:
             return await spawn_unconfined(argv, cwd=cwd or self._policy.project, env=env)
         sandbox = await self._opened()
-        policy = replace(
-            sandbox.policy,
-            read_paths=(*sandbox.policy.read_paths, *read_paths),
-            write_paths=(*sandbox.policy.write_paths, *write_paths),
-        )
+        policy = None
+        if read_paths or write_paths:
+            policy = replace(
+                sandbox.policy,
+                read_paths=(*sandbox.policy.read_paths, *read_paths),
+                write_paths=(*sandbox.policy.write_paths, *write_paths),
+            )
         return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
 
     async def set_network(self, mode: NetworkMode) -> None:
