@@ -9,9 +9,9 @@ import msgspec
 
 from sanderling.errors import ToolError
 from sanderling.messages import ImageBlock, TextBlock
-from sanderling.permissions import Effect
 
 if TYPE_CHECKING:
+    from sanderling.permissions import Effect
     from sanderling.tools.workspace import Workspace
 
 Content = str | tuple[TextBlock | ImageBlock, ...]
