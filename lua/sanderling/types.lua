@@ -102,6 +102,75 @@
 ---@field type 'commands_running'
 ---@field count integer
 
+---@class (exact) sanderling.ToolStarted
+---@field type 'tool_started'
+---@field id string
+---@field tool string
+---@field title string
+
+---@class (exact) sanderling.ToolOutput
+---@field type 'tool_output'
+---@field id string
+---@field text string
+
+---@class (exact) sanderling.ToolEnded
+---@field type 'tool_ended'
+---@field id string
+---@field summary? string
+---@field detail? string
+---@field filetype? string
+---@field is_error? boolean
+
+---@class (exact) sanderling.ToolUseShown
+---@field type 'tool_use_shown'
+---@field id string
+---@field tool string
+---@field input string
+---@field result string
+
+---@class (exact) sanderling.ApprovalRequested
+---@field type 'approval_requested'
+---@field id string
+---@field tool string
+---@field title string
+---@field subject string
+---@field reason string
+---@field cwd string
+---@field choices 'always'|'once'|'session'[]
+---@field filetype? string
+---@field rule? string
+---@field path? string
+
+---@class (exact) sanderling.ApprovalSettled
+---@field type 'approval_settled'
+---@field id string
+
+---@class (exact) sanderling.ModeChanged
+---@field type 'mode_changed'
+---@field mode 'ask'|'auto'|'plan'
+
+---@class (exact) sanderling.TodoItem
+---@field content string
+---@field status 'completed'|'in_progress'|'pending'
+
+---@class (exact) sanderling.TodoChanged
+---@field type 'todo_changed'
+---@field items sanderling.TodoItem[]
+
+---@class (exact) sanderling.Job
+---@field id string
+---@field command string
+---@field outcome string
+
+---@class (exact) sanderling.JobsChanged
+---@field type 'jobs_changed'
+---@field jobs sanderling.Job[]
+
+---@class (exact) sanderling.JobOutput
+---@field type 'job_output'
+---@field id string
+---@field text string
+
 ---@class (exact) sanderling.TurnEnded
 ---@field type 'turn_ended'
 ---@field stop_reason 'cancelled'|'context_full'|'end_turn'|'error'|'interrupted'|'max_tokens'|'refusal'|'stop_sequence'
@@ -109,7 +178,7 @@
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.TurnStarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.TurnStarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ToolUseShown|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
@@ -131,6 +200,30 @@
 ---@class (exact) sanderling.SetSandbox
 ---@field type 'set_sandbox'
 ---@field is_on boolean
+
+---@class (exact) sanderling.SetMode
+---@field type 'set_mode'
+---@field mode 'ask'|'auto'|'plan'
+
+---@class (exact) sanderling.AnswerApproval
+---@field type 'answer_approval'
+---@field id string
+---@field answer 'always'|'deny'|'once'|'session'
+---@field reason string
+---@field rule string
+
+---@class (exact) sanderling.InspectToolUse
+---@field type 'inspect_tool_use'
+---@field id string
+
+---@class (exact) sanderling.WatchJob
+---@field type 'watch_job'
+---@field id string
+---@field is_on boolean
+
+---@class (exact) sanderling.StopJob
+---@field type 'stop_job'
+---@field id string
 
 ---@class (exact) sanderling.CancelTurn
 ---@field type 'cancel_turn'
@@ -171,6 +264,16 @@
 ---| sanderling.CommandOutput
 ---| sanderling.CommandEnded
 ---| sanderling.CommandsRunning
+---| sanderling.ToolStarted
+---| sanderling.ToolOutput
+---| sanderling.ToolEnded
+---| sanderling.ToolUseShown
+---| sanderling.ApprovalRequested
+---| sanderling.ApprovalSettled
+---| sanderling.ModeChanged
+---| sanderling.TodoChanged
+---| sanderling.JobsChanged
+---| sanderling.JobOutput
 ---| sanderling.TurnEnded
 
 ---@alias sanderling.Action
@@ -179,5 +282,10 @@
 ---| sanderling.RunCommand
 ---| sanderling.SetNetwork
 ---| sanderling.SetSandbox
+---| sanderling.SetMode
+---| sanderling.AnswerApproval
+---| sanderling.InspectToolUse
+---| sanderling.WatchJob
+---| sanderling.StopJob
 ---| sanderling.CancelTurn
 ---| sanderling.CloseSession

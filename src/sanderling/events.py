@@ -27,6 +27,8 @@ StopReason = Literal[
 SandboxLevel = Literal["", "full", "full-bwrap", "namespaces", "landlock", "none", "off"]
 """How much the kernel enforces; empty while that is not known yet, "off" when the person has switched the sandbox off."""
 NetworkMode = Literal["off", "proxy", "on"]
+Mode = Literal["ask", "auto", "plan"]
+"""Whether changes and commands ask first, run when the sandbox confines them, or are not possible at all."""
 
 
 class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -154,6 +156,108 @@ class CommandsRunning(msgspec.Struct, tag="commands_running", frozen=True):
     count: int
 
 
+class ToolStarted(msgspec.Struct, tag="tool_started", frozen=True):
+    """
+    The model uses a tool. `title` is its line without the tool's name: `src/app.py`, `pytest -q`.
+
+    The uses of one message run side by side and are drawn one after the other: what is between this and its `ToolEnded`
+    belongs to it.
+    """
+
+    id: str
+    tool: str
+    title: str
+
+
+class ToolOutput(msgspec.Struct, tag="tool_output", frozen=True):
+    """Text for the screen, while the tool runs."""
+
+    id: str
+    text: str
+
+
+class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=True):
+    """
+    `summary` follows the tool's own line (`+3 −1`, `✓ 2.1 s`).
+
+    `detail`, in the syntax `filetype`, is what its fold holds, below what it has put out so far.
+    """
+
+    id: str
+    summary: str = ""
+    detail: str = ""
+    filetype: str = ""
+    is_error: bool = False
+
+
+class ToolUseShown(msgspec.Struct, tag="tool_use_shown", frozen=True):
+    """The whole input, as JSON, and the whole result of a tool use, as it was asked for."""
+
+    id: str
+    tool: str
+    input: str
+    result: str
+
+
+class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, omit_defaults=True):
+    """
+    A person is to say whether something may be done; whatever waits for it waits without a limit.
+
+    `subject` is what would be done, whole, in the syntax `filetype`: the command, the diff, the address. `reason` says why
+    that is asked, `cwd` where it would be done. `rule` is what the answer "always" would keep, as text that can be edited;
+    "always" and "session" are offered as `choices` says. `path` is the file that it is about.
+    """
+
+    id: str
+    tool: str
+    title: str
+    subject: str
+    reason: str
+    cwd: str
+    choices: tuple[Literal["once", "session", "always"], ...]
+    filetype: str = ""
+    rule: str = ""
+    path: str = ""
+
+
+class ApprovalSettled(msgspec.Struct, tag="approval_settled", frozen=True):
+    """It was answered, or nobody waits for it any more."""
+
+    id: str
+
+
+class ModeChanged(msgspec.Struct, tag="mode_changed", frozen=True):
+    mode: Mode
+
+
+class TodoItem(msgspec.Struct, frozen=True):
+    content: str
+    status: Literal["pending", "in_progress", "completed"]
+
+
+class TodoChanged(msgspec.Struct, tag="todo_changed", frozen=True):
+    items: tuple[TodoItem, ...]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A command of the model's that goes on in the background. `outcome` is how it ended, empty while it runs."""
+
+    id: str
+    command: str
+    outcome: str
+
+
+class JobsChanged(msgspec.Struct, tag="jobs_changed", frozen=True):
+    jobs: tuple[Job, ...]
+
+
+class JobOutput(msgspec.Struct, tag="job_output", frozen=True):
+    """What a job that is watched has written, escape sequences included: text for a terminal."""
+
+    id: str
+    text: str
+
+
 class TurnEnded(msgspec.Struct, tag="turn_ended", frozen=True):
     stop_reason: StopReason
 
@@ -175,6 +279,16 @@ Event = (
     | CommandOutput
     | CommandEnded
     | CommandsRunning
+    | ToolStarted
+    | ToolOutput
+    | ToolEnded
+    | ToolUseShown
+    | ApprovalRequested
+    | ApprovalSettled
+    | ModeChanged
+    | TodoChanged
+    | JobsChanged
+    | JobOutput
     | TurnEnded
 )
 
@@ -213,6 +327,42 @@ class SetSandbox(msgspec.Struct, tag="set_sandbox", frozen=True, forbid_unknown_
     is_on: bool
 
 
+class SetMode(msgspec.Struct, tag="set_mode", frozen=True, forbid_unknown_fields=True):
+    """What asks from now on, and what does not. Only a person may ask for it."""
+
+    mode: Mode
+
+
+class AnswerApproval(
+    msgspec.Struct, tag="answer_approval", frozen=True, forbid_unknown_fields=True
+):
+    """`reason` is for the model, with "deny"; `rule` is what "always" keeps, as it was shown or as the person has changed it."""
+
+    id: str
+    answer: Literal["once", "session", "always", "deny"]
+    reason: str = ""
+    rule: str = ""
+
+
+class InspectToolUse(
+    msgspec.Struct, tag="inspect_tool_use", frozen=True, forbid_unknown_fields=True
+):
+    """Show the whole input and result of a tool use."""
+
+    id: str
+
+
+class WatchJob(msgspec.Struct, tag="watch_job", frozen=True, forbid_unknown_fields=True):
+    """Tell what the job writes: its output so far, then what comes; or no longer."""
+
+    id: str
+    is_on: bool = True
+
+
+class StopJob(msgspec.Struct, tag="stop_job", frozen=True, forbid_unknown_fields=True):
+    id: str
+
+
 class CancelTurn(msgspec.Struct, tag="cancel_turn", frozen=True, forbid_unknown_fields=True):
     """Stop the turn and drop the prompts that wait; without a turn, stop the command that was started last. What came is kept."""
 
@@ -222,5 +372,16 @@ class CloseSession(msgspec.Struct, tag="close_session", frozen=True, forbid_unkn
 
 
 Action = (
-    OpenSession | SubmitPrompt | RunCommand | SetNetwork | SetSandbox | CancelTurn | CloseSession
+    OpenSession
+    | SubmitPrompt
+    | RunCommand
+    | SetNetwork
+    | SetSandbox
+    | SetMode
+    | AnswerApproval
+    | InspectToolUse
+    | WatchJob
+    | StopJob
+    | CancelTurn
+    | CloseSession
 )
