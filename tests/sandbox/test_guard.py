@@ -719,6 +719,26 @@ def test_a_file_that_the_host_replaced_is_told_each_time(yard: Yard):
         assert guard.audit() == []
 
 
+def test_a_descriptor_from_before_the_hosts_file_was_mounted_again_changes_nothing(yard: Yard):
+    """Who opened the new file while no mount was over it can write it for as long as it likes."""
+    config = yard.project / ".git/config"
+    guard = yard.start_guard()
+    yard.git("config", "core.pager", "less")
+    of_the_host = config.read_text()
+    with config.open("a") as opened_in_between:
+        assert kinds(wait_and_handle(guard)) == [("replaced", ".git/config")]
+        opened_in_between.write(yard.fsmonitor)
+        opened_in_between.flush()
+        assert yard.victim_status(yard.project), "the control"
+        assert kinds(guard.audit()) == [("quarantined", ".git/config"), ("restored", ".git/config")]
+        assert not yard.victim_status(yard.project)
+        assert config.read_text() == of_the_host
+        opened_in_between.write("[alias]\n")
+        opened_in_between.flush()
+        assert config.read_text() == of_the_host, "it is another file by now"
+    assert guard.audit() == []
+
+
 def test_what_the_host_removed_must_not_come_back(yard: Yard):
     """Its mount is gone with it, so that a command can make it."""
     (yard.project / ".envrc").write_text("export A=1")

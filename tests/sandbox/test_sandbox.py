@@ -744,6 +744,56 @@ async def test_proxy_needs_namespaces(place):
         assert sandbox.policy.network == "off"
 
 
+SQUATTER = """
+import socket, sys
+squatter = socket.socket()
+squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+squatter.bind(("127.0.0.1", 3128))
+squatter.listen()
+print("there", flush=True)
+sys.stdin.read()
+"""
+
+
+async def start_squatter(sandbox: Sandbox, **options):
+    process = await sandbox.spawn([PYTHON, "-c", SQUATTER], stdin=PIPE, **options)
+    assert (await process.stdout.receive()).startswith(b"there")
+    return process
+
+
+@pytest.mark.parametrize("level", MOUNTED, indirect=True)
+async def test_proxy_whose_port_a_command_has_taken_is_refused_until_it_is_free(place, level, port):
+    """The host's socket holds the port, but does not listen while the network is off: who also allows reuse gets it."""
+    listed = f"127.0.0.1:{port}"
+    client = (PYTHON, "-c", THROUGH_PROXY, listed)
+    async with place.open(level, hosts=(listed,)) as sandbox:
+        before = sandbox.policy
+        squatter = await start_squatter(sandbox)
+        for _ in range(2):
+            with pytest.raises(SandboxError, match="cannot listen on port 3128"):
+                await sandbox.set_network("proxy", ("example.org",))
+            assert sandbox.policy == before
+            assert await run(sandbox, "echo fine $https_proxy") == (0, "fine\n", "")
+        await squatter.stdin.aclose()
+        assert await squatter.wait() == 0
+        squatter.close()
+        await sandbox.set_network("proxy")
+        assert (await run(sandbox, *client))[1] == "200 hello\n"
+
+
+async def test_proxy_that_is_refused_for_one_view_serves_none(place, port):
+    """At this level each view has a loopback of its own, and the port on it."""
+    listed = f"127.0.0.1:{port}"
+    async with place.open("full-bwrap", hosts=(listed,)) as sandbox:
+        squatter = await start_squatter(sandbox, policy=replace(sandbox.policy, mode="ro"))
+        with pytest.raises(SandboxError, match="cannot listen on port 3128"):
+            await sandbox.set_network("proxy")
+        assert sandbox.policy.network == "off"
+        done = await run(sandbox, PYTHON, "-c", THROUGH_PROXY, listed)
+        squatter.close()
+        assert done[1] == "ConnectionRefusedError\n"
+
+
 @pytest.mark.parametrize("level", SHARED_NETWORK, indirect=True)
 @pytest.mark.parametrize("mode, rule", [("off", OFFLINE), ("proxy", LISTED_ONLY)])
 async def test_name_that_is_looked_up_is_a_denial(place, level, mode, rule):
@@ -853,6 +903,34 @@ async def test_home_lasts_from_session_to_session_and_tmp_does_not(place, level)
     assert not place.temporary_directories()
 
 
+PLANTED_FOR_IGNORE_FILE = {
+    "link": "ln -s {project}/file ~/.config/git/ignore",
+    "dangling link": "ln -s {project}/missing ~/.config/git/ignore",
+    "directory": "mkdir -p ~/.config/git/ignore/below",
+    "directory, and another under its next name": "mkdir -p ~/.config/git/ignore/below ~/.config/git/ignore.1/below",
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED_FOR_IGNORE_FILE)
+async def test_what_a_command_puts_in_the_place_of_the_ignore_file_changes_nothing(
+    place, level, plant
+):
+    """The private HOME lasts, so that the next session finds it where its own file belongs."""
+    (place.home / ".config/git").mkdir(parents=True)
+    (place.home / ".config/git/ignore").write_text("*.junk\n")
+    (place.project / "new.junk").touch()
+    # What is mounted cannot be renamed, but a directory above it can.
+    script = "rm -rf ~/.away; mv ~/.config ~/.away; mkdir -p ~/.config/git && "
+    script += PLANTED_FOR_IGNORE_FILE[plant].format(project=place.project)
+    for _ in range(3):
+        async with place.open(level) as sandbox:
+            assert (await run(sandbox, "git status --short"))[1] == ""
+            assert (await run(sandbox, "cat file; ls missing"))[1] == "public\n"
+            assert (await run(sandbox, script))[0] == 0
+        assert (place.project / "file").read_text() == "public\n"
+        assert not (place.project / "missing").exists()
+
+
 async def test_persons_home_is_not_there(place, level):
     (place.home / ".netrc").write_text("secret")
     async with place.open(level) as sandbox:
@@ -940,6 +1018,26 @@ async def test_planted_file_is_told_and_kept_elsewhere(place, level):
     assert Path(event.kept_at).read_text() == "evil\n"  # noqa: ASYNC240
 
 
+async def test_evil_repository_is_quarantined_while_the_command_that_made_it_runs(place, level):
+    ran = place.base / "ran"
+    script = (
+        f"git init -q sub; git -C sub config core.fsmonitor 'touch {ran}; false'; echo made; cat"
+    )
+    async with place.open(level) as sandbox:
+        process = await sandbox.spawn(["sh", "-c", script], stdin=PIPE)
+        assert await process.stdout.receive() == b"made\n"
+        await happens(lambda: place.events)
+        await process.stdin.send(b"alive")
+        assert await process.stdout.receive() == b"alive"
+        place.git("-C", "sub", "status")
+        assert not ran.exists()
+        [event] = place.events
+        assert event.kind == "quarantined"
+        # The whole, or its config alone if the guard has seen it in the moment between the two commands.
+        assert event.path in ("sub/.git", "sub/.git/config")
+        process.close()
+
+
 async def test_without_a_guard_nothing_is_taken_away(place, level):
     async with place.open(level, has_guard=False) as sandbox:
         await run(sandbox, "echo kept > .envrc")
@@ -958,6 +1056,32 @@ async def test_git_sees_nothing_of_a_session_and_nothing_is_left_of_it(place, le
         assert place.git("status", "--porcelain") == ""
         assert place.temporary_directories()
     assert names_in(place.project / ".git") == before
+    assert not place.temporary_directories()
+
+
+DEEP = """
+import os
+os.chdir(os.environ["TMPDIR"])
+for _ in range(3000):
+    os.mkdir("d")
+    os.chdir("d")
+"""
+
+
+async def test_what_may_not_be_removed_is_gone_with_its_session(place, level):
+    """As in Go's module cache, whose directories cannot be written."""
+    async with place.open(level) as sandbox:
+        script = "mkdir -p $TMPDIR/a/b && touch $TMPDIR/a/b/c && chmod -R 500 $TMPDIR/a"
+        assert await run(sandbox, script) == (0, "", "")
+    assert not place.temporary_directories()
+
+
+async def test_tree_too_deep_for_any_path_is_gone_with_its_session(place, level):
+    """3000 levels are more than Python can recurse, and than a path may be long."""
+    async with place.open(level) as sandbox:
+        assert await run(sandbox, PYTHON, "-c", DEEP) == (0, "", "")
+        [own] = (place.base / "state/tmp").iterdir()
+        assert (own / "d/d/d").is_dir()
     assert not place.temporary_directories()
 
 

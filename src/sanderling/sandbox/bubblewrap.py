@@ -9,10 +9,11 @@ import marshal
 import os
 import socket
 import sys
+from io import BufferedReader
 from typing import TYPE_CHECKING
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox.namespaces import HIDDEN_IN_PROC, OWN_DIRECTORIES
+from sanderling.sandbox.namespaces import HIDDEN_IN_PROC, OWN_DIRECTORIES, make_mount_point
 
 if TYPE_CHECKING:  # the probe needs neither, and is waited for
     from sanderling.sandbox.layout import Layout
@@ -61,14 +62,21 @@ def try_it() -> None:
         file_actions=[(os.POSIX_SPAWN_DUP2, stderr, 2), (os.POSIX_SPAWN_CLOSE, 1)],
     )
     os.close(stderr)
-    with os.fdopen(complaints, "rb") as pipe:
-        complaint = pipe.read(MAX_COMPLAINT_BYTES).decode(errors="replace").strip()
+    complaint = complaint_in(os.fdopen(complaints, "rb"))
     if os.waitpid(pid, 0)[1]:
-        raise SandboxError(complaint or "bubblewrap does not work here")
+        raise complaint
 
 
-def start_zygote(view: "View", channel: socket.socket, entered: socket.socket) -> None:
-    """Start a zygote in the root of `view`, serving `channel`. When it is there, it says so on `entered`."""
+def complaint_in(stderr: BufferedReader) -> SandboxError:
+    with stderr:
+        words = stderr.read(MAX_COMPLAINT_BYTES).decode(errors="replace").strip()
+    return SandboxError(words or "bubblewrap does not work here")
+
+
+def start_zygote(view: "View", channel: socket.socket, entered: socket.socket) -> BufferedReader:
+    """Start a zygote in the root of `view`, serving `channel`. It says on `entered` that it is there; else the result tells why not."""
+    _make_mount_points(view.layout)
+    complaints, stderr = os.pipe()
     memory = os.memfd_create("view")
     os.write(memory, marshal.dumps(view.as_data()))
     os.lseek(memory, 0, os.SEEK_SET)
@@ -83,11 +91,25 @@ def start_zygote(view: "View", channel: socket.socket, entered: socket.socket) -
     network = ("--unshare-net",) if view.has_own_network else ()
     argv = [program, *ISOLATION, *network, *root_arguments(view.layout), "--", *python]
     try:
-        os.posix_spawn(program, argv, {})
+        os.posix_spawn(program, argv, {}, file_actions=[(os.POSIX_SPAWN_DUP2, stderr, 2)])
     finally:
+        os.close(stderr)
         os.close(memory)
         for end in (channel, entered):
             end.set_inheritable(False)
+    return os.fdopen(complaints, "rb")
+
+
+def _make_mount_points(layout: "Layout") -> None:
+    """In the private directories, where what an earlier command left gives way: bwrap would stumble over it."""
+    kept_elsewhere = [
+        bind for bind in layout.binds if bind.is_writable and bind.source != bind.target
+    ]
+    for bind in layout.binds:
+        for directory in kept_elsewhere if bind.is_private else ():
+            if bind.target.startswith(f"{directory.target}/"):
+                target = bind.target.removeprefix(directory.target)
+                make_mount_point(directory.source, bind._replace(target=target))
 
 
 def root_arguments(layout: "Layout") -> list[str]:

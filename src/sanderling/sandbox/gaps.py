@@ -193,6 +193,7 @@ RESIDUAL = (
     "With the network on, or to a host that the proxy lets through, it can send what it reads.",
     "What no mount can protect, a name that is not there yet, is taken away by the guard within about a millisecond of its appearing; a program that reads it in between finds it.",
     "A new repository whose settings run something is found within about a second, in large projects within ten times as long as a look at the project takes; what asks git about it in between runs them.",
+    "When you change a repository's settings outside while commands run, one of them can write to the new file for about a millisecond, and what it wrote counts as yours.",
     "A command with the network on can hand a connection to one that runs without.",
     "If the sandbox's own processes are killed before they have looked a last time, what a command left in the project stays.",
     "As root, files below /usr and /opt that only root may read can be read.",

@@ -11,8 +11,7 @@ import resource
 import signal
 import socket
 import struct
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from sanderling.errors import SandboxError
@@ -197,20 +196,9 @@ def _count_processes(uid: int) -> int:
     return count
 
 
-@contextmanager
-def everything_stopped() -> Generator[None]:
-    """Every descendant of ours stands still in this context, but those that are started in it."""
-    stopped = _stop_descendants(frozenset()) if _children() else set[int]()
-    try:
-        yield
-    finally:
-        for pid in stopped:
-            _kill(pid, signal.SIGCONT)
-
-
 def _stop_descendants(spare: frozenset[int]) -> set[int]:
     stopped: set[int] = set()
-    while found := _descendants(os.getpid(), spare) - stopped:
+    while found := descendants(spare) - stopped:
         for pid in found:
             _kill(pid, signal.SIGSTOP)
         stopped |= found
@@ -262,11 +250,13 @@ def _kill(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _descendants(root: int, spare: frozenset[int]) -> set[int]:
-    """Those that live: a dead one can neither be stopped nor fork."""
+def descendants(spare: frozenset[int] = frozenset()) -> set[int]:
+    """Our own that live, but `spare` and theirs: a dead one can neither be stopped nor fork."""
+    if not _children():
+        return set()
     children = _parents_to_children(but=b"Z")
     found: set[int] = set()
-    waiting = [root]
+    waiting = [os.getpid()]
     while waiting:
         new = [pid for pid in children.get(waiting.pop(), ()) if pid not in spare]
         found.update(new)

@@ -180,7 +180,7 @@ def _make_devices(new: str, shm_bytes: int) -> None:
 
 
 def _bind(bind: "Bind", new: str) -> None:
-    _make_mount_point(new, bind)
+    make_mount_point(new, bind)
     attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
     attributes |= 0 if bind.is_writable else MOUNT_ATTR_RDONLY
     _attach(bind.source, new + bind.target, attributes)
@@ -212,7 +212,7 @@ def _opened(path: str):  # noqa: ANN202
         os.close(descriptor)
 
 
-def _make_mount_point(new: str, bind: "Bind") -> None:
+def make_mount_point(new: str, bind: "Bind") -> None:
     """Make the target below `new`, one step at a time. In private directories what an earlier command left there gives way."""
     *parents, name = bind.target.strip("/").split("/")
     here = os.open(new, os.O_PATH | os.O_DIRECTORY)
@@ -246,7 +246,8 @@ def _file_at(parent: int, name: str, *, may_replace: bool) -> None:
     with suppress(FileNotFoundError):
         is_file = stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
         if may_replace and not is_file:
-            os.rename(name, f"{name}.{os.getpid()}", src_dir_fd=parent, dst_dir_fd=parent)
+            aside = f"{name}.{os.urandom(4).hex()}"
+            os.rename(name, aside, src_dir_fd=parent, dst_dir_fd=parent)
     with suppress(FileExistsError):
         os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600, dir_fd=parent))
 

@@ -264,14 +264,16 @@ class Sandbox:
         HostRules(policy.hosts)
         await self._view(policy)
         before, self.policy = self.policy, policy
-        for scope in self._proxy_scopes:
-            scope.cancel()
-        self._proxy_scopes = []
+        self._stop_proxies()
         try:
             for listener in self._proxies:
                 self._start_proxy(listener)
         except OSError as error:  # a command has taken the port
+            self._stop_proxies()
             self.policy = before
+            for listener in self._proxies:
+                with suppress(OSError):
+                    self._start_proxy(listener)
             raise SandboxError(f"The proxy cannot listen on port {PROXY_PORT}: {error}.") from error
 
     def audit(self, *, is_routine: bool = False) -> None:
@@ -378,6 +380,11 @@ class Sandbox:
     def _report_name(self, denial: Denial) -> None:
         is_off = self.policy.network == "off"
         self._on_event(denial if is_off else replace(denial, rule=LISTED_ONLY))
+
+    def _stop_proxies(self) -> None:
+        for scope in self._proxy_scopes:
+            scope.cancel()
+        self._proxy_scopes = []
 
     def _start_proxy(self, listener: socket.socket) -> None:
         if self.policy.network == "proxy":

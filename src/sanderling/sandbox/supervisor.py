@@ -28,6 +28,7 @@ from sanderling.sandbox.layout import (
 )
 from sanderling.sandbox.policy import Level, Limits, SandboxPolicy
 from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent
+from sanderling.sandbox.stillness import detach, everything_still
 from sanderling.sandbox.syscalls import prctl, syscall
 from sanderling.sandbox.zygote import View, Zygote
 
@@ -94,7 +95,7 @@ class Supervisor:
         """What runs is stopped meanwhile: it must not move what has been looked at and is not yet mounted."""
         has_own_network = policy.network != "on" and level != "landlock"
         here, there = wire.socket_pair()
-        with here, there, init.everything_stopped():
+        with here, there, everything_still():
             view = View(
                 level=level,
                 layout=self._look_at(policy, level, has_own_network=has_own_network),
@@ -102,14 +103,20 @@ class Supervisor:
                 has_own_network=has_own_network,
                 can_use_network=policy.network == "on",
             )
+            complaints = None
             if level == "full-bwrap":
-                bubblewrap.start_zygote(view, channel, there)
+                complaints = bubblewrap.start_zygote(view, channel, there)
             elif os.fork() == 0:
                 here.close()
                 self._become_zygote(view, channel, there)
             there.close()
             while (received := wire.receive(here)) and received[0] != ("entered",):
                 self._namespaces[has_own_network] = received[1]
+            if complaints:
+                complaint = None if received else bubblewrap.complaint_in(complaints)
+                complaints.close()
+                if complaint:
+                    raise complaint
 
     def _become_zygote(self, view: View, channel: socket.socket, there: socket.socket) -> NoReturn:
         """In a fork: enter the view and serve `channel`; the namespaces go to the supervisor, for the views after this one."""
@@ -218,8 +225,9 @@ class Supervisor:
 def _reap() -> None:
     """Wait for what has ended: zygotes, and whatever became our child when its parent did."""
     with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if os.WIFSTOPPED(ended[1]):  # one that came to stand still too late
+                detach(ended[0])
 
 
 def _remove_temporary_files_of_the_dead(directory: str) -> None:
@@ -231,5 +239,12 @@ def _remove_temporary_files_of_the_dead(directory: str) -> None:
 
 def _remove_tree(path: str) -> None:
     """By `rm`: a tree that is too deep for Python's own way is one line of shell. What stays is tried again at the next start."""
-    pid = os.posix_spawnp("rm", ["rm", "-rf", "--", path], os.environ)
-    os.waitpid(pid, 0)
+    if not _runs("rm", "-rf", "--", path):  # a directory in it forbids that; Go's module cache does
+        _runs("chmod", "-R", "u+rwX", "--", path)
+        _runs("rm", "-rf", "--", path)
+
+
+def _runs(*command: str) -> bool:
+    nothing = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=nothing)
+    return os.waitpid(pid, 0)[1] == 0
