@@ -9,9 +9,10 @@ the orchestrator writes a piece each quarter of a second). A turn without its
 
 import os
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,13 +21,20 @@ from sanderling.errors import SessionError
 from sanderling.events import Prompt, StopReason
 from sanderling.messages import CommandRecord, Message, TextBlock, ToolResult, ToolUse, Usage
 
-LOG_VERSION = 2
-READABLE_VERSIONS = (1, 2)  # 2 brought `command`
+LOG_VERSION = 3
+READABLE_VERSIONS = (1, 2, 3)  # 2 brought `command`, 3 `tool_started`, `state` and images
+UNKNOWN_OUTCOME = (
+    "The outcome is unknown: the session was interrupted while this ran. It was not run again."
+)
+NOT_RUN = "This was not run: the session was interrupted before."
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}")
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+StateKey = Literal["shell", "todo"]
 
 
 class Header(msgspec.Struct, tag="session", frozen=True):
@@ -52,6 +60,21 @@ class LoggedCommand(msgspec.Struct, tag="command", frozen=True):
     at: datetime = msgspec.field(default_factory=_now)
 
 
+class LoggedToolStart(msgspec.Struct, tag="tool_started", frozen=True):
+    """From here on the tool use may have had effects; one without this record has not been run."""
+
+    tool_use_id: str
+    at: datetime = msgspec.field(default_factory=_now)
+
+
+class LoggedState(msgspec.Struct, tag="state", frozen=True):
+    """What a part of the session has to know again when it is resumed; the last of its `key` counts."""
+
+    key: StateKey
+    value: Any
+    at: datetime = msgspec.field(default_factory=_now)
+
+
 class LoggedPartial(msgspec.Struct, tag="partial", frozen=True):
     """A piece of an answer that is still streaming; the answer's own record supersedes all pieces before it."""
 
@@ -67,7 +90,15 @@ class LoggedTurnEnd(msgspec.Struct, tag="turn_ended", frozen=True, omit_defaults
     at: datetime = msgspec.field(default_factory=_now)
 
 
-Record = Header | LoggedMessage | LoggedCommand | LoggedPartial | LoggedTurnEnd
+Record = (
+    Header
+    | LoggedMessage
+    | LoggedCommand
+    | LoggedToolStart
+    | LoggedState
+    | LoggedPartial
+    | LoggedTurnEnd
+)
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
@@ -83,6 +114,7 @@ class Session:
         self.history: list[Message] = []
         self.usage = Usage()
         self._commands: list[CommandRecord] = []
+        self._states: dict[str, Any] = {}
         self._write_error = ""
         self._sync_error = ""
         self._fd: int | None = None
@@ -130,6 +162,18 @@ class Session:
     def append_message(self, message: Message) -> None:
         self.history.append(message)
         self._write(LoggedMessage(message))
+
+    def append_tool_start(self, tool_use_id: str) -> None:
+        self._write(LoggedToolStart(tool_use_id))
+
+    def keep_state(self, key: StateKey, value: Any) -> None:
+        """Keep what is to be known again when the session is resumed: plain data."""
+        self._states[key] = value
+        self._write(LoggedState(key, value))
+
+    def state(self, key: StateKey) -> Any:
+        """What was kept last; None if nothing was."""
+        return self._states.get(key)
 
     def append_partial(self, block: Literal["text", "thinking"], text: str) -> None:
         self._write(LoggedPartial(block, text))
@@ -218,6 +262,7 @@ class Session:
 
     def _replay(self, records: list[Record]) -> None:
         is_in_turn, partial_text = False, ""
+        started: set[str] = set()
         for record in records:
             match record:
                 case LoggedMessage(message=message, prompt=prompt):
@@ -227,6 +272,10 @@ class Session:
                     is_in_turn, partial_text = True, ""
                 case LoggedCommand(record=command):
                     self._commands.append(command)
+                case LoggedToolStart(tool_use_id=tool_use_id):
+                    started.add(tool_use_id)
+                case LoggedState(key=key, value=value):
+                    self._states[key] = value
                 case LoggedPartial(block="text", text=text):
                     partial_text += text
                 case LoggedTurnEnd(usage=usage):
@@ -235,21 +284,17 @@ class Session:
                 case _:
                     pass
         if is_in_turn:
-            if results := unknown_outcomes(self.history[-1]):
+            if results := missing_results(self.history[-1], started):
                 self.append_message(results)
             if partial_text.strip():
                 self.append_message(Message("assistant", (TextBlock(partial_text),)))
             self.end_turn("interrupted", Usage())
 
 
-def unknown_outcomes(message: Message) -> Message | None:
-    """The answer to tool uses of which nobody knows whether they ran: the API refuses a history that leaves them without."""
+def missing_results(message: Message, started: Collection[str]) -> Message | None:
+    """The results of tool uses that a killed host left without: the API refuses a history that has none for them."""
     results = tuple(
-        ToolResult(
-            block.id,
-            "The outcome is unknown: the turn was interrupted. It was not run again.",
-            is_error=True,
-        )
+        ToolResult(block.id, UNKNOWN_OUTCOME if block.id in started else NOT_RUN, is_error=True)
         for block in message.content
         if isinstance(block, ToolUse)
     )

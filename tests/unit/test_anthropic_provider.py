@@ -516,15 +516,35 @@ async def test_what_breaks_the_format_is_malformed(server, connect, data):
     "partial_json",
     ['{"command":"ls', '{"command":"ls"}}}', "[1]", '"ls"', "null", '{"a":NaN}'],
 )
-async def test_tool_input_that_is_no_json_object_is_malformed(server, connect, partial_json):
+async def test_tool_input_that_is_no_json_object_is_told_and_ends_nothing(
+    server, connect, partial_json
+):
     server.answer(
         Reply(
             loopback.message_start(), loopback.tool_use("t1", "bash", partial_json), loopback.done()
         )
     )
-    error, items = await fail(connect())
-    assert error.kind == "malformed"
-    assert blocks(items) == []
+    error, items = await run_out(connect())
+    assert error is None
+    [done] = [item for item in items if isinstance(item, BlockDone)]
+    assert done.block == ToolUse("t1", "bash", {})
+    assert "not the JSON object" in done.problem
+    assert partial_json in done.problem
+
+
+async def test_tool_input_that_is_broken_and_long_is_shown_in_part(server, connect):
+    partial_json = '{"content":"' + "x" * 100_000
+    server.answer(
+        Reply(
+            loopback.message_start(),
+            loopback.tool_use("t1", "write", partial_json),
+            loopback.done(),
+        )
+    )
+    _, items = await run_out(connect())
+    [done] = [item for item in items if isinstance(item, BlockDone)]
+    assert len(done.problem) < 1000
+    assert done.problem.endswith("x…")
 
 
 async def test_html_page_instead_of_a_stream_is_malformed(server, connect):

@@ -16,6 +16,8 @@ from sanderling.errors import SessionError
 from sanderling.events import Prompt, Selection
 from sanderling.messages import (
     CommandRecord,
+    ImageBlock,
+    ImageSource,
     Message,
     RedactedThinkingBlock,
     TextBlock,
@@ -24,10 +26,10 @@ from sanderling.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.session import Session, unknown_outcomes
+from sanderling.session import NOT_RUN, UNKNOWN_OUTCOME, Session, missing_results
 
 GOLDEN_DIR = Path(__file__).parent.parent / "golden"
-GOLDEN = GOLDEN_DIR / "session_log_v2.jsonl"
+GOLDEN = GOLDEN_DIR / "session_log_v3.jsonl"
 AT = "2026-11-21T22:00:00Z"
 
 
@@ -57,10 +59,21 @@ def say_everything(session: Session) -> None:
                 RedactedThinkingBlock("ZW5jcnlwdGVk"),
                 TextBlock("I will look."),
                 ToolUse("t1", "bash", {"command": "ls", "deep": [1, 2.5, None, True]}),
+                ToolUse("t2", "read", {"path": "a.png"}),
             ),
         )
     )
-    session.append_message(Message("user", (ToolResult("t1", "no such tool", is_error=True),)))
+    session.append_tool_start("t1")
+    session.append_message(
+        Message(
+            "user",
+            (
+                ToolResult("t1", "no such tool", is_error=True),
+                ToolResult("t2", (ImageBlock(ImageSource("image/png", "aGk=")),)),
+            ),
+        )
+    )
+    session.keep_state("todo", [{"content": "Look", "status": "pending"}])
     session.append_partial("text", "I can")
     session.append_partial("text", "not.")
     session.append_message(Message("assistant", (TextBlock("I cannot."),)))
@@ -113,11 +126,31 @@ def test_log_of_this_version_keeps_loading(tmp_path):
     assert (tmp_path / "s1.jsonl").read_bytes() == GOLDEN.read_bytes(), "reading wrote to it"
 
 
-def test_log_of_version_1_keeps_loading(tmp_path):
-    (tmp_path / "s1.jsonl").write_bytes((GOLDEN_DIR / "session_log_v1.jsonl").read_bytes())
+@pytest.mark.parametrize("version, commands", [(1, []), (2, ["pytest -q"])])
+def test_log_of_an_earlier_version_keeps_loading(tmp_path, version, commands):
+    golden = GOLDEN_DIR / f"session_log_v{version}.jsonl"
+    (tmp_path / "s1.jsonl").write_bytes(golden.read_bytes())
     session = reopen(tmp_path / "s1.jsonl")
     assert len(session.history) == 7
-    assert session.take_commands() == []
+    assert [record.command for record in session.take_commands()] == commands
+
+
+def test_state_that_was_kept_last_is_there_after_reopening(log):
+    assert reopen(log).state("todo") == [{"content": "Look", "status": "pending"}]
+    assert reopen(log).state("shell") is None
+
+
+@pytest.mark.parametrize("has_started, words", [(True, UNKNOWN_OUTCOME), (False, NOT_RUN)])
+def test_tool_use_without_a_result_is_told_as_not_run_unless_it_had_started(
+    tmp_path, has_started, words
+):
+    session = Session("s1", "/project", tmp_path / "s1.jsonl")
+    session.append_prompt(Message("user", (TextBlock("Hello."),)), Prompt("p1", "Hello."))
+    session.append_message(Message("assistant", (ToolUse("t1", "bash", {"command": "ls"}),)))
+    if has_started:
+        session.append_tool_start("t1")
+    session.close()
+    assert reopen(session.path).history[-1].content == (ToolResult("t1", words, is_error=True),)
 
 
 def test_command_that_no_prompt_has_told_of_is_there_after_reopening(log):
@@ -217,7 +250,8 @@ def expected(data: bytes) -> list[Message]:
     """What a log cut to `data` still says: its whole messages, and the text of the answer that was streaming."""
     records = [json.loads(line) for line in data.split(b"\n")[:-1]]
     messages = [msgspec.convert(r["message"], Message) for r in records if r["type"] == "message"]
-    if messages and (results := unknown_outcomes(messages[-1])):
+    started = {r["tool_use_id"] for r in records if r["type"] == "tool_started"}
+    if messages and (results := missing_results(messages[-1], started)):
         messages.append(results)
     last = max((n for n, r in enumerate(records) if r["type"] != "partial"), default=0)
     text = "".join(
@@ -320,9 +354,9 @@ HEADER = b'{"type":"session","version":%b,"session_id":"s1","project":"/p","sand
 @pytest.mark.parametrize(
     "lnum, line, words",
     [
-        (1, HEADER % b"3", "another version of Sanderling; update"),
+        (1, HEADER % b"4", "another version of Sanderling; update"),
         (1, HEADER % b'"two"', "another version of Sanderling; update"),
-        (1, b'{"type":"from_the_future","version":3}', "another version of Sanderling; update"),
+        (1, b'{"type":"from_the_future","version":4}', "another version of Sanderling; update"),
         (
             1,
             b'{"type":"partial","block":"text","text":"x","at":"2026-11-21T22:00:00Z"}',
@@ -354,7 +388,7 @@ def test_damaged_log_is_refused_with_a_sentence_and_left_alone(log, lnum, line, 
 
 
 def test_log_of_another_version_is_left_alone_even_when_its_end_is_torn(log):
-    data = line_of(log, 1, HEADER % b"3") + b'{"type":"mess'
+    data = line_of(log, 1, HEADER % b"4") + b'{"type":"mess'
     log.write_bytes(data)
     with pytest.raises(SessionError, match="another version"):
         reopen(log)

@@ -10,7 +10,14 @@ from collections import deque
 
 import msgspec
 
-from sanderling.events import CommandOutput, Event, TextDelta, ThinkingDelta
+from sanderling.events import (
+    CommandOutput,
+    Event,
+    JobOutput,
+    TextDelta,
+    ThinkingDelta,
+    ToolOutput,
+)
 
 FRAME_S = 0.008
 MAX_FRAME_CHARS = 32_768
@@ -25,7 +32,7 @@ class Frame(msgspec.Struct, frozen=True):
     events: tuple[Event, ...]
 
 
-Piece = TextDelta | ThinkingDelta | CommandOutput
+Piece = TextDelta | ThinkingDelta | CommandOutput | ToolOutput | JobOutput
 
 
 class _Run:

@@ -1,7 +1,7 @@
 """The seam to a model: what every provider takes and gives."""
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -9,9 +9,18 @@ from sanderling.events import StopReason
 from sanderling.messages import ContentBlock, Message, Usage
 
 
+class ToolSpec(msgspec.Struct, frozen=True):
+    """What the model is told of a tool; `input_schema` is a JSON schema."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+
+
 class ModelRequest(msgspec.Struct, frozen=True):
     system: str
     history: Sequence[Message]
+    tools: tuple[ToolSpec, ...] = ()
 
 
 class TextPiece(msgspec.Struct, frozen=True):
@@ -25,9 +34,14 @@ class ThinkingPiece(msgspec.Struct, frozen=True):
 
 
 class BlockDone(msgspec.Struct, frozen=True):
-    """A block is complete; the pieces since the last one are part of it."""
+    """
+    A block is complete; the pieces since the last one are part of it.
+
+    `problem` says why the input of a tool use cannot be read; the block's own is empty then.
+    """
 
     block: ContentBlock
+    problem: str = ""
 
 
 class UsageReport(msgspec.Struct, frozen=True):

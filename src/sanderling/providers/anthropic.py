@@ -26,7 +26,6 @@ from sanderling.config import Settings, has_api_key
 from sanderling.errors import ErrorKind, ProviderError, printable
 from sanderling.events import StopReason
 from sanderling.messages import (
-    ContentBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_TOKENS = 32_000  # every current model can; the model's own limit lowers it
 CONNECT_TIMEOUT_S = 10.0
+MAX_SHOWN_INPUT_CHARS = 500
 DRAIN_S = 0.5
 
 log = logging.getLogger(__name__)
@@ -167,6 +167,8 @@ class AnthropicProvider:
             "cache_control": {"type": "ephemeral"},
             "stream": True,
         }
+        if request.tools:
+            body["tools"] = msgspec.to_builtins(request.tools)
         if self._settings.thinking:
             # Newer models think whether asked or not, and say nothing meanwhile unless told to.
             body["thinking"] = {"type": "adaptive", "display": "summarized"}
@@ -494,6 +496,17 @@ def _decode_if_known(
     return _decode(decoder, data) if decoder else None
 
 
+def _broken_input(text: str) -> str:
+    """Cut off at the limit of tokens, most of the time."""
+    try:
+        json.loads(text)
+        reason = "it is no object, or too deep"
+    except (ValueError, RecursionError) as error:
+        reason = str(error)
+    shown = text if len(text) <= MAX_SHOWN_INPUT_CHARS else f"{text[:MAX_SHOWN_INPUT_CHARS]}…"
+    return f"The input is not the JSON object that it must be ({reason}). What arrived: {printable(shown)}"
+
+
 class ReplyDecoder:
     """Turns the events of one reply into stream items. What a later API adds is passed over, what breaks its format is an error."""
 
@@ -520,7 +533,7 @@ class ReplyDecoder:
                     yield from self._grow_block(_decode_if_known(_delta_decoders, raw_delta))
             case _BlockStop():
                 if self._block:
-                    yield BlockDone(self._finished_block(self._block))
+                    yield self._finished(self._block)
                 self._block = None
             case _MessageDelta(delta, usage):
                 self.stop_reason = _STOP_REASONS.get(delta.stop_reason or "", "end_turn")
@@ -555,17 +568,22 @@ class ReplyDecoder:
             case _:
                 pass  # a delta of a later API
 
-    def _finished_block(self, block: _WireBlock) -> ContentBlock:
+    def _finished(self, block: _WireBlock) -> BlockDone:
         content = "".join(self._pieces)
         match block:
             case _WireText():
-                return TextBlock(content)
+                return BlockDone(TextBlock(content))
             case _WireThinking():
-                return ThinkingBlock(content, self._signature)
+                return BlockDone(ThinkingBlock(content, self._signature))
             case _WireRedacted(data):
-                return RedactedThinkingBlock(data)
+                return BlockDone(RedactedThinkingBlock(data))
             case _WireToolUse(use_id, name):
-                return ToolUse(use_id, name, _decode(_input_decoder, content or "{}"))
+                try:
+                    return BlockDone(
+                        ToolUse(use_id, name, _decode(_input_decoder, content or "{}"))
+                    )
+                except ProviderError:
+                    return BlockDone(ToolUse(use_id, name, {}), _broken_input(content))
 
     def _report(self, usage: _WireUsage) -> UsageReport:
         """Counts are cumulative, and a field that is left out keeps its value."""

@@ -5,6 +5,7 @@ A script is a TOML or JSON file (`:help sanderling-script`). A reply with `when`
 one answer in order. The prompt `ping` is always answered with one piece, `pong`, unless the script has a reply of its own.
 """
 
+import itertools
 import tomllib
 from collections.abc import AsyncGenerator, Sequence
 from importlib.resources import as_file, files
@@ -17,7 +18,14 @@ from anyio.lowlevel import checkpoint
 
 from sanderling.errors import ConfigError, ErrorKind, ProviderError
 from sanderling.events import StopReason
-from sanderling.messages import Message, TextBlock, ThinkingBlock, ToolUse, Usage
+from sanderling.messages import (
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
 from sanderling.providers import (
     BlockDone,
     ModelLimits,
@@ -40,9 +48,12 @@ class ScriptedError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedToolUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Without an `id` it gets one of its own; `problem` stands for an input that cannot be read."""
+
     name: str
     input: dict[str, Any] = {}
-    id: str = "scripted_tool_use"
+    id: str = ""
+    problem: str = ""
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +79,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step: tuple[Step, ...]
     when: str = ""
+    after: str = ""  # the id of a tool use: this reply answers its result
     repeat: bool = False  # a reply without `when` that stays: it answers everything after it
     stop_reason: StopReason = "end_turn"
     usage: Usage | None = None  # left out: estimated, four characters to a token
@@ -116,7 +128,9 @@ class ScriptedProvider:
         self.model = model
         self.limits: ModelLimits | None = ModelLimits(context_window_tokens=200_000)
         self._by_prompt = {PONG.when: PONG} | {r.when: r for r in script.reply if r.when}
-        self._in_order = [reply for reply in script.reply if not reply.when]
+        self._by_tool_use = {r.after: r for r in script.reply if r.after}
+        self._in_order = [reply for reply in script.reply if not reply.when and not reply.after]
+        self._tool_use_ids = (f"scripted-{number}" for number in itertools.count(1))
 
     async def prepare(self) -> None:
         await checkpoint()
@@ -128,7 +142,7 @@ class ScriptedProvider:
         await checkpoint()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
-        reply = self._reply_to(_last_words(request.history))
+        reply = self._reply_to(request.history)
         output_chars = 0
         for step in reply.step:
             await anyio.sleep(step.delay_ms / 1000)
@@ -137,12 +151,15 @@ class ScriptedProvider:
                 raise ProviderError(step.error.kind, step.error.message, step.error.remedy)
             if step.cut:
                 return
-            async for item in _play(step):
+            async for item in self._play(step):
                 yield item
         yield UsageReport(reply.usage or Usage(_count_chars(request) // 4, output_chars // 4))
         yield ReplyDone(reply.stop_reason)
 
-    def _reply_to(self, words: str) -> ScriptedReply:
+    def _reply_to(self, history: Sequence[Message]) -> ScriptedReply:
+        if answer := self._by_tool_use.get(_last_tool_use(history)):
+            return answer
+        words = _last_words(history)
         if words in self._by_prompt:
             return self._by_prompt[words]
         if not self._in_order:
@@ -153,22 +170,28 @@ class ScriptedProvider:
             )
         return self._in_order[0] if self._in_order[0].repeat else self._in_order.pop(0)
 
-
-async def _play(step: Step) -> AsyncGenerator[StreamItem]:
-    for piece in _pieces(step.text or step.thinking, step.chunk_chars):
-        await anyio.sleep(step.chunk_delay_ms / 1000)
-        yield TextPiece(piece) if step.text else ThinkingPiece(piece)
-    if step.text:
-        yield BlockDone(TextBlock(step.text))
-    if step.thinking:
-        yield BlockDone(ThinkingBlock(step.thinking, SIGNATURE))
-    if use := step.tool_use:
-        yield BlockDone(ToolUse(use.id, use.name, use.input))
+    async def _play(self, step: Step) -> AsyncGenerator[StreamItem]:
+        for piece in _pieces(step.text or step.thinking, step.chunk_chars):
+            await anyio.sleep(step.chunk_delay_ms / 1000)
+            yield TextPiece(piece) if step.text else ThinkingPiece(piece)
+        if step.text:
+            yield BlockDone(TextBlock(step.text))
+        if step.thinking:
+            yield BlockDone(ThinkingBlock(step.thinking, SIGNATURE))
+        if use := step.tool_use:
+            tool_use_id = use.id or next(self._tool_use_ids)
+            yield BlockDone(ToolUse(tool_use_id, use.name, use.input), use.problem)
 
 
 def _pieces(text: str, chunk_chars: int) -> list[str]:
     size = chunk_chars or len(text) or 1
     return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def _last_tool_use(history: Sequence[Message]) -> str:
+    """The id of the last tool use whose result the last message holds."""
+    results = [block for block in history[-1].content if isinstance(block, ToolResult)]
+    return results[-1].tool_use_id if results else ""
 
 
 def _last_words(history: Sequence[Message]) -> str:
