@@ -41,7 +41,15 @@ class Context:
     show: Callable[[str], None]
 
 
+class Preview(msgspec.Struct, frozen=True):
+    """What the person is shown before a tool use runs: what it would do, in the syntax `filetype`."""
+
+    subject: str
+    filetype: str = ""
+
+
 Run = Callable[[Any, Context], Awaitable[Outcome]]
+Look = Callable[[Any, Context], Awaitable[Preview]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class Tool:
     A tool as the orchestrator knows it.
 
     `effect` says what a use would do, for the permissions; `title` is its line on the screen, without the tool's name.
-    `is_read_only`: it changes nothing, so that any number of uses may run at the same time.
+    `is_read_only`: it changes nothing. `look` finds out what the person is to see before it is allowed.
     """
 
     name: str
@@ -59,6 +67,20 @@ class Tool:
     effect: "Callable[[Any, Workspace], Effect]"
     title: "Callable[[Any, Workspace], str]"
     is_read_only: bool
+    look: Look | None = None
+
+    async def preview(self, args: Any, context: Context) -> Preview:
+        """
+        What a use would do.
+
+        Raises:
+            ToolError: it cannot be done at all, so that there is nothing to ask.
+        """
+        if self.look:
+            return await self.look(args, context)
+        effect = self.effect(args, context.workspace)
+        filetype = "sh" if effect.command else ""
+        return Preview(effect.command or effect.host or effect.path, filetype)
 
     @property
     def description(self) -> str:
@@ -95,11 +117,12 @@ def tool(
     effect: "Callable[[Any, Workspace], Effect]",
     title: "Callable[[Any, Workspace], str]",
     is_read_only: bool = False,
+    preview: Look | None = None,
 ) -> Callable[[Run], Tool]:
     """Make a tool of a function, which gives it its name and its description."""
 
     def make(run: Run) -> Tool:
         name = getattr(run, "__name__")  # noqa: B009 - a Callable need not have one
-        return Tool(name, input_type, run, effect, title, is_read_only)
+        return Tool(name, input_type, run, effect, title, is_read_only, preview)
 
     return make

@@ -1,0 +1,227 @@
+"""
+The tool uses of one message: held against the permissions, run side by side, answered in the order of the calls.
+
+What depends on an earlier use of the same message waits for it: a command for the edits before it, an edit for the command, two
+edits of one file for each other. Everything else runs at the same time. On the screen they stand one after the other.
+"""
+
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+import msgspec
+
+from sanderling.errors import SandboxError, ToolError, printable
+from sanderling.events import Event, ToolEnded, ToolOutput, ToolStarted
+from sanderling.messages import TextBlock, ToolResult, ToolUse
+from sanderling.permissions import Effect
+from sanderling.session import Session
+from sanderling.tools.base import Content, Context, Outcome, Tool
+from sanderling.tools.workspace import Workspace
+
+MAX_PARALLEL = 8
+WARN_AT, PAUSE_AT = 3, 5
+MAX_TITLE_CHARS = 200
+INTERRUPTED = "Interrupted by the person."
+DENIED_WITH_ANOTHER = "Not run: the person denied another tool use of the same message."
+NOTHING = Effect("", "none")
+
+
+class DeniedError(Exception):
+    """The person does not want it; `str` is what the model is told."""
+
+
+Permit = Callable[[Tool, msgspec.Struct, Context], Awaitable[None]]
+"""Returns when the tool use may run; raises `DeniedError` when a rule or the person says no."""
+
+
+@dataclass
+class _Use:
+    """One tool use on its way; it can be run if it has no problem."""
+
+    asked: ToolUse
+    tool: Tool | None = None
+    args: msgspec.Struct | None = None
+    problem: str = ""
+    effect: Effect = NOTHING
+    title: str = ""
+    result: ToolResult | None = None
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+
+class ToolUses:
+    """Runs what the messages of one turn ask for. `emit` takes the events."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        workspace: Workspace,
+        session: Session,
+        permit: Permit,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._tools = tools
+        self._workspace = workspace
+        self._session = session
+        self._permit = permit
+        self._emit = emit
+        self._limiter = anyio.CapacityLimiter(MAX_PARALLEL)
+        self._repeats = Counter[bytes]()
+        self.is_going_in_circles = False
+        self._uses: list[_Use] = []
+        self._asking: set[anyio.CancelScope] = set()
+        self._is_denied = False
+
+    async def run(self, uses: Sequence[ToolUse], problems: Mapping[str, str]) -> None:
+        """Run `uses`; `problems` names those whose input cannot be read. `results` has what came of them, also when this is cancelled."""
+        self._is_denied = False
+        self._uses = [self._prepare(use, problems.get(use.id, "")) for use in uses]
+        screen = _InOrder([use.asked.id for use in self._uses], self._emit)
+        async with anyio.create_task_group() as tasks:
+            for index, use in enumerate(self._uses):
+                before = [earlier for earlier in self._uses[:index] if _depends(use, earlier)]
+                tasks.start_soon(self._run_one, use, before, screen)
+
+    def results(self) -> tuple[ToolResult, ...]:
+        """In the order of the calls: the API refuses a history where one is missing."""
+        interrupted = partial(ToolResult, content=INTERRUPTED, is_error=True)
+        return tuple(use.result or interrupted(use.asked.id) for use in self._uses)
+
+    def _prepare(self, asked: ToolUse, problem: str) -> _Use:
+        tool = self._tools.get(asked.name)
+        if tool is None:
+            names = ", ".join(sorted(self._tools))
+            return _Use(asked, problem=f"There is no tool '{asked.name}'. There are: {names}.")
+        if problem:
+            return _Use(asked, problem=problem)
+        try:
+            args = tool.parse(asked.input)
+            effect = tool.effect(args, self._workspace)
+            title = _one_line(tool.title(args, self._workspace))
+        except ToolError as error:
+            return _Use(asked, problem=str(error))
+        return _Use(asked, tool, args, effect=effect, title=title)
+
+    async def _run_one(self, use: _Use, before: list[_Use], screen: "_InOrder") -> None:
+        show = partial(screen.show, use.asked.id)
+        show(ToolStarted(use.asked.id, use.asked.name, use.title))
+        outcome = Outcome(content=INTERRUPTED, summary="stopped", is_error=True)
+        try:
+            for earlier in before:
+                await earlier.ended.wait()
+            outcome = self._note_repeats(use, await self._outcome(use, show))
+            use.result = ToolResult(use.asked.id, outcome.content, outcome.is_error)
+        finally:
+            use.ended.set()
+            show(_ending(use.asked.id, outcome))
+            screen.finish(use.asked.id)
+
+    async def _outcome(self, use: _Use, show: Callable[[Event], None]) -> Outcome:
+        if use.problem or use.tool is None:
+            return _failure(use.problem)
+        tool_use_id = use.asked.id
+        context = Context(
+            self._workspace, tool_use_id, lambda text: show(ToolOutput(tool_use_id, text))
+        )
+        try:
+            await self._ask(use, context)
+            async with self._limiter:
+                self._session.append_tool_start(tool_use_id)
+                return await use.tool.run(use.args, context)
+        except DeniedError as denied:
+            return Outcome(content=str(denied), summary="denied", is_error=True)
+        except (ToolError, SandboxError) as error:
+            return _failure(str(error))
+
+    async def _ask(self, use: _Use, context: Context) -> None:
+        """Return when `use` may run. Who denies one use denies those that have not begun with it."""
+        assert use.tool
+        assert use.args is not None
+        with anyio.CancelScope() as scope:
+            if self._is_denied:
+                raise DeniedError(DENIED_WITH_ANOTHER)
+            self._asking.add(scope)
+            try:
+                await self._permit(use.tool, use.args, context)
+            except DeniedError:
+                self._is_denied = True
+                for other in self._asking - {scope}:
+                    other.cancel()
+                raise
+            finally:
+                self._asking.discard(scope)
+        if scope.cancelled_caught:
+            raise DeniedError(DENIED_WITH_ANOTHER)
+
+    def _note_repeats(self, use: _Use, outcome: Outcome) -> Outcome:
+        """The same call with the same result, again and again, is a model that goes in circles."""
+        key = msgspec.json.encode((use.asked.name, use.asked.input, outcome.content))
+        self._repeats[key] += 1
+        count = self._repeats[key]
+        if count >= PAUSE_AT:
+            self.is_going_in_circles = True
+        if count < WARN_AT:
+            return outcome
+        warning = (
+            f"You have made this very call {count} times in this turn, and its result was the same each time."
+            " Do something else, or say what keeps you from going on."
+        )
+        return msgspec.structs.replace(outcome, content=_with_text(outcome.content, warning))
+
+    def go_on(self) -> None:
+        """The person lets the model repeat itself: begin to count anew."""
+        self._repeats.clear()
+        self.is_going_in_circles = False
+
+
+class _InOrder:
+    """Shows the uses of one message one after the other: what a later one has to show waits until it is its turn."""
+
+    def __init__(self, ids: Sequence[str], emit: Callable[[Event], None]) -> None:
+        self._order = deque(ids)
+        self._held: dict[str, list[Event]] = {use_id: [] for use_id in ids}
+        self._finished: set[str] = set()
+        self._emit = emit
+
+    def show(self, use_id: str, event: Event) -> None:
+        if self._order[0] == use_id:
+            self._emit(event)
+        else:
+            self._held[use_id].append(event)
+
+    def finish(self, use_id: str) -> None:
+        self._finished.add(use_id)
+        while self._order and self._order[0] in self._finished:
+            self._order.popleft()
+            for event in self._held[self._order[0]] if self._order else ():
+                self._emit(event)
+
+
+def _depends(use: _Use, earlier: _Use) -> bool:
+    """Whether `use` may see or undo what `earlier` does."""
+    match earlier.effect.kind, use.effect.kind:
+        case ("write", "write") | ("write", "read") | ("read", "write"):
+            return earlier.effect.path == use.effect.path
+        case ("write", "run") | ("run", "write") | ("run", "read") | ("read", "run"):
+            return True
+        case _:
+            return False
+
+
+def _failure(message: str) -> Outcome:
+    return Outcome(content=message, summary="failed", detail=message, is_error=True)
+
+
+def _ending(use_id: str, outcome: Outcome) -> ToolEnded:
+    return ToolEnded(use_id, outcome.summary, outcome.detail, outcome.filetype, outcome.is_error)
+
+
+def _with_text(content: Content, text: str) -> Content:
+    return f"{content}\n\n{text}" if isinstance(content, str) else (*content, TextBlock(text))
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(printable(text).split())
+    return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
