@@ -20,9 +20,8 @@ from sanderling.sandbox.unconfined import UnconfinedProcess
 from sanderling.session import Session
 
 QUIET_S = 0.1  # after this, a line that is not whole is shown
-LINGER_S = (
-    0.25  # how long what a command left behind may go on writing; in the sandbox it leaves nothing
-)
+LINGER_S = 0.25
+"""How long what a command left behind may go on writing; in the sandbox it leaves nothing."""
 
 
 class Commands:
@@ -139,7 +138,7 @@ class Command:
         if self.is_stopped:
             return f"was stopped {took}", False
         if status < 0:
-            return f"was ended by {signal.Signals(-status).name} {took}", False
+            return f"was ended by {_signal_name(-status)} {took}", False
         if status > 0:
             return f"failed with exit status {status} {took}", False
         return f"succeeded {took}", True
@@ -182,3 +181,10 @@ class Command:
                         show_text(self._screen.flush())
         finally:
             show_text(self._screen.finish())
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time one
+        return f"signal {number}"

@@ -311,7 +311,7 @@ MUTATIONS = (
         (
             (
                 "supervisor.py",
-                'has_own_network = network != "on" and level != "landlock"',
+                'has_own_network = policy.network != "on" and level != "landlock"',
                 "has_own_network = False",
             ),
         ),

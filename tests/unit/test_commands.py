@@ -31,6 +31,7 @@ from sanderling.events import (
 from sanderling.orchestrator import Orchestrator
 from sanderling.output import MAX_SCREEN_CHARS
 from sanderling.providers.scripted import Script, ScriptedProvider
+from sanderling.sandbox.disk import DiskWatch
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.session import Session
@@ -430,6 +431,22 @@ async def test_state_that_cannot_be_kept_is_an_event_and_the_session_lives(tmp_p
         assert end.outcome.startswith("Did not start: ")
         await talk.ask()
     assert not (talk.project / "ran").exists()
+
+
+def test_disk_of_a_directory_that_is_gone_is_not_full(tmp_path):
+    watch = DiskWatch([str(tmp_path / "project"), str(tmp_path / "never there")])
+    assert watch.look() is None
+    (tmp_path / "project").mkdir()
+    watch = DiskWatch([str(tmp_path / "project")])
+    (tmp_path / "project").rmdir()
+    assert watch.look() is None
+
+
+@pytest.mark.parametrize("number, name", [(9, "SIGKILL"), (40, "signal 40")])
+async def test_signal_that_ends_a_command_is_named(talk, number, name):
+    async with talk.served():
+        end = await talk.run("c1", f"kill -{number} $$")
+    assert end.outcome.startswith(f"Ended by {name} after")
 
 
 async def test_project_that_is_gone_is_an_outcome_and_the_session_lives(tmp_path):

@@ -19,16 +19,23 @@ class DiskWatch:
     """Remembers how much is free, and says when too little is left: under `RESERVE_BYTES`, or half of what was there."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        self._reserves = {path: min(RESERVE_BYTES, _free_bytes(path) // 2) for path in paths}
+        found = {path: _free_bytes(path) for path in paths}
+        self._reserves = {
+            path: min(RESERVE_BYTES, free // 2) for path, free in found.items() if free is not None
+        }
 
     def look(self) -> DiskFull | None:
         for path, reserve in self._reserves.items():
             free = _free_bytes(path)
-            if free < reserve:
+            if free is not None and free < reserve:
                 return DiskFull(path, free)
         return None
 
 
-def _free_bytes(path: str) -> int:
-    status = os.statvfs(path)
+def _free_bytes(path: str) -> int | None:
+    """None: it is gone, or cannot be looked at."""
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return None
     return status.f_bavail * status.f_frsize
