@@ -13,6 +13,12 @@ if vim.fn.has('nvim-0.11') == 0 then
     'AgentRun',
     'AgentNet',
     'AgentSandbox',
+    'AgentMode',
+    'AgentApprovals',
+    'AgentApprove',
+    'AgentDeny',
+    'AgentTodo',
+    'AgentTerminal',
     'AgentStop',
     'AgentInstall',
     'AgentLog',
@@ -109,6 +115,82 @@ command(
   }
 )
 
+--- Complete the words that `list` gives.
+local function words(list)
+  return function(lead)
+    return vim.tbl_filter(function(word)
+      return vim.startswith(word, lead)
+    end, list())
+  end
+end
+
+command(
+  'AgentMode',
+  guarded(function(cmd)
+    require('sanderling.chat').set_or_tell_mode(cmd.args)
+  end),
+  {
+    nargs = '?',
+    desc = 'Agent: tell or change the mode',
+    complete = words(function()
+      return require('sanderling.config').MODES
+    end),
+  }
+)
+
+command(
+  'AgentApprovals',
+  guarded(function()
+    require('sanderling.approval').focus()
+  end),
+  { desc = 'Agent: go to the question that waits for an answer' }
+)
+
+command(
+  'AgentApprove',
+  guarded(function(cmd)
+    require('sanderling.approval').approve(cmd.args ~= '' and cmd.args or nil)
+  end),
+  {
+    nargs = '?',
+    desc = 'Agent: allow what is asked: once, for the session, or always',
+    complete = words(function()
+      return require('sanderling.approval').CHOICES
+    end),
+  }
+)
+
+command(
+  'AgentDeny',
+  guarded(function(cmd)
+    require('sanderling.approval').deny(cmd.args)
+  end),
+  { nargs = '*', desc = 'Agent: deny what is asked, for a reason that the model reads' }
+)
+
+command(
+  'AgentTodo',
+  guarded(function()
+    require('sanderling.chat').todo()
+  end),
+  { desc = 'Agent: show what the model means to do' }
+)
+
+command(
+  'AgentTerminal',
+  guarded(function(cmd)
+    require('sanderling.jobs')[cmd.bang and 'stop' or 'show'](cmd.args)
+  end),
+  {
+    nargs = '?',
+    bang = true,
+    desc = 'Agent: show a job of the model; with ! stop it',
+    complete = function(...)
+      return require('sanderling.jobs').complete(...)
+    end,
+  }
+)
+
 command(
   'AgentStop',
   guarded(function()
@@ -146,6 +228,20 @@ map('n', '<Plug>(AgentChat)', '<Cmd>AgentChat<CR>', { desc = 'Agent: show or hid
 map('n', '<Plug>(AgentStop)', '<Cmd>AgentStop<CR>', { desc = 'Agent: stop the turn' })
 map({ 'n', 'x' }, '<Plug>(AgentAsk)', ':AgentAsk ', { desc = 'Agent: ask' })
 map('n', '<Plug>(AgentRun)', ':AgentRun ', { desc = 'Agent: run a command in the sandbox' })
+for name, what in pairs({
+  Approvals = { 'AgentApprovals', 'go to the question' },
+  Approve = { 'AgentApprove once', 'allow what is asked once' },
+  ApproveSession = { 'AgentApprove session', 'allow it for the session' },
+  ApproveAlways = { 'AgentApprove always', 'allow it always' },
+  Deny = { 'AgentDeny', 'deny what is asked' },
+}) do
+  map(
+    { 'n', 'x', 'i', 't' },
+    ('<Plug>(Agent%s)'):format(name),
+    ('<Cmd>%s<CR>'):format(what[1]),
+    { desc = 'Agent: ' .. what[2] }
+  )
+end
 
 for name, link in pairs({
   AgentUser = 'Title',
@@ -153,15 +249,29 @@ for name, link in pairs({
   AgentThinking = 'Comment',
   AgentContext = 'Directory',
   AgentCommand = 'Statement',
+  AgentTool = 'Function',
+  AgentDiffAdd = 'DiffAdd',
+  AgentDiffDelete = 'DiffDelete',
+  AgentDiffHunk = 'Special',
+  AgentDiffHeader = 'Comment',
+  AgentApproval = 'NormalFloat',
+  AgentApprovalBorder = 'DiagnosticWarn',
+  AgentApprovalTitle = 'Title',
+  AgentApprovalKey = 'Special',
+  AgentTodoActive = 'Statement',
+  AgentTodoDone = 'Comment',
   AgentNotice = 'DiagnosticInfo',
   AgentWarning = 'DiagnosticWarn',
   AgentError = 'DiagnosticError',
   AgentRemedy = 'DiagnosticHint',
   AgentPlaceholder = 'NonText',
   AgentMode = 'ModeMsg',
+  AgentModeAuto = 'DiagnosticWarn',
+  AgentModePlan = 'DiagnosticInfo',
   AgentStatus = 'Comment',
   AgentBusy = 'DiagnosticOk',
 }) do
   vim.api.nvim_set_hl(0, name, { link = link, default = true })
 end
 vim.api.nvim_set_hl(0, 'AgentOutput', { default = true }) -- as all text
+vim.api.nvim_set_hl(0, 'AgentTodo', { default = true })

@@ -8,6 +8,8 @@ local layout = require('sanderling.layout')
 local prompt = require('sanderling.prompt')
 local render = require('sanderling.render')
 local sandbox = require('sanderling.sandbox')
+local todo = require('sanderling.todo')
+local tools = require('sanderling.tools')
 
 local M = {}
 
@@ -40,6 +42,11 @@ local augroup = api.nvim_create_augroup('sanderling', {})
 ---@field is_in_turn boolean
 ---@field commands sanderling.chat.Command[] that were sent and have not ended
 ---@field network string the network that is known to the user
+---@field mode 'ask'|'auto'|'plan'
+---@field wanted_mode? 'ask'|'auto'|'plan' that was asked for and is not confirmed
+---@field todo sanderling.todo.Todo
+---@field inspected? string id of the tool use that is to be shown whole
+---@field code_win? integer the window for code that was used last
 ---@field is_quitting? boolean `:quit` is closing one of the windows
 
 ---@type sanderling.chat.Chat?
@@ -64,34 +71,13 @@ local function begin_session(self)
   self.project = project_root()
   self.pending, self.is_in_turn, self.view = {}, false, nil
   self.commands, self.network = {}, 'off'
+  self.mode, self.wanted_mode = 'ask', nil
+  self.todo:set({})
   self.transcript = render.new(self.transcript_buf, host.note_defect)
   for _, buf in ipairs({ self.transcript_buf, self.prompt.buf }) do
     vim.b[buf].sanderling_session = self.id
   end
   host.register(self.id, self.project)
-end
-
----@type { pattern: string, data: table }?
-local announcement
-
---- Run the autocommands of `announcement`. (Not for callers outside: `announce` comes here by a command.)
-function M.run_autocommands()
-  local event = assert(announcement)
-  api.nvim_exec_autocmds('User', { pattern = event.pattern, modeline = false, data = event.data })
-end
-
---- Tell the user's autocommands. An error in one of them must not become a hit-enter prompt, which would stop the stream; a
---- command can be told to keep its errors to itself, nvim_exec_autocmds() cannot.
----@param pattern string
----@param data table
-local function announce(pattern, data)
-  announcement = { pattern = pattern, data = data }
-  vim.v.errmsg = ''
-  local run = "require('sanderling.chat').run_autocommands()"
-  api.nvim_cmd({ cmd = 'lua', args = { run }, mods = { emsg_silent = true } }, {})
-  if vim.v.errmsg ~= '' then
-    host.note_defect(('an autocommand for User %s failed: %s'):format(pattern, vim.v.errmsg))
-  end
 end
 
 ---@param self sanderling.chat.Chat
@@ -154,7 +140,7 @@ end
 local function announce_command_end(self, command, outcome, is_success)
   local data =
     { session_id = self.id, command = command, outcome = outcome, is_success = is_success }
-  announce('AgentCommandEnded', data)
+  host.announce('AgentCommandEnded', data)
 end
 
 --- No command runs any more: those that never started come back into the prompt.
@@ -181,15 +167,16 @@ local handlers = {}
 
 function handlers.turn_started(self, event)
   self.is_in_turn = true
+  self.todo:set_turn(true)
   local function waits(pending)
     return pending.id ~= event.prompt.id
   end
   set_pending(self, vim.tbl_filter(waits, self.pending))
-  announce('AgentTurnStarted', { session_id = self.id, prompt = event.prompt.text })
+  host.announce('AgentTurnStarted', { session_id = self.id, prompt = event.prompt.text })
 end
 
 function handlers.error_occurred(self, event)
-  announce('AgentError', {
+  host.announce('AgentError', {
     session_id = self.id,
     kind = event.kind,
     message = event.message,
@@ -199,8 +186,9 @@ end
 
 function handlers.turn_ended(self, event)
   self.is_in_turn = false
+  self.todo:set_turn(false)
   take_back(self, is_stopped)
-  announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
+  host.announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
 end
 
 function handlers.command_started(self, event)
@@ -226,19 +214,52 @@ function handlers.sandbox_changed(self, event)
   self.network = event.network
 end
 
+local mode_sentences = {
+  ask = 'Mode ask: changes, commands and fetches ask first.',
+  auto = 'Mode auto: what the sandbox confines runs without asking.',
+  plan = 'Mode plan: nothing can be changed, the sandbox is read-only.',
+}
+
+--- The winbar shows the new mode; where it is not on the screen, a message does.
+function handlers.mode_changed(self, event)
+  local shown = M.transcript()
+  if event.mode ~= self.mode and not (shown and shown.win) then
+    tell(mode_sentences[event.mode])
+  end
+  self.mode = event.mode
+  if self.wanted_mode == event.mode then
+    self.wanted_mode = nil
+  end
+end
+
+function handlers.todo_changed(self, event)
+  self.todo:set(event.items)
+end
+
+--- Show what was asked for, unless the user has gone on to something else.
+function handlers.tool_use_shown(self, event)
+  local is_here = api.nvim_get_current_buf() == self.transcript_buf
+  if is_here and self.inspected == event.id then
+    self.inspected = nil
+    tools.show(event)
+  end
+end
+
 function handlers.local_failed(self, event)
   local was_in_turn = self.is_in_turn
   self.is_in_turn = false
+  self.mode, self.wanted_mode = 'ask', nil -- as every session begins
+  self.todo:set_turn(false)
   take_back(self, is_any)
   end_commands(self, 'Interrupted.')
-  announce('AgentError', {
+  host.announce('AgentError', {
     session_id = self.id,
     kind = 'host',
     message = event.message,
     remedy = '',
   })
   if was_in_turn then
-    announce('AgentTurnEnded', { session_id = self.id, stop_reason = 'interrupted' })
+    host.announce('AgentTurnEnded', { session_id = self.id, stop_reason = 'interrupted' })
   end
 end
 
@@ -387,6 +408,60 @@ local function go_to_prompt(self)
   end
 end
 
+--- Open the file that the line under the cursor is about.
+---@param self sanderling.chat.Chat
+local function go_to_file(self)
+  local lnum, col = unpack(api.nvim_win_get_cursor(0))
+  local closed = vim.fn.foldclosed(lnum)
+  local row = closed == -1 and lnum - 1 or closed - 1
+  local place = tools.place_at(self.transcript, row, closed == -1 and col or 0, self.project)
+  if not place then
+    tell('No file that exists is named here.')
+    return
+  end
+  local windows = self.windows[api.nvim_get_current_tabpage()]
+  if windows and windows.float then
+    M.hide() -- it would cover the file
+  end
+  local ok, err = pcall(tools.open, place, self.code_win)
+  if not ok then
+    tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+  end
+end
+
+--- Open the fold that is closed under the cursor, or else the file.
+---@param self sanderling.chat.Chat
+local function open_fold_or_file(self)
+  if vim.fn.foldclosed('.') ~= -1 then
+    vim.cmd('normal! zo')
+  else
+    go_to_file(self)
+  end
+end
+
+--- Ask for all that is known of the tool use under the cursor.
+---@param self sanderling.chat.Chat
+local function inspect(self)
+  local block = tools.block_at(self.transcript, vim.fn.line('.') - 1)
+  if block then
+    self.inspected = block.id
+    act(self, { type = 'inspect_tool_use', id = block.id })
+  else
+    tell('There is no use of a tool here.')
+  end
+end
+
+---@param self sanderling.chat.Chat
+local function cycle_mode(self)
+  local mode = self.wanted_mode or self.mode
+  for i, name in ipairs(config.MODES) do
+    if name == mode then
+      M.mode(config.MODES[i % #config.MODES + 1])
+      return
+    end
+  end
+end
+
 ---@return boolean there is something to stop
 local function is_busy()
   return chat ~= nil and (chat.is_in_turn or #chat.pending > 0 or #chat.commands > 0)
@@ -419,6 +494,20 @@ local function actions_of(self)
     run = M.run,
     net = M.set_or_tell_network,
     sandbox = M.sandbox,
+    mode = M.set_or_tell_mode,
+    cycle_mode = function()
+      cycle_mode(self)
+    end,
+    todo = M.todo,
+    go_to_file = function()
+      go_to_file(self)
+    end,
+    open = function()
+      open_fold_or_file(self)
+    end,
+    inspect = function()
+      inspect(self)
+    end,
     write = function()
       go_to_prompt(self)
     end,
@@ -470,6 +559,7 @@ local function watch(self)
     desc = 'Agent: placeholder of an empty prompt',
     callback = function()
       self.prompt:draw_placeholder()
+      self.todo:follow()
     end,
   })
   for _, buf in ipairs(buffers) do
@@ -516,6 +606,14 @@ local function watch(self)
       end,
     })
   end
+  api.nvim_create_autocmd('WinLeave', {
+    group = augroup,
+    desc = 'Agent: remember where files are to open',
+    callback = function()
+      local win = api.nvim_get_current_win()
+      self.code_win = tools.is_code_window(win) and win or self.code_win
+    end,
+  })
   api.nvim_create_autocmd('VimResized', {
     group = augroup,
     desc = 'Agent: keep floats on the screen',
@@ -549,6 +647,7 @@ local function new_chat()
     prompt = prompt.new(new_buffer('prompt', 'sanderling_prompt')),
     windows = {},
   }
+  self.todo = todo.new(self.prompt.buf)
   vim.bo[self.transcript_buf].undolevels = -1
   begin_session(self)
   local actions = actions_of(self)
@@ -636,6 +735,13 @@ function M.show(opts)
   open_session(self)
 end
 
+---@return integer[] windows of this tab page, without those that only tell something
+local function windows_to_be_in()
+  return vim.tbl_filter(function(win)
+    return api.nvim_win_get_config(win).focusable
+  end, api.nvim_tabpage_list_wins(0))
+end
+
 --- Hide the chat in `tab`. `closing` is a window that Neovim is closing already.
 ---@param tab? integer
 ---@param closing? integer
@@ -674,7 +780,7 @@ function M.hide(tab, closing)
   -- The other window cannot be closed from within the autocommand of the first.
   vim.schedule(function()
     local other = closing == windows.prompt and windows.transcript or windows.prompt
-    local is_last = #api.nvim_list_tabpages() == 1 and #api.nvim_tabpage_list_wins(0) == 1
+    local is_last = #api.nvim_list_tabpages() == 1 and #windows_to_be_in() == 1
     if is_last and not is_quitting then
       return -- `:only`: what the user wants to see is this window
     end
@@ -760,6 +866,39 @@ function M.set_or_tell_network(mode)
   end
 end
 
+---@param mode? string
+---@return string? mode the one that is in force, when none is given
+function M.mode(mode)
+  if mode == nil then
+    return chat and chat.mode or 'ask'
+  end
+  vim.validate('mode', mode, function(value)
+    return vim.list_contains(config.MODES, value)
+  end, "'ask', 'auto' or 'plan'")
+  local self = current_chat()
+  self.wanted_mode = mode
+  act(self, { type = 'set_mode', mode = mode })
+end
+
+--- `:AgentMode`: without a mode, say in one sentence which one is in force.
+---@param mode string
+function M.set_or_tell_mode(mode)
+  if mode ~= '' then
+    M.mode(mode)
+  else
+    tell(mode_sentences[M.mode()])
+  end
+end
+
+--- Show the whole list of what the model means to do.
+function M.todo()
+  if chat and #chat.todo.items > 0 then
+    chat.todo:show()
+  else
+    tell('The model has made no list of what is to be done.')
+  end
+end
+
 --- Say in the transcript what is known of the sandbox.
 local function tell_sandbox()
   M.show({ focus = false })
@@ -813,7 +952,7 @@ function M.clear()
     return
   end
   if chat.is_in_turn then
-    announce('AgentTurnEnded', { session_id = chat.id, stop_reason = 'cancelled' })
+    host.announce('AgentTurnEnded', { session_id = chat.id, stop_reason = 'cancelled' })
   end
   take_back(chat, is_any)
   end_commands(chat, 'Stopped.')

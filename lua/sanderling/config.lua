@@ -2,6 +2,7 @@
 local M = {}
 
 M.POSITIONS = { 'right', 'left', 'top', 'bottom', 'float', 'tab', 'current' }
+M.MODES = { 'ask', 'auto', 'plan' }
 
 ---@class (exact) sanderling.config.Chat
 ---@field position 'right'|'left'|'top'|'bottom'|'float'|'tab'|'current'
@@ -22,6 +23,14 @@ M.POSITIONS = { 'right', 'left', 'top', 'bottom', 'float', 'tab', 'current' }
 ---@field next_message sanderling.config.Key transcript
 ---@field previous_message sanderling.config.Key transcript
 ---@field write sanderling.config.Key transcript: go to the prompt, in insert mode
+---@field open sanderling.config.Key transcript: open the closed fold, or the file that is named under the cursor
+---@field go_to_file sanderling.config.Key transcript: open the file that is named under the cursor
+---@field inspect sanderling.config.Key transcript: show the input and the result of a tool use whole
+---@field mode sanderling.config.Key prompt: the next mode
+---@field approvals sanderling.config.Key both windows, normal mode: go to the question that waits
+
+---@class (exact) sanderling.config.Approval
+---@field bell boolean ring the terminal's bell when a question comes
 
 ---@class (exact) sanderling.config.Sandbox
 ---@field min_level 'full'|'full-bwrap'|'namespaces'|'landlock' below it commands are refused
@@ -40,6 +49,7 @@ M.POSITIONS = { 'right', 'left', 'top', 'bottom', 'float', 'tab', 'current' }
 ---@field script string the scripted provider's file
 ---@field python string the interpreter of the host; empty: the environment that :AgentInstall built
 ---@field sandbox sanderling.config.Sandbox
+---@field approval sanderling.config.Approval
 ---@field chat sanderling.config.Chat
 ---@field keys sanderling.config.Keys
 M.defaults = {
@@ -58,6 +68,9 @@ M.defaults = {
     write = {},
     env = {},
   },
+  approval = {
+    bell = false,
+  },
   chat = {
     position = 'right',
     size = 0.42,
@@ -75,6 +88,11 @@ M.defaults = {
     next_message = ']]',
     previous_message = '[[',
     write = { 'i', 'a', 'o' },
+    open = '<CR>',
+    go_to_file = 'gf',
+    inspect = 'K',
+    mode = '<S-Tab>',
+    approvals = 'ga',
   },
 }
 

@@ -107,6 +107,32 @@ function M.publish(session_id, events, seq)
   end
 end
 
+---@type { pattern: string, data: table }?
+local announcement
+
+--- Run the autocommands of `announcement`. (Not for callers outside: `announce` comes here by a command.)
+function M.run_autocommands()
+  local event = assert(announcement)
+  vim.api.nvim_exec_autocmds(
+    'User',
+    { pattern = event.pattern, modeline = false, data = event.data }
+  )
+end
+
+--- Tell the user's autocommands. An error in one of them must not become a hit-enter prompt, which would stop the stream; a
+--- command can be told to keep its errors to itself, nvim_exec_autocmds() cannot.
+---@param pattern string
+---@param data table
+function M.announce(pattern, data)
+  announcement = { pattern = pattern, data = data }
+  vim.v.errmsg = ''
+  local run = "require('sanderling.host').run_autocommands()"
+  vim.api.nvim_cmd({ cmd = 'lua', args = { run }, mods = { emsg_silent = true } }, {})
+  if vim.v.errmsg ~= '' then
+    M.note_defect(('an autocommand for User %s failed: %s'):format(pattern, vim.v.errmsg))
+  end
+end
+
 ---@param line string
 local function keep_line(line)
   M.stderr[#M.stderr + 1] = line

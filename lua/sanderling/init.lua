@@ -70,6 +70,16 @@ function M.net(mode)
   return require('sanderling.chat').net(mode)
 end
 
+--- Change what asks first; without a mode, return the one that is in force.
+---@param mode? 'ask'|'auto'|'plan'
+---@return string?
+function M.mode(mode)
+  if mode == nil and not package.loaded['sanderling.chat'] then
+    return 'ask' -- as every session begins
+  end
+  return require('sanderling.chat').mode(mode)
+end
+
 --- Say in the transcript what the sandbox does here, switch it off, which the user is asked about, or on again.
 ---@param action? 'status'|'off'|'on'
 function M.sandbox(action)

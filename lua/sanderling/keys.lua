@@ -1,7 +1,9 @@
 --- What the keys of the chat's windows do, and what their command line knows besides. Nothing outside these buffers changes.
 local api = vim.api
+local approval = require('sanderling.approval')
 local config = require('sanderling.config')
 local host = require('sanderling.host')
+local jobs = require('sanderling.jobs')
 local sandbox = require('sanderling.sandbox')
 
 local M = {}
@@ -16,6 +18,12 @@ local M = {}
 ---@field run fun(command: string)
 ---@field net fun(mode: string)
 ---@field sandbox fun(action?: string)
+---@field mode fun(mode: string)
+---@field cycle_mode fun()
+---@field todo fun()
+---@field go_to_file fun()
+---@field open fun() the closed fold, or else the file
+---@field inspect fun()
 ---@field write fun() go to the prompt, in insert mode
 ---@field go_to_message fun(step: -1|1)
 ---@field recall fun(lhs: string, step: -1|1)
@@ -37,6 +45,17 @@ local function map(buf, modes, key, rhs, desc)
   end
 end
 
+--- Change the mode; where completion shows its menu, the key belongs to that.
+---@param lhs string
+---@param cycle_mode fun()
+local function cycle_or_select(lhs, cycle_mode)
+  if vim.fn.pumvisible() == 1 then
+    api.nvim_feedkeys(vim.keycode(lhs), 'ni', false)
+  else
+    cycle_mode()
+  end
+end
+
 ---@param transcript integer buffer
 ---@param prompt integer buffer
 ---@param actions sanderling.keys.Actions
@@ -53,9 +72,19 @@ function M.set(transcript, prompt, actions)
   map(transcript, 'n', keys.next_message, to_message(1), 'next message')
   map(transcript, 'n', keys.previous_message, to_message(-1), 'previous message')
   map(transcript, 'n', keys.write, actions.write, 'write a prompt')
+  map(transcript, 'n', keys.open, actions.open, 'open the fold, or the file named here')
+  map(transcript, 'n', keys.go_to_file, actions.go_to_file, 'open the file named here')
+  map(transcript, 'n', keys.inspect, actions.inspect, 'show the use of a tool whole')
+  map(transcript, 'n', keys.approvals, approval.focus, 'go to the question')
 
   map(prompt, 'n', keys.send_normal, actions.send, 'send the prompt')
   map(prompt, 'i', keys.send_insert, actions.send, 'send the prompt')
+  map(prompt, 'n', keys.approvals, approval.focus, 'go to the question')
+  for _, lhs in ipairs(list(keys.mode)) do
+    map(prompt, { 'n', 'i' }, lhs, function()
+      cycle_or_select(lhs, actions.cycle_mode)
+    end, 'next mode')
+  end
   map(prompt, 'n', keys.hide_prompt, actions.hide, 'hide the chat')
   map(prompt, { 'n', 'i', 'v' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')
   for _, lhs in ipairs(list(keys.history_previous)) do
@@ -83,6 +112,14 @@ local function open_help(topic)
       vim.notify((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
     end
   end
+end
+
+---@param lead string
+---@return string[]
+local function complete_mode(lead)
+  return vim.tbl_filter(function(mode)
+    return vim.startswith(mode, lead)
+  end, config.MODES)
 end
 
 --- Buffer-local commands, and the lower-case word for each as an abbreviation of a command line that is nothing else.
@@ -114,6 +151,19 @@ function M.set_words(bufs, actions)
       run = function(action)
         actions.sandbox(action ~= '' and action or nil)
       end,
+    },
+    mode = {
+      desc = 'tell or change the mode',
+      nargs = '?',
+      complete = complete_mode,
+      run = actions.mode,
+    },
+    todo = { desc = 'show what the model means to do', run = actions.todo },
+    terminal = {
+      desc = 'show a job',
+      nargs = '?',
+      complete = jobs.complete,
+      run = jobs.show,
     },
     log = { desc = "open the host's log", run = host.open_log },
     help = {

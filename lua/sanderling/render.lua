@@ -2,12 +2,14 @@
 --- before the last block moves. While the buffer cannot be written (textlock, E565), frames wait here and are tried again.
 ---
 --- The model and commands talk at the same time. What happens to a command while the model's block is open is held until that
---- has come to the end of a paragraph, so that no sentence and no code is torn. Two commands take turns, each under its header.
+--- has come to the end of a paragraph, so that no sentence and no code is torn. Two commands take turns, each under its header,
+--- and so do a command and the tool that the model uses.
 local M = {}
 
 local api = vim.api
 local highlight = require('sanderling.highlight')
 local sandbox = require('sanderling.sandbox')
+local tools = require('sanderling.tools')
 
 local RETRY_MS = 20
 local FOLDED_FROM_LINES = 21 -- of a command's output
@@ -18,6 +20,8 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@field first integer row
 ---@field last integer row
 ---@field label string
+---@field name? string of the tool, before the label
+---@field summary? string of what it did, before the number of lines
 ---@field lines? integer how many there are to read; nil: what stands in the buffer, and it can grow
 ---@field hl? string of its line when it is closed
 ---@field state? 'open'|'closed unless read' at first; nil: closed
@@ -30,21 +34,26 @@ local ns = api.nvim_create_namespace('sanderling')
 
 ---@class (exact) sanderling.render.OpenBlock
 ---@field id integer|string
----@field kind 'text'|'thinking'|'command'
----@field row integer where a thinking block grows; of a command's header
+---@field kind 'text'|'thinking'|'command'|'tool'
+---@field row integer where a thinking block grows; of a command's or a tool's header
 ---@field col integer
 ---@field fold? sanderling.render.Fold
 ---@field label? string a command's header
 ---@field output? { row: integer, mark: integer } the output that grows
+---@field block? sanderling.tools.Block of a tool use
+---@field has_remark? boolean
 
 ---@class (exact) sanderling.render.Transcript
 ---@field buf integer
 ---@field headers integer[] rows of the messages' headers
 ---@field folds sanderling.render.Fold[]
----@field private last integer row of the last line
----@field private col integer its length in bytes
+---@field last integer row of the last line
+---@field col integer its length in bytes
 ---@field private before integer length of the line before it
----@field private open? sanderling.render.OpenBlock
+---@field open? sanderling.render.OpenBlock
+---@field tools table<string, sanderling.tools.Use> those that run, by id
+---@field tool_blocks sanderling.tools.Block[]
+---@field tool_end? integer the blank row behind the last tool block that has ended
 ---@field private held table[] events beside the model's block that is open
 ---@field private when_held_are_drawn fun()[]
 ---@field private commands table<string, string> label of each that was started, by id
@@ -91,6 +100,8 @@ function M.new(buf, on_defect)
     held = {},
     when_held_are_drawn = {},
     commands = {},
+    tools = {},
+    tool_blocks = {},
     refused = {},
     sandbox = { level = '', network = 'off', problem = '' },
     jobs = {},
@@ -146,7 +157,6 @@ function Transcript:followers()
 end
 
 --- Put `text` behind the last character.
----@private
 ---@param text string
 function Transcript:append(text)
   local count = api.nvim_buf_line_count(self.buf) - 1
@@ -179,6 +189,26 @@ function Transcript:append(text)
   end
 end
 
+--- Put `text`, without line breaks, behind what stands in `row`.
+---@param row integer
+---@param text string
+---@return integer col where it begins
+function Transcript:append_to_row(row, text)
+  if row == self.last then
+    local col = self.col
+    self:append(text)
+    return col
+  end
+  local col = #api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1]
+  modify(self.buf, function()
+    api.nvim_buf_set_text(self.buf, row, col, row, col, { text })
+  end)
+  if row == self.last - 1 then
+    self.before = col + #text
+  end
+  return col
+end
+
 --- Put `text` into the open thinking block, whose fold keeps a line behind it: lines inserted into a fold grow it.
 ---@private
 ---@param text string
@@ -208,8 +238,8 @@ function Transcript:separator()
   local last_fold = self.folds[#self.folds]
   if self.last == 0 and self.col == 0 then
     return ''
-  elseif last_fold and last_fold.last == self.last then
-    return '\n' -- the fold's own last line is the blank one
+  elseif last_fold and last_fold.last >= self.last - 1 and self.col == 0 then
+    return '\n' -- the fold's own last line is the blank one, or its line ends the text
   elseif self.col > 0 then
     return '\n\n'
   end
@@ -217,12 +247,12 @@ function Transcript:separator()
 end
 
 --- Begin a block with `text`, whose highlight is `hl` where it has one.
----@private
 ---@param text string
 ---@param hl? string
+---@param is_close? boolean to what stands above it
 ---@return integer first row of the block
-function Transcript:append_block(text, hl)
-  local separator = self:separator()
+function Transcript:append_block(text, hl, is_close)
+  local separator = is_close and '' or self:separator()
   local first = self.last + #separator
   self:append(separator .. text)
   if hl then
@@ -290,7 +320,6 @@ local function fold_in(win, fold)
   end)
 end
 
----@private
 ---@param fold sanderling.render.Fold
 ---@return sanderling.render.Fold
 function Transcript:add_fold(fold)
@@ -326,16 +355,41 @@ function Transcript:show_markdown(win)
   self.markdown:show(win)
 end
 
---- `label`, cut if it has to be, and the count behind it in one line of the window.
----@param label string
+--- The fold that begins in row `first`.
+---@private
+---@param first integer
+---@return sanderling.render.Fold?
+function Transcript:fold_at(first)
+  local low, high = 1, #self.folds
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if self.folds[middle].first < first then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  local fold = self.folds[low]
+  return fold and fold.first == first and fold or nil
+end
+
+--- The line of a closed fold: its label is cut, if one has to be, and not what stands around it.
+---@param fold sanderling.render.Fold
 ---@param count string
----@return string
-local function fold_line(label, count)
-  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(count) - #'x  x '
+---@return [string, string][]
+local function fold_line(fold, count)
+  local name = fold.name and fold.name .. ' ' or ''
+  local behind = (' · %s'):format(count)
+  if (fold.summary or '') ~= '' then
+    behind = ('  %s%s'):format(fold.summary, behind)
+  end
+  local label = fold.label
+  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(name .. behind) - #'x  '
   if api.nvim_strwidth(label) > room then
     label = vim.fn.strcharpart(label, 0, math.max(room - 1, 1)) .. '…'
   end
-  return ('▸ %s · %s'):format(label, count)
+  local hl = fold.hl or 'AgentThinking'
+  return { { '▸ ' .. name, fold.name and 'AgentTool' or hl }, { label .. behind, hl } }
 end
 
 --- 'foldtext' of a transcript.
@@ -343,14 +397,12 @@ end
 function M.foldtext()
   local transcript = transcripts[api.nvim_get_current_buf()]
   local first, last = vim.v.foldstart, vim.v.foldend
-  for _, fold in ipairs(transcript and transcript.folds or {}) do
-    if fold.first == first - 1 and fold.last == last - 1 then
-      local count = fold.lines or vim.fn.prevnonblank(last) - first
-      local lines = count == 1 and '1 line' or count .. ' lines'
-      return { { fold_line(fold.label, lines), fold.hl or 'AgentThinking' } }
-    end
+  local fold = transcript and transcript:fold_at(first - 1)
+  if not fold or fold.last ~= last - 1 then
+    return vim.fn.foldtext()
   end
-  return vim.fn.foldtext()
+  local count = fold.lines or vim.fn.prevnonblank(last) - first
+  return fold_line(fold, count == 1 and '1 line' or count .. ' lines')
 end
 
 -- events --------------------------------------------------------------------------------------------------------------
@@ -358,7 +410,7 @@ end
 ---@private
 ---@return boolean?
 function Transcript:is_answering()
-  return self.open and self.open.kind ~= 'command'
+  return self.open and (self.open.kind == 'text' or self.open.kind == 'thinking')
 end
 
 --- Can something else come here without tearing what the model says?
@@ -372,10 +424,12 @@ function Transcript:is_at_border()
 end
 
 --- Close the open block; what comes next begins its own.
----@private
 function Transcript:close_block()
+  local last = self.col > 0 and self.last or self.last - 1
   if self.open and self.open.kind == 'text' then
-    self.markdown:finish(self.col > 0 and self.last or self.last - 1)
+    self.markdown:finish(last)
+  elseif self.open and self.open.block then
+    self.open.block.last = last
   end
   self.open = nil
 end
@@ -399,7 +453,6 @@ function Transcript:end_answer()
 end
 
 --- Close the open block, whoever's it is.
----@private
 function Transcript:end_block()
   self:end_answer()
   self:close_block()
@@ -438,7 +491,7 @@ local function selection_lines(selection)
 end
 
 ---@type table<string, fun(self: sanderling.render.Transcript, event: any)>
-local draw = {}
+local draw = vim.tbl_extend('error', {}, tools.draw)
 
 --- Events that are not the model's: they can happen at any moment of its answer.
 local is_beside = {
@@ -451,7 +504,6 @@ local is_beside = {
 }
 
 --- Draw `event`, or hold it until the model's block has come to a border.
----@private
 ---@param event table
 function Transcript:draw(event)
   if is_beside[event.type] and self:is_answering() then
@@ -467,6 +519,7 @@ function Transcript:draw(event)
 end
 
 function draw.turn_started(self, event)
+  tools.stop_all(self)
   self:end_block()
   self.refused = {}
   local prompt = event.prompt
@@ -593,7 +646,12 @@ function draw.error_occurred(self, event)
   end
 end
 
-draw.local_failed = draw.error_occurred
+--- The host has ended, and with it what the model was doing.
+function draw.local_failed(self, event)
+  tools.stop_all(self)
+  draw.error_occurred(self, event)
+end
+
 draw.local_refused = draw.error_occurred
 draw.local_notice = draw.notice
 
@@ -607,6 +665,7 @@ local endings = {
 
 function draw.turn_ended(self, event)
   self:end_answer()
+  tools.stop_all(self)
   local text = endings[event.stop_reason]
   if text then
     self:close_block()
@@ -645,8 +704,25 @@ function Transcript:command_block(id)
   return self.open
 end
 
+--- Add what a command or a tool puts out to its block, which is open.
+---@param open sanderling.render.OpenBlock
+---@param text string
+function Transcript:append_output(open, text)
+  if not open.output then -- below the header, or below a remark
+    self:append('\n' .. text)
+    open.output = { row = self.last - select(2, text:gsub('\n', '')) }
+  else
+    self:append(text)
+  end
+  open.output.mark = api.nvim_buf_set_extmark(self.buf, ns, open.output.row, 0, {
+    id = open.output.mark,
+    end_row = self.last,
+    end_col = self.col,
+    hl_group = 'AgentOutput',
+  })
+end
+
 --- Add lines of our own to the block at the end.
----@private
 ---@param text string
 ---@param hl string
 ---@return integer first row of the lines
@@ -662,7 +738,7 @@ end
 function draw.remark(self, event)
   if self.open then
     self:append_lines(event.text, event.hl)
-    self.open.output = nil
+    self.open.output, self.open.has_remark = nil, true
   else
     self:append_block(event.text, event.hl)
   end
@@ -686,22 +762,9 @@ function draw.command_started(self, event)
 end
 
 function draw.command_output(self, event)
-  if event.text == '' then
-    return
+  if event.text ~= '' then
+    self:append_output(self:command_block(event.id), event.text)
   end
-  local open = self:command_block(event.id)
-  if not open.output then -- below the header, or below a remark
-    self:append('\n' .. event.text)
-    open.output = { row = self.last - select(2, event.text:gsub('\n', '')) }
-  else
-    self:append(event.text)
-  end
-  open.output.mark = api.nvim_buf_set_extmark(self.buf, ns, open.output.row, 0, {
-    id = open.output.mark,
-    end_row = self.last,
-    end_col = self.col,
-    hl_group = 'AgentOutput',
-  })
 end
 
 function draw.command_ended(self, event)

@@ -14,6 +14,9 @@ local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
 ---@field queued integer prompts that were sent and whose turn has not started
 ---@field is_in_turn boolean
 ---@field commands integer that run in the sandbox
+---@field mode 'ask'|'auto'|'plan'
+---@field approvals table<string, true> ids of the questions that wait
+---@field jobs integer that run in the background
 ---@field usage? sanderling.UsageUpdated
 ---@field stream_began? integer nanoseconds
 ---@field stream_bytes integer
@@ -28,8 +31,17 @@ local last_redraw = 0
 ---@return sanderling.status.State
 local function state_of(session_id)
   if not states[session_id] then
-    states[session_id] =
-      { name = 'idle', model = '', queued = 0, is_in_turn = false, commands = 0, stream_bytes = 0 }
+    states[session_id] = {
+      name = 'idle',
+      model = '',
+      queued = 0,
+      is_in_turn = false,
+      commands = 0,
+      mode = 'ask',
+      approvals = {},
+      jobs = 0,
+      stream_bytes = 0,
+    }
     newest = session_id
   end
   return states[session_id]
@@ -114,11 +126,35 @@ end
 
 function handlers.local_failed(state)
   state.is_in_turn, state.name, state.commands = false, 'waiting for you', 0
+  state.mode, state.approvals, state.jobs = 'ask', {}, 0
   redraw(true)
 end
 
 function handlers.commands_running(state, event)
   state.commands = event.count
+  redraw(true)
+end
+
+function handlers.mode_changed(state, event)
+  state.mode = event.mode
+  redraw(true)
+end
+
+function handlers.approval_requested(state, event)
+  state.approvals[event.id] = true
+  redraw(true)
+end
+
+function handlers.approval_settled(state, event)
+  state.approvals[event.id] = nil
+  redraw(true)
+end
+
+function handlers.jobs_changed(state, event)
+  state.jobs = 0
+  for _, job in ipairs(event.jobs) do
+    state.jobs = state.jobs + (job.outcome == '' and 1 or 0)
+  end
   redraw(true)
 end
 
@@ -154,11 +190,21 @@ local function is_running(state)
   return state.commands > 0 and (state.name == 'idle' or state.name == 'waiting for you')
 end
 
+---@param count integer
+---@param noun string
+---@return string
+local function counted(count, noun)
+  return ('%d %s%s'):format(count, noun, count == 1 and '' or 's')
+end
+
 ---@param state sanderling.status.State
 ---@return string
 local function describe(state)
-  if is_running(state) then
-    return ('running %d command%s'):format(state.commands, state.commands == 1 and '' or 's')
+  local approvals = vim.tbl_count(state.approvals)
+  if approvals > 0 then
+    return ('waiting for you: %d to approve'):format(approvals)
+  elseif is_running(state) then
+    return 'running ' .. counted(state.commands, 'command')
   elseif state.name ~= 'streaming' or not state.stream_began then
     return state.name
   end
@@ -267,17 +313,33 @@ function M.transcript_winbar()
   )
 end
 
---- 'winbar' of a prompt's window: mode, state, how many prompts wait, model.
+--- The highlight of the state: what waits for the user stands out.
+---@param state sanderling.status.State
+---@return string
+local function state_hl(state)
+  if next(state.approvals) then
+    return 'AgentWarning'
+  end
+  return (state.is_in_turn or is_running(state)) and 'AgentBusy' or 'AgentStatus'
+end
+
+---@type table<string, string>
+local agent_mode_hls = { ask = 'AgentStatus', auto = 'AgentModeAuto', plan = 'AgentModePlan' }
+
+--- 'winbar' of a prompt's window: Vim's mode, the agent's, state, how many prompts wait, jobs, model.
 ---@return string
 function M.prompt_winbar()
   local state = state_of(vim.b.sanderling_session)
   local queued = state.is_in_turn and state.queued or 0
   local mode = mode_here()
-  return ('%%#AgentMode# %s %%#%s#%s%s%%#AgentStatus# %%=%%<%s '):format(
+  return ('%%#AgentMode# %s %%#%s#%s%%#AgentStatus# %%#%s#%s%s%s%%#AgentStatus# %%=%%<%s '):format(
     mode ~= '' and mode or 'PROMPT',
-    (state.is_in_turn or is_running(state)) and 'AgentBusy' or 'AgentStatus',
+    agent_mode_hls[state.mode],
+    state.mode,
+    state_hl(state),
     escape(describe(state)),
     queued > 0 and (' · %d queued'):format(queued) or '',
+    state.jobs > 0 and ' · ' .. counted(state.jobs, 'job') or '',
     escape(state.model)
   )
 end
@@ -291,11 +353,15 @@ function M.statusline()
   local words = vim.tbl_map(function(word)
     return word.text
   end, sandbox.words(newest))
-  return ('Sanderling: %s · %s · %s'):format(
-    describe(state),
-    describe_usage(state.usage),
-    table.concat(words, ' ')
-  )
+  local parts = { describe(state) }
+  if state.mode ~= 'ask' then
+    parts[#parts + 1] = 'mode ' .. state.mode
+  end
+  if state.jobs > 0 then
+    parts[#parts + 1] = counted(state.jobs, 'job')
+  end
+  vim.list_extend(parts, { describe_usage(state.usage), table.concat(words, ' ') })
+  return 'Sanderling: ' .. table.concat(parts, ' · ')
 end
 
 return M

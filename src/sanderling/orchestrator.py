@@ -1,7 +1,7 @@
 """The turn loop: ask the model, show what it says as it says it, keep the history whole."""
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, Literal
 
@@ -9,6 +9,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from sanderling.approvals import Approvals
 from sanderling.commands import Commands
 from sanderling.errors import ProviderError, SandboxError, printable
 from sanderling.events import (
@@ -17,6 +18,7 @@ from sanderling.events import (
     ErrorOccurred,
     Event,
     GuardActed,
+    Mode,
     NetworkMode,
     Notice,
     Prompt,
@@ -35,10 +37,10 @@ from sanderling.messages import (
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
-    ToolResult,
     ToolUse,
     Usage,
 )
+from sanderling.gate import Gate
 from sanderling.prompt import prompt_message, system_prompt
 from sanderling.providers import (
     BlockDone,
@@ -56,6 +58,7 @@ from sanderling.sandbox.report import GuardEvent
 from sanderling.sandbox.sandbox import SandboxEvent
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.session import Session
+from sanderling.tool_uses import ToolUses
 
 Job = Callable[[Any], Coroutine[Any, Any, None]]
 PARTIAL_INTERVAL_S = 0.25  # how much of a streaming answer a killed host may lose
@@ -72,6 +75,9 @@ class Orchestrator:
         provider: Provider,
         emit: Callable[[Event], None],
         policy: SandboxPolicy,
+        *,
+        rules: tuple[Rule, ...] = (),
+        editor: Editor | None = None,
     ) -> None:
         self.session = session
         self.provider = provider
@@ -80,6 +86,10 @@ class Orchestrator:
         self.commands = Commands(
             session, self.sandbox, emit, lambda: self._turn is not None, self._start
         )
+        self.workspace = self._make_workspace(editor)
+        self.approvals = Approvals(emit)
+        store = RuleStore(str(session.path.parent.parent), session.project)
+        self.gate = Gate(self.workspace, self.approvals, store, rules, emit)
         self._early: list[tuple[Job, Any]] = []
         self._system = system_prompt(session.project)
         self._waiting: deque[Prompt] = deque()
@@ -174,7 +184,7 @@ class Orchestrator:
         self._turn = None
         if turn.cancel_called and stop_reason != "error":
             stop_reason = "cancelled"  # even in the last moment: what waited is dropped with it
-        self._keep(reply)
+        self._keep_unfinished(reply)
         self.session.end_turn(stop_reason, reply.turn_usage, error_message)
         self._report_write_error()
         self.emit(TurnEnded(stop_reason))
@@ -206,23 +216,32 @@ class Orchestrator:
         await to_thread.run_sync(self.session.sync, abandon_on_cancel=True)
 
     async def _run_model_loop(self, reply: "Reply") -> StopReason:
+        """Ask the model, run the tools that it wants, show it the results, until it wants none."""
+        tool_uses = ToolUses(TOOLS, self.workspace, self.session, self.gate, self.emit)
         while True:
             stop_reason = await self._ask_model(reply)
-            if not self._keep(reply):
+            problems = reply.problems
+            uses = reply.keep()
+            if not uses:
                 return stop_reason
+            try:
+                await tool_uses.run(uses, problems)
+            finally:
+                results = (*tool_uses.results(), *self._notes())
+                self.session.append_message(Message("user", results))
+            if tool_uses.is_going_in_circles and not await self._may_go_on(tool_uses):
+                return "end_turn"
 
-    def _keep(self, reply: "Reply") -> bool:
-        """Move the reply into the history. True: it used tools, and the model is to see what came of them."""
-        tool_uses = reply.keep()
-        if tool_uses:
-            self.session.append_message(Message("user", tuple(map(_unknown_tool, tool_uses))))
-        return bool(tool_uses)
+    async def _may_go_on(self, tool_uses: ToolUses) -> bool:
+        may = await self.gate.ask_to_go_on(tool_uses.repeated)
+        tool_uses.go_on()
+        return may
 
     async def _ask_model(self, reply: "Reply") -> StopReason:
         if not self.provider.is_ready:
             self.emit(ProviderStarting())
             await self.provider.prepare()
-        request = ModelRequest(self._system, self.session.history)
+        request = ModelRequest(self._system, self.session.history, tool_specs())
         async with aclosing(self.provider.stream(request)) as stream:
             async for item in stream:
                 match item:
@@ -232,8 +251,8 @@ class Orchestrator:
                     case ThinkingPiece(text):
                         reply.add("thinking", text)
                         self.emit(ThinkingDelta(self._block_id, text))
-                    case BlockDone(block):
-                        reply.finish_block(block)
+                    case BlockDone(block, problem):
+                        reply.finish_block(block, problem)
                         self.emit(BlockEnded(self._block_id))
                         self._block_id += 1
                     case UsageReport(usage):
@@ -271,6 +290,7 @@ class Reply:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.request_usage = Usage()
+        self.problems: dict[str, str] = {}  # of its tool uses whose input cannot be read
         self._earlier_usage = Usage()
         self._blocks: list[ContentBlock] = []
         self._open_block: Literal["text", "thinking"] = "text"
@@ -285,9 +305,11 @@ class Reply:
         self._open_block = block
         self._open_pieces.append(piece)
 
-    def finish_block(self, block: ContentBlock) -> None:
+    def finish_block(self, block: ContentBlock, problem: str = "") -> None:
         self._log_open_block()
         self._blocks.append(block)
+        if isinstance(block, ToolUse) and problem:
+            self.problems[block.id] = problem
         self._open_pieces, self._logged_pieces = [], 0
 
     def keep(self) -> list[ToolUse]:
@@ -300,6 +322,7 @@ class Reply:
             self.session.append_message(Message("assistant", tuple(blocks)))
         self._earlier_usage, self.request_usage = self.turn_usage, Usage()
         self._blocks, self._open_pieces, self._logged_pieces = [], [], 0
+        self.problems = {}
         return [block for block in blocks if isinstance(block, ToolUse)]
 
     async def log_as_it_grows(self) -> None:
@@ -323,7 +346,3 @@ def _is_accepted(block: ContentBlock) -> bool:
             return bool(signature)
         case _:
             return True
-
-
-def _unknown_tool(use: ToolUse) -> ToolResult:
-    return ToolResult(use.id, f"There is no tool named '{use.name}'.", is_error=True)

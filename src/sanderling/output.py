@@ -8,8 +8,9 @@ from pathlib import Path
 from sanderling.errors import printable
 
 MAX_SCREEN_CHARS = 256 * 1024
-MAX_HEAD_BYTES = 15 * 1024
-MAX_TAIL_BYTES = 15 * 1024
+MAX_HEAD_BYTES = 7_000  # what goes wrong stands at the end: it gets three quarters
+MAX_TAIL_BYTES = 21_000
+MAX_TOLD_BYTES = MAX_HEAD_BYTES + MAX_TAIL_BYTES
 MAX_FILE_BYTES = 100_000_000
 MAX_HELD_CHARS = 16 * 1024
 
@@ -18,7 +19,8 @@ _ESCAPE = re.compile(
     r"|[\]P^_X][^\x07\x1b]*+(?:\x07|\x1b\\)"  # strings: titles, links
     r"|[ -/]*+[0-~])"
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CUT_CHARACTER = re.compile(rb"[\x80-\xbf]{0,3}")  # what its first byte was cut from
 
 
 def clean(text: str) -> str:
@@ -53,6 +55,11 @@ class ScreenText:
     def is_full(self) -> bool:
         return self._room <= 0
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it holds a line that is not whole."""
+        return bool(self._held)
+
     def feed(self, chunk: bytes) -> str:
         """What can be shown now: whole lines, for what is not one yet may still change."""
         if self.is_full:
@@ -77,45 +84,124 @@ class ScreenText:
         return shown
 
 
-class OutputLog:
-    """All that a command writes: its beginning and its end in memory; in the file `path`, too, when that is not everything."""
+class Ends:
+    """The beginning and the end of what is added, at most `MAX_TOLD_BYTES` of it; of a progress line its last state."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self) -> None:
+        self._head = b""
+        self._tail = b""
+        self._kept_bytes = 0  # of what was added: without the states that were written over
+        self._line = b""  # the last one, which is not whole yet
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._kept_bytes or self._line)
+
+    def add(self, chunk: bytes) -> None:
+        data = self._line + chunk
+        if b"\r" in data:
+            data = _last_states(data.replace(b"\r\n", b"\n"))
+        end = data.rfind(b"\n") + 1
+        if len(data) - end > MAX_HELD_CHARS:
+            end = len(data)
+        self._line = data[end:]
+        self._keep(data[:end])
+
+    def text(self) -> str:
+        """All of it; else its beginning and its end, cut between lines, with a line that says how much lies between."""
+        line = _last_state_of_bytes(self._line)
+        head, tail = _extended(self._head, self._tail, line)
+        total = self._kept_bytes + len(line)
+        if total <= MAX_TOLD_BYTES:
+            text = _decoded(head + tail)
+            if len(text.encode()) <= MAX_TOLD_BYTES:
+                return text
+        head, tail = _fitting_head(head), _fitting_tail(tail)
+        left_out = total - len(head) - len(tail)
+        beginning = _decoded(head, is_cut=True)
+        newline = "" if beginning.endswith("\n") else "\n"
+        return f"{beginning}{newline}[{left_out:,} bytes are left out here]\n{_decoded(tail)}"
+
+    def _keep(self, data: bytes) -> None:
+        self._kept_bytes += len(data)
+        self._head, self._tail = _extended(self._head, self._tail, data)
+
+
+class OutputLog:
+    """
+    All that a command writes: its beginning and its end in memory; in the file `path`, too, when that is not everything.
+
+    `shown_as` is what the file is called where it is talked of. `is_new`: the file lies where others can write, so it must not
+    exist yet, not even as a link; and nobody can put another one in its place, for it is opened once.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        shown_as: str = "",
+        is_new: bool = False,
+        max_file_bytes: int = MAX_FILE_BYTES,
+    ) -> None:
         self.path = path
         self.total_bytes = 0
         self.problem = ""  # why the file does not hold everything
-        self._head = b""
-        self._tail = b""
+        self.is_spilled = False
+        self._shown_as = shown_as or str(path)
+        self._is_new = is_new
+        self._max_file_bytes = max_file_bytes
+        self._file_bytes = 0
+        self._ends = Ends()
+        self._early = b""  # all of it, until it is in the file
+        self._early_told_bytes = 0  # as text, where what is none is escaped
+        self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
         self._fd: int | None = None
 
     @property
-    def is_spilled(self) -> bool:
-        return self.total_bytes > MAX_HEAD_BYTES + MAX_TAIL_BYTES
+    def has_news(self) -> bool:
+        """Whether something was added since `take`."""
+        return not self._ends.is_empty
 
     def add(self, chunk: bytes) -> None:
-        was_spilled = self.is_spilled
         self.total_bytes += len(chunk)
-        room = MAX_HEAD_BYTES - len(self._head)
-        before = b"" if was_spilled else self._head + self._tail
-        self._head += chunk[:room]
-        self._tail = (self._tail + chunk[room:])[-MAX_TAIL_BYTES:]
+        self._ends.add(chunk)
         if self.is_spilled:
-            self._write(before + chunk)
+            self._write(chunk)
+            return
+        self._early += chunk
+        self._early_told_bytes += len(self._decode(chunk).encode())
+        if self._early_told_bytes > MAX_TOLD_BYTES:
+            self.spill()
+
+    def spill(self) -> None:
+        """Put all of it into the file, whatever its length."""
+        if not self.is_spilled:
+            self.is_spilled = True
+            early, self._early = self._early, b""
+            self._write(early)
 
     def text(self) -> str:
-        """Its beginning and its end, cut between lines, with a line that says how much lies between."""
-        if not self.is_spilled:
-            return _decoded(self._head + self._tail)
-        head = self._head[: self._head.rfind(b"\n") + 1] or self._head
-        tail = self._tail[self._tail.find(b"\n") + 1 :] or self._tail
-        left_out = self.total_bytes - len(head) - len(tail)
-        return f"{_decoded(head)}[{left_out:,} bytes are left out here]\n{_decoded(tail)}"
+        """Its beginning and its end, as `Ends` gives them."""
+        return self._ends.text()
+
+    def take(self) -> str:
+        """The same of what was added since this was asked last."""
+        ends, self._ends = self._ends, Ends()
+        return ends.text()
+
+    def read(self, offset: int, limit: int) -> bytes:
+        """At most `limit` bytes of what was written, as it was written, from `offset`; none where the file does not go."""
+        if self._fd is None:
+            return self._early[offset : offset + limit]
+        return os.pread(self._fd, limit, offset)
 
     def note(self) -> str:
         """Where all of it is; empty when nothing was left out."""
         if self.problem:
             return f"The rest of the output is lost: {self.problem}."
-        return f"All {self.total_bytes:,} bytes of output: {self.path}" if self.is_spilled else ""
+        if not self.is_spilled:
+            return ""
+        return f"All {self.total_bytes:,} bytes of output: {self._shown_as}"
 
     def close(self) -> None:
         if self._fd is not None:
@@ -125,19 +211,79 @@ class OutputLog:
     def _write(self, data: bytes) -> None:
         if self.problem:
             return
-        if self.total_bytes > MAX_FILE_BYTES:
-            data = data[: MAX_FILE_BYTES - self.total_bytes]
-            self.problem = f"{self.path} holds the first {MAX_FILE_BYTES:,} bytes"
+        if self._file_bytes + len(data) > self._max_file_bytes:
+            data = data[: self._max_file_bytes - self._file_bytes]
+            self.problem = f"{self._shown_as} holds the first {self._max_file_bytes:,} bytes"
         try:
             if self._fd is None:
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                self._fd = os.open(self.path, flags, 0o600)
+                self._fd = self._open()
             while data:
-                data = data[os.write(self._fd, data) :]
+                written = os.write(self._fd, data)
+                self._file_bytes += written
+                data = data[written:]
         except OSError as error:
-            self.problem = f"{self.path}: {error.strerror}"
+            self.problem = f"{self._shown_as}: {error.strerror}"
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        if self._is_new:
+            return os.open(self.path, flags | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(self.path, flags | os.O_TRUNC, 0o600)
 
 
-def _decoded(data: bytes) -> str:
-    return clean(data.decode("utf-8", "backslashreplace"))
+def _extended(head: bytes, tail: bytes, data: bytes) -> tuple[bytes, bytes]:
+    room = MAX_HEAD_BYTES - len(head)
+    return head + data[:room], (tail + data[room:])[-MAX_TAIL_BYTES:]
+
+
+def _last_states(data: bytes) -> bytes:
+    """Of each line its last state. The last line keeps a return at its end, for what follows writes over it."""
+    kept: list[bytes] = []
+    at = 0
+    while (found := data.find(b"\r", at)) >= 0:
+        begin = data.rfind(b"\n", at, found) + 1 or at
+        end = data.find(b"\n", found)
+        line = data[begin : end if end >= 0 else len(data)]
+        kept += data[at:begin], _last_state_of_bytes(line)
+        if end < 0:
+            return b"".join(kept) + (b"\r" if line.endswith(b"\r") else b"")
+        at = end
+    return b"".join(kept) + data[at:]
+
+
+def _last_state_of_bytes(line: bytes) -> bytes:
+    return line.rstrip(b"\r").rpartition(b"\r")[2]
+
+
+def _fitting_head(data: bytes) -> bytes:
+    """As many of its lines as may be told, whole unless that loses the most of it; escapes make what is no text longer."""
+    while True:
+        end = data.rfind(b"\n") + 1
+        data = data[:end] if end > len(data) // 2 else data
+        size = len(_decoded(data, is_cut=True).encode())
+        if size <= MAX_HEAD_BYTES:
+            return data
+        data = data[: len(data) * MAX_HEAD_BYTES // size]
+
+
+def _fitting_tail(data: bytes) -> bytes:
+    while True:
+        begin = data.find(b"\n") + 1
+        is_line = 0 < begin < len(data) // 2
+        data = data[begin:] if is_line else data[_end_of_cut_character(data) :]
+        size = len(_decoded(data).encode())
+        if size <= MAX_TAIL_BYTES:
+            return data
+        data = data[-(len(data) * MAX_TAIL_BYTES // size) :]
+
+
+def _end_of_cut_character(data: bytes) -> int:
+    found = _CUT_CHARACTER.match(data)
+    return found.end() if found else 0
+
+
+def _decoded(data: bytes, *, is_cut: bool = False) -> str:
+    """`data` as text; if it `is_cut`, without the character that it ends within."""
+    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+    return clean(decoder.decode(data, final=not is_cut))

@@ -16,6 +16,8 @@ from sanderling.output import (
     MAX_HELD_CHARS,
     MAX_SCREEN_CHARS,
     MAX_TAIL_BYTES,
+    MAX_TOLD_BYTES,
+    Ends,
     OutputLog,
     ScreenText,
     clean,
@@ -64,6 +66,7 @@ def with_pauses(*chunks: bytes) -> str:
         ("bo\x08old\n", "bold\n"),
         ("line\n\x08next\n", "line\nnext\n"),
         ("\ud800\n", "\ufffd\n"),
+        ("a\x85\x9bb\n", "ab\n"),
         ("", ""),
     ],
 )
@@ -274,3 +277,106 @@ def test_log_can_be_closed_twice_and_closes_its_file(log):
     log.close()
     log.close()
     assert len(os.listdir("/proc/self/fd")) == before - 1  # noqa: PTH208
+
+
+def fed(chunks: list[bytes]) -> str:
+    ends = Ends()
+    for chunk in chunks:
+        ends.add(chunk)
+    return ends.text()
+
+
+def test_end_gets_three_times_what_the_beginning_gets():
+    text = fed([b"%d\n" % number for number in range(100_000)])
+    head, _, tail = text.partition("bytes are left out here]\n")
+    assert 2.5 < len(tail) / len(head) < 3.5
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b"\xff",
+        b"\xc3",
+        b"x\n",
+        b"\xff\n",
+        b"x" * 60_000 + b"\xff" * 60_000,
+        "🦀".encode(),
+        b"\x1b[1mx",
+    ],
+    ids=ascii,
+)
+def test_what_is_told_is_bounded_whatever_it_is_made_of(chunk):
+    text = fed([chunk * (200_000 // len(chunk))])
+    assert 5_000 < len(text.encode()) < MAX_TOLD_BYTES + 100
+
+
+def test_what_is_told_of_text_without_newlines_begins_and_ends_with_whole_characters():
+    assert "\\x" not in fed(["🦀".encode() * 50_000])
+    assert "\\x" not in fed([b"x" + "🦀".encode() * 50_000])
+
+
+def test_line_that_is_too_long_is_told_in_part_and_the_short_one_after_it_whole():
+    text = fed([b"x" * 100_000 + b"\nlast\n"])
+    assert text.endswith("xxx\nlast\n")
+    assert len(text) > MAX_TAIL_BYTES
+
+
+def test_states_of_a_progress_line_take_no_room():
+    states = [b"\r%d%%" % number for number in range(100_000)]
+    assert fed([b"begin\n", *states, b"\nend\n"]) == "begin\n99999%\nend\n"
+    assert fed(states) == "99999%"
+    assert fed([b"%d%%\r" % number for number in range(100_000)]) == "99999%"
+
+
+@given(st.lists(st.binary(max_size=8) | st.sampled_from([b"\r", b"\n", b"\r\n", b"10%\r"])))
+def test_what_fits_is_told_as_if_it_had_come_at_once_and_as_the_screen_has_it(chunks):
+    whole = b"".join(chunks)
+    assert fed(chunks) == fed([whole]) == clean(whole.decode("utf-8", "backslashreplace"))
+
+
+def test_output_is_taken_once(log):
+    log.add(b"one\ntw")
+    assert (log.has_news, log.take()) == (True, "one\ntw")
+    assert (log.has_news, log.take()) == (False, "")
+    log.add(b"o\n")
+    assert log.take() == "o\n"
+
+
+def test_output_can_be_read_as_it_was_written_before_and_after_it_is_in_the_file(log):
+    log.add(b"\x1b[1mone\r\n")
+    assert log.read(4, 3) == b"one"
+    log.spill()
+    assert log.path.read_bytes() == b"\x1b[1mone\r\n"
+    log.add(b"two")
+    assert log.read(4, 100) == b"one\r\ntwo"
+    assert log.read(100, 10) == b""
+
+
+def test_escaped_output_that_does_not_fit_is_in_the_file(log):
+    log.add(b"\xff" * (MAX_TOLD_BYTES // 4))
+    assert not log.is_spilled
+    log.add(b"\xff")
+    assert log.path.read_bytes() == b"\xff" * (MAX_TOLD_BYTES // 4 + 1)
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_new_log_takes_no_file_that_is_there_already(tmp_path, kind):
+    path = tmp_path / "new.log"
+    target = tmp_path / "target"
+    path.touch() if kind == "file" else path.symlink_to(target)
+    log = OutputLog(path, shown_as="/tmp/new.log", is_new=True)
+    log.add(b"x" * (IN_MEMORY_BYTES + 1))
+    assert (
+        log.note() == f"The rest of the output is lost: /tmp/new.log: {os.strerror(errno.EEXIST)}."
+    )
+    assert not target.exists()
+    assert path.stat(follow_symlinks=False).st_size in (0, len(str(target)))
+
+
+def test_limit_of_the_file_can_be_another_one_and_its_name_another(tmp_path):
+    log = OutputLog(tmp_path / "c1.log", shown_as="/tmp/c1.log", max_file_bytes=50_000)
+    for _ in range(10):
+        log.add(b"x" * 30_000)
+    assert log.path.stat().st_size == 50_000
+    assert "/tmp/c1.log holds the first 50,000 bytes" in log.note()
+    log.close()

@@ -1,14 +1,50 @@
-"""The host's end of the file worker."""
+"""The host's end of the file worker, and the same without one."""
 
+import errno
+import itertools
 import os
+import select
 import socket
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
+import anyio.to_thread
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox import wire
+from sanderling.sandbox import wire, worker
 from sanderling.sandbox.processes import Process
+from sanderling.sandbox.worker import Stamp
+
+HEAD_BYTES = 64 * 1024
+WRITE_S = 60.0
+"""A write that has begun is waited for, also by who is being cancelled: whether it was done must be known."""
+RETIRE_S = 1.0
+ABSENT = ()
+"""What is expected where there must be no file."""
+
+
+class Loaded(NamedTuple):
+    """A file's bytes, or if it is not `is_whole` the first of them, and which state of it that is."""
+
+    data: bytes
+    is_whole: bool
+    stamp: Stamp
+
+
+class Page(NamedTuple):
+    """
+    Some lines of a file: of each its first bytes, and how many it has.
+
+    `line_count` is that of the file if `is_counted`; else the file has more than that.
+    """
+
+    lines: list[tuple[bytes, int]]
+    line_count: int
+    is_counted: bool
+
+
+class FileChangedError(OSError):
+    """The file is not the one that was expected: nothing was written."""
 
 
 class Files:
@@ -16,47 +52,144 @@ class Files:
     Files as the sandbox sees them. Paths are absolute.
 
     Every method raises `OSError` with what the kernel said inside (a hidden path does not exist, what is protected is read-only),
-    and `SandboxError` when the sandbox has ended.
+    and `SandboxError` when the sandbox has ended. What is no regular file is neither read nor written (EINVAL, EISDIR).
     """
 
     def __init__(self, channel: socket.socket, process: Process) -> None:
+        channel.setblocking(False)
         self._channel = channel
         self._process = process
         self._turn = anyio.Lock()
+        self._numbers = itertools.count()
 
     async def read(self, path: str, offset: int = 0, limit: int = 1 << 20) -> tuple[bytes, int]:
         """At most `limit` bytes of a regular file from `offset`, and the size of all of it."""
         data, size = await self._ask("read", path, offset, limit)
         return data, size
 
-    async def write(self, path: str, data: bytes) -> None:
-        """Put `data` in the place of what `path` holds, all of it or nothing."""
-        await self._ask("write", path, data)
+    async def load(self, path: str, limit: int, head: int = HEAD_BYTES) -> Loaded:
+        """All of a file, or if it is longer than `limit` bytes its first `head`."""
+        data, is_whole, stamp = await self._ask("load", path, limit, head)
+        return Loaded(data, is_whole, Stamp(*stamp))
+
+    async def page(
+        self, path: str, first: int, count: int, *, line_bytes: int, page_bytes: int
+    ) -> Page:
+        """`count` lines from number `first` (from 1) of a file of any size, as many as `page_bytes` hold, each up to `line_bytes`."""
+        return Page(*await self._ask("lines", path, first, count, line_bytes, page_bytes))
 
     async def list(self, path: str) -> list[tuple[str, str]]:
         """The names in a directory, sorted, each with "file", "directory", "link" or "other"."""
         return await self._ask("list", path)
 
-    async def _ask(self, operation: str, path: str, *arguments: object) -> Any:
-        received: tuple[wire.Message, list[int]] | None = None
-        async with self._turn:
+    async def check(self, path: str) -> None:
+        """Raise the `OSError` that writing would raise now."""
+        await self._ask("check", path)
+
+    async def write(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expected: Stamp | tuple[()] | None = None,
+        makes_parents: bool = False,
+    ) -> Stamp:
+        """
+        Put `data` in the place of what `path` holds, all of it or nothing; return the stamp of what is there now.
+
+        Mode, owner, attributes, links and hard links stay. `expected` is the stamp of what may be replaced, or `ABSENT`.
+
+        Raises:
+            FileChangedError: it is not what was expected.
+        """
+        request = (path, data, None if expected is None else tuple(expected), makes_parents)
+        with anyio.move_on_after(WRITE_S, shield=True):
             try:
-                wire.send(self._channel, (operation, path, *arguments))
-                with anyio.CancelScope(
-                    shield=True
-                ):  # or its answer would be taken for the next one's
-                    await anyio.wait_readable(self._channel)
-                    received = wire.receive(self._channel)
+                return Stamp(*await self._ask("write", *request))
             except OSError as error:
-                raise SandboxError(f"The sandbox has ended: {error.strerror}.") from error
-        match received:
-            case (("ok", result), _):
-                return result
-            case (("error", code), _):
-                raise OSError(code, os.strerror(code), path)
-            case _:
-                raise SandboxError("The sandbox has ended.")
+                if error.errno == errno.ESTALE:
+                    raise FileChangedError(errno.ESTALE, "changed meanwhile", path) from error
+                raise
+        raise SandboxError(f"{path} could not be written within {WRITE_S:g} s.")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the worker is gone."""
+        if self._channel.fileno() < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._channel, 0)
+        return bool(poll.poll(0))
+
+    async def retire(self) -> None:
+        """Close when what was asked is answered."""
+        with anyio.move_on_after(RETIRE_S, shield=True):
+            async with self._turn:
+                pass
+        self.close()
 
     def close(self) -> None:
+        if self._channel.fileno() >= 0:
+            anyio.notify_closing(self._channel)
         self._channel.close()
         self._process.close()
+
+    async def _ask(self, operation: str, path: str, *arguments: object) -> Any:
+        async with self._turn:
+            number = next(self._numbers)
+            try:
+                await self._send((number, operation, path, *arguments))
+                answer = await self._receive(number)
+            except (OSError, anyio.ClosedResourceError) as error:
+                raise SandboxError(f"The sandbox has ended: {error}.") from error
+        return _result(answer, path)
+
+    async def _send(self, request: wire.Message) -> None:
+        while True:
+            try:
+                wire.send(self._channel, request)
+            except BlockingIOError:  # full of what was asked for by some who were cancelled
+                await anyio.wait_writable(self._channel)
+            else:
+                return
+
+    async def _receive(self, number: int) -> worker.Answer:
+        while True:
+            await anyio.wait_readable(self._channel)
+            if (received := wire.receive(self._channel)) is None:
+                raise SandboxError("The sandbox has ended.")
+            answered, *answer = received[0]
+            if answered == number:  # else it is for one who was cancelled
+                kind, value = answer
+                return kind, value
+
+
+class UnconfinedFiles(Files):
+    """The same with all of the person's rights, when there is no sandbox."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def has_ended(self) -> bool:
+        return False
+
+    async def retire(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    async def _ask(self, operation: str, path: str, *arguments: object) -> Any:
+        answer = await anyio.to_thread.run_sync(
+            worker.answer,
+            operation,
+            path,
+            *arguments,
+            abandon_on_cancel=operation != "write",
+        )
+        return _result(answer, path)
+
+
+def _result(answer: worker.Answer, path: str) -> Any:
+    kind, value = answer
+    if kind == "error":
+        raise OSError(value, os.strerror(value), path)
+    return value

@@ -62,7 +62,11 @@ class PipeWriter(ByteSendStream):
 
 
 class Process:
-    """A command in the sandbox. `send_signal` reaches its process group, `kill` everything that it has started."""
+    """
+    A command in the sandbox. `send_signal` reaches its process group, `kill` everything that it has started.
+
+    `has_left_processes`: when it ended, something that it had started still ran; that was ended with it.
+    """
 
     def __init__(
         self,
@@ -74,6 +78,7 @@ class Process:
     ) -> None:
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self.returncode: int | None = None
+        self.has_left_processes = False
         self._problem: SandboxError | None = None
         self._status = status
         self._said = b""
@@ -109,7 +114,9 @@ class Process:
 
     def _read_status(self) -> None:
         if len(self._said) == STATUS.size:
-            self.returncode = os.waitstatus_to_exitcode(STATUS.unpack(self._said)[0])
+            status, is_all_over = STATUS.unpack(self._said)
+            self.returncode = os.waitstatus_to_exitcode(status)
+            self.has_left_processes = not is_all_over
         elif self._said:
             self._problem = SandboxError(self._said.decode(errors="replace"))
         else:

@@ -9,8 +9,10 @@ import anyio
 from sanderling.config import Settings
 from sanderling.errors import SandboxError
 from sanderling.sandbox.environment import state_directory
+from sanderling.sandbox.files import Files, UnconfinedFiles
 from sanderling.sandbox.gaps import missing_at
 from sanderling.sandbox.policy import Level, NetworkMode, SandboxPolicy
+from sanderling.sandbox.policy import Mode as ProjectMode
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import Report
 from sanderling.sandbox.sandbox import STDOUT, Sandbox, SandboxEvent, check_level
@@ -56,6 +58,9 @@ class SessionSandbox:
         self._sandbox: Sandbox | None = None
         self._is_wanted = anyio.Event()
         self._is_decided = anyio.Event()
+        self._files: Files | None = None
+        self._files_are_for: object = None
+        self._opening_files = anyio.Lock()
 
     @property
     def level(self) -> Level | None:
@@ -95,6 +100,9 @@ class SessionSandbox:
                 await sandbox.has_ended.wait()
         except SandboxError as error:
             self.problem = str(error)
+        finally:
+            if self._files:
+                self._files.close()
 
     async def _opened(self) -> Sandbox:
         if self._sandbox is None:
@@ -141,6 +149,26 @@ class SessionSandbox:
             )
         return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
 
+    async def files(self) -> Files:
+        """
+        Files as a command of now would see them; without a sandbox, as the person does. Ask anew for each use.
+
+        Raises:
+            SandboxError: they cannot be confined.
+        """
+        if self.is_off:
+            return UnconfinedFiles()
+        sandbox = await self._opened()
+        async with self._opening_files:
+            policy = sandbox.policy
+            wanted = (sandbox, policy.mode, policy.read_paths, policy.write_paths)
+            if self._files and (self._files.has_ended or self._files_are_for != wanted):
+                await self._files.retire()
+                self._files = None
+            if self._files is None:
+                self._files, self._files_are_for = await sandbox.open_files(), wanted
+            return self._files
+
     async def set_network(self, mode: NetworkMode) -> None:
         """
         Change the network of what is started from now on.
@@ -154,6 +182,17 @@ class SessionSandbox:
         await sandbox.set_network(mode)
         self._policy = replace(self._policy, network=mode)
         self._on_change()
+
+    def set_mode(self, mode: ProjectMode) -> None:
+        """Whether what is started from now on can write the project."""
+        self._policy = replace(self._policy, mode=mode)
+        if self._sandbox:
+            self._sandbox.policy = replace(self._sandbox.policy, mode=mode)
+
+    @property
+    def write_paths(self) -> tuple[str, ...]:
+        """What can be written beside the project."""
+        return self._policy.write_paths
 
     def switch(self, *, is_on: bool) -> None:
         """Confine the commands that are started from now on, or do not: the second only when the person has typed it."""

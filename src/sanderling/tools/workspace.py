@@ -1,10 +1,40 @@
 """What the tools of a session work on: its project, its sandbox, the editor if there is one, and what they keep between uses."""
 
+import errno
 import os
-from dataclasses import dataclass
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from weakref import WeakValueDictionary
 
+import anyio
+import anyio.to_thread
+
+from sanderling.errors import SandboxError, ToolError, printable
+from sanderling.sandbox.files import FileChangedError, Files
+from sanderling.sandbox.policy import is_within
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.tools.editor import Editor
+from sanderling.tools.seen import Seen
+
+NEAR_NAMES, MAX_COMPARED_NAMES = 3, 2000
+SENTENCES = {
+    errno.ENOENT: "{name} does not exist, or the sandbox hides it.",
+    errno.EACCES: "{name} may not be {what}: its mode or the sandbox forbids it.",
+    errno.EPERM: "{name} may not be {what}: its mode or the sandbox forbids it.",
+    errno.EROFS: "{name} may not be {what}: it is read-only in the sandbox. In plan mode everything is, and what could make the"
+    " person's machine run something (.git/hooks, for instance) always.",
+    errno.EISDIR: "{name} is a directory.",
+    errno.EINVAL: "{name} is no regular file.",
+    errno.ENOSPC: "{name} cannot be {what}: the disk is full. Nothing was changed.",
+    errno.EDQUOT: "{name} cannot be {what}: the disk quota is used up. Nothing was changed.",
+}
+OUTSIDE = "{name} may not be {what}: it is read-only in the sandbox. Only the project can be written, and what the person has granted."
+
+
+def _no_locks() -> WeakValueDictionary[str, anyio.Lock]:
+    return WeakValueDictionary()
 
 
 @dataclass
@@ -12,12 +42,82 @@ class Workspace:
     project: str
     sandbox: SessionSandbox
     editor: Editor | None = None
+    seen: Seen = field(default_factory=Seen)
+    _locks: WeakValueDictionary[str, anyio.Lock] = field(default_factory=_no_locks)
 
     def path(self, name: str) -> str:
-        """`name` as the model wrote it (absolute, below `~`, or relative to the project) as an absolute path."""
-        return os.path.normpath(os.path.join(self.project, os.path.expanduser(name)))
+        """
+        `name` as the model wrote it (absolute, below `~`, or relative to the project) as an absolute path.
+
+        Raises:
+            ToolError: nothing can have that name.
+        """
+        try:
+            os.fsencode(name)
+            if "\0" in name:
+                raise ToolError(f"{name!r} cannot be a path: there is a NUL in it.")
+            return os.path.normpath(os.path.join(self.project, os.path.expanduser(name)))
+        except UnicodeEncodeError as error:
+            raise ToolError(f"{printable(name)!r} cannot be a path: it is no text.") from error
 
     def shown(self, path: str) -> str:
         """`path` as a person and the model read it best: relative to the project where it lies inside."""
         inside = f"{self.project}/"
         return path.removeprefix(inside) if path.startswith(inside) else path
+
+    def is_inside(self, path: str) -> bool:
+        """Whether `path` lies in the project, links followed."""
+        return is_within(os.path.realpath(path), os.path.realpath(self.project))
+
+    def lock(self, path: str) -> anyio.Lock:
+        """What whoever changes the file holds, by whatever name, so that changes happen one after the other."""
+        return self._locks.setdefault(os.path.realpath(path), anyio.Lock())
+
+    async def files(self) -> Files:
+        """
+        Files as the sandbox lets them be seen now.
+
+        Raises:
+            ToolError: there is no sandbox to be had.
+        """
+        with self.explaining("", ""):
+            return await self.sandbox.files()
+
+    @contextmanager
+    def explaining(self, path: str, what: str) -> Generator[None]:
+        """
+        Tell the model in a sentence why `what` ("read", "written") cannot be done with `path`.
+
+        A file that is not the one that was expected is its caller's business.
+        """
+        try:
+            yield
+        except FileChangedError:
+            raise
+        except SandboxError as error:
+            raise ToolError(str(error)) from error
+        except OSError as error:
+            raise ToolError(self._sentence(error, path, what)) from error
+
+    async def missing(self, path: str) -> ToolError:
+        """What to raise for a file that is not there, with the names that are like its own."""
+        directory, name = os.path.split(path)
+        entries: list[tuple[str, str]] = []
+        with suppress(OSError, ToolError):
+            entries = await (await self.files()).list(directory)
+        names = {entry.casefold(): entry for entry, _ in entries[:MAX_COMPARED_NAMES]}
+        near = await anyio.to_thread.run_sync(
+            get_close_matches, name.casefold(), list(names), NEAR_NAMES
+        )
+        paths = [printable(self.shown(os.path.join(directory, names[each]))) for each in near]
+        question = f" Did you mean {' or '.join(paths)}?" if paths else ""
+        return ToolError(f"{self.shown(path)} does not exist, or the sandbox hides it.{question}")
+
+    def _sentence(self, error: OSError, path: str, what: str) -> str:
+        code = error.errno or 0
+        sentence = SENTENCES.get(code, "{name} cannot be {what}: {reason}.")
+        if code == errno.EROFS and not self.is_inside(path):
+            sentence = OUTSIDE
+        return sentence.format(
+            name=self.shown(path), what=what, reason=os.strerror(code) if code else error
+        )

@@ -1,0 +1,723 @@
+--- Questions to the person: may this be done? One float shows them, one at a time, and never takes a key that was not meant for
+--- it: it is not entered by itself, and an answer counts only when its question has been on the screen for a moment.
+---
+--- Where it is belongs to no window of the user's: it comes back after `:only`, moves along to another tab page, and gives way
+--- to the cursor. What can go wrong while it opens (text is locked, the command-line window) is tried again.
+local M = {}
+
+M.CHOICES = { 'once', 'session', 'always' }
+
+local api = vim.api
+local config = require('sanderling.config')
+local host = require('sanderling.host')
+local sandbox = require('sanderling.sandbox')
+local tools = require('sanderling.tools')
+
+local GRACE_NS = 300 * 1e6
+local RETRY_MS = 50
+local ZINDEX = 60 -- above a chat that floats, below the completion menu
+local MAX_WIDTH = 78
+local MIN_WIDTH = 48 -- a chat that is smaller is not covered
+local MIN_HEIGHT = 6
+local SHOWBREAK = '↪ '
+
+local ns = api.nvim_create_namespace('sanderling_approval')
+local augroup = api.nvim_create_augroup('sanderling_approval', {})
+
+---@class (exact) sanderling.approval.Question
+---@field session_id string
+---@field event sanderling.ApprovalRequested
+
+---@class (exact) sanderling.approval.Body
+---@field lines string[]
+---@field marks { row: integer, col: integer, end_col: integer, hl: string }[]
+---@field subject_lnum integer
+
+---@class (exact) sanderling.approval.Area of the screen; cells count from 0
+---@field top integer
+---@field bottom integer the row behind it
+---@field left integer
+---@field width integer
+
+---@class (exact) sanderling.approval.Place
+---@field row integer of the border
+---@field col integer
+---@field width integer within the border
+---@field height integer
+---@field lines string[] that are shown
+---@field is_cut boolean the last of them says what is missing
+
+---@type sanderling.approval.Question[]
+local questions = {}
+local current = 1
+---@type { win: integer, buf: integer, place?: sanderling.approval.Place }?
+local float
+---@type { question: sanderling.approval.Question, since: integer }? what is on the screen, and since when
+local shown
+local is_left = false -- by the user: the float stays away until it is asked for, or something else asks
+local is_waiting = false
+---@type integer? where the user came from
+local win_before
+
+-- what it says --------------------------------------------------------------------------------------------------------
+
+---@return sanderling.approval.Question?
+local function question()
+  return questions[current]
+end
+
+---@param q sanderling.approval.Question
+---@return sanderling.approval.Body
+local function body_of(q)
+  local event = q.event
+  local where = 'in ' .. tools.plain(vim.fn.fnamemodify(event.cwd, ':~'))
+  local lines, marks = { tools.plain(event.reason), where }, {}
+  local function mark(row, col, end_col, hl)
+    marks[#marks + 1] = { row = row, col = col, end_col = end_col, hl = hl }
+  end
+  mark(1, 0, #where, 'AgentStatus')
+  for _, word in ipairs(sandbox.words(q.session_id)) do
+    local col = #lines[2] + 1
+    lines[2] = lines[2] .. ' ' .. word.text
+    mark(1, col, #lines[2], word.hl or 'AgentStatus')
+  end
+  lines[3] = ''
+  vim.list_extend(lines, tools.lines_of(event.subject))
+  return { lines = lines, marks = marks, subject_lnum = 4 }
+end
+
+--- How many rows `line` takes where it is wrapped.
+---@param line string
+---@param width integer
+---@return integer
+local function rows_of(line, width)
+  local cells = vim.fn.strdisplaywidth(line)
+  local continued = width - api.nvim_strwidth(SHOWBREAK)
+  return cells <= width and 1 or 1 + math.ceil((cells - width) / continued)
+end
+
+--- The index of the first line that does not fit into `height` rows any more, and the rows before it; nil when all fit.
+---@param lines string[]
+---@param width integer
+---@param height integer
+---@return integer? index
+---@return integer rows
+local function first_beyond(lines, width, height)
+  local rows = 0
+  for i, line in ipairs(lines) do
+    local needed = rows_of(line, width)
+    if rows + needed > height then
+      return i, rows
+    end
+    rows = rows + needed
+  end
+  return nil, rows
+end
+
+--- The lines that fit into `height` rows. When that is not all of them, the last one says what is missing.
+---@param lines string[]
+---@param width integer
+---@param height integer
+---@return string[] lines
+---@return integer rows
+---@return boolean is_cut
+local function head_of(lines, width, height)
+  if not first_beyond(lines, width, height) then
+    local _, rows = first_beyond(lines, width, height)
+    return lines, rows, false
+  end
+  local beyond, rows = first_beyond(lines, width, height - 1)
+  beyond = assert(beyond)
+  local head = vim.list_slice(lines, 1, beyond - 1)
+  local room = (height - 1 - rows) * (width - 4) -- a character of two cells may leave one of them empty
+  if room > 0 then
+    head[beyond] = vim.fn.printf(('%%.%dS'):format(room), lines[beyond])
+  end
+  local left = #lines - beyond + 1
+  head[#head + 1] = ('… %d more line%s: :AgentApprovals'):format(left, left == 1 and '' or 's')
+  return head, height, true
+end
+
+---@param q sanderling.approval.Question
+---@param width integer
+---@return [string, string][]
+local function title_of(q, width)
+  local count = #questions > 1 and (' · %d of %d'):format(current, #questions) or ''
+  local title = tools.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
+  local room = width - api.nvim_strwidth(count) - 3
+  if api.nvim_strwidth(title) > room then
+    title = vim.fn.printf(('%%.%dS…'):format(math.max(room - 1, 1)), title)
+  end
+  return { { (' %s?%s '):format(title, count), 'AgentApprovalTitle' } }
+end
+
+---@type table<string, 'once'|'session'|'always'>
+local choice_of = { a = 'once', s = 'session', A = 'always' }
+
+---@alias sanderling.approval.Words table<string, string> what each key does
+
+--- From wide to narrow.
+---@type sanderling.approval.Words[]
+local key_words = {
+  {
+    a = 'allow once',
+    s = 'for the session',
+    A = 'always',
+    d = 'deny',
+    D = 'deny, say why',
+    p = 'show all',
+    ['<Tab>'] = 'next',
+  },
+  { a = 'once', s = 'session', A = 'always', d = 'deny', D = 'why', p = 'all', ['<Tab>'] = 'next' },
+  { a = 'once', s = 'session', A = 'always', d = 'deny', D = 'why', p = '', ['<Tab>'] = '' },
+  { a = '', s = '', A = '', d = '', D = '', p = '', ['<Tab>'] = '' },
+}
+
+---@param q sanderling.approval.Question
+---@return string[] keys that apply
+local function keys_of(q)
+  local keys = {}
+  for _, key in ipairs({ 'a', 's', 'A' }) do
+    if vim.list_contains(q.event.choices, choice_of[key]) then
+      keys[#keys + 1] = key
+    end
+  end
+  vim.list_extend(keys, { 'd', 'D', 'p', #questions > 1 and '<Tab>' or nil })
+  return keys
+end
+
+--- The keys and what they do, in as many words as there is room for.
+---@param q sanderling.approval.Question
+---@param width integer
+---@return [string, string][]
+local function keys_line(q, width)
+  local chunks
+  for _, words in ipairs(key_words) do
+    local cells = 1
+    chunks = {}
+    for _, key in ipairs(keys_of(q)) do
+      local word = words[key] ~= '' and ' ' .. words[key] or ''
+      chunks[#chunks + 1] = { ' ' .. key, 'AgentApprovalKey' }
+      chunks[#chunks + 1] = { word, 'AgentApproval' }
+      cells = cells + #key + #word + 1
+    end
+    chunks[#chunks + 1] = { ' ', 'AgentApproval' }
+    if cells <= width then
+      break
+    end
+  end
+  return chunks
+end
+
+--- How to get into the float.
+---@return [string, string][]
+local function hint()
+  local key = config.options.keys.approvals
+  key = type(key) == 'table' and key[1] or key
+  local text = key and (' :AgentApprovals to answer, %s in the chat '):format(key)
+    or ' :AgentApprovals to answer '
+  return { { text, 'AgentApprovalKey' } }
+end
+
+-- where it is ---------------------------------------------------------------------------------------------------------
+
+--- The part of the screen that windows have: without tab line, status line and command line.
+---@return sanderling.approval.Area
+local function screen_area()
+  local has_tabline = vim.o.showtabline == 2
+    or (vim.o.showtabline == 1 and #api.nvim_list_tabpages() > 1)
+  return {
+    top = has_tabline and 1 or 0,
+    bottom = vim.o.lines - vim.o.cmdheight - (vim.o.laststatus > 0 and 1 or 0),
+    left = 0,
+    width = vim.o.columns,
+  }
+end
+
+--- The transcript's part of it, if it is in this tab page and has the room.
+---@return sanderling.approval.Area?
+local function chat_area()
+  for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
+    local buf = api.nvim_win_get_buf(win)
+    if vim.bo[buf].filetype == 'sanderling' and vim.b[buf].sanderling_session then
+      local top, left = unpack(api.nvim_win_get_position(win))
+      local height, width = api.nvim_win_get_height(win), api.nvim_win_get_width(win)
+      if width >= MIN_WIDTH and height >= MIN_HEIGHT + 2 then
+        return { top = top, bottom = top + height, left = left, width = width }
+      end
+    end
+  end
+end
+
+--- The cell of the cursor, where the float must not be; nil while it is in the float or in the command line.
+---@return { row: integer, col: integer }?
+local function cursor_cell()
+  local is_here = float and api.nvim_get_current_win() == float.win
+  if is_here or api.nvim_get_mode().mode:find('^c') then
+    return nil
+  end
+  local pos = vim.fn.screenpos(0, vim.fn.line('.'), vim.fn.col('.'))
+  return pos.row > 0 and { row = pos.row - 1, col = pos.col - 1 } or nil
+end
+
+---@param place sanderling.approval.Place
+---@param cell? { row: integer, col: integer }
+---@return boolean
+local function covers(place, cell)
+  return cell ~= nil
+    and cell.row >= place.row
+    and cell.row < place.row + place.height + 2
+    and cell.col >= place.col
+    and cell.col < place.col + place.width + 2
+end
+
+--- Where the float hides least: over the end of the chat, else at the right; not where the cursor is.
+---@param lines string[]
+---@param is_focused boolean
+---@return sanderling.approval.Place
+local function find_place(lines, is_focused)
+  local cell = cursor_cell()
+  local share = is_focused and 0.6 or 0.4
+  local max_height = math.max(MIN_HEIGHT, math.floor(vim.o.lines * share))
+  local first
+  for _, area in ipairs({ chat_area() or screen_area(), screen_area() }) do
+    local width = math.max(1, math.min(area.width - 2, MAX_WIDTH))
+    local room = math.max(1, math.min(area.bottom - area.top - 2, max_height))
+    local head, height, is_cut = head_of(lines, width, room)
+    for _, row in ipairs({ area.bottom - height - 2, area.top }) do
+      local place = {
+        row = math.max(row, 0),
+        col = area.left + area.width - width - 2,
+        width = width,
+        height = height,
+        lines = is_focused and lines or head,
+        is_cut = is_cut and not is_focused,
+      }
+      if not covers(place, cell) then
+        return place
+      end
+      first = first or place
+    end
+  end
+  return first
+end
+
+-- the float -----------------------------------------------------------------------------------------------------------
+
+---@return boolean it is in this tab page
+local function is_open()
+  return float ~= nil
+    and api.nvim_win_is_valid(float.win)
+    and api.nvim_win_get_tabpage(float.win) == api.nvim_get_current_tabpage()
+end
+
+---@return boolean
+local function is_focused()
+  return float ~= nil and api.nvim_get_current_win() == float.win
+end
+
+--- Close the float; whoever was in it is where they came from.
+local function close()
+  local old = float
+  if not old then
+    return
+  end
+  local was_focused = is_focused()
+  float = nil -- before its window is closed: WinClosed is to see that it is no longer ours
+  if api.nvim_win_is_valid(old.win) then
+    local ok, err = pcall(api.nvim_win_close, old.win, true)
+    if not ok then
+      float = old
+      error(err, 0)
+    end
+  end
+  shown = nil
+  if was_focused and win_before and api.nvim_win_is_valid(win_before) then
+    api.nvim_set_current_win(win_before)
+  end
+end
+
+---@param config_ vim.api.keyset.win_config
+local function open(config_)
+  local buf = tools.scratch({})
+  local win = api.nvim_open_win(
+    buf,
+    false,
+    vim.tbl_extend('error', config_, { focusable = false, style = 'minimal', noautocmd = true })
+  )
+  float = { win = win, buf = buf }
+  local options = {
+    wrap = true,
+    linebreak = false, -- every blank that is there is seen
+    breakindent = false,
+    showbreak = SHOWBREAK,
+    smoothscroll = true,
+    conceallevel = 0,
+    foldenable = false,
+    winbar = '',
+    winfixbuf = true,
+    winhighlight = 'NormalFloat:AgentApproval,FloatBorder:AgentApprovalBorder',
+  }
+  for name, value in pairs(options) do
+    vim.wo[win][0][name] = value
+  end
+  M.set_keys(buf)
+  M.watch(buf)
+end
+
+---@param body sanderling.approval.Body
+---@param place sanderling.approval.Place
+---@param q sanderling.approval.Question
+local function fill(body, place, q)
+  local buf = assert(float).buf
+  vim.bo[buf].modifiable = true
+  api.nvim_buf_set_lines(buf, 0, -1, true, place.lines)
+  vim.bo[buf].modifiable = false
+  api.nvim_buf_clear_namespace(buf, -1, 0, -1)
+  for _, mark in ipairs(body.marks) do
+    api.nvim_buf_set_extmark(buf, ns, mark.row, mark.col, {
+      end_col = mark.end_col,
+      hl_group = mark.hl,
+      strict = false,
+    })
+  end
+  if #place.lines >= body.subject_lnum then
+    tools.set_syntax(buf, q.event.filetype or '', body.subject_lnum)
+  end
+  if place.is_cut then
+    local row = #place.lines - 1
+    api.nvim_buf_set_extmark(buf, ns, row, 0, {
+      end_col = #place.lines[row + 1],
+      hl_group = 'AgentWarning',
+      priority = 200, -- above the syntax
+    })
+  end
+end
+
+--- Draw the question, where it belongs.
+local function draw()
+  local q = assert(question())
+  if float and not is_open() then
+    close()
+  end
+  local body = body_of(q)
+  local place = find_place(body.lines, is_focused())
+  local win_config = {
+    relative = 'editor',
+    row = place.row,
+    col = place.col,
+    width = place.width,
+    height = place.height,
+    zindex = ZINDEX,
+    border = 'rounded',
+    title = title_of(q, place.width),
+    footer = is_focused() and keys_line(q, place.width) or hint(),
+    footer_pos = 'right',
+  }
+  if float then
+    api.nvim_win_set_config(float.win, win_config)
+  else
+    open(win_config)
+  end
+  fill(body, place, q)
+  float.place = place
+  if not shown or shown.question ~= q then
+    api.nvim_win_set_cursor(float.win, { 1, 0 })
+    pcall(vim.cmd.redraw) -- before its time begins
+    shown = { question = q, since = vim.uv.hrtime() }
+  end
+end
+
+--- Show what is to be shown, in this tab page; try again while Neovim does not allow it.
+local function update()
+  current = math.max(1, math.min(current, #questions))
+  if is_waiting or is_left and #questions > 0 then
+    return
+  end
+  local ok, err = xpcall(#questions > 0 and draw or close, debug.traceback)
+  if
+    not ok and (err:find('E565', 1, true) or err:find('E523', 1, true) or err:find('E11:', 1, true))
+  then
+    is_waiting = true
+    vim.defer_fn(function()
+      is_waiting = false
+      update()
+    end, RETRY_MS)
+  elseif not ok then
+    host.note_defect(err)
+  end
+end
+
+local update_soon = vim.schedule_wrap(update)
+
+--- What moves the float, changes what it says, or takes it away.
+---@param buf integer
+function M.watch(buf)
+  api.nvim_clear_autocmds({ group = augroup })
+  local function on(events, callback, desc, buffer)
+    api.nvim_create_autocmd(events, {
+      group = augroup,
+      buffer = buffer,
+      desc = 'Agent: ' .. desc,
+      callback = callback,
+    })
+  end
+  on({ 'TabEnter', 'VimResized', 'TabClosed' }, update_soon, 'keep the question on the screen')
+  on({ 'WinEnter', 'WinLeave' }, update_soon, 'keys of the question', buf)
+  on('WinClosed', function(args)
+    local is_ours = float and tonumber(args.match) == float.win
+    if is_ours and is_focused() then
+      is_left = true -- `:quit` in it
+    end
+    if is_ours then
+      update_soon()
+    end
+  end, 'a question survives :only')
+  on({ 'CursorMoved', 'CursorMovedI' }, function()
+    if float and is_open() and covers(float.place, cursor_cell()) then
+      update()
+    end
+  end, 'the question gives way to the cursor')
+end
+
+-- the queue -----------------------------------------------------------------------------------------------------------
+
+--- Drop the questions that `is_gone` names.
+---@param is_gone fun(q: sanderling.approval.Question): boolean
+local function drop(is_gone)
+  local before = question()
+  questions = vim.tbl_filter(function(q)
+    return not is_gone(q)
+  end, questions)
+  for i, q in ipairs(questions) do
+    current = q == before and i or current
+  end
+  update()
+end
+
+---@param session_id string
+---@param event sanderling.ApprovalRequested
+local function ask(session_id, event)
+  table.insert(questions, { session_id = session_id, event = event })
+  if is_left then
+    is_left, current = false, #questions
+  end
+  update()
+  if config.options.approval.bell then
+    -- To the terminal itself: Neovim's own bell can be rung by no function, and is off unless 'belloff' is changed.
+    pcall(vim.fn.chansend, vim.v.stderr, '\a')
+  end
+  host.announce('AgentApprovalRequested', {
+    session_id = session_id,
+    id = event.id,
+    tool = event.tool,
+    title = event.title,
+    count = #questions,
+  })
+end
+
+host.subscribe(function(session_id, events)
+  for _, event in ipairs(events) do
+    if event.type == 'approval_requested' then
+      ask(session_id, event)
+    elseif event.type == 'approval_settled' then
+      drop(function(q)
+        return q.session_id == session_id and q.event.id == event.id
+      end)
+    elseif event.type == 'local_failed' or event.type == 'local_closed' then
+      drop(function(q)
+        return q.session_id == session_id
+      end)
+    end
+  end
+end)
+
+-- answering -----------------------------------------------------------------------------------------------------------
+
+--- Say something below: cut, because a message that fills the line would ask for <Enter>.
+---@param message string
+local function tell(message)
+  vim.notify(vim.fn.strcharpart(message, 0, vim.o.columns - 15), vim.log.levels.WARN)
+end
+
+---@return boolean the question has been on the screen for long enough that an answer is meant for it
+local function is_seen()
+  return shown ~= nil and shown.question == question() and vim.uv.hrtime() - shown.since >= GRACE_NS
+end
+
+---@param q sanderling.approval.Question
+---@param answer { answer: 'once'|'session'|'always'|'deny', reason?: string, rule?: string }
+local function send(q, answer)
+  if not vim.list_contains(questions, q) then
+    tell('Nobody waits for that answer any more.')
+    return
+  end
+  local err = host.act(q.session_id, {
+    type = 'answer_approval',
+    id = q.event.id,
+    answer = answer.answer,
+    reason = answer.reason or '',
+    rule = answer.rule or '',
+  })
+  if err then
+    host.publish(q.session_id, { { type = 'local_failed', message = err } })
+  else
+    host.publish(q.session_id, { { type = 'approval_settled', id = q.event.id } })
+  end
+end
+
+---@type table<string, string>
+local refusals = {
+  once = 'This cannot be allowed.',
+  session = 'This cannot be allowed for the whole session.',
+  always = 'No rule can allow this always.',
+}
+
+--- Allow what is asked. For `always`, the rule that will be kept is shown, and can be changed, first.
+---@param choice 'once'|'session'|'always'
+---@param q sanderling.approval.Question
+local function allow(choice, q)
+  if not vim.list_contains(q.event.choices, choice) then
+    tell(refusals[choice])
+  elseif choice == 'always' then
+    vim.ui.input({ prompt = 'Always allow: ', default = q.event.rule or '' }, function(rule)
+      if rule and vim.trim(rule) ~= '' then
+        send(q, { answer = 'always', rule = vim.trim(rule) })
+      end
+    end)
+  else
+    send(q, { answer = choice })
+  end
+end
+
+--- The question that an answer is for. Where it is not on the screen, or only just, it is shown, and nothing is answered.
+---@return sanderling.approval.Question?
+local function question_to_answer()
+  if #questions == 0 then
+    tell('Nothing waits for an answer.')
+    return nil
+  elseif not is_seen() then
+    is_left = false
+    update()
+    tell('The question has only just appeared: read it, then answer again.')
+    return nil
+  end
+  return question()
+end
+
+--- Allow what the question on the screen is about.
+---@param choice? 'once'|'session'|'always'
+function M.approve(choice)
+  vim.validate('choice', choice, function(value)
+    return value == nil or vim.list_contains(M.CHOICES, value)
+  end, "'once', 'session' or 'always'")
+  local q = question_to_answer()
+  if q then
+    allow(choice or 'once', q)
+  end
+end
+
+---@param reason? string that the model reads
+function M.deny(reason)
+  local q = question_to_answer()
+  if q then
+    send(q, { answer = 'deny', reason = reason or '' })
+  end
+end
+
+--- Go to the float, which answers to keys.
+function M.focus()
+  if #questions == 0 then
+    tell('Nothing waits for an answer.')
+    return
+  end
+  is_left = false
+  update()
+  if is_open() and not is_focused() then
+    win_before = api.nvim_get_current_win()
+    vim.cmd.stopinsert()
+    api.nvim_set_current_win(float.win)
+    update()
+  end
+end
+
+--- Close the float without an answer. The question waits on.
+local function leave()
+  is_left = true
+  close()
+end
+
+---@param step -1|1
+local function go_to_question(step)
+  current = (current - 1 + step) % #questions + 1
+  update()
+end
+
+--- Show the whole subject in a tab page of its own, or the file that the question is about.
+local function open_whole()
+  local event = assert(question()).event
+  local filetype, path = event.filetype or '', event.path or ''
+  local stat = filetype ~= 'diff' and vim.uv.fs_stat(path)
+  if stat and stat.type == 'file' then
+    api.nvim_cmd({ cmd = 'tabedit', args = { path }, magic = { file = false, bar = false } }, {})
+    return
+  end
+  local buf = tools.scratch(tools.lines_of(event.subject))
+  vim.cmd(('tab sbuffer %d'):format(buf))
+  tools.set_syntax(buf, filetype, 1)
+  vim.keymap.set('n', 'q', '<Cmd>close<CR>', { buffer = buf, nowait = true, desc = 'Agent: close' })
+end
+
+---@param buf integer
+function M.set_keys(buf)
+  local function map(lhs, rhs, desc)
+    vim.keymap.set('n', lhs, rhs, { buffer = buf, nowait = true, desc = 'Agent: ' .. desc })
+  end
+  local function answering(fn)
+    return function()
+      local q = question()
+      if q and is_seen() then -- a key that was typed for what stood here before answers nothing
+        fn(q)
+      end
+    end
+  end
+  for lhs, choice in pairs(choice_of) do
+    map(
+      lhs,
+      answering(function(q)
+        allow(choice, q)
+      end),
+      'allow: ' .. choice
+    )
+  end
+  map(
+    'd',
+    answering(function(q)
+      send(q, { answer = 'deny' })
+    end),
+    'deny'
+  )
+  map(
+    'D',
+    answering(function(q)
+      vim.ui.input({ prompt = 'Deny, because: ' }, function(reason)
+        if reason then
+          send(q, { answer = 'deny', reason = vim.trim(reason) })
+        end
+      end)
+    end),
+    'deny, and say why'
+  )
+  map('<Tab>', function()
+    go_to_question(1)
+  end, 'next question')
+  map('<S-Tab>', function()
+    go_to_question(-1)
+  end, 'previous question')
+  map('p', open_whole, 'show it whole')
+  for _, lhs in ipairs({ 'q', '<Esc>' }) do
+    map(lhs, leave, 'close without an answer')
+  end
+end
+
+return M

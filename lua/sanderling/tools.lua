@@ -1,0 +1,555 @@
+--- Tool uses on the screen: their blocks in the transcript, diffs, the way from a line to the file that it names, and the float
+--- that shows something whole.
+---
+--- A block is a header, `edit src/app.py  +3 −1`, what the tool puts out while it runs, and its detail. All of it becomes one
+--- fold when the tool has ended. The summary is put behind the header then: a change within a row, so that no row moves.
+local M = {}
+
+local api = vim.api
+
+local ns = api.nvim_create_namespace('sanderling_tools')
+
+local MAX_TITLE_CHARS = 300
+local MAX_LINE_BYTES = 2048 -- of a line that is searched for a file
+local MAX_TRIES = 40 -- words of it that are looked for on the disk
+local TORN = ' (goes on)'
+
+---@class (exact) sanderling.tools.Use that runs
+---@field id string
+---@field tool string
+---@field title string
+---@field row integer of its last header
+---@field mark integer says that it runs
+
+---@class (exact) sanderling.tools.Block
+---@field id string of the tool use
+---@field first integer row of the header
+---@field last? integer row; nil while it grows
+---@field title string
+---@field diff? integer row of the first line of a diff, which ends the block
+
+-- words ---------------------------------------------------------------------------------------------------------------
+
+--- `text` as one line in which nothing hides or turns around what follows.
+---@param text string
+---@return string
+function M.plain(text)
+  -- U+061C, U+200B-200F, U+2028-202E, U+2060-206F, U+FEFF: what has no width, and what changes the direction of writing
+  return (
+    text
+      :gsub('[%z\1-\31\127]+', ' ')
+      :gsub('\216\156', '·')
+      :gsub('\226\128[\139-\143\168-\174]', '·')
+      :gsub('\226\129[\160-\175]', '·')
+      :gsub('\239\187\191', '·')
+  )
+end
+
+---@param title string
+---@return string
+local function short_title(title)
+  local line, rest = title:match('^([^\n]*)(.*)$')
+  line = M.plain(line)
+  if #line > MAX_TITLE_CHARS then
+    line, rest = vim.fn.strcharpart(line, 0, MAX_TITLE_CHARS), '…'
+  end
+  return line .. (rest ~= '' and ' …' or '')
+end
+
+--- `text` without the line breaks at its end. (A pattern would take quadratic time on line breaks in its middle.)
+---@param text string
+---@return string
+local function without_end(text)
+  local last = #text
+  while text:byte(last) == 10 do
+    last = last - 1
+  end
+  return text:sub(1, last)
+end
+
+---@param text string
+---@return string[] lines, without empty ones at the end
+function M.lines_of(text)
+  return vim.split(without_end(text), '\n', { plain = true })
+end
+
+-- diffs ---------------------------------------------------------------------------------------------------------------
+
+--- Go through a unified diff. The counts of a hunk say where it ends, so that its lines cannot pass for the next file's name.
+---@param lines string[]
+---@param see fun(i: integer, hl: string?, path: string?, lnum: integer?) the line's highlight and the line of the file it is about
+local function walk_diff(lines, see)
+  local old_left, new_left = 0, 0
+  ---@type string?, integer?
+  local path, lnum
+  for i, line in ipairs(lines) do
+    local sign = line:sub(1, 1)
+    if old_left > 0 or new_left > 0 then
+      local is_added, is_deleted = sign == '+', sign == '-'
+      local is_note = sign == '\\'
+      see(i, is_added and 'AgentDiffAdd' or is_deleted and 'AgentDiffDelete' or nil, path, lnum)
+      if not is_added and not is_note then
+        old_left = old_left - 1
+      end
+      if not is_deleted and not is_note then
+        new_left, lnum = new_left - 1, lnum + 1
+      end
+    else
+      local old, first, new = line:match('^@@ %-%d+,?(%d*) %+(%d+),?(%d*) @@')
+      if first then
+        old_left, new_left = tonumber(old) or 1, tonumber(new) or 1
+        lnum = tonumber(first)
+      else
+        lnum = nil
+        path = line:match('^%+%+%+ ([^\t]+)') or path
+      end
+      see(i, first and 'AgentDiffHunk' or line ~= '' and 'AgentDiffHeader' or nil, path, lnum)
+    end
+  end
+end
+
+--- Highlight a diff.
+---@param buf integer
+---@param row integer of its first line
+---@param lines string[]
+function M.paint_diff(buf, row, lines)
+  local run_hl, run_first ---@type string?, integer?
+  local function finish(behind)
+    if run_hl then
+      api.nvim_buf_set_extmark(buf, ns, row + run_first - 1, 0, {
+        end_row = row + behind - 1,
+        end_col = 0,
+        hl_group = run_hl,
+        hl_eol = true,
+        strict = false,
+      })
+    end
+  end
+  walk_diff(lines, function(i, hl)
+    if hl ~= run_hl then
+      finish(i)
+      run_hl, run_first = hl, i
+    end
+  end)
+  finish(#lines + 1)
+end
+
+--- Highlight lines of a scratch buffer as `filetype`; nothing of the user's runs for it.
+---@param buf integer
+---@param filetype string
+---@param first_lnum integer
+---@param last_lnum? integer the last of the buffer unless given
+function M.set_syntax(buf, filetype, first_lnum, last_lnum)
+  api.nvim_buf_call(buf, function()
+    vim.cmd('syntax clear')
+  end)
+  if filetype == 'diff' then
+    local lines = api.nvim_buf_get_lines(buf, first_lnum - 1, last_lnum or -1, true)
+    M.paint_diff(buf, first_lnum - 1, lines)
+  elseif filetype:find('^%w+$') then
+    local behind = last_lnum and ([[\%%%dl]]):format(last_lnum + 1) or [[\%$]]
+    local region = [[syntax region AgentText start=/\%%%dl/ end=/%s/ contains=@AgentText keepend]]
+    api.nvim_buf_call(buf, function()
+      local include = ('syntax include @AgentText syntax/%s.vim'):format(filetype)
+      if pcall(vim.cmd, include) then -- else there is no such syntax
+        vim.cmd(region:format(first_lnum, behind))
+      end
+    end)
+  end
+end
+
+-- blocks --------------------------------------------------------------------------------------------------------------
+
+---@alias sanderling.tools.Draw fun(self: sanderling.render.Transcript, event: any)
+---@type table<string, sanderling.tools.Draw>
+M.draw = {}
+
+---@param self sanderling.render.Transcript
+---@param row integer
+---@param col integer
+---@param end_col integer
+---@param hl string
+local function paint_header(self, row, col, end_col, hl)
+  api.nvim_buf_set_extmark(self.buf, ns, row, col, { end_col = end_col, hl_group = hl })
+end
+
+--- Begin a block of a tool use; those that follow each other stand without a blank line in between.
+---@param self sanderling.render.Transcript
+---@param use sanderling.tools.Use
+---@param suffix string
+local function open_block(self, use, suffix)
+  self:end_block()
+  local header = vim.trim(use.tool .. ' ' .. use.title) .. suffix
+  local follows_tool = self.last == self.tool_end and self.col == 0
+  use.row = self:append_block(header, nil, follows_tool)
+  paint_header(self, use.row, 0, #use.tool, 'AgentTool')
+  use.mark = api.nvim_buf_set_extmark(self.buf, ns, use.row, #header, {
+    id = use.mark,
+    virt_text = { { '…', 'AgentBusy' } },
+    virt_text_pos = 'eol',
+  })
+  local block = { id = use.id, first = use.row, title = use.title }
+  table.insert(self.tool_blocks, block)
+  self.open = { id = use.id, kind = 'tool', row = use.row, col = 0, block = block }
+end
+
+---@param self sanderling.render.Transcript
+---@param use sanderling.tools.Use
+---@return sanderling.render.OpenBlock
+local function block_of(self, use)
+  if not self.open or self.open.id ~= use.id then
+    open_block(self, use, TORN)
+  end
+  return assert(self.open)
+end
+
+--- Put the summary behind the header, in the text: it can be searched and copied.
+---@param self sanderling.render.Transcript
+---@param use sanderling.tools.Use
+---@param summary string
+---@param hl string
+local function write_summary(self, use, summary, hl)
+  api.nvim_buf_del_extmark(self.buf, ns, use.mark)
+  if summary ~= '' then
+    local col = self:append_to_row(use.row, '  ' .. summary)
+    paint_header(self, use.row, col, col + 2 + #summary, hl)
+  end
+end
+
+--- Fold the block that is open, if there is anything below its header, and leave a blank line behind it.
+---@param self sanderling.render.Transcript
+---@param use sanderling.tools.Use
+---@param summary string
+---@param is_error boolean
+local function fold_block(self, use, summary, is_error)
+  local open = assert(self.open)
+  local last = self.col > 0 and self.last or self.last - 1
+  if self.col > 0 then
+    self:append('\n')
+  end
+  self.tool_end = self.last
+  if last > open.row then
+    self:add_fold({
+      first = open.row,
+      last = last,
+      name = use.tool,
+      label = use.title,
+      summary = summary,
+      lines = last - open.row,
+      hl = is_error and 'AgentError' or 'AgentThinking',
+      state = (is_error or open.has_remark) and 'open' or 'closed unless read',
+    })
+  end
+  self:close_block()
+end
+
+---@param self sanderling.render.Transcript
+---@param use sanderling.tools.Use
+---@param detail string
+---@param filetype? string
+local function write_detail(self, use, detail, filetype)
+  local open = block_of(self, use)
+  local row = self:append_lines(detail, 'AgentOutput')
+  if filetype == 'diff' then
+    M.paint_diff(self.buf, row, M.lines_of(detail))
+    open.block.diff = row
+  end
+end
+
+function M.draw.tool_started(self, event)
+  local use = { id = event.id, tool = M.plain(event.tool), title = short_title(event.title) }
+  self.tools[event.id] = use
+  open_block(self, use, '')
+end
+
+function M.draw.tool_output(self, event)
+  local use = self.tools[event.id]
+  if use and event.text ~= '' then
+    self:append_output(block_of(self, use), event.text)
+  end
+end
+
+function M.draw.tool_ended(self, event)
+  local use = self.tools[event.id]
+  if not use then
+    return -- it was stopped
+  end
+  local is_error = event.is_error or false
+  local summary = M.plain(event.summary or '')
+  if is_error and not vim.startswith(summary, '✗') then
+    summary = summary ~= '' and '✗ ' .. summary or '✗'
+  end
+  local detail = without_end(event.detail or '')
+  if detail ~= '' then
+    write_detail(self, use, detail, event.filetype)
+  end
+  write_summary(self, use, summary, is_error and 'AgentError' or 'AgentStatus')
+  if self.open and self.open.id == event.id then
+    fold_block(self, use, summary, is_error)
+  end
+  self.tools[event.id] = nil -- last: while the buffer cannot be written, all of this is tried again
+end
+
+--- The turn is over: what still runs, does no more.
+---@param self sanderling.render.Transcript
+function M.stop_all(self)
+  local uses = vim.tbl_values(self.tools)
+  table.sort(uses, function(a, b)
+    return a.row < b.row
+  end)
+  for _, use in ipairs(uses) do
+    self:draw({ type = 'tool_ended', id = use.id, summary = 'stopped', is_error = true })
+  end
+end
+
+--- The block of a tool use that `row` belongs to.
+---@param self sanderling.render.Transcript
+---@param row integer
+---@return sanderling.tools.Block?
+function M.block_at(self, row)
+  local blocks = self.tool_blocks
+  local low, high = 1, #blocks
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    if blocks[middle].first <= row then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  local block = blocks[low]
+  if block and block.first <= row and row <= (block.last or self.last) then
+    return block
+  end
+end
+
+-- from a line to a file -----------------------------------------------------------------------------------------------
+
+---@class (exact) sanderling.tools.Place
+---@field path string absolute, of a file
+---@field lnum? integer
+---@field col? integer from 1
+
+---@param name string
+---@param project string
+---@return string? path only of a plain file: opening a fifo would wait for ever
+local function find_file(name, project)
+  for _, path in ipairs({ name, name:match('^[ab]/(.+)$') }) do
+    if path:sub(1, 1) == '~' then
+      path = vim.fs.normalize(path)
+    elseif path:sub(1, 1) ~= '/' then
+      path = vim.fs.joinpath(project, path)
+    end
+    local stat = vim.uv.fs_stat(path)
+    if stat and stat.type == 'file' then
+      return path
+    end
+  end
+end
+
+---@param word string
+---@param project string
+---@return sanderling.tools.Place?
+local function place_of(word, project)
+  local bare = word:match('^["\'`(%[{<]*(.-)["\'`)%]}>,;:.]*$')
+  for _, name in ipairs({ word, bare }) do
+    local path = name ~= '' and find_file(name, project)
+    if path then
+      return { path = path }
+    end
+  end
+  local name, lnum, rest = bare:match('^([^:]+):(%d+)(.*)$')
+  local path = name and find_file(name, project)
+  return path and { path = path, lnum = tonumber(lnum), col = tonumber(rest:match('^:(%d+)')) }
+    or nil
+end
+
+--- The words of `line` as they are tried: the one under the cursor first, then those behind it, then those before.
+---@param line string
+---@param col integer byte, from 0
+---@return string[]
+local function words_from(line, col)
+  local behind, before = {}, {}
+  for first, word in line:gmatch('()(%S+)') do
+    local words = first + #word > col and behind or before
+    words[#words + 1] = word
+  end
+  return vim.list_extend(behind, before)
+end
+
+--- The file that a line names.
+---@param line string
+---@param col integer byte of the cursor, from 0
+---@param project string root for relative paths
+---@return sanderling.tools.Place?
+function M.place_in(line, col, project)
+  line = line:sub(1, MAX_LINE_BYTES)
+  local name, lnum = line:match('File "([^"]+)", line (%d+)') -- a traceback of Python
+  local path = name and find_file(name, project)
+  if path then
+    return { path = path, lnum = tonumber(lnum) }
+  end
+  for i, word in ipairs(words_from(line, col)) do
+    local place = i <= MAX_TRIES and place_of(word, project)
+    if place then
+      return place
+    end
+  end
+end
+
+--- The file that the cursor's line is about: the line of it, where that is one of a diff.
+---@param self sanderling.render.Transcript
+---@param row integer
+---@param col integer
+---@param project string
+---@return sanderling.tools.Place?
+function M.place_at(self, row, col, project)
+  local block = M.block_at(self, row)
+  if block and block.diff and row >= block.diff then
+    local place
+    local lines = api.nvim_buf_get_lines(self.buf, block.diff, row + 1, true)
+    walk_diff(lines, function(i, _, path, lnum)
+      if i == #lines and lnum then
+        local found = find_file(path or block.title, project)
+        place = found and { path = found, lnum = lnum }
+      end
+    end)
+    if place then
+      return place
+    end
+  end
+  if block and row == block.first then
+    local path = find_file(block.title, project) -- it may hold blanks
+    if path then
+      return { path = path }
+    end
+  end
+  return M.place_in(api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1], col, project)
+end
+
+---@param win integer
+---@return boolean a file can be shown here
+function M.is_code_window(win)
+  local buf = api.nvim_win_get_buf(win)
+  return api.nvim_win_get_config(win).relative == ''
+    and vim.bo[buf].buftype == ''
+    and not vim.b[buf].sanderling_session
+    and not vim.wo[win].winfixbuf
+end
+
+--- Go to the window that shows `path`, else to the code window that was used last, else to the largest; make one if there is none.
+---@param path string
+---@param last_code_win? integer
+local function go_to_code_window(path, last_code_win)
+  local best, best_size = nil, 0
+  for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
+    if M.is_code_window(win) then
+      local size = api.nvim_win_get_width(win) * api.nvim_win_get_height(win)
+      if vim.fs.normalize(api.nvim_buf_get_name(api.nvim_win_get_buf(win))) == path then
+        size = math.huge
+      elseif win == last_code_win then
+        size = 1e9
+      end
+      if size > best_size then
+        best, best_size = win, size
+      end
+    end
+  end
+  if best then
+    api.nvim_set_current_win(best)
+  else
+    vim.cmd('topleft vnew')
+  end
+end
+
+--- Open a file in a window for code.
+---@param place sanderling.tools.Place
+---@param last_code_win? integer
+function M.open(place, last_code_win)
+  go_to_code_window(vim.fs.normalize(place.path), last_code_win)
+  vim.cmd("normal! m'")
+  if vim.fs.normalize(api.nvim_buf_get_name(0)) ~= vim.fs.normalize(place.path) then
+    api.nvim_cmd({
+      cmd = 'edit',
+      args = { place.path },
+      magic = { file = false, bar = false },
+      mods = { hide = true },
+    }, {})
+  end
+  if place.lnum then
+    local lnum = math.max(1, math.min(place.lnum, api.nvim_buf_line_count(0)))
+    api.nvim_win_set_cursor(0, { lnum, math.max((place.col or 1) - 1, 0) })
+    vim.cmd('normal! zv')
+  end
+end
+
+-- something shown whole -----------------------------------------------------------------------------------------------
+
+---@param lines string[]
+---@return integer buf that cannot be changed, and is gone with its window
+function M.scratch(lines)
+  local buf = api.nvim_create_buf(false, true)
+  api.nvim_buf_set_lines(buf, 0, -1, true, lines)
+  vim.bo[buf].bufhidden = 'wipe'
+  vim.bo[buf].modifiable = false
+  return buf
+end
+
+--- Show `lines` in a float in the middle of the screen, and go there; `q` and <Esc> close it.
+---@param title string
+---@param lines string[]
+---@return integer buf
+---@return integer win
+function M.view(title, lines)
+  local buf = M.scratch(lines)
+  local width = 20
+  for i = 1, math.min(#lines, 200) do
+    width = math.max(width, api.nvim_strwidth(lines[i]:sub(1, 200)))
+  end
+  width = math.max(1, math.min(width, vim.o.columns - 6, 100))
+  local height = math.max(1, math.min(#lines, vim.o.lines - 6))
+  local win = api.nvim_open_win(buf, true, {
+    relative = 'editor',
+    width = width,
+    height = height,
+    row = math.floor((vim.o.lines - height) / 2) - 1,
+    col = math.floor((vim.o.columns - width) / 2) - 1,
+    style = 'minimal',
+    border = 'rounded',
+    title = (' %s '):format(vim.fn.strcharpart(M.plain(title), 0, width - 2)),
+    zindex = 70, -- above a chat that floats, and a question
+  })
+  vim.wo[win][0].wrap = true
+  vim.wo[win][0].smoothscroll = true
+  local room = vim.o.lines - 6
+  if #lines <= room then -- lines that are wrapped need more rows
+    height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))
+    api.nvim_win_set_config(win, {
+      relative = 'editor',
+      height = height,
+      row = math.floor((vim.o.lines - height) / 2) - 1,
+      col = math.floor((vim.o.columns - width) / 2) - 1,
+    })
+  end
+  for _, lhs in ipairs({ 'q', '<Esc>' }) do
+    vim.keymap.set(
+      'n',
+      lhs,
+      '<Cmd>close<CR>',
+      { buffer = buf, nowait = true, desc = 'Agent: close' }
+    )
+  end
+  return buf, win
+end
+
+--- Show the whole input and result of a tool use.
+---@param event sanderling.ToolUseShown
+function M.show(event)
+  local lines = M.lines_of(event.input)
+  local input_count = #lines
+  lines[#lines + 1] = ''
+  vim.list_extend(lines, M.lines_of(event.result))
+  M.set_syntax(M.view(event.tool, lines), 'json', 1, input_count)
+end
+
+return M

@@ -1,0 +1,149 @@
+"""
+The buffers of a Neovim, for the file tools. What happens to them is lua/sanderling/buffers.lua's business.
+
+A question is one request, and what Neovim cannot begin within the deadline it does not do at all: the deadline travels along,
+by the monotonic clock, which both processes share. After a write, and when files have changed, there is nothing to wait for:
+what Neovim is told then, it does as soon as it can, and before it answers the next question.
+"""
+
+import time
+from typing import Any
+
+import anyio
+import msgspec
+
+from sanderling.editor.bridge import Bridge, NeovimError
+from sanderling.errors import ToolError
+from sanderling.tools.editor import Buffer, Hunk
+
+DEADLINE_S = 1.0
+PATIENCE_S = 10.0  # with what has begun: a user's hooks take their time
+RETRY_S = 0.02
+POLL_S = 0.2
+
+ANSWER = "return require('sanderling.buffers').answer(...)"
+AFTER_WRITE = "require('sanderling.buffers').after_write(...)"
+FILES_CHANGED = "require('sanderling.buffers').files_changed(...)"
+
+# Values of 'fileencoding' that Python does not know, or knows as something else.
+CODECS = {
+    "": "utf-8",
+    "utf-16": "utf-16-be",
+    "ucs-2": "utf-16-be",
+    "ucs-2be": "utf-16-be",
+    "ucs-2le": "utf-16-le",
+    "ucs-4": "utf-32-be",
+    "ucs-4be": "utf-32-be",
+    "ucs-4le": "utf-32-le",
+}
+
+# The modes in which Neovim does nothing until a key comes.
+PROMPTS = {"r": "the hit-enter prompt", "rm": "the more-prompt", "r?": "a question"}
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came of a question: a value, a sentence for the model, what has to come first, or that Neovim began too late."""
+
+    value: Any = None
+    error: str = ""
+    waits_for: str = ""
+    is_late: bool = False
+
+
+class NeovimBuffers:
+    """The `Editor` that the Neovim at the other end of `bridge` is."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+
+    async def buffer(self, path: str) -> Buffer | None:
+        value = await self._ask("find", path)
+        return _buffer(value) if value else None
+
+    async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:
+        r"""
+        Change the buffer; its lines are those of `buffer.text.split("\n")`.
+
+        A text that ends in a newline has an empty line behind it. Hunks that add or remove that one decide whether the file will
+        end in a newline.
+        """
+        plain = [(hunk.first_line, hunk.line_count, hunk.lines) for hunk in hunks]
+        return await self._ask("change", buffer.id, buffer.tick, plain, tool_use_id)
+
+    async def before_write(self, buffer: Buffer) -> Buffer:
+        return _buffer(await self._ask("before_write", buffer.id, buffer.path))
+
+    async def after_write(self, buffer: Buffer) -> None:
+        self._bridge.notify(AFTER_WRITE, buffer.id, buffer.tick)
+
+    async def files_changed(self, paths: tuple[str, ...]) -> None:
+        self._bridge.notify(FILES_CHANGED, paths)
+
+    async def _ask(self, question: str, *args: Any) -> Any:
+        """
+        Ask what lua/sanderling/buffers.lua answers, again and again while something has to come first.
+
+        Raises:
+            ToolError: it cannot be done, or not in time.
+        """
+        deadline_s = time.monotonic() + DEADLINE_S
+        while True:
+            answer = await self._request(deadline_s, question, args)
+            if answer.error:
+                raise ToolError(answer.error)
+            if answer.is_late:
+                raise ToolError(
+                    f"Neovim was busy for {DEADLINE_S:g} s, so nothing was done. Try again."
+                )
+            if not answer.waits_for:
+                return answer.value
+            if time.monotonic() > deadline_s:
+                raise _waits_for_key(answer.waits_for)
+            await anyio.sleep(RETRY_S)
+
+    async def _request(self, deadline_s: float, question: str, args: tuple[Any, ...]) -> Answer:
+        answer: Answer | None = None
+        problem = ToolError("Neovim was not asked.")
+
+        async def give_up() -> None:
+            nonlocal problem
+            problem = await self._why_late(deadline_s)
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(give_up)
+            try:
+                result = await self._bridge.request(
+                    "nvim_exec_lua", ANSWER, (deadline_s * 1000, question, *args)
+                )
+                answer = msgspec.convert(result, Answer)
+            except NeovimError as error:
+                answer = Answer(error=f"Neovim failed: {error}")
+            except UnicodeEncodeError:
+                answer = Answer(error="The text holds half of a surrogate pair, which no file can.")
+            tasks.cancel_scope.cancel()
+        if answer is None:
+            raise problem
+        return answer
+
+    async def _why_late(self, deadline_s: float) -> ToolError:
+        """Return when waiting longer makes no sense: at the deadline if Neovim sits in a prompt, else out of patience."""
+        await anyio.sleep(deadline_s - time.monotonic())
+        with anyio.move_on_after(PATIENCE_S):
+            while True:  # a busy Neovim does not answer this either
+                mode = await self._bridge.request("nvim_get_mode")
+                if mode["blocking"]:
+                    return _waits_for_key(PROMPTS.get(mode["mode"], "the rest of a command"))
+                await anyio.sleep(POLL_S)
+        return ToolError(f"Neovim is busy: no answer within {DEADLINE_S + PATIENCE_S:g} s.")
+
+
+def _waits_for_key(what: str) -> ToolError:
+    return ToolError(
+        f"Neovim waits for a key ({what}): its buffers cannot be used until the user has gone on there. Try again."
+    )
+
+
+def _buffer(value: dict[str, Any]) -> Buffer:
+    encoding = value["encoding"]
+    return msgspec.convert(value | {"encoding": CODECS.get(encoding, encoding)}, Buffer)

@@ -1,0 +1,355 @@
+"""
+Standing rules: the person's own from the settings, those that were stored for a project, and the one to propose for "always".
+
+The stored ones are a JSON file per project below the state directory, where neither the project nor a command can write. What
+cannot be read there widens nothing: its allow rules are left out, and where a rule that denies or asks may be lost, all asks.
+"""
+
+import fcntl
+import os
+import re
+import shlex
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import msgspec
+
+from sanderling.errors import ConfigError
+from sanderling.permissions import (
+    Effect,
+    Examples,
+    Rule,
+    Use,
+    applies,
+    is_within,
+    uncovered_commands,
+)
+from sanderling.sandbox.environment import state_directory
+from sanderling.shell_grammar import Command, git_words, runner_length, runs_more
+
+VERSION = 1
+MAX_FILE_BYTES, MAX_RULES = 1 << 20, 1_000
+ASK_ALWAYS = Rule(action="ask", tool="*")
+
+
+# --- Loading -------------------------------------------------------------------------------------------------------------------
+
+
+def load_rules(tables: Sequence[Mapping[str, Any]], project: str) -> tuple[Rule, ...]:
+    """
+    The person's own rules, in the order of the settings.
+
+    Raises:
+        ConfigError: naming the first rule that is wrong, and its example if that is what fails.
+    """
+    return tuple(_rule(table, number, project) for number, table in enumerate(tables, 1))
+
+
+def _rule(table: object, number: int, project: str) -> Rule:
+    try:
+        rule = msgspec.convert(table, Rule)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"permission rule {number} is wrong: {error}") from error
+    if problem := wrong_example(rule, project):
+        raise ConfigError(f"permission rule {number} is wrong: {problem}")
+    return rule
+
+
+def wrong_example(rule: Rule, project: str) -> str:
+    """The sentence about the first example that the rule does not do as it says; "" if all are right."""
+    for examples, is_match, words in (
+        (rule.examples.matches, True, "does not match"),
+        (rule.examples.does_not_match, False, "matches"),
+    ):
+        for example in examples:
+            effect = _effect_of(rule, example, project)
+            if effect is None:
+                return f"'{rule}' has examples, but neither command nor path nor host that they could be held against"
+            if applies(rule, effect, project=project) is not is_match:
+                return f"'{rule}' {words} its example '{example[:200]}'"
+    return ""
+
+
+def _effect_of(rule: Rule, example: str, project: str) -> Effect | None:
+    """The tool use that an example of the rule stands for."""
+    if rule.command or (rule.tool == "bash" and rule.path):
+        return Effect("bash", "run", command=example)
+    if rule.host:
+        return Effect("web_fetch", "fetch", host=example)
+    if rule.path:
+        path = os.path.join(project, os.path.expanduser(example))  # noqa: PTH111, PTH118 - a name as text
+        is_write = rule.tool in ("edit", "write")
+        return Effect(rule.tool, "write" if is_write else "read", path=os.path.normpath(path))
+    return Effect("bash", "run", command=example) if rule.tool == "bash" else None
+
+
+# --- Storing -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StoredRules:
+    """`problem` is a sentence for the person when some of the file cannot be used; "" otherwise."""
+
+    rules: tuple[Rule, ...] = ()
+    problem: str = ""
+
+
+class _File(msgspec.Struct):
+    version: int
+    rules: Annotated[list[Any], msgspec.Meta(max_length=MAX_RULES)]
+
+
+class RuleStore:
+    """
+    The rules that "always" has made for a project.
+
+    Any number of processes may hold one for the same project: each looks at the file anew, and changes it under a lock.
+    """
+
+    def __init__(self, state_dir: str, project: str) -> None:
+        self.path = Path(f"{state_directory(f'{state_dir}/rules', project)}.json")
+        self._project = project
+        self._stamp: tuple[int, ...] | None = None
+        self._stored = StoredRules()
+
+    def load(self) -> StoredRules:
+        """The rules as they are now; the file is read again only when it has changed."""
+        try:
+            found = self.path.stat()
+            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+        except OSError:
+            stamp = ()
+        if stamp != self._stamp:
+            self._stored, self._stamp = self._read(), stamp
+        return self._stored
+
+    def add(self, rule: Rule) -> None:
+        """
+        Store a rule, for good.
+
+        Raises:
+            ConfigError: its examples are wrong, or the file cannot be read or written.
+        """
+        _rule(msgspec.to_builtins(rule), 1, self._project)  # or the file could not be read again
+        self._change(lambda rules: (*(other for other in rules if other != rule), rule))
+
+    def remove(self, rule: Rule) -> None:
+        """
+        Forget a rule; one that is not stored is none.
+
+        Raises:
+            ConfigError: the file cannot be read or written.
+        """
+        self._change(lambda rules: tuple(other for other in rules if other != rule))
+
+    def _change(self, change: Callable[[tuple[Rule, ...]], tuple[Rule, ...]]) -> None:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _locked(self.path.with_suffix(".lock")):
+                stored = self._read()
+                if stored.problem:
+                    raise ConfigError(f"{stored.problem} Repair or remove it first.")
+                rules = change(stored.rules)
+                _replace(self.path, _encode(rules))
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                "a rule with what is no text in any encoding is not stored"
+            ) from error
+        except OSError as error:
+            raise ConfigError(
+                f"the rules cannot be stored in {self.path}: {error.strerror}"
+            ) from error
+        self._stamp = None
+
+    def _read(self) -> StoredRules:
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except FileNotFoundError:
+            return StoredRules()
+        except OSError as error:
+            return self._broken(f"cannot be read: {error.strerror}")
+        if is_within(os.path.realpath(self.path), os.path.realpath(self._project)):
+            return self._broken(
+                "lies inside of the project, where anyone who works there could write it"
+            )
+        try:
+            content = msgspec.json.decode(data if len(data) <= MAX_FILE_BYTES else b"", type=_File)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._broken("is no list of rules")
+        if content.version != VERSION:
+            return self._broken("was written by another version")
+        return self._check(content.rules)
+
+    def _check(self, tables: list[Any]) -> StoredRules:
+        rules, problems, is_lost = list[Rule](), list[str](), False
+        for number, table in enumerate(tables, 1):
+            try:
+                rules.append(_rule(table, number, self._project))
+            except ConfigError as error:
+                problems.append(str(error))
+                is_lost |= (
+                    not isinstance(table, dict) or cast("Any", table).get("action") != "allow"
+                )
+        if not problems:
+            return StoredRules(tuple(rules))
+        strict = tuple(rule for rule in rules if rule.action != "allow")
+        why = f"holds what is no rule ({problems[0]})"
+        return self._broken(why, (*strict, ASK_ALWAYS) if is_lost else strict)
+
+    def _broken(self, why: str, rules: tuple[Rule, ...] = (ASK_ALWAYS,)) -> StoredRules:
+        effect = "everything asks" if ASK_ALWAYS in rules else "nothing in it allows anything"
+        return StoredRules(
+            rules, f"The file of stored rules {self.path} {why}: until it is repaired, {effect}."
+        )
+
+
+def _encode(rules: Sequence[Rule]) -> bytes:
+    data = msgspec.json.format(msgspec.json.encode({"version": VERSION, "rules": rules}), indent=2)
+    if len(data) >= MAX_FILE_BYTES or len(rules) > MAX_RULES:
+        raise ConfigError("there are more rules stored than are ever read again; remove some first")
+    return data + b"\n"
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """All of `data` or what was there before, whatever happens meanwhile. The lock keeps the temporary file one writer's."""
+    temporary = path.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+# --- Proposing -----------------------------------------------------------------------------------------------------------------
+
+_ARITY = {
+    words: arity
+    for arity, lines in {
+        1: "pytest mypy pyright basedpyright pylint flake8 black isort tox nox eslint prettier tsc jest vitest mocha stylua luacheck"
+        " shellcheck shfmt hadolint clang-format clang-tidy ctest ninja phpunit rspec rubocop golangci-lint staticcheck gofmt rustfmt",
+        2: "git npm pnpm yarn bun deno cargo go uv pip pip3 poetry ruff pre-commit make just task rake gradle ./gradlew mvn ./mvnw dotnet"
+        " docker podman kubectl helm terraform gem bundle mix swift flutter dart zig composer brew apt systemctl rails bin/rails cmake"
+        " meson bazel npx bunx uvx pipx hatch pdm rye conda alembic",
+        3: "python|-m python3|-m npm|run pnpm|run yarn|run bun|run deno|task uv|run uv|pip poetry|run pdm|run hatch|run docker|compose"
+        " podman|compose go|mod go|tool bundle|exec git|stash git|remote git|worktree gh npm|exec pnpm|exec yarn|exec php|artisan"
+        " cargo|nextest",
+        4: "uv|run|ruff",
+        5: "uv|run|python|-m poetry|run|python|-m",
+    }.items()
+    for words in (tuple(line.split("|")) for line in lines.split())
+}
+"""How many words of a command say what it does; the longest beginning that is listed counts."""
+_SUBCOMMAND = re.compile(r"[A-Za-z][\w:.-]*", re.ASCII)
+MAX_EXACT_CHARS = 300
+
+
+def propose(effect: Effect, *, project: str) -> Rule | None:
+    """
+    The rule for "always": as narrow as it can be and still be of use; None if there is no safe one.
+
+    It covers `effect` in any case, which its examples say.
+    """
+    match effect.kind:
+        case "run":
+            return _propose_command(effect, project)
+        case "fetch":
+            return _checked({"tool": "web_fetch", "host": effect.host.lower()}, effect, project)
+        case "write" | "read":
+            return _propose_path(effect, project)
+        case _:
+            return None
+
+
+def _checked(fields: Mapping[str, object], effect: Effect, project: str) -> Rule | None:
+    """An allow rule of `fields`, if there can be such a rule and it covers `effect`."""
+    try:
+        rule = msgspec.convert({"action": "allow", **fields}, Rule)
+    except msgspec.ValidationError:
+        return None
+    return rule if applies(rule, effect, project=project) else None
+
+
+def _propose_command(effect: Effect, project: str) -> Rule | None:
+    commands = uncovered_commands(effect, project=project)
+    rules = {rule.command: rule for command in commands or () if (rule := _rule_for(command))}
+    if not commands or len(rules) != 1:
+        return None
+    (rule,) = rules.values()
+    is_right = not wrong_example(rule, project)
+    covers_all = all(
+        applies(rule, Effect("bash", "run", command=command.text, cwd=effect.cwd), project=project)
+        for command in commands
+    )
+    return rule if is_right and covers_all else None
+
+
+def _rule_for(command: Command) -> Rule | None:
+    words = git_words(command.words)[0]
+    literal = [word for word in words if isinstance(word, str)]
+    if runs_more(words) or not literal or literal[0] == "cd":
+        return None
+    arity = max(
+        (count for start, count in _ARITY.items() if tuple(words[: len(start)]) == start), default=0
+    )
+    prefix = [word for word in words[:arity] if isinstance(word, str)]
+    is_listed = arity > 0 and len(prefix) == arity and all(map(_is_subcommand, enumerate(prefix)))
+    if is_listed and len(prefix) > runner_length(words):
+        pattern, another = shlex.join(prefix), f"{shlex.join(prefix)}x"
+    elif (
+        len(literal) == len(words)
+        and len(command.text) <= MAX_EXACT_CHARS
+        and "\n" not in command.text
+    ):
+        pattern, another = f"{shlex.join(literal)} $", f"{command.text} x"
+    else:
+        return None
+    return Rule(
+        action="allow",
+        tool="bash",
+        command=pattern,
+        examples=Examples((command.text,), (another, f"{command.text} && rm -rf .")),
+    )
+
+
+def _is_subcommand(place: tuple[int, str]) -> bool:
+    number, word = place
+    return number == 0 or word == "-m" or _SUBCOMMAND.fullmatch(word) is not None
+
+
+def _propose_path(effect: Effect, project: str) -> Rule | None:
+    """The directory of a file in the project; the file itself at its root, outside, and where writing is dangerous."""
+    tool = "read" if effect.kind == "read" else effect.tool
+    is_inside = is_within(effect.path, project)
+    inside = _literal(effect.path[len(project) :].strip("/"))
+    file = f"./{inside}" if is_inside else _literal(effect.path)
+    directory = file.rpartition("/")[0]
+    if is_inside and directory != "." and not Use(effect, project).protected:
+        around = _checked({"tool": tool, "path": f"{directory}/**"}, effect, project)
+        if around:
+            return around
+    return _checked({"tool": tool, "path": file}, effect, project)
+
+
+def _literal(path: str) -> str:
+    """A glob that matches `path` alone."""
+    return re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", path)

@@ -1,0 +1,176 @@
+"""The tool that runs commands."""
+
+import re
+from typing import Annotated
+
+import anyio
+import msgspec
+
+from sanderling.errors import ToolError
+from sanderling.permissions import Effect
+from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.jobs import MAX_RUNNING, Job, facts, status_line, told, took
+from sanderling.tools.shell import Change, first_line, visible
+from sanderling.tools.workspace import Workspace
+
+FIRST_LOOK_S = 1.0  # at what a command in the background begins with: many a server fails at once
+MAX_PATH_CHARS = 200
+MAX_NAMES = 8
+
+_NO_NETWORK = re.compile(
+    r"network is unreachable|could not resolve|name resolution|name or service not known"
+    r"|EAI_AGAIN|ENETUNREACH|ENOTFOUND",
+    re.IGNORECASE,
+)
+
+
+class BashInput(msgspec.Struct, forbid_unknown_fields=True):
+    command: str
+    timeout_s: Annotated[
+        float, msgspec.Meta(gt=0, le=600, description="Then it goes on as a job")
+    ] = 120
+    background: Annotated[
+        bool, msgspec.Meta(description="Start it as a job, as for servers; see the tool jobs")
+    ] = False
+
+
+def _effect(args: BashInput, _workspace: Workspace) -> Effect:
+    return Effect(tool="bash", kind="run", command=args.command)
+
+
+def _title(args: BashInput, _workspace: Workspace) -> str:
+    return first_line(args.command)
+
+
+@tool(BashInput, effect=_effect, title=_title)
+async def bash(args: BashInput, context: Context) -> Outcome:
+    """
+    Run a command line in bash, in the sandbox.
+
+    The directory and exported variables carry over to the next command; functions and processes do not: what still runs when the
+    shell ends is ended with it, so start servers with background=true. There is no terminal and no input: give every answer as
+    an option, every text as an argument (git commit -m). Errors come in with the output. Of long output you get the beginning
+    and the end; the file that is named holds all of it. Read, search and change files with the other tools.
+    """
+    jobs = context.workspace.jobs
+    if args.background and jobs.is_full:
+        raise ToolError(f"{MAX_RUNNING} jobs run already: stop one of them first.")
+    job = await jobs.launch(args.command, context.show)
+    if args.background:
+        jobs.to_background(job)
+    is_crowded = False
+    try:
+        with anyio.move_on_after(FIRST_LOOK_S if args.background else args.timeout_s):
+            await job.ended.wait()
+        is_crowded = job.is_running and not args.background and jobs.is_full
+        if is_crowded:
+            await job.stop()
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True):
+            await job.stop()
+        state = facts(job, status_line(job, "stopped by the person"))
+        jobs.keep_interrupted(context.tool_use_id, told(job.log.text(), state))
+        jobs.shell.forget(job.started)
+        raise
+    if args.background:
+        return _started(job)
+    if job.is_running:
+        return _goes_on(job, args, context)
+    late = f"Stopped: {args.timeout_s:g} s are over, and {MAX_RUNNING} jobs run already."
+    return _ended(job, context, [f"[{late}]"] if is_crowded else [])
+
+
+def _started(job: Job) -> Outcome:
+    """What a job that was started as one has to say so far."""
+    if job.is_running:
+        state = facts(job, f"[{job.id} runs in the background. {_how_to_read(job)}]")
+        return Outcome(content=told(job.log.take(), state), summary=f"→ {job.id}")
+    job.is_told = True
+    state = facts(job, status_line(job, "it was to run in the background"))
+    content = told(job.log.take(), state)
+    return Outcome(content=content, summary=_summary(job), is_error=job.status != 0)
+
+
+def _goes_on(job: Job, args: BashInput, context: Context) -> Outcome:
+    context.workspace.jobs.to_background(job)
+    state = facts(
+        job,
+        f"[{args.timeout_s:g} s are over: it goes on in the background as {job.id}. {_how_to_read(job)}"
+        " It will not change the shell's directory or variables.]",
+    )
+    return Outcome(content=told(job.log.take(), state), detail=state, summary=f"→ {job.id}")
+
+
+def _how_to_read(job: Job) -> str:
+    return f"Read on with jobs: read {job.id}."
+
+
+def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
+    workspace = context.workspace
+    change = workspace.jobs.shell.finish(job.started)
+    output = job.log.text()
+    notes += _shell_notes(change, workspace)
+    if job.has_left_processes:
+        notes.append("[What it left running was ended with it: use background=true for servers.]")
+    if hint := _network_hint(job, output, workspace):
+        notes.append(hint)
+    state = facts(job, status_line(job, *_shell_state(change, workspace)), *notes)
+    return Outcome(
+        content=told(output, state),
+        detail=state,
+        summary=_summary(job),
+        is_error=job.status != 0,
+    )
+
+
+def _shell_state(change: Change, workspace: Workspace) -> list[str]:
+    cwd = workspace.jobs.shell.cwd
+    parts: list[str] = []
+    if change.has_moved or cwd != workspace.project:
+        name = "the project's root" if cwd == workspace.project else workspace.shown(cwd)
+        parts.append(f"cwd: {_short(name)}{' (changed)' if change.has_moved else ''}")
+    for what, names in (("exported", change.exported), ("unset", change.unset)):
+        if names:
+            parts.append(f"{what}: {_listed(names)}")
+    return parts
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f"{', '.join(names[:MAX_NAMES])}{more}"
+
+
+def _shell_notes(change: Change, workspace: Workspace) -> list[str]:
+    notes: list[str] = []
+    if change.missing_cwd:
+        gone = _short(workspace.shown(change.missing_cwd))
+        notes.append(f"[{gone} is gone: the command ran in the project's root.]")
+    if change.too_large:
+        names = _listed(change.too_large)
+        notes.append(f"[Too large to carry over to the next command: {names}.]")
+    if change.is_unknown:
+        notes.append(
+            "[The shell was replaced or killed: its directory and variables are as before.]"
+        )
+    return notes
+
+
+def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
+    """For what fails without having asked for a name, which the sandbox would have reported."""
+    sandbox = workspace.sandbox
+    is_told = any(denial.operation in ("connect", "resolve") for denial in job.denials)
+    if not job.status or sandbox.is_off or sandbox.network == "on" or is_told:
+        return ""
+    if not _NO_NETWORK.search(output):
+        return ""
+    state = "off" if sandbox.network == "off" else "open to listed hosts only"
+    return f"[The network is {state}: do without, or ask the person to change that with :AgentNet.]"
+
+
+def _summary(job: Job) -> str:
+    return f"✓ {took(job)}" if job.status == 0 else f"{job.outcome} · {took(job)}"
+
+
+def _short(path: str) -> str:
+    shown = visible(path)
+    return shown if len(shown) <= MAX_PATH_CHARS else f"…{shown[-MAX_PATH_CHARS:]}"

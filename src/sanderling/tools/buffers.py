@@ -1,0 +1,121 @@
+"""Buffers held against the files that they show: which one a tool may know of, and what is written for it."""
+
+import codecs
+import os
+
+from sanderling.errors import ToolError
+from sanderling.sandbox.worker import Stamp
+from sanderling.tools.editor import Buffer
+from sanderling.tools.workspace import Workspace
+
+LINE_ENDINGS = {"unix": "\n", "dos": "\r\n", "mac": "\r"}
+BOMS = {
+    "utf-8": codecs.BOM_UTF8,
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+    "utf-32-le": codecs.BOM_UTF32_LE,
+    "utf-32-be": codecs.BOM_UTF32_BE,
+}
+# Vim's names that Python has not, or that mean something else to it.
+_CODECS = {
+    "": "utf-8",
+    "ucs-2": "utf-16-be",
+    "ucs-2be": "utf-16-be",
+    "ucs-2le": "utf-16-le",
+    "utf-16": "utf-16-be",
+    "utf-16le": "utf-16-le",
+    "ucs-4": "utf-32-be",
+    "ucs-4be": "utf-32-be",
+    "ucs-4le": "utf-32-le",
+    "utf-32": "utf-32-be",
+    "utf-32le": "utf-32-le",
+}
+
+
+async def buffer_of(workspace: Workspace, path: str, stamp: Stamp | None) -> Buffer | None:
+    """
+    The loaded buffer of `path`, if the file is the sandbox's to be seen; `stamp` is that of the file inside, None if there is none.
+
+    The editor has every right of the person: what the sandbox hides or covers must not come through a buffer instead.
+
+    Raises:
+        ToolError: the editor does not answer.
+    """
+    if workspace.editor is None or not _is_visible(workspace, path, stamp):
+        return None
+    return await workspace.editor.buffer(path)
+
+
+def _is_visible(workspace: Workspace, path: str, stamp: Stamp | None) -> bool:
+    if stamp is None:
+        return not os.path.exists(path) and workspace.is_inside(path)
+    return not covers(path, stamp)
+
+
+def covers(path: str, stamp: Stamp) -> bool:
+    """Whether the sandbox has another file there than the person: one of its own, or an empty one over a secret."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return True
+    return (status.st_dev, status.st_ino) != (stamp.device, stamp.inode)
+
+
+def bytes_of(buffer: Buffer) -> bytes:
+    """
+    What the editor would write.
+
+    Raises:
+        ToolError: its encoding is not known here, or cannot hold the text.
+    """
+    encoding = _encoding(buffer)
+    text = buffer.text.replace("\n", LINE_ENDINGS[buffer.line_ending])
+    try:
+        data = text.encode(encoding, "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise ToolError(
+            f"The editor has this file as {buffer.encoding}, which has no {text[error.start]!r}."
+        ) from error
+    return (BOMS.get(encoding, b"") if buffer.has_bom else b"") + data
+
+
+def text_in(buffer: Buffer, data: bytes) -> str:
+    """
+    `data` as `buffer` would hold it.
+
+    Raises:
+        ToolError: its encoding is not known here, or cannot be that of `data`.
+    """
+    encoding = _encoding(buffer)
+    data = data.removeprefix(BOMS.get(encoding, b"") if buffer.has_bom else b"")
+    errors = "surrogateescape" if encoding == "utf-8" else "strict"
+    try:
+        text = data.decode(encoding, errors)
+    except UnicodeDecodeError as error:
+        raise ToolError(
+            f"The editor has this file as {buffer.encoding}, which it is not: load it again there."
+        ) from error
+    return text.replace(LINE_ENDINGS[buffer.line_ending], "\n")
+
+
+def plain(text: str) -> str:
+    """A buffer's text as a file's text is read: where line endings are mixed, it has some as parts of its lines."""
+    return text.replace("\r\n", "\n")
+
+
+def is_in_step(buffer: Buffer, data: bytes) -> bool:
+    """Whether the file holds exactly what the buffer does."""
+    if not data:
+        return buffer.text in {"", "\n"}
+    return bytes_of(buffer) == data
+
+
+def _encoding(buffer: Buffer) -> str:
+    name = _CODECS.get(buffer.encoding.lower(), buffer.encoding)
+    try:
+        "".encode(name)
+        return codecs.lookup(name).name
+    except LookupError as error:
+        raise ToolError(
+            f"The editor has this file as {buffer.encoding}, which is not known here: change it there."
+        ) from error

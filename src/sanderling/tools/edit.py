@@ -1,0 +1,68 @@
+"""`edit`: replacements in a file, all of them or none."""
+
+from typing import Annotated
+
+import msgspec
+
+from sanderling.permissions import Effect
+from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.change import Change, Changed, Proposal
+from sanderling.tools.lines import Difference, shown
+from sanderling.tools.replace import Replacement, replace
+from sanderling.tools.workspace import Workspace
+
+MAX_EDITS = 100
+MAX_REGION_LINES, MAX_DETAIL_LINES = 60, 1000
+
+
+class EditInput(msgspec.Struct, forbid_unknown_fields=True):
+    path: Annotated[str, msgspec.Meta(description="Absolute, below ~, or relative to the project")]
+    edits: Annotated[
+        list[Replacement],
+        msgspec.Meta(min_length=1, max_length=MAX_EDITS, description="Made in this order"),
+    ]
+
+
+def _effect(args: EditInput, workspace: Workspace) -> Effect:
+    return Effect(tool="edit", kind="write", path=workspace.path(args.path))
+
+
+def _title(args: EditInput, workspace: Workspace) -> str:
+    return workspace.shown(workspace.path(args.path))
+
+
+@tool(EditInput, effect=_effect, title=_title)
+async def edit(args: EditInput, context: Context) -> Outcome:
+    """
+    Change parts of a file: all of `edits`, each in what those before it left, or none.
+
+    Copy `old` exactly as `read` shows it, without the line numbers, with enough around it to occur once; `replace_all` takes every
+    place. To insert, give `insert_at_line` and no `old`. Everything else stays byte by byte: encoding, line endings, mode, links.
+    The result shows the changed lines as they are now: do not read the file again. If the person has unsaved changes of it
+    in the editor, yours are merged with them there.
+    """
+    workspace = context.workspace
+    path = workspace.path(args.path)
+    name = workspace.shown(path)
+
+    def propose(old: bytes | None) -> Proposal:
+        edited = replace(old or b"", args.edits, path=name)
+        return Proposal(edited.data, edited.notes)
+
+    changed = await Change(context, path, propose).make()
+    difference = Difference(changed.old or "", changed.new)
+    where = "" if changed.is_written else " in the editor"
+    headline = f"Changed {name}{where}: {difference.summary}."
+    regions = shown(difference.regions(), MAX_REGION_LINES).text
+    return described(changed, difference, *filter(None, (headline, regions)))
+
+
+def described(changed: Changed, difference: Difference, *words: str) -> Outcome:
+    """What has come of a change: for the model in `words`, for the screen as the difference."""
+    words = words if changed.old != changed.new else ("It holds exactly that already.",)
+    return Outcome(
+        content="\n".join([*words, *changed.notes]),
+        summary=difference.summary,
+        detail=difference.shown(MAX_DETAIL_LINES).text,
+        filetype="diff",
+    )

@@ -1,0 +1,388 @@
+"""grep: search files' text."""
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated
+
+import msgspec
+
+from sanderling.errors import ToolError
+from sanderling.permissions import Effect
+from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.paths import escaped, rooted
+from sanderling.tools.ripgrep import ABORTED, Ended, Filter, each_file, failure, run_ripgrep
+from sanderling.tools.workspace import Workspace
+
+MAX_BYTES = 26_000  # of what was found; with everything else it stays below 30 KB
+MAX_LINE_CHARS = 500
+BEFORE_MATCH_CHARS = 200
+MAX_COUNTED = 50_000
+MAX_COUNTED_IN_FILE = 100  # where only files are asked for
+MAX_BUFFERS = 20
+LEFT_OUT_BYTES = 64 * 1024 * 1024  # files above it, when memory does not suffice otherwise
+
+_LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class GrepInput(msgspec.Struct, forbid_unknown_fields=True):
+    pattern: Annotated[
+        str, msgspec.Meta(min_length=1, description="Regular expression (Rust syntax)")
+    ]
+    path: Annotated[str, msgspec.Meta(description="File or directory")] = "."
+    glob: Annotated[str, msgspec.Meta(description="Only such files: *.py, src/**/*.{ts,tsx}")] = ""
+    type: Annotated[str, msgspec.Meta(description="Only files of a ripgrep type: py, rust")] = ""
+    context: Annotated[int, msgspec.Meta(ge=0, le=10, description="Lines around a match")] = 0
+    ignore_case: bool = False
+    literal: Annotated[bool, msgspec.Meta(description="The pattern is plain text")] = False
+    files_only: Annotated[bool, msgspec.Meta(description="Names and counts, no lines")] = False
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Most matches to show")] = 200
+
+
+# --- what rg writes ----------------------------------------------------------------------------------------------------
+
+
+class Text(msgspec.Struct):
+    """Text, or base64 of bytes that are not UTF-8."""
+
+    text: str | None = None
+    raw: bytes | None = msgspec.field(default=None, name="bytes")
+
+    def __str__(self) -> str:
+        if self.text is not None:
+            return self.text
+        return (self.raw or b"").decode(errors="backslashreplace")
+
+    @property
+    def path(self) -> str:
+        if self.text is not None:
+            return self.text
+        return (self.raw or b"").decode(errors="surrogateescape")
+
+
+class Span(msgspec.Struct):
+    """A match in its line, in bytes from the line's beginning."""
+
+    start: int
+
+
+class Stats(msgspec.Struct):
+    searches: int = 0
+
+
+class Data(msgspec.Struct):
+    path: Text = msgspec.field(default_factory=Text)
+    lines: Text = msgspec.field(default_factory=Text)
+    line_number: int | None = None
+    submatches: tuple[Span, ...] = ()
+    binary_offset: int | None = None
+    stats: Stats = msgspec.field(default_factory=Stats)
+
+
+class Record(msgspec.Struct):
+    type: str
+    data: Data
+
+
+_decode = msgspec.json.Decoder(Record).decode
+
+
+# --- what was found ----------------------------------------------------------------------------------------------------
+
+
+class Line(msgspec.Struct, frozen=True):
+    number: int
+    text: str
+    is_match: bool
+
+    def __str__(self) -> str:
+        return f"{self.number or '?'}{':' if self.is_match else '-'} {self.text}"
+
+
+class File:
+    """What was found in a file: all matches are counted, lines kept as far as they can be shown."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.lines: list[Line] = []
+        self.size = len(path)
+        self.matches = 0
+        self.is_binary = False
+
+    def add(self, line: Line) -> None:
+        self.matches += line.is_match
+        if self.size < MAX_BYTES:
+            self.lines.append(line)
+            self.size += len(line.text)
+
+
+class Found:
+    """
+    What a search has found, in the order of paths whatever the order it comes in.
+
+    Of files that come too late in that order to be shown, only the number is kept, and that of their matches.
+    """
+
+    def __init__(self, files: Filter, limit: int, most_in_file: int) -> None:
+        self.files: list[File] = []
+        self.file_count = 0
+        self.matches = 0
+        self.searched = 0  # files, once rg has said so
+        self.is_all_counted = True
+        self._filter = files
+        self._limit = limit
+        self._most_in_file = most_in_file
+        self._size = 0
+        self._file: File | None = None
+
+    def take(self, record: bytes) -> bool:
+        """Take a record of rg's; False when it is enough."""
+        try:
+            event = _decode(record)
+        except msgspec.DecodeError:  # it was cut: a line of megabytes, or with that many matches
+            if self._file and record.startswith(b'{"type":"match"'):
+                self._file.add(Line(0, "[a match in a line too long to show]", is_match=True))
+            return True
+        data = event.data
+        match event.type:
+            case "begin":
+                path = data.path.path
+                self._file = File(path) if self._filter.lets_in(path) else None
+            case "match" | "context" if self._file:
+                for line in _lines(data, is_match=event.type == "match"):
+                    self._file.add(line)
+            case "end" if self._file:
+                self._file.is_binary = data.binary_offset is not None
+                self.finish_file()
+            case "summary":
+                self.searched = data.stats.searches
+            case _:
+                pass
+        self.is_all_counted &= self.matches < MAX_COUNTED
+        return self.matches < MAX_COUNTED
+
+    def finish_file(self) -> None:
+        """Nothing more will come of the file that is being searched."""
+        file, self._file = self._file, None
+        if not file or not file.matches:
+            return
+        self.file_count += 1
+        self.matches += file.matches
+        self.is_all_counted &= file.matches < self._most_in_file
+        self.files.append(file)
+        self._size += file.size
+        if self._size > 4 * MAX_BYTES or len(self.files) > 4 * self._limit:
+            self._drop_last()
+
+    def sorted(self) -> list[File]:
+        return sorted(self.files, key=lambda file: file.path)
+
+    def _drop_last(self) -> None:
+        files, self.files, self._size = self.sorted(), [], 0
+        for file in files[: self._limit]:
+            if self._size > MAX_BYTES:
+                break
+            self.files.append(file)
+            self._size += file.size
+
+
+def _lines(data: Data, *, is_match: bool) -> Iterator[Line]:
+    """The lines of a record: several where a match spans them."""
+    text = str(data.lines).removesuffix("\n")
+    at = 0
+    if is_match and data.submatches and len(text) > MAX_LINE_CHARS:
+        at = len(text.encode()[: data.submatches[0].start].decode(errors="ignore"))
+    for offset, line in enumerate(text.split("\n")):
+        shown = _cut(line.removesuffix("\r"), at)
+        yield Line((data.line_number or 0) + offset, shown, is_match)
+        at = max(0, at - len(line) - 1)
+
+
+def _cut(line: str, at: int) -> str:
+    """What surrounds character `at` of a line; control characters made visible."""
+    first = max(0, min(at - BEFORE_MATCH_CHARS, len(line) - MAX_LINE_CHARS))
+    shown = line[first : first + MAX_LINE_CHARS]
+    shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", shown)
+    return f"{'…' if first else ''}{shown}{'…' if first + MAX_LINE_CHARS < len(line) else ''}"
+
+
+# --- the tool ----------------------------------------------------------------------------------------------------------
+
+
+def _place(args: GrepInput, workspace: Workspace) -> tuple[str, str]:
+    """Where to search, and the glob for what is below."""
+    directory = workspace.path(args.path)
+    return rooted(args.glob, directory) if args.glob else (directory, "")
+
+
+def _effect(args: GrepInput, workspace: Workspace) -> Effect:
+    return Effect("grep", "read", path=_place(args, workspace)[0])
+
+
+def _title(args: GrepInput, workspace: Workspace) -> str:
+    where = workspace.shown(workspace.path(args.path))
+    only = ", ".join(filter(None, (args.glob, args.type)))
+    return escaped(
+        f"'{args.pattern[:80]}'"
+        + ("" if where == workspace.project else f" in {where}")
+        + (f" ({only})" if only else "")
+    )
+
+
+@tool(GrepInput, effect=_effect, title=_title, is_read_only=True)
+async def grep(args: GrepInput, context: Context) -> Outcome:
+    r"""
+    Search the text of files with ripgrep. Use this instead of grep or rg in bash.
+
+    Results are grouped by file, in the order of paths: `12: text` is a match on line 12, `11- text` a line of context. Long
+    lines are cut around the match. With `files_only`, each file with its number of matching lines.
+
+    Hidden files are searched; .git, binary files, symbolic links, and what .gitignore names are not, unless `path` is just
+    that or inside. A glob without a slash fits names at any depth, one with a slash paths from `path` on. With \n in the
+    pattern, matches may span lines. Files are searched as saved on disk.
+    """
+    workspace = context.workspace
+    directory, glob = _place(args, workspace)
+    files = Filter(directory, glob, args.type)
+    found, ended, left_out = await _search(args, workspace, directory, files)
+    shown = escaped(workspace.shown(directory))
+    if not found.matches and (ended.is_late or (ended.errors and not found.searched)):
+        raise failure(ended, shown)
+    if not found.matches:
+        count = found.searched
+        if args.glob:
+            count = await _count(workspace, directory, files)
+        text, summary = _nothing(args, shown, count), "no matches"
+        paths = [directory]
+    elif args.files_only:
+        text, summary, paths = _names(found, args, workspace)
+    else:
+        text, summary, paths = _matches(found, args, workspace)
+    unsaved = await _unsaved(paths, workspace)
+    notes = (text, unsaved, left_out, ended.notes)
+    return Outcome(content="\n\n".join(filter(None, notes)), summary=summary)
+
+
+async def _search(
+    args: GrepInput, workspace: Workspace, directory: str, files: Filter
+) -> tuple[Found, Ended, str]:
+    """What was found, how the search has ended, and a note on what was left out of it."""
+    most = MAX_COUNTED_IN_FILE if args.files_only else args.limit + 1
+    is_multiline = "\n" in args.pattern or (not args.literal and _LINE_BREAK.search(args.pattern))
+    arguments = [
+        "--json",
+        "--crlf",
+        f"--max-count={most}",
+        f"--context={0 if args.files_only else args.context}",
+        *(["--ignore-case"] if args.ignore_case else []),
+        *(["--fixed-strings"] if args.literal else []),
+        *(["--multiline"] if is_multiline else []),
+        f"--regexp={args.pattern}",
+        *files.arguments,
+    ]
+    found = Found(files, args.limit, most)
+    ended = await run_ripgrep(workspace, arguments, directory, found.take)
+    left_out = ""
+    if ended.status == ABORTED:  # out of memory: a line is kept there as a whole, however long
+        arguments.append(f"--max-filesize={LEFT_OUT_BYTES}")
+        left_out = f"Files of more than {LEFT_OUT_BYTES >> 20} MB were left out, for one has a line that is too long to search."
+        found = Found(files, args.limit, most)
+        ended = await run_ripgrep(workspace, arguments, directory, found.take)
+    found.finish_file()
+    found.is_all_counted &= ended.status is not None
+    return found, ended, left_out
+
+
+async def _count(workspace: Workspace, directory: str, files: Filter) -> int:
+    count = 0
+
+    def take(_path: str) -> None:
+        nonlocal count
+        count += 1
+
+    await each_file(workspace, directory, files, take)
+    return count
+
+
+def _nothing(args: GrepInput, shown: str, count: int) -> str:
+    if not count:
+        only = " and ".join(filter(None, (args.glob, args.type and f"type {args.type}")))
+        which = f"match {only}" if only else "are not ignored"
+        return f"No file was searched: there are none in {shown} that {which}."
+    return f"No matches for {escaped(args.pattern)} in {_counted(count, 'file')}."
+
+
+def _matches(found: Found, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
+    """The matches by file; the screen's summary of them; the paths that are in there."""
+    blocks: list[str] = []
+    paths: list[str] = []
+    room, shown = MAX_BYTES, 0
+    for file in found.sorted():
+        lines = [escaped(workspace.shown(file.path)) + (" (binary)" if file.is_binary else "")]
+        room -= len(lines[0].encode()) + 2
+        last = 0
+        for line in file.lines:
+            text = str(line)
+            room -= len(text.encode()) + 4
+            if room < 0 or (line.is_match and shown == args.limit):
+                break
+            if args.context and last and line.number > last + 1:
+                lines.append("--")
+            lines.append(text)
+            shown += line.is_match
+            last = line.number
+        if last or len(lines) > 1:
+            blocks.append("\n".join(lines))
+            paths.append(file.path)
+        if room < 0 or shown == args.limit:
+            break
+    summary = f"{_matches_of(found)} in {_counted(found.file_count, 'file')}"
+    head = f"{summary}:"
+    if shown < found.matches or not found.is_all_counted:
+        head = f"The first {shown:,} of {summary}. Narrow the pattern, or use path, glob or type to see others:"
+    return "\n\n".join([head, *blocks]), summary, paths
+
+
+def _names(found: Found, args: GrepInput, workspace: Workspace) -> tuple[str, str, list[str]]:
+    """The files and how much is in them, and the rest as `_matches` gives it."""
+    names: list[str] = []
+    room = MAX_BYTES
+    files = found.sorted()
+    for file in islice(files, args.limit):
+        more = "+" if file.matches >= MAX_COUNTED_IN_FILE else ""
+        names.append(f"{escaped(workspace.shown(file.path))}: {file.matches}{more}")
+        room -= len(names[-1].encode()) + 1
+        if room < 0:
+            names.pop()
+            break
+    summary = f"{_counted(found.file_count, 'file')} with {_matches_of(found)}"
+    head = f"{summary}:"
+    if len(names) < found.file_count:
+        head = f"The first {len(names):,} of {summary}. Narrow the pattern, or use path, glob or type to see others:"
+    return "\n".join([head, *names]), summary, [file.path for file in files[: len(names)]]
+
+
+def _matches_of(found: Found) -> str:
+    count = "1 match" if found.matches == 1 else f"{found.matches:,} matches"
+    return count if found.is_all_counted else f"at least {count}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+async def _unsaved(paths: list[str], workspace: Workspace) -> str:
+    """A note on files whose unsaved text was not searched."""
+    if not workspace.editor:
+        return ""
+    unsaved: list[str] = []
+    try:
+        for path in paths[:MAX_BUFFERS]:
+            buffer = await workspace.editor.buffer(path)
+            if buffer and buffer.is_modified:
+                unsaved.append(escaped(workspace.shown(path)))
+    except ToolError:  # the editor sits in a prompt: a search must not wait for that
+        return ""
+    names = ", ".join(unsaved)
+    return f"With unsaved changes in the editor, which were not searched: {names}" if names else ""

@@ -1,0 +1,74 @@
+"""ls: what is in a directory, as a tree."""
+
+import os
+import sys
+from typing import Annotated
+
+import msgspec
+
+import sanderling
+from sanderling.errors import ToolError
+from sanderling.permissions import Effect
+from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.paths import escaped
+from sanderling.tools.ripgrep import NEWLINE, TIMEOUT_S, run
+from sanderling.tools.workspace import Workspace
+
+PROGRAM = """
+import sys
+sys.path.append(sys.argv[1])
+from sanderling.tools.tree import main
+main(*sys.argv[2:])
+"""
+PYTHON = (os.path.realpath(sys.executable), "-I", "-S", "-B", "-Xutf8", "-c", PROGRAM)
+LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(sanderling.__file__)))
+
+
+class LsInput(msgspec.Struct, forbid_unknown_fields=True):
+    path: Annotated[str, msgspec.Meta(description="Directory")] = "."
+    depth: Annotated[int, msgspec.Meta(ge=1, le=10, description="Levels to open")] = 2
+
+
+def _effect(args: LsInput, workspace: Workspace) -> Effect:
+    return Effect("ls", "read", path=workspace.path(args.path))
+
+
+def _title(args: LsInput, workspace: Workspace) -> str:
+    return escaped(workspace.shown(workspace.path(args.path)))
+
+
+@tool(LsInput, effect=_effect, title=_title, is_read_only=True)
+async def ls(args: LsInput, context: Context) -> Outcome:
+    """
+    List a directory as a tree: directories first, files with their sizes, links with their targets.
+
+    Hidden files are shown; .git and what .gitignore names are not, unless `path` is just that or inside. At most 100 entries of a
+    directory are shown, and 500 in all: what is near comes first, and a directory followed by … was not opened for lack of
+    room, so list it by itself.
+    """
+    workspace = context.workspace
+    path = workspace.path(args.path)
+    lines: list[str] = []
+
+    def take(record: bytes) -> bool:
+        lines.append(record.decode(errors="backslashreplace"))
+        return True
+
+    ended = await run(workspace, [*PYTHON, LIBRARY, path, str(args.depth)], take, NEWLINE)
+    shown = escaped(workspace.shown(path)).rstrip("/")
+    if ended.is_late:
+        raise ToolError(f"Listing {shown} took longer than {TIMEOUT_S:.0f} s: use a smaller depth.")
+    text = "\n".join(lines)
+    if ended.status:
+        raise _failure(shown, text or f"exit status {ended.status}")
+    return Outcome(content=f"{shown}/\n{text}", summary=f"{len(lines):,} lines")
+
+
+def _failure(shown: str, reason: str) -> ToolError:
+    match reason:
+        case "Not a directory":
+            return ToolError(f"{shown} is a file, not a directory: read it instead.")
+        case "No such file or directory":
+            return ToolError(f"{shown} does not exist, or the sandbox hides it.")
+        case _:
+            return ToolError(f"{shown} cannot be listed: {reason}")

@@ -1,0 +1,166 @@
+"""
+Paths: which ones a glob means, and how they are shown.
+
+Globs come from the model, and from files of the project. So nothing here takes longer than pattern times path: a star never gives
+back what it has passed, neither inside a name nor between names. The standard library alone, for `tree.py` runs in the sandbox.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+
+MAX_GLOB_CHARS = 4096
+MAX_ALTERNATIVES = 256
+
+_BRACES = re.compile(r"(?<!\\)\{([^{}]*)\}")
+_SET = re.compile(r"\[([!^]?)(\]?[^\]]*)\]")
+_SPECIAL = re.compile(r"[*?\[{\\]")
+_PLAIN_NAME = re.compile(r"[\w.*?+-]+", re.ASCII)
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_FIRST_BYTE_ESCAPE = 0xDC00  # os.fsdecode gives byte b, where it is not UTF-8, as U+DC00 + b
+
+NamePattern = re.Pattern[str]
+
+
+class GlobError(ValueError):
+    """No glob, with the reason as a clause: "it has a `[` without a `]`"."""
+
+
+def escaped(path: str) -> str:
+    r"""`path` as text on one line: control characters, and bytes that are not UTF-8, as `\x..`."""
+    return _UNPRINTABLE.sub(_escape, path)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code >= _FIRST_BYTE_ESCAPE:
+        code -= _FIRST_BYTE_ESCAPE
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004 - what two digits hold
+
+
+class Glob:
+    """
+    A glob for paths below a directory, as in `.gitignore`: without a slash it means names at any depth.
+
+    `*`, `?` and `[…]` stay inside a name, `**` is any number of directories. With `has_braces`, `{a,b}` is either.
+
+    Raises:
+        GlobError: it cannot be understood, or means too many alternatives.
+    """
+
+    def __init__(self, glob: str, *, has_braces: bool) -> None:
+        if len(glob) > MAX_GLOB_CHARS:
+            raise GlobError(f"it is longer than {MAX_GLOB_CHARS} characters")
+        self._globs = _alternatives(glob) if has_braces else [glob]
+        self._patterns = [_patterns(alternative) for alternative in self._globs]
+
+    def matches(self, path: str) -> bool:
+        names = path.split("/")
+        return any(_match(patterns, names) for patterns in self._patterns)
+
+    @property
+    def last_names(self) -> list[str]:
+        """Globs for the names that files it matches can have; none if those can be any, or are hard to say."""
+        names = [glob.rpartition("/")[2] for glob in self._globs]
+        is_plain = all(_PLAIN_NAME.fullmatch(name) and name.strip("*") for name in names)
+        return names if is_plain else []
+
+
+def rooted(glob: str, directory: str) -> tuple[str, str]:
+    """
+    The same glob with what it begins with, as far as that is literal, put to the directory: `../src/**` looks in src alone.
+
+    `directory` is absolute, and so is the one that is returned.
+    """
+    glob = os.path.expanduser(glob)
+    if glob.endswith("/"):
+        glob += "**"
+    if "/" not in glob:
+        return directory, glob
+    *above, name = glob.split("/")
+    count = next((i for i, part in enumerate(above) if _SPECIAL.search(part)), len(above))
+    literal = "/".join(above[:count]) + "/" if count else ""
+    return os.path.normpath(os.path.join(directory, literal)), "/" + "/".join(
+        [*above[count:], name]
+    )
+
+
+def _alternatives(glob: str) -> list[str]:
+    """Without its braces: `{a,b}.c` is `a.c` and `b.c`."""
+    found: dict[str, None] = {}
+    rest = [glob]
+    while rest:
+        if len(found) + len(rest) > MAX_ALTERNATIVES:
+            raise GlobError(f"its braces mean more than {MAX_ALTERNATIVES} alternatives")
+        one = rest.pop()
+        if braces := _BRACES.search(one):
+            before, after = one[: braces.start()], one[braces.end() :]
+            rest += [before + choice + after for choice in reversed(braces[1].split(","))]
+        else:
+            found[one] = None
+    return list(found)
+
+
+def _patterns(glob: str) -> list[NamePattern | None]:
+    """A pattern for each name on the way; None for `**`."""
+    names = [name for name in glob.split("/") if name]
+    patterns = [None if name == "**" else _name_pattern(name) for name in names]
+    if patterns and "/" not in glob:
+        return [None, *patterns]
+    if patterns and patterns[-1] is None:  # `src/**` is all that is inside, and not src itself
+        patterns.append(_name_pattern("*"))
+    return patterns
+
+
+def _name_pattern(glob: str) -> NamePattern:
+    parts = [""]  # of the expression, between stars
+    at = 0
+    while at < len(glob):
+        character = glob[at]
+        at += 1
+        if character == "*":
+            parts.append("")
+        elif character == "?":
+            parts[-1] += "."
+        elif character == "[":
+            if not (found := _SET.match(glob, at - 1)):
+                raise GlobError("it has a `[` without a `]`")
+            inside = re.sub(r"[\\\[\]^&~|]|-(?=-)", r"\\\g<0>", found[2])
+            parts[-1] += f"[{'^' if found[1] else ''}{inside}]"
+            at = found.end()
+        else:
+            if character == "\\" and at < len(glob):
+                character = glob[at]
+                at += 1
+            parts[-1] += re.escape(character)
+    first, *others = parts
+    if others:
+        *middle, last = others
+        # What stands between two stars has a fixed length, so the first place where it fits is as good as any.
+        first += "".join(f"(?>.*?{part})" for part in middle if part) + f".*{last}"
+    try:
+        return re.compile(first, re.DOTALL)
+    except re.error as error:
+        raise GlobError("it has a `[…]` with a range that runs backwards") from error
+
+
+def _match(patterns: Sequence[NamePattern | None], names: Sequence[str]) -> bool:
+    """Whether the patterns fit the names from the first to the last: a `**` takes one name more when what follows it does not fit."""
+    at = name_at = 0
+    after_star = star_until = -1
+    while name_at < len(names):
+        pattern = patterns[at] if at < len(patterns) else None
+        if at < len(patterns) and pattern is None:
+            at += 1
+            after_star, star_until = at, name_at
+        elif pattern and pattern.fullmatch(names[name_at]):
+            at += 1
+            name_at += 1
+        elif after_star >= 0:
+            star_until += 1
+            at, name_at = after_star, star_until
+        else:
+            return False
+    return all(pattern is None for pattern in patterns[at:])

@@ -1,0 +1,238 @@
+"""`read`: a file, a page at a time, as the person sees it; a directory; an image."""
+
+import base64
+import os
+from collections.abc import Iterable, Sequence
+from typing import Annotated, NamedTuple
+
+import anyio.to_thread
+import msgspec
+
+from sanderling.errors import ToolError, printable
+from sanderling.messages import ImageBlock, ImageSource, TextBlock
+from sanderling.permissions import Effect
+from sanderling.sandbox.files import Loaded
+from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.buffers import buffer_of, covers, plain
+from sanderling.tools.lines import MAX_LINE_CHARS, numbered
+from sanderling.tools.text import Text, decode
+from sanderling.tools.workspace import Workspace
+
+MAX_LINES = 2000
+MAX_PAGE_BYTES = 50 * 1024
+WHOLE_BYTES = 8 << 20
+"""Of a longer file only the page is read."""
+MAX_IMAGE_BYTES = 5 * (1 << 20) * 3 // 4
+"""The API takes 5 MB of base64, which is four thirds of the image."""
+MAX_NAMES = 500
+UTF_8_CHAR_BYTES = 4
+IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+class ReadInput(msgspec.Struct, forbid_unknown_fields=True):
+    path: Annotated[str, msgspec.Meta(description="Absolute, below ~, or relative to the project")]
+    offset: Annotated[int, msgspec.Meta(ge=1, description="First line, from 1")] = 1
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES)] = MAX_LINES
+
+
+class Page(NamedTuple):
+    """Numbered lines, and in words which ones they are."""
+
+    lines: list[str]
+    extent: str
+
+
+def _effect(args: ReadInput, workspace: Workspace) -> Effect:
+    return Effect(tool="read", kind="read", path=workspace.path(args.path))
+
+
+def _title(args: ReadInput, workspace: Workspace) -> str:
+    first = f":{args.offset}" if args.offset > 1 else ""
+    return workspace.shown(workspace.path(args.path)) + first
+
+
+@tool(ReadInput, effect=_effect, title=_title, is_read_only=True)
+async def read(args: ReadInput, context: Context) -> Outcome:
+    """
+    Read a file as the person sees it, unsaved text in the editor included.
+
+    Text comes with line numbers and a tab before each line, which do not belong to it, up to 2000 lines or 50 KB at a time; the
+    last line in parentheses says which lines these are, how many there are, and what is unusual (encoding, line endings). Go on
+    with `offset`. Lines are cut after 2000 characters. Images (PNG, JPEG, GIF, WebP) are shown, directories listed.
+    """
+    workspace = context.workspace
+    path = workspace.path(args.path)
+    try:
+        with workspace.explaining(path, "read"):
+            loaded = await _load(workspace, path)
+    except ToolError as error:
+        if isinstance(error.__cause__, IsADirectoryError):
+            return await _listing(workspace, path)
+        if isinstance(error.__cause__, FileNotFoundError):
+            return await _read_unsaved(args, workspace, path)
+        raise
+    if media_type := _image_type(loaded.data):
+        return await _image(workspace, path, loaded, media_type)
+    if buffer := await buffer_of(workspace, path, loaded.stamp):
+        workspace.seen.note(path, plain(buffer.text))
+        notes = ["unsaved changes in the editor"] if buffer.is_modified else []
+        return _outcome(await _page(buffer.text, args), notes)
+    return await _read_file(args, workspace, path, loaded)
+
+
+async def _load(workspace: Workspace, path: str) -> Loaded:
+    return await (await workspace.files()).load(path, WHOLE_BYTES)
+
+
+async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: Loaded) -> Outcome:
+    text = await anyio.to_thread.run_sync(decode, loaded.data)
+    if loaded.is_whole:
+        workspace.seen.note(path, text.text)
+    else:
+        workspace.seen.note_large(path, loaded.stamp)
+    if text.is_binary:
+        what = f"{workspace.shown(path)} is a binary file of {loaded.stamp.size:,} bytes."
+        return Outcome(content=what, summary="binary")
+    notes = [text.note] if text.note else []
+    if covers(path, loaded.stamp):
+        notes.append("the sandbox covers this file: what it really holds is hidden")
+    if loaded.is_whole:
+        return _outcome(await _page(text.text, args), notes)
+    notes = [f"{loaded.stamp.size:,} bytes", *([text.note] if text.encoding != "utf-8" else [])]
+    return _outcome(await _page_of_large(args, workspace, path, text), notes)
+
+
+async def _read_unsaved(args: ReadInput, workspace: Workspace, path: str) -> Outcome:
+    """A file that is not on the disk, but may be in the editor: deleted, or not written yet."""
+    if buffer := await buffer_of(workspace, path, None):
+        workspace.seen.note(path, plain(buffer.text))
+        return _outcome(await _page(buffer.text, args), ["only in the editor, not on the disk"])
+    raise await workspace.missing(path)
+
+
+# --- text --------------------------------------------------------------------------------------------------------------
+
+
+async def _page(text: str, args: ReadInput) -> Page:
+    return await anyio.to_thread.run_sync(_page_of, text, args.offset, args.limit)
+
+
+def _page_of(text: str, first: int, limit: int) -> Page:
+    count = text.count("\n") + (not text.endswith("\n") and bool(text))
+    if not count:
+        return Page([], "empty file")
+    if first > count:
+        raise ToolError(f"The file has {count} lines: there is no line {first}.")
+    following = text.split("\n", first - 1 + limit)[first - 1 : first - 1 + limit]
+    lines = _within_bytes(numbered(following[: count - first + 1], first))
+    return Page(lines, _extent(first, len(lines), count))
+
+
+async def _page_of_large(args: ReadInput, workspace: Workspace, path: str, head: Text) -> Page:
+    if head.encoding.startswith(("utf-16", "utf-32")):
+        raise ToolError(
+            f"{workspace.shown(path)} is {head.encoding_name} and too large to be paged: convert a part of it with `iconv`."
+        )
+    with workspace.explaining(path, "read"):
+        files = await workspace.files()
+        page = await files.page(
+            path,
+            args.offset,
+            args.limit,
+            line_bytes=MAX_LINE_CHARS * UTF_8_CHAR_BYTES,
+            page_bytes=MAX_PAGE_BYTES,
+        )
+    if not page.lines:
+        raise ToolError(_not_reached(args.offset, page.line_count, is_all=page.is_counted))
+    lines = _within_bytes(
+        f"{number:>6}\t{_shown_bytes(data, length, head.encoding)}"
+        for number, (data, length) in enumerate(page.lines, args.offset)
+    )
+    extent = _extent(args.offset, len(lines), page.line_count, is_counted=page.is_counted)
+    return Page(lines, extent)
+
+
+def _not_reached(first: int, count: int, *, is_all: bool) -> str:
+    if is_all:
+        return f"The file has {count:,} lines: there is no line {first}."
+    return f"Line {first} is too far into this file: it was read up to line {count:,}. Use bash (sed, awk) to get there."
+
+
+def _shown_bytes(data: bytes, length: int, encoding: str) -> str:
+    line = data.decode(encoding, "replace").removesuffix("\r")
+    if length > len(data) or len(line) > MAX_LINE_CHARS:
+        return f"{printable(line[:MAX_LINE_CHARS])}… [cut: the line has {length} bytes]"
+    return line
+
+
+def _within_bytes(lines: Iterable[str]) -> list[str]:
+    """As many as a page holds, and at least one."""
+    found: list[str] = []
+    size = 0
+    for line in lines:
+        size += len(line.encode()) + 1
+        if found and size > MAX_PAGE_BYTES:
+            break
+        found.append(line)
+    return found
+
+
+def _extent(first: int, shown: int, count: int, *, is_counted: bool = True) -> str:
+    last = first + shown - 1
+    if is_counted and shown == count:
+        return f"{count} line{'s' * (count > 1)}"
+    total = f"{count}" if is_counted else f"more than {count:,}"
+    more = f"; go on with offset={last + 1}" if last < count or not is_counted else ""
+    return f"lines {first}-{last} of {total}{more}"
+
+
+def _outcome(page: Page, notes: Sequence[str]) -> Outcome:
+    summary = page.extent.partition(";")[0]
+    return Outcome(
+        content="\n".join([*page.lines, f"({'; '.join([page.extent, *notes])})"]), summary=summary
+    )
+
+
+# --- what is no text ---------------------------------------------------------------------------------------------------
+
+
+def _image_type(data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in IMAGES if data.startswith(magic)), "")
+
+
+async def _image(workspace: Workspace, path: str, loaded: Loaded, media_type: str) -> Outcome:
+    name, size = workspace.shown(path), loaded.stamp.size
+    if not loaded.is_whole or size > MAX_IMAGE_BYTES:
+        raise ToolError(
+            f"{name} is an image of {size:,} bytes; at most {MAX_IMAGE_BYTES:,} can be shown. Make it smaller first."
+        )
+    data = await anyio.to_thread.run_sync(base64.b64encode, loaded.data)
+    what = f"{media_type}, {size:,} bytes"
+    blocks = (
+        TextBlock(f"{name}: {what}"),
+        ImageBlock(ImageSource(media_type, data.decode("ascii"))),
+    )
+    return Outcome(content=blocks, summary=what, detail=what)
+
+
+async def _listing(workspace: Workspace, path: str) -> Outcome:
+    with workspace.explaining(path, "listed"):
+        entries = await (await workspace.files()).list(path)
+    names = [
+        printable(os.fsencode(name).decode(errors="replace")) + _MARKS[kind]
+        for name, kind in entries
+    ]
+    more = [f"… and {len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else []
+    count = f"{len(names)} entr{'y' if len(names) == 1 else 'ies'}"
+    lines = [f"{workspace.shown(path)} is a directory with {count}:", *names[:MAX_NAMES], *more]
+    return Outcome(content="\n".join(lines), summary=count)
+
+
+_MARKS = {"directory": "/", "link": "@", "file": "", "other": " (no file)"}

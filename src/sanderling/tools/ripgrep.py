@@ -1,0 +1,304 @@
+"""
+ripgrep, and how it is run: in the sandbox, with bounds on time, memory and what is read of its output.
+
+It is started through a shell, for two reasons. A line of a gigabyte must not become gigabytes of memory, so the shell sets a limit;
+and errors share a pipe with output here, where they could tear a record apart, so the shell holds them back until the end.
+"""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+import anyio
+import msgspec
+
+from sanderling.errors import SandboxError, ToolError, printable
+from sanderling.sandbox.policy import is_within
+from sanderling.tools.paths import Glob, GlobError, escaped
+from sanderling.tools.workspace import Workspace
+
+TIMEOUT_S = 30.0
+MAX_MEMORY_KIB = 1024 * 1024
+MAX_ARGUMENT_BYTES = 100_000  # the kernel takes 128 KiB
+MAX_RECORD_BYTES = 8 * 1024 * 1024
+MAX_ERRORS = 50
+MAX_ERROR_CHARS = 2000
+
+NO_MATCH, FAILED, CANNOT_RUN, NOT_FOUND, ABORTED = 1, 2, 126, 127, 128 + 6
+NEWLINE, NUL = b"\n", b"\0"
+
+SHELL = """
+ulimit -d {memory} 2>/dev/null
+exec 3>&1
+errors=$("$@" 2>&1 >&3 3>&-)
+status=$?
+printf '\\{separator:03o}%s\\{separator:03o}%s' {mark} "$errors"
+exit $status
+"""
+
+OPTIONS = (
+    "--no-config",
+    "--color=never",
+    "--hidden",
+    "--glob=!{.git,.hg,.jj,.svn}",
+    "--no-require-git",  # a .gitignore counts outside of repositories, too
+    "--no-ignore-messages",
+)
+_ERRNO = re.compile(r" \(os error \d+\)$")
+
+NAMES = "only"
+"""The file type that stands for the names that a glob allows. Unlike `--glob`, a type never brings back what is ignored."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """
+    How a run has ended.
+
+    `status` is None if it was stopped: by `take`, or if `is_late` after `TIMEOUT_S`. `errors` are its own words.
+    """
+
+    status: int | None
+    errors: str = ""
+    is_late: bool = False
+
+    @property
+    def notes(self) -> str:
+        """What the model must know before it takes what was found for everything; empty if it is."""
+        if self.is_late:
+            return f"Stopped after {TIMEOUT_S:.0f} s, so this is not everything: search a smaller directory."
+        return f"Not everything could be searched:\n{self.errors}" if self.errors else ""
+
+
+def find_ripgrep(project: str) -> str:
+    """
+    The program's path: what was installed with us, else what is on PATH, except in the project, which is not to be trusted.
+
+    Raises:
+        ToolError: there is none.
+    """
+    ours = os.path.dirname(sys.executable)
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    others = [
+        entry
+        for entry in path
+        if os.path.isabs(entry) and not is_within(os.path.realpath(entry), project)
+    ]
+    if found := shutil.which("rg", path=os.pathsep.join([ours, *others])):
+        return found
+    raise ToolError(
+        "ripgrep (rg) is not installed, so grep and glob do not work: ask the person to run :AgentInstall or to install it,"
+        " and search with grep and find in bash meanwhile."
+    )
+
+
+async def run_ripgrep(
+    workspace: Workspace,
+    arguments: Sequence[str],
+    directory: str,
+    take: Callable[[bytes], bool],
+    separator: bytes = NEWLINE,
+) -> Ended:
+    """
+    Search `directory`, which may be a file, giving each record of the output to `take` until that says False.
+
+    Raises:
+        ToolError: it could not be run, or could not search at all.
+    """
+    program = find_ripgrep(workspace.project)
+    mark = os.urandom(16).hex()  # no file's name or text can know it
+    script = SHELL.format(memory=MAX_MEMORY_KIB, separator=separator[0], mark=mark)
+    shell = ["/bin/sh", "-c", script, "rg"]
+    errors: list[bytes] = []
+
+    def take_record(record: bytes) -> bool:
+        if errors:
+            errors.extend([record] if len(errors) < MAX_ERRORS else [])
+        elif record == mark.encode():
+            errors.append(b"")
+        elif record:
+            return take(record)
+        return True
+
+    command = [*shell, program, *OPTIONS, *arguments, "--", directory]
+    ended = await run(workspace, command, take_record, separator)
+    words = _words(b"\n".join(errors), workspace)
+    if ended.status in (CANNOT_RUN, NOT_FOUND):
+        raise ToolError(
+            f"The sandbox cannot run ripgrep at {program}: ask the person to install it with the system's package manager."
+        )
+    return Ended(ended.status, words, ended.is_late)
+
+
+async def run(
+    workspace: Workspace,
+    command: Sequence[str],
+    take: Callable[[bytes], bool],
+    separator: bytes,
+) -> Ended:
+    """
+    Run `command` in the sandbox, giving each record of its output to `take`; kill it when that says False, or after `TIMEOUT_S`.
+
+    Of a record that is longer, `take` is given the first `MAX_RECORD_BYTES`.
+
+    Raises:
+        ToolError: it could not be started.
+    """
+    for argument in command:
+        _check_argument(argument)
+    try:
+        process = await workspace.sandbox.spawn(command)
+        try:
+            with anyio.move_on_after(TIMEOUT_S) as limit:
+                assert process.stdout
+                if await _read(process.stdout, take, separator):
+                    return Ended(await process.wait())
+        finally:
+            process.close()
+    except (OSError, SandboxError) as error:
+        raise ToolError(f"The search could not be run: {error}") from error
+    return Ended(None, is_late=limit.cancelled_caught)
+
+
+async def _read(
+    stdout: anyio.abc.ByteReceiveStream, take: Callable[[bytes], bool], separator: bytes
+) -> bool:
+    """Give `take` the records; return whether it has taken all of them."""
+    splitter = _Splitter(separator)
+    try:
+        while True:
+            for record in splitter.feed(await stdout.receive()):
+                if not take(record):
+                    return False
+    except anyio.EndOfStream:
+        return take(splitter.rest())
+
+
+class _Splitter:
+    """Chunks in, records out: of long ones the beginning."""
+
+    def __init__(self, separator: bytes) -> None:
+        self._separator = separator
+        self._pieces: list[bytes] = []
+        self._room = MAX_RECORD_BYTES
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        first, *others = chunk.split(self._separator)
+        self._add(first)
+        for piece in others:
+            yield self.rest()
+            self._add(piece)
+
+    def rest(self) -> bytes:
+        record = b"".join(self._pieces)
+        self._pieces, self._room = [], MAX_RECORD_BYTES
+        return record
+
+    def _add(self, piece: bytes) -> None:
+        if self._room and piece:
+            self._pieces.append(piece[: self._room])
+            self._room -= len(self._pieces[-1])
+
+
+def _check_argument(argument: str) -> None:
+    try:
+        data = os.fsencode(argument)
+    except UnicodeEncodeError as error:
+        raise ToolError("A search cannot hold half of a surrogate pair: leave it out.") from error
+    if b"\0" in data:
+        raise ToolError(r"A search cannot hold a NUL character: write \x00 in the pattern.")
+    if len(data) > MAX_ARGUMENT_BYTES:
+        raise ToolError(f"A pattern or path is longer than {MAX_ARGUMENT_BYTES:,} bytes.")
+
+
+def _words(errors: bytes, workspace: Workspace) -> str:
+    """What rg complained of, in the names that the model knows."""
+    text = errors[: 4 * MAX_ERROR_CHARS].decode(errors="backslashreplace")
+    lines = [_ERRNO.sub("", line.removeprefix("rg: ")) for line in text.strip("\n").split("\n")]
+    text = "\n".join(escaped(line) for line in lines).replace(f"{workspace.project}/", "")
+    if len(text) > MAX_ERROR_CHARS:
+        text = text[:MAX_ERROR_CHARS] + " …"
+    return printable(text)
+
+
+# --- which files -------------------------------------------------------------------------------------------------------
+
+
+class Filter:
+    """
+    Which files below `directory` are meant: by a glob, and by a type of ripgrep's.
+
+    Raises:
+        ToolError: the glob cannot be understood.
+    """
+
+    def __init__(self, directory: str, glob: str = "", file_type: str = "") -> None:
+        self._prefix = directory.rstrip("/") + "/"
+        self._type = file_type
+        try:
+            self._glob = Glob(glob, has_braces=True) if glob else None
+        except GlobError as error:
+            raise ToolError(f"'{glob}' is no glob: {error}.") from error
+
+    @property
+    def arguments(self) -> list[str]:
+        """What keeps rg from looking at most of the others. Two types would mean either, so a glob's names give way."""
+        if self._type:
+            return [f"--type={self._type}"]
+        if not self._glob or not (names := self._glob.last_names):
+            return []
+        return [*(f"--type-add={NAMES}:{name}" for name in names), f"--type={NAMES}"]
+
+    def lets_in(self, path: str) -> bool:
+        """Whether `path` is meant; a file that was named itself always is."""
+        if not self._glob or not path.startswith(self._prefix):
+            return True
+        return self._glob.matches(path[len(self._prefix) :])
+
+
+async def each_file(
+    workspace: Workspace,
+    directory: str,
+    files: Filter,
+    take: Callable[[str], None],
+    *,
+    is_newest_first: bool = False,
+) -> Ended:
+    """
+    Give `take` the paths of the files below `directory` that are not ignored.
+
+    Raises:
+        ToolError: rg could not be run.
+    """
+
+    def take_record(record: bytes) -> bool:
+        path = os.fsdecode(record)
+        if files.lets_in(path):
+            take(path)
+        return True
+
+    order = ["--sortr=modified"] if is_newest_first else []
+    arguments = ["--files", "--null", *order, *files.arguments]
+    return await run_ripgrep(workspace, arguments, directory, take_record, NUL)
+
+
+def failure(ended: Ended, shown: str) -> ToolError:
+    """What to tell the model of a search that found nothing because it failed."""
+    if ended.is_late:
+        return ToolError(f"Nothing was found in {TIMEOUT_S:.0f} s. {ended.notes}")
+    if ended.status == ABORTED:
+        return ToolError(
+            "ripgrep ran out of memory, so the search is not complete: narrow the pattern, or leave out files with huge lines."
+        )
+    if "No such file or directory" in ended.errors:
+        return ToolError(
+            f"{shown} does not exist, or the sandbox hides it: look at what is above it with ls."
+        )
+    if "unrecognized file type" in ended.errors:
+        return ToolError(f"{ended.errors}: use glob instead of type, as in glob='*.ext'.")
+    if "regex parse error" in ended.errors:
+        return ToolError(
+            f"The pattern is no regular expression that ripgrep understands. Set literal to search for it as it is.\n{ended.errors}"
+        )
+    return ToolError(f"The search has failed: {ended.errors or f'exit status {ended.status}'}")

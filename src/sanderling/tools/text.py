@@ -1,0 +1,212 @@
+"""
+What a file's bytes say, and the way back.
+
+The text is what a model and a person read: every line ends in a newline, and a byte that is no text in the file's
+encoding reads "�". Nothing is lost by that: from an offset into the text follows one into the bytes, so that whoever changes a part can leave
+every other byte as it is.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+LF, CRLF, CR = range(3)
+LINE_ENDINGS = ("\n", "\r\n", "\r")
+LINE_ENDING_NAMES = ("LF", "CRLF", "CR")
+
+UNREADABLE = "\ufffd"
+"""What stands in the text for a byte that is none in the file's encoding."""
+
+_BOMS = (  # that of UTF-32 LE begins with that of UTF-16 LE
+    (b"\xff\xfe\x00\x00", "utf-32-le"),
+    (b"\x00\x00\xfe\xff", "utf-32-be"),
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+_NAMES = {
+    "utf-8": "UTF-8",
+    "utf-16-le": "UTF-16 LE",
+    "utf-16-be": "UTF-16 BE",
+    "utf-32-le": "UTF-32 LE",
+    "utf-32-be": "UTF-32 BE",
+    "cp1252": "Windows-1252",
+    "latin-1": "Latin-1",
+}
+# How bytes that are no text come in as halves of surrogate pairs, and go out as they were.
+_ERRORS = {
+    "utf-8": "surrogateescape",
+    "utf-16-le": "surrogatepass",
+    "utf-16-be": "surrogatepass",
+    "utf-32-le": "surrogatepass",
+    "utf-32-be": "surrogatepass",
+}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_NOT_LATIN_1 = re.compile(rb"[\x80-\x9f]")  # there it has control characters, Windows-1252 has “€”
+_NOT_WINDOWS_1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+
+_SAMPLE_CHARS = 8192
+_MAX_CONTROL_SHARE = 0.3
+_CONTROLS = frozenset(map(chr, {*range(32), 127} - set(b"\t\n\r\f\b\x1b")))
+
+
+@dataclass(frozen=True)
+class Text:
+    """
+    A file's bytes as text.
+
+    `encoding` is Python's name of it. `exact` is `text` character by character, but with a half of a surrogate pair for every
+    byte that is no text, so that it can be encoded again. `endings` holds for each newline in the text the index in
+    `LINE_ENDINGS` of what the file has there.
+    """
+
+    encoding: str
+    bom: bytes
+    text: str
+    exact: str
+    endings: bytes
+
+    @property
+    def has_bom(self) -> bool:
+        return bool(self.bom)
+
+    @property
+    def encoding_name(self) -> str:
+        return _NAMES[self.encoding]
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether this is hardly meant to be read: a NUL at the beginning, or control characters for a good part of it."""
+        sample = self.exact[:_SAMPLE_CHARS]
+        controls = sum(character in _CONTROLS for character in sample)
+        return "\0" in sample or controls > _MAX_CONTROL_SHARE * len(sample)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether some of its bytes are no text in its encoding."""
+        return self.exact is not self.text
+
+    @property
+    def line_count(self) -> int:
+        return len(self.endings) + (not self.has_final_newline and bool(self.text))
+
+    @property
+    def line_ending(self) -> str:
+        """The line ending that most lines have."""
+        return LINE_ENDINGS[max((LF, CRLF, CR), key=self.endings.count)]
+
+    @property
+    def has_mixed_line_endings(self) -> bool:
+        return len(set(self.endings)) > 1
+
+    @property
+    def has_final_newline(self) -> bool:
+        return self.text.endswith("\n")
+
+    @property
+    def note(self) -> str:
+        """What is unusual about the file, in words and on one line; empty if nothing is."""
+        return "; ".join(
+            filter(None, (self._encoding_note(), self._ending_note(), self._end_note()))
+        )
+
+    def encode(self, exact: str, endings: bytes) -> bytes:
+        """A part of `exact` text as the file's bytes, with the given line endings."""
+        return _with_endings(exact, endings).encode(
+            self.encoding, _ERRORS.get(self.encoding, "strict")
+        )
+
+    def byte_offsets(self, offsets: Iterable[int]) -> Iterator[int]:
+        """Where in the file's bytes the `offsets` into its text lie; they must not fall."""
+        done = line = 0
+        byte = len(self.bom)
+        cr_bytes = len("\r".encode(self.encoding))
+        for offset in offsets:
+            part = self.exact[done:offset]
+            next_line = line + part.count("\n")
+            byte += len(part.encode(self.encoding, _ERRORS.get(self.encoding, "strict")))
+            byte += self.endings.count(CRLF, line, next_line) * cr_bytes
+            done, line = offset, next_line
+            yield byte
+
+    def _encoding_note(self) -> str:
+        if self.encoding == "utf-8" and not self.has_bom and not self.is_damaged:
+            return ""
+        note = self.encoding_name + (" with BOM" if self.has_bom else "")
+        if self.is_damaged:
+            count = len(_SURROGATE.findall(self.exact))
+            note += f" with {count:,} invalid bytes" if count > 1 else " with 1 invalid byte"
+            note += f" (read as {UNREADABLE})"
+        return note
+
+    def _ending_note(self) -> str:
+        if self.has_mixed_line_endings:
+            counts = (self.endings.count(kind) for kind in (CRLF, LF))
+            return "mixed line endings: {:,} CRLF, {:,} LF".format(*counts)
+        ending = LINE_ENDING_NAMES[self.endings[0]] if self.endings else "LF"
+        return f"{ending} line endings" if ending != "LF" else ""
+
+    def _end_note(self) -> str:
+        return "" if self.has_final_newline or not self.text else "no newline at the end"
+
+
+def decode(data: bytes) -> Text:
+    """
+    What `data` says.
+
+    A byte order mark decides; without one it is UTF-8 if it could be. If not, it is UTF-8 with a few broken bytes if at least
+    as many characters beyond ASCII are right, else Latin-1, or Windows-1252 if it uses what that adds.
+    """
+    encoding, bom, exact = _decoded(data)
+    exact, endings = _without_endings(exact)
+    is_damaged = not exact.isascii() and _SURROGATE.search(exact) is not None
+    text = _SURROGATE.sub(UNREADABLE, exact) if is_damaged else exact
+    return Text(encoding, bom, text, exact, endings)
+
+
+def readable(exact: str) -> str:
+    """Exact text as it is read."""
+    return exact if exact.isascii() else _SURROGATE.sub(UNREADABLE, exact)
+
+
+def _decoded(data: bytes) -> tuple[str, bytes, str]:
+    """Encoding, byte order mark and exact text."""
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            try:
+                return encoding, bom, data[len(bom) :].decode(encoding, _ERRORS[encoding])
+            except UnicodeDecodeError:
+                continue  # half a character at its end: something else that begins like this
+    try:
+        return "utf-8", b"", data.decode()
+    except UnicodeDecodeError:
+        pass
+    # Both are counted without a loop over the characters.
+    valid = data.decode(errors="ignore")
+    exact = data.decode(errors="surrogateescape")
+    if len(valid) - len(valid.encode("ascii", "ignore")) >= len(exact) - len(valid):
+        return "utf-8", b"", exact
+    is_windows = _NOT_LATIN_1.search(data) and not _NOT_WINDOWS_1252.search(data)
+    encoding = "cp1252" if is_windows else "latin-1"
+    return encoding, b"", data.decode(encoding)
+
+
+def _without_endings(raw: str) -> tuple[str, bytes]:
+    """`raw` with a newline for every line ending, and which they were. A CR ends lines only where no newline does."""
+    if "\r" not in raw:
+        return raw, bytes(raw.count("\n"))
+    if "\n" not in raw:
+        return raw.replace("\r", "\n"), bytes([CR]) * raw.count("\r")
+    *lines, _ = raw.split("\n")
+    return raw.replace("\r\n", "\n"), bytes(line.endswith("\r") for line in lines)
+
+
+def _with_endings(text: str, endings: bytes) -> str:
+    kinds = set(endings)
+    if kinds <= {LF}:
+        return text
+    if len(kinds) == 1:
+        return text.replace("\n", LINE_ENDINGS[endings[0]])
+    *lines, last = text.split("\n")
+    whole = (line + LINE_ENDINGS[kind] for line, kind in zip(lines, endings, strict=True))
+    return "".join((*whole, last))

@@ -1,0 +1,82 @@
+"""`write`: a whole file, new or in the place of one that the model knows."""
+
+from typing import Annotated
+
+import msgspec
+
+from sanderling.errors import ToolError
+from sanderling.permissions import Effect
+from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.change import Change, Changed, Proposal
+from sanderling.tools.edit import described
+from sanderling.tools.lines import Difference, lines_of
+from sanderling.tools.text import Text, decode
+from sanderling.tools.workspace import Workspace
+
+
+class WriteInput(msgspec.Struct, forbid_unknown_fields=True):
+    path: Annotated[str, msgspec.Meta(description="Absolute, below ~, or relative to the project")]
+    content: Annotated[str, msgspec.Meta(description="All of the file")]
+
+
+def _effect(args: WriteInput, workspace: Workspace) -> Effect:
+    return Effect(tool="write", kind="write", path=workspace.path(args.path))
+
+
+def _title(args: WriteInput, workspace: Workspace) -> str:
+    return workspace.shown(workspace.path(args.path))
+
+
+@tool(WriteInput, effect=_effect, title=_title)
+async def write(args: WriteInput, context: Context) -> Outcome:
+    """
+    Create a file, with the directories above it, or replace all that one holds.
+
+    To change a part of a file, use `edit`. A file that you have not read, or that has changed since, is not replaced: you are
+    told the difference instead. An existing file keeps its encoding, mode and links, and CRLF line endings if it has only those. If
+    the person has unsaved changes of it in the editor, yours are merged with them there.
+    """
+    path = context.workspace.path(args.path)
+
+    def propose(old: bytes | None) -> Proposal:
+        return Proposal(encoded(args.content, decode(old) if old else None))
+
+    changed = await Change(context, path, propose, is_whole=True).make()
+    difference = Difference(changed.old or "", changed.new)
+    return described(
+        changed, difference, _headline(changed, difference, context.workspace.shown(path))
+    )
+
+
+def encoded(content: str, old: Text | None) -> bytes:
+    """
+    `content` as the bytes of a file, in the encoding of the `old` one, and with its line endings if they are all CRLF.
+
+    Raises:
+        ToolError: that encoding has no such character.
+    """
+    if old is None or old.is_binary:
+        encoding, bom = "utf-8", b""
+    else:
+        encoding, bom = old.encoding, old.bom
+        if old.line_ending == "\r\n" and not old.has_mixed_line_endings and "\r" not in content:
+            content = content.replace("\n", "\r\n")
+    try:
+        return bom + content.removeprefix("\ufeff" if bom else "").encode(encoding)
+    except UnicodeEncodeError as error:
+        line = content.count("\n", 0, error.start) + 1
+        name = old.encoding_name if old else "UTF-8"
+        raise ToolError(
+            f"The file is {name}, which has no {content[error.start]!a} (line {line} of the content). Nothing was written: use another"
+            " character, or convert the file first."
+        ) from error
+
+
+def _headline(changed: Changed, difference: Difference, name: str) -> str:
+    if not changed.is_written:
+        return f"Changed {name} in the editor: {difference.summary}."
+    lines = len(lines_of(changed.new))
+    size = f"{lines:,} line{'s' * (lines != 1)}, {changed.byte_count:,} bytes"
+    if changed.old is None:
+        return f"Created {name}: {size}."
+    return f"Replaced {name}: {size} ({difference.summary})."

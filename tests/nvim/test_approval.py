@@ -1,0 +1,740 @@
+"""
+Questions to the person: the float, how it is answered, and that it takes no key that was not meant for it.
+
+Events come by the host's own way in, and actions are caught before they leave.
+"""
+
+import re
+import time
+
+import pytest
+from tests.conftest import wait_until
+
+GRACE_S = 0.3
+SIZES = {"usual": {"columns": 120, "lines": 40}, "small": {"columns": 60, "lines": 20}}
+DIFF = "--- a/src/app.py\n+++ b/src/app.py\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
+
+
+def asked(id_="q1", **fields):
+    event = {
+        "type": "approval_requested",
+        "id": id_,
+        "tool": "bash",
+        "title": "make all",
+        "subject": "make all && rm -rf 'build dir'",
+        "filetype": "sh",
+        "reason": "Commands ask in mode ask.",
+        "cwd": "/srv/project",
+        "choices": ["once", "session", "always"],
+        "rule": "make *",
+    }
+    return event | fields
+
+
+def settled(id_="q1"):
+    return {"type": "approval_settled", "id": id_}
+
+
+def answer(answer_, id_="q1", *, reason="", rule=""):
+    action = {"type": "answer_approval", "id": id_, "answer": answer_}
+    return action | {"reason": reason, "rule": rule}
+
+
+def many_lines(count=40):
+    return "\n".join(f"echo {n}" for n in range(count))
+
+
+def float_of(screen):
+    """The question's float in this tab page, if there is one."""
+    return screen.lua("""
+      for _, win in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+        local config = vim.api.nvim_win_get_config(win)
+        if config.relative ~= '' and config.zindex == 60 then
+          local buf = vim.api.nvim_win_get_buf(win)
+          return {
+            win = win,
+            config = config,
+            lines = vim.api.nvim_buf_get_lines(buf, 0, -1, true),
+            is_focused = win == vim.api.nvim_get_current_win(),
+          }
+        end
+      end
+    """)
+
+
+def drawn(screen):
+    """What is on the screen now, without asking for it to be drawn."""
+    return "\n".join(
+        screen.lua("""
+          local rows = {}
+          for row = 1, vim.o.lines do
+            local cells = {}
+            for col = 1, vim.o.columns do
+              cells[col] = vim.fn.screenstring(row, col)
+            end
+            rows[row] = (table.concat(cells):gsub('%s+$', ''))
+          end
+          return rows
+        """)
+    )
+
+
+def wait_until_seen(screen, text="Allow"):
+    wait_until(lambda: text in drawn(screen), f"{text!r} is on the screen")
+    time.sleep(GRACE_S + 0.02)  # what is typed earlier is not meant for it
+
+
+def ask(screen, *events):
+    screen.send(*(events or (asked(),)))
+    wait_until_seen(screen)
+
+
+def enter(screen):
+    screen.feed(":AgentApprovals<CR>")
+    wait_until(lambda: (float_of(screen) or {}).get("is_focused"), "the float is entered")
+
+
+def session_id(screen):
+    return screen.lua("return vim.b[require('sanderling').transcript().buf].sanderling_session")
+
+
+@pytest.fixture
+def editor(start_screen, project):
+    """A person in a file, with the chat hidden."""
+
+    def start(size="usual", **setup):
+        screen = start_screen(**SIZES[size])
+        if setup:
+            screen.setup(**setup)
+        screen.lua("require('sanderling').mode('ask')")  # there is a session, but no window of it
+        screen.lua("_G.actions = {}")
+        (project / "code.py").write_text("".join(f"x = {n}\n" for n in range(100)))
+        screen.command("edit code.py")
+        return screen
+
+    return start
+
+
+# --- what it shows -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_float_says_what_is_to_be_done_where_why_and_how_confined(editor, size):
+    screen = editor(size)
+    screen.send({"type": "sandbox_changed", "level": "landlock", "network": "proxy"})
+    ask(screen)
+    text = drawn(screen)
+    assert "Allow bash make all?" in text
+    assert "Commands ask in mode ask." in text
+    assert "in /srv/project sbx:landlock weaker net:proxy" in text
+    assert "make all && rm -rf 'build dir'" in text
+    assert ":AgentApprovals to answer" in text
+    enter(screen)
+    text = screen.screen_text()
+    for key in ("a ", "s ", "A always", "d deny", "D ", "p "):
+        assert f" {key}" in text.splitlines()[-3], key
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_last_end_of_a_long_command_is_not_cut_off(editor, size):
+    screen = editor(size)
+    ask(screen, asked(subject="echo " + "x" * 150 + " | sh"))
+    rows = re.findall("│(.*)│", drawn(screen))
+    assert "x" * 150 + " | sh" in "".join(row.rstrip().removeprefix("↪ ") for row in rows)
+
+
+def test_lines_stay_lines_and_what_is_hidden_in_a_title_is_not(editor):
+    screen = editor()
+    ask(screen, asked(title="a\n\u202eb\u200bc\x1b[1m", subject="ls\nrm x"))
+    assert "Allow bash a ·b·c [1m?" in drawn(screen)
+    assert float_of(screen)["lines"][-2:] == ["ls", "rm x"]
+
+
+def test_what_python_made_visible_in_a_command_is_shown_as_it_came(editor):
+    screen = editor()
+    ask(screen, asked(subject="echo <U+202E>txt.exe ␛[2K \\ude41"))
+    assert "echo <U+202E>txt.exe ␛[2K \\ude41" in drawn(screen)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_long_subject_shows_its_head_and_whole_where_it_is_entered(editor, size):
+    screen = editor(size)
+    ask(screen, asked(subject=many_lines()))
+    assert "echo 0" in drawn(screen)
+    shown = drawn(screen).count("│echo ")
+    assert f"… {40 - shown} more lines: :AgentApprovals" in drawn(screen)
+    enter(screen)
+    screen.feed("G")
+    wait_until(lambda: "echo 39" in screen.screen_text(), "the end can be scrolled to")
+    assert "more lines" not in screen.screen_text()
+
+
+def test_one_endless_line_is_cut_at_the_end_of_the_float(editor):
+    screen = editor()
+    ask(screen, asked(subject="x" * 100_000 + "\nls"))
+    assert "… 2 more lines: :AgentApprovals" in drawn(screen)
+    assert float_of(screen)["config"]["height"] <= 16
+
+
+def test_five_megabytes_are_shown_at_once(editor):
+    screen = editor()
+    begin = time.monotonic()
+    screen.send(asked(subject="y" * 2_500_000 + "\n" + "z\n" * 1_250_000))
+    assert "yyyy" in drawn(screen)
+    assert time.monotonic() - begin < 3
+    enter(screen)
+    assert time.monotonic() - begin < 6
+
+
+def test_a_command_is_highlighted_and_the_words_around_it_are_not(editor):
+    screen = editor()
+    ask(screen, asked(reason="It's 'asked", subject='for x in "a"; do echo "$x"; done'))
+    groups = screen.lua(
+        """
+        return vim.api.nvim_win_call(..., function()
+          local function group(lnum, col)
+            return vim.fn.synIDattr(vim.fn.synID(lnum, col, 1), 'name')
+          end
+          return { group(1, 6), group(4, 1) }
+        end)
+        """,
+        float_of(screen)["win"],
+    )
+    assert groups[0] == ""
+    assert groups[1].startswith("sh")
+
+
+def test_a_diff_is_highlighted_with_our_own_groups(editor):
+    screen = editor()
+    ask(screen, asked(tool="edit", title="src/app.py", subject=DIFF, filetype="diff"))
+    marks = screen.lua(
+        """
+        local buf = vim.api.nvim_win_get_buf(...)
+        local groups = {}
+        for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(buf, -1, 0, -1, { details = true })) do
+          groups[mark[4].hl_group] = vim.api.nvim_buf_get_lines(buf, mark[2], mark[2] + 1, true)[1]
+        end
+        return groups
+        """,
+        float_of(screen)["win"],
+    )
+    assert marks["AgentDiffAdd"] == "+2"
+    assert marks["AgentDiffDelete"] == "-two"
+    assert marks["AgentDiffHunk"].startswith("@@")
+
+
+def test_only_the_choices_that_there_are_are_offered_and_taken(editor):
+    screen = editor()
+    ask(screen, asked(choices=["once"]))
+    enter(screen)
+    footer = screen.screen_text().splitlines()[-3]
+    assert footer.endswith("─ a allow once d deny D deny, say why p show all ╯")
+    screen.feed("sA")
+    wait_until(lambda: "No rule can allow this always." in screen.messages())
+    assert "This cannot be allowed for the whole session." in screen.messages()
+    assert screen.actions() == []
+
+
+# --- it takes no keys --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_keystroke_is_lost_or_taken_while_a_person_types(editor, size):
+    screen = editor(size)
+    screen.feed("ggO")
+    text = "as A d D p q <Tab-less> the quick brown fox jumps " * 4
+    for n, piece in enumerate(text.split(" ")):
+        screen.feed(piece.replace("<", "<lt>") + "<Space>")
+        if n % 10 == 5:
+            screen.send(asked(f"q{n}"))
+        if n % 10 == 9:
+            screen.send(settled(f"q{n - 4}"))
+    screen.send(asked("last"))
+    typed = "".join(piece + " " for piece in text.split(" "))
+    wait_until(lambda: screen.lua("return vim.fn.getline(1)") == typed, "all of it is in the file")
+    assert screen.mode() == "i"
+    assert screen.actions() == []
+    assert "Allow bash" in drawn(screen)
+    assert not float_of(screen)["is_focused"]
+
+
+@pytest.mark.parametrize(
+    "keys, mode",
+    [("", "n"), ("i", "i"), ("v", "v"), ("V", "V"), ("d", "no"), (":echo 1", "c"), ("R", "R")],
+)
+def test_it_opens_at_once_in_any_mode_and_changes_none(editor, keys, mode):
+    screen = editor()
+    screen.feed(keys)
+    wait_until(lambda: screen.mode() == mode)
+    screen.send(asked())
+    wait_until(lambda: "make all && rm" in drawn(screen), deadline_s=2)
+    assert screen.mode() == mode
+    assert screen.lua("return vim.fn.expand('%')") == "code.py"
+
+
+def test_windows_are_gone_through_without_coming_into_it(editor):
+    screen = editor()
+    ask(screen)
+    screen.feed("<C-w>w<C-w>b<C-w>j<C-w>l")
+    screen.lua("return 1")
+    assert not float_of(screen)["is_focused"]
+
+
+def test_a_key_that_was_typed_for_what_stood_there_before_answers_nothing(editor):
+    screen = editor()
+    ask(screen, asked("q1"), asked("q2"))
+    enter(screen)
+    screen.feed("aad")
+    wait_until(screen.actions)
+    screen.lua("return 1")
+    assert screen.actions() == [answer("once", "q1")]
+    time.sleep(GRACE_S)
+    screen.feed("d")
+    wait_until(lambda: screen.actions()[1:] == [answer("deny", "q2")])
+
+
+@pytest.mark.parametrize("command", ["AgentApprove", "AgentApprove session", "AgentDeny no"])
+def test_a_command_does_not_answer_what_has_only_just_appeared(editor, command):
+    screen = editor()
+    screen.send(asked())
+    screen.command(command)
+    assert screen.actions() == []
+    assert "only just appeared" in screen.messages()
+    time.sleep(GRACE_S)
+    screen.command(command)
+    assert len(screen.actions()) == 1
+
+
+def test_it_gives_way_to_the_cursor(editor):
+    screen = editor()
+    ask(screen)
+    at_bottom = float_of(screen)["config"]
+    assert at_bottom["row"] + at_bottom["height"] + 2 == 38
+    screen.command("%s/$/\\=repeat('x', 100)/")
+    screen.feed("ggL100|")
+    wait_until(lambda: float_of(screen)["config"]["row"] == 0, "it is at the top")
+    screen.feed("gg")
+    wait_until(lambda: float_of(screen)["config"]["row"] > 20, "it is at the bottom again")
+
+
+# --- answers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "keys, expected",
+    [
+        ("a", answer("once")),
+        ("s", answer("session")),
+        ("d", answer("deny")),
+        ("A<CR>", answer("always", rule="make *")),
+        ("A<C-u>make check<CR>", answer("always", rule="make check")),
+        ("D<CR>", answer("deny")),
+        ("Duse ninja<CR>", answer("deny", reason="use ninja")),
+    ],
+)
+def test_each_key_gives_its_answer_and_the_person_is_where_they_were(editor, size, keys, expected):
+    screen = editor(size)
+    ask(screen)
+    enter(screen)
+    screen.feed(keys)
+    wait_until(lambda: screen.actions() == [expected])
+    wait_until(lambda: not float_of(screen), "the float is gone")
+    assert screen.lua("return vim.fn.expand('%')") == "code.py"
+    assert screen.mode() == "n"
+
+
+@pytest.mark.parametrize("keys", ["A<Esc>", "A<C-u><CR>", "D<Esc>"])
+def test_to_cancel_what_an_answer_asks_for_is_to_go_back_to_the_question(editor, keys):
+    screen = editor()
+    ask(screen)
+    enter(screen)
+    screen.feed(keys)
+    wait_until(lambda: screen.mode() == "n")
+    assert screen.actions() == []
+    assert float_of(screen)["is_focused"]
+
+
+@pytest.mark.parametrize(
+    "how, expected",
+    [
+        (":AgentApprove<CR>", answer("once")),
+        (":AgentApprove once<CR>", answer("once")),
+        (":AgentApprove session<CR>", answer("session")),
+        (":AgentApprove always<CR><CR>", answer("always", rule="make *")),
+        (":AgentDeny<CR>", answer("deny")),
+        (":AgentDeny not | now<CR>", answer("deny", reason="not | now")),
+        ("<F2>", answer("once")),
+        ("<F3>", answer("session")),
+        ("<F4><CR>", answer("always", rule="make *")),
+        ("<F5>", answer("deny")),
+        ("i<F2>", answer("once")),
+        ("v<F5>", answer("deny")),
+    ],
+)
+def test_commands_and_maps_answer_from_anywhere(editor, how, expected):
+    screen = editor()
+    names = ["Approve", "ApproveSession", "ApproveAlways", "Deny"]
+    for number, name in enumerate(names, 2):
+        screen.command(f"map <F{number}> <Plug>(Agent{name})")
+        screen.command(f"imap <F{number}> <Plug>(Agent{name})")
+    ask(screen)
+    screen.feed(how)
+    wait_until(lambda: screen.actions() == [expected])
+    wait_until(lambda: not float_of(screen))
+    assert screen.lua("return vim.fn.expand('%')") == "code.py"
+
+
+def test_the_map_into_the_float_leaves_insert_mode(editor):
+    screen = editor()
+    screen.command("imap <F2> <Plug>(AgentApprovals)")
+    ask(screen)
+    screen.feed("i<F2>")
+    wait_until(lambda: (float_of(screen) or {}).get("is_focused") and screen.mode() == "n")
+    screen.feed("a")
+    wait_until(lambda: screen.actions() == [answer("once")])
+
+
+def test_a_key_goes_to_the_question_from_both_windows_of_the_chat(screen):
+    for keys in ("ga", "<C-w>kga"):
+        ask(screen)
+        screen.feed(keys)
+        wait_until(lambda: float_of(screen)["is_focused"], keys)
+        screen.send(settled())
+        wait_until(lambda: not float_of(screen))
+
+
+def test_in_the_chat_the_answering_keys_keep_what_they_mean_there(screen):
+    ask(screen)
+    screen.feed("asDdp<Esc><C-w>kd<Esc>a")
+    wait_until(lambda: screen.mode() == "i", "a goes to the prompt")
+    assert screen.actions() == []
+    assert float_of(screen)
+
+
+def test_commands_complete_and_refuse_other_words(editor):
+    screen = editor()
+    complete = "return vim.fn.getcompletion('AgentApprove ', 'cmdline')"
+    assert screen.lua(complete) == ["once", "session", "always"]
+    ask(screen)
+    screen.feed(":AgentApprove maybe<CR>")
+    wait_until(lambda: "'once', 'session' or 'always'" in screen.messages())
+    assert not screen.is_blocked()
+    assert screen.actions() == []
+
+
+@pytest.mark.parametrize("command", ["AgentApprovals", "AgentApprove", "AgentDeny"])
+def test_where_nothing_is_asked_the_commands_say_so(start_screen, command):
+    screen = start_screen()
+    screen.feed(f":{command}<CR>")
+    wait_until(lambda: "Nothing waits for an answer." in screen.messages())
+    assert not screen.is_blocked()
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_not_sent(editor):
+    screen = editor()
+    ask(screen)
+    screen.lua("vim.ui.input = function(_, on_done) _G.done = on_done end")
+    enter(screen)
+    screen.feed("D")
+    wait_until(lambda: screen.lua("return _G.done ~= nil"))
+    screen.send(settled())
+    screen.lua("_G.done('no')")
+    assert screen.actions() == []
+    assert "Nobody waits for that answer any more." in screen.messages()
+
+
+# --- the queue ---------------------------------------------------------------------------------------------------------
+
+
+def test_questions_wait_in_one_float_and_are_gone_through_with_tab(editor):
+    screen = editor()
+    ask(screen, asked("q1"), asked("q2", title="ls"), asked("q3", title="wc"))
+    assert "Allow bash make all? · 1 of 3" in drawn(screen)
+    enter(screen)
+    for key, title in [("<Tab>", "ls? · 2 of 3"), ("<S-Tab>", "make all? · 1 of 3")]:
+        screen.feed(key)
+        wait_until(lambda title=title: title in screen.screen_text(), title)
+    screen.feed("<S-Tab>")
+    wait_until(lambda: "wc? · 3 of 3" in screen.screen_text())
+    time.sleep(GRACE_S)
+    screen.feed("a")
+    wait_until(lambda: screen.actions() == [answer("once", "q3")])
+    assert "ls? · 2 of 2" in screen.screen_text()
+    assert float_of(screen)["is_focused"]
+
+
+def test_what_comes_later_does_not_replace_what_is_being_read(editor):
+    screen = editor()
+    ask(screen)
+    screen.send(asked("q2", title="other"))
+    assert "Allow bash make all? · 1 of 2" in drawn(screen)
+    screen.send(settled("q2"))
+    assert "Allow bash make all? ─" in screen.screen_text()
+
+
+@pytest.mark.parametrize("key", ["<Esc>", "q", ":quit<CR>", "<C-w>c"])
+def test_leaving_answers_nothing_and_the_question_comes_back(editor, key):
+    screen = editor()
+    ask(screen)
+    enter(screen)
+    screen.feed(key)
+    wait_until(lambda: not float_of(screen), "the float is gone")
+    time.sleep(0.1)
+    assert not float_of(screen)
+    assert screen.actions() == []
+    assert screen.lua("return vim.fn.expand('%')") == "code.py"
+    assert "1 to approve" in screen.lua("return require('sanderling').statusline()")
+    enter(screen)
+    screen.feed("q")
+    wait_until(lambda: not float_of(screen))
+    screen.send(asked("q2", title="other"))
+    assert "Allow bash other? · 2 of 2" in drawn(screen)
+
+
+def test_a_command_shows_a_question_that_was_left_before_it_answers_it(editor):
+    screen = editor()
+    ask(screen)
+    enter(screen)
+    screen.feed("q")
+    wait_until(lambda: not float_of(screen))
+    screen.command("AgentApprove")
+    assert screen.actions() == []
+    assert "Allow bash" in drawn(screen)
+
+
+def test_it_is_gone_when_it_is_settled_or_the_host_ends_or_the_chat_is_cleared(screen):
+    publish = (
+        "require('sanderling.host').publish(..., { { type = 'local_failed', message = 'x' } })"
+    )
+    for end in (
+        lambda: screen.send(settled("q1"), settled("q2")),
+        lambda: screen.lua(publish, session_id(screen)),
+        lambda: screen.command("lua require('sanderling').clear()"),
+    ):
+        ask(screen, asked("q1"), asked("q2"))
+        assert "waiting for you: 2 to approve" in screen.screen_text()
+        end()
+        assert not float_of(screen)
+        screen.command("redrawstatus!")
+        assert "to approve" not in screen.screen_text()
+        assert "to approve" not in screen.lua("return require('sanderling').statusline()")
+
+
+# --- where it is -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ":split<CR>:only<CR>",
+        ":split<CR><C-w>o",
+        ":tabnew<CR>",
+        ":tabnew<CR>:tabclose<CR>",
+        ":tabnew<CR>gt:tabclose<CR>",
+        ":tab split<CR>:split<CR>:only<CR>:tabonly<CR>",
+        ":fclose!<CR>",
+    ],
+)
+def test_it_survives_what_closes_windows(editor, size, keys):
+    screen = editor(size)
+    ask(screen)
+    screen.feed(keys)
+    screen.lua("return 1")
+    wait_until(lambda: "make all && rm" in drawn(screen), "it is there again")
+    floats = screen.lua("""
+      return vim.tbl_filter(function(win)
+        return vim.api.nvim_win_get_config(win).relative ~= ''
+      end, vim.api.nvim_list_wins())
+    """)
+    assert len(floats) == 1
+    time.sleep(GRACE_S)
+    screen.command("AgentApprove")
+    assert screen.actions() == [answer("once")]
+
+
+@pytest.mark.parametrize("columns, lines", [(60, 20), (40, 12), (200, 60)])
+def test_it_is_whole_on_a_screen_of_another_size(editor, columns, lines):
+    screen = editor()
+    ask(screen)
+    screen.rpc.request("nvim_ui_try_resize", columns, lines)
+    wait_until(lambda: screen.lua("return vim.o.columns") == columns)
+    wait_until(lambda: (float_of(screen)["config"]["width"] + 2) <= columns)
+    rows = screen.screen()
+    assert any("Allow bash make all?" in row for row in rows)
+    assert sum("╭" in row or "╰" in row for row in rows) == 2
+    assert "'build dir'" in screen.screen_text() or "build" in screen.screen_text()
+
+
+def test_over_a_chat_that_is_wide_enough_it_hides_no_code(screen):
+    ask(screen)
+    place = float_of(screen)["config"]
+    position = screen.lua(
+        "return vim.api.nvim_win_get_position(require('sanderling').transcript().win)"
+    )
+    assert place["col"] >= position[1]
+
+
+def test_the_chat_itself_can_be_a_float_and_lies_below(start_screen):
+    screen = start_screen()
+    screen.open_chat(position="float", focus=True)
+    ask(screen)
+    assert "make all && rm" in drawn(screen)
+
+
+@pytest.mark.parametrize("keys", [":only<CR>", ":quit<CR>"])
+def test_the_chats_windows_close_as_ever_while_it_waits(screen, keys):
+    ask(screen)
+    screen.feed("<Esc>" + keys)
+    wait_until(lambda: screen.lua("return require('sanderling').transcript().win == nil"))
+    focusable = screen.lua("""
+      return vim.tbl_filter(function(win)
+        return vim.api.nvim_win_get_config(win).focusable
+      end, vim.api.nvim_list_wins())
+    """)
+    assert len(focusable) == 1
+
+
+def test_neovim_is_left_as_ever_while_it_waits(editor):
+    screen = editor()
+    ask(screen)
+    screen.feed(":quit<CR>")
+    wait_until(lambda: screen.rpc.process.poll() is not None, "Neovim has ended")
+
+
+@pytest.mark.parametrize("close", ["close", "quit"])
+def test_the_last_window_of_a_tab_page_closes_as_ever(editor, close):
+    screen = editor()
+    screen.command("tabnew")
+    ask(screen)
+    screen.command(close)
+    assert screen.lua("return #vim.api.nvim_list_tabpages()") == 1
+    wait_until(lambda: "make all && rm" in drawn(screen))
+
+
+def test_a_session_file_does_not_know_it(editor, tmp_path):
+    screen = editor()
+    ask(screen)
+    path = tmp_path / "Session.vim"
+    screen.command(f"set sessionoptions+=buffers,blank,options | mksession {path}")
+    text = path.read_text()
+    assert "sanderling" not in text
+    assert "code.py" in text
+    assert "Allow" not in text
+
+
+@pytest.mark.parametrize(
+    "enter_keys, leave_keys",
+    [
+        ("q:", ":quit<CR>"),
+        ("<F5>", "x"),
+        (":echo 1 | echo 2 | echo 3<CR>", "<CR>"),
+        (":call getchar()<CR>", "x"),
+    ],
+)
+def test_what_neovim_is_busy_with_delays_it_and_does_not_lose_it(editor, enter_keys, leave_keys):
+    screen = editor()
+    screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
+    id_ = session_id(screen)
+    screen.feed(enter_keys)
+    time.sleep(0.1)
+    request = screen.rpc.send(
+        "nvim_exec_lua",
+        "local id, events = ... "
+        "require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
+        [id_, [asked()]],
+    )
+    time.sleep(0.2)
+    screen.feed(leave_keys)
+    screen.rpc.answer(request)
+    wait_until_seen(screen)
+    screen.command("AgentApprove")
+    assert screen.actions() == [answer("once")]
+    assert "rror" not in screen.messages()
+
+
+def test_a_question_that_is_settled_while_text_is_locked_leaves_no_float(editor):
+    screen = editor()
+    screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
+    ask(screen)
+    id_ = session_id(screen)
+    screen.feed("<F5>")
+    time.sleep(0.1)
+    request = screen.rpc.send(
+        "nvim_exec_lua",
+        "local id, events = ... "
+        "require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
+        [id_, [settled()]],
+    )
+    time.sleep(0.1)
+    screen.feed("x")
+    screen.rpc.answer(request)
+    wait_until(lambda: not float_of(screen))
+    assert "rror" not in screen.messages()
+
+
+# --- the whole, and being told -----------------------------------------------------------------------------------------
+
+
+def test_p_shows_the_whole_diff_in_a_tab_page_and_q_comes_back(editor):
+    screen = editor()
+    subject = DIFF + "".join(f"# {n}\n" for n in range(200))
+    ask(screen, asked(tool="edit", subject=subject, filetype="diff", path="src/app.py"))
+    enter(screen)
+    screen.feed("p")
+    wait_until(lambda: screen.lua("return #vim.api.nvim_list_tabpages()") == 2)
+    lines = screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    assert lines == subject.rstrip("\n").split("\n")
+    wait_until(lambda: not float_of(screen)["is_focused"], "the question is here, too")
+    screen.feed("q")
+    wait_until(lambda: screen.lua("return #vim.api.nvim_list_tabpages()") == 1)
+    assert screen.actions() == []
+
+
+def test_p_opens_the_file_when_that_is_what_it_is_about(editor, project):
+    screen = editor()
+    (project / "a%b.txt").write_text("hello\n")
+    path = str(project / "a%b.txt")
+    ask(screen, asked(tool="read", subject=path, filetype="", path=path))
+    enter(screen)
+    screen.feed("p")
+    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_line()") == "hello")
+
+
+def test_p_does_not_open_what_is_no_plain_file(editor, project):
+    screen = editor()
+    screen.lua("vim.fn.system({ 'mkfifo', ... })", str(project / "fifo"))
+    ask(screen, asked(tool="read", subject="the fifo", path=str(project / "fifo")))
+    enter(screen)
+    screen.feed("p")
+    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_line()") == "the fifo")
+
+
+def test_autocommands_are_told(editor):
+    screen = editor()
+    screen.send(asked(), asked("q2", tool="edit", title="a.py"))
+    id_ = session_id(screen)
+    assert screen.events("AgentApprovalRequested") == [
+        {"session_id": id_, "id": "q1", "tool": "bash", "title": "make all", "count": 1},
+        {"session_id": id_, "id": "q2", "tool": "edit", "title": "a.py", "count": 2},
+    ]
+
+
+@pytest.mark.parametrize("is_wanted", [False, True])
+def test_the_bell_rings_only_when_it_is_wanted(editor, is_wanted):
+    screen = editor(approval={"bell": is_wanted})
+    screen.lua("""
+      _G.sent = {}
+      vim.fn.chansend = function(channel, text) table.insert(_G.sent, { channel, text }) end
+    """)
+    screen.send(asked())
+    assert screen.lua("return #_G.sent") == int(is_wanted)
+
+
+def test_it_has_groups_of_its_own_that_survive_a_colour_scheme(editor):
+    screen = editor()
+    screen.command("colorscheme vim | colorscheme default")
+    ask(screen)
+    for group in ("Approval", "ApprovalBorder", "ApprovalTitle", "ApprovalKey"):
+        assert screen.lua("return vim.api.nvim_get_hl(0, { name = ... }).link", "Agent" + group)

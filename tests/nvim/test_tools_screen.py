@@ -1,0 +1,787 @@
+"""
+What the model does, on the screen: blocks of tool uses, the way to the files that they name, mode, to-do list and jobs.
+
+Events come by the host's own way in, and actions are caught before they leave.
+"""
+
+import re
+import time
+
+import pytest
+from tests.conftest import wait_until
+from tests.rpc import NvimError
+
+DIFF = """\
+--- a/src/app.py
++++ b/src/app.py
+@@ -1,3 +1,4 @@
+ line 1
+-line 2
++line two
++--- a/other
+ line 3
+@@ -50 +51 @@
+-line 50
++line fifty
+"""
+TURN_STARTED = {"type": "turn_started", "prompt": {"id": "1", "text": "go"}}
+TURN_ENDED = {"type": "turn_ended", "stop_reason": "end_turn"}
+
+
+def started(tool="bash", title="pytest -q", id_="t1"):
+    return {"type": "tool_started", "id": id_, "tool": tool, "title": title}
+
+
+def output(text, id_="t1"):
+    return {"type": "tool_output", "id": id_, "text": text}
+
+
+def ended(summary="✓ 2.1 s", detail="", id_="t1", **fields):
+    event = {"type": "tool_ended", "id": id_, "summary": summary, "detail": detail}
+    return event | fields
+
+
+def edited(id_="t1", diff=DIFF):
+    return (
+        started("edit", "src/app.py", id_),
+        ended("+3 −2", diff, id_, filetype="diff"),
+    )
+
+
+def delta(text, block_id=1):
+    return {"type": "text_delta", "block_id": block_id, "text": text}
+
+
+def todo(*statuses):
+    items = [{"content": f"item {n}", "status": status} for n, status in enumerate(statuses)]
+    return {"type": "todo_changed", "items": items}
+
+
+def jobs(*outcomes):
+    return {
+        "type": "jobs_changed",
+        "jobs": [{"id": f"j{n}", "command": "make", "outcome": o} for n, o in enumerate(outcomes)],
+    }
+
+
+def fold_at(screen, lnum):
+    """The level and the ends of the closed fold at a line, -1 where it is open."""
+    return screen.in_transcript(f"[foldlevel({lnum}), foldclosed({lnum}), foldclosedend({lnum})]")
+
+
+def go_to(screen, pattern):
+    """Put the cursor of the transcript's window on the first match, in normal mode there."""
+    screen.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
+    screen.feed("<Esc>gg")
+    screen.lua("return 1")
+    assert screen.lua("return vim.fn.search(..., 'cW')", pattern) > 0
+    assert screen.mode() == "n"
+
+
+def here(screen):
+    """The file in the current window and the cursor in it."""
+    name, lnum, col = screen.lua(
+        "return { vim.fn.expand('%:p'), vim.fn.line('.'), vim.fn.col('.') }"
+    )
+    return name, lnum, col
+
+
+@pytest.fixture
+def files(project):
+    (project / "src").mkdir()
+    (project / "src" / "app.py").write_text("".join(f"line {n}\n" for n in range(1, 100)))
+    (project / "with blank.txt").write_text("x\n")
+    return project
+
+
+# --- blocks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_tool_use_is_one_line_with_what_came_of_it(screen):
+    screen.send(TURN_STARTED, started(), output("1 pas"))
+    assert screen.transcript()[6:] == ["bash pytest -q", "1 pas"]
+    screen.send(output("sed\n"), ended())
+    assert screen.transcript()[6:] == ["bash pytest -q  ✓ 2.1 s", "1 passed", ""]
+    assert screen.highlight("bash pytest -q  ✓ 2.1 s") == ["AgentTool", "AgentStatus"]
+    assert screen.highlight("1 passed") == ["AgentOutput"]
+    assert "▸ bash pytest -q  ✓ 2.1 s · 1 line" in screen.screen_text()
+    assert "1 passed" not in screen.screen_text()
+
+
+def test_while_it_runs_a_mark_says_so_and_the_header_stays_where_it_is(screen):
+    screen.send(TURN_STARTED, started())
+    row = next(i for i, line in enumerate(screen.screen()) if "bash pytest -q …" in line)
+    screen.send(output("a\nb\n"))
+    assert "bash pytest -q …" in screen.screen()[row]
+    screen.send(ended())
+    assert "bash pytest -q  ✓ 2.1 s" in screen.screen()[row]
+    assert "✓ 2.1 s …" not in screen.screen_text()
+
+
+def test_a_use_that_failed_is_open_and_marked(screen):
+    screen.send(started(), output("boom\n"), ended("exit 1 · 2.1 s", is_error=True))
+    header = "bash pytest -q  ✗ exit 1 · 2.1 s"
+    assert screen.transcript() == [header, "boom", ""]
+    assert "AgentError" in screen.highlight(header)
+    assert fold_at(screen, 2) == [1, -1, -1]
+    assert "boom" in screen.screen_text()
+
+
+def test_a_use_without_anything_to_tell_has_no_fold(screen):
+    screen.send(started("todo", "3 items"), ended(""))
+    assert screen.transcript() == ["todo 3 items", ""]
+    assert fold_at(screen, 1)[0] == 0
+
+
+def test_what_only_failed_is_marked_too(screen):
+    screen.send(started(), ended("", is_error=True))
+    assert screen.transcript() == ["bash pytest -q  ✗", ""]
+
+
+def test_detail_stands_below_the_output_and_is_folded_with_it(screen):
+    screen.send(started(), output("out"), ended(detail="detail\nmore\n\n"))
+    assert screen.transcript() == ["bash pytest -q  ✓ 2.1 s", "out", "detail", "more", ""]
+    assert fold_at(screen, 1) == [1, 1, 4]
+    assert "· 3 lines" in screen.screen_text()
+
+
+def test_uses_stand_close_together_and_a_blank_line_stands_around_them(screen):
+    screen.send(
+        TURN_STARTED,
+        delta("Let me look."),
+        {"type": "block_ended", "block_id": 1},
+        started("read", "a"),
+        ended("2 lines", "1\n2"),
+        started("ls", "b", "t2"),
+        ended("", id_="t2"),
+        started("bash", "c", "t3"),
+        output("x\n\n\n", "t3"),
+        ended("✓", id_="t3"),
+        delta("Done.", 2),
+        TURN_ENDED,
+    )
+    assert screen.transcript()[6:] == [
+        "Let me look.",
+        "",
+        "read a  2 lines",
+        "1",
+        "2",
+        "ls b",
+        "bash c  ✓",
+        "x",
+        "",
+        "",
+        "Done.",
+    ]
+    text = screen.screen_text()
+    first = text.index("▸ read a  2 lines · 2 lines")
+    assert re.search(r"· 2 lines\s*\n.*ls b\s*\n.*▸ bash c", text[first:])
+
+
+def test_thinking_between_uses_is_a_block_of_its_own(screen):
+    thinking = {"type": "thinking_delta", "block_id": 5, "text": "Hm.\n"}
+    screen.send(TURN_STARTED, *edited(), thinking, *edited("t2"), delta("Done.", 6))
+    text = screen.transcript_text()
+    assert "+line fifty\n\nThinking\nHm." in text
+    assert "\n\nedit src/app.py  +3 −2\n--- a" in text.partition("Thinking")[2]
+    screen.command("redraw")
+    folded = screen.screen_text()
+    assert folded.count("▸ edit src/app.py  +3 −2 · 11 lines") == 2
+    assert "▸ Thinking" in folded
+
+
+def test_a_diff_has_colours_that_its_own_content_cannot_change(screen):
+    screen.send(*edited())
+    assert "AgentDiffHeader" in screen.highlight("+++ b/src/app.py")
+    assert "AgentDiffHunk" in screen.highlight("@@ -1,3 +1,4 @@")
+    assert "AgentDiffAdd" in screen.highlight("+line two")
+    assert "AgentDiffAdd" in screen.highlight("+--- a/other")
+    assert "AgentDiffDelete" in screen.highlight("-line 50")
+    assert screen.highlight(" line 1") == ["AgentOutput"]
+
+
+def test_the_line_of_a_closed_fold_keeps_tool_summary_and_count_when_the_title_is_long(screen):
+    screen.send(started(title="echo " + "x" * 200), ended(detail="y"))
+    assert re.search(r"▸ bash echo x+…  ✓ 2.1 s · 1 line", screen.screen_text())
+
+
+def test_a_title_is_one_line_in_which_nothing_hides(screen):
+    screen.send(started("ba\nsh", "a\x1b[1m\u202eb\nrm x"), ended())
+    assert screen.transcript()[0] == "ba sh a [1m·b …  ✓ 2.1 s"
+    screen.send(started(title="z" * 5000, id_="t2"))
+    assert len(screen.transcript()[1]) < 400
+
+
+def test_output_with_fences_and_bytes_that_are_no_text_disturbs_nothing(screen):
+    screen.send(TURN_STARTED, started(), output("```lua\n## Title\na\0b\x1b[31m\n"), ended())
+    screen.send(delta("plain **strong**\n\n"), {"type": "block_ended", "block_id": 1})
+    wait_until(lambda: "@markup.strong.markdown_inline" in screen.highlight("plain **strong**"))
+    assert screen.highlight("## Title")[-1] == "AgentOutput"
+    assert "went wrong" not in screen.messages()
+
+
+@pytest.mark.parametrize("reason", ["cancelled", "interrupted", "error"])
+def test_what_runs_when_the_turn_ends_is_finished_as_stopped(screen, reason):
+    screen.send(TURN_STARTED, started(), output("half\n"))
+    screen.send({"type": "turn_ended", "stop_reason": reason})
+    assert screen.transcript()[6:8] == ["bash pytest -q  ✗ stopped", "half"]
+    assert "pytest -q …" not in screen.screen_text()
+    screen.send(ended())  # comes too late
+    assert "2.1 s" not in screen.transcript_text()
+
+
+def test_what_runs_when_the_host_ends_is_finished_as_stopped(screen):
+    screen.send(TURN_STARTED, started())
+    screen.lua("""
+      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
+      require('sanderling.host').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
+    """)
+    assert screen.transcript()[6:] == ["bash pytest -q  ✗ stopped", "", "It is gone."]
+
+
+def test_an_error_of_the_turn_leaves_the_header_of_what_ran_marked(screen):
+    screen.send(TURN_STARTED, started(), output("half"))
+    screen.send({"type": "error_occurred", "kind": "cut", "message": "Cut.", "remedy": ""})
+    screen.send({"type": "turn_ended", "stop_reason": "error"})
+    assert screen.transcript()[6:] == ["bash pytest -q  ✗ stopped", "half", "", "Cut."]
+
+
+def test_a_command_of_the_persons_comes_in_between_under_its_own_header(screen):
+    screen.send(
+        started(),
+        output("one\n"),
+        {"type": "command_started", "id": "c1", "command": "ls"},
+        output("two\n"),
+        {"type": "command_output", "id": "c1", "text": "file\n"},
+        {"type": "command_ended", "id": "c1", "outcome": "Done.", "is_success": True},
+        ended(),
+    )
+    assert screen.transcript() == [
+        "bash pytest -q",
+        "one",
+        "",
+        "$ ls",
+        "",
+        "bash pytest -q (goes on)  ✓ 2.1 s",
+        "two",
+        "",
+        "$ ls (goes on)",
+        "file",
+        "Done.",
+    ]
+    assert "pytest -q …" not in screen.screen_text()
+
+
+def test_what_the_sandbox_refused_stands_in_the_block_and_keeps_it_open(screen):
+    denied = {"type": "access_denied", "operation": "connect", "target": "x:443", "rule": "off"}
+    screen.send(started(), output("a\n"), denied, output("b\n"), ended())
+    text = screen.transcript_text()
+    assert re.search(r"^bash .*\na\nThe sandbox refused: connect x:443 .*\n.*\nb\n", text)
+    assert "The sandbox refused" in screen.screen_text()
+
+
+def test_a_reader_in_the_block_is_not_folded_away_and_one_at_the_end_goes_along(screen):
+    screen.send(TURN_STARTED, started(), output("".join(f"{n}\n" for n in range(100))))
+    go_to(screen, "^50$")
+    screen.send(ended())
+    assert fold_at(screen, 20) == [1, -1, -1]
+    screen.feed("G")
+    screen.send(started(id_="t2"), output("x\n" * 100, "t2"), ended(id_="t2"), delta("Done."))
+    assert "Done." in screen.screen_text()
+    assert "▸ bash pytest -q  ✓ 2.1 s · 100 lines" in screen.screen_text()
+
+
+def test_folds_of_uses_that_ended_while_the_chat_was_hidden_are_as_they_would_have_been(screen):
+    screen.feed("q")
+    wait_until(lambda: screen.lua("return require('sanderling').transcript().win == nil"))
+    screen.send(
+        *edited(), started(id_="t2"), output("boom", "t2"), ended("", id_="t2", is_error=True)
+    )
+    screen.command("AgentChat")
+    assert fold_at(screen, 2) == [1, 1, 12]
+    assert fold_at(screen, 14) == [1, -1, -1]
+
+
+def test_a_block_is_complete_when_the_buffer_could_not_be_written(screen):
+    screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
+    id_ = screen.lua("return vim.b[require('sanderling').transcript().buf].sanderling_session")
+    screen.feed("<F5>")
+    time.sleep(0.05)
+    request = screen.rpc.send(
+        "nvim_exec_lua",
+        "local id, events = ... "
+        "require('sanderling.host').receive({ session_id = id, seq = 1, events = events })",
+        [id_, [started(), output("one\n"), ended(detail="two")]],
+    )
+    time.sleep(0.05)
+    screen.feed("x")
+    screen.rpc.answer(request)
+    wait_until(lambda: screen.transcript() == ["bash pytest -q  ✓ 2.1 s", "one", "two", ""])
+    assert "rror" not in screen.messages()
+
+
+def test_a_use_costs_the_same_however_long_the_transcript_is(screen):
+    def seconds(first):
+        ids = [f"t{n}" for n in range(first, first + 300)]
+        events = [event for id_ in ids for event in edited(id_)]
+        return screen.lua(
+            """
+            local id = vim.b[require('sanderling').transcript().buf].sanderling_session
+            local host, before = require('sanderling.host'), vim.uv.getrusage().utime
+            host.receive({ session_id = id, seq = 1, events = ... })
+            local after = vim.uv.getrusage().utime
+            return after.sec - before.sec + (after.usec - before.usec) / 1e6
+            """,
+            events,
+        )
+
+    early = min(seconds(0), seconds(300))
+    for first in range(600, 3000, 300):
+        seconds(first)
+    late = min(seconds(3000), seconds(3300))
+    assert late < 3 * early + 0.05
+
+
+# --- from a line to a file ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line, place",
+    [
+        ("src/app.py:12: error", (12, 1)),
+        ("see src/app.py:12:4)", (12, 4)),
+        ("(src/app.py:7)", (7, 1)),
+        ("`src/app.py`, and", (1, 1)),
+        ('  File "src/app.py", line 33, in f', (33, 1)),
+        ("no/such.py:3 src/app.py:5", (5, 1)),
+        ("src/app.py:5000", (99, 1)),
+        ("./src/app.py:9:line 9", (9, 1)),
+    ],
+)
+@pytest.mark.parametrize("key", ["gf", "<CR>"])
+def test_a_key_opens_the_file_that_a_line_names_in_the_code_window(screen, files, line, place, key):
+    screen.send(started(), output(line + "\n"), ended("", is_error=True))
+    go_to(screen, "^" + re.escape(line).replace("/", r"\/"))
+    screen.feed(key)
+    wait_until(lambda: here(screen) == (str(files / "src/app.py"), *place))
+    assert screen.lua("return #vim.api.nvim_list_wins()") == 3
+
+
+def test_a_header_leads_to_its_file_also_one_with_blanks_and_a_closed_fold(screen, files):
+    screen.send(started("read", "with blank.txt"), ended("1 line", "x"))
+    go_to(screen, "^read")
+    screen.feed("gf")
+    wait_until(lambda: here(screen)[0] == str(files / "with blank.txt"))
+
+
+@pytest.mark.parametrize(
+    "pattern, lnum",
+    [("^+++ b", 1), ("^+line two", 2), ("^+--- a/other", 3), ("^+line fifty", 51), ("^@@ -50", 51)],
+)
+def test_a_line_of_a_diff_leads_to_that_line_of_its_file(screen, files, pattern, lnum):
+    screen.send(*edited())
+    go_to(screen, "^edit")
+    screen.feed("zo")
+    go_to(screen, pattern)
+    screen.feed("<CR>")
+    wait_until(lambda: here(screen)[:2] == (str(files / "src/app.py"), lnum))
+
+
+def test_enter_opens_a_closed_fold_first(screen, files):
+    screen.send(*edited())
+    go_to(screen, "^edit")
+    screen.feed("<CR>")
+    wait_until(lambda: fold_at(screen, 1) == [1, -1, -1])
+    assert screen.lua("return vim.bo.filetype") == "sanderling"
+    screen.feed("<CR>")
+    wait_until(lambda: here(screen)[0] == str(files / "src/app.py"))
+
+
+@pytest.mark.parametrize("line", ["nothing here", "no/such.py:3", "src", "fifo:1", "http://x/y:80"])
+def test_where_no_file_is_named_that_is_said(screen, files, line):
+    screen.lua("vim.fn.system({ 'mkfifo', ... })", str(files / "fifo"))
+    screen.send(started(), output(line + "\n"), ended("", is_error=True))
+    go_to(screen, "^" + line.replace("/", r"\/"))
+    screen.feed("<CR>")
+    wait_until(lambda: "No file that exists is named here." in screen.messages())
+    assert screen.lua("return vim.bo.filetype") == "sanderling"
+
+
+def test_a_line_of_a_hundred_thousand_bytes_is_searched_quickly(screen):
+    screen.send(started(), output("(" * 50_000 + ":" * 50_000), ended("", is_error=True))
+    go_to(screen, "^(")
+    begin = time.monotonic()
+    screen.feed("gf")
+    wait_until(lambda: "No file" in screen.messages())
+    assert time.monotonic() - begin < 2
+
+
+def test_the_file_opens_in_the_window_that_was_used_last(screen, files):
+    screen.command("wincmd h")
+    screen.command("edit with\\ blank.txt | split | split")
+    wins = screen.lua("return vim.tbl_map(vim.fn.win_getid, { 1, 2, 3 })")
+    screen.lua("vim.api.nvim_set_current_win(...)", wins[1])
+    screen.feed("<C-w>l")
+    screen.send(started("read", "src/app.py"), ended())
+    go_to(screen, "^read")
+    screen.feed("gf")
+    wait_until(lambda: here(screen)[0] == str(files / "src/app.py"))
+    assert screen.lua("return vim.api.nvim_get_current_win()") == wins[1]
+
+
+def test_a_buffer_with_changes_is_left_and_not_lost(screen, files):
+    screen.feed("<C-w>h")
+    screen.command("edit with\\ blank.txt | set nohidden | call setline(1, 'mine')")
+    screen.send(started("read", "src/app.py"), ended())
+    go_to(screen, "^read")
+    screen.feed("gf")
+    wait_until(lambda: here(screen)[0] == str(files / "src/app.py"))
+    changed = screen.lua("return vim.fn.getbufline('with blank.txt', 1)")
+    assert changed == ["mine"]
+
+
+@pytest.mark.parametrize("position", ["tab", "float", "current"])
+def test_where_the_chat_has_the_whole_screen_the_file_gets_a_window(start_screen, files, position):
+    screen = start_screen()
+    screen.open_chat(position=position, focus=True)
+    screen.send(started("read", "src/app.py"), ended())
+    go_to(screen, "^read")
+    screen.feed("gf")
+    wait_until(lambda: here(screen)[0] == str(files / "src/app.py"))
+    assert "line 1" in screen.screen_text()
+
+
+# --- input and output in full ------------------------------------------------------------------------------------------
+
+
+def shown_use(result="out\n```\nx", id_="t1"):
+    return {
+        "type": "tool_use_shown",
+        "id": id_,
+        "tool": "bash",
+        "input": '{\n  "command": "pytest -q"\n}',
+        "result": result,
+    }
+
+
+def test_a_key_shows_input_and_result_in_full_in_a_float(screen):
+    screen.send(started(), output("x\n"), ended())
+    go_to(screen, "^bash")
+    screen.feed("K")
+    wait_until(lambda: screen.actions() == [{"type": "inspect_tool_use", "id": "t1"}])
+    screen.send(shown_use("\n".join(f"result {n}" for n in range(300))))
+    assert "result 2" in screen.screen_text()
+    assert screen.lua("return vim.api.nvim_win_get_config(0).relative") == "editor"
+    group = screen.lua("return vim.fn.synIDattr(vim.fn.synID(2, 4, 1), 'name')")
+    assert group.startswith("json")
+    assert screen.lua("return vim.fn.synIDattr(vim.fn.synID(6, 2, 1), 'name')") == ""
+    screen.feed("G")
+    wait_until(lambda: "result 299" in screen.screen_text())
+
+
+@pytest.mark.parametrize("key", ["q", "<Esc>"])
+@pytest.mark.parametrize("columns, lines", [(120, 40), (60, 20)])
+def test_the_float_of_a_use_fits_the_screen_and_closes(start_screen, key, columns, lines):
+    screen = start_screen(columns=columns, lines=lines)
+    screen.command("AgentChat")
+    screen.send(started(), ended())
+    go_to(screen, "^bash")
+    screen.feed("K")
+    wait_until(screen.actions)
+    screen.send(shown_use("long " * 200))
+    rows = [row for row in screen.screen() if "╭" in row or "╰" in row]
+    assert len(rows) == 2
+    screen.feed(key)
+    wait_until(lambda: screen.lua("return vim.bo.filetype") == "sanderling")
+
+
+def test_what_was_not_asked_for_or_comes_too_late_shows_nothing(screen):
+    screen.send(started(), ended())
+    screen.send(shown_use())
+    go_to(screen, "^bash")
+    screen.feed("K<C-w>h")
+    wait_until(screen.actions)
+    screen.send(shown_use(), shown_use(id_="t2"))
+    assert screen.lua("return #vim.api.nvim_list_wins()") == 3
+
+
+def test_beside_a_tool_use_there_is_nothing_to_show(screen):
+    screen.send(TURN_STARTED, delta("Text."), *edited(), delta("More.", 2))
+    go_to(screen, r"^More\.")
+    screen.feed("K")
+    wait_until(lambda: "There is no use of a tool here." in screen.messages())
+    go_to(screen, r"^Text\.")
+    screen.feed("K")
+    go_to(screen, "^edit")
+    screen.feed("zojjjK")
+    wait_until(lambda: screen.actions() == [{"type": "inspect_tool_use", "id": "t1"}])
+
+
+# --- mode --------------------------------------------------------------------------------------------------------------
+
+
+def prompt_winbar(screen):
+    return next(
+        row for row in screen.screen() if re.search("(NORMAL|INSERT|PROMPT) (ask|auto|plan)", row)
+    )
+
+
+def test_a_key_in_the_prompt_goes_through_the_modes(screen):
+    screen.feed("<S-Tab>i<S-Tab><S-Tab>")
+    modes = ["auto", "plan", "ask"]
+    expected = [{"type": "set_mode", "mode": mode} for mode in modes]
+    wait_until(lambda: screen.actions() == expected)
+    assert screen.mode() == "i"
+    assert screen.prompt_lines() == [""]
+
+
+def test_in_the_completion_menu_the_key_selects(screen):
+    screen.feed("ialpha alphabet alp<C-x><C-p>")
+    wait_until(lambda: screen.lua("return vim.fn.pumvisible()") == 1)
+    screen.feed("<S-Tab>")
+    screen.lua("return 1")
+    assert screen.actions() == []
+
+
+@pytest.mark.parametrize(
+    "mode, group", [("ask", "AgentStatus"), ("auto", "AgentModeAuto"), ("plan", "AgentModePlan")]
+)
+def test_the_mode_is_in_the_winbar_of_the_prompt(screen, mode, group):
+    screen.send({"type": "mode_changed", "mode": mode})
+    assert f" {mode} " in prompt_winbar(screen)
+    bar = screen.lua("return require('sanderling.status').prompt_winbar()")
+    assert f"%#{group}#{mode}" in bar
+    is_told = f"mode {mode}" in screen.lua("return require('sanderling').statusline()")
+    assert is_told == (mode != "ask")
+
+
+def test_agentmode_sets_tells_completes_and_refuses(screen):
+    screen.feed(":AgentMode plan<CR>")
+    wait_until(lambda: screen.actions() == [{"type": "set_mode", "mode": "plan"}])
+    assert screen.lua("return require('sanderling').mode()") == "ask"  # it is not confirmed
+    screen.send({"type": "mode_changed", "mode": "plan"})
+    assert screen.lua("return require('sanderling').mode()") == "plan"
+    screen.feed(":AgentMode<CR>")
+    wait_until(lambda: "Mode plan: nothing can be changed" in screen.messages())
+    assert screen.lua("return vim.fn.getcompletion('AgentMode ', 'cmdline')") == [
+        "ask",
+        "auto",
+        "plan",
+    ]
+    assert screen.lua("return vim.fn.getcompletion('Mode a', 'cmdline')") == ["ask", "auto"]
+    screen.feed(":AgentMode yolo<CR>")
+    wait_until(lambda: "'ask', 'auto' or 'plan'" in screen.messages())
+    with pytest.raises(NvimError, match="'ask', 'auto' or 'plan'"):
+        screen.lua("require('sanderling').mode('yolo')")
+    assert not screen.is_blocked()
+
+
+def test_the_mode_works_before_the_chat_was_opened_and_is_confirmed_below(start_screen):
+    screen = start_screen()
+    assert screen.lua("return require('sanderling').mode()") == "ask"
+    assert screen.lua("return package.loaded['sanderling.chat'] == nil")
+    screen.command("AgentMode auto")
+    screen.send({"type": "mode_changed", "mode": "auto"})
+    assert "Mode auto: what the sandbox confines runs without asking." in screen.messages()
+    assert screen.lua("return #vim.api.nvim_list_wins()") == 1
+
+
+def test_a_new_host_begins_in_mode_ask(screen):
+    screen.send({"type": "mode_changed", "mode": "auto"})
+    screen.lua("""
+      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
+      require('sanderling.host').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
+    """)
+    assert screen.lua("return require('sanderling').mode()") == "ask"
+    assert " ask " in prompt_winbar(screen)
+
+
+def test_the_words_of_the_chat_know_mode_todo_and_terminal(screen):
+    screen.feed(":mode auto<CR>")
+    wait_until(lambda: screen.actions() == [{"type": "set_mode", "mode": "auto"}])
+    screen.feed(":todo<CR>")
+    wait_until(lambda: "no list" in screen.messages())
+    screen.feed(":terminal<CR>")
+    wait_until(lambda: "No job was started" in screen.messages())
+
+
+# --- to-do list --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns, lines", [(120, 40), (60, 20)])
+def test_the_list_is_pinned_around_what_is_in_progress(start_screen, columns, lines):
+    screen = start_screen(columns=columns, lines=lines)
+    screen.command("AgentChat")
+    screen.send(TURN_STARTED, todo(*["completed"] * 4, "in_progress", *["pending"] * 5))
+    shown = [row for row in screen.screen() if "item" in row or ":AgentTodo" in row]
+    assert "☑ item 3" in shown[0]
+    assert "◐ item 4" in shown[1]
+    assert "☐ item 5" in shown[2]
+    assert "more: :AgentTodo" in shown[-1]
+    assert 3 <= len(shown) <= 6
+
+
+def test_the_list_stays_below_what_is_typed(screen):
+    screen.send(TURN_STARTED, todo("in_progress", "pending"))
+    screen.feed("ione<CR>two")
+    wait_until(lambda: screen.prompt_lines() == ["one", "two"])
+    text = screen.screen_text()
+    assert text.index("two") < text.index("◐ item 0") < text.index("☐ item 1")
+
+
+def test_a_done_list_is_hidden_when_the_turn_ends_and_an_open_one_is_not(screen):
+    screen.send(TURN_STARTED, todo("completed", "completed"))
+    assert "☑ item 1" in screen.screen_text()
+    screen.send(TURN_ENDED)
+    assert "item" not in screen.screen_text()
+    screen.send(TURN_STARTED, todo("completed", "pending"), TURN_ENDED)
+    assert "☐ item 1" in screen.screen_text()
+    screen.send(todo())
+    assert "item" not in screen.screen_text()
+    screen.send(todo("pending"))
+    screen.command("lua require('sanderling').clear()")
+    assert "item" not in screen.screen_text()
+
+
+def test_agenttodo_shows_the_whole_list_in_a_float(start_screen):
+    screen = start_screen()
+    screen.feed(":AgentTodo<CR>")
+    wait_until(lambda: "The model has made no list" in screen.messages())
+    screen.command("AgentChat")
+    screen.send(todo(*["completed"] * 10, "in_progress", *["pending"] * 9))
+    screen.command("AgentTodo")
+    text = screen.screen_text()
+    assert "☑ item 0" in text
+    assert "☐ item 19" in text
+    assert screen.lua("return vim.fn.getline('.')") == "◐ item 10"
+    screen.feed("q")
+    wait_until(lambda: "item 0" not in screen.screen_text())
+
+
+def test_an_item_is_one_line_in_which_nothing_hides(screen):
+    item = {"content": "a\n\u202eb" + "x" * 500, "status": "in_progress"}
+    screen.send(TURN_STARTED, {"type": "todo_changed", "items": [item]})
+    assert "◐ a ·bx" in screen.screen_text()
+    assert "went wrong" not in screen.messages()
+
+
+# --- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def terminal(screen):
+    return [
+        line for line in screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)") if line
+    ]
+
+
+def job_output(text, id_="j0"):
+    return {"type": "job_output", "id": id_, "text": text}
+
+
+def test_jobs_that_run_are_counted_in_winbar_and_statusline(screen):
+    screen.send(jobs("", "", "exit status 0"))
+    assert "2 jobs" in prompt_winbar(screen)
+    assert "2 jobs" in screen.lua("return require('sanderling').statusline()")
+    screen.send(jobs("done", "", "done"))
+    assert "1 job" in prompt_winbar(screen)
+    screen.send(jobs("done", "done", "done"))
+    assert "job" not in prompt_winbar(screen)
+
+
+def test_agentterminal_watches_the_newest_job_and_shows_what_it_writes(screen):
+    screen.send(jobs("", ""))
+    screen.command("AgentTerminal")
+    assert screen.actions() == [{"type": "watch_job", "id": "j1", "is_on": True}]
+    screen.send(
+        job_output("one\n\x1b[31mred\x1b[0m\ntwo\r\nthree", "j1"), job_output("other", "j0")
+    )
+    wait_until(lambda: terminal(screen) == ["one", "red", "two", "three"])
+    assert screen.lua("return vim.bo.buftype") == "terminal"
+    screen.send(job_output("!\n", "j1"), jobs("", "exit status 3"))
+    wait_until(lambda: terminal(screen)[-2:] == ["three!", "[exit status 3]"])
+    screen.send(jobs("", "exit status 3"))
+    assert terminal(screen).count("[exit status 3]") == 1
+
+
+def test_what_a_job_writes_cannot_speak_to_the_terminal(screen):
+    screen.lua("""
+      _G.requests = {}
+      vim.api.nvim_create_autocmd('TermRequest', { callback = function(args)
+        table.insert(_G.requests, args.data)
+      end })
+      vim.g.clipboard = { name = 'test', copy = {
+        ['+'] = function(lines) _G.copied = lines end, ['*'] = function(lines) _G.copied = lines end,
+      }, paste = { ['+'] = function() return {} end, ['*'] = function() return {} end } }
+    """)
+    screen.send(jobs(""))
+    screen.command("AgentTerminal")
+    hostile = (
+        "a\x1b]52;c;ZXZpbA==\x07b\x1b]52;c;ZXZpbA==\x1b\\c\x1bP1$r\x1b\\d\x9d52;c;ZXZpbA==\x9ce"
+        "\x1b_x\x1b\\f\x1b]0;title\x18g\x1b[1mh\x1b[0mÜ\x1b]2;Ü\x07i"
+    )
+    for split in range(1, len(hostile) + 1, 3):
+        screen.send(job_output("\x1b[2J\x1b[H"))
+        screen.send(job_output(hostile[:split]), job_output(hostile[split:]))
+        wait_until(lambda: "".join(terminal(screen)).endswith("abcdefghÜi"), f"cut at {split}")
+    assert screen.lua("return _G.requests") == []
+    assert screen.lua("return _G.copied == nil")
+
+
+def test_a_job_is_stopped_by_a_key_or_a_command_and_hidden_by_q(screen):
+    stop = {"type": "stop_job", "id": "j0"}
+    screen.send(jobs(""))
+    screen.command("AgentTerminal j0")
+    screen.feed("<C-c>")
+    wait_until(lambda: screen.actions("stop_job") == [stop])
+    screen.feed("i<C-c>")
+    wait_until(lambda: screen.actions("stop_job") == [stop, stop])
+    screen.feed("<C-\\><C-n>q")
+    wait_until(lambda: screen.lua("return vim.bo.buftype") != "terminal")
+    screen.command("AgentTerminal! j0")
+    assert screen.actions("stop_job") == [stop, stop, stop]
+    screen.send(job_output("while hidden\n"))
+    screen.command("AgentTerminal")
+    wait_until(lambda: terminal(screen) == ["while hidden"])
+    assert len(screen.actions("watch_job")) == 1
+
+
+def test_a_job_is_watched_no_longer_when_its_buffer_is_gone_and_again_when_it_is_asked_for(screen):
+    screen.send(jobs(""))
+    screen.command("AgentTerminal")
+    screen.command("bwipeout!")
+    watch = {"type": "watch_job", "id": "j0", "is_on": True}
+    assert screen.actions() == [watch, watch | {"is_on": False}]
+    screen.send(job_output("lost"))
+    screen.command("AgentTerminal")
+    assert screen.actions()[2:] == [watch]
+
+
+def test_agentterminal_completes_ids_and_says_which_it_does_not_know(screen):
+    screen.send(jobs("", ""))
+    assert screen.lua("return vim.fn.getcompletion('AgentTerminal ', 'cmdline')") == ["j0", "j1"]
+    screen.command("AgentTerminal nope")
+    assert "There is no job nope." in screen.messages()
+    assert screen.actions() == []
+
+
+def test_the_terminal_takes_nothing_of_the_chats_windows(screen):
+    screen.send(jobs(""))
+    screen.feed("<C-w>k")
+    screen.command("AgentTerminal")
+    options = screen.lua("return { vim.wo.winbar, vim.wo.winfixbuf, vim.bo.filetype }")
+    assert options == ["", False, ""]
+    assert screen.transcript_win()
+    screen.send(started(), ended())
+    go_to(screen, "^bash")
+
+
+def test_when_the_host_ends_a_terminal_says_so_and_watches_nothing(screen):
+    screen.send(jobs(""))
+    screen.command("AgentTerminal")
+    screen.lua("""
+      local id = vim.b[require('sanderling').transcript().buf].sanderling_session
+      require('sanderling.host').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
+    """)
+    wait_until(lambda: terminal(screen) == ["[The agent process has ended.]"])
+    screen.command("bwipeout!")
+    assert len(screen.actions("watch_job")) == 1

@@ -1,0 +1,709 @@
+"""The model's commands in the real sandbox, and without one: what carries over, what is told, what is left, what it costs."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from sanderling.errors import ToolError
+from sanderling.output import MAX_SCREEN_CHARS
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.session import SessionSandbox
+from sanderling.tools.base import Context, Outcome
+from sanderling.tools.bash import BashInput, bash
+from sanderling.tools.jobs import Jobs, JobsInput, jobs
+from sanderling.tools.shell import MAX_COMMAND_BYTES, Shell, ShellState, first_line
+from sanderling.tools.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 30.0
+MAX_CONTENT_BYTES = 30_000
+
+
+async def happens(condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
+    with anyio.fail_after(deadline_s):
+        while not condition():
+            await anyio.sleep(0.002)
+
+
+def running(marker: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if marker.encode() in path.read_bytes().replace(b"\0", b" "):
+                found.append(path.parent.name)
+        except OSError:
+            pass
+    return found
+
+
+class Desk:
+    """A project, its sandbox, and what the tools of a session share."""
+
+    def __init__(self, base: Path, *, is_confined: bool = True, **changes: Any) -> None:
+        self.base, self.project = base, base / "home" / "project"
+        (self.project / ".git").mkdir(parents=True, exist_ok=True)
+        policy = SandboxPolicy(
+            project=str(self.project),
+            home=str(base / "home"),
+            state_dir=str(base / "state"),
+            **changes,
+        )
+        self.sandbox = SessionSandbox(policy, self._hear, lambda: None)
+        self.sandbox.is_off = not is_confined
+        self.workspace = Workspace(str(self.project), self.sandbox)
+        self.changes = 0
+        self.shown: list[str] = []
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator["Desk"]:
+        with anyio.fail_after(DEADLINE_S * 2):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.sandbox.serve)
+                shell = Shell(str(self.project), self.sandbox, self._scratch)
+                self.jobs = Jobs(shell, self.sandbox, tasks.start_soon, self._change)
+                self.workspace.shell, self.workspace.jobs = shell, self.jobs
+                yield self
+                tasks.cancel_scope.cancel()
+
+    @property
+    def shell(self) -> Shell:
+        return self.jobs.shell
+
+    @property
+    def screen(self) -> str:
+        return "".join(self.shown)
+
+    async def run(self, command: str, **options: Any) -> Outcome:
+        context = Context(self.workspace, options.pop("tool_use_id", "t1"), self.shown.append)
+        return await bash.run(bash.parse({"command": command} | options), context)
+
+    async def say(self, command: str, **options: Any) -> str:
+        """What the model is told of a command."""
+        content = (await self.run(command, **options)).content
+        assert isinstance(content, str)
+        assert len(content.encode()) <= MAX_CONTENT_BYTES
+        return content
+
+    async def ask(self, **data: Any) -> str:
+        """What the tool `jobs` answers."""
+        outcome = await jobs.run(jobs.parse(data), Context(self.workspace, "t2", self.shown.append))
+        assert isinstance(outcome.content, str)
+        assert len(outcome.content.encode()) <= MAX_CONTENT_BYTES
+        return outcome.content
+
+    def is_confined(self) -> bool:
+        return not self.sandbox.is_off
+
+    def reports(self) -> list[Path]:
+        """The files in which shells report, and have not been taken away."""
+        return list((self.base / "state" / "tmp").glob("*/.sanderling-*"))
+
+    def _hear(self, event: object) -> None:
+        if isinstance(event, Denial):
+            self.jobs.denied(event)
+
+    def _change(self) -> None:
+        self.changes += 1
+
+    async def _scratch(self) -> tuple[str, str]:
+        sandbox = await self.sandbox._opened()
+        path = sandbox.policy.tmp_dir
+        return path, path if sandbox.level == "landlock" else "/tmp"
+
+
+async def opened(desk: Desk) -> AsyncIterator[Desk]:
+    """Serve it for a fixture, in a task of its own: pytest-asyncio ends a fixture in another one than it has begun in."""
+    is_ready, is_over = anyio.Event(), anyio.Event()
+
+    async def serve() -> None:
+        async with desk.served():
+            is_ready.set()
+            await is_over.wait()
+
+    serving = asyncio.create_task(serve())
+    await is_ready.wait()
+    yield desk
+    is_over.set()
+    await serving
+
+
+@pytest.fixture(params=["sandbox", "off"])
+async def desk(tmp_path, request) -> AsyncIterator[Desk]:
+    async for desk in opened(Desk(tmp_path, is_confined=request.param == "sandbox")):
+        yield desk
+
+
+@pytest.fixture
+async def confined(tmp_path) -> AsyncIterator[Desk]:
+    async for desk in opened(Desk(tmp_path)):
+        yield desk
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+# --- how a command ends ------------------------------------------------------------------------------------------------
+
+
+async def test_output_and_status_are_told(desk):
+    outcome = await desk.run("echo out; echo err >&2")
+    assert outcome.content.startswith("out\nerr\n[exit status 0 · ")
+    assert not outcome.is_error
+    assert outcome.summary.startswith("✓ ")
+
+
+@pytest.mark.parametrize(
+    "command, told",
+    [
+        ("exit 3", "[exit status 3 · "),
+        ("set -e; false; echo not reached", "[exit status 1 · "),
+        ("no-such-program", "[exit status 127 · "),
+        ("kill -9 $$", "[ended by SIGKILL · "),
+        ("kill -SEGV $$", "[ended by SIGSEGV · "),
+        ("bash -c 'kill -9 $$'", "[exit status 137, as after SIGKILL · "),
+        ("kill -36 $$", "[ended by signal 36 · "),
+        ("(", "[exit status 2 · "),
+        ("echo 'unclosed", "[exit status 2 · "),
+    ],
+)
+async def test_failure_is_told_as_one(desk, command, told):
+    outcome = await desk.run(command)
+    assert told in outcome.content
+    assert "not reached" not in outcome.content
+    assert outcome.is_error
+
+
+async def test_syntax_error_is_the_commands_own(desk):
+    assert (await desk.say("echo fine\nif then")).startswith(
+        "fine\nbash: eval: line 2: syntax error near unexpected token `then'"
+    )
+
+
+async def test_lines_count_from_one(desk):
+    told = await desk.say("echo $LINENO\n\nno-such-program")
+    assert told.startswith("1\nbash: line 3: no-such-program: command not found")
+
+
+async def test_input_is_empty_and_nothing_waits_for_a_person(desk):
+    told = await desk.say(
+        "cat; read -r line; echo $?; echo $TERM $PAGER $GIT_PAGER $GIT_TERMINAL_PROMPT; tty"
+    )
+    assert told.startswith("1\ndumb cat cat 0\nnot a tty\n")
+
+
+async def test_neither_ci_nor_a_locale_is_forced(desk, monkeypatch):
+    for name in ("CI", "LANG", "LC_ALL"):
+        monkeypatch.delenv(name, raising=False)
+    assert (await desk.say('echo "${CI-unset}${LANG-unset}${LC_ALL-unset}"')).startswith(
+        "unsetunsetunset\n"
+    )
+
+
+async def test_commit_without_a_message_fails_and_with_one_succeeds(desk):
+    await desk.say("mkdir repo; cd repo; git init -q; echo x > x; git add x")
+    await desk.say("git config user.email a@b; git config user.name a")
+    told = await desk.say("git commit -q")
+    assert "empty commit message" in told
+    assert "[exit status 1 · " in told
+    assert "[exit status 0 · " in await desk.say("git commit -q -m one && git commit --amend -q")
+    assert "there was a problem with the editor" in (await desk.say("git rebase -i --root")).lower()
+
+
+@pytest.mark.parametrize("command", ["", "  \n", "echo \0", "echo \ud800", "x" * 200_000])
+async def test_command_that_cannot_be_one_is_refused_in_words(desk, command):
+    with pytest.raises(ToolError, match=r"The command .*: "):
+        await desk.run(command)
+
+
+async def test_long_command_runs(desk):
+    line = "echo " + "x" * (MAX_COMMAND_BYTES - 10)
+    assert "[exit status 0 · " in await desk.say(line)
+
+
+async def test_command_does_not_find_itself(desk):
+    assert (await desk.say("pgrep -f 'a-name-of-a-server' || echo none")).startswith("none\n")
+
+
+async def test_timeout_is_bounded():
+    for timeout_s in (0, -1, 601):
+        with pytest.raises(ToolError, match="timeout_s"):
+            bash.parse({"command": "true", "timeout_s": timeout_s})
+    parsed = bash.parse({"command": "true"})
+    assert isinstance(parsed, BashInput)
+    assert parsed.timeout_s == 120
+
+
+# --- what carries over -------------------------------------------------------------------------------------------------
+
+
+async def test_directory_carries_over_and_is_told(desk):
+    told = await desk.say("mkdir -p 'a b'; cd 'a b'")
+    assert "· cwd: a b (changed)]" in told
+    told = await desk.say("pwd")
+    assert told.startswith(f"{desk.project}/a b\n")
+    assert "· cwd: a b]" in told
+    assert "· cwd: the project's root (changed)]" in await desk.say("cd ..")
+    assert "cwd" not in (await desk.say("cd .")).rpartition("[")[2]
+    assert (await desk.say("cd -")).startswith(f"{desk.project}/a b\n")
+
+
+async def test_exported_variables_carry_over_and_are_told(desk):
+    told = await desk.say("export A='x y' B=$'1\\n2=3 \"$HOME\" `x` \\\\' C=; D=not-exported")
+    assert "· exported: A, B, C]" in told
+    told = await desk.say('printf "%s|" "$A" "$B" "${C-unset}" "${D-unset}"')
+    assert told.startswith('x y|1\n2=3 "$HOME" `x` \\||unset|')
+    assert "exported" not in told.rpartition("[")[2]
+    assert "· unset: A]" in await desk.say("unset A; D=")
+    assert (await desk.say('echo "${A-unset}"')).startswith("unset\n")
+
+
+async def test_variable_that_the_environment_brought_can_be_changed_and_unset(desk, monkeypatch):
+    monkeypatch.setenv("CFLAGS", "-O1")
+    monkeypatch.setenv("LDFLAGS", "-s")
+    assert "exported: CFLAGS · unset: LDFLAGS]" in await desk.say("CFLAGS=-O2; unset LDFLAGS")
+    assert (await desk.say('echo "$CFLAGS ${LDFLAGS-unset}"')).startswith("-O2 unset\n")
+    assert desk.shell.state().variables == {"CFLAGS": "-O2", "LDFLAGS": None}
+    await desk.say("export LDFLAGS=-x")
+    assert (await desk.say('echo "$LDFLAGS"')).startswith("-x\n")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "",
+        "exit 3",
+        "set -e; false",
+        "set -u; echo $no_such_variable",
+        "trap 'echo trapped' EXIT",
+        "if then",
+        "set -C; umask 777",
+        "IFS=0123456789abcdefghijklmnopqrstuvwxyz",
+        "set -a; set -f; shopt -s failglob nullglob 2>/dev/null",
+        "exec >/dev/null 2>&1",
+        "printf() { :; }; pwd() { :; }; echo() { :; }",
+        "set -- -x; shift",
+        "sleep 0.2 & disown",
+        "cd sub && export LATER=1; kill -TERM $$",
+    ],
+)
+async def test_state_is_kept_however_the_command_ends(desk, end):
+    await desk.say(f"mkdir -p sub; cd sub\nexport A=1\n{end}")
+    told = await desk.say('echo "$A $PWD"')
+    assert told.startswith(f"1 {desk.project}/sub\n"), told
+
+
+async def test_trace_shows_the_command_alone(desk):
+    told = await desk.say("set -x; true; cd /")
+    assert told.startswith("++ true\n++ cd /\n[exit status 0")
+
+
+@pytest.mark.parametrize("command", ["cd /; export A=1; exec true", "cd /; export A=1; kill -9 $$"])
+async def test_command_that_replaces_the_shell_changes_nothing_and_that_is_told(desk, command):
+    told = await desk.say(command)
+    assert "The shell was replaced or killed: its directory and variables are as before." in told
+    assert (await desk.say('echo "${A-unset} $PWD"')).startswith(f"unset {desk.project}\n")
+
+
+async def test_directory_that_is_gone_falls_back_to_the_project_and_that_is_told(desk):
+    await desk.say("mkdir sub; cd sub")
+    (desk.project / "sub").rmdir()
+    told = await desk.say("pwd")
+    assert told.startswith(f"{desk.project}\n")
+    assert "[sub is gone: the command ran in the project's root.]" in told
+    assert "is gone" not in await desk.say("pwd")
+
+
+async def test_directory_that_the_command_itself_deletes_is_survived(desk):
+    await desk.say("mkdir sub; cd sub; rmdir ../sub")
+    assert "sub is gone" in await desk.say("pwd")
+
+
+async def test_path_that_leads_nowhere_does_not_break_the_shell(desk):
+    await desk.say("export PATH=/nowhere LD_PRELOAD=/no.so BASH_ENV=/no ENV=/no POSIXLY_CORRECT=1")
+    told = await desk.say("export PATH=/usr/bin:/bin; unset LD_PRELOAD; ls -d /")
+    assert told.splitlines()[-2] == "/"
+    assert (await desk.say("ls -d /")).startswith("/\n")
+
+
+async def test_what_belongs_to_the_sandbox_is_not_carried_over(confined):
+    told = await confined.say(
+        "export HOME=/x TMPDIR=/x SANDERLING_SANDBOX=none http_proxy=http://x TERM=xterm KEPT=1"
+    )
+    assert "exported: KEPT]" in told
+    told = await confined.say("echo $HOME $TMPDIR $SANDERLING_SANDBOX ${http_proxy-none} $TERM")
+    level = confined.sandbox.level
+    assert told.startswith(f"{confined.base}/home /tmp {level} none dumb\n")
+
+
+async def test_commands_side_by_side_keep_each_others_changes(desk):
+    async with anyio.create_task_group() as tasks:
+        for number in range(4):
+            tasks.start_soon(desk.say, f"export V{number}={number}; sleep 0.2")
+    assert (await desk.say("echo $V0$V1$V2$V3")).startswith("0123\n")
+
+
+async def test_too_large_a_variable_is_not_kept_and_that_is_told(desk):
+    told = await desk.say("export BIG=$(head -c 40000 /dev/zero | tr '\\0' x) SMALL=1")
+    assert "[Too large to carry over to the next command: BIG.]" in told
+    assert (await desk.say('echo "${BIG-unset} $SMALL"')).startswith("unset 1\n")
+
+
+async def test_thousand_variables_are_bounded_and_the_shell_works(desk):
+    told = await desk.say("for i in {1..1000}; do printf -v V$i %500s; export V$i; done")
+    assert "Too large to carry over to the next command: V" in told
+    assert "exported: V1, V10, V100, V1000, V101, V102, V103, V104 and " in told
+    assert (await desk.say("echo fine")).startswith("fine\n")
+    assert len(msgspec.json.encode(desk.shell.state())) < 128 * 1024
+
+
+async def test_names_that_are_none_and_functions_are_not_carried_over(desk):
+    told = await desk.say("f() { :; }; export -f f; exec -a x env 'a b=1' true; true")
+    assert "exported" not in told
+    assert desk.shell.state().variables == {}
+
+
+async def test_state_survives_a_log(desk, tmp_path):
+    await desk.say("mkdir sub; cd sub; export A=$'x\\ny' EDITOR=ed; unset USER")
+    saved = json.loads(msgspec.json.encode(desk.shell.state()))
+    again = Desk(tmp_path, is_confined=desk.is_confined())
+    async with again.served():
+        again.shell.restore(msgspec.convert(saved, ShellState))
+        told = await again.say('echo "$PWD|$A|$EDITOR|$OLDPWD"')
+        assert told.startswith(f"{desk.project}/sub|x\ny|ed|{desk.project}\n")
+        assert "· cwd: sub]" in told
+
+
+async def test_bytes_that_are_no_text_carry_over_but_not_into_the_log(desk):
+    await desk.say("export BYTES=$'caf\\xe9' TEXT=1; mkdir $'d\\xff'; cd $'d\\xff'")
+    assert (await desk.say("printf %s $BYTES | od -An -tx1")).startswith(" 63 61 66 e9\n")
+    assert "cwd: d\\udcff]" in await desk.say("true")
+    state = desk.shell.state()
+    assert state.variables == {"TEXT": "1"}
+    assert state.cwd == str(desk.project)
+    msgspec.json.encode(state)
+
+
+async def test_restored_state_is_not_trusted(desk):
+    variables: dict[str, str | None] = {
+        "x; touch planted": "1",
+        "HOME": "/x",
+        "GOOD": "';touch planted;'",
+    }
+    desk.shell.restore(ShellState("/no/such; touch planted", variables))
+    assert "is gone" in await desk.say("true")
+    assert (await desk.say("echo $GOOD; ls")).startswith("';touch planted;'\n[")
+
+
+async def test_report_that_a_command_forges_reaches_no_file_and_no_host(confined):
+    """It puts a link in the place of the file that the shell reports in; what it wins is its own next environment."""
+    secret = confined.base / "secret"
+    secret.write_text(".cwd=/\n\0.oldpwd=\0.lost=\0STOLEN=1\0.end=\0")
+    told = await confined.say(
+        f"for f in /tmp/.sanderling-*; do rm $f; ln -s {secret} $f; done; export A=1"
+    )
+    assert "STOLEN" not in told
+    assert "as before" in told
+    assert secret.read_text().startswith(".cwd=/")
+    assert confined.reports() == []
+    report = "printf '.cwd=/\\n\\0.oldpwd=\\0.lost=\\0FORGED=1\\0bad name=1\\0.end=\\0'"
+    told = await confined.say(f"for f in /tmp/.sanderling-*; do {report} >$f; done; kill -9 $$")
+    assert "cwd: / (changed)" in told
+    assert "exported: FORGED" in told
+    assert "· cwd: /]" in await confined.say("true")
+
+
+async def test_enormous_report_is_not_read(confined):
+    told = await confined.say(
+        "for f in /tmp/.sanderling-*; do head -c 9000000 /dev/zero >$f; done; cd /"
+    )
+    assert "as before" in told
+
+
+async def test_switching_the_sandbox_off_and_on_keeps_the_state(confined):
+    await confined.say("mkdir sub; cd sub; export A=1")
+    for is_on in (False, True):
+        confined.sandbox.switch(is_on=is_on)
+        told = await confined.say('echo "$A $PWD"')
+        assert told.startswith(f"1 {confined.project}/sub\n")
+        assert "exported" not in told
+        assert "unset" not in told
+
+
+async def test_shell_without_bash_keeps_the_same(desk, monkeypatch):
+    monkeypatch.setattr("sanderling.tools.shell.BASH", ())
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    shell = Shell(str(desk.project), desk.sandbox, desk._scratch)
+    desk.jobs.shell = desk.workspace.shell = shell
+    told = await desk.say("mkdir -p sub; cd sub; export A='x\n=y'; unset USER; exit 3")
+    assert "[exit status 3 · " in told
+    assert "cwd: sub (changed) · exported: A" in told
+    told = await desk.say('echo "$0 $A $PWD"')
+    assert told.startswith(f"sh x\n=y {desk.project}/sub\n")
+    assert "[exit status 2 · " in await desk.say("(")
+
+
+# --- output ------------------------------------------------------------------------------------------------------------
+
+
+async def test_escapes_and_controls_are_gone_and_what_is_no_text_is_escaped(desk):
+    told = await desk.say(r"printf '\033[31mred\033[0m \000\007caf\351 \355\240\200 \302\233m\n'")
+    assert told.startswith("red caf\\xe9 \\xed\\xa0\\x80 m\n[exit")
+
+
+async def test_progress_is_its_last_state_however_long_it_took(desk):
+    told = await desk.say("for i in {1..20000}; do printf 'step %s\\r' $i; done; echo done     ")
+    assert told.startswith("done")
+    assert "left out" not in told
+    told = await desk.say("echo begin; for i in {1..20000}; do printf '\\r%s%%' $i; done")
+    assert told.startswith("begin\n20000%\n[exit")
+
+
+async def test_long_output_is_told_by_its_beginning_and_its_end_and_is_whole_in_a_file(desk):
+    told = await desk.say("seq 200000")
+    assert told.startswith("1\n2\n3\n")
+    assert "\n199999\n200000\n[exit status 0" in told
+    head, _, tail = told.partition(" bytes are left out here]\n")
+    assert len(tail) > 2 * len(head)
+    path = told.rstrip().rpartition(": ")[2]
+    assert "1288895 /" in await desk.say(f"wc -c {path}")
+    assert (await desk.say(f"sed -n 100000p {path}")).startswith("100000\n")
+
+
+async def test_binary_output_is_bounded(desk):
+    told = await desk.say("head -c 100000 /dev/urandom")
+    assert "bytes are left out here]" in told
+    told.encode()
+
+
+async def test_endless_output_ends_with_the_time_and_is_bounded(desk):
+    told = await desk.say("yes", timeout_s=0.5)
+    assert "it goes on in the background as j1" in told
+    await desk.ask(action="stop", id="j1")
+    assert len(desk.screen) < MAX_SCREEN_CHARS + 100
+
+
+async def test_output_is_shown_while_the_command_runs(desk):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(desk.run, "echo one; printf two; until [ -e end ]; do sleep 0.01; done")
+        await happens(lambda: desk.screen == "one\ntwo")
+        (desk.project / "end").touch()
+
+
+async def test_screen_gets_a_quarter_of_a_mebibyte_and_a_sign(desk):
+    await desk.run("seq 200000")
+    assert len(desk.screen) < MAX_SCREEN_CHARS + 100
+    assert desk.screen.endswith("[Only the first 256 KiB are shown here.]\n")
+
+
+async def test_file_of_the_output_is_none_that_a_command_has_prepared(confined):
+    """The name is not known before, and whoever guesses it finds that a link is not followed."""
+    log = (await confined.jobs.launch("true", lambda _: None)).log
+    planted = confined.base / "planted"
+    log.path.symlink_to(planted)
+    log.spill()
+    log.add(b"x")
+    assert not planted.exists()
+    assert "The rest of the output is lost" in log.note()
+
+
+_MEASURE = """
+import asyncio, sys, time
+from pathlib import Path
+from tests.unit.test_bash import Desk
+
+def rss_mb():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+async def main():
+    async with Desk(Path(sys.argv[1]), is_confined=sys.argv[2] == "sandbox").served() as desk:
+        await desk.run("seq 100000")
+        before, peak, began = rss_mb(), 0.0, time.monotonic()
+        running = asyncio.ensure_future(desk.say(sys.argv[3]))
+        while not running.done():
+            await asyncio.sleep(0.01)
+            peak = max(peak, rss_mb())
+        files = [path.stat().st_size for path in Path(sys.argv[1]).rglob("*.log")]
+        print(peak - before, time.monotonic() - began, max(files, default=0))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["seq 40000000", "head -c 300000000 /dev/zero | tr '\\0' x", "yes | head -c 300000000"],
+    ids=["lines", "one line", "short lines"],
+)
+@pytest.mark.parametrize("kind", ["sandbox", "off"])
+def test_300_mb_of_output_cost_little_memory_and_their_file_is_capped(tmp_path, kind, command):
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE, tmp_path, kind, command],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/src", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    grown_mb, took_s, file_bytes = map(float, done.stdout.split())
+    print(f"{kind}, {command}: +{grown_mb:.1f} MB, {took_s:.2f} s")
+    assert grown_mb < 10
+    assert file_bytes == 64_000_000
+    assert took_s < 15
+
+
+# --- what is left ------------------------------------------------------------------------------------------------------
+
+
+async def test_process_in_the_background_ends_with_its_command_and_that_is_told(desk):
+    marker = f"sleep 31{os.getpid()}"
+    began = time.monotonic()
+    told = await desk.say(f"{marker} & echo started")
+    assert time.monotonic() - began < 5
+    assert told.startswith("started\n[exit status 0")
+    assert "What it left running was ended with it: use background=true for servers." in told
+    await happens(lambda: not running(marker), 1)
+    assert "left running" not in await desk.say("true & wait")
+
+
+@pytest.mark.parametrize("way", ["setsid", "nohup", "setsid nohup", "(setsid"])
+async def test_nothing_survives_in_the_sandbox(confined, way):
+    marker = f"sleep 32{os.getpid()}"
+    end = " &)" if way.startswith("(") else " &"
+    await confined.say(f"{way} {marker} </dev/null >/dev/null 2>&1{end} echo started")
+    await happens(lambda: not running(marker), 1)
+
+
+async def test_outcome_comes_at_once_even_if_the_output_is_held_open(desk):
+    """The last thing that the shell does is to say what time it is."""
+    marker = f"sleep 33{os.getpid()}"
+    told = await desk.say(f"setsid {marker} & sleep 0.1; echo $EPOCHREALTIME")
+    assert time.time() - float(told.split("\n")[0]) < 0.25
+    for pid in running(marker):
+        os.kill(int(pid), signal.SIGKILL)
+
+
+async def test_landlock_alone_leaves_nothing_and_keeps_the_state(tmp_path):
+    marker = f"sleep 34{os.getpid()}"
+    async with Desk(tmp_path, level="landlock").served() as desk:
+        began = time.monotonic()
+        assert (await desk.say(f"setsid {marker} & cd /; export A=1; echo x")).startswith("x\n")
+        assert time.monotonic() - began < 5
+        assert not running(marker)
+        told = await desk.say("echo $A $PWD; seq 20000")
+        assert told.startswith("1 /\n")
+        path = told.rstrip().rpartition(": ")[2]
+        assert (await desk.say(f"head -n 2 {path}")).startswith("1 /\n1\n")
+
+
+# --- what the sandbox refused ------------------------------------------------------------------------------------------
+
+
+async def test_refusal_is_told_with_what_can_be_done_instead(confined):
+    told = await confined.say("touch /etc/planted")
+    assert "[The sandbox refused: write /etc/planted: only the project can be written." in told
+    assert "Write in the project or in $TMPDIR" in told
+    (confined.base / "outside").touch()
+    told = await confined.say(f"cat {confined.base}/outside")
+    assert f"[The sandbox refused: read {confined.base}/outside: it is outside" in told
+    assert "refused" not in await confined.say("cat no-such-file")
+
+
+async def test_network_that_is_off_is_told(confined):
+    script = "import socket; socket.getaddrinfo('example.org', 80)"
+    told = await confined.say(f'python3 -c "{script}"')
+    assert "[The sandbox refused: resolve example.org: the network is off." in told
+    assert ":AgentNet" in told
+    script = "import socket; socket.create_connection(('192.0.2.1', 80), 3)"
+    told = await confined.say(f'python3 -c "{script}"')
+    assert "[The network is off: do without, or ask the person" in told
+
+
+async def test_refusals_are_bounded(confined):
+    told = await confined.say("for i in {1..15}; do touch /etc/x$i; done; false")
+    assert told.count("[The sandbox refused: ") == 5
+    assert "[It refused 10 more.]" in told
+
+
+async def test_sandbox_that_cannot_be_had_runs_nothing(tmp_path):
+    async with Desk(tmp_path, min_level="full", level="landlock").served() as desk:
+        with pytest.raises(ToolError, match="The command was not started: Level 'landlock'"):
+            await desk.run("touch ran")
+    assert not (desk.project / "ran").exists()
+
+
+# --- stopping ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ignored", ["", "trap '' INT; ", "trap '' INT TERM; "])
+async def test_cancelled_command_is_gone_within_300_ms_and_what_it_wrote_is_kept(desk, ignored):
+    marker = f"sleep 35{os.getpid()}"
+    with anyio.CancelScope() as turn:
+        async with anyio.create_task_group() as tasks:
+            command = f"{ignored}cd /; echo begun; {marker}"
+            tasks.start_soon(partial(desk.run, command, tool_use_id="t7"))
+            await happens(lambda: desk.screen == "begun\n" and running(marker))
+            began = time.monotonic()
+            turn.cancel()
+    assert time.monotonic() - began < 0.3
+    assert not running(marker)
+    told = desk.jobs.take_interrupted("t7")
+    assert told.startswith("begun\n[ended by SIG")
+    assert "stopped by the person" in told
+    assert desk.jobs.take_interrupted("t7") == ""
+    assert desk.shell.cwd == str(desk.project)
+    assert (await desk.say("echo fine")).startswith("fine\n")
+
+
+async def test_nothing_is_left_open_after_many_commands(desk):
+    await desk.say("true")
+    before = open_files()
+    for _ in range(5):
+        await desk.say("seq 10000")
+    assert open_files() == before
+
+
+# --- the tool ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command, title",
+    [
+        ("pytest -q", "pytest -q"),
+        ("\n  make\ntest\n", "make …"),
+        ("echo a\tb\x1b[2Jc\u202ed\u200be\xa0f", "echo a\\tb\\x1b[2Jc\\u202ed\\u200be\\xa0f"),
+        ("x" * 200, "x" * 78 + " …"),
+        ("echo \ud800", "echo \\ud800"),
+    ],
+)
+def test_title_hides_nothing(command, title):
+    assert first_line(command) == title
+    assert bash.title(BashInput(command), None) == title  # type: ignore[arg-type]
+
+
+def test_effect_is_to_run_the_command():
+    effect = bash.effect(BashInput("ls"), None)  # type: ignore[arg-type]
+    assert (effect.kind, effect.command) == ("run", "ls")
+    for action in ("list", "read", "stop"):
+        assert jobs.effect(JobsInput(action), None).kind == "none"  # type: ignore[arg-type]
+
+
+def test_what_the_model_reads_is_short():
+    for one in (bash, jobs):
+        assert 100 < len(one.description) <= 900
+        assert len(json.dumps(one.schema)) < 900

@@ -1,0 +1,247 @@
+"""Commands in the background: started as such or out of time, read, stopped, bounded, and gone with the session."""
+
+import os
+import time
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+from tests.unit.test_bash import Desk, happens, open_files, opened, running
+
+from sanderling.errors import ToolError
+from sanderling.tools import jobs as module
+
+ENDS_ON_FILE = "until [ -e end ]; do sleep 0.01; done"
+
+
+@pytest.fixture(autouse=True)
+def short_first_look(monkeypatch):
+    monkeypatch.setattr("sanderling.tools.bash.FIRST_LOOK_S", 0.3)
+
+
+@pytest.fixture(params=["sandbox", "off"])
+async def desk(tmp_path, request) -> AsyncIterator[Desk]:
+    async for desk in opened(Desk(tmp_path, is_confined=request.param == "sandbox")):
+        yield desk
+
+
+async def test_command_that_is_out_of_time_goes_on_as_a_job(desk):
+    command = f"echo begun; mkdir sub; cd sub; {ENDS_ON_FILE}; echo done; exit 3"
+    told = await desk.say(command, timeout_s=0.3)
+    assert told.startswith("begun\n[0.3 s are over: it goes on in the background as j1.")
+    assert "[still running" in await desk.ask(action="read", id="j1")
+    assert desk.shell.cwd == str(desk.project)
+    (desk.project / "sub" / "end").touch()
+    told = await desk.ask(action="read", id="j1", wait_s=10)
+    if "still running" in told:  # read in the moment between its last line and its end
+        told += await desk.ask(action="read", id="j1", wait_s=10)
+    assert told.startswith("done\n")
+    assert "[exit status 3 · " in told
+    assert "begun" not in told
+    assert desk.shell.cwd == str(desk.project)
+
+
+async def test_shell_keeps_its_state_while_a_job_runs(desk):
+    await desk.say("mkdir sub; cd sub; export A=1")
+    await desk.say(f"cd /; export A=2; {ENDS_ON_FILE}", timeout_s=0.2)
+    assert (await desk.say("echo $A $PWD")).startswith(f"1 {desk.project}/sub\n")
+    await desk.ask(action="stop", id="j1")
+    assert (await desk.say("echo $A $PWD")).startswith(f"1 {desk.project}/sub\n")
+
+
+async def test_job_starts_at_once_and_tells_what_it_says_first(desk, monkeypatch):
+    monkeypatch.undo()
+    began = time.monotonic()
+    told = await desk.say("echo listening; sleep 1000", background=True)
+    assert time.monotonic() - began < 3
+    assert told.startswith("listening\n[j1 runs in the background. Read on with jobs: read j1.]")
+    await desk.ask(action="stop", id="j1")
+
+
+async def test_job_that_fails_at_once_is_told_as_failed(desk):
+    outcome = await desk.run("echo no such port; exit 1", background=True)
+    assert outcome.content.startswith("no such port\n[exit status 1 · ")
+    assert outcome.is_error
+    assert await desk.ask(action="list") == "There are no jobs."
+
+
+async def test_only_what_is_new_is_read(desk):
+    command = "for i in 1 2 3; do until [ -e $i ]; do sleep 0.01; done; echo got $i; done"
+    await desk.say(command, background=True)
+    for number in (1, 2):
+        (desk.project / str(number)).touch()
+        told = await desk.ask(action="read", id="j1", wait_s=10)
+        assert told.startswith(f"got {number}\n[still running")
+    assert (await desk.ask(action="read", id="j1")).startswith("(no output)\n[still running")
+    await desk.ask(action="stop", id="j1")
+
+
+async def test_read_waits_no_longer_than_it_is_told(desk):
+    await desk.say("sleep 1000", background=True)
+    began = time.monotonic()
+    await desk.ask(action="read", id="j1", wait_s=0.3)
+    assert 0.25 < time.monotonic() - began < 2
+    for wait_s in (-1, 61):
+        with pytest.raises(ToolError, match="wait_s"):
+            module.jobs.parse({"action": "read", "id": "j1", "wait_s": wait_s})
+    await desk.ask(action="stop", id="j1")
+
+
+async def test_several_readers_are_all_woken(desk):
+    await desk.say(f"{ENDS_ON_FILE}; echo out; sleep 1000", background=True)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(lambda: desk.ask(action="read", id="j1", wait_s=20))
+        await anyio.wait_all_tasks_blocked()
+        (desk.project / "end").touch()
+        with anyio.fail_after(5):
+            await desk.jobs.find("j1").wait_for_bytes(0)
+            await desk.ask(action="stop", id="j1")
+
+
+async def test_stopped_job_is_gone_and_tells_how_and_its_last_words(desk):
+    marker = f"sleep 41{os.getpid()}"
+    await desk.say(f"trap 'echo last words; exit 7' INT; {marker} & wait", background=True)
+    told = await desk.ask(action="stop", id="j1")
+    assert told.startswith("last words\n[exit status 7 · ")
+    assert not running(marker)
+    assert "[exit status 7 · " in await desk.ask(action="stop", id="j1")
+
+
+async def test_job_that_ignores_signals_is_stopped_within_300_ms(desk):
+    await desk.say("trap '' INT TERM; while :; do sleep 1000; done", background=True)
+    began = time.monotonic()
+    told = await desk.ask(action="stop", id="j1")
+    assert time.monotonic() - began < 0.3
+    assert "[ended by SIGKILL · " in told
+
+
+async def test_ended_job_is_listed_once_more(desk):
+    await desk.say("sleep 1000 # first\n:", background=True)
+    await desk.say(f"{ENDS_ON_FILE}; echo out", timeout_s=0.1)
+    told = await desk.ask(action="list")
+    assert [line.split()[:2] for line in told.splitlines()] == [
+        ["j1", "running"],
+        ["j2", "running"],
+    ]
+    assert "sleep 1000 # first …" in told
+    (desk.project / "end").touch()
+    await happens(lambda: not desk.jobs.find("j2").is_running)
+    told = await desk.ask(action="list")
+    assert "j2  exit status 0 · " in told
+    assert "· new output" in told
+    assert "j2" not in await desk.ask(action="list")
+    assert (await desk.ask(action="read", id="j2")).startswith("out\n[exit status 0")
+    await desk.ask(action="stop", id="j1")
+    assert await desk.ask(action="list") == "There are no jobs."
+
+
+async def test_unknown_job_is_told_with_those_that_there_are(desk):
+    with pytest.raises(ToolError, match=r"There is no job 'j9'. The jobs are: none."):
+        await desk.ask(action="read", id="j9")
+    await desk.say("sleep 1000", background=True)
+    with pytest.raises(ToolError, match=r"The jobs are: j1."):
+        await desk.ask(action="stop")
+    await desk.ask(action="stop", id="j1")
+
+
+async def test_what_a_read_tells_is_bounded_and_all_of_it_is_in_the_file(desk):
+    await desk.say(f"seq 100000; {ENDS_ON_FILE}; seq 100000", background=True)
+    (desk.project / "end").touch()
+    await happens(lambda: not desk.jobs.find("j1").is_running)
+    told = await desk.ask(action="read", id="j1")
+    assert "bytes are left out here]" in told
+    path = told.rstrip().rpartition(": ")[2]
+    assert (await desk.say(f"wc -l {path}")).startswith("200000 ")
+
+
+async def test_more_than_so_many_jobs_are_refused(desk, monkeypatch):
+    monkeypatch.setattr(module, "MAX_RUNNING", 2)
+    for _ in range(2):
+        await desk.say("sleep 1000", background=True, timeout_s=0.1)
+    with pytest.raises(ToolError, match="jobs run already: stop one of them first"):
+        await desk.run("touch ran", background=True)
+    told = await desk.say("echo begun; sleep 1000", timeout_s=0.2)
+    assert told.startswith("begun\n[ended by SIGINT · ")
+    assert "Stopped: 0.2 s are over" in told
+    await desk.ask(action="stop", id="j1")
+    assert "runs in the background" in await desk.say("sleep 1000", background=True)
+    assert not (desk.project / "ran").exists()
+
+
+async def test_ended_jobs_are_forgotten_in_the_end_and_let_go_of_their_files(desk, monkeypatch):
+    monkeypatch.setattr(module, "MAX_ENDED", 2)
+    before = open_files()
+    for _ in range(4):
+        await desk.say("true", background=True)
+    assert [job.id for job in desk.jobs.all()] == ["j3", "j4"]
+    assert open_files() <= before + 2 + (8 if desk.is_confined() else 0)
+
+
+async def test_old_files_give_way_to_new_ones(desk, monkeypatch):
+    monkeypatch.setattr(module, "MAX_LOGS_BYTES", 100_000)
+    await desk.say("seq 10000")
+    old = [log.path for log in desk.jobs._logs]
+    assert old[0].exists()
+    await desk.say("seq 15000")
+    assert not old[0].exists()
+    assert desk.jobs._logs[0].path.exists()
+
+
+@pytest.mark.parametrize("kind", ["sandbox", "off"])
+async def test_jobs_end_with_the_session(tmp_path, kind):
+    marker = f"sleep 42{os.getpid()}"
+    async with Desk(tmp_path, is_confined=kind == "sandbox").served() as desk:
+        await desk.say(f"{marker} & {marker}", background=True)
+        assert len(running(marker)) >= 2
+        job = desk.jobs.find("j1")
+    assert not job.is_running
+    assert job.outcome == "ended with the session"
+    await happens(lambda: not running(marker), 1)
+
+
+async def test_screen_can_list_and_follow_jobs(desk):
+    await desk.say(f"printf '\\033[1mbold\\033[0m\\n'; {ENDS_ON_FILE}; echo end", background=True)
+    (job,) = desk.jobs.all()
+    assert (job.id, job.outcome) == ("j1", "")
+    assert time.time() - job.started_at < 30
+    assert job.log.path.exists()
+    assert job.log.read(0, 1000) == b"\x1b[1mbold\x1b[0m\n"
+    changes = desk.changes
+    (desk.project / "end").touch()
+    await job.wait_for_bytes(13)
+    assert job.log.read(13, 1000) == b"end\n"
+    await happens(lambda: not job.is_running)
+    assert job.outcome == "exit status 0"
+    assert desk.changes == changes + 1
+
+
+async def test_file_that_a_command_replaces_is_not_what_the_screen_shows(desk):
+    secret = desk.base / "secret"
+    secret.write_text("secret")
+    await desk.say("echo out; sleep 1000", background=True)
+    log = desk.jobs.find("j1").log
+    log.path.unlink()
+    log.path.symlink_to(secret)
+    assert log.read(0, 100) == b"out\n"
+    await desk.ask(action="stop", id="j1")
+
+
+async def test_job_that_is_started_in_a_cancelled_turn_is_stopped(desk):
+    marker = f"sleep 43{os.getpid()}"
+    with anyio.CancelScope() as turn:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: desk.run(marker, background=True))
+            await happens(lambda: running(marker))
+            turn.cancel()
+    assert not running(marker)
+
+
+async def test_refusal_to_a_job_is_told_when_it_is_read(tmp_path):
+    async with Desk(tmp_path).served() as desk:
+        await desk.say(f"{ENDS_ON_FILE}; touch /etc/planted", background=True)
+        (desk.project / "end").touch()
+        await happens(lambda: not desk.jobs.find("j1").is_running)
+        told = await desk.ask(action="read", id="j1")
+        assert "[The sandbox refused: write /etc/planted" in told
+        assert "refused" not in await desk.ask(action="read", id="j1")

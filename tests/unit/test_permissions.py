@@ -1,0 +1,733 @@
+"""What runs at once, what asks and what is refused: modes, rules, and two corpora of commands."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sanderling.permissions import Effect, Mode, Rule, applies, decide
+
+CORPORA = Path(__file__).parent / "corpora"
+
+
+def corpus(name: str) -> list[str]:
+    lines = (CORPORA / name).read_text().splitlines()
+    return [as_command(line) for line in lines if not line.startswith("##")]
+
+
+def as_command(line: str) -> str:
+    """A line that is JSON stands for what it decodes to; others that begin with a quote are as they are."""
+    try:
+        decoded = json.loads(line)
+    except ValueError:
+        return line
+    return decoded if isinstance(decoded, str) else line
+
+
+def allow(*commands: str) -> list[Rule]:
+    return [Rule(action="allow", tool="bash", command=command) for command in commands]
+
+
+PROGRAMS = (
+    "ls cat find env echo grep rg fd sort shuf uniq xxd tree file date hostname printf read test [ sed awk gawk make tar rsync xargs"
+    " timeout nice nohup sudo doas bash sh zsh dash fish python python3 perl ruby node php lua deno bun docker curl wget sqlite3 zip"
+    " split vim less more man nvim ed ssh eval exec command builtin source . time coproc export declare typeset readonly local set"
+    " shopt enable hash alias unalias trap mapfile readarray getopts bind complete compgen fc history unset let parallel flock busybox"
+    " script strace chroot unshare stdbuf setsid ionice watch for npx doas"
+)
+RULES = allow(
+    *PROGRAMS.split(),
+    *(
+        "git status",
+        "git diff",
+        "git log",
+        "git show",
+        "git grep",
+        "git cat-file",
+        "git submodule",
+        "git bisect",
+        "git rebase",
+    ),
+    *(
+        "git difftool",
+        "git clone",
+        "git fetch",
+        "git ls-remote",
+        "git help",
+        "npm test",
+        "npm exec",
+        "npm x",
+        "python -m pytest",
+    ),
+    *(
+        "uv run",
+        "uv run pytest",
+        "poetry run",
+        "bundle exec",
+        "go test",
+        "go vet",
+        "go build",
+        "cargo test",
+        "git config --list",
+    ),
+)
+EVERYDAY_RULES = allow(
+    *(
+        "git add",
+        "git commit",
+        "git checkout",
+        "git switch",
+        "npm test",
+        "npm run",
+        "npm ci",
+        "npx tsc",
+        "npx eslint",
+        "npx prettier",
+    ),
+    *(
+        "node scripts/build.js",
+        "pytest",
+        "python -m pytest",
+        "python3 -m pytest",
+        "python -m mypy",
+        "uv run pytest",
+        "uv run ruff",
+    ),
+    *(
+        "uv run mypy",
+        "ruff",
+        "mypy",
+        "cargo build",
+        "cargo test",
+        "cargo clippy",
+        "cargo fmt",
+        "cargo check",
+        "go build",
+        "go test",
+    ),
+    *("go vet", "make", "mkdir", "docker compose ps", "docker compose logs"),
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> str:
+    root = tmp_path / "project"
+    (root / "src").mkdir(parents=True)
+    (root / "sub").mkdir()
+    return str(root)
+
+
+def run(command: str, cwd: str = "") -> Effect:
+    return Effect("bash", "run", command=command, cwd=cwd)
+
+
+def action(
+    effect: Effect, project: str, *rules: Rule, mode: Mode = "ask", is_confined: bool = True
+) -> str:
+    return decide(effect, mode, rules, project=project, is_confined=is_confined).action
+
+
+# --- The corpora ---------------------------------------------------------------------------------------------------------------
+
+
+def test_corpora_are_as_large_as_they_have_to_be():
+    assert len(set(corpus("tricky_commands.txt"))) >= 250
+    assert len(set(corpus("everyday_commands.txt"))) >= 150
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+def test_none_of_the_tricky_commands_runs_without_asking(project, is_confined):
+    allowed = [
+        command
+        for command in corpus("tricky_commands.txt")
+        if action(run(command), project, *RULES, is_confined=is_confined) == "allow"
+    ]
+    assert allowed == []
+
+
+def test_every_tricky_prefix_rule_allows_something(project):
+    """Without this the test above could pass because the rules are of no use."""
+    plain = [
+        "ls -la",
+        "cat x",
+        "find . -name y",
+        "npm test",
+        "python -m pytest -q",
+        "git log -3",
+        "sed -n 1p x",
+        "curl http://x",
+    ]
+    plain += [
+        "make all",
+        "docker ps",
+        "cargo test -q",
+        "go test ./...",
+        "uv run pytest",
+        "tar -tf x",
+        "sqlite3 x y",
+        "python x.py",
+    ]
+    for command in plain:
+        assert action(run(command), project, *RULES) == "allow", command
+
+
+def test_next_to_none_of_the_everyday_commands_asks(project):
+    commands = corpus("everyday_commands.txt")
+    asked = [c for c in commands if action(run(c), project, *EVERYDAY_RULES) != "allow"]
+    assert len(asked) <= 0.03 * len(commands), asked
+
+
+def test_everyday_commands_need_no_rule_to_be_looked_at_and_none_that_changes_anything_goes_without(
+    project,
+):
+    assert action(run("git status && ls"), project) == "allow"
+    for command in ("git add -A", "mkdir x", "npm test", "pytest", "rm x", "ruff check ."):
+        assert action(run(command), project) == "ask", command
+
+
+ALLOWED = [
+    "ls -la",
+    "cat 'a b'",
+    "git status",
+    "npm test",
+    "find . -name x",
+    'echo "it\'s"',
+    "grep -n 'a;b' x",
+    "python -m pytest -q",
+]
+FORBIDDEN = [
+    "rm -rf x",
+    "git push",
+    "ls > x",
+    "sudo ls",
+    "x=$(ls) ls",
+    "find . -delete",
+    "PATH=. ls",
+    "./ls",
+    "eval ls",
+    "ls &",
+    "bash -c ls",
+]
+JOINS = [
+    " && ",
+    " || ",
+    "; ",
+    ";",
+    "\n",
+    " | ",
+    "|",
+    " |& ",
+    " & ",
+    "&",
+    " && ! ",
+    "; time ",
+    "\n\n# x\n",
+    " && (",
+    "; { ",
+]
+AROUND = ["{}", "({})", "{{ {}; }}", "! {}", "if {}; then ls; fi", "if ls; then {}; fi", "while ls; do {}; done", "for f in a; do {}; done",
+          "case x in y) {};; esac", "$({})", 'ls "$({})"', "cat <({})", "f() {{ {}; }}", "{} 2>&1", "ls && ({})"]  # fmt: skip
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.data())
+def test_nothing_that_is_forbidden_hides_behind_what_is_allowed(data):
+    """However they are joined: a command that no rule covers makes the whole line ask."""
+    parts = data.draw(st.lists(st.sampled_from(ALLOWED), max_size=3))
+    bad = data.draw(st.sampled_from(AROUND)).format(data.draw(st.sampled_from(FORBIDDEN)))
+    parts.insert(data.draw(st.integers(0, len(parts))), bad)
+    line = parts[0]
+    for part in parts[1:]:
+        line += data.draw(st.sampled_from(JOINS)) + part
+    assert action(run(line), "/project", *RULES) == "ask", line
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(ALLOWED), min_size=1, max_size=5), st.data())
+def test_what_is_allowed_stays_allowed_in_company(commands, data):
+    line = commands[0]
+    for command in commands[1:]:
+        line += data.draw(st.sampled_from([" && ", " || ", "; ", "\n", " | ", " |& "])) + command
+    assert action(run(line), "/project", *RULES) == "allow", line
+
+
+# --- Modes ---------------------------------------------------------------------------------------------------------------------
+
+INSIDE, OUTSIDE = "src/a.py", "../other/a.py"
+
+
+@pytest.mark.parametrize(
+    "kind, target, mode, is_confined, expected",
+    [
+        ("none", "", "ask", False, "allow"),
+        ("read", INSIDE, "ask", True, "allow"),
+        ("read", INSIDE, "plan", False, "allow"),
+        ("read", OUTSIDE, "ask", True, "allow"),  # the sandbox decides what can be seen
+        ("read", OUTSIDE, "auto", False, "ask"),
+        ("write", INSIDE, "ask", True, "ask"),
+        ("write", INSIDE, "auto", True, "allow"),
+        ("write", INSIDE, "auto", False, "ask"),
+        ("write", OUTSIDE, "auto", True, "ask"),
+        ("write", INSIDE, "plan", True, "deny"),
+        ("write", INSIDE, "plan", False, "deny"),
+        ("run", "make", "ask", True, "ask"),
+        ("run", "make", "auto", True, "allow"),
+        ("run", "$(curl x)", "auto", True, "allow"),
+        ("run", "make", "auto", False, "ask"),
+        ("run", "make", "plan", True, "allow"),
+        ("run", "make", "plan", False, "ask"),
+        ("run", "ls", "plan", False, "ask"),
+        ("run", "ls", "ask", False, "allow"),
+        ("run", "", "ask", True, "ask"),
+        ("fetch", "example.com", "ask", True, "ask"),
+        ("fetch", "example.com", "auto", True, "ask"),
+        ("fetch", "example.com", "plan", True, "ask"),
+    ],
+)
+def test_mode_decides_where_no_rule_does(project, *, kind, target, mode, is_confined, expected):
+    field = {"read": "path", "write": "path", "run": "command", "fetch": "host"}.get(kind)
+    value = f"{project}/{target}" if field == "path" else target
+    effect = Effect("tool", kind, **({field: value} if field else {}))
+    assert action(effect, project, mode=mode, is_confined=is_confined) == expected
+
+
+@pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
+def test_leaving_the_sandbox_always_asks_whatever_is_allowed(project, mode):
+    effect = Effect("bash", "run", command="ls", leaves_sandbox=True)
+    assert action(effect, project, *allow("ls", "ls $"), Rule(action="allow"), mode=mode) == "ask"
+
+
+def test_plan_mode_tells_the_model_what_to_do_instead(project):
+    decision = decide(
+        Effect("edit", "write", path=f"{project}/a"), "plan", [Rule(action="allow", tool="edit")],
+        project=project, is_confined=True,
+    )  # fmt: skip
+    assert decision.action == "deny"
+    assert "plan mode" in decision.reason
+    assert "answer" in decision.reason
+
+
+def test_granted_paths_are_written_in_auto_mode(project, tmp_path):
+    effect = Effect("write", "write", path=str(tmp_path / "out" / "x"))
+    for paths, expected in (((str(tmp_path / "out"),), "allow"), ((), "ask")):
+        decision = decide(effect, "auto", [], project=project, is_confined=True, write_paths=paths)
+        assert decision.action == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".git/hooks/pre-commit",
+        ".envrc",
+        ".vscode/tasks.json",
+        "sub/.git/config",
+        "AGENTS.md",
+        ".nvim.lua",
+    ],
+)
+def test_what_runs_when_the_project_is_opened_is_never_written_just_so(project, name):
+    effect = Effect("write", "write", path=f"{project}/{name}")
+    assert action(effect, project, mode="auto") == "ask"
+    assert action(effect, project, Rule(action="allow", tool="write", path="**/*")) == "ask"
+    assert action(effect, project, Rule(action="allow", tool="write")) == "ask"
+    assert action(effect, project, Rule(action="allow", tool="write", path=f"./{name}")) == "allow"
+
+
+def test_project_below_a_directory_with_such_a_name_is_written_like_any_other(tmp_path):
+    project = tmp_path / ".claude" / "worktree"
+    project.mkdir(parents=True)
+    assert (
+        action(Effect("write", "write", path=f"{project}/a"), str(project), mode="auto") == "allow"
+    )
+
+
+def test_link_that_leads_out_of_the_project_is_outside(project, tmp_path):
+    (tmp_path / "other").mkdir()
+    Path(project, "link").symlink_to(tmp_path / "other")
+    effect = Effect("write", "write", path=f"{project}/link/x")
+    assert action(effect, project, mode="auto") == "ask"
+    assert action(effect, project, Rule(action="allow", tool="write", path="link/**")) == "ask"
+    assert action(effect, project, Rule(action="allow", tool="write")) == "ask"
+
+
+def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    Path(project, "innocent").symlink_to(secret)
+    for command in (
+        f"cat {secret}",
+        "cat innocent",
+        "cat ../secret",
+        "cat ~/.ssh/id_rsa",
+        "grep -r x /etc",
+        "cat $x",
+        "ls src && cat /etc/passwd",
+    ):
+        assert action(run(command), project, is_confined=False) == "ask", command
+        assert action(run(command), project, is_confined=True) == "allow", command
+    assert action(run("cat src/a && git status"), project, is_confined=False) == "allow"
+    assert (
+        action(run("cd sub && git status"), project, is_confined=False) == "ask"
+    )  # a configuration of its own
+    assert action(run("cd sub && git status"), project, is_confined=True) == "allow"
+    assert action(run("git status", cwd=f"{project}/sub"), project, is_confined=False) == "ask"
+
+
+# --- Rules ---------------------------------------------------------------------------------------------------------------------
+
+
+def rule(text: str) -> Rule:
+    """`deny bash rm -rf`: action, tool, and a command, path or host as the tool has it."""
+    verb, tool, *rest = text.split(" ", 2)
+    field = {"bash": "command", "web_fetch": "host"}.get(tool, "path")
+    return msgspec.convert(
+        {"action": verb, "tool": tool, **({field: rest[0]} if rest else {})}, Rule
+    )
+
+
+@pytest.mark.parametrize(
+    "rules, expected",
+    [
+        (["allow bash ls x"], "allow"),
+        (["allow bash rm", "ask bash rm x"], "ask"),
+        (["allow bash rm", "ask bash rm", "deny bash rm"], "deny"),
+        (["deny bash rm", "ask bash rm", "allow bash rm x"], "deny"),
+        (["allow bash"], "allow"),
+        (["allow *"], "allow"),
+        (["allow *", "deny *"], "deny"),
+        (["allow bash *"], "allow"),
+        (["allow bash rm $"], "ask"),
+        (["allow bash rm x $"], "allow"),
+        (["allow bash r"], "ask"),
+        (["allow edit"], "ask"),
+    ],
+)
+def test_deny_goes_before_ask_before_allow(project, rules, expected):
+    command = "ls x" if rules == ["allow bash ls x"] else "rm x"
+    for order in (rules, rules[::-1]):
+        assert action(run(command), project, *map(rule, order)) == expected
+
+
+@pytest.mark.parametrize(
+    "forbidden, command",
+    [
+        ("rm", "rm -rf x"),
+        ("rm", "ls && rm x"),
+        ("rm", "ls; /bin/rm x"),
+        ("rm", "\\rm x"),
+        ("rm", "r'm' x"),
+        ("rm", "sudo rm x"),
+        ("rm", "sudo -u me env A=1 rm x"),
+        ("rm", "timeout 5 nice rm x"),
+        ("rm", "find . -exec rm {} +"),
+        ("rm", "ls | xargs rm"),
+        ("rm", "bash -c 'rm x'"),
+        ("rm", "bash -c \"sh -c 'ls; rm x'\""),
+        ("rm", "eval 'ls; rm x'"),
+        ("rm", "eval rm x"),
+        ("rm", "ssh host 'rm x'"),
+        ("rm", "ls $(rm x)"),
+        ("rm", "ls `rm x`"),
+        ("rm", "cat <(rm x)"),
+        ("rm", "f() { rm x; }; f"),
+        ("rm", 'echo "a $(rm x)"'),
+        ("rm", "if true; then rm x; fi"),
+        ("rm", "rm x &"),
+        ("rm", "A=1 rm x"),
+        ("rm", "rm x > y"),
+        ("rm", "[[ a ]] && rm x"),
+        ("rm", "ls \\\n; rm x"),
+        ("rm", "ls ' ; rm x"),
+        ("rm", "ls\r; rm x"),
+        ("rm", "ls " + "a" * 10_000 + "; rm x"),
+        ("rm", "uv run rm x"),
+        ("rm", "cat <<E\n$(rm x)\nE"),
+        ("git push", "git push origin main"),
+        ("git push", "git --no-pager push"),
+        ("git push", "git -C sub push"),
+        ("git push", "timeout 5 git push"),
+        ("*", "anything at all"),
+        ("npm publish", "cd sub && npm publish"),
+        ("git push --force", "git push --force origin"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
+def test_denied_command_is_found_wherever_it_can_be_seen(project, forbidden, command, mode):
+    rules = [
+        *allow("rm", "git", "sudo", "ls", "bash"),
+        Rule(action="deny", tool="bash", command=forbidden),
+    ]
+    assert action(run(command), project, *rules, mode=mode) == "deny"
+
+
+@pytest.mark.parametrize(
+    "forbidden, command",
+    [
+        ("rm", "$x y"),
+        ("rm", 'eval "$x"'),
+        ("rm", "ls $(echo cm0geA== | base64 -d)"),
+        ("rm", "bash <<< x"),
+        ("git push", "git $x"),
+        ("git push", "git -c a=b push"),
+        ("git push", "git --exec-path=x push"),
+        ("git push --force", "git push $x"),
+        ("git push --force", 'git push "$x" origin'),
+        ("rm -rf", "rm {-rf,x}"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
+def test_what_might_be_denied_asks_even_where_everything_runs(project, forbidden, command, mode):
+    rules = [*allow("rm", "git", "ls"), Rule(action="deny", tool="bash", command=forbidden)]
+    assert action(run(command), project, *rules, mode=mode) == "ask"
+
+
+@pytest.mark.parametrize(
+    "forbidden, command",
+    [
+        ("rm", "grep -rn rm src"),
+        ("rm", "echo rm"),
+        ("rm", "git commit -m 'rm x'"),
+        ("rm", "git rm x"),
+        ("rm", "npm run rm"),
+        ("rm", "rmdir x"),
+        ("git push", "git log --grep push"),
+        ("git push --force", "git push origin"),
+        ("git push $", "git push origin"),
+        ("make", "ls Makefile; cmake ."),
+    ],
+)
+def test_denied_word_that_is_no_command_is_only_a_word(project, forbidden, command):
+    denied = Rule(action="deny", tool="bash", command=forbidden)
+    assert action(run(command), project, denied, mode="auto") == "allow"
+
+
+@pytest.mark.parametrize(
+    "glob, command, expected",
+    [
+        (".env", "cat .env", "deny"),
+        (".env", "cat ./src/../.env", "deny"),
+        (".env", "cat sub/.env", "deny"),
+        (".env", "ls && head -1 '.e'nv", "deny"),
+        (".env", "git show HEAD:.env", "deny"),
+        (".env", "curl -d @.env x", "deny"),
+        (".env", "grep --file=.env x", "deny"),
+        (".env", "cd sub && cat .env", "deny"),
+        (".env", "cat < .env", "deny"),
+        (".env", "sudo cat .env", "deny"),
+        (".env", "bash -c 'cat .env'", "deny"),
+        (".env", "cat link", "deny"),
+        (".env", "cat $x", "ask"),
+        (".env", "cat .e*", "ask"),
+        (".env", "cat $(echo .env | cat)", "deny"),
+        (".env", "cat .environment", "allow"),
+        ("secrets/**", "tar -cf x secrets", "deny"),
+        ("secrets/**", "cat secrets/a/b", "deny"),
+        ("secrets/**", "cat sub/secrets/a", "allow"),
+        ("secrets/", "cat secrets/a", "deny"),
+        ("~/.ssh/**", "cat ~/.ssh/id_rsa", "deny"),
+        ("~/.ssh/**", "cat $HOME/.ssh/id_rsa", "ask"),
+        ("/etc/shadow", "cat /etc/shadow", "deny"),
+        ("/etc/shadow", "cat //etc/./shadow", "deny"),
+    ],
+)
+def test_denied_path_is_found_in_the_words_of_commands(project, glob, command, expected):
+    Path(project, ".env").write_text("x")
+    Path(project, "link").symlink_to(f"{project}/.env")
+    denied = Rule(action="deny", tool="read", path=glob)
+    assert action(run(command), project, denied, mode="auto") == expected
+
+
+def test_path_that_may_not_be_edited_may_not_be_redirected_to_but_is_read(project):
+    denied = rule("deny edit migrations/**")
+    assert action(run("echo x > migrations/1"), project, denied, mode="auto") == "deny"
+    assert action(run("cat migrations/1"), project, denied, mode="auto") == "allow"
+    assert (
+        action(
+            Effect("write", "write", path=f"{project}/migrations/1"), project, denied, mode="auto"
+        )
+        == "deny"
+    )
+
+
+@pytest.mark.parametrize(
+    "glob, path, is_match",
+    [
+        ("src/**", "src/a.py", True),
+        ("src/**", "src/a/b/c.py", True),
+        ("src/**", "lib/src/a.py", False),
+        ("src/*", "src/a/b.py", False),
+        ("src/*.py", "src/a.py", True),
+        ("src/**/test_*.py", "src/a/b/test_c.py", True),
+        ("src/**/test_*.py", "src/test_c.py", True),
+        ("**/tests/**", "a/tests/b", True),
+        ("*.py", "a/b/c.py", True),
+        ("*.py", "c.pyc", False),
+        ("/src/a.py", "src/a.py", False),
+        ("./a.py", "a.py", True),
+        ("./a.py", "sub/a.py", False),
+        ("src/[ab].py", "src/a.py", True),
+        ("src/[!ab].py", "src/a.py", False),
+        ("src/?.py", "src/a.py", True),
+        ("src/", "src/deep/a.py", True),
+        ("src", "src/a.py", False),
+        ("src/**", "src/../lib/a.py", False),
+        ("src/**", "src/../../etc/passwd", False),
+    ],
+)
+def test_path_rule_is_a_glob_as_in_gitignore(project, glob, path, is_match):
+    effect = Effect("edit", "write", path=f"{project}/{path}")
+    assert (
+        applies(Rule(action="allow", tool="edit", path=glob), effect, project=project) is is_match
+    )
+
+
+def test_name_without_a_slash_is_denied_everywhere_and_allowed_only_inside(project, tmp_path):
+    effect = Effect("write", "write", path=str(tmp_path / "a.pem"))
+    assert applies(rule("deny write *.pem"), effect, project=project)
+    assert not applies(rule("allow write *.pem"), effect, project=project)
+
+
+def test_path_rule_takes_no_time_to_match_whatever_the_path(project):
+    hostile = f"{project}/" + "a/" * 2_000 + "b"
+    effect = Effect("edit", "write", path=hostile)
+    assert not applies(
+        Rule(action="deny", tool="edit", path="**/*a*a*a*a/**/a*a*/**/c"), effect, project=project
+    )
+
+
+def test_project_that_is_reached_through_a_link_is_the_same(project, tmp_path):
+    (tmp_path / "alias").symlink_to(project)
+    for root in (project, str(tmp_path / "alias")):
+        for name in (project, str(tmp_path / "alias")):
+            effect = Effect("edit", "write", path=f"{name}/src/a.py")
+            assert action(effect, root, rule("allow edit src/**")) == "allow"
+            assert action(effect, root, rule("deny edit src/**"), mode="auto") == "deny"
+
+
+@pytest.mark.parametrize(
+    "pattern, host, is_match",
+    [
+        ("example.com", "example.com", True),
+        ("example.com", "EXAMPLE.com.", True),
+        ("example.com", "example.com:443", True),
+        ("example.com", "example.com:8080", False),
+        ("example.com:8080", "example.com:8080", True),
+        ("example.com:8080", "example.com", False),
+        ("example.com", "evil-example.com", False),
+        ("example.com", "a.example.com", False),
+        ("*.example.com", "a.b.example.com", True),
+        ("*.example.com", "example.com", False),
+        ("*.example.com", "evilexample.com", False),
+        ("example.com", "example.com.evil.net", False),
+        ("[::1]:80", "[::1]:80", True),
+    ],
+)
+def test_host_rule_is_a_name_with_what_lies_below_it_and_a_port(project, pattern, host, is_match):
+    effect = Effect("web_fetch", "fetch", host=host)
+    assert (
+        applies(Rule(action="allow", tool="web_fetch", host=pattern), effect, project=project)
+        is is_match
+    )
+
+
+def test_denied_host_is_denied_at_every_port(project):
+    effect = Effect("web_fetch", "fetch", host="example.com:8080")
+    assert (
+        action(effect, project, rule("deny web_fetch example.com"), rule("allow web_fetch"))
+        == "deny"
+    )
+
+
+def test_rule_for_edit_allows_only_edit_and_denies_write_too(project):
+    writing = Effect("write", "write", path=f"{project}/a")
+    assert action(writing, project, rule("allow edit")) == "ask"
+    assert action(writing, project, rule("deny edit"), rule("allow write")) == "deny"
+
+
+def test_rule_for_read_holds_for_every_tool_that_reads(project):
+    for tool in ("read", "grep", "glob", "ls"):
+        assert (
+            action(Effect(tool, "read", path=f"{project}/.env"), project, rule("deny read .env"))
+            == "deny"
+        )
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        "timeout 60 npm test",
+        "bash -c 'ls; pwd'",
+        "sudo apt update",
+        "find . -name x -delete",
+        "env A=1 ls",
+    ],
+)
+def test_command_that_runs_another_is_allowed_only_by_all_its_words(project, wrapper):
+    first, second = wrapper.split()[:2]
+    for pattern in (first, f"{first} {second}", f"{first} *", wrapper, f"{wrapper} *"):
+        assert (
+            action(run(wrapper), project, *(allow(pattern) if pattern.count("'") != 1 else ()))
+            == "ask"
+        ), pattern
+    assert action(run(wrapper), project, *allow(f"{wrapper} $")) == "allow"
+    assert action(run(f"{wrapper} x"), project, *allow(f"{wrapper} $")) == "ask"
+
+
+def test_program_of_the_project_is_another_one_in_another_directory(project):
+    rules = allow("./run", "npm test")
+    assert action(run("./run all"), project, *rules) == "allow"
+    assert action(run("cd sub && ./run all"), project, *rules) == "ask"
+    assert action(run("./run all", cwd=f"{project}/sub"), project, *rules) == "ask"
+    assert action(run("npm test", cwd=f"{project}/sub"), project, *rules) == "allow"
+    assert action(run("npm test", cwd="/tmp"), project, *rules) == "ask"
+
+
+@pytest.mark.parametrize(
+    "table, words",
+    [
+        ({"action": "permit"}, "permit"),
+        ({"action": "allow", "tool": "Bash"}, "Bash"),
+        ({"action": "allow", "tool": "bash", "comand": "ls"}, "comand"),
+        ({"action": "allow", "tool": "edit", "command": "ls"}, "a rule for 'edit' has no command"),
+        ({"action": "allow", "tool": "bash", "host": "x"}, "a rule for 'bash' has no host"),
+        ({"action": "allow", "command": "ls", "path": "x"}, "not command and path"),
+        ({"action": "allow", "tool": "bash", "path": "x"}, "name the command"),
+        ({"action": "deny", "tool": "edit", "path": "!x"}, "'!'"),
+        ({"action": "allow", "command": "ls 'x"}, "quot"),
+        ({"action": "allow", "command": "ls * x"}, "'*'"),
+        ({"action": "allow", "command": "$"}, "'$'"),
+        ({"action": "allow", "host": "https://x/"}, "a host is a name"),
+        ({"action": "deny", "command": "x" * 3000}, "2000"),
+        ({"tool": "bash"}, "action"),
+    ],
+)
+def test_rule_that_could_never_do_what_it_says_is_refused_in_words(table, words):
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(table, Rule)
+    assert words.lower() in str(caught.value).lower()
+
+
+def test_reason_names_what_is_not_covered(project):
+    def reason(command: str, *rules: Rule) -> str:
+        return decide(run(command), "ask", rules, project=project, is_confined=True).reason
+
+    assert reason("ls && rm -rf x") == "No rule covers 'rm -rf x'."
+    assert "runs a command inside of a word" in reason("ls $(x)")
+    assert "'-delete' makes 'find'" in reason("find . -delete", *allow("find"))
+    assert "redirected" in reason("ls > x")
+    assert "sets 'PATH'" in reason("PATH=. ls")
+    assert reason("rm x", rule("deny bash rm")) == "A rule forbids this: deny bash rm."
+    assert len(reason("x" * 5_000)) < 200
+
+
+def test_decision_names_the_rule_that_made_it(project):
+    (allowed,), denied = allow("npm test"), rule("deny bash rm")
+    decision = decide(
+        run("ls && npm test"), "ask", [denied, allowed], project=project, is_confined=True
+    )
+    assert (decision.action, decision.rule) == ("allow", allowed)
+    decision = decide(run("rm x"), "ask", [denied, allowed], project=project, is_confined=True)
+    assert (decision.action, decision.rule) == ("deny", denied)

@@ -1,0 +1,1056 @@
+"""Replacements in a file: the right bytes, or words that say why not."""
+
+import random
+import re
+import time
+import warnings
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sanderling.errors import ToolError
+from sanderling.tools.replace import (
+    MAX_SHOWN_LINES,
+    Edited,
+    Replacement,
+    replace,
+)
+from sanderling.tools.text import decode
+
+DEADLINE_S = 3.0  # where nothing else runs, each takes less than one
+
+
+def change(old: str, new: str = "new", *, everywhere: bool = False) -> Replacement:
+    return Replacement(old=old, new=new, replace_all=everywhere)
+
+
+def insert(line: int, new: str) -> Replacement:
+    return Replacement(new=new, insert_at_line=line)
+
+
+def edit(data: bytes, *replacements: Replacement, path: str = "app.py") -> bytes:
+    return replace(data, replacements, path=path).data
+
+
+def refusal(data: bytes, *replacements: Replacement, path: str = "app.py") -> str:
+    with pytest.raises(ToolError) as caught:
+        replace(data, replacements, path=path)
+    return str(caught.value)
+
+
+# --- the cases in which other agents were tried ------------------------------------------------------------------------
+
+TABS = b"def f(x):\n\tif x:\n\t\treturn 1\n\treturn 2\n"
+
+
+@pytest.mark.parametrize(
+    "data, old, new, expected",
+    [
+        pytest.param(b"a\r\nb\r\nc\r\n", "b", "B", b"a\r\nB\r\nc\r\n", id="01 CRLF"),
+        pytest.param(b"a\r\nb\nc\r\nd\n", "b", "B\nB", b"a\r\nB\nB\nc\r\nd\n", id="02 a tie"),
+        pytest.param(b"a\nb\nc\r\nd\n", "c", "C\nC", b"a\nb\nC\r\nC\r\nd\n", id="03 mostly LF"),
+        pytest.param(b"\xef\xbb\xbfa\nb\n", "a\n", "A\n", b"\xef\xbb\xbfA\nb\n", id="04 BOM"),
+        pytest.param(
+            b"\xff\xfe" + "äb\r\nc\r\n".encode("utf-16-le"),
+            "äb\n",
+            "äB\n",
+            b"\xff\xfe" + "äB\r\nc\r\n".encode("utf-16-le"),
+            id="05 UTF-16 with BOM",
+        ),
+        pytest.param(b"caf\xe9\nb\n", "b", "B", b"caf\xe9\nB\n", id="06 Latin-1 elsewhere"),
+        pytest.param(b"a\nb", "b", "B", b"a\nB", id="07 no final newline"),
+        # Mode and links of 08 to 10 are the writer's; their bytes are like any.
+        pytest.param(b"#!/bin/sh\necho a\n", "a\n", "b\n", b"#!/bin/sh\necho b\n", id="08 mode"),
+        pytest.param(b"linked\n", "linked", "edited", b"edited\n", id="09 symlink"),
+        pytest.param(b"shared\n", "shared", "edited", b"edited\n", id="10 hard link"),
+        pytest.param(
+            b"x = 1\ny = 2\nx = 1\n",
+            "x = 1",
+            "x = 3",
+            "`old` is in app.py 2 times, in lines 1 and 3. Give more of the text around the one you mean, or set"
+            " `replace_all`.",
+            id="11 two matches",
+        ),
+        pytest.param(b"a\n", "a", r"$& $1 \1 $$ \g<0>", b"$& $1 \\1 $$ \\g<0>\n", id="12 literal"),
+        pytest.param(
+            TABS,
+            "    if x:\n        return 1\n",
+            "    if x:\n        return 3\n",
+            b"def f(x):\n\tif x:\n\t\treturn 3\n\treturn 2\n",
+            id="13 spaces given, tabs there",
+        ),
+        pytest.param(
+            TABS,
+            "    if x:\n        return 1",
+            "    if x:\n        for y in x:\n            return y",
+            b"def f(x):\n\tif x:\n\t\tfor y in x:\n\t\t\treturn y\n\treturn 2\n",
+            id="14 the same, with a deeper line",
+        ),
+        pytest.param(
+            b"def f():\n    one()\n    return 1\n",
+            "def f():\n    two()\n    return 1\n",
+            "",
+            "`old` is not in app.py. The closest text in it:\n"
+            "     1 def f():\n"
+            "     2     one()\n"
+            "     3     return 1\n"
+            "Line 2 of `old` is not there like that:     two()",
+            id="15 the first and the last line match, the body differs",
+        ),
+        pytest.param(b"a \t\nb\n", "a \t\n", "A \t\n", b"A \t\nb\n", id="16 trailing whitespace"),
+        pytest.param(b"a\n\n\n", "a\n\n\n", "b\n\n\n", b"b\n\n\n", id="17 trailing blank lines"),
+        pytest.param(b"new\na\n", "a\n", "b\n", b"new\nb\n", id="18 changed since, still unique"),
+    ],
+)
+def test_of_the_cases_in_which_others_fail(data, old, new, expected):
+    made = refusal(data, change(old, new)) if isinstance(expected, str) else None
+    assert (made or edit(data, change(old, new))) == expected
+
+
+# --- exact replacements ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data, old, new, expected",
+    [
+        pytest.param(b"a b c\n", "b", "", b"a  c\n", id="text can be taken out"),
+        pytest.param(b"a\nb\nc\n", "b\n", "", b"a\nc\n", id="a line can be taken out"),
+        pytest.param(b"a\n", "a\n", "", b"", id="everything can be taken out"),
+        pytest.param(b"a\nb\n", "b\n", "b", b"a\nb", id="the final newline can be taken out"),
+        pytest.param(b"a\nb", "b", "b\n", b"a\nb\n", id="a final newline can be given"),
+        pytest.param(b"a\r\nb\r\n", "a\r\nb", "A\r\nB", b"A\r\nB\r\n", id="CRLF in `old` is fine"),
+        pytest.param(b"a\nb\n", "a\r\nb", "A\r\nB", b"A\nB\n", id="so it is where the file has LF"),
+        pytest.param(b"a\r\nb\r\n", "a\nb", "A\nB", b"A\r\nB\r\n", id="and LF where it has CRLF"),
+        pytest.param(b"a\rb\rc\r", "b\n", "B\nb\n", b"a\rB\rb\rc\r", id="CR endings stay CR"),
+        pytest.param(b"a\rb\r", "a\rb", "A\rB", b"A\rB\r", id="CR endings match CR"),
+        pytest.param(b"a\rb\nc\n", "a\rb", "a\rB", b"a\rB\nc\n", id="a CR among LF is text"),
+        pytest.param(b"a\r\r\nb\r\r\n", "b", "B", b"a\r\r\nB\r\r\n", id="CR CR LF stays"),
+        pytest.param(
+            b"a\r\nb\nc\r\nd\n",
+            "a\nb\nc\n",
+            "a\nB\nc\n",
+            b"a\r\nB\nc\r\nd\n",
+            id="of mixed endings each line keeps its own",
+        ),
+        pytest.param(
+            b"a\nb\r\nc\n",
+            "a\nb\n",
+            "a\nb\nx\n",
+            b"a\nb\r\nx\r\nc\n",
+            id="an added line ends as the one before it in `old`",
+        ),
+        pytest.param(
+            b"a\r\nb\nc\n",
+            "a\nb\n",
+            "x\na\nb\n",
+            b"x\r\na\r\nb\nc\n",
+            id="a line put first ends as the one that was first",
+        ),
+        pytest.param(
+            b"a\r\nb\n",
+            "a\nb\n",
+            "1\n2\n3\n",
+            b"1\r\n2\r\n3\n",
+            id="what comes in addition ends as the last",
+        ),
+        pytest.param(b"a\nb\r\nlast", "last", "1\n2", b"a\nb\r\n1\r\n2", id="or the one above"),
+        pytest.param(b"one", "one", "1\n2", b"1\n2", id="without any it is LF"),
+        pytest.param(b"\xef\xbb\xbfa\n", "\ufeffa", "\ufeffb", b"\xef\xbb\xbfb\n", id="BOM given"),
+        pytest.param(
+            b"\xfe\xff" + "a\n𝄞b\n".encode("utf-16-be"),
+            "𝄞b",
+            "𝄞é",
+            b"\xfe\xff" + "a\n𝄞é\n".encode("utf-16-be"),
+            id="pairs in UTF-16",
+        ),
+        pytest.param(
+            b"\xff\xfe\0\0" + "a\r\nb".encode("utf-32-le"),
+            "b",
+            "c\nd",
+            b"\xff\xfe\0\0" + "a\r\nc\r\nd".encode("utf-32-le"),
+            id="UTF-32",
+        ),
+        pytest.param(b"caf\xe9\n", "café", "Café é", b"Caf\xe9 \xe9\n", id="Latin-1 is written"),
+        pytest.param(b"5 \x80\n", "5 €", "6 €", b"6 \x80\n", id="Windows-1252 is written"),
+        pytest.param("é".encode() + b"\n", "é", "ü", "ü\n".encode(), id="UTF-8 is written"),
+        pytest.param(
+            "éé \n".encode() + b"x\xff\n",
+            "éé",
+            "éü",
+            "éü \n".encode() + b"x\xff\n",
+            id="a broken byte elsewhere stays",
+        ),
+        pytest.param(
+            "éé".encode() + b"\xff = 1\n",
+            "� = 1",
+            "� = 2",
+            "éé".encode() + b"\xff = 2\n",
+            id="a broken byte in `old` stays where `new` keeps it",
+        ),
+        pytest.param(
+            "ééé ".encode() + b"a\xffb\xfec\n",
+            "a�b�c",
+            "A�B�C",
+            "ééé ".encode() + b"A\xffB\xfeC\n",
+            id="several broken bytes stay in their order",
+        ),
+        pytest.param(
+            "ééé ".encode() + b"\xff\n", "é �", "e", "éée\n".encode(), id="or goes if it does not"
+        ),
+        pytest.param("�\n".encode(), "�", "��", "��\n".encode(), id="a real U+FFFD is text"),
+        pytest.param(b"aXa\n", "X", "", b"aa\n", id="one character"),
+        pytest.param(b"^a.*b$\n", "^a.*b$", "(", b"(\n", id="`old` is no pattern"),
+        pytest.param(b"a\x0cb\n", "a\x0cb", "c", b"c\n", id="a form feed ends no line"),
+        pytest.param(
+            "a\u2028b\x85c\n".encode(),
+            "b\x85c",
+            "B\x85C",
+            "a\u2028B\x85C\n".encode(),
+            id="U+2028 and NEL end no line",
+        ),
+    ],
+)
+def test_exact_text_is_replaced(data, old, new, expected):
+    edited = replace(data, [change(old, new)], path="app.py")
+    assert (edited.data, edited.count, edited.notes) == (expected, 1, ())
+
+
+@pytest.mark.parametrize(
+    "data, old, new, expected, count",
+    [
+        (b"a b a\r\na\n", "a", "x", b"x b x\r\nx\n", 3),
+        (b"aaaa\n", "aa", "a", b"aa\n", 2),
+        (b"a\r\na\na\r\n", "a", "a\nb", b"a\r\nb\r\na\nb\na\r\nb\r\n", 3),
+        (b"one\n", "one", "two", b"two\n", 1),
+        (b"caf\xe9 \xe9\n", "é", "e", b"cafe e\n", 2),
+        ("éé".encode() + b"\xff=1 \xfe=1\n", "�=1", "�=2", "éé".encode() + b"\xff=2 \xfe=2\n", 2),
+    ],
+)
+def test_every_occurrence_is_replaced_if_asked_for(data, old, new, expected, count):
+    edited = replace(data, [change(old, new, everywhere=True)], path="app.py")
+    assert (edited.data, edited.count) == (expected, count)
+
+
+@pytest.mark.parametrize(
+    "data, line, new, expected",
+    [
+        (b"a\nb\n", 0, "x", b"x\na\nb\n"),
+        (b"a\nb\n", 1, "x\n", b"a\nx\nb\n"),
+        (b"a\nb\n", 2, "x\ny\n", b"a\nb\nx\ny\n"),
+        (b"a\nb", 2, "x\n", b"a\nb\nx"),  # the end stays without a newline
+        (b"a\nb", 1, "x", b"a\nx\nb"),
+        (b"a\r\nb", 2, "x\ny", b"a\r\nb\r\nx\r\ny"),
+        (b"a\r\nb\nc\n", 1, "x", b"a\r\nx\r\nb\nc\n"),  # as the line before
+        (b"a\r\nb\nc\n", 2, "x", b"a\r\nb\nx\nc\n"),
+        (b"a\r\nb\n", 0, "x", b"x\r\na\r\nb\n"),  # or the first
+        (b"", 0, "x", b"x\n"),
+        (b"\xef\xbb\xbf", 0, "x", b"\xef\xbb\xbfx\n"),
+        (b"\xef\xbb\xbfa\n", 0, "x", b"\xef\xbb\xbfx\na\n"),
+        (b"a\n", 1, "\n", b"a\n\n"),
+        (b"a", 1, "x", b"a\nx"),
+    ],
+)
+def test_lines_are_inserted_after_a_line(data, line, new, expected):
+    assert edit(data, insert(line, new)) == expected
+
+
+# --- several in one call -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data, replacements, expected",
+    [
+        pytest.param(b"a\nb\nc\n", [change("a", "A"), change("c", "C")], b"A\nb\nC\n", id="apart"),
+        pytest.param(b"a\nb\nc\n", [change("c", "C"), change("a", "A")], b"A\nb\nC\n", id="back"),
+        pytest.param(b"ab\n", [change("a", "1"), change("b", "2")], b"12\n", id="side by side"),
+        pytest.param(b"a\n", [change("a", "b"), change("b", "c")], b"c\n", id="in what one wrote"),
+        pytest.param(
+            b"a\r\nb\n", [insert(0, "x"), insert(1, "y")], b"x\r\ny\r\na\r\nb\n", id="insertions"
+        ),
+        pytest.param(
+            b"a\nb\n",
+            [change("a\nb", "1\n2\n3"), change("2\n", ""), insert(2, "4")],
+            b"1\n3\n4\n",
+            id="growing and shrinking",
+        ),
+        pytest.param(
+            b"x a\nx b\n",
+            [change("x", "y", everywhere=True), change("y a", "z")],
+            b"z\ny b\n",
+            id="everywhere, then one",
+        ),
+    ],
+)
+def test_each_replacement_is_made_in_what_those_before_it_left(data, replacements, expected):
+    assert edit(data, *replacements) == expected
+
+
+def test_a_replacement_of_what_one_before_it_wrote_is_told():
+    edited = replace(b"a\nb\n", [change("a", "one"), change("one", "two")], path="app.py")
+    assert edited.data == b"two\nb\n"
+    assert edited.notes == ("Replacement 2 of 2: It changed text that one before it had written.",)
+
+
+def test_text_before_and_after_is_with_newlines():
+    edited = replace(b"\xef\xbb\xbfa\r\nb\r\n", [change("b", "c\nd")], path="app.py")
+    assert (edited.before, edited.after) == ("a\nb\n", "a\nc\nd\n")
+
+
+# --- refusals, word by word --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data, replacements, words",
+    [
+        pytest.param(
+            b"a\n",
+            [change("")],
+            "`old` is empty. Give the text to replace, or `insert_at_line`.",
+            id="nothing to look for",
+        ),
+        pytest.param(
+            b"a b\n",
+            [change(" \t\n", everywhere=True)],
+            "`old` is only whitespace. Give text around it as well.",
+            id="only whitespace",
+        ),
+        pytest.param(
+            b"a\n",
+            [change("a", "a")],
+            "`old` and `new` are the same: there is nothing to change.",
+            id="no change",
+        ),
+        pytest.param(
+            b"a\nb\n",
+            [change("a\nb", "a\r\nb")],
+            "`old` and `new` are the same but for line endings, which stay as the file has them: there is nothing to change.",
+            id="line endings cannot be changed",
+        ),
+        pytest.param(
+            b"a\n", [], "There is nothing to replace: give at least one replacement.", id="none"
+        ),
+        pytest.param(
+            b"x x\nx\n" + b"y\n" * 6 + b"x\n",
+            [change("x")],
+            "`old` is in app.py 4 times, in lines 1 (2 times), 2 and 9. Give more of the text around the one you mean, or set"
+            " `replace_all`.",
+            id="all lines of an ambiguous text",
+        ),
+        pytest.param(
+            b"aaa\n",
+            [change("aa")],
+            "`old` is in app.py 2 times, in lines 1 (2 times). Give more of the text around the one you mean, or set"
+            " `replace_all`.",
+            id="places that overlap",
+        ),
+        pytest.param(
+            b"a\nb\n",
+            [insert(3, "x")],
+            "`insert_at_line` is 3, but app.py has 2 lines: give 0 for its start to 2 for its end.",
+            id="a line that is not there",
+        ),
+        pytest.param(
+            b"a",
+            [insert(-1, "x")],
+            "`insert_at_line` is -1, but app.py has 1 line: give 0 for its start to 1 for its end.",
+            id="a line before the first",
+        ),
+        pytest.param(
+            b"a\n",
+            [insert(1, "")],
+            "`new` is empty: there is nothing to insert.",
+            id="nothing to insert",
+        ),
+        pytest.param(
+            b"a\n",
+            [Replacement(old="a", new="b", insert_at_line=1)],
+            "`insert_at_line` goes with `new` alone: leave out `old` and `replace_all`.",
+            id="replacement and insertion",
+        ),
+        pytest.param(
+            b"caf\xe9\n",
+            [change("caf", "€")],
+            "app.py is Latin-1, which has no “€” (U+20AC). Write it differently, or convert the file to UTF-8 with a command"
+            " first.",
+            id="a character that the encoding has not",
+        ),
+        pytest.param(
+            b"a\n",
+            [change("a", "\udc80")],
+            "`new` holds half a character, U+DC80. Write it whole.",
+            id="half a character",
+        ),
+        pytest.param(
+            "éé".encode() + b"\xff\n",
+            [change("�", "��")],
+            "“�” stands for a byte of the file that is not UTF-8. `new` may keep those of `old` in their order or leave all of"
+            " them out, but `old` has 1 where `new` has 2.",
+            id="a broken byte that would be doubled",
+        ),
+        pytest.param(
+            "éé".encode() + b"\xff\nx\n",
+            [change("x", "�")],
+            "“�” stands for a byte of the file that is not UTF-8. `new` may keep those of `old` in their order or leave all of"
+            " them out, but `old` has 0 where `new` has 1.",
+            id="a broken byte from elsewhere",
+        ),
+        pytest.param(
+            b"\x7fELF\0\0a",
+            [change("a")],
+            "app.py is a binary file: it holds control characters that no text has. Change it with a command.",
+            id="a binary file",
+        ),
+        pytest.param(
+            b"a\nb\n",
+            [change("a", "A"), change("a", "B")],
+            "Replacement 2 of 2: `old` was in app.py, line 1, but replacement 1 overlaps it and has changed that text. Each is"
+            " looked for in what those before it left: put the two into one. None of the replacements was made.",
+            id="text that one before took away",
+        ),
+        pytest.param(
+            b"a\nb\n",
+            [change("a", "b"), change("b", "c")],
+            "Replacement 2 of 2: `old` is in app.py 2 times, in lines 1 and 2. The replacements before it have written it once"
+            " more. Give more of the text around the one you mean, or set `replace_all`. None of the replacements was made.",
+            id="text that one before doubled",
+        ),
+        pytest.param(
+            b"a\nb\n",
+            [change("a", "A"), change("zzzz"), change("b", "B")],
+            "Replacement 2 of 3: `old` is not in app.py. Nothing in it is like that: read the file again. None of the"
+            " replacements was made.",
+            id="one of several that is not there",
+        ),
+        pytest.param(
+            b"a\n\n",
+            [insert(0, "x"), change("a\n", ""), change("y")],
+            "Replacement 3 of 3: `old` is not in app.py. Nothing in it is like that: read the file again. None of the"
+            " replacements was made.",
+            id="the last of several",
+        ),
+    ],
+)
+def test_it_is_refused_in_words(data, replacements, words):
+    assert refusal(data, *replacements) == words
+
+
+def test_of_very_many_places_the_first_are_listed():
+    words = refusal(b"x\n" * 5000, change("x"))
+    assert words.startswith("`old` is in app.py 5,000 times, in lines 1, 2, 3, ")
+    assert "99 and 100 and 4,900 more places." in words
+
+
+@pytest.mark.parametrize(
+    "path, data, old, new, words",
+    [
+        pytest.param(
+            "app.py",
+            b"def f():\n\treturn  1\n",
+            "def f():\n    return 1",
+            "x",
+            "`old` is not in app.py. The closest text in it (→ is a tab, · a space):\n"
+            "     1 def f():\n"
+            "     2 →return  1\n"
+            "It differs in whitespace: the file has tabs where `old` has spaces. Give the text as the file has it.",
+            id="tabs in the file",
+        ),
+        pytest.param(
+            "app.py",
+            b"if  x:\n    y\n",
+            "if x:\n\ty",
+            "x",
+            "`old` is not in app.py. The closest text in it (→ is a tab, · a space):\n"
+            "     1 if  x:\n"
+            "     2 ····y\n"
+            "It differs in whitespace: the file has spaces where `old` has tabs. Give the text as the file has it.",
+            id="tabs in `old`",
+        ),
+        pytest.param(
+            "a.md",
+            b"One two  \nthree\n",
+            "e two\nth",
+            "x",
+            "`old` is not in a.md. The closest text in it (→ is a tab, · a space):\n"
+            "     1 One two··\n"
+            "     2 three\n"
+            "It differs in whitespace at the end of lines. Give the text as the file has it.",
+            id="trailing whitespace",
+        ),
+        pytest.param(
+            "a.py",
+            b"a =  1\n",
+            "a = 1",
+            "x",
+            "`old` is not in a.py. The closest text in it:\n"
+            "     1 a =  1\n"
+            "It differs in whitespace. Give the text as the file has it.",
+            id="whitespace within a line",
+        ),
+        pytest.param(
+            "a.md",
+            b"Hello World\n",
+            "hello world",
+            "x",
+            "`old` is not in a.md. The closest text in it:\n"
+            "     1 Hello World\n"
+            "It differs in upper and lower case. Give the text as the file has it.",
+            id="case",
+        ),
+        pytest.param(
+            "a.md",
+            "it\u2019s “so”\n".encode(),
+            'it\'s "so"',
+            "x",
+            "`old` is not in a.md. The closest text in it:\n"
+            "     1 it\u2019s “so”\n"
+            "It differs in typography: the file has “\u2019” (U+2019). Give the text as the file has it.",
+            id="typographic quotes in the file",
+        ),
+        pytest.param(
+            "a.md",
+            b"it's\n",
+            "it\u2019s",
+            "x",
+            "`old` is not in a.md. The closest text in it:\n"
+            "     1 it's\n"
+            "It differs in typography: `old` has “\u2019” (U+2019). Give the text as the file has it.",
+            id="typographic quotes in `old`",
+        ),
+        pytest.param(
+            "a.md",
+            "cafe\u0301\n".encode(),
+            "caf\xe9",
+            "x",
+            "`old` is not in a.md. The closest text in it:\n"
+            "     1 cafe\u0301\n"
+            "It differs in the form of accented letters: one character in the one text, two in the other. Give the text as the"
+            " file has it.",
+            id="accents composed differently",
+        ),
+        pytest.param(
+            "a.md",
+            "a\u00a0b \x1b\u202e\n".encode(),
+            "a b \x1b",
+            "x",
+            "`old` is not in a.md. The closest text in it:\n"
+            "     1 a<U+00A0>b <U+001B><U+202E>\n"
+            "It differs in whitespace. Give the text as the file has it.",
+            id="what cannot be seen",
+        ),
+        pytest.param(
+            "a.py",
+            b"def one():\n    pass\n",
+            "     1\tdef one():\n     2\t    pass\n",
+            "x",
+            "`old` is not in a.py. It has line numbers, which are not in the file: leave them out.",
+            id="line numbers of the read tool",
+        ),
+        pytest.param(
+            "a.py",
+            b"\xff\xfe" + "alpha beta\n".encode("utf-16-le"),
+            "alpha gamma",
+            "x",
+            "`old` is not in a.py. (The file: UTF-16 LE with BOM.) The closest text in it:\n"
+            "     1 alpha beta\n"
+            "Line 1 of `old` is not there like that: alpha gamma",
+            id="an unusual file is told",
+        ),
+        pytest.param(
+            "a.py",
+            b"x = 1\n" * 50 + b"value = compute(first, second)\n" + b"y = 2\n" * 50,
+            "value = compute(first, third)\n",
+            "x",
+            "`old` is not in a.py. The closest text in it:\n"
+            "    51 value = compute(first, second)\n"
+            "Line 1 of `old` is not there like that: value = compute(first, third)",
+            id="a line that differs in a word",
+        ),
+        pytest.param(
+            "a.py",
+            b"def f():\n    if x:\n        a()\n    if x:\n      a()\n",
+            "if x:\na()\n",
+            "if x:\nb()\n",
+            "`old` is not in a.py as it is given. But for whitespace it is lines 2 and 4, and there is no telling which. The"
+            " closest text in it (→ is a tab, · a space):\n"
+            "     2 ····if x:\n"
+            "     3 ········a()\n"
+            "It differs in whitespace. Give the text as the file has it.",
+            id="lines that are there twice but for whitespace",
+        ),
+        pytest.param(
+            "a.py",
+            b"def f():\n\tif x:\n\t\ta()\n",
+            "    if x:\n        a()\n",
+            "    if x:\n    b()\n",
+            "`old` is not in a.py as it is given. But for whitespace it is there, yet `new`, indented like that, would break the"
+            " file (line 3: expected an indented block after 'if' statement on line 2). The closest text in it (→ is a tab, · a"
+            " space):\n"
+            "     2 →if x:\n"
+            "     3 →→a()\n"
+            "It differs in whitespace: the file has tabs where `old` has spaces. Give the text as the file has it.",
+            id="Python that would not be Python any more",
+        ),
+    ],
+)
+def test_the_closest_text_is_shown_and_in_what_it_differs(path, data, old, new, words):
+    assert refusal(data, change(old, new), path=path) == words
+
+
+def test_the_lines_of_the_file_are_told_also_after_other_replacements():
+    data = b"a\nb\nvalue = compute(first)\n"
+    words = refusal(data, insert(0, "x\ny\nz"), change("value = compute(second)"))
+    assert "\n     3 value = compute(first)\n" in words
+
+
+@pytest.mark.parametrize("line", ["x" * 100_000, "é\t" * 50_000, "\x1b" * 50_000, "word " * 20_000])
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_refusal_is_short_whatever_the_file_is(line, count):
+    words = refusal(
+        "\n".join([line] * count).encode(), change("\n".join([f" {line[:-9]}?"] * count))
+    )
+    assert len(words.split("\n")) <= MAX_SHOWN_LINES + 2
+    assert len(words) < 20_000
+
+
+def test_a_long_line_is_shown_where_it_is_alike():
+    data = b"{" + b'"some": 1,' * 50_000 + b'"needle":  [1, 2]' + b"}" * 50_000
+    words = refusal(data, change('"needle": [1, 2]'), path="a.js")
+    assert '"needle":  [1, 2]' in words
+    assert len(words) < 500
+
+
+def test_the_first_difference_is_among_the_shown_lines():
+    lines = [f"line number {n} of the file" for n in range(60)]
+    old = "\n".join([*lines[:40], "something else", *lines[41:]])
+    words = refusal("\n".join(lines).encode(), change(old))
+    assert "    41 line number 40 of the file\n" in words
+    assert "Line 41 of `old` is not there like that: something else" in words
+
+
+# --- lines that differ in whitespace -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path, data, old, new, expected",
+    [
+        pytest.param(
+            "a.py",
+            b"if x:\n    if y:\n        a()\n",
+            "if y:\n    a()\n",
+            "if y:\n    b()\n    c()\n",
+            b"if x:\n    if y:\n        b()\n        c()\n",
+            id="not indented enough",
+        ),
+        pytest.param(
+            "a.py",
+            b"if y:\n    a()\n",
+            "    if y:\n        a()",
+            "    if y:\n        while z:\n            a()",
+            b"if y:\n    while z:\n        a()\n",
+            id="indented too much",
+        ),
+        pytest.param(
+            "a.py",
+            b"def f():\n  if y:\n    a()\n",
+            "    if y:\n        a()\n",
+            "    if y:\n        a()\n        if z:\n            b()\n",
+            b"def f():\n  if y:\n    a()\n    if z:\n      b()\n",
+            id="four spaces given, two there",
+        ),
+        pytest.param(
+            "a.go",
+            b"func f() {\n\tif y {\n\t\ta()\n\t}\n}\n",
+            "  if y {\n    a()\n  }\n",
+            "  if y {\n    if z {\n      a()\n    }\n  }\n",
+            b"func f() {\n\tif y {\n\t\tif z {\n\t\t\ta()\n\t\t}\n\t}\n}\n",
+            id="two spaces given, tabs there",
+        ),
+        pytest.param(
+            "a.c",
+            b"f() {\n    if (y)\n        a();\n}\n",
+            "\tif (y)\n\t\ta();\n",
+            "\tif (y)\n\t\tb(1,\n\t\t  2);\n",
+            b"f() {\n    if (y)\n        b(1,\n          2);\n}\n",
+            id="tabs given, spaces there, with aligned arguments",
+        ),
+        pytest.param(
+            "a.txt", b"a  \nb\t\nc\n", "a\nb\n", "a\nB\n", b"a  \nB\nc\n", id="trailing whitespace"
+        ),
+        pytest.param("a.txt", b"a\nb\n", "a \nb ", "A\nB", b"A\nB\n", id="trailing in `old`"),
+        pytest.param("a.txt", b"a\nb", "a\nb\n", "a\nc\n", b"a\nc", id="no final newline there"),
+        pytest.param(
+            "a.txt", b"a\n  \nb\n", "a\n\nb\n", "a\n\nc\n", b"a\n  \nc\n", id="a blank line's own"
+        ),
+        pytest.param("a.txt", b"a\n\tb\nc\n", "  b\n", "", b"a\nc\n", id="a line taken out"),
+        pytest.param(
+            "a.py",
+            b"if x:\r\n\ta()\r\n\tb()\nc()\r\n",
+            "    a()\n    b()\n",
+            "    a()\n    x()\n    b()\n",
+            b"if x:\r\n\ta()\r\n\tx()\r\n\tb()\nc()\r\n",
+            id="line endings stay",
+        ),
+        pytest.param(
+            "a.txt", b"x\n\t\xe9\n", "    é\n", "    è\n", b"x\n\t\xe8\n", id="in Latin-1"
+        ),
+    ],
+)
+def test_whole_lines_are_replaced_whatever_their_whitespace(path, data, old, new, expected):
+    edited = replace(data, [change(old, new)], path=path)
+    assert (edited.data, edited.count) == (expected, 1)
+    assert edited.notes[0].startswith("The whitespace of `old` is not the file's")
+
+
+@pytest.mark.parametrize(
+    "path, data, old, new",
+    [
+        pytest.param("a.py", b"  a = b + 1\n", "a = b +  1", "x", id="whitespace within a line"),
+        pytest.param("a.py", b"x = a\n", "  a\n", "  b\n", id="half a line"),
+        pytest.param(
+            "a.py", b"\ta\n\tb\n", "a\n  b", "x\n  y", id="no one indentation for another"
+        ),
+        pytest.param("a.py", b"\ta\n", "  a\n", "  b", id="a newline lost"),
+        pytest.param("a.py", b"if a:\n\tb\n", "   b\n", "   b\n  c\n", id="less than was known"),
+        pytest.param("a.json", b'{\n\t"a": 1\n}\n', '  "a": 1\n', '  "a":\n', id="JSON broken"),
+        pytest.param("a.toml", b"[a]\n\tb = 1\n", "  b = 1\n", "  b =\n", id="TOML broken"),
+    ],
+)
+def test_nothing_less_alike_is_replaced(path, data, old, new):
+    assert refusal(data, change(old, new), path=path).startswith(f"`old` is not in {path}")
+
+
+@pytest.mark.parametrize(
+    "path, data, verdict",
+    [
+        ("a.py", b"if x:\n\ta\n", "It still is valid Python."),
+        ("a.pyi", b"if x:\n\ta\n", "It still is valid Python."),
+        (
+            "a.py",
+            b"if x:\n\ta\n)\n",
+            "It was not valid Python before, so its syntax was not checked.",
+        ),
+        ("a.py", b"if x:\n\ta\n" + b"#" * 300_000, "Its syntax was not checked."),
+        ("a.py", b"if x:\n\ta\n" + b"-" * 9000 + b"1", "Its syntax was not checked."),
+        ("a.py", b"if x:\n\ta\n'\\d'\n", "It still is valid Python."),  # which warns of \d
+        ("a.json", b"[\n\ta\n]", "It was not valid JSON before, so its syntax was not checked."),
+        ("a.toml", b"b = '''\n\ta\n'''", "It still is valid TOML."),
+        ("a.toml", b"b = '''\n\ta\n'''\n" + b"a." * 200 + b"b=1", "Its syntax was not checked."),
+        ("a.js", b"{\n\ta\n}\n", "Its syntax was not checked."),
+        ("Makefile", b"x:\n\ta\n", "Its syntax was not checked."),
+    ],
+)
+def test_what_became_of_the_syntax_is_told(path, data, verdict):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        edited = replace(data, [change("  a\n", "  b\n")], path=path)
+    assert edited.data == data.replace(b"\ta\n", b"\tb\n")
+    (note,) = edited.notes
+    assert note == (
+        "The whitespace of `old` is not the file's, but its lines are those from line 2 on: `new` was indented like them."
+        f" {verdict}"
+    )
+
+
+def test_python_that_only_a_compiler_would_choke_on_is_checked_soon():
+    nested = "".join(f"{' ' * n}try:\n{' ' * n} x\n{' ' * n}finally:\n" for n in range(40))
+    data = f"if x:\n\ta\n{nested}{' ' * 40}x\n".encode()
+    started = time.monotonic()
+    edited = replace(data, [change("  a\n", "  b\n")], path="a.py")
+    assert edited.notes[0].endswith("It still is valid Python.")
+    assert time.monotonic() - started < DEADLINE_S
+
+
+# --- hunks for a buffer ------------------------------------------------------------------------------------------------
+
+
+def in_buffer(data: bytes, line_ending: str) -> list[str]:
+    """The lines of a buffer that holds `data` as a file of this format."""
+    raw = data.removeprefix(b"\xef\xbb\xbf").decode()
+    lines = raw.split({"unix": "\n", "dos": "\r\n", "mac": "\r"}[line_ending])
+    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+
+
+def applied(edited: Edited, lines: list[str]) -> list[str]:
+    for hunk in reversed(edited.hunks):
+        lines = [
+            *lines[: hunk.first_line],
+            *hunk.lines,
+            *lines[hunk.first_line + hunk.line_count :],
+        ]
+    return lines
+
+
+@pytest.mark.parametrize(
+    "data, line_ending, shown",
+    [
+        (b"a\nb\nc\n", None, "unix"),
+        (b"a\r\nb\r\nc\r\n", None, "dos"),
+        (b"a\r\nb\r\nc\r\n", "unix", "unix"),  # opened with ++ff=unix: the lines end in CR
+        (b"a\r\nb\nc\r\n", None, "unix"),
+        (b"a\rb\rc\r", None, "unix"),  # one line, for Neovim
+        (b"a\rb\rc\r", "mac", "mac"),
+        (b"a\nb\nc", None, "unix"),
+        (b"\xef\xbb\xbfa\r\nb\r\nc", None, "dos"),
+    ],
+)
+@pytest.mark.parametrize(
+    "replacements",
+    [
+        [change("b", "B")],
+        [change("b", "B\nBB")],
+        [change("a\nb\n", "")],
+        [change("a", "A"), change("c", "C")],
+        [change("a", "A"), change("b", "B"), change("c", "C\nD")],
+        [insert(0, "x"), insert(2, "y"), insert(4, "z")],
+        [insert(3, "x\ny")],
+    ],
+)
+def test_the_hunks_make_the_same_change_in_a_buffer(data, line_ending, shown, replacements):
+    edited = replace(data, replacements, path="a.txt", line_ending=line_ending)
+    assert applied(edited, in_buffer(data, shown)) == in_buffer(edited.data, shown)
+
+
+def test_hunks_are_as_small_as_the_change():
+    data = b"".join(b"line %d\n" % n for n in range(1000))
+    old = data[: len(data) // 2].decode()
+    edited = replace(data, [change(old, old.replace("line 7\n", "seven\n"))], path="a.txt")
+    (hunk,) = edited.hunks
+    assert (hunk.first_line, hunk.line_count, hunk.lines) == (7, 1, ("seven",))
+
+
+# --- any edit of any file ----------------------------------------------------------------------------------------------
+
+ALPHABETS = {
+    "utf-8": "ab \té€𝄞",
+    "utf-16-le": "ab \té€𝄞",
+    "utf-16-be": "ab \té€𝄞",
+    "utf-32-le": "ab \té€𝄞",
+    "utf-32-be": "ab \té€𝄞",
+    "cp1252": "ab \té€",
+    "latin-1": "ab \té",
+}
+BOMS = {
+    "utf-8": b"\xef\xbb\xbf",
+    "utf-16-le": b"\xff\xfe",
+    "utf-16-be": b"\xfe\xff",
+    "utf-32-le": b"\xff\xfe\0\0",
+    "utf-32-be": b"\0\0\xfe\xff",
+}
+
+
+class AnyFile:
+    """A file as a list of characters, each with the bytes that it has there: the truth to hold the result against."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.encoding = chance.choice(list(ALPHABETS))
+        must_have_bom = self.encoding.startswith(("utf-16", "utf-32"))
+        has_bom = must_have_bom or (self.encoding == "utf-8" and chance.random() < 0.3)
+        self.bom = BOMS[self.encoding] if has_bom else b""
+        endings = chance.choice([["\n"], ["\r\n"], ["\r"], ["\n", "\r\n"]])
+        self.characters: list[tuple[str, bytes]] = []
+        for _ in range(chance.randrange(1, 9)):
+            self.characters += [
+                (character, character.encode(self.encoding))
+                for character in chance.choices(ALPHABETS[self.encoding], k=chance.randrange(7))
+            ]
+            if self.encoding == "utf-8" and chance.random() < 0.1:
+                self.characters += [("é", "é".encode()), ("�", b"\xff")]
+            self.characters.append(("\n", chance.choice(endings).encode(self.encoding)))
+        if chance.random() < 0.4:
+            self.characters.pop()
+
+    @property
+    def data(self) -> bytes:
+        return self.bom + b"".join(data for _, data in self.characters)
+
+    @property
+    def text(self) -> str:
+        return "".join(character for character, _ in self.characters)
+
+    def bytes_of(self, start: int, end: int) -> bytes:
+        return b"".join(data for _, data in self.characters[start:end])
+
+
+def check_edit(file: AnyFile, chance: random.Random) -> bool:
+    """Make one random edit of the file and look at every byte of the result; False if the file is read otherwise."""
+    text = file.text
+    read = decode(file.data)
+    if read.text != text:
+        return False  # say, Latin-1 that is right in UTF-8
+    start, end = sorted(chance.choices(range(len(text) + 1), k=2))
+    old = text[start:end]
+    new = "".join(chance.choices(ALPHABETS[file.encoding] + "\n\n", k=chance.randrange(6)))
+    if new.encode(read.encoding, "replace").decode(read.encoding) != new:
+        return False
+    if chance.random() < 0.3:  # most of `old` stays
+        cut = chance.randrange(len(old) + 1)
+        new = old[:cut].replace("�", "") + new + old[cut:].replace("�", "")
+    if not old.strip() or old == new:
+        assert "`old`" in refusal(file.data, change(old, new))
+        return True
+    starts = [at for at in range(len(text)) if text.startswith(old, at)]
+    everywhere = chance.random() < 0.3
+    if not everywhere and len(starts) > 1:
+        assert f"`old` is in app.py {max(text.count(old), 2)} times" in refusal(
+            file.data, change(old, new)
+        )
+        return True
+    edited = replace(file.data, [change(old, new, everywhere=everywhere)], path="app.py")
+    places = [match.start() for match in re.finditer(re.escape(old), text)]
+    assert edited.count == len(places)
+    assert edited.after == text.replace(old, new)
+    endings = "|".join(
+        re.escape(ending.encode(read.encoding).decode("latin-1")) for ending in ("\r\n", "\n", "\r")
+    )
+    wanted = f"(?:{endings})".join(
+        re.escape(line.encode(read.encoding).decode("latin-1")) for line in new.split("\n")
+    )
+    outside = [
+        file.bytes_of(a, b)
+        for a, b in zip(
+            [0, *(place + len(old) for place in places)], [*places, len(text)], strict=True
+        )
+    ]
+    expected = wanted.join(re.escape(data.decode("latin-1")) for data in outside)
+    bom = re.escape(file.bom.decode("latin-1"))
+    assert re.fullmatch(bom + expected, edited.data.decode("latin-1"), re.DOTALL), (
+        file.data,
+        old,
+        new,
+        edited.data,
+    )
+    kinds = set(read.endings)
+    if len(kinds) == 1:
+        assert set(decode(edited.data).endings) <= kinds, (file.data, old, new, edited.data)
+    if read.encoding == "utf-8" and not read.is_damaged:
+        shown = "dos" if b"\n" in file.data and kinds == {1} else "unix"
+        assert applied(edited, in_buffer(file.data, shown)) == in_buffer(edited.data, shown)
+    return True
+
+
+EDITS_PER_FILE = 20
+FILES = 600
+
+
+def test_no_edit_changes_a_byte_outside_of_what_it_replaces():
+    checked = 0
+
+    @given(st.integers(0, 2**32))
+    @settings(max_examples=FILES, deadline=None, derandomize=True, database=None)
+    def check(seed: int) -> None:
+        nonlocal checked
+        chance = random.Random(seed)
+        for _ in range(EDITS_PER_FILE):
+            checked += check_edit(AnyFile(chance), chance)
+
+    check()
+    assert checked >= 10_000
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=300, deadline=None)
+def test_several_edits_are_what_they_are_one_after_the_other(seed):
+    chance = random.Random(seed)
+    data = "".join(f"{n} {chance.choice('abc')}\r\n" for n in range(8)).encode()
+    replacements, one_by_one = [], data
+    for number in range(chance.randrange(2, 6)):
+        text = decode(one_by_one).text
+        start, end = sorted(chance.choices(range(len(text) + 1), k=2))
+        made = (
+            insert(chance.randrange(text.count("\n") + 1), f"x{number}\ny")
+            if chance.random() < 0.3
+            else change(text[start:end], f"<{number}\n>")
+        )
+        try:
+            one_by_one = edit(one_by_one, made)
+        except ToolError:
+            continue
+        replacements.append(made)
+    if not replacements:
+        return
+    edited = replace(data, replacements, path="app.py")
+    assert edited.data == one_by_one
+    assert applied(edited, in_buffer(data, "dos")) == in_buffer(one_by_one, "dos")
+
+
+# --- large and hostile files -------------------------------------------------------------------------------------------
+
+LARGE = "".join(
+    f"{'    ' * (n % 4)}value_{n} = compute(first_{n % 97}, {n})\n" for n in range(240_000)
+)
+
+
+@pytest.mark.parametrize(
+    "data, replacements",
+    [
+        pytest.param(LARGE.encode(), [change("value_120000 =", "x =")], id="LF"),
+        pytest.param(
+            LARGE.replace("\n", "\r\n").encode(), [change("value_120000 =", "x\n=")], id="CRLF"
+        ),
+        pytest.param(LARGE.encode("utf-16"), [change("value_120000 =", "é")], id="UTF-16"),
+        pytest.param(
+            LARGE.encode(),
+            [change(f"value_{n} =", f"x_{n} =") for n in range(0, 240_000, 12_000)],
+            id="twenty at once",
+        ),
+        pytest.param(
+            LARGE.encode(), [change("first_50,", "second,", everywhere=True)], id="everywhere"
+        ),
+    ],
+)
+def test_a_file_of_ten_megabytes_is_edited_soon(data, replacements):
+    started = time.monotonic()
+    assert edit(data, *replacements, path="app.py") != data
+    assert time.monotonic() - started < DEADLINE_S
+
+
+@pytest.mark.parametrize(
+    "data, old",
+    [
+        pytest.param(LARGE.encode(), "nothing like it\nis there", id="nothing alike"),
+        pytest.param(LARGE.encode(), "value_120000 = compute(first_11, x)", id="something alike"),
+        pytest.param(LARGE.encode(), "value_120000 =  compute(first_11,", id="whitespace"),
+        pytest.param(b"a" * 10_000_000, "a" * 5000 + "b", id="one letter"),
+        pytest.param(b"a" * 10_000_000, "A" * 5000, id="one letter, otherwise written"),
+        pytest.param(b"aaaa\n" * 2_000_000, "aaaa\n" * 1000 + "b", id="one line"),
+        pytest.param(b"aaaa\n" * 900_000, " aaaa\n" * 1000, id="one line, otherwise indented"),
+        pytest.param(b"\n" * 10_000_000 + b"b", "\n\n c\n", id="no lines"),
+        pytest.param((b" " * 99 + b"\n") * 100_000, "b \n  b  ", id="blanks"),
+        pytest.param(b"word word word\n" * 700_000, "word wordx word\n" * 300, id="words"),
+        pytest.param(b"x=1;" * 2_500_000, "y=2; x=1;", id="one long line"),
+        pytest.param(b"x\n" + b" " * 5_000_000 + b"y", "x\n" + "\t" * 500_000 + "y", id="deep"),
+        pytest.param("é\u2019".encode() * 2_000_000, "é'" * 1000 + "x", id="typography"),
+    ],
+)
+def test_a_refusal_comes_soon_whatever_the_file_is(data, old):
+    started = time.monotonic()
+    assert len(refusal(data, change(old, old.upper() + "\n"))) < 20_000
+    assert time.monotonic() - started < DEADLINE_S
+
+
+def test_a_file_cannot_be_blown_up():
+    words = refusal(b"a" * 50_000, change("a", "b" * 5000, everywhere=True))
+    assert words == (
+        "`old` is there 50,000 times, and the file would have 250,000,000 characters: that is too much to replace here. Change it"
+        " with a command."
+    )
+    assert "too much" in refusal(b"a" * 200_000, change("a", "b", everywhere=True))
+
+
+# --- what the model is told of the input -------------------------------------------------------------------------------
+
+
+def test_the_input_is_described_in_few_words():
+    schema = msgspec.json.encode(msgspec.json.schema(Replacement))
+    assert schema.count(b'"description"') == 5  # its own and one for each field
+    assert len(schema) < 800
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"old": "a"}, {"new": "a", "line": 1}, {"new": "a", "insert_at_line": "1"}]
+)
+def test_an_input_that_says_something_else_is_refused(wrong):
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(wrong, Replacement)

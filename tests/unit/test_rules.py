@@ -1,0 +1,398 @@
+"""Standing rules: loaded from the settings, stored beside the project, proposed for "always"."""
+
+import json
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from sanderling.errors import ConfigError
+from sanderling.permissions import Effect, Examples, Rule, decide
+from sanderling.rules import ASK_ALWAYS, RuleStore, load_rules, propose, wrong_example
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> str:
+    root = tmp_path / "project"
+    (root / "src" / "deep").mkdir(parents=True)
+    return str(root)
+
+
+@pytest.fixture
+def store(tmp_path: Path, project: str) -> RuleStore:
+    return RuleStore(str(tmp_path / "state"), project)
+
+
+def allow(command: str) -> Rule:
+    return Rule(action="allow", tool="bash", command=command)
+
+
+def deny(command: str) -> Rule:
+    return Rule(action="deny", tool="bash", command=command)
+
+
+def run(command: str, cwd: str = "") -> Effect:
+    return Effect("bash", "run", command=command, cwd=cwd)
+
+
+def is_allowed(effect: Effect, project: str, *rules: Rule) -> bool:
+    return decide(effect, "ask", rules, project=project, is_confined=True).action == "allow"
+
+
+# --- The settings --------------------------------------------------------------------------------------------------------------
+
+
+def test_rules_of_the_settings_are_tables(project):
+    tables = [
+        {"action": "allow", "tool": "bash", "command": "npm test"},
+        {"action": "deny", "path": ".env"},
+        {"action": "ask", "tool": "web_fetch", "host": "*.example.com"},
+    ]
+    rules = load_rules(tables, project)
+    assert [rule.action for rule in rules] == ["allow", "deny", "ask"]
+    assert load_rules([], project) == ()
+
+
+@pytest.mark.parametrize(
+    "table, words",
+    [
+        ({"action": "allow", "comand": "x"}, ["rule 2", "comand"]),
+        ({"action": "always"}, ["rule 2", "always"]),
+        ({"action": "allow", "tool": "edit", "command": "x"}, ["rule 2", "a rule for 'edit' has no command"]),
+        ("allow ls", ["rule 2", "object"]),
+        (
+            {"action": "allow", "command": "git commit", "examples": {"matches": ["git commit -m x", "git push"]}},
+            ["rule 2", "'allow * git commit' does not match its example 'git push'"],
+        ),
+        (
+            {"action": "allow", "command": "git", "examples": {"does_not_match": ["git push"]}},
+            ["rule 2", "'allow * git' matches its example 'git push'"],
+        ),
+        (
+            {"action": "deny", "path": "src/*", "examples": {"matches": ["src/deep/a"]}},
+            ["rule 2", "does not match its example 'src/deep/a'"],
+        ),
+        (
+            {"action": "deny", "tool": "web_fetch", "host": "*.a.b", "examples": {"matches": ["a.b"]}},
+            ["rule 2", "does not match its example 'a.b'"],
+        ),
+        ({"action": "deny", "tool": "edit", "examples": {"matches": ["x"]}}, ["rule 2", "neither command nor path nor host"]),
+    ],
+)  # fmt: skip
+def test_wrong_rule_is_named_with_what_is_wrong_with_it(project, table, words):
+    with pytest.raises(ConfigError) as caught:
+        load_rules([{"action": "allow", "tool": "bash", "command": "ls"}, table], project)
+    assert [word for word in words if word not in str(caught.value)] == [], str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"action": "allow", "command": "git commit", "examples": {"matches": ["git commit", "git --no-pager commit -m 'x y'"],
+         "does_not_match": ["git push", "git commit && rm x", "git commit > x", "sudo git commit"]}},
+        {"action": "deny", "command": "rm", "examples": {"matches": ["rm x", "sudo rm x", "ls && rm x"], "does_not_match": ["echo rm"]}},
+        {"action": "deny", "path": ".env", "examples": {"matches": [".env", "a/b/.env", "/elsewhere/.env"], "does_not_match": ["env"]}},
+        {"action": "deny", "tool": "bash", "path": ".env", "examples": {"matches": ["cat .env"], "does_not_match": ["cat x"]}},
+        {"action": "allow", "tool": "edit", "path": "src/**", "examples": {"matches": ["src/a"], "does_not_match": ["a", "src/../a"]}},
+        {"action": "allow", "host": "a.b", "examples": {"matches": ["a.b"], "does_not_match": ["x.a.b"]}},
+        {"action": "allow", "tool": "bash", "examples": {"matches": ["rm x"], "does_not_match": ["rm $(x)", "sudo rm"]}},
+    ],
+)  # fmt: skip
+def test_examples_that_are_right_are_accepted(project, table):
+    assert len(load_rules([table], project)) == 1
+
+
+# --- The stored ones -----------------------------------------------------------------------------------------------------------
+
+
+def test_stored_rule_is_there_in_the_next_session(store, tmp_path, project):
+    assert store.load().rules == ()
+    store.add(allow("npm test"))
+    store.add(deny("rm"))
+    store.add(allow("npm test"))
+    again = RuleStore(str(tmp_path / "state"), project)
+    assert again.load().rules == (deny("rm"), allow("npm test"))
+    again.remove(deny("rm"))
+    assert store.load().rules == (allow("npm test"),)
+    assert store.load().problem == ""
+
+
+def test_stored_rules_are_a_projects_own_and_lie_outside_of_it(store, tmp_path, project):
+    store.add(allow("npm test"))
+    other = tmp_path / "other" / "project"
+    other.mkdir(parents=True)
+    assert RuleStore(str(tmp_path / "state"), str(other)).load().rules == ()
+    assert store.path.parent == tmp_path / "state" / "rules"
+    assert store.path.name.startswith("project-")
+    assert store.path.stat().st_mode & 0o777 == 0o600
+    assert list(Path(project).rglob("*.json")) == []
+    assert json.loads(store.path.read_bytes())["version"] == 1
+
+
+def test_project_that_is_called_otherwise_is_the_same(store, tmp_path, project):
+    (tmp_path / "alias").symlink_to(project)
+    store.add(allow("npm test"))
+    assert RuleStore(str(tmp_path / "state"), str(tmp_path / "alias")).load().rules == (
+        allow("npm test"),
+    )
+
+
+def test_rule_of_another_process_is_seen_at_the_next_look(store, tmp_path, project):
+    other = RuleStore(str(tmp_path / "state"), project)
+    store.load()
+    other.add(allow("a"))
+    assert store.load().rules == (allow("a"),)
+    store.add(allow("b"))
+    assert other.load().rules == (allow("a"), allow("b"))
+
+
+def test_file_is_read_again_only_when_it_has_changed(store):
+    store.add(allow("a"))
+    assert store.load() is store.load()
+
+
+def add_many(state: str, project: str, name: str) -> None:
+    for number in range(15):
+        RuleStore(state, project).add(allow(f"{name} {number}"))
+
+
+def test_processes_that_store_at_the_same_time_lose_nothing(tmp_path, project):
+    state = str(tmp_path / "state")
+    context = multiprocessing.get_context("spawn")
+    workers = [
+        context.Process(target=add_many, args=(state, project, name)) for name in ("a", "b", "c")
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    stored = RuleStore(state, project).load()
+    assert stored.problem == ""
+    assert {rule.command for rule in stored.rules} == {
+        f"{name} {n}" for name in "abc" for n in range(15)
+    }
+
+
+GOOD = {"action": "allow", "tool": "bash", "command": "rm"}
+FORBIDDING = {"action": "deny", "tool": "bash", "command": "dd"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"version": 1}',
+        b'{"version": 1, "rules": {}}',
+        b'{"version": "1", "rules": []}',
+        b'{"version": 2, "rules": []}',
+        json.dumps({"version": 99, "rules": [GOOD]}).encode(),
+        json.dumps({"version": 1, "rules": [GOOD, {"action": "deny", "comand": "x"}]}).encode(),
+        json.dumps({"version": 1, "rules": [GOOD, 5]}).encode(),
+        json.dumps({"version": 1, "rules": [GOOD] * 1001}).encode(),
+        json.dumps({"version": 1, "rules": [GOOD | {"command": "x" * 2000}] * 900}).encode(),
+    ],
+    ids=range(15),
+)
+def test_broken_file_allows_nothing_and_says_so(store, project, content):
+    store.path.parent.mkdir(parents=True)
+    store.path.write_bytes(content)
+    stored = store.load()
+    assert str(store.path) in stored.problem
+    assert "everything asks" in stored.problem
+    assert ASK_ALWAYS in stored.rules
+    for command in ("rm x", "ls"):
+        assert (
+            decide(run(command), "auto", stored.rules, project=project, is_confined=True).action
+            == "ask"
+        )
+    with pytest.raises(ConfigError, match="Repair or remove"):
+        store.add(allow("ls"))
+    assert store.path.read_bytes() == content
+
+
+def test_what_forbids_stays_in_force_when_another_rule_of_the_file_is_broken(store, project):
+    store.path.parent.mkdir(parents=True)
+    broken = [
+        {"action": "allow", "comand": "x"},
+        {"action": "allow", "command": "a", "examples": {"matches": ["b"]}},
+    ]
+    for wrong in broken:
+        store.path.write_text(json.dumps({"version": 1, "rules": [GOOD, FORBIDDING, wrong]}))
+        stored = store.load()
+        assert "nothing in it allows anything" in stored.problem
+        assert stored.rules == (deny("dd"),)
+        assert not is_allowed(run("rm x"), project, *stored.rules)
+        assert is_allowed(run("ls"), project, *stored.rules)
+
+
+def test_rule_that_could_not_be_read_again_is_not_stored(store):
+    for rule in (
+        Rule(action="allow", command="ls", examples=Examples(matches=("rm",))),
+        Rule(action="allow", command="ls " + "x" * 3000),
+        Rule(action="deny", path="\udc80"),
+    ):
+        with pytest.raises(ConfigError):
+            store.add(rule)
+        assert store.load().rules == ()
+
+
+def test_rules_inside_of_the_project_are_not_believed(tmp_path):
+    store = RuleStore(str(tmp_path / "state"), str(tmp_path))
+    store.path.parent.mkdir(parents=True)
+    store.path.write_text(json.dumps({"version": 1, "rules": [GOOD]}))
+    assert store.load().rules == (ASK_ALWAYS,)
+    assert "inside of the project" in store.load().problem
+
+
+def test_write_that_fails_leaves_what_was_there(store):
+    store.add(allow("a"))
+    before = store.path.read_bytes()
+    store.path.with_suffix(".new").mkdir()  # the temporary file cannot be made
+    with pytest.raises(ConfigError, match="cannot be stored"):
+        store.add(allow("b"))
+    assert store.path.read_bytes() == before
+    assert store.load().rules == (allow("a"),)
+
+
+def test_what_a_killed_process_left_is_in_nobodys_way(store):
+    store.add(allow("a"))
+    store.path.with_suffix(".new").write_text("half a f")
+    store.add(allow("b"))
+    assert store.load().rules == (allow("a"), allow("b"))
+    assert not store.path.with_suffix(".new").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_file_that_cannot_be_read_allows_nothing(store):
+    store.add(allow("a"))
+    store.path.chmod(0)
+    assert store.load().rules == (ASK_ALWAYS,)
+
+
+def test_directory_in_the_place_of_the_file_allows_nothing(store):
+    store.path.mkdir(parents=True)
+    assert store.load().rules == (ASK_ALWAYS,)
+
+
+# --- The proposal --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line, command",
+    [
+        ("git commit -m 'x y'", "git commit"),
+        ("git --no-pager commit", "git commit"),
+        ("git stash pop", "git stash pop"),
+        ("git stash", "git stash $"),
+        ("npm test", "npm test"),
+        ("npm run test -- --watch", "npm run test"),
+        ("npm ci", "npm ci"),
+        ("docker compose up -d", "docker compose up"),
+        ("docker build .", "docker build"),
+        ("cargo test --lib x", "cargo test"),
+        ("python -m pytest -q tests", "python -m pytest"),
+        ("python scripts/x.py --a", "python scripts/x.py --a $"),
+        ("pytest -q", "pytest"),
+        ("uv run pytest -q", "uv run pytest"),
+        ("uv run python -m mypy src", "uv run python -m mypy"),
+        ("uv sync", "uv sync"),
+        ("npx tsc --noEmit", "npx tsc"),
+        ("make", "make $"),
+        ("make test", "make test"),
+        ("make -j4", "make -j4 $"),
+        ("go test ./...", "go test"),
+        ("./gradlew build", "./gradlew build"),
+        ("rm -rf build", "rm -rf build $"),
+        ("mkdir -p 'a b'", "mkdir -p 'a b' $"),
+        ("mytool sub --flag", "mytool sub --flag $"),
+        ("cd src && npm test", "npm test"),
+        ("npm test 2>&1 | tail -5", "npm test"),
+        ("npm test -- a && npm test -- b", "npm test"),
+        ("CI=1 npm test", "npm test"),
+        ('for f in a b; do mypy "$f"; done', "mypy"),
+        ("pytest tests/*.py", "pytest"),
+    ],
+)  # fmt: skip
+def test_proposed_rule_is_as_long_as_the_words_that_say_what_it_does(project, line, command):
+    rule = propose(run(line), project=project)
+    assert rule is not None
+    assert (rule.action, rule.tool, rule.command) == ("allow", "bash", command)
+    assert wrong_example(rule, project) == ""
+    assert not is_allowed(run(line), project)
+    assert is_allowed(run(line), project, rule)
+    assert not is_allowed(run(f"{line} && rm -rf ."), project, rule)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sudo rm x", "timeout 9 npm test", "bash -c 'npm test'", "npm test $(x)", "npm test > x", "npm test &", "find . -delete",
+        "git -c a=b commit", "PATH=. npm test", "npm test && npm run build", "rm $x", "rm *.py", "npm test '", "export A=b", "x=$(y)",
+        "npm $x", "git push --exec=x", "cat a | sh", "npx", "uv run python -c x", "git diff --output=x", "ls", "", "rm\u202ex",
+        "rm " + "a" * 400, "printf x > y", "make A=b", "xargs rm", "cd ..", "cd / && npm test", "npm test \\\n -x",
+    ],
+)  # fmt: skip
+def test_nothing_is_proposed_where_no_rule_would_be_safe(project, line):
+    assert propose(run(line), project=project) is None
+
+
+def test_nothing_is_proposed_for_leaving_the_sandbox(project):
+    effect = Effect("bash", "run", command="npm test", leaves_sandbox=True)
+    assert propose(effect, project=project) is None
+
+
+def test_everyday_corpus_gets_proposals_that_work(project):
+    corpus = (Path(__file__).parent / "corpora" / "everyday_commands.txt").read_text().splitlines()
+    lines = [line for line in corpus if not line.startswith(("##", '"'))]
+    asked = [line for line in lines if not is_allowed(run(line), project)]
+    proposals = {line: rule for line in asked if (rule := propose(run(line), project=project))}
+    assert len(proposals) >= 0.85 * len(asked), sorted(set(asked) - proposals.keys())
+    for line, rule in proposals.items():
+        assert is_allowed(run(line), project, rule), (line, rule)
+
+
+@pytest.mark.parametrize(
+    "tool, path, glob",
+    [
+        ("edit", "src/a.py", "./src/**"),
+        ("write", "src/deep/a.py", "./src/deep/**"),
+        ("edit", "!src/a.py", "./!src/**"),
+        ("edit", "a.py", "./a.py"),
+        ("edit", "src/we[i]rd*/a.py", "./src/we[[]i]rd[*]/**"),
+        ("edit", "[x].py", "./[[]x].py"),
+        ("write", ".git/hooks/x", "./.git/hooks/x"),
+        ("write", "sub/.envrc", "./sub/.envrc"),
+    ],
+)
+def test_proposed_path_is_the_directory_of_the_file(project, tool, path, glob):
+    effect = Effect(tool, "write", path=f"{project}/{path}")
+    rule = propose(effect, project=project)
+    assert rule is not None
+    assert (rule.tool, rule.path) == (tool, glob)
+    assert is_allowed(effect, project, rule)
+    assert not is_allowed(Effect(tool, "write", path=f"{project}/elsewhere/a.py"), project, rule)
+
+
+def test_proposed_path_outside_of_the_project_is_the_file(project, tmp_path):
+    effect = Effect("write", "write", path=str(tmp_path / "x.txt"))
+    rule = propose(effect, project=project)
+    assert rule is not None
+    assert rule.path == str(tmp_path / "x.txt")
+    assert is_allowed(effect, project, rule)
+
+
+def test_proposed_host_is_the_host_with_its_port(project):
+    for host in ("example.com", "Example.com:8080", "[::1]:80"):
+        effect = Effect("web_fetch", "fetch", host=host)
+        rule = propose(effect, project=project)
+        assert rule is not None
+        assert rule.host == host.lower()
+        assert is_allowed(effect, project, rule)
+    assert propose(Effect("web_fetch", "fetch", host="a b"), project=project) is None

@@ -1,0 +1,1032 @@
+"""grep, glob and ls: with the real ripgrep, in the real sandbox, on a real repository."""
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.sandbox.child import in_child
+
+from sanderling.errors import ToolError
+from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.sandbox import Sandbox, alone
+from sanderling.sandbox.session import SessionSandbox
+from sanderling.tools import ripgrep, tree
+from sanderling.tools.base import Context, Outcome, Tool
+from sanderling.tools.editor import Buffer
+from sanderling.tools.glob import glob
+from sanderling.tools.grep import GrepInput, grep
+from sanderling.tools.ls import ls
+from sanderling.tools.paths import MAX_ALTERNATIVES, Glob, GlobError, escaped, rooted
+from sanderling.tools.workspace import Workspace
+
+DEADLINE_S = 60.0
+OURS = Path(sys.executable).parent / "rg"
+RIPGREP = str(OURS) if OURS.exists() else shutil.which("rg")
+FILES = {
+    ".gitignore": "*.log\n/build/\n!keep.log\nsecret.py\n",
+    ".github/workflow.yml": "run: needle\n",
+    "README.md": "No such thing here.\n",
+    "build/out.py": "needle = 'built'\n",
+    "debug.log": "needle in a log\n",
+    "keep.log": "needle in a log that is kept\n",
+    "src/.gitignore": "generated/\n",
+    "src/app.py": "import os\n\n\ndef needle():\n    return 1\n\n\nneedle()\n",
+    "src/generated/code.py": "needle = 2\n",
+    "src/deep/er/util.ts": "export const needle = 3;\n",
+    "src/secret.py": "needle = 'secret'\n",
+    "src/view.tsx": "const Needle = () => needle;\n",
+}
+
+
+class Tools:
+    """The tools, as the orchestrator uses them."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+
+    async def use(self, tool: Tool, **data: Any) -> Outcome:
+        context = Context(self.workspace, "t1", lambda _: None)
+        return await tool.run(tool.parse(data), context)
+
+    async def text(self, tool: Tool, **data: Any) -> str:
+        outcome = await self.use(tool, **data)
+        assert not outcome.is_error
+        assert isinstance(outcome.content, str)
+        outcome.content.encode()  # the API takes only what is text
+        assert len(outcome.content.encode()) <= 30_000
+        return outcome.content
+
+    async def refusal(self, tool: Tool, **data: Any) -> str:
+        with pytest.raises(ToolError) as refused:
+            await self.use(tool, **data)
+        return str(refused.value)
+
+    async def grep(self, pattern: str, **data: Any) -> str:
+        return await self.text(grep, pattern=pattern, **data)
+
+    async def names(self, pattern: str, **data: Any) -> list[str]:
+        return sorted((await self.text(glob, pattern=pattern, **data)).split("\n")[1:])
+
+
+class Place:
+    """A repository in a person's home, and a way to search it."""
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.home, self.project = base, base / "home", base / "home/project"
+        self.project.mkdir(parents=True)
+        self.git("init", "-q")
+
+    def git(self, *arguments: str, given: bytes = b"") -> bytes:
+        env = {"HOME": str(self.home), "PATH": os.environ["PATH"]}
+        command = ["git", *arguments]
+        return subprocess.run(
+            command, cwd=self.project, env=env, input=given, check=True, capture_output=True
+        ).stdout
+
+    def write(self, files: dict[str, str | bytes]) -> None:
+        for name, content in files.items():
+            path = self.project / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    @asynccontextmanager
+    async def tools(self, **changes: Any) -> AsyncIterator[Tools]:
+        """`read_paths` shows the program, whether the sandbox's layout does or not: that is a test of its own."""
+        paths = {"project": self.project, "home": self.home, "state_dir": self.base / "state"}
+        policy = {
+            **{name: str(path) for name, path in paths.items()},
+            "read_paths": (RIPGREP,),
+            **changes,
+        }
+        sandbox = SessionSandbox(SandboxPolicy(**policy), lambda _: None, lambda: None)
+        with anyio.fail_after(DEADLINE_S), alone():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(sandbox.serve)
+                yield Tools(Workspace(str(self.project), sandbox))
+                tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    for name in list(os.environ):
+        if name.startswith(("GIT_", "XDG_")):
+            monkeypatch.delenv(name)
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def repository(place: Place) -> Place:
+    place.write(FILES)
+    return place
+
+
+async def happens(condition: Callable[[], object]) -> None:
+    with anyio.fail_after(5):
+        while not condition():
+            await anyio.sleep(0.005)
+
+
+def running(argument: str) -> list[str]:
+    """The processes that were started with `argument` as the last one."""
+    found: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes().endswith(argument.encode() + b"\0"):
+                found.append(path.parent.name)
+    return found
+
+
+def files_in(text: str) -> list[str]:
+    """The headings of grep's output."""
+    return [block.split("\n")[0] for block in text.split("\n\n")[1:]]
+
+
+# --- grep: what is found -----------------------------------------------------------------------------------------------
+
+
+async def test_matches_are_grouped_by_file_in_the_order_of_paths(repository):
+    async with repository.tools() as tools:
+        outcome = await tools.use(grep, pattern=r"needle\b")
+    assert outcome.summary == "6 matches in 5 files"
+    assert outcome.content == (
+        "6 matches in 5 files:\n\n"
+        ".github/workflow.yml\n1: run: needle\n\n"
+        "keep.log\n1: needle in a log that is kept\n\n"
+        "src/app.py\n4: def needle():\n8: needle()\n\n"
+        "src/deep/er/util.ts\n1: export const needle = 3;\n\n"
+        "src/view.tsx\n1: const Needle = () => needle;"
+    )
+
+
+@pytest.mark.parametrize(
+    "options, files",
+    [
+        ({"path": "src"}, ["src/app.py", "src/deep/er/util.ts", "src/view.tsx"]),
+        ({"path": "src/app.py"}, ["src/app.py"]),
+        ({"path": "./src/../src/deep"}, ["src/deep/er/util.ts"]),
+        ({"glob": "*.py"}, ["src/app.py"]),
+        ({"glob": "*.{ts,tsx}"}, ["src/deep/er/util.ts", "src/view.tsx"]),
+        ({"glob": "src/*.{py,tsx}"}, ["src/app.py", "src/view.tsx"]),
+        ({"glob": "src/**/*.ts"}, ["src/deep/er/util.ts"]),
+        ({"glob": "**/er/*"}, ["src/deep/er/util.ts"]),
+        ({"glob": "{src,lib}/**/u?il.t[a-s]"}, ["src/deep/er/util.ts"]),
+        ({"glob": "*.py", "path": "src/view.tsx"}, ["src/view.tsx"]),
+        ({"type": "py"}, ["src/app.py"]),
+        ({"type": "ts", "glob": "view.*"}, ["src/view.tsx"]),
+        ({"type": "py", "glob": "*.ts"}, []),
+        # What is ignored is found where it is named itself, and nowhere else.
+        ({"glob": "secret.py"}, []),
+        ({"glob": "*.log"}, ["keep.log"]),
+        ({"path": "build"}, ["build/out.py"]),
+        ({"path": "src/generated"}, ["src/generated/code.py"]),
+        ({"path": "src/secret.py"}, ["src/secret.py"]),
+    ],
+)
+async def test_filters_choose_files_and_never_bring_back_what_is_ignored(
+    repository, options, files
+):
+    async with repository.tools() as tools:
+        text = await tools.grep(r"needle\b", **options)
+    assert files_in(text) == files
+
+
+async def test_pattern_is_a_regular_expression_unless_it_is_literal(place):
+    place.write({"a.txt": "a.b(c)\naxb\nAXB\n"})
+    async with place.tools() as tools:
+        assert "2 matches" in await tools.grep("a.b")
+        assert "3 matches" in await tools.grep("a.b", ignore_case=True)
+        assert "\n1: a.b(c)" in await tools.grep("b(c)", literal=True)
+        assert "1 match in" in await tools.grep("a.b", literal=True)
+
+
+async def test_context_lines_are_told_apart_and_gaps_are_marked(place):
+    place.write({"a.txt": "".join(f"line {n}\n" for n in range(1, 31))})
+    async with place.tools() as tools:
+        text = await tools.grep(r"line (5|6|20)$", context=1)
+    assert text.split("\n\n")[1] == (
+        "a.txt\n4- line 4\n5: line 5\n6: line 6\n7- line 7\n--\n19- line 19\n20: line 20\n21- line 21"
+    )
+
+
+async def test_files_only_counts_matching_lines(repository):
+    repository.write({"many.txt": "needle\n" * 1000})
+    async with repository.tools() as tools:
+        text = await tools.grep("needle", files_only=True, glob="*.{py,txt}")
+        cut = await tools.grep("needle", files_only=True, limit=2)
+    assert text == "2 files with at least 102 matches:\nmany.txt: 100+\nsrc/app.py: 2"
+    assert cut.startswith("The first 2 of 6 files with at least 106 matches. Narrow")
+    assert len(cut.split("\n")) == 3
+
+
+async def test_pattern_with_a_newline_matches_across_lines(place):
+    place.write({"a.c": "int main(\n    int argc)\n{\n}\n", "b.c": r"a \n b"})
+    async with place.tools() as tools:
+        text = await tools.grep(r"main\(\n\s+int argc")
+        assert text.split("\n\n")[1] == "a.c\n1: int main(\n2:     int argc)"
+        assert files_in(await tools.grep(r"\\n", files_only=False)) == ["b.c"]
+        assert files_in(await tools.grep(r"\n", literal=True)) == ["b.c"]
+
+
+async def test_end_of_line_is_found_before_a_carriage_return(place):
+    place.write({"dos.txt": "one\r\ntwo\r\n"})
+    async with place.tools() as tools:
+        assert (await tools.grep("one$")).endswith("dos.txt\n1: one")
+
+
+async def test_no_match_says_how_many_files_were_searched(repository):
+    async with repository.tools() as tools:
+        outcome = await tools.use(grep, pattern="no such text", path="src")
+        assert outcome.content == "No matches for no such text in 4 files."
+        assert outcome.summary == "no matches"
+        assert await tools.grep("x{50}", glob="src/**/*.ts") == "No matches for x{50} in 1 file."
+        assert await tools.grep("x", glob="*.rs") == (
+            f"No file was searched: there are none in {repository.project} that match *.rs."
+        )
+
+
+async def test_input_with_a_pattern_that_is_an_option_is_searched_for(place):
+    place.write({"-n.txt": "--files\n-e\n--pre=touch x\n", "b": "--files\n"})
+    async with place.tools() as tools:
+        for pattern in ("--files", "-e", "--pre=touch x"):
+            assert f": {pattern}" in await tools.grep(pattern)
+        assert files_in(await tools.grep("--files", path="-n.txt")) == ["-n.txt"]
+        assert files_in(await tools.grep("--files", glob="-*")) == ["-n.txt"]
+        assert await tools.names("-n*") == ["-n.txt"]
+        assert await tools.names("--files") == []
+        for value in ("--pre=touch pwned", "-z", "py --search-zip", "--type-add=a:b"):
+            assert "type" in await tools.refusal(grep, pattern="x", type=value)
+    assert not (place.project / "pwned").exists()
+
+
+async def test_configuration_of_ripgrep_is_not_read(place, monkeypatch):
+    place.write({"a.txt": "needle\n", "rc": "--invert-match\n"})
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(place.project / "rc"))
+    async with place.tools(env_pass=("RIPGREP_CONFIG_PATH",)) as tools:
+        assert files_in(await tools.grep("needle")) == ["a.txt"]
+
+
+# --- grep: bounds ------------------------------------------------------------------------------------------------------
+
+
+async def test_more_matches_than_the_limit_are_counted_and_said(place):
+    place.write({f"{name}.txt": "needle\n" * 150 for name in "dbac"})
+    async with place.tools() as tools:
+        text = await tools.grep("needle")
+        assert text.startswith("The first 200 of 600 matches in 4 files. Narrow the pattern")
+        assert files_in(text) == ["a.txt", "b.txt"]
+        assert len(re.findall(r"^\d+:", text, re.MULTILINE)) == 200
+        text = await tools.grep("needle", limit=10)
+        assert text.startswith("The first 10 of at least 44 matches in 4 files.")
+        exact = await tools.grep("needle", limit=600)
+        assert exact.startswith("600 matches in 4 files:\n")
+
+
+async def test_which_matches_are_shown_does_not_depend_on_the_order_they_are_found_in(place):
+    place.write({f"{n:03}/file.txt": f"needle {'x' * 300}\n" * 5 for n in range(400)})
+    async with place.tools() as tools:
+        texts = {await tools.grep("needle") for _ in range(5)}
+    (text,) = texts
+    assert re.match(r"The first \d+ of 2,000 matches in 400 files\.", text)
+    shown = files_in(text)
+    assert shown == [f"{n:03}/file.txt" for n in range(len(shown))]
+
+
+async def test_long_line_is_cut_around_its_match(place):
+    line = "é" * 5000 + "needle" + "ü" * 5000
+    place.write({"min.js": line + "\n", "short.js": "a needle\n", "start.js": f"needle{line}"})
+    async with place.tools() as tools:
+        blocks = (await tools.grep("needle")).split("\n\n")
+    assert blocks[1] == f"min.js\n1: …{'é' * 200}needle{'ü' * 294}…"
+    assert blocks[2] == "short.js\n1: a needle"
+    assert blocks[3] == f"start.js\n1: needle{'é' * 494}…"
+
+
+async def test_output_stays_below_30_kb_and_says_so(place):
+    place.write({f"{n}.txt": f"needle {'ü' * 480}\n" * 20 for n in range(10)})
+    async with place.tools() as tools:
+        text = await tools.grep("needle", context=3)
+    assert re.match(r"The first \d\d of 200 matches in 10 files\.", text)
+    assert 20_000 < len(text.encode()) <= 30_000
+
+
+async def test_line_longer_than_memory_does_not_keep_the_rest_from_being_searched(
+    place, monkeypatch
+):
+    monkeypatch.setattr(ripgrep, "MAX_MEMORY_KIB", 64 * 1024)
+    place.write({"a.txt": "needle\n", "big.json": b"abcdefg " * (20 << 20) + b"needle\n"})
+    async with place.tools() as tools:
+        text = await tools.grep("needle")
+    assert text.startswith("1 match in 1 file:\n\na.txt\n1: needle")
+    assert "Files of more than 64 MB were left out" in text
+
+
+async def test_too_many_matches_for_memory_are_an_error_beside_what_was_found(place, monkeypatch):
+    monkeypatch.setattr(ripgrep, "MAX_MEMORY_KIB", 64 * 1024)
+    place.write({"big.txt": "A" * 7_000_000})
+    async with place.tools() as tools:
+        assert "ran out of memory" in await tools.refusal(grep, pattern="A")
+
+
+async def test_match_in_a_line_of_many_megabytes_is_told_but_not_read(place):
+    place.write({"a.txt": "needle\n", "big.json": b"abcdefg " * (4 << 20) + b"needle\nneedle\n"})
+    async with place.tools() as tools:
+        text = await tools.grep("needle")
+    assert text.startswith("3 matches in 2 files:")
+    assert "big.json\n?: [a match in a line too long to show]\n2: needle" in text
+
+
+def peak_rise_kib(function: Callable[[], None]) -> int:
+    """How far our own memory rises while `function` runs; in a child, so that nothing else has raised it before."""
+
+    def measured() -> int:
+        status = Path("/proc/self/status")
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak until now
+
+        def kib(key: str) -> int:
+            found = re.search(rf"{key}:\s+(\d+)", status.read_text())
+            assert found
+            return int(found[1])
+
+        before = kib("VmRSS")
+        function()
+        return kib("VmHWM") - before
+
+    return in_child(measured)
+
+
+def test_line_of_256_mb_takes_little_memory_of_ours(place):
+    with (place.project / "big.json").open("wb") as file:
+        for _ in range(32):
+            file.write(b"abcdefg " * (1 << 20))
+        file.write(b"needle\n")
+
+    async def search() -> None:
+        async with place.tools() as tools:
+            text = await tools.grep("needle", path="big.json")
+            assert "?: [a match in a line too long to show]" in text
+
+    assert peak_rise_kib(lambda: anyio.run(search)) < 64 * 1024
+
+
+async def test_search_that_takes_too_long_is_stopped_and_tells_what_it_found(place, monkeypatch):
+    """Each match of this pattern looks through all of the line, and each letter is one."""
+    place.write({"a.txt": "needle\n", "slow.txt": "A" * 1_000_000})
+    async with place.tools() as tools:
+        await tools.grep("needle")  # the sandbox has started
+        monkeypatch.setattr(ripgrep, "TIMEOUT_S", 1.0)
+        began = time.monotonic()
+        text = await tools.grep("needle|.*[^A-Z]|[A-Z]")
+        assert time.monotonic() - began < 5
+        assert await tools.grep("needle", path="a.txt")  # the sandbox goes on
+    assert text.startswith("The first 1 of at least 1 match in 1 file.")
+    assert text.endswith(
+        "Stopped after 1 s, so this is not everything: search a smaller directory."
+    )
+
+
+async def test_search_that_waits_for_ever_is_stopped_as_an_error(place, monkeypatch):
+    monkeypatch.setattr(ripgrep, "TIMEOUT_S", 0.5)
+    os.mkfifo(place.project / "pipe")
+    async with place.tools() as tools:
+        with anyio.fail_after(10):
+            words = await tools.refusal(grep, pattern="needle", path="pipe")
+    assert words.startswith("Nothing was found in 0 s. Stopped after 0 s")
+
+
+async def test_cancelled_search_leaves_no_process(place):
+    os.mkfifo(place.project / "pipe")
+    async with place.tools() as tools, anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(tools.grep, "needle", path="pipe"))
+        await happens(lambda: running(str(place.project / "pipe")))
+        tasks.cancel_scope.cancel()
+    await happens(lambda: not running(str(place.project / "pipe")))
+
+
+async def test_hostile_pattern_is_refused_or_fast(place):
+    place.write({"a.txt": "a" * 20_000 + "\n"})
+    began = time.monotonic()
+    async with place.tools() as tools:
+        assert "No matches" in await tools.grep("(a+)+b")
+        assert "No matches" in await tools.grep("(a|a)*b" * 50)
+        assert "size limit" in await tools.refusal(grep, pattern="((a{500}){500}){500}")
+        assert "longer than 100,000 bytes" in await tools.refusal(grep, pattern="a" * 200_000)
+        assert "surrogate" in await tools.refusal(grep, pattern="a\ud800")
+        assert "NUL" in await tools.refusal(grep, pattern="a\0b")
+        assert "NUL" in await tools.refusal(grep, pattern="a", path="a\0b")
+    assert time.monotonic() - began < 20
+
+
+# --- grep: errors never look like "no matches" -------------------------------------------------------------------------
+
+
+async def test_broken_pattern_is_explained(repository):
+    async with repository.tools() as tools:
+        for files_only in (False, True):
+            words = await tools.refusal(grep, pattern="needle(", files_only=files_only)
+            assert words.startswith("The pattern is no regular expression that ripgrep understands")
+            assert "unclosed group" in words
+        assert "2 matches" in await tools.grep("needle()", literal=True, path="src/app.py")
+
+
+@pytest.mark.parametrize("files_only", [False, True])
+async def test_missing_path_is_an_error(repository, files_only):
+    async with repository.tools() as tools:
+        for options in ({"path": "nowhere"}, {"glob": "nowhere/**/*.py"}):
+            words = await tools.refusal(grep, pattern="x", files_only=files_only, **options)
+            assert words == (
+                "nowhere does not exist, or the sandbox hides it: look at what is above it with ls."
+            )
+
+
+async def test_what_the_sandbox_hides_is_not_found(repository):
+    secret = repository.base / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("needle\n")
+    async with repository.tools() as tools:
+        assert "sandbox hides it" in await tools.refusal(grep, pattern="needle", path=str(secret))
+        assert "sandbox hides it" in await tools.refusal(glob, pattern="*", path=str(secret))
+        assert "sandbox hides it" in await tools.refusal(glob, pattern=f"{secret}/*")
+        assert "sandbox hides it" in await tools.refusal(ls, path=str(secret))
+
+
+async def test_unknown_type_and_broken_glob_are_errors(repository):
+    async with repository.tools() as tools:
+        words = await tools.refusal(grep, pattern="x", type="pyhton")
+        assert (
+            words == "unrecognized file type: pyhton: use glob instead of type, as in glob='*.ext'."
+        )
+        words = await tools.refusal(grep, pattern="x", glob="src/[ab.py")
+        assert words == "'/[ab.py' is no glob: it has a `[` without a `]`."
+        assert "alternatives" in await tools.refusal(glob, pattern="{a,b}" * 20)
+
+
+async def test_missing_ripgrep_names_what_to_install(repository, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    async with repository.tools() as tools:
+        for tool in (grep, glob):
+            words = await tools.refusal(tool, pattern="x")
+            assert words.startswith("ripgrep (rg) is not installed")
+            assert ":AgentInstall" in words
+
+
+async def test_ripgrep_that_the_sandbox_hides_is_an_error(repository, monkeypatch, tmp_path):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    shutil.copy(RIPGREP, hidden / "rg")
+    async with repository.tools() as tools:
+        await tools.grep("needle")  # the sandbox has started, with what it shows
+        monkeypatch.setattr(sys, "executable", str(hidden / "python"))
+        words = await tools.refusal(grep, pattern="x")
+    assert words.startswith(f"The sandbox cannot run ripgrep at {hidden}/rg")
+
+
+def test_program_in_the_project_is_not_trusted(place, monkeypatch):
+    place.write({"bin/rg": "#!/bin/sh\necho pwned\n"})
+    (place.project / "bin/rg").chmod(0o755)
+    (place.base / "link").symlink_to(place.project / "bin")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setenv("PATH", f"{place.project}/bin:{place.base}/link:bin:.")
+    monkeypatch.chdir(place.project)
+    with pytest.raises(ToolError, match="not installed"):
+        ripgrep.find_ripgrep(str(place.project))
+
+
+async def test_program_installed_with_us_is_seen_in_every_view(repository):
+    """It needs no grant, which would cost another view."""
+    async with repository.tools(read_paths=()) as tools:
+        assert "6 matches" in await tools.grep(r"needle\b")
+        views = tools.workspace.sandbox._sandbox._views
+        assert len(views) == 1
+
+
+def lock(place: Place) -> None:
+    """Nobody may open these, not even root: in the sandbox it has no power over files."""
+    place.write({"a.txt": "needle\n", "locked/b.txt": "needle\n", "closed.txt": "needle\n"})
+    (place.project / "locked").chmod(0)
+    (place.project / "closed.txt").chmod(0)
+
+
+async def test_what_cannot_be_read_is_told_beside_what_was_found(place):
+    lock(place)
+    async with place.tools() as tools:
+        found, nothing = await tools.grep("needle"), await tools.grep("nothing")
+        names = await tools.text(glob, pattern="*")
+        listed = await tools.text(ls)
+    assert found.startswith("1 match in 1 file:\n\na.txt\n1: needle\n\n")
+    assert nothing.startswith("No matches for nothing in 1 file.\n\n")
+    assert names.startswith("2 files, the newest first:\n")
+    for text in (found, nothing, names):
+        assert "Not everything could be searched:\n" in text
+        assert "locked: Permission denied" in text
+        assert ("closed.txt: Permission denied" in text) is (text is not names)
+    assert "locked/  (cannot be read: Permission denied)" in listed
+    assert "closed.txt  7B" in listed
+
+
+async def test_path_that_cannot_be_read_is_an_error(place):
+    lock(place)
+    async with place.tools() as tools:
+        for words in (
+            await tools.refusal(grep, pattern="needle", path="closed.txt"),
+            await tools.refusal(grep, pattern="needle", path="locked"),
+            await tools.refusal(glob, pattern="*", path="locked"),
+            await tools.refusal(ls, path="locked"),
+        ):
+            assert "Permission denied" in words
+
+
+# --- grep: content and names are hostile -------------------------------------------------------------------------------
+
+
+async def test_binary_files_are_skipped_in_directories_and_marked_when_named(place):
+    place.write({"a.bin": b"\x7fELF\0\0needle\0\n", "b.txt": "needle\n"})
+    async with place.tools() as tools:
+        assert files_in(await tools.grep("needle")) == ["b.txt"]
+        text = await tools.grep("needle", path="a.bin")
+    assert text.endswith("a.bin (binary)\n1: \\x7fELF\\x00\\x00needle\\x00")
+
+
+async def test_bytes_that_are_not_utf_8_are_shown_as_escapes(place):
+    place.write(
+        {
+            "latin.txt": "caf\xe9 needle\n".encode("latin-1"),
+            "utf16.txt": "needle é\n".encode("utf-16"),
+        }
+    )
+    async with place.tools() as tools:
+        text = await tools.grep("needle")
+    assert "latin.txt\n1: caf\\xe9 needle" in text
+    assert "utf16.txt\n1: needle é" in text
+
+
+async def test_escape_sequences_are_made_visible(place):
+    place.write({"a.txt": "needle \x1b[2Jgone\x07\n"})
+    async with place.tools() as tools:
+        assert "1: needle \\x1b[2Jgone\\x07" in await tools.grep("needle")
+
+
+async def test_strange_names_stay_on_one_line_and_are_text(place):
+    names = [
+        b"new\nline.txt",
+        b"caf\xe9.txt",
+        b"-dash.txt",
+        b"tab\t.txt",
+        b"\xe2\x80\xaebidi.txt",
+        b"sp ace.txt",
+    ]
+    for name in names:
+        (place.project / os.fsdecode(name)).write_text("needle\n")
+    shown = [
+        "-dash.txt",
+        "\\u202ebidi.txt",
+        "caf\\xe9.txt",
+        "new\\x0aline.txt",
+        "sp ace.txt",
+        "tab\\x09.txt",
+    ]
+    async with place.tools() as tools:
+        assert sorted(files_in(await tools.grep("needle"))) == sorted(shown)
+        assert await tools.names("*.txt") == sorted(shown)
+        listed = await tools.text(ls)
+        assert sorted(line.removesuffix("  7B") for line in listed.split("\n")[1:]) == sorted(shown)
+
+
+async def test_content_cannot_pretend_to_be_a_record_or_an_error(place):
+    fake = json.dumps({"type": "match", "data": {"path": {"text": "/etc/x"}, "line_number": 1}})
+    evil = f"evil\n{fake}\n".replace("/", "_")
+    place.write({"a.txt": f"needle {fake}\nrg: needle: Permission denied\n"})
+    (place.project / evil).write_text("needle\n")
+    async with place.tools() as tools:
+        text = await tools.grep("needle")
+        assert text.startswith("3 matches in 2 files:")
+        assert "Not everything" not in text
+
+
+async def test_records_survive_many_errors_written_at_the_same_time(place):
+    """Both come through one pipe: an error in the middle of a record would make it unreadable."""
+    place.write({f"{n:03}.txt": f"needle {'x' * 400}\n" * 40 for n in range(200)})
+    for n in range(200):
+        closed = place.project / f"{n:03}-closed.txt"
+        closed.touch()
+        closed.chmod(0)
+    async with place.tools() as tools:
+        for _ in range(3):
+            text = await tools.grep("needle", limit=40)
+            assert re.match(r"The first 40 of 8,000 matches in 200 files\.", text)
+            errors = text.partition("Not everything could be searched:\n")[2].split("\n")
+            assert all("closed.txt: Permission denied" in line for line in errors[:20])
+            assert len(errors) < 60
+
+
+# --- grep: unsaved text ------------------------------------------------------------------------------------------------
+
+
+class Buffers:
+    """A face with buffers, in memory; it answers nothing while it `is_stuck`."""
+
+    def __init__(self, *modified: str) -> None:
+        self.modified = modified
+        self.is_stuck = False
+
+    async def buffer(self, path: str) -> Buffer | None:
+        if self.is_stuck:
+            raise ToolError("The editor does not answer.")
+        return Buffer(1, path, 1, "", is_modified=True) if path in self.modified else None
+
+
+async def test_unsaved_changes_in_what_was_searched_are_told(repository):
+    app = str(repository.project / "src/app.py")
+    async with repository.tools() as tools:
+        tools.workspace.editor = Buffers(app)  # type: ignore[assignment]
+        note = "With unsaved changes in the editor, which were not searched: src/app.py"
+        assert (await tools.grep("needle")).endswith(note)
+        assert (await tools.grep("nothing", path="src/app.py")).endswith(note)
+        assert "unsaved" not in await tools.grep("needle", path="src/view.tsx")
+        tools.workspace.editor.is_stuck = True  # type: ignore[attr-defined]
+        assert "needle" in await tools.grep("needle")
+
+
+# --- glob --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pattern, path, names",
+    [
+        ("**/*.py", ".", ["src/app.py"]),
+        ("*.py", ".", ["src/app.py"]),
+        ("/*.py", "src", ["src/app.py"]),
+        ("./*.py", ".", []),
+        ("*.log", ".", ["keep.log"]),
+        ("*.{ts,tsx}", ".", ["src/deep/er/util.ts", "src/view.tsx"]),
+        ("**/{app,util}.{py,ts}", ".", ["src/app.py", "src/deep/er/util.ts"]),
+        ("src/**", ".", ["src/.gitignore", "src/app.py", "src/deep/er/util.ts", "src/view.tsx"]),
+        ("src/*/", ".", ["src/deep/er/util.ts"]),
+        ("deep/**/*.ts", "src", ["src/deep/er/util.ts"]),
+        ("../src/app.*", "src", ["src/app.py"]),
+        ("src/app.py", ".", ["src/app.py"]),
+        ("build/*", ".", ["build/out.py"]),
+        ("**/.git*", ".", [".gitignore", "src/.gitignore"]),
+        (".git/HEAD", ".", [".git/HEAD"]),
+        ("[R]EADM?.md", ".", ["README.md"]),
+        ("**/[!a]*.{py,tsx}", ".", ["src/view.tsx"]),
+        ("readme.md", ".", []),
+    ],
+)
+async def test_glob_finds(repository, pattern, path, names):
+    async with repository.tools() as tools:
+        if pattern.startswith("/"):
+            pattern = f"{repository.project}/{path}{pattern}"
+        assert await tools.names(pattern, path=path) == names
+
+
+async def test_newest_files_come_first_and_the_rest_is_counted(place):
+    place.write({f"{n:04}.txt": "" for n in range(1234)})
+    for n in range(1234):
+        os.utime(place.project / f"{n:04}.txt", (1_000_000 + n, 1_000_000 + n))
+    async with place.tools() as tools:
+        lines = (await tools.text(glob, pattern="*.txt")).split("\n")
+        assert (
+            lines[0]
+            == "The newest 200 of 1,234 files. Narrow the pattern or use path to see others:"
+        )
+        assert lines[1:] == [f"{n:04}.txt" for n in range(1233, 1033, -1)]
+        outcome = await tools.use(glob, pattern="00*.txt")
+    assert outcome.summary == "100 files"
+    assert outcome.content.startswith("100 files, the newest first:\n0099.txt\n")
+
+
+async def test_no_file_is_a_success_that_says_so(repository):
+    async with repository.tools() as tools:
+        outcome = await tools.use(glob, pattern="*.rs", path="src")
+    assert (outcome.content, outcome.summary) == ("No files match *.rs in src.", "no files")
+
+
+async def test_long_names_stay_below_30_kb(place):
+    for n in range(300):
+        (place.project / (f"{n:03}" + "\x01" * 200)).touch()
+    async with place.tools() as tools:
+        text = await tools.text(glob, pattern="*")
+    assert re.match(r"The newest \d\d of 300 files\.", text)
+
+
+# --- ls ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_tree_of_the_project(repository):
+    (repository.project / "empty").mkdir()
+    (repository.project / "only").mkdir()
+    repository.write({"only/x.log": "x", "big.bin": b"x" * 1536, "src/deep/er/far/away.txt": ""})
+    (repository.project / "link").symlink_to("src/app.py")
+    (repository.project / "broken").symlink_to("no\nwhere")
+    os.mkfifo(repository.project / "pipe")
+    async with repository.tools() as tools:
+        text = await tools.text(ls)
+    assert (
+        text
+        == f"""{repository.project}/
+.github/
+  workflow.yml  12B
+empty/  (empty)
+only/  (only ignored entries)
+src/
+  deep/
+  .gitignore  11B
+  app.py  50B
+  view.tsx  29B
+.gitignore  34B
+README.md  20B
+big.bin  1.5K
+broken -> no\\x0awhere  (leads nowhere)
+keep.log  29B
+link -> src/app.py
+pipe  (FIFO)"""
+    )
+
+
+async def test_depth_is_how_many_levels_are_opened(repository):
+    async with repository.tools() as tools:
+        assert await tools.text(ls, path="src", depth=1) == (
+            "src/\ndeep/\n.gitignore  11B\napp.py  50B\nview.tsx  29B"
+        )
+        assert "    util.ts  25B" in await tools.text(ls, path="src", depth=10)
+        assert "depth" in await tools.refusal(ls, depth=11)
+
+
+async def test_ignored_directory_is_listed_when_it_is_named(repository):
+    async with repository.tools() as tools:
+        assert await tools.text(ls, path="build") == "build/\nout.py  17B"
+
+
+async def test_directories_that_are_too_full_are_cut_and_counted(place):
+    place.write({f"full/{n:03}.txt": "" for n in range(234)} | {"near.txt": ""})
+    async with place.tools() as tools:
+        lines = (await tools.text(ls)).split("\n")
+    assert lines[1:4] == ["full/", "  000.txt  0B", "  001.txt  0B"]
+    assert lines[101:] == ["  099.txt  0B", "  … 134 more", "near.txt  0B"]
+
+
+async def test_what_is_near_comes_before_what_is_deep(place):
+    place.write({f"{n:02}/{k:02}/file.txt": "" for n in range(20) for k in range(30)})
+    place.write({"zz.txt": ""})
+    async with place.tools() as tools:
+        lines = (await tools.text(ls, depth=3)).split("\n")[1:]
+    assert len(lines) <= 500
+    assert lines[-1] == "zz.txt  0B"
+    assert [line for line in lines if not line.startswith(" ")][:20] == [
+        *(f"{n:02}/" for n in range(15)),
+        *(f"{n:02}/  …" for n in range(15, 20)),
+    ]
+
+
+async def test_tree_of_long_names_stays_below_30_kb(place):
+    for n in range(400):
+        (place.project / f"{n // 90}").mkdir(exist_ok=True)
+        (place.project / f"{n // 90}" / (f"{n:03}" + "\x01" * 200)).touch()
+    async with place.tools() as tools:
+        assert (await tools.text(ls)).endswith("[cut here: list a directory of it]")
+
+
+async def test_file_and_missing_directory_are_errors(repository):
+    async with repository.tools() as tools:
+        assert await tools.refusal(ls, path="README.md") == (
+            "README.md is a file, not a directory: read it instead."
+        )
+        assert await tools.refusal(ls, path="nowhere") == (
+            "nowhere does not exist, or the sandbox hides it."
+        )
+
+
+# --- everywhere --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["full", "landlock"])
+async def test_tools_work_at_each_level(repository, level):
+    report = await Sandbox.probe()
+    if reason := report.why_not(level):
+        pytest.skip(f"no level {level} here: {reason}")
+    async with repository.tools(level=level) as tools:
+        await works(tools)
+
+
+async def works(tools: Tools) -> None:
+    assert (await tools.use(grep, pattern=r"needle\b")).summary == "6 matches in 5 files"
+    assert await tools.names("*.py") == ["src/app.py"]
+    assert "  app.py  50B" in await tools.text(ls)
+
+
+async def test_tools_work_in_a_project_that_cannot_be_written(repository):
+    async with repository.tools(mode="ro") as tools:
+        await works(tools)
+
+
+async def test_tools_work_without_a_sandbox(repository):
+    async with repository.tools() as tools:
+        tools.workspace.sandbox.switch(is_on=False)
+        await works(tools)
+        assert "does not exist" in await tools.refusal(grep, pattern="x", path="nowhere")
+
+
+async def test_ignore_files_count_outside_of_repositories(place):
+    shutil.rmtree(place.project / ".git")
+    place.write({".gitignore": "*.log\n", "a.log": "needle\n", "a.txt": "needle\n"})
+    async with place.tools() as tools:
+        assert files_in(await tools.grep("needle")) == ["a.txt"]
+        assert "a.log" not in await tools.text(ls)
+
+
+async def test_uses_side_by_side_do_not_disturb_each_other(repository):
+    found: list[str] = []
+    async with repository.tools() as tools:
+
+        async def one() -> None:
+            found.append(await tools.grep(r"needle\b"))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(one)
+    assert len(found) == 8
+    assert len(set(found)) == 1
+
+
+def test_what_permissions_and_screen_are_told(tmp_path):
+    workspace = Workspace(str(tmp_path), None)  # type: ignore[arg-type]
+    for tool, data, path, title in [
+        (grep, {"pattern": "a\nb", "path": "src"}, f"{tmp_path}/src", r"'a\x0ab' in src"),
+        (grep, {"pattern": "a", "glob": "../x/*.py"}, f"{tmp_path.parent}/x", "'a' (../x/*.py)"),
+        (glob, {"pattern": "/etc/**/*.conf"}, "/etc", "/etc/**/*.conf"),
+        (glob, {"pattern": "*.py", "path": "src"}, f"{tmp_path}/src", "*.py in src"),
+        (ls, {"path": "/etc"}, "/etc", "/etc"),
+    ]:
+        args = tool.parse(data)
+        effect = tool.effect(args, workspace)
+        assert (effect.tool, effect.kind, effect.path) == (tool.name, "read", path)
+        assert tool.title(args, workspace) == title
+        assert tool.is_read_only
+        assert len(tool.description) <= 900
+
+
+# --- globs and ignore files --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pattern, path, is_match",
+    [
+        ("*.py", "a.py", True),
+        ("*.py", "deep/er/a.py", True),
+        ("/*.py", "deep/a.py", False),
+        ("a/**/b", "a/b", True),
+        ("a/**/b", "a/x/y/b", True),
+        ("a/**", "a", False),
+        ("a/**", "a/b/c", True),
+        ("**/a/*/c", "x/a/b/c", True),
+        ("**/a/*/c", "a/a/b/c", True),
+        ("a*b*c", "aXbXbXc", True),
+        ("a*b*c", "aXbXbX", False),
+        ("*a", "a/b", False),
+        ("[a-c]x", "bx", True),
+        ("[!a-c]x", "bx", False),
+        ("[]]x", "]x", True),
+        ("[a\\]", "\\", True),
+        ("[[]", "[", True),
+        ("[--0]", "/", False),
+        (r"\*", "*", True),
+        (r"\*", "a", False),
+        ("{a,b{c,d}}", "bd", True),
+        ("{a,b{c,d}}", "b", False),
+        (r"\{a,b}", "{a,b}", True),
+        ("a.c", "abc", False),
+    ],
+)
+def test_glob_matches(pattern, path, is_match):
+    assert Glob(pattern, has_braces=True).matches(path) is is_match
+
+
+@pytest.mark.parametrize("pattern", ["[", "a[b", "[z-a]", "{a,b}" * 9, "a" * 5000])
+def test_glob_that_cannot_be_understood_is_refused(pattern):
+    with pytest.raises(GlobError):
+        Glob(pattern, has_braces=True)
+
+
+@pytest.mark.parametrize(
+    "pattern, path",
+    [
+        ("*a" * 2000 + "b", "a" * 4000),
+        ("**/a/" * 400 + "b", "a/" * 2000 + "a"),
+        ("{" * 4000, "a"),
+        ("?*" * 2000, "a" * 250),
+        ("[" + "a" * 4000 + "]*b", "a" * 4000),
+        ("{" + ",".join("ab"[n % 2] * n for n in range(1, 80)) + "}", "c"),
+    ],
+)
+def test_hostile_glob_takes_no_time(pattern, path):
+    began = time.monotonic()
+    assert not Glob(pattern, has_braces=True).matches(path)
+    assert time.monotonic() - began < 1
+
+
+def test_braces_are_bounded():
+    Glob("{" + ",".join(map(str, range(MAX_ALTERNATIVES - 1))) + "}", has_braces=True)
+    with pytest.raises(GlobError):
+        Glob("{" + ",".join(map(str, range(MAX_ALTERNATIVES + 1))) + "}", has_braces=True)
+
+
+def test_literal_beginning_of_a_glob_becomes_the_directory():
+    assert rooted("*.py", "/p") == ("/p", "*.py")
+    assert rooted("src/*.py", "/p") == ("/p/src", "/*.py")
+    assert rooted("/etc/*.d/x", "/p") == ("/etc", "/*.d/x")
+    assert rooted("../q/{a,b}/c", "/p") == ("/q", "/{a,b}/c")
+    assert rooted("/", "/p") == ("/", "/**")
+    assert rooted("~/x/*", "/p") == (str(Path("~/x").expanduser()), "/*")
+
+
+def test_escaped_leaves_what_can_be_read():
+    assert escaped("ünïcode 日本.py") == "ünïcode 日本.py"
+    assert escaped(os.fsdecode(b"\xff\x1b\n")) == "\\xff\\x1b\\x0a"
+
+
+NAMES = ("a", "b", "foo", "foo.py", "x.log", "A b", "build")
+PARTS = (*NAMES, "*", "*.py", "f*", "?", "[ab]", "**", "fo?", "*o*", "[!a]", r"\a")
+
+
+def random_rules(chance: random.Random) -> str:
+    lines = []
+    for _ in range(chance.randint(0, 5)):
+        line = "/".join(chance.choices(PARTS, k=chance.choice([1, 1, 1, 2, 3])))
+        line = chance.choice(["", "", "", "!", "/", "!/"]) + line + chance.choice(["", "", "/"])
+        lines.append(line + chance.choice(["", "", " ", "\r"]))
+    return "\n".join(lines)
+
+
+def visible(directory: str, ignored: tree.Ignored) -> set[str]:
+    """The files that `ls` would show at any depth."""
+    found: set[str] = set()
+    ignored = ignored.inside(directory)
+    for entry in os.scandir(directory):
+        is_directory = entry.is_dir(follow_symlinks=False)
+        if entry.name in tree.REPOSITORIES or ignored.hides(entry.path, is_directory=is_directory):
+            continue
+        found |= visible(entry.path, ignored) if is_directory else {entry.path}
+    return found
+
+
+def test_what_is_ignored_is_what_git_ignores(place, monkeypatch):
+    monkeypatch.setenv("HOME", str(place.home))
+    chance = random.Random(4)
+    hidden = 0
+    for _ in range(150):
+        for entry in os.scandir(place.project):
+            if entry.name != ".git":
+                shutil.rmtree(entry) if entry.is_dir() else Path(entry).unlink()
+        for _ in range(25):
+            path = place.project.joinpath(*chance.choices(NAMES, k=chance.randint(1, 4)))
+            if not path.exists() and all(not up.is_file() for up in path.parents):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+        rules = random_rules(chance)
+        place.write({".gitignore": rules, ".git/info/exclude": random_rules(chance)})
+        for name in ("a", "foo"):
+            if (place.project / name).is_dir():
+                place.write({f"{name}/.gitignore": random_rules(chance)})
+        expected = place.git("ls-files", "--others", "--exclude-standard", "-z")
+        names = {f"{place.project}/{name}" for name in os.fsdecode(expected).split("\0") if name}
+        assert visible(str(place.project), tree.ignored_above(str(place.project))) == names, rules
+        hidden += sum(len(files) for _, _, files in os.walk(place.project)) - len(names)
+    assert hidden > 500
+
+
+def test_ignore_files_that_are_no_files_or_huge_are_no_trouble(place):
+    os.mkfifo(place.project / ".gitignore")
+    (place.project / "sub").mkdir()
+    (place.project / "sub/.gitignore").write_bytes(b"*a*a*a*a*a*b\n" * 100_000)
+    (place.project / "sub/file").touch()
+    began = time.monotonic()
+    assert tree.tree(str(place.project), 2) == [
+        "sub/",
+        "  .gitignore  1.2M",
+        "  file  0B",
+        ".gitignore  (FIFO)",
+    ]
+    assert time.monotonic() - began < 10
+
+
+def test_grep_input_is_checked():
+    with pytest.raises(ToolError, match="limit"):
+        grep.parse({"pattern": "x", "limit": 0})
+    with pytest.raises(ToolError, match="pattern"):
+        grep.parse({"pattern": ""})
+    with pytest.raises(ToolError, match="pre"):
+        grep.parse({"pattern": "x", "pre": "touch x"})
+    assert grep.parse({"pattern": "x"}) == GrepInput("x")

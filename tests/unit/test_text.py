@@ -1,0 +1,210 @@
+"""What a file's bytes say, and the way back to them."""
+
+import random
+import time
+
+import pytest
+
+from sanderling.tools.text import CR, CRLF, LF, decode
+
+TEXT = "grün “x” 𝄞\nzwei\n"
+
+
+@pytest.mark.parametrize(
+    "data, encoding, has_bom, text, note",
+    [
+        pytest.param(b"", "utf-8", False, "", "", id="an empty file is UTF-8"),
+        pytest.param(b"a\n", "utf-8", False, "a\n", "", id="nothing is unusual about ASCII"),
+        pytest.param(TEXT.encode(), "utf-8", False, TEXT, "", id="nothing is unusual about UTF-8"),
+        pytest.param(
+            b"\xef\xbb\xbfa\n",
+            "utf-8",
+            True,
+            "a\n",
+            "UTF-8 with BOM",
+            id="the byte order mark is no text",
+        ),
+        pytest.param(
+            b"\xff\xfe" + TEXT.encode("utf-16-le"),
+            "utf-16-le",
+            True,
+            TEXT,
+            "UTF-16 LE with BOM",
+            id="UTF-16 little-endian",
+        ),
+        pytest.param(
+            b"\xfe\xff" + TEXT.encode("utf-16-be"),
+            "utf-16-be",
+            True,
+            TEXT,
+            "UTF-16 BE with BOM",
+            id="UTF-16 big-endian",
+        ),
+        pytest.param(
+            b"\xff\xfe\0\0" + TEXT.encode("utf-32-le"),
+            "utf-32-le",
+            True,
+            TEXT,
+            "UTF-32 LE with BOM",
+            id="UTF-32 little-endian is not UTF-16",
+        ),
+        pytest.param(
+            b"\0\0\xfe\xff" + TEXT.encode("utf-32-be"),
+            "utf-32-be",
+            True,
+            TEXT,
+            "UTF-32 BE with BOM",
+            id="UTF-32 big-endian",
+        ),
+        pytest.param(
+            b"\xff\xfeabc",
+            "latin-1",
+            False,
+            "ÿþabc",
+            "Latin-1; no newline at the end",
+            id="half a character at the end is no UTF-16",
+        ),
+        pytest.param(
+            b"caf\xe9\n", "latin-1", False, "café\n", "Latin-1", id="an accent of Latin-1"
+        ),
+        pytest.param(
+            b"\x80 5\n",
+            "cp1252",
+            False,
+            "€ 5\n",
+            "Windows-1252",
+            id="a euro sign is of Windows-1252",
+        ),
+        pytest.param(
+            b"\x81\x80\n",
+            "latin-1",
+            False,
+            "\x81\x80\n",
+            "Latin-1",
+            id="a byte that Windows-1252 has not makes it Latin-1",
+        ),
+        pytest.param(
+            "für über\n".encode() + b"\xff\n",
+            "utf-8",
+            False,
+            "für über\n�\n",
+            "UTF-8 with 1 invalid byte (read as �)",
+            id="a broken byte in UTF-8 leaves the rest readable",
+        ),
+        pytest.param(
+            "ü".encode() * 3 + b"\xff\xfe\n",
+            "utf-8",
+            False,
+            "üüü��\n",
+            "UTF-8 with 2 invalid bytes (read as �)",
+            id="each broken byte is a character",
+        ),
+        pytest.param(
+            b"\xff\xfe" + b"\x00\xd8" + b"a\x00",
+            "utf-16-le",
+            True,
+            "�a",
+            "UTF-16 LE with BOM with 1 invalid byte (read as �); no newline at the end",
+            id="half a pair in UTF-16 is a character",
+        ),
+        pytest.param(
+            b"a\r\nb\r\n", "utf-8", False, "a\nb\n", "CRLF line endings", id="CRLF is a newline"
+        ),
+        pytest.param(b"a\rb\r", "utf-8", False, "a\nb\n", "CR line endings", id="so is CR alone"),
+        pytest.param(
+            b"a\r\n" * 3 + b"b\n" * 120,
+            "utf-8",
+            False,
+            "a\n" * 3 + "b\n" * 120,
+            "mixed line endings: 3 CRLF, 120 LF",
+            id="mixed line endings are counted",
+        ),
+        pytest.param(
+            b"10%\r20%\n", "utf-8", False, "10%\r20%\n", "", id="a CR among LF is a character"
+        ),
+        pytest.param(
+            b"a\r\r\n", "utf-8", False, "a\r\n", "CRLF line endings", id="CR CR LF is a CR and CRLF"
+        ),
+        pytest.param(
+            b"a\nb", "utf-8", False, "a\nb", "no newline at the end", id="the last line has no end"
+        ),
+    ],
+)
+def test_bytes_are_read_as(data, encoding, has_bom, text, note):
+    read = decode(data)
+    assert (read.encoding, read.has_bom, read.text, read.note) == (encoding, has_bom, text, note)
+    assert read.bom + read.encode(read.exact, read.endings) == data
+
+
+@pytest.mark.parametrize(
+    "data, is_binary",
+    [
+        (b"", False),
+        (b"plain\n", False),
+        (b"\x1b[1mcolour\x1b[0m\f\n", False),
+        (b"caf\xe9\n", False),
+        (b"\xff\xfe" + "text".encode("utf-16-le"), False),
+        (b"\x7fELF\x02\x01\x01\0\0\0", True),
+        ("text".encode("utf-16-le"), True),  # nothing says that it is
+        (b"\x01\x02\x03\x04 abc", True),
+        (b"text\n" * 2000 + b"\0", False),  # too far down to matter
+    ],
+)
+def test_binary_is_what_has_a_nul_or_many_control_characters(data, is_binary):
+    assert decode(data).is_binary is is_binary
+
+
+@pytest.mark.parametrize(
+    "data, line_ending, is_mixed, line_count, has_final_newline",
+    [
+        (b"", "\n", False, 0, False),
+        (b"a", "\n", False, 1, False),
+        (b"a\n", "\n", False, 1, True),
+        (b"a\n\n", "\n", False, 2, True),
+        (b"a\r\nb", "\r\n", False, 2, False),
+        (b"a\rb", "\r", False, 2, False),
+        (b"a\r\nb\n", "\n", True, 2, True),
+        (b"a\r\nb\r\nc\n", "\r\n", True, 3, True),
+    ],
+)
+def test_lines_are_told(data, line_ending, is_mixed, line_count, has_final_newline):
+    text = decode(data)
+    assert (text.line_ending, text.has_mixed_line_endings) == (line_ending, is_mixed)
+    assert (text.line_count, text.has_final_newline) == (line_count, has_final_newline)
+
+
+def test_line_endings_are_kept_one_by_one():
+    assert decode(b"a\r\nb\nc\r\n").endings == bytes([CRLF, LF, CRLF])
+    assert decode(b"a\rb\r").endings == bytes([CR, CR])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-32-be", "cp1252", "latin-1"])
+@pytest.mark.parametrize("newlines", ["\n", "\r\n", "\r"])
+def test_an_offset_into_the_text_leads_to_its_byte(encoding, newlines):
+    raw = "eins é\nzwei\n\ndrei".replace("\n", newlines)
+    bom = {"utf-16-le": b"\xff\xfe", "utf-32-be": b"\0\0\xfe\xff"}.get(encoding, b"")
+    text = decode(bom + raw.encode(encoding))
+    at = 0
+    for offset, byte in enumerate(text.byte_offsets(range(len(text.text) + 1))):
+        assert byte == len(bom) + len(raw[:at].encode(encoding)), offset
+        at += 2 if raw.startswith("\r\n", at) else 1
+
+
+def test_any_bytes_come_back_as_they_were():
+    chance = random.Random(4)
+    pieces = [b"\r", b"\n", b"\r\n", b"\xef\xbb\xbf", b"\xff\xfe", b"\0", b"a", "ü€𝄞".encode()]
+    for _ in range(3000):
+        some = [*pieces, *(bytes([chance.randrange(256)]) for _ in range(8))]
+        data = b"".join(chance.choices(some, k=chance.randrange(12)))
+        text = decode(data)
+        assert text.bom + text.encode(text.exact, text.endings) == data
+        assert list(text.byte_offsets([0, len(text.text)])) == [len(text.bom), len(data)]
+        text.text.encode()  # can be sent
+
+
+def test_ten_megabytes_are_read_in_no_time():
+    data = b"a line of a large file\r\nand one more\n" * 280_000
+    started = time.monotonic()
+    text = decode(data)
+    list(text.byte_offsets([0, len(text.text) // 2, len(text.text)]))
+    assert time.monotonic() - started < 2  # 0.1 s where nothing else runs
