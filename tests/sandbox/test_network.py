@@ -218,6 +218,7 @@ def test_a_malformed_entry_is_named(entry):
     ("127.0.0.1", False), ("127.8.8.8", False), ("0.0.0.0", False), ("10.1.2.3", False), ("172.16.0.1", False),
     ("192.168.1.1", False), ("169.254.169.254", False), ("100.64.0.1", False), ("224.0.0.1", False),
     ("255.255.255.255", False), ("240.0.0.1", False), ("198.18.0.1", False),
+    ("192.0.0.192", False), ("192.88.99.1", False), ("3fff::1", False), ("64:ff9b::c000:c0", False),
     ("::", False), ("::1", False), ("::127.0.0.1", False), ("::ffff:127.0.0.1", False), ("::ffff:8.8.8.8", False),
     ("fe80::1", False), ("fe80::1%2", False), ("fec0::1", False), ("fc00::1", False), ("fd00:ec2::254", False),
     ("ff02::1", False), ("2002:7f00:1::", False), ("2002:808:808::", False), ("2001:0:7f00:1::", False),

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 import anyio
 import anyio.lowlevel
@@ -65,7 +65,13 @@ _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*)(?::([0-9]{1,5}))?")
 _HTTP_URL = re.compile(r"(?i:http)://([^/?#]*)([^#]*)")
 
 _IPV6_UNICAST = IPv6Network("2000::/3")
-_6TO4 = IPv6Network("2002::/16")
+_NOT_GLOBAL = (
+    IPv6Network("2002::/16"),  # 6to4
+    # What older Pythons take for global; a cloud's metadata service lives in the first.
+    IPv4Network("192.0.0.0/24"),
+    IPv4Network("192.88.99.0/24"),
+    IPv6Network("3fff::/20"),
+)
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
@@ -141,8 +147,10 @@ def is_public(address: str) -> bool:
     ip = ip_address(address)
     if ip in _NAT64:
         ip = IPv4Address(int(ip) & 0xFFFFFFFF)
+    if any(ip in network for network in _NOT_GLOBAL):
+        return False
     if isinstance(ip, IPv6Address):
-        return ip in _IPV6_UNICAST and ip not in _6TO4 and ip.is_global
+        return ip in _IPV6_UNICAST and ip.is_global
     return ip.is_global and not ip.is_multicast
 
 
