@@ -16,8 +16,12 @@ LUA = ROOT / "lua" / "sanderling"
 LAYERS = (
     {"messages", "errors"},
     {"events", "config", "output"},
-    {"session", "permissions", "prompt", "sandbox", "providers"},
+    {"session", "prompt", "sandbox", "providers", "shell_grammar"},
+    {"permissions", "approvals"},
+    {"rules"},
     {"tools", "commands"},
+    {"tool_uses"},
+    {"gate"},
     {"orchestrator"},
     {"editor", "acp", "__main__", "health"},
 )
@@ -31,6 +35,10 @@ CORNERS = {
     "landlock": {"sandbox/landlock.py"},
     "h11": {"sandbox/network.py"},
     "mcp": {"tools/mcp.py"},
+    "httpcore2": {"tools/fetcher.py"},
+    "html_to_markdown": {"tools/fetcher.py"},
+    "tree_sitter": {"shell_grammar.py"},
+    "tree_sitter_bash": {"shell_grammar.py"},
 }
 
 

@@ -17,7 +17,7 @@ local M = {}
 local api = vim.api
 
 local RETRY_MS = 50
-local MAX_TEXT_BYTES = 16 * 1024 * 1024 -- sending it stops the screen: 16 MB for 60 ms
+local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.3 s, at 250,000 lines
 local MAX_PAIRED_LINES = 200 -- of a change; each is an event for every LSP client, which costs it the whole buffer
 local MAX_COMPARED_LINES = 10000 -- on each side; the worst of them take 0.1 s
 local WRITE_MS = 10000 -- from the hooks before a write until it is done
@@ -306,7 +306,8 @@ local function change_line(buf, row, old, new)
     head = head + 1
   end
   while
-    head > 0 and (continues_character(old:byte(head + 1)) or continues_character(new:byte(head + 1)))
+    head > 0
+    and (continues_character(old:byte(head + 1)) or continues_character(new:byte(head + 1)))
   do
     head = head - 1
   end
@@ -473,8 +474,7 @@ end
 ---@param views sanderling.buffers.Views
 local function restore_views(buf, views)
   local is_same = api.nvim_buf_get_changedtick(buf) == views.tick
-  local parts = is_same and {}
-    or differences(views.lines, api.nvim_buf_get_lines(buf, 0, -1, true))
+  local parts = is_same and {} or differences(views.lines, api.nvim_buf_get_lines(buf, 0, -1, true))
   for win, view in pairs(views.by_win) do
     if api.nvim_win_is_valid(win) and api.nvim_win_get_buf(win) == buf then
       view.lnum, view.topline = follow(parts, view.lnum), follow(parts, view.topline)
@@ -489,7 +489,7 @@ end
 
 ---@class (exact) sanderling.buffers.Wait
 ---@field modes string pattern
----@field is_for? string what Neovim waits for
+---@field is_for string what Neovim waits for
 ---@field only_there? boolean it concerns the buffer that is typed into
 
 ---@type sanderling.buffers.Wait[]
@@ -498,7 +498,7 @@ local WAITS = {
   { modes = '^r', is_for = 'the answer to a prompt' },
   { modes = '^!', is_for = 'a shell command' },
   -- It remembers lines by number: taking a match would delete those between.
-  { modes = '^[iR][cx]', is_for = 'the choice of a completion', only_there = true },
+  { modes = '^[iR]v?[cx]', is_for = 'the choice of a completion', only_there = true },
 }
 
 ---@param err string
@@ -629,8 +629,13 @@ local function adopt_file(buf)
     buffer = buf,
     callback = function() end,
   })
+  local eventignore = vim.go.eventignore
   api.nvim_buf_call(buf, function()
+    vim.cmd('noautocmd set eventignore=OptionSet')
+    vim.bo.buftype = 'acwrite' -- should the autocommand not run, for whatever reason, this writes nothing either
     vim.cmd('silent! lockmarks write!')
+    vim.bo.buftype = ''
+    vim.go.eventignore = eventignore
   end)
   api.nvim_del_autocmd(id)
   vim.b[buf].sanderling_differs_on_disk = nil
@@ -707,6 +712,15 @@ local function reload_if_changed(buf)
     end_undo_block(buf)
     restore_views(buf, views)
     vim.b[buf].sanderling_differs_on_disk = nil
+  end
+end
+
+---@param buf integer
+local function refresh(buf)
+  if is_new(buf) then
+    load_created_file(buf)
+  else
+    reload_if_changed(buf)
   end
 end
 
@@ -832,7 +846,7 @@ function M.files_changed(paths)
   for _, buf in ipairs(api.nvim_list_bufs()) do
     local is_meant = #paths == 0 or changed[identity(api.nvim_buf_get_name(buf))]
     if is_meant and is_file_buffer(buf) then
-      when_possible(buf, is_new(buf) and load_created_file or reload_if_changed, function()
+      when_possible(buf, refresh, function()
         return not is_under_hands(buf, VISUAL)
       end)
     end

@@ -22,6 +22,12 @@ TARGET_OF_TOOL = {
     "write": "path",
     "web_fetch": "host",
 }
+MODE_NEWS: dict[Mode, str] = {
+    "ask": "[The person has switched to ask mode: changes, commands and fetches ask them first.]",
+    "auto": "[The person has switched to auto mode: what the sandbox confines runs without asking them.]",
+    "plan": "[The person has switched to plan mode: the kernel keeps the project read-only, for commands, too. Look and plan;"
+    " do not try to change anything. Say what you would do.]",
+}
 # They show as nothing, though Unicode counts them as letters and symbols.
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
@@ -49,10 +55,18 @@ class Gate:
         self._emit = emit
         self._session_rules: list[Rule] = []
         self._session_effects: set[Effect] = set()
+        self._is_told = True  # the model, of the mode
+
+    def news(self) -> str:
+        """What the model has to know of a mode that has changed; once."""
+        news = "" if self._is_told else MODE_NEWS[self.mode]
+        self._is_told = True
+        return news
 
     def set_mode(self, mode: Mode) -> None:
         """From now on; in plan mode the kernel keeps the project as it is for what is started from now on."""
         self.mode = mode
+        self._is_told = False
         self._workspace.sandbox.set_mode("ro" if mode == "plan" else "rw")
         self._emit(ModeChanged(mode))
 
@@ -127,13 +141,13 @@ class Gate:
                 reason = answer.reason.strip()
                 raise DeniedError(DENIED_WITH_REASON.format(reason=reason) if reason else DENIED)
 
-    async def ask_to_go_on(self, title: str) -> bool:
+    async def ask_to_go_on(self, repeated: str) -> bool:
         """The model goes in circles: whether it may go on."""
         question = ApprovalRequested(
-            "circles",
-            "sanderling",
-            "go on?",
-            title,
+            "again",
+            "again",
+            "Go on?",
+            visible(repeated),
             "The model has made the same call again and again, and its result was the same each time.",
             self._workspace.project,
             ("once",),

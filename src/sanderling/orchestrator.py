@@ -1,23 +1,28 @@
 """The turn loop: ask the model, show what it says as it says it, keep the history whole."""
 
+import codecs
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing, suppress
 from typing import Any, Literal
 
 import anyio
+import msgspec
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from sanderling.approvals import Approvals
 from sanderling.commands import Commands
-from sanderling.errors import ProviderError, SandboxError, printable
+from sanderling.errors import ProviderError, SandboxError, ToolError, printable
 from sanderling.events import (
     AccessDenied,
     BlockEnded,
     ErrorOccurred,
     Event,
     GuardActed,
+    Job,
+    JobOutput,
+    JobsChanged,
     Mode,
     NetworkMode,
     Notice,
@@ -27,20 +32,24 @@ from sanderling.events import (
     StopReason,
     TextDelta,
     ThinkingDelta,
+    TodoChanged,
+    ToolUseShown,
     TurnEnded,
     TurnStarted,
     UsageUpdated,
 )
+from sanderling.gate import Gate
 from sanderling.messages import (
     ContentBlock,
     Message,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
+    ToolResult,
     ToolUse,
     Usage,
 )
-from sanderling.gate import Gate
+from sanderling.permissions import Rule
 from sanderling.prompt import prompt_message, system_prompt
 from sanderling.providers import (
     BlockDone,
@@ -51,6 +60,7 @@ from sanderling.providers import (
     ThinkingPiece,
     UsageReport,
 )
+from sanderling.rules import RuleStore
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.policy import SandboxPolicy
@@ -58,9 +68,16 @@ from sanderling.sandbox.report import GuardEvent
 from sanderling.sandbox.sandbox import SandboxEvent
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.session import Session
-from sanderling.tool_uses import ToolUses
+from sanderling.tool_uses import INTERRUPTED, ToolUses
+from sanderling.tools.base import Content
+from sanderling.tools.catalog import TOOLS, tool_specs
+from sanderling.tools.editor import Editor
+from sanderling.tools.jobs import Jobs
+from sanderling.tools.shell import Shell, ShellState
+from sanderling.tools.workspace import Workspace
 
-Job = Callable[[Any], Coroutine[Any, Any, None]]
+Task = Callable[[Any], Coroutine[Any, Any, None]]
+MAX_CHUNK_BYTES = 64 * 1024
 PARTIAL_INTERVAL_S = 0.25  # how much of a streaming answer a killed host may lose
 
 
@@ -90,7 +107,7 @@ class Orchestrator:
         self.approvals = Approvals(emit)
         store = RuleStore(str(session.path.parent.parent), session.project)
         self.gate = Gate(self.workspace, self.approvals, store, rules, emit)
-        self._early: list[tuple[Job, Any]] = []
+        self._early: list[tuple[Task, Any]] = []
         self._system = system_prompt(session.project)
         self._waiting: deque[Prompt] = deque()
         self._arrived = anyio.Event()
@@ -98,6 +115,7 @@ class Orchestrator:
         self._turn: anyio.CancelScope | None = None
         self._block_id = 0
         self._last_write_error = ""
+        self._watched: dict[str, anyio.CancelScope] = {}
 
     def submit(self, prompt: Prompt) -> None:
         self._waiting.append(prompt)
@@ -125,17 +143,17 @@ class Orchestrator:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             tasks.start_soon(self.sandbox.serve)
-            for job, argument in self._early:
-                tasks.start_soon(job, argument)
+            for task, argument in self._early:
+                tasks.start_soon(task, argument)
             await self._serve_prompts()
             tasks.cancel_scope.cancel()
 
-    def _start(self, job: Job, argument: Any) -> None:
+    def _start(self, task: Task, argument: Any) -> None:
         """Start a task that lives no longer than the session, at once or as soon as it is served."""
         if self._tasks:
-            self._tasks.start_soon(job, argument)
+            self._tasks.start_soon(task, argument)
         else:
-            self._early.append((job, argument))
+            self._early.append((task, argument))
 
     def set_network(self, mode: NetworkMode) -> None:
         """Change the network of what is started from now on; an event tells when it is so."""
@@ -163,7 +181,8 @@ class Orchestrator:
             )
             self.emit(TurnEnded("error"))
             return
-        self.session.append_prompt(prompt_message(prompt, self.commands.records()), prompt)
+        message = prompt_message(prompt, self.commands.records(), self._notes(is_prompt=True))
+        self.session.append_prompt(message, prompt)
         self._report_write_error()
         reply = Reply(self.session)
         stop_reason: StopReason = "cancelled"
@@ -184,13 +203,98 @@ class Orchestrator:
         self._turn = None
         if turn.cancel_called and stop_reason != "error":
             stop_reason = "cancelled"  # even in the last moment: what waited is dropped with it
-        self._keep_unfinished(reply)
+        if uses := reply.keep():
+            results = (ToolResult(use.id, INTERRUPTED, is_error=True) for use in uses)
+            self.session.append_message(Message("user", tuple(results)))
         self.session.end_turn(stop_reason, reply.turn_usage, error_message)
         self._report_write_error()
         self.emit(TurnEnded(stop_reason))
         self.commands.show_held()
         await self._sync()
         self._report_write_error()
+
+    # --- tools ---------------------------------------------------------------------------------------------------------
+
+    def _make_workspace(self, editor: Editor | None) -> Workspace:
+        """What the tools work on, as a session that is resumed has left it."""
+        session = self.session
+        workspace = Workspace(session.project, self.sandbox, editor)
+        workspace.shell = Shell(session.project, self.sandbox, self.sandbox.scratch)
+        workspace.jobs = Jobs(workspace.shell, self.sandbox, self._start, self._emit_jobs)
+        workspace.todo.restore(session.state("todo") or [])
+        workspace.todo.changed = self._keep_todo
+        with suppress(msgspec.ValidationError):  # another version's
+            if state := session.state("shell"):
+                workspace.shell.restore(msgspec.convert(state, ShellState))
+        return workspace
+
+    def _keep_todo(self) -> None:
+        todo = self.workspace.todo
+        self.session.keep_state("todo", todo.state())
+        self.emit(TodoChanged(todo.items))
+
+    def _keep_shell_state(self) -> None:
+        state = msgspec.to_builtins(self.workspace.shell.state())
+        if state != self.session.state("shell"):
+            self.session.keep_state("shell", state)
+
+    def _emit_jobs(self) -> None:
+        jobs = self.workspace.jobs.all()
+        self.emit(JobsChanged(tuple(Job(job.id, job.command, job.outcome) for job in jobs)))
+
+    def _notes(self, *, is_prompt: bool = False) -> list[str]:
+        """What the model has to know besides, once: at the end of a message that is new, so that the cache of the others stays."""
+        return [
+            note
+            for note in (self.gate.news(), self.workspace.todo.reminder(is_prompt=is_prompt))
+            if note
+        ]
+
+    def set_mode(self, mode: Mode) -> None:
+        self.gate.set_mode(mode)
+
+    def inspect(self, tool_use_id: str) -> None:
+        """Emit the whole input and result of a tool use."""
+        blocks = [block for message in self.session.history for block in message.content]
+        for use in blocks:
+            if isinstance(use, ToolUse) and use.id == tool_use_id:
+                results = [
+                    block.content
+                    for block in blocks
+                    if isinstance(block, ToolResult) and block.tool_use_id == tool_use_id
+                ]
+                shown = _text_of(results[-1]) if results else "It has no result yet."
+                data = msgspec.json.format(msgspec.json.encode(use.input)).decode()
+                self.emit(ToolUseShown(use.id, use.name, data, shown))
+
+    def watch_job(self, job_id: str, *, is_on: bool) -> None:
+        """Emit what the job has written, and writes from now on; or do no longer."""
+        if scope := self._watched.pop(job_id, None):
+            scope.cancel()
+        if is_on:
+            self._start(self._watch_job, job_id)
+
+    async def _watch_job(self, job_id: str) -> None:
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        offset = 0
+        with suppress(ToolError), anyio.CancelScope() as scope:
+            job = self.workspace.jobs.find(job_id)
+            self._watched[job_id] = scope
+            while True:
+                await job.wait_for_bytes(offset)
+                if not (chunk := job.log.read(offset, MAX_CHUNK_BYTES)):
+                    return
+                offset += len(chunk)
+                self.emit(JobOutput(job_id, decode(chunk)))
+
+    def stop_job(self, job_id: str) -> None:
+        self._start(self._stop_job, job_id)
+
+    async def _stop_job(self, job_id: str) -> None:
+        with suppress(ToolError):
+            await self.workspace.jobs.find(job_id).stop()
+
+    # --- the sandbox ---------------------------------------------------------------------------------------------------
 
     def _emit_sandbox(self) -> None:
         sandbox = self.sandbox
@@ -200,6 +304,7 @@ class Orchestrator:
     def _emit_sandbox_event(self, event: SandboxEvent) -> None:
         match event:
             case Denial(operation, target, rule):
+                self.workspace.jobs.denied(event)
                 self.emit(AccessDenied(operation, target, rule))
             case GuardEvent(kind, path, reason, kept_at):
                 self.emit(GuardActed(kind, printable(path), reason, printable(kept_at)))
@@ -217,7 +322,8 @@ class Orchestrator:
 
     async def _run_model_loop(self, reply: "Reply") -> StopReason:
         """Ask the model, run the tools that it wants, show it the results, until it wants none."""
-        tool_uses = ToolUses(TOOLS, self.workspace, self.session, self.gate, self.emit)
+        permit = self.gate.permit
+        tool_uses = ToolUses(TOOLS, self.workspace, self.session, permit, self.emit)
         while True:
             stop_reason = await self._ask_model(reply)
             problems = reply.problems
@@ -227,15 +333,12 @@ class Orchestrator:
             try:
                 await tool_uses.run(uses, problems)
             finally:
-                results = (*tool_uses.results(), *self._notes())
-                self.session.append_message(Message("user", results))
-            if tool_uses.is_going_in_circles and not await self._may_go_on(tool_uses):
+                notes = map(TextBlock, self._notes())
+                self.session.append_message(Message("user", (*tool_uses.results(), *notes)))
+                self._keep_shell_state()
+            repeated = tool_uses.take_repeated()
+            if repeated and not await self.gate.ask_to_go_on(repeated):
                 return "end_turn"
-
-    async def _may_go_on(self, tool_uses: ToolUses) -> bool:
-        may = await self.gate.ask_to_go_on(tool_uses.repeated)
-        tool_uses.go_on()
-        return may
 
     async def _ask_model(self, reply: "Reply") -> StopReason:
         if not self.provider.is_ready:
@@ -346,3 +449,11 @@ def _is_accepted(block: ContentBlock) -> bool:
             return bool(signature)
         case _:
             return True
+
+
+def _text_of(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        block.text if isinstance(block, TextBlock) else "[an image]" for block in content
+    )

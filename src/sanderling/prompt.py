@@ -14,13 +14,16 @@ def system_prompt(project: str) -> str:
     return template.replace("{project}", project)
 
 
-def prompt_message(prompt: Prompt, commands: Sequence[CommandRecord] = ()) -> Message:
+def prompt_message(
+    prompt: Prompt, commands: Sequence[CommandRecord] = (), notes: Sequence[str] = ()
+) -> Message:
     """
-    What the model is shown of `prompt`, and of the commands that the person ran before it.
+    What the model is shown of `prompt`, of the commands that the person ran before it, and `notes` of ours.
 
     Without words, its lines alone, for the API refuses blank text.
     """
-    texts = (*map(_command_text, commands), *map(_selection_text, prompt.selections), prompt.text)
+    before = (*map(_command_text, commands), *map(_selection_text, prompt.selections))
+    texts = (*notes, *before, prompt.text)
     return Message("user", tuple(TextBlock(text) for text in texts if text.strip()))
 
 

@@ -69,7 +69,7 @@ class ToolUses:
         self._emit = emit
         self._limiter = anyio.CapacityLimiter(MAX_PARALLEL)
         self._repeats = Counter[bytes]()
-        self.is_going_in_circles = False
+        self._repeated = ""
         self._uses: list[_Use] = []
         self._asking: set[anyio.CancelScope] = set()
         self._is_denied = False
@@ -161,7 +161,8 @@ class ToolUses:
         self._repeats[key] += 1
         count = self._repeats[key]
         if count >= PAUSE_AT:
-            self.is_going_in_circles = True
+            self._repeated = f"{use.asked.name} {use.title}"
+            del self._repeats[key]
         if count < WARN_AT:
             return outcome
         warning = (
@@ -170,10 +171,10 @@ class ToolUses:
         )
         return msgspec.structs.replace(outcome, content=_with_text(outcome.content, warning))
 
-    def go_on(self) -> None:
-        """The person lets the model repeat itself: begin to count anew."""
-        self._repeats.clear()
-        self.is_going_in_circles = False
+    def take_repeated(self) -> str:
+        """What the model has done again and again, in a line, if it has since this was asked last."""
+        repeated, self._repeated = self._repeated, ""
+        return repeated
 
 
 class _InOrder:

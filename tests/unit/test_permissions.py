@@ -1,6 +1,7 @@
 """What runs at once, what asks and what is refused: modes, rules, and two corpora of commands."""
 
 import json
+import time
 from pathlib import Path
 
 import msgspec
@@ -731,3 +732,26 @@ def test_decision_names_the_rule_that_made_it(project):
     assert (decision.action, decision.rule) == ("allow", allowed)
     decision = decide(run("rm x"), "ask", [denied, allowed], project=project, is_confined=True)
     assert (decision.action, decision.rule) == ("deny", denied)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "$(",
+        "a=b ",
+        "a;",
+        "git -C a ",
+        "cd a; ",
+        "a:b=c@d ",
+        "sudo ",
+        "bash -c 'a; b' ",
+        "printf '%0",
+    ],
+)
+def test_hostile_line_is_decided_at_once_whatever_the_rules(piece):
+    rules = [Rule(action="deny", tool="bash", command=f"x{number} y") for number in range(30)]
+    rules += [rule("deny read .env"), rule("ask read secrets/**"), *RULES]
+    start = time.process_time()
+    decide(run((piece * 10_000)[:10_000]), "ask", rules, project="/project", is_confined=True)
+    decide(run("printf '%" + "0" * 9_900 + "'"), "ask", rules, project="/project", is_confined=True)
+    assert time.process_time() - start < 1.0

@@ -753,6 +753,11 @@ def test_what_became_of_the_syntax_is_told(path, data, verdict):
     )
 
 
+def test_lines_that_are_to_differ_in_whitespace_only_are_refused():
+    words = refusal(b"if x:\n\ta()\n", change("  a() \n", "  a()\n"), path="a.py")
+    assert "But for whitespace it is there, and `new`, indented like that, is the same." in words
+
+
 def test_python_that_only_a_compiler_would_choke_on_is_checked_soon():
     nested = "".join(f"{' ' * n}try:\n{' ' * n} x\n{' ' * n}finally:\n" for n in range(40))
     data = f"if x:\n\ta\n{nested}{' ' * 40}x\n".encode()
@@ -810,6 +815,22 @@ def applied(edited: Edited, lines: list[str]) -> list[str]:
 def test_the_hunks_make_the_same_change_in_a_buffer(data, line_ending, shown, replacements):
     edited = replace(data, replacements, path="a.txt", line_ending=line_ending)
     assert applied(edited, in_buffer(data, shown)) == in_buffer(edited.data, shown)
+
+
+@pytest.mark.parametrize(
+    "data, replacement",
+    [
+        (b"", insert(0, "x\ny")),
+        (b"a\n", change("a\n", "")),
+        (b"a", change("a", "")),
+        (b"\n", insert(0, "x")),
+        (b"\n", insert(1, "x")),
+        (b"a", change("a", "a\n")),
+    ],
+)
+def test_an_empty_buffer_has_one_line(data, replacement):
+    edited = replace(data, [replacement], path="a.txt")
+    assert applied(edited, in_buffer(data, "unix")) == in_buffer(edited.data, "unix")
 
 
 def test_hunks_are_as_small_as_the_change():

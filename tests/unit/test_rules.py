@@ -152,7 +152,8 @@ def test_file_is_read_again_only_when_it_has_changed(store):
     assert store.load() is store.load()
 
 
-def add_many(state: str, project: str, name: str) -> None:
+def add_many(barrier, state: str, project: str, name: str) -> None:
+    barrier.wait(60)
     for number in range(15):
         RuleStore(state, project).add(allow(f"{name} {number}"))
 
@@ -160,8 +161,10 @@ def add_many(state: str, project: str, name: str) -> None:
 def test_processes_that_store_at_the_same_time_lose_nothing(tmp_path, project):
     state = str(tmp_path / "state")
     context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(3)
     workers = [
-        context.Process(target=add_many, args=(state, project, name)) for name in ("a", "b", "c")
+        context.Process(target=add_many, args=(barrier, state, project, name))
+        for name in ("a", "b", "c")
     ]
     for worker in workers:
         worker.start()

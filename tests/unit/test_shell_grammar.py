@@ -168,6 +168,7 @@ def test_assignments_are_told_with_their_value():
         ("if a; then b", "grammar"),
         ("a > b c", "words follow a redirection"),
         ("a >&--delete", "words follow a redirection"),
+        ("a >& --delete", "more of the shell's language"),
         ("a -2>&1", "more of the shell's language"),
         ("a ${x:-b}", "more of the shell's language"),
         ("a $1", "more of the shell's language"),
@@ -280,6 +281,8 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, min_size=1, max_size=12).map("".join))
 @example("a >f b")
 @example("a >&-n")
+@example("a >& -n")
+@example("a 2<& -n")
 @example("a >&'$(b)'")
 @example("a -2>&1")
 @example("a >f b c")

@@ -97,7 +97,7 @@ class NeovimBuffers:
                 )
             if not answer.waits_for:
                 return answer.value
-            if time.monotonic() > deadline_s:
+            if time.monotonic() + RETRY_S > deadline_s:
                 raise _waits_for_key(answer.waits_for)
             await anyio.sleep(RETRY_S)
 
@@ -128,7 +128,7 @@ class NeovimBuffers:
 
     async def _why_late(self, deadline_s: float) -> ToolError:
         """Return when waiting longer makes no sense: at the deadline if Neovim sits in a prompt, else out of patience."""
-        await anyio.sleep(deadline_s - time.monotonic())
+        await anyio.sleep(max(0.0, deadline_s - time.monotonic()))
         with anyio.move_on_after(PATIENCE_S):
             while True:  # a busy Neovim does not answer this either
                 mode = await self._bridge.request("nvim_get_mode")

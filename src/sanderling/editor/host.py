@@ -20,23 +20,28 @@ from sanderling.editor.frames import FrameQueue
 from sanderling.errors import ConfigError, ProviderError, SanderlingError, printable
 from sanderling.events import (
     Action,
+    AnswerApproval,
     CancelTurn,
     CloseSession,
     CommandEnded,
     CommandStarted,
     ErrorOccurred,
     Event,
+    InspectToolUse,
     NetworkMode,
     Notice,
     OpenSession,
     Prompt,
     RunCommand,
     SessionOpened,
+    SetMode,
     SetNetwork,
     SetSandbox,
+    StopJob,
     SubmitPrompt,
     TurnEnded,
     TurnStarted,
+    WatchJob,
 )
 from sanderling.orchestrator import Orchestrator
 from sanderling.providers import Provider
@@ -115,6 +120,8 @@ class EditorHost:
                 live.switch_sandbox(is_on=is_on)
             case CancelTurn():
                 live.cancel()
+            case SetMode() | AnswerApproval() | InspectToolUse() | WatchJob() | StopJob():
+                live.act(action)
             case CloseSession():
                 live.close()
                 del self._sessions[session_id]
@@ -205,6 +212,20 @@ class LiveSession:
     def switch_sandbox(self, *, is_on: bool) -> None:
         if self.orchestrator:
             self.orchestrator.sandbox.switch(is_on=is_on)
+
+    def act(self, action: SetMode | AnswerApproval | InspectToolUse | WatchJob | StopJob) -> None:
+        if orchestrator := self.orchestrator:
+            match action:
+                case SetMode(mode):
+                    orchestrator.set_mode(mode)
+                case AnswerApproval():
+                    orchestrator.approvals.answer(action)
+                case InspectToolUse(tool_use_id):
+                    orchestrator.inspect(tool_use_id)
+                case WatchJob(job_id, is_on):
+                    orchestrator.watch_job(job_id, is_on=is_on)
+                case StopJob(job_id):
+                    orchestrator.stop_job(job_id)
 
     def cancel(self) -> None:
         if self.orchestrator:

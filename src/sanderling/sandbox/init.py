@@ -99,9 +99,10 @@ def run(channel: socket.socket, confinement: Confinement, parent: int) -> NoRetu
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     os.closerange(0, STATUS_FD)
     status = _reap_until(main)
+    is_alone = not _children()
     if not confinement.has_own_pids:
         kill_tree()
-    _report(status)
+    _report(status, is_alone=is_alone)
     os._exit(0)
 
 
@@ -151,9 +152,9 @@ def _spawn(argv: list[str], environment: dict[str, str]) -> int:
         os._exit(0)
 
 
-def _report(status: int) -> None:
-    """Tell how the command ended, and whether that is the end of all of it: else the kernel ends the rest with us."""
-    os.write(STATUS_FD, wire.STATUS.pack(status, not _children()))
+def _report(status: int, *, is_alone: bool = True) -> None:
+    """Tell how the command ended, and whether it has left nothing: else the kernel ends the rest with us."""
+    os.write(STATUS_FD, wire.STATUS.pack(status, is_alone))
 
 
 def _kill_group(leader: int, number: int) -> None:

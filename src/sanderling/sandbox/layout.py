@@ -225,8 +225,9 @@ def _git_configuration(policy: SandboxPolicy) -> Iterator[Bind]:
 
 
 def _runtime_and_toolchains(home: str) -> list[Bind]:
-    """What runs: this Python, for the file worker; the compilers and interpreters that live in the person's HOME."""
-    paths = (sys.base_prefix, *sys.path, *(f"{home}/{name}" for name in TOOLCHAINS))
+    """What runs: this Python, for the file worker, and ripgrep beside it; the compilers and interpreters in the person's HOME."""
+    ripgrep = f"{os.path.dirname(sys.executable)}/rg"
+    paths = (sys.base_prefix, *sys.path, ripgrep, *(f"{home}/{name}" for name in TOOLCHAINS))
     return [
         Bind(os.path.realpath(path), path, is_private=True)
         for path in _present(paths)

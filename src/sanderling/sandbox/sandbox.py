@@ -281,9 +281,9 @@ class Sandbox:
         with suppress(OSError):  # the supervisor is gone: it looked before it went
             wire.send(self._supervisor, ("audit", is_routine))
 
-    def denials_in(self, output: str) -> list[Denial]:
-        """The paths that a command which ran in the project's root complains of, and that were refused to it."""
-        return denials_in(output, self.policy, self.policy.project)
+    def denials_in(self, output: str, cwd: str = "") -> list[Denial]:
+        """The paths that a command which ran in `cwd` complains of, and that were refused to it; empty is the project's root."""
+        return denials_in(output, self.policy, cwd or self.policy.project)
 
     async def _watch(self) -> None:
         """As long as something runs: have the guard look now and then, and kill it all before it has filled the disk."""

@@ -183,6 +183,17 @@ class SessionSandbox:
         self._policy = replace(self._policy, network=mode)
         self._on_change()
 
+    async def scratch(self) -> tuple[str, str]:
+        """
+        The session's temporary directory: its path for us, and for its commands.
+
+        Raises:
+            SandboxError: there is no sandbox to be had.
+        """
+        sandbox = await self._opened()
+        path = sandbox.policy.tmp_dir
+        return path, path if sandbox.level == "landlock" else "/tmp"
+
     def set_mode(self, mode: ProjectMode) -> None:
         """Whether what is started from now on can write the project."""
         self._policy = replace(self._policy, mode=mode)
@@ -199,9 +210,9 @@ class SessionSandbox:
         self.is_off = not is_on
         self._on_change()
 
-    def look_after(self, output: str, *, has_failed: bool) -> None:
+    def look_after(self, output: str, *, has_failed: bool, cwd: str = "") -> None:
         """A command has ended: have the guard look at the project, and report what the failure says was refused."""
         if self._sandbox:
             self._sandbox.audit()
-            for denial in self._sandbox.denials_in(output) if has_failed else ():
+            for denial in self._sandbox.denials_in(output, cwd) if has_failed else ():
                 self._on_event(denial)

@@ -118,18 +118,44 @@ class Change:
             f"{self._name} was changed by somebody else each time it was about to be. Read it again, and try once more."
         )
 
+    async def preview(self) -> Difference:
+        """
+        What the change would do to the text, as it is now.
+
+        Raises:
+            ToolError: it cannot be made.
+        """
+        loaded, buffer = await self._look()
+        if buffer and self._stays_unsaved(loaded, buffer):
+            merged, _ = await self._merged(buffer.text)
+            return await _done(len(merged), Difference, buffer.text, merged)
+        data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
+        if data is None and not self.is_whole:
+            raise await self._workspace.missing(self.path)
+        old = await self._text(data or b"")
+        proposal, _ = await self._considered(data, old, stamp)
+        return await _done(len(old), Difference, old, await self._text(proposal.data))
+
     async def _try(self) -> Changed:
+        loaded, buffer = await self._look()
+        if buffer is None:
+            return await self._on_disk(loaded)
+        assert self._workspace.editor
+        if self._stays_unsaved(loaded, buffer):
+            return await self._in_unsaved(self._workspace.editor, buffer, loaded)
+        return await self._in_saved(self._workspace.editor, buffer, loaded)
+
+    async def _look(self) -> tuple[Loaded | None, Buffer | None]:
+        """The file and its buffer as they are now, if they may be changed at all."""
         loaded = await self._load()
         buffer = await buffer_of(self._workspace, self.path, loaded.stamp if loaded else None)
         if loaded or buffer:
             with self._workspace.explaining(self.path, "written"):
                 await (await self._workspace.files()).check(self.path)
-        if buffer is None:
-            return await self._on_disk(loaded)
-        assert self._workspace.editor
-        if buffer.is_modified or (loaded is None and not self.is_whole):
-            return await self._in_unsaved(self._workspace.editor, buffer, loaded)
-        return await self._in_saved(self._workspace.editor, buffer, loaded)
+        return loaded, buffer
+
+    def _stays_unsaved(self, loaded: Loaded | None, buffer: Buffer) -> bool:
+        return buffer.is_modified or (loaded is None and not self.is_whole)
 
     async def _load(self) -> Loaded | None:
         """The file as it is now; None if there is none."""
@@ -188,7 +214,7 @@ class Change:
         proposal, known = await self._considered(data, old.strip("\n") and old, stamp)
         if proposal.data == data:
             self._remember(old, known)
-            return Changed(old, old, (*proposal.notes, *known.notes), byte_count=len(data))
+            return Changed(old, old, (*proposal.notes, *known.notes), byte_count=len(proposal.data))
         written = await self._change_and_write(editor, buffer, loaded, proposal)
         new = plain(written.text)
         self._remember(new, known._replace(is_all=known.is_all and written.is_known))
@@ -263,24 +289,29 @@ class Change:
 
     async def _in_unsaved(self, editor: Editor, buffer: Buffer, loaded: Loaded | None) -> Changed:
         ours = buffer.text
-        theirs, base, notes = await self._theirs(ours)
-        merged = await _done(len(ours), merge, base, ours, theirs)
-        if merged.text is None:
-            raise ToolError(self._overlap(ours, merged.conflicts))
-        hunks = await _done(len(ours), buffer_hunks, ours, merged.text)
+        merged, notes = await self._merged(ours)
+        hunks = await _done(len(ours), buffer_hunks, ours, merged)
         with anyio.CancelScope(shield=True):
             if not await editor.change(buffer, hunks, self.context.tool_use_id):
                 raise _MovedError
         sight = self._workspace.seen.get(self.path)
         known = await self._known(plain(ours), None, sight)
-        self._remember(plain(merged.text), known)
+        self._remember(plain(merged), known)
         why = (
             "The person has unsaved changes in it: the change stands in the editor's buffer with them, and the file on the disk"
             " is not written."
             if loaded
             else "The file is not on the disk: the change stands in the editor's buffer only, which the person can write."
         )
-        return Changed(ours, merged.text, (why, *notes, *known.notes), is_written=False)
+        return Changed(ours, merged, (why, *notes, *known.notes), is_written=False)
+
+    async def _merged(self, ours: str) -> tuple[str, tuple[str, ...]]:
+        """A buffer's text with the change in it, and notes."""
+        theirs, base, notes = await self._theirs(ours)
+        merged = await _done(len(ours), merge, base, ours, theirs)
+        if merged.text is None:
+            raise ToolError(self._overlap(ours, merged.conflicts))
+        return merged.text, notes
 
     async def _theirs(self, ours: str) -> tuple[str, str, tuple[str, ...]]:
         """What the model wants the text to be, what it has made that of, and notes."""

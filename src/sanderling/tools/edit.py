@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from sanderling.permissions import Effect
-from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.base import Context, Outcome, Preview, tool
 from sanderling.tools.change import Change, Changed, Proposal
 from sanderling.tools.lines import Difference, shown
 from sanderling.tools.replace import Replacement, replace
@@ -31,7 +31,21 @@ def _title(args: EditInput, workspace: Workspace) -> str:
     return workspace.shown(workspace.path(args.path))
 
 
-@tool(EditInput, effect=_effect, title=_title)
+def _change(args: EditInput, context: Context) -> Change:
+    path = context.workspace.path(args.path)
+
+    def propose(old: bytes | None) -> Proposal:
+        edited = replace(old or b"", args.edits, path=context.workspace.shown(path))
+        return Proposal(edited.data, edited.notes)
+
+    return Change(context, path, propose)
+
+
+async def _preview(args: EditInput, context: Context) -> Preview:
+    return previewed(await _change(args, context).preview())
+
+
+@tool(EditInput, effect=_effect, title=_title, preview=_preview)
 async def edit(args: EditInput, context: Context) -> Outcome:
     """
     Change parts of a file: all of `edits`, each in what those before it left, or none.
@@ -41,20 +55,17 @@ async def edit(args: EditInput, context: Context) -> Outcome:
     The result shows the changed lines as they are now: do not read the file again. If the person has unsaved changes of it
     in the editor, yours are merged with them there.
     """
-    workspace = context.workspace
-    path = workspace.path(args.path)
-    name = workspace.shown(path)
-
-    def propose(old: bytes | None) -> Proposal:
-        edited = replace(old or b"", args.edits, path=name)
-        return Proposal(edited.data, edited.notes)
-
-    changed = await Change(context, path, propose).make()
+    changed = await _change(args, context).make()
     difference = Difference(changed.old or "", changed.new)
     where = "" if changed.is_written else " in the editor"
-    headline = f"Changed {name}{where}: {difference.summary}."
+    headline = f"Changed {_title(args, context.workspace)}{where}: {difference.summary}."
     regions = shown(difference.regions(), MAX_REGION_LINES).text
     return described(changed, difference, *filter(None, (headline, regions)))
+
+
+def previewed(difference: Difference) -> Preview:
+    """What the person is asked about."""
+    return Preview(difference.shown(MAX_DETAIL_LINES).text, "diff")
 
 
 def described(changed: Changed, difference: Difference, *words: str) -> Outcome:

@@ -274,7 +274,9 @@ class Jobs:
     def _look_after(self, job: Job) -> None:
         self._looked_after = job
         try:
-            self._sandbox.look_after(job.log.text(), has_failed=job.status != 0)
+            self._sandbox.look_after(
+                job.log.text(), has_failed=job.status != 0, cwd=job.started.begun_with.cwd
+            )
         finally:
             self._looked_after = None
 

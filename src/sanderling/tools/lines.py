@@ -34,7 +34,62 @@ class Difference:
         added = sum(len(hunk.lines) for hunk in self.hunks)
         return f"+{added} −{sum(hunk.line_count for hunk in self.hunks)}"
 
-    def shown(lines: Iterable[str], max_lines: int) -> Shown:
+    def shown(self, max_lines: int = MAX_DIFFERENCE_LINES) -> Shown:
+        """A unified difference, without the names of the files."""
+        if self._is_end_alone:
+            return Shown("(Only the newline at the end of the file differs.)")
+        return shown(self._unified(), max_lines)
+
+    def regions(self, context: int = 2) -> Iterator[str]:
+        """The changed places of the new text with line numbers, and `…` between them."""
+        shift = shown_to = 0
+        for hunk in self.hunks:
+            first = hunk.first_line + shift
+            start = max(shown_to, first - context)
+            end = min(len(self._new), first + len(hunk.lines) + context)
+            if 0 < shown_to < start:
+                yield "     …"
+            yield from numbered(self._new[start:end], start + 1)
+            shown_to = max(end, shown_to)
+            shift += len(hunk.lines) - hunk.line_count
+
+    def _unified(self) -> Iterator[str]:
+        shift = 0
+        for group in _groups(self.hunks):
+            last = group[-1].first_line + group[-1].line_count
+            first, end = max(0, group[0].first_line - CONTEXT), min(len(self._old), last + CONTEXT)
+            growth = sum(len(hunk.lines) - hunk.line_count for hunk in group)
+            yield f"@@ -{_span(first, end)} +{_span(first + shift, end + shift + growth)} @@"
+            for hunk in group:
+                yield from (f" {line}" for line in self._old[first : hunk.first_line])
+                first = hunk.first_line + hunk.line_count
+                yield from (f"-{line}" for line in self._old[hunk.first_line : first])
+                yield from (f"+{line}" for line in hunk.lines)
+            yield from (f" {line}" for line in self._old[first:end])
+            shift += growth
+
+
+def buffer_hunks(old: str, new: str) -> tuple[Hunk, ...]:
+    """What makes one buffer's text of another; the newline at the end counts as an empty line behind it."""
+    return _hunks(old.split("\n"), new.split("\n"))
+
+
+def applied(old: str, hunks: Sequence[Hunk]) -> str:
+    """`old` after its `buffer_hunks`."""
+    before, after, position = old.split("\n"), list[str](), 0
+    for hunk in hunks:
+        after += before[position : hunk.first_line]
+        after += hunk.lines
+        position = hunk.first_line + hunk.line_count
+    return "\n".join([*after, *before[position:]])
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a file, as they are counted."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def shown(lines: Iterable[str], max_lines: int) -> Shown:
     """The first lines, each within bounds, and one that says so if there are more."""
     found: list[str] = []
     is_whole = True

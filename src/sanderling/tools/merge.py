@@ -1,8 +1,8 @@
 """
 What changed between texts, line by line, and changes of two sides put together.
 
-The library merge3 was tried: it is GPL, drops common lines from its comparison as soon as there are 200, and takes
-quadratic time on repetitive text.
+There is a library, merge3, that does not fit here: it is under the GPL, and compares with difflib, which leaves out common lines
+from 200 lines on and takes quadratic time for repetitive text.
 """
 
 from collections.abc import Sequence

@@ -387,9 +387,7 @@ def _insertion(draft: Draft, replacement: Replacement, new: str, path: str) -> S
         raise ToolError(
             f"`insert_at_line` is {line}, but {path} has {lines}: give 0 for its start to {count} for its end."
         )
-    start = 0
-    for _ in range(line):
-        start = text.find("\n", start) + 1 or len(text)
+    start = _line_start(text, line)
     is_behind_open_line = line > len(draft.endings)
     new = new.removesuffix("\n")
     new = f"\n{new}" if is_behind_open_line else f"{new}\n"
@@ -585,8 +583,9 @@ def _alike(draft: Draft, old: str, new: str, path: str) -> _Alike:
     places = _places(lines, wanted)
     if not places:
         raise _NotFoundError(_not_found(draft, old, path))
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     if len(places) > 1:
-        numbers = draft.file_lines([_line_start(draft.text, place) for place in places])
+        numbers = draft.file_lines([starts[place] for place in places])
         why = f"But for whitespace it is lines {_listed(numbers)}, and there is no telling which"
         raise _NotFoundError(_not_found(draft, old, path, why))
     at = places[0]
@@ -594,11 +593,14 @@ def _alike(draft: Draft, old: str, new: str, path: str) -> _Alike:
     indented = _indented(wanted, there, [] if not new else _lines(new), lines)
     if indented is None or (new and old.endswith("\n") != new.endswith("\n")):
         raise _NotFoundError(_not_found(draft, old, path))
-    start = _line_start(draft.text, at)
+    start = starts[at]
     text_there, text_new = "\n".join(there), "\n".join(indented)
     if not new and old.endswith("\n") and draft.text.startswith("\n", start + len(text_there)):
         text_there += "\n"
     after = draft.text[:start] + text_new + draft.text[start + len(text_there) :]
+    if after == draft.text:
+        why = "But for whitespace it is there, and `new`, indented like that, is the same"
+        raise _NotFoundError(_not_found(draft, old, path, why))
     problem, verdict = _compared(path, draft.text, after)
     if problem:
         why = f"But for whitespace it is there, yet `new`, indented like that, would break the file ({problem})"

@@ -16,7 +16,10 @@ from sanderling.sandbox.files import FileChangedError, Files
 from sanderling.sandbox.policy import is_within
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.tools.editor import Editor
+from sanderling.tools.jobs import Jobs
 from sanderling.tools.seen import Seen
+from sanderling.tools.shell import Shell
+from sanderling.tools.todo import TodoList
 
 NEAR_NAMES, MAX_COMPARED_NAMES = 3, 2000
 SENTENCES = {
@@ -43,6 +46,9 @@ class Workspace:
     sandbox: SessionSandbox
     editor: Editor | None = None
     seen: Seen = field(default_factory=Seen)
+    todo: TodoList = field(default_factory=TodoList)
+    shell: Shell = field(init=False)
+    jobs: Jobs = field(init=False)
     _locks: WeakValueDictionary[str, anyio.Lock] = field(default_factory=_no_locks)
 
     def path(self, name: str) -> str:

@@ -6,9 +6,9 @@ import msgspec
 
 from sanderling.errors import ToolError
 from sanderling.permissions import Effect
-from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.base import Context, Outcome, Preview, tool
 from sanderling.tools.change import Change, Changed, Proposal
-from sanderling.tools.edit import described
+from sanderling.tools.edit import described, previewed
 from sanderling.tools.lines import Difference, lines_of
 from sanderling.tools.text import Text, decode
 from sanderling.tools.workspace import Workspace
@@ -27,7 +27,18 @@ def _title(args: WriteInput, workspace: Workspace) -> str:
     return workspace.shown(workspace.path(args.path))
 
 
-@tool(WriteInput, effect=_effect, title=_title)
+def _change(args: WriteInput, context: Context) -> Change:
+    def propose(old: bytes | None) -> Proposal:
+        return Proposal(encoded(args.content, decode(old) if old else None))
+
+    return Change(context, context.workspace.path(args.path), propose, is_whole=True)
+
+
+async def _preview(args: WriteInput, context: Context) -> Preview:
+    return previewed(await _change(args, context).preview())
+
+
+@tool(WriteInput, effect=_effect, title=_title, preview=_preview)
 async def write(args: WriteInput, context: Context) -> Outcome:
     """
     Create a file, with the directories above it, or replace all that one holds.
@@ -36,16 +47,10 @@ async def write(args: WriteInput, context: Context) -> Outcome:
     told the difference instead. An existing file keeps its encoding, mode and links, and CRLF line endings if it has only those. If
     the person has unsaved changes of it in the editor, yours are merged with them there.
     """
-    path = context.workspace.path(args.path)
-
-    def propose(old: bytes | None) -> Proposal:
-        return Proposal(encoded(args.content, decode(old) if old else None))
-
-    changed = await Change(context, path, propose, is_whole=True).make()
+    changed = await _change(args, context).make()
     difference = Difference(changed.old or "", changed.new)
-    return described(
-        changed, difference, _headline(changed, difference, context.workspace.shown(path))
-    )
+    headline = _headline(changed, difference, _title(args, context.workspace))
+    return described(changed, difference, headline)
 
 
 def encoded(content: str, old: Text | None) -> bytes:

@@ -1,0 +1,1299 @@
+"""`read`, `write` and `edit` as the model uses them: on the disk, in the sandbox, and in the buffers of an editor."""
+
+import base64
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sanderling.errors import ToolError
+from sanderling.messages import ImageBlock
+from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.session import SessionSandbox
+from sanderling.sandbox.worker import Stamp
+from sanderling.tools.base import Context, Outcome, Preview, Tool
+from sanderling.tools.buffers import bytes_of, text_in
+from sanderling.tools.edit import edit
+from sanderling.tools.editor import Buffer, Hunk
+from sanderling.tools.lines import Difference, applied, buffer_hunks
+from sanderling.tools.read import MAX_IMAGE_BYTES, read
+from sanderling.tools.seen import Seen
+from sanderling.tools.workspace import Workspace
+from sanderling.tools.write import write
+
+DEADLINE_S = 30.0
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
+
+
+class Desk:
+    """A project, and the tools on it."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.project = Path(workspace.project)
+
+    async def use(self, tool: Tool, tool_use_id: str = "t1", **data: object) -> Outcome:
+        return await tool.run(tool.parse(data), self._context(tool_use_id))
+
+    async def told(self, tool: Tool, tool_use_id: str = "t1", **data: object) -> str:
+        content = (await self.use(tool, tool_use_id, **data)).content
+        assert isinstance(content, str)
+        return content
+
+    async def refusal(self, tool: Tool, **data: object) -> str:
+        with pytest.raises(ToolError) as caught:
+            await self.use(tool, **data)
+        return str(caught.value)
+
+    async def preview(self, tool: Tool, **data: object) -> Preview:
+        return await tool.preview(tool.parse(data), self._context("t1"))
+
+    def _context(self, tool_use_id: str) -> Context:
+        return Context(self.workspace, tool_use_id, lambda _: None)
+
+
+@dataclass
+class Place:
+    base: Path
+
+    @property
+    def home(self) -> Path:
+        return self.base / "home"
+
+    @property
+    def project(self) -> Path:
+        return self.home / "project"
+
+    @asynccontextmanager
+    async def desk(
+        self, editor: "MemoryEditor | None" = None, *, is_on: bool = False, **changes
+    ) -> AsyncIterator[Desk]:
+        """With the sandbox where `is_on`; it makes no difference to most of what a tool says, and takes its time to open."""
+        policy = SandboxPolicy(
+            project=str(self.project),
+            home=str(self.home),
+            state_dir=str(self.base / "state"),
+            **changes,
+        )
+        sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
+        sandbox.switch(is_on=is_on)
+        with anyio.fail_after(DEADLINE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(sandbox.serve)
+                yield Desk(Workspace(str(self.project), sandbox, editor))
+                tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch) -> Place:
+    for name in list(os.environ):
+        if name.startswith(("GIT_", "XDG_")):
+            monkeypatch.delenv(name)
+    place = Place(tmp_path)
+    place.project.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(place.home))
+    return place
+
+
+@pytest.fixture
+def project(place) -> Path:
+    return place.project
+
+
+# --- reading -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_lines_come_with_numbers_and_how_many_there_are(place, project, is_on):
+    (project / "a.txt").write_text("one\ntwo\n\n")
+    async with place.desk(is_on=is_on) as desk:
+        outcome = await desk.use(read, path="a.txt")
+    assert outcome.content == "     1\tone\n     2\ttwo\n     3\t\n(3 lines)"
+    assert outcome.summary == "3 lines"
+
+
+async def test_page_says_where_the_next_one_begins(place, project):
+    (project / "long").write_text("".join(f"{n}\n" for n in range(1, 5322)))
+    async with place.desk() as desk:
+        first = (await desk.told(read, path="long")).split("\n")
+        assert (first[0], first[1999]) == ("     1\t1", "  2000\t2000")
+        assert first[2000:] == ["(lines 1-2000 of 5321; go on with offset=2001)"]
+        last = (await desk.told(read, path="long", offset=5320)).split("\n")
+        assert last == ["  5320\t5320", "  5321\t5321", "(lines 5320-5321 of 5321)"]
+        middle = await desk.told(read, path="long", offset=7, limit=1)
+        assert middle == "     7\t7\n(lines 7-7 of 5321; go on with offset=8)"
+
+
+async def test_page_holds_at_most_fifty_kilobytes(place, project):
+    (project / "wide").write_text(("ä" * 999 + "\n") * 100)
+    async with place.desk() as desk:
+        told = await desk.told(read, path="wide")
+    assert len(told.encode()) < 51 * 1024
+    assert told.endswith("(lines 1-25 of 100; go on with offset=26)")
+
+
+async def test_long_line_is_cut_and_said_so(place, project):
+    (project / "wide").write_text("x" * 5000 + "\n" + "y" * 2000)
+    async with place.desk() as desk:
+        lines = (await desk.told(read, path="wide")).split("\n")
+    assert lines[0] == f"     1\t{'x' * 2000}… [cut: the line has 5,000 characters]"
+    assert lines[1] == f"     2\t{'y' * 2000}"
+
+
+@pytest.mark.parametrize(
+    "data, note",
+    [
+        (b"a\r\nb\r\n", "CRLF line endings"),
+        (b"caf\xe9\n", "Latin-1"),
+        (b"\xef\xbb\xbfa\n", "UTF-8 with BOM"),
+        ("a\n".encode("utf-16"), "UTF-16 LE with BOM"),
+        (b"a\nb", "no newline at the end"),
+        (b"a\r\nb\n", "mixed line endings"),
+    ],
+)
+async def test_what_is_unusual_about_a_file_is_said(place, project, data, note):
+    (project / "odd").write_bytes(data)
+    async with place.desk() as desk:
+        last = (await desk.told(read, path="odd")).split("\n")[-1]
+    assert note in last
+
+
+async def test_empty_file_is_said_to_be_empty(place, project):
+    (project / "empty").touch()
+    async with place.desk() as desk:
+        assert await desk.told(read, path="empty") == "(empty file)"
+
+
+async def test_line_after_the_last_is_an_error_with_the_count(place, project):
+    (project / "a").write_text("one\n")
+    async with place.desk() as desk:
+        said = await desk.refusal(read, path="a", offset=2)
+    assert said == "The file has 1 lines: there is no line 2."
+
+
+async def test_directory_is_listed(place, project):
+    (project / "sub").mkdir()
+    (project / "file").touch()
+    (project / "link").symlink_to("file")
+    os.mkfifo(project / "pipe")
+    async with place.desk() as desk:
+        lines = (await desk.told(read, path=".")).split("\n")
+    assert lines[0].endswith("is a directory with 4 entries:")
+    assert lines[1:] == ["file", "link@", "pipe (no file)", "sub/"]
+
+
+async def test_directory_with_many_names_is_listed_in_part(place, project):
+    for number in range(600):
+        (project / f"{number:03}").touch()
+    async with place.desk() as desk:
+        lines = (await desk.told(read, path=".")).split("\n")
+    assert lines[-2:] == ["499", "… and 100 more"]
+
+
+@pytest.mark.parametrize(
+    "data, kind",
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0" + bytes(50), "image/jpeg"),
+        (b"GIF89a" + bytes(50), "image/gif"),
+        (b"RIFF\0\0\0\0WEBPVP8 " + bytes(50), "image/webp"),
+    ],
+)
+async def test_image_is_shown_as_one(place, project, data, kind):
+    (project / "image").write_bytes(data)
+    async with place.desk() as desk:
+        text, image = (await desk.use(read, path="image")).content
+    assert isinstance(image, ImageBlock)
+    assert text.text == f"image: {kind}, {len(data)} bytes"
+    assert image.source.media_type == kind
+    assert base64.b64decode(image.source.data) == data
+
+
+async def test_image_that_the_api_would_refuse_is_not_sent(place, project):
+    async with place.desk() as desk:
+        for size, is_sent in ((MAX_IMAGE_BYTES, True), (MAX_IMAGE_BYTES + 1, False)):
+            (project / "image").write_bytes(PNG.ljust(size, b"x"))
+            if is_sent:
+                content = (await desk.use(read, path="image")).content
+                assert len(content[1].source.data) <= 5 << 20
+            else:
+                assert "Make it smaller first" in await desk.refusal(read, path="image")
+
+
+async def test_binary_file_is_named_as_such(place, project):
+    (project / "program").write_bytes(b"\x7fELF" + bytes(5000))
+    async with place.desk() as desk:
+        assert await desk.told(read, path="program") == "program is a binary file of 5,004 bytes."
+
+
+async def test_missing_file_gets_the_names_that_are_like_it(place, project):
+    for name in ("config.py", "Config.toml", "confug.py", "other.txt"):
+        (project / name).touch()
+    async with place.desk(is_on=True) as desk:
+        said = await desk.refusal(read, path="confg.py")
+        assert said.startswith("confg.py does not exist, or the sandbox hides it. Did you mean ")
+        assert "config.py" in said
+        assert "other.txt" not in said
+        said = await desk.refusal(read, path="nothing-like-it")
+        assert said == "nothing-like-it does not exist, or the sandbox hides it."
+        said = await desk.refusal(read, path="no/such/directory")
+        assert said == "no/such/directory does not exist, or the sandbox hides it."
+
+
+@pytest.mark.parametrize("level", ["full", "landlock"])
+async def test_hidden_file_is_told_from_none_by_nothing_but_its_mode(place, level):
+    secret = place.base / "secret"
+    secret.write_text("secret\n")
+    async with place.desk(is_on=True, level=level) as desk:
+        for tool, data in ((read, {}), (edit, {"edits": [{"old": "secret", "new": "x"}]})):
+            said = await desk.refusal(tool, path=str(secret), **data)
+            assert "the sandbox hides it" in said or "the sandbox forbids it" in said
+    assert secret.read_text() == "secret\n"
+
+
+async def test_what_is_no_file_is_told_and_not_waited_for(place, project):
+    os.mkfifo(project / "pipe")
+    async with place.desk() as desk:
+        for tool, data in (
+            (read, {}),
+            (write, {"content": "x"}),
+            (edit, {"edits": [{"old": "a", "new": "b"}]}),
+        ):
+            with anyio.fail_after(2):
+                assert await desk.refusal(tool, path="pipe", **data) == "pipe is no regular file."
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "~\0"])
+async def test_name_that_no_file_can_have_is_told(place, path):
+    async with place.desk() as desk:
+        assert "cannot be a path" in await desk.refusal(read, path=path)
+
+
+async def test_name_that_is_too_long_is_told(place):
+    async with place.desk() as desk:
+        assert "File name too long" in await desk.refusal(read, path="x" * 300)
+        assert "File name too long" in await desk.refusal(write, path="x" * 300, content="")
+
+
+async def test_file_below_home_is_found_by_tilde(place):
+    (place.home / "notes").write_text("note\n")
+    async with place.desk() as desk:
+        assert await desk.told(read, path="~/notes") == "     1\tnote\n(1 line)"
+
+
+async def test_large_file_is_paged_without_being_read(place, project):
+    with (project / "huge").open("wb") as file:
+        file.write(b"".join(b"line %d\n" % n for n in range(1, 200_001)))
+        file.truncate(5 << 30)
+    async with place.desk(is_on=True) as desk:
+        await desk.use(read, path="huge", limit=1)
+        took_s = []
+        for _ in range(10):  # others use this machine, too
+            began = time.monotonic()
+            told = await desk.told(read, path="huge")
+            took_s.append(time.monotonic() - began)
+        assert told.startswith("     1\tline 1\n")
+        assert told.endswith("go on with offset=2001; 5,368,709,120 bytes)")
+        assert "(lines 1-2000 of more than " in told
+        assert min(took_s) < 0.05
+        told = await desk.told(read, path="huge", offset=199_999, limit=2)
+        assert told.startswith("199999\tline 199999\n200000\tline 200000\n(lines 199999-200000 of")
+
+
+async def test_large_file_whose_end_is_near_is_counted(place, project):
+    (project / "large").write_bytes(b"0123456789abcde\r\n" * 600_000)
+    async with place.desk() as desk:
+        told = await desk.told(read, path="large", offset=600_000)
+        assert told == "600000\t0123456789abcde\n(lines 600000-600000 of 600000; 10,200,000 bytes)"
+        said = await desk.refusal(read, path="large", offset=600_001)
+        assert said == "The file has 600,000 lines: there is no line 600001."
+
+
+async def test_large_file_of_two_byte_characters_is_refused(place, project):
+    (project / "large").write_bytes(("line\n" * 1_000_000).encode("utf-16"))
+    async with place.desk() as desk:
+        assert "UTF-16 LE and too large to be paged" in await desk.refusal(read, path="large")
+
+
+# --- writing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_new_file_is_created_with_its_directories(place, project, is_on):
+    async with place.desk(is_on=is_on) as desk:
+        outcome = await desk.use(write, path="src/deep/a.py", content="one\ntwo\n")
+    assert outcome.content == "Created src/deep/a.py: 2 lines, 8 bytes."
+    assert (outcome.summary, outcome.filetype) == ("+2 −0", "diff")
+    assert outcome.detail == "@@ -0,0 +1,2 @@\n+one\n+two"
+    assert (project / "src/deep/a.py").read_text() == "one\ntwo\n"
+
+
+async def test_file_that_was_read_is_replaced(place, project):
+    (project / "a").write_text("one\ntwo\nthree\n")
+    (project / "a").chmod(0o755)
+    async with place.desk(is_on=True) as desk:
+        await desk.use(read, path="a")
+        outcome = await desk.use(write, path="a", content="one\n2\nthree\n")
+        assert outcome.content == "Replaced a: 3 lines, 12 bytes (+1 −1)."
+        assert outcome.detail == "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"
+        await desk.use(write, path="a", content="again\n")
+    assert (project / "a").read_text() == "again\n"
+    assert (project / "a").stat().st_mode & 0o777 == 0o755
+
+
+async def test_file_that_was_not_read_is_not_replaced_until_its_loss_was_shown(place, project):
+    (project / "a").write_text("one\ntwo\n")
+    async with place.desk() as desk:
+        said = await desk.refusal(write, path="a", content="one\n")
+        assert said == (
+            "a exists, and you have not read it. This is what would change:\n@@ -1,2 +1,1 @@\n one\n-two\n"
+            "Nothing was written. If it is to be replaced all the same, call write again."
+        )
+        assert (project / "a").read_text() == "one\ntwo\n"
+        await desk.use(write, path="a", content="one\n")
+    assert (project / "a").read_text() == "one\n"
+
+
+async def test_file_whose_loss_is_too_long_to_show_must_be_read(place, project):
+    text = "".join(f"{n}\n" for n in range(100))
+    (project / "a").write_text(text)
+    async with place.desk() as desk:
+        for _ in range(2):
+            said = await desk.refusal(write, path="a", content="x\n")
+            assert said.endswith("… and more\nNothing was written. Read it first, or use edit.")
+            assert len(said.split("\n")) < 45
+        await desk.use(read, path="a")
+        await desk.use(write, path="a", content="x\n")
+    assert (project / "a").read_text() == "x\n"
+
+
+async def test_file_that_has_changed_since_it_was_read_is_not_replaced(place, project):
+    (project / "a").write_text("one\ntwo\n")
+    async with place.desk() as desk:
+        await desk.use(read, path="a")
+        (project / "a").write_text("one\nTWO\n")
+        said = await desk.refusal(write, path="a", content="new\n")
+        assert said.startswith("a has changed since you read it, not by you:\n")
+        assert "-two\n+TWO" in said
+        assert (project / "a").read_text() == "one\nTWO\n"
+        (project / "a").write_text("one\nthree\n")
+        assert "-TWO\n+three" in await desk.refusal(write, path="a", content="new\n")
+        await desk.use(write, path="a", content="new\n")
+    assert (project / "a").read_text() == "new\n"
+
+
+async def test_change_of_the_line_endings_alone_is_no_change(place, project):
+    (project / "a").write_bytes(b"one\ntwo\n")
+    async with place.desk() as desk:
+        await desk.use(read, path="a")
+        (project / "a").write_bytes(b"one\r\ntwo\r\n")
+        await desk.use(write, path="a", content="new\nlines\n")
+    assert (project / "a").read_bytes() == b"new\r\nlines\r\n"
+
+
+async def test_empty_file_may_be_filled_without_being_read(place, project):
+    (project / "a").touch()
+    async with place.desk() as desk:
+        await desk.use(write, path="a", content="x\n")
+        await desk.use(write, path="a", content="y\n")
+    assert (project / "a").read_text() == "y\n"
+
+
+@pytest.mark.parametrize(
+    "old, content, new",
+    [
+        (b"a\r\nb\r\n", "c\nd", b"c\r\nd"),
+        (b"a\r\nb\r\n", "c\r\nd\n", b"c\r\nd\n"),
+        (b"a\r\nb\n", "c\nd\n", b"c\nd\n"),
+        (b"a\nb\n", "c\r\nd\r\n", b"c\r\nd\r\n"),
+        (b"\xef\xbb\xbfa\n", "ä\n", b"\xef\xbb\xbf\xc3\xa4\n"),
+        (b"\xef\xbb\xbfa\n", "\ufeffä\n", b"\xef\xbb\xbf\xc3\xa4\n"),
+        (b"caf\xe9\n", "ni\xf1o\n", b"ni\xf1o\n"),
+        ("a\n".encode("utf-16"), "€\n", "€\n".encode("utf-16")),
+        (b"a\n", "no newline", b"no newline"),
+        (b"a\n", "", b""),
+    ],
+)
+async def test_replaced_file_keeps_encoding_and_line_endings(place, project, old, content, new):
+    (project / "a").write_bytes(old)
+    async with place.desk() as desk:
+        await desk.use(read, path="a")
+        await desk.use(write, path="a", content=content)
+    assert (project / "a").read_bytes() == new
+
+
+async def test_character_that_the_encoding_lacks_is_refused(place, project):
+    (project / "a").write_bytes(b"caf\xe9\n")
+    async with place.desk() as desk:
+        await desk.use(read, path="a")
+        said = await desk.refusal(write, path="a", content="one\ntwo → three\n")
+        assert said.startswith(
+            "The file is Latin-1, which has no '\\u2192' (line 2 of the content)."
+        )
+        assert "UTF-8" in await desk.refusal(write, path="new", content="\ud800")
+    assert (project / "a").read_bytes() == b"caf\xe9\n"
+    assert not (project / "new").exists()
+
+
+async def test_content_that_is_there_already_is_not_written(place, project):
+    (project / "a").write_text("same\n")
+    before = (project / "a").stat()
+    async with place.desk() as desk:
+        outcome = await desk.use(write, path="a", content="same\n")
+    assert outcome.content == "It holds exactly that already."
+    assert (project / "a").stat().st_ino == before.st_ino
+    assert (project / "a").stat().st_mtime_ns == before.st_mtime_ns
+
+
+async def test_directory_is_not_written(place):
+    async with place.desk() as desk:
+        assert (
+            await desk.refusal(write, path=".", content="x") == f"{place.project} is a directory."
+        )
+
+
+async def test_file_too_large_to_be_changed_is_left_alone(place, project):
+    with (project / "huge").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    async with place.desk() as desk:
+        for tool, data in (
+            (write, {"content": "x"}),
+            (edit, {"edits": [{"old": "a", "new": "b"}]}),
+        ):
+            said = await desk.refusal(tool, path="huge", **data)
+            assert (
+                said
+                == "huge has 67,108,865 bytes, and at most 67,108,864 can be changed here. Use bash."
+            )
+
+
+async def test_link_is_written_through_and_known_by_both_names(place, project):
+    (project / "a").write_text("one\n")
+    (project / "link").symlink_to("a")
+    async with place.desk(is_on=True) as desk:
+        await desk.use(read, path="link")
+        await desk.use(write, path="link", content="two\n")
+    assert (project / "link").is_symlink()
+    assert (project / "a").read_text() == "two\n"
+
+
+# --- editing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_edit_shows_the_new_lines_with_their_numbers(place, project, is_on):
+    (project / "a.py").write_text("".join(f"line {n}\n" for n in range(1, 21)))
+    async with place.desk(is_on=is_on) as desk:
+        outcome = await desk.use(
+            edit,
+            path="a.py",
+            edits=[{"old": "line 5\n", "new": "five\nand more\n"}, {"old": "line 15", "new": "x"}],
+        )
+    assert outcome.content == (
+        "Changed a.py: +3 −2.\n     3\tline 3\n     4\tline 4\n     5\tfive\n     6\tand more\n     7\tline 6\n"
+        "     8\tline 7\n     …\n    14\tline 13\n    15\tline 14\n    16\tx\n    17\tline 16\n    18\tline 17"
+    )
+    assert outcome.summary == "+3 −2"
+    assert outcome.filetype == "diff"
+    assert "-line 5\n+five\n+and more\n" in outcome.detail
+    assert (
+        (project / "a.py")
+        .read_text()
+        .startswith("line 1\nline 2\nline 3\nline 4\nfive\nand more\n")
+    )
+
+
+async def test_edits_are_all_made_or_none(place, project):
+    (project / "a").write_text("one\ntwo\n")
+    async with place.desk() as desk:
+        edits = [{"old": "one", "new": "1"}, {"old": "three", "new": "3"}]
+        assert "Replacement 2" in await desk.refusal(edit, path="a", edits=edits)
+    assert (project / "a").read_text() == "one\ntwo\n"
+
+
+async def test_bytes_around_an_edit_stay(place, project):
+    (project / "a").write_bytes(b"\xff\xfe" + "ä\r\nb\nc".encode("utf-16-le"))
+    async with place.desk() as desk:
+        await desk.use(edit, path="a", edits=[{"old": "b", "new": "€"}])
+    assert (project / "a").read_bytes() == b"\xff\xfe" + "ä\r\n€\nc".encode("utf-16-le")
+
+
+async def test_edit_of_a_missing_file_says_which_there_are(place, project):
+    (project / "config.py").touch()
+    async with place.desk() as desk:
+        said = await desk.refusal(edit, path="confg.py", edits=[{"old": "a", "new": "b"}])
+    assert said == "confg.py does not exist, or the sandbox hides it. Did you mean config.py?"
+
+
+async def test_edit_of_a_file_that_has_changed_is_made_and_the_change_is_told(place, project):
+    (project / "a").write_text("one\ntwo\nthree\n")
+    async with place.desk() as desk:
+        await desk.use(read, path="a")
+        (project / "a").write_text("ONE\ntwo\nthree\n")
+        told = await desk.told(edit, path="a", edits=[{"old": "three", "new": "3"}])
+        assert told.startswith("Changed a: +1 −1.\n")
+        assert "a has changed since you read it, not by you:\n@@ -1,3 +1,3 @@\n-one\n+ONE" in told
+        told = await desk.told(edit, path="a", edits=[{"old": "two", "new": "2"}])
+        assert "since you read it" not in told
+        await desk.use(write, path="a", content="all known\n")
+    assert (project / "a").read_text() == "all known\n"
+
+
+async def test_long_change_by_others_is_told_in_part_and_then_not_taken_for_known(place, project):
+    (project / "a").write_text("keep\n")
+    async with place.desk() as desk:
+        await desk.use(read, path="a")
+        (project / "a").write_text("keep\n" + "".join(f"{n}\n" for n in range(1000)))
+        told = await desk.told(edit, path="a", edits=[{"old": "keep", "new": "kept"}])
+        assert "… and more" in told
+        assert len(told.split("\n")) < 60
+        assert "you have not read it" in await desk.refusal(write, path="a", content="x\n")
+
+
+async def test_edit_that_no_longer_fits_says_what_others_have_changed(place, project):
+    (project / "a").write_text("one\ntwo\n")
+    async with place.desk() as desk:
+        await desk.use(read, path="a")
+        (project / "a").write_text("one\nTWO\n")
+        said = await desk.refusal(edit, path="a", edits=[{"old": "two", "new": "2"}])
+        assert "-two\n+TWO" in said
+    assert (project / "a").read_text() == "one\nTWO\n"
+
+
+async def test_edits_of_one_file_by_any_name_happen_one_after_the_other(place, project):
+    (project / "a").write_text("0\n" * 20)
+    (project / "link").symlink_to("a")
+    async with place.desk(is_on=True) as desk, anyio.create_task_group() as tasks:
+        for number in range(20):
+
+            async def insert(number: int = number) -> None:
+                edits = [{"new": f"new {number}\n", "insert_at_line": 1}]
+                await desk.use(edit, path=random.choice(["a", "link"]), edits=edits)
+
+            tasks.start_soon(insert)
+    lines = (project / "a").read_text().split("\n")
+    assert sorted(line for line in lines if "new" in line) == sorted(f"new {n}" for n in range(20))
+    assert lines.count("0") == 20
+
+
+async def test_file_that_others_write_all_the_time_loses_no_write(place, project):
+    (project / "a").write_text("counter 0\nours\n")
+    is_over = anyio.Event()
+    async with place.desk() as desk, anyio.create_task_group() as tasks:
+
+        async def count() -> None:
+            """As an editor does that saves: what is in the file, with a change of its own."""
+            number = 0
+            while not is_over.is_set():
+                number += 1
+                text = (project / "a").read_text()
+                (project / "b").write_text(f"counter {number}\n" + text.split("\n", 1)[1])
+                (project / "b").rename(project / "a")
+                await anyio.sleep(0.03)
+
+        tasks.start_soon(count)
+        for number in range(20):
+            edits = [{"new": f"{number}\n", "insert_at_line": 2}]
+            await desk.use(edit, path="a", edits=edits)
+        is_over.set()
+    lines = (project / "a").read_text().split("\n")
+    assert [line for line in lines if line.isdigit()] == [str(n) for n in reversed(range(20))]
+
+
+async def test_in_plan_mode_nothing_is_changed_and_the_reason_is_told(place, project):
+    (project / "a").write_text("one\n")
+    for level, word in (
+        ("full", "In plan mode everything is"),
+        ("landlock", "the sandbox forbids it"),
+    ):
+        async with place.desk(is_on=True, mode="ro", level=level) as desk:
+            await desk.use(read, path="a")
+            for tool, data in (
+                (write, {"path": "a", "content": "x"}),
+                (write, {"path": "new/b", "content": "x"}),
+                (edit, {"path": "a", "edits": [{"old": "one", "new": "1"}]}),
+            ):
+                assert word in await desk.refusal(tool, **data)
+    assert [path.name for path in project.iterdir()] == ["a"]
+    assert (project / "a").read_text() == "one\n"
+
+
+async def test_what_could_make_the_machine_run_something_is_not_changed(place, project):
+    hooks = project / ".git/hooks"
+    hooks.mkdir(parents=True)
+    (project / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    for name in ("objects", "refs"):
+        (project / ".git" / name).mkdir()
+    (hooks / "pre-commit").write_text("#!/bin/sh\n")
+    async with place.desk(is_on=True) as desk:
+        for tool, data in (
+            (write, {"path": ".git/hooks/post-commit", "content": "evil"}),
+            (write, {"path": ".git/hooks/pre-commit", "content": "evil"}),
+            (edit, {"path": ".git/hooks/pre-commit", "edits": [{"old": "sh", "new": "evil"}]}),
+        ):
+            assert ".git/hooks, for instance" in await desk.refusal(tool, **data)
+    assert (hooks / "pre-commit").read_text() == "#!/bin/sh\n"
+
+
+async def test_what_lies_outside_is_not_changed(place):
+    async with place.desk(is_on=True) as desk:
+        said = await desk.refusal(edit, path="/etc/hostname", edits=[{"old": "a", "new": "b"}])
+        assert said.startswith("/etc/hostname may not be written: ") or "does not exist" in said
+
+
+async def test_file_of_ten_megabytes_is_edited(place, project):
+    data = b"".join(b"line %d with some text\n" % n for n in range(400_000))
+    (project / "ten").write_bytes(data)
+    async with place.desk(is_on=True) as desk:
+        edits = [{"old": "line 200000 with", "new": "LINE"}]
+        told = await desk.told(edit, path="ten", edits=edits)
+    assert "200001\tLINE some text\n" in told
+    assert (project / "ten").read_bytes() == data.replace(b"line 200000 with", b"LINE")
+
+
+async def test_preview_shows_the_difference_and_changes_nothing(place, project):
+    (project / "a").write_text("one\ntwo\n")
+    async with place.desk(is_on=True) as desk:
+        await desk.use(read, path="a")
+        shown = await desk.preview(edit, path="a", edits=[{"old": "two", "new": "2"}])
+        assert shown == Preview("@@ -1,2 +1,2 @@\n one\n-two\n+2", "diff")
+        shown = await desk.preview(write, path="new", content="x\n")
+        assert shown == Preview("@@ -0,0 +1,1 @@\n+x", "diff")
+        for tool, data in (
+            (edit, {"path": "a", "edits": [{"old": "none", "new": "2"}]}),
+            (edit, {"path": "none", "edits": [{"old": "none", "new": "2"}]}),
+            (write, {"path": "/etc/hostname", "content": "x"}),
+        ):
+            with pytest.raises(ToolError):
+                await desk.preview(tool, **data)
+    assert [path.name for path in project.iterdir()] == ["a"]
+    assert (project / "a").read_text() == "one\ntwo\n"
+
+
+async def test_effect_names_the_whole_path(place, project):
+    async with place.desk() as desk:
+        for tool, kind, data in (
+            (read, "read", {}),
+            (write, "write", {"content": ""}),
+            (edit, "write", {"edits": [{"old": "a", "new": "b"}]}),
+        ):
+            args = tool.parse({"path": "sub/../a", **data})
+            effect = tool.effect(args, desk.workspace)
+            assert (effect.tool, effect.kind, effect.path) == (tool.name, kind, f"{project}/a")
+            assert tool.title(args, desk.workspace) == "a"
+
+
+# --- an editor ---------------------------------------------------------------------------------------------------------
+
+
+class MemoryEditor:
+    """An editor without a screen: a face like any other. The functions let somebody act at that moment."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, Buffer] = {}
+        self.undo: list[tuple[str, str]] = []  # tool use, and the text before it
+        self.written: list[str] = []
+        self.before_change: Callable[[], None] = lambda: None
+        self.after_change: Callable[[], None] = lambda: None
+        self.format: Callable[[str], str] = lambda text: text
+        self.is_silent = False
+
+    def open(self, path: Path, **options: object) -> None:
+        buffer = Buffer(len(self.buffers) + 1, str(path), 1, "", is_modified=False)
+        buffer = msgspec.structs.replace(buffer, **options)
+        text = text_in(buffer, path.read_bytes()) if path.exists() else ""
+        self._keep(buffer, text=text)
+
+    def type(self, path: Path, text: str) -> None:
+        """The person changes the text."""
+        self._keep(self.buffers[str(path)], text=text, is_modified=True)
+
+    def save(self, path: Path) -> None:
+        buffer = self.buffers[str(path)]
+        path.write_bytes(bytes_of(buffer))
+        self._keep(buffer, is_modified=False)
+
+    def text(self, path: Path) -> str:
+        return self.buffers[str(path)].text
+
+    def is_modified(self, path: Path) -> bool:
+        return self.buffers[str(path)].is_modified
+
+    async def buffer(self, path: str) -> Buffer | None:
+        await anyio.lowlevel.checkpoint()
+        if self.is_silent:
+            raise ToolError("Neovim waits for a key.")
+        return self.buffers.get(os.path.realpath(path))  # noqa: ASYNC240
+
+    async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:
+        await anyio.lowlevel.checkpoint()
+        self.before_change()
+        now = self.buffers[buffer.path]
+        if now.tick != buffer.tick:
+            return False
+        if hunks:
+            if not (self.undo and self.undo[-1][0] == tool_use_id):
+                self.undo.append((tool_use_id, now.text))
+            lines = now.text.split("\n")
+            for hunk in reversed(hunks):
+                lines[hunk.first_line : hunk.first_line + hunk.line_count] = hunk.lines
+            self._keep(now, text="\n".join(lines), is_modified=True)
+        self.after_change()
+        return True
+
+    async def before_write(self, buffer: Buffer) -> Buffer:
+        await anyio.lowlevel.checkpoint()
+        now = self.buffers[buffer.path]
+        if (text := self.format(now.text)) != now.text:
+            self._keep(now, text=text)
+        return self.buffers[buffer.path]
+
+    async def after_write(self, buffer: Buffer) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.written.append(buffer.path)
+        now = self.buffers[buffer.path]
+        if now.tick == buffer.tick:
+            self.buffers[buffer.path] = msgspec.structs.replace(now, is_modified=False)
+
+    async def files_changed(self, paths: tuple[str, ...]) -> None:
+        await anyio.lowlevel.checkpoint()
+        for path in map(os.path.realpath, paths):
+            buffer = self.buffers.get(path)
+            if buffer and not buffer.is_modified and Path(path).exists():  # noqa: ASYNC240
+                self._keep(buffer, text=text_in(buffer, Path(path).read_bytes()))  # noqa: ASYNC240
+
+    def _keep(self, buffer: Buffer, **changes: object) -> None:
+        changed = msgspec.structs.replace(buffer, tick=buffer.tick + 1, **changes)
+        self.buffers[os.path.realpath(buffer.path)] = changed
+
+
+@dataclass
+class Open:
+    """A file with a text that is open in an editor."""
+
+    place: Place
+    editor: MemoryEditor = field(default_factory=MemoryEditor)
+
+    @property
+    def path(self) -> Path:
+        return self.place.project / "a"
+
+    @property
+    def text(self) -> str:
+        return self.editor.text(self.path)
+
+
+@pytest.fixture
+def opened(place) -> Open:
+    opened = Open(place)
+    opened.path.write_text("one\ntwo\nthree\nfour\nfive\nsix\nseven\n")
+    opened.editor.open(opened.path)
+    return opened
+
+
+TWO = [{"old": "two", "new": "2"}]
+SIX = [{"old": "six", "new": "6"}]
+
+
+async def test_unsaved_text_is_what_is_read(place, opened):
+    opened.editor.type(opened.path, "unsaved\n")
+    async with place.desk(opened.editor, is_on=True) as desk:
+        assert (
+            await desk.told(read, path="a")
+            == "     1\tunsaved\n(1 line; unsaved changes in the editor)"
+        )
+
+
+async def test_buffer_without_changes_is_edited_and_written(place, opened):
+    async with place.desk(opened.editor, is_on=True) as desk:
+        await desk.use(read, path="a")
+        told = await desk.told(edit, "use 7", path="a", edits=TWO)
+        assert told.startswith("Changed a: +1 −1.\n     1\tone\n     2\t2\n")
+    assert opened.text == opened.path.read_text() == "one\n2\nthree\nfour\nfive\nsix\nseven\n"
+    assert not opened.editor.is_modified(opened.path)
+    assert opened.editor.undo == [("use 7", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n")]
+    assert opened.editor.written == [str(opened.path)]
+
+
+async def test_unsaved_changes_elsewhere_are_merged_and_not_written(place, opened):
+    before = opened.path.read_text()
+    async with place.desk(opened.editor, is_on=True) as desk:
+        await desk.use(read, path="a")
+        opened.editor.type(opened.path, before.replace("six", "SIX (unsaved)"))
+        told = await desk.told(edit, path="a", edits=TWO)
+        assert told.startswith("Changed a in the editor: +1 −1.\n")
+        assert "the file on the disk is not written" in told
+        assert "-six\n+SIX (unsaved)" in told
+        assert "since you read it" not in await desk.told(
+            edit, path="a", edits=[{"old": "one", "new": "1"}]
+        )
+    assert opened.text == "1\n2\nthree\nfour\nfive\nSIX (unsaved)\nseven\n"
+    assert opened.path.read_text() == before
+    assert opened.editor.is_modified(opened.path)
+
+
+async def test_unsaved_changes_of_the_same_text_are_never_lost(place, opened):
+    before = opened.path.read_text()
+    async with place.desk(opened.editor, is_on=True) as desk:
+        await desk.use(read, path="a")
+        unsaved = before.replace("two", "zwei")
+        opened.editor.type(opened.path, unsaved)
+        said = await desk.refusal(edit, path="a", edits=TWO)
+        assert said == (
+            "The person has unsaved changes in a, line 2, where this would change the same text. Nothing was changed."
+            " Read the file again and change what is there now, or ask the person.\n     2\tzwei"
+        )
+        assert (opened.text, opened.path.read_text()) == (unsaved, before)
+        await desk.use(read, path="a")
+        await desk.use(edit, path="a", edits=[{"old": "zwei", "new": "2"}])
+    assert opened.text == before.replace("two", "2")
+    assert opened.path.read_text() == before
+
+
+async def test_unsaved_text_that_was_read_is_edited_as_it_is(place, opened):
+    opened.editor.type(opened.path, "un\nsaved\n")
+    async with place.desk(opened.editor) as desk:
+        await desk.use(read, path="a")
+        told = await desk.told(edit, path="a", edits=[{"old": "saved", "new": "written"}])
+        assert "not by you" not in told
+    assert opened.text == "un\nwritten\n"
+
+
+async def test_text_that_only_the_buffer_has_is_found_in_it(place, opened):
+    async with place.desk(opened.editor) as desk:
+        await desk.use(read, path="a")
+        opened.editor.type(opened.path, opened.text + "eight\n")
+        await desk.use(edit, path="a", edits=[{"old": "eight", "new": "8"}])
+    assert opened.text.endswith("seven\n8\n")
+
+
+async def test_buffer_that_changes_meanwhile_is_looked_at_again(place, opened):
+    moves = iter(["ONE", "ONE!"])
+
+    def type_once() -> None:
+        if word := next(moves, None):
+            opened.editor.type(opened.path, word + opened.text[opened.text.index("\n") :])
+
+    opened.editor.before_change = type_once
+    async with place.desk(opened.editor) as desk:
+        await desk.use(read, path="a")
+        await desk.use(edit, path="a", edits=TWO)
+    assert opened.text.startswith("ONE!\n2\nthree\n")
+
+
+async def test_buffer_that_never_stands_still_is_left_alone(place, opened):
+    opened.editor.before_change = lambda: opened.editor.type(opened.path, opened.text + "x\n")
+    async with place.desk(opened.editor) as desk:
+        said = await desk.refusal(edit, path="a", edits=TWO)
+    assert said.startswith("a was changed by somebody else each time")
+    assert "two\n" in opened.text
+
+
+async def test_what_the_formatter_makes_of_it_is_written_and_told(place, opened):
+    opened.editor.format = lambda text: text.replace("2\n", "two (formatted)\n") + "# end\n"
+    async with place.desk(opened.editor, is_on=True) as desk:
+        await desk.use(read, path="a")
+        told = await desk.told(edit, path="a", edits=TWO)
+        assert "hooks (format on save) have then changed it:\n@@ -1,7 +1,8 @@" in told
+        assert "-2\n+two (formatted)" in told
+        assert "     2\ttwo (formatted)\n" in told
+        assert "since you read it" not in await desk.told(edit, path="a", edits=SIX)
+    assert opened.text == opened.path.read_text()
+    assert opened.text.startswith("one\ntwo (formatted)\nthree\n")
+    assert not opened.editor.is_modified(opened.path)
+
+
+async def test_editor_that_saves_by_itself_is_in_nobodys_way(place, opened):
+    opened.editor.after_change = lambda: opened.editor.save(opened.path)
+    async with place.desk(opened.editor) as desk:
+        for number in range(3):
+            edits = [{"new": f"{number}\n", "insert_at_line": 0}]
+            told = await desk.told(edit, path="a", edits=edits)
+            assert told.startswith("Changed a: +1 −0.")
+    assert opened.text == opened.path.read_text()
+    assert opened.text.startswith("2\n1\n0\none\n")
+
+
+async def test_file_deleted_under_a_buffer_is_edited_in_the_buffer_alone(place, opened):
+    async with place.desk(opened.editor, is_on=True) as desk:
+        await desk.use(read, path="a")
+        opened.path.unlink()
+        told = await desk.told(edit, path="a", edits=TWO)
+        assert "The file is not on the disk" in told
+        assert not opened.path.exists()
+        assert opened.text.startswith("one\n2\n")
+        assert "only in the editor, not on the disk" in await desk.told(read, path="a")
+
+
+async def test_file_deleted_under_a_buffer_is_written_when_all_of_it_is_given(place, opened):
+    async with place.desk(opened.editor, is_on=True) as desk:
+        await desk.use(read, path="a")
+        opened.path.unlink()
+        assert (await desk.told(write, path="a", content="new\n")).startswith("Created a: 1 line")
+    assert opened.path.read_text() == opened.text == "new\n"
+    assert not opened.editor.is_modified(opened.path)
+
+
+async def test_new_buffer_gets_the_file_that_is_written(place, opened):
+    path = place.project / "sub/new"
+    opened.editor.open(path)
+    async with place.desk(opened.editor, is_on=True) as desk:
+        assert (await desk.told(write, path="sub/new", content="x\n")).startswith("Created sub/new")
+    assert path.read_text() == opened.editor.text(path) == "x\n"
+
+
+async def test_buffer_without_changes_is_replaced(place, opened):
+    async with place.desk(opened.editor, is_on=True) as desk:
+        assert "you have not read it" in await desk.refusal(write, path="a", content="x\n")
+        await desk.use(read, path="a")
+        content = "zero\none\n2\nthree\nfour\nfive\nsix\nseven\n"
+        assert "(+2 −1)" in await desk.told(write, path="a", content=content)
+    assert opened.path.read_text() == opened.text == content
+    assert len(opened.editor.undo) == 1
+
+
+async def test_unsaved_changes_are_merged_with_a_whole_new_file(place, opened):
+    before = opened.path.read_text()
+    async with place.desk(opened.editor, is_on=True) as desk:
+        opened.editor.type(opened.path, before.replace("seven", "SEVEN"))
+        said = await desk.refusal(write, path="a", content="x\n")
+        assert "with unsaved changes, and you have not read them" in said
+        await desk.use(read, path="a")
+        opened.editor.type(opened.path, opened.text.replace("five", "FIVE"))
+        content = before.replace("seven", "SEVEN").replace("one", "1")
+        assert "in the editor: +1 −1" in await desk.told(write, path="a", content=content)
+        assert opened.text == "1\ntwo\nthree\nfour\nFIVE\nsix\nSEVEN\n"
+        opened.editor.type(opened.path, opened.text.replace("two", "ZWEI"))
+        assert "unsaved changes in a, line 2" in await desk.refusal(
+            write, path="a", content=opened.text.replace("ZWEI", "deux")
+        )
+    assert "ZWEI" in opened.text
+    assert opened.path.read_text() == before
+
+
+async def test_file_changed_under_a_buffer_is_loaded_again_and_edited(place, opened):
+    async with place.desk(opened.editor) as desk:
+        await desk.use(read, path="a")
+        opened.path.write_text("ONE\ntwo\n")
+        told = await desk.told(edit, path="a", edits=TWO)
+        assert "+ONE" in told
+    assert opened.text == opened.path.read_text() == "ONE\n2\n"
+
+
+@pytest.mark.parametrize(
+    "data, options, new",
+    [
+        (b"a\r\ntwo\r\n", {"line_ending": "dos"}, b"a\r\n2\r\n"),
+        (b"a\r\ntwo\nc\r\n", {}, b"a\r\n2\nc\r\n"),
+        (b"a\rtwo\r", {"line_ending": "mac"}, b"a\r2\r"),
+        (b"caf\xe9 two\n", {"encoding": "latin1"}, b"caf\xe9 2\n"),
+        (b"\xef\xbb\xbftwo\n", {"has_bom": True}, b"\xef\xbb\xbf2\n"),
+        ("two ä\n".encode("utf-16-le"), {"encoding": "utf-16le"}, None),
+        (
+            "\ufefftwo ä\n".encode("utf-16-le"),
+            {"encoding": "utf-16le", "has_bom": True},
+            "\ufeff2 ä\n".encode("utf-16-le"),
+        ),
+        (
+            "\ufefftwo\n".encode("utf-16-be"),
+            {"encoding": "utf-16", "has_bom": True},
+            "\ufeff2\n".encode("utf-16-be"),
+        ),
+        (b"no newline two", {}, b"no newline 2"),
+        (b"bad \xff two and \xc3\xa4 \xc3\xa4\n", {}, b"bad \xff 2 and \xc3\xa4 \xc3\xa4\n"),
+    ],
+)
+async def test_buffer_of_any_encoding_is_edited_to_the_byte(place, opened, data, options, new):
+    opened.path.write_bytes(data)
+    opened.editor.open(opened.path, **options)
+    async with place.desk(opened.editor) as desk:
+        if new is None:  # without a mark it is a binary file to us
+            assert "binary" in await desk.refusal(edit, path="a", edits=TWO)
+            return
+        await desk.use(edit, path="a", edits=TWO)
+        assert opened.path.read_bytes() == new
+        assert bytes_of(opened.editor.buffers[str(opened.path)]) == new
+        opened.editor.format = lambda text: text.replace("2", "3")
+        await desk.use(edit, path="a", edits=[{"old": "2", "new": "2 "}])
+        assert opened.path.read_bytes() == new.replace(b"2", b"3", 1).replace(b"3", b"3 ", 1) or (
+            opened.path.read_bytes() == bytes_of(opened.editor.buffers[str(opened.path)])
+        )
+
+
+async def test_end_of_the_file_is_edited_in_the_buffer_too(place, opened):
+    opened.path.write_text("one\nlast")
+    opened.editor.open(opened.path)
+    async with place.desk(opened.editor) as desk:
+        await desk.use(edit, path="a", edits=[{"old": "last", "new": "last\nand more\n"}])
+        assert opened.text == opened.path.read_text() == "one\nlast\nand more\n"
+        await desk.use(read, path="a")
+        await desk.use(write, path="a", content="one")
+    assert opened.text == opened.path.read_text() == "one"
+
+
+async def test_encoding_that_only_the_editor_knows_is_told(place, opened):
+    opened.editor.open(opened.path, encoding="latin1")
+    opened.editor.buffers[str(opened.path)] = msgspec.structs.replace(
+        opened.editor.buffers[str(opened.path)], encoding="8bit-dec-mcs"
+    )
+    async with place.desk(opened.editor) as desk:
+        assert "8bit-dec-mcs, which is not known here" in await desk.refusal(
+            edit, path="a", edits=TWO
+        )
+
+
+async def test_character_that_the_buffers_encoding_lacks_changes_nothing(place, opened):
+    opened.path.write_bytes(b"caf\xe9\ntwo\n")
+    opened.editor.open(opened.path, encoding="latin1")
+    async with place.desk(opened.editor) as desk:
+        await desk.refusal(edit, path="a", edits=[{"old": "two", "new": "→"}])
+    assert opened.text == "café\ntwo\n"
+    assert opened.path.read_bytes() == b"caf\xe9\ntwo\n"
+
+
+async def test_silent_editor_is_told_and_nothing_is_done_behind_its_back(place, opened):
+    before = opened.path.read_text()
+    opened.editor.is_silent = True
+    async with place.desk(opened.editor) as desk:
+        for tool, data in ((read, {}), (edit, {"edits": TWO}), (write, {"content": "x"})):
+            assert await desk.refusal(tool, path="a", **data) == "Neovim waits for a key."
+    assert opened.path.read_text() == before
+
+
+async def test_write_that_fails_in_the_end_is_taken_back_from_the_buffer(place, opened):
+    before = opened.text
+
+    def lock(text: str) -> str:
+        (place.project / "a").rename(place.project / "b")
+        (place.project / "a").mkdir()
+        return text
+
+    opened.editor.format = lock
+    async with place.desk(opened.editor) as desk:
+        assert "is a directory" in await desk.refusal(edit, path="a", edits=TWO)
+    assert opened.text == before
+    assert not opened.editor.is_modified(opened.path)
+
+
+async def test_write_that_fails_while_the_person_types_says_where_the_text_is(place, opened):
+    def lock(text: str) -> str:
+        (place.project / "a").rename(place.project / "b")
+        (place.project / "a").mkdir()
+        return text
+
+    opened.editor.format = lock
+    real = opened.editor.before_write
+
+    async def type_after(buffer: Buffer) -> Buffer:
+        ready = await real(buffer)
+        opened.editor.type(opened.path, opened.text + "typed\n")
+        return ready
+
+    opened.editor.before_write = type_after
+    async with place.desk(opened.editor) as desk:
+        said = await desk.refusal(edit, path="a", edits=TWO)
+    assert said.endswith("The change stands in the editor's buffer, unsaved.")
+    assert opened.text.endswith("typed\n")
+
+
+async def test_cancelled_edit_of_a_buffer_is_whole(place, opened):
+    async with place.desk(opened.editor) as desk:
+        with anyio.CancelScope() as scope:
+            opened.editor.after_change = scope.cancel
+            await desk.use(edit, path="a", edits=TWO)
+            await anyio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
+    assert opened.text == opened.path.read_text()
+    assert opened.text.startswith("one\n2\n")
+    assert not opened.editor.is_modified(opened.path)
+
+
+# --- what must not come through a buffer -------------------------------------------------------------------------------
+
+
+async def test_hidden_file_is_not_read_or_changed_through_its_buffer(place, opened):
+    secret = place.base / "secret"
+    secret.write_text("secret\n")
+    (place.project / "link").symlink_to(secret)
+    private = place.home / ".netrc"
+    private.write_text("secret\n")
+    for path in (secret, private):
+        opened.editor.open(path)
+    async with place.desk(opened.editor, is_on=True) as desk:
+        for path in (str(secret), "link", "~/.netrc"):
+            for tool, data in ((read, {}), (edit, {"edits": [{"old": "secret", "new": "x"}]})):
+                assert "the sandbox" in await desk.refusal(tool, path=path, **data)
+        await desk.use(write, path="~/.netrc", content="the sandbox's own\n")
+    assert opened.editor.text(secret) == opened.editor.text(private) == "secret\n"
+    assert private.read_text() == "secret\n"
+
+
+async def test_secret_that_the_sandbox_covers_stays_in_its_buffer(place, opened):
+    path = place.project / ".env"
+    path.write_text("TOKEN=secret\n")
+    (place.project / ".gitignore").write_text(".env\n")
+    (place.project / ".git").mkdir()
+    (place.project / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    for name in ("objects", "refs"):
+        (place.project / ".git" / name).mkdir()
+    opened.editor.open(path)
+    opened.editor.type(path, "TOKEN=unsaved\n")
+    async with place.desk(opened.editor, is_on=True) as desk:
+        told = await desk.told(read, path=".env")
+        assert "secret" not in told
+        assert "unsaved" not in told
+        assert "the sandbox covers this file" in told
+        await desk.refusal(write, path=".env", content="x")
+    assert opened.editor.text(path) == "TOKEN=unsaved\n"
+    assert path.read_text() == "TOKEN=secret\n"
+
+
+@pytest.mark.parametrize("is_dirty", [False, True])
+@pytest.mark.parametrize("changes", [{}, {"mode": "ro"}])
+async def test_what_may_not_be_written_is_not_changed_in_its_buffer(
+    place, opened, is_dirty, changes
+):
+    hook = place.project / ".git/hooks/pre-commit"
+    hook.parent.mkdir(parents=True)
+    (place.project / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    for name in ("objects", "refs"):
+        (place.project / ".git" / name).mkdir()
+    hook.write_text("#!/bin/sh\n")
+    new = hook.parent / "post-commit"
+    for path in (hook, new):
+        opened.editor.open(path)
+        if is_dirty:
+            opened.editor.type(path, "#!/bin/sh\nunsaved\n")
+    texts = dict(opened.editor.buffers)
+    async with place.desk(opened.editor, is_on=True, **changes) as desk:
+        await desk.use(read, path=".git/hooks/pre-commit")
+        for name in ("pre-commit", "post-commit"):
+            for tool, data in (
+                (edit, {"edits": [{"old": "sh", "new": "evil"}]}),
+                (write, {"content": "evil"}),
+            ):
+                assert "read-only in the sandbox" in await desk.refusal(
+                    tool, path=f".git/hooks/{name}", **data
+                )
+    assert opened.editor.buffers == texts
+
+
+# --- what was seen -----------------------------------------------------------------------------------------------------
+
+
+def test_oldest_texts_become_digests_when_there_are_too_many():
+    seen = Seen(max_text_chars=10)
+    seen.note("/a", "12345")
+    seen.note("/b", "67890")
+    seen.get("/a")
+    seen.note("/c", "x")
+    assert seen.get("/b").text is None
+    assert seen.get("/b").is_of("67890", None)
+    assert not seen.get("/b").is_of("67891", None)
+    assert (seen.get("/a").text, seen.get("/c").text) == ("12345", "x")
+    seen.note("/d", "longer than all of it")
+    assert seen.get("/d").is_of("longer than all of it", None)
+    assert seen._text_chars <= 10
+
+
+def test_oldest_files_are_forgotten_when_there_are_too_many():
+    seen = Seen(max_files=2)
+    for path in ("/a", "/b", "/a", "/c"):
+        seen.note(path, path)
+    assert seen.get("/b") is None
+    assert seen.get("/a")
+    assert seen._text_chars == 4
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.text("xy", max_size=6))))
+def test_count_of_what_is_held_is_right(notes):
+    seen = Seen(max_text_chars=8, max_files=3)
+    for path, text in notes:
+        seen.note(path, text)
+        assert seen.get(path).is_of(text, None)
+        assert seen._text_chars == sum(len(s.text or "") for s in seen._sights.values()) <= 8
+        assert len(seen._sights) <= 3
+
+
+def test_large_file_is_known_by_its_stamp():
+    seen = Seen()
+    stamp = Stamp(1, 2, 3, 4, 5, 6, 7)
+    seen.note_large("/a", stamp)
+    assert seen.get("/a").is_of("whatever", stamp)
+    assert not seen.get("/a").is_of("whatever", stamp._replace(ctime_ns=6))
+
+
+async def test_file_that_was_too_large_to_keep_says_only_that_it_has_changed(place, project):
+    data = "a line of text\n" * 600_000
+    (project / "large").write_text("first\n" + data)
+    async with place.desk() as desk:
+        await desk.use(read, path="large", limit=1)
+        told = await desk.told(edit, path="large", edits=[{"old": "first", "new": "1st"}])
+        assert "since you read it" not in told
+        await desk.use(read, path="large", limit=1)
+        (project / "large").write_text("FIRST\n" + data)
+        told = await desk.told(edit, path="large", edits=[{"old": "FIRST", "new": "1st"}])
+        assert "has changed since you read it; what exactly is no longer known" in told
+
+
+# --- differences -------------------------------------------------------------------------------------------------------
+
+
+def patched(old: str, difference: str) -> list[str]:
+    """The lines of `old` after a unified difference, by the book."""
+    lines = old.removesuffix("\n").split("\n") if old else []
+    new: list[str] = []
+    position = 0
+    for line in difference.split("\n"):
+        if line.startswith("@@ "):
+            start, count = map(int, line.split()[1][1:].split(","))
+            first = start - (count > 0)
+            new += lines[position:first]
+            position = first
+        elif line[0] in " -":
+            assert lines[position] == line[1:]
+            new += [line[1:]] * (line[0] == " ")
+            position += 1
+        else:
+            new.append(line[1:])
+    return new + lines[position:]
+
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "", "c d", "x"]), max_size=30).flatmap(
+    lambda lines: st.sampled_from(["\n".join(lines), "\n".join([*lines, ""])])
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(TEXTS, TEXTS)
+def test_difference_makes_one_text_of_the_other(old, new):
+    difference = Difference(old, new)
+    if difference.hunks:
+        shown = difference.shown(10_000)
+        assert shown.is_whole
+        assert patched(old, shown.text) == (new.removesuffix("\n").split("\n") if new else [])
+    assert applied(old, buffer_hunks(old, new)) == new
+
+
+def test_difference_of_hostile_texts_takes_no_time_and_little_room():
+    old = "\n".join(["a", "b"] * 100_000)
+    new = "\n".join(["b", "a", "a"] * 70_000)
+    began = time.monotonic()
+    shown = Difference(old, new).shown()
+    assert time.monotonic() - began < 5
+    assert not shown.is_whole
+    assert len(shown.text.split("\n")) == 41
+    assert len(Difference("", "x" * 10_000_000).shown().text) < 500
+
+
+def test_half_of_a_surrogate_pair_never_reaches_the_model():
+    assert Difference("", "\ud800\n").shown().text.encode()
