@@ -30,6 +30,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox_read: tuple[str, ...] = ()
     sandbox_write: tuple[str, ...] = ()
     sandbox_env: tuple[str, ...] = ()
+    permissions: tuple[dict[str, Any], ...] = ()  # rules, as `rules.load_rules` reads them
 
     @property
     def session_dir(self) -> Path:

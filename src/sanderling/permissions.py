@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from sanderling.events import Mode
 from sanderling.shell_grammar import (
     Command,
     Opaque,
@@ -30,9 +31,6 @@ from sanderling.shell_grammar import (
     runner_length,
     runs_more,
 )
-
-Mode = Literal["ask", "auto", "plan"]
-"""Whether changes and commands ask first, run when the sandbox confines them, or are not possible at all."""
 
 Action = Literal["allow", "ask", "deny"]
 

@@ -86,8 +86,11 @@ class ToolUses:
 
     def results(self) -> tuple[ToolResult, ...]:
         """In the order of the calls: the API refuses a history where one is missing."""
-        interrupted = partial(ToolResult, content=INTERRUPTED, is_error=True)
-        return tuple(use.result or interrupted(use.asked.id) for use in self._uses)
+        return tuple(use.result or self._interrupted(use.asked.id) for use in self._uses)
+
+    def _interrupted(self, use_id: str) -> ToolResult:
+        so_far = self._workspace.jobs.take_interrupted(use_id)
+        return ToolResult(use_id, so_far or INTERRUPTED, is_error=True)
 
     def _prepare(self, asked: ToolUse, problem: str) -> _Use:
         tool = self._tools.get(asked.name)
@@ -129,7 +132,10 @@ class ToolUses:
             await self._ask(use, context)
             async with self._limiter:
                 self._session.append_tool_start(tool_use_id)
-                return await use.tool.run(use.args, context)
+                outcome = await use.tool.run(use.args, context)
+            if use.effect.kind == "run" and self._workspace.editor:
+                await self._workspace.editor.files_changed(())
+            return outcome
         except DeniedError as denied:
             return Outcome(content=str(denied), summary="denied", is_error=True)
         except (ToolError, SandboxError) as error:

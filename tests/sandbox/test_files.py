@@ -358,6 +358,15 @@ async def test_change_right_after_a_look_is_noticed_each_time(place):
         assert path.read_bytes() == b"xyz"
 
 
+async def test_file_that_has_just_changed_is_loaded_when_its_stamp_says_enough(place, where):
+    path = place.project / "file"
+    async with open_files(place, where) as files:
+        for _ in range(20):
+            path.write_bytes(b"new")  # a kernel may give the next change the same times
+            stamp = (await files.load(str(path), 100)).stamp
+            assert time.time_ns() - stamp.ctime_ns >= worker.TICK_NS
+
+
 async def test_read_only_file_is_not_written(place, where):
     path = place.project / "file"
     path.chmod(0o444)
@@ -595,6 +604,28 @@ def test_at_whatever_call_a_write_fails_the_bytes_are_old_or_new(code, kind, uid
         if is_over:
             assert at > 10
             return
+
+
+@pytest.mark.parametrize("kind", ["new", "old", "linked"])
+def test_bytes_are_on_the_disk_before_they_have_the_name_and_the_name_when_all_is_done(
+    tmp_path, monkeypatch, kind
+):
+    path = tmp_path / "file"
+    if kind != "new":
+        path.write_bytes(b"old")
+    if kind == "linked":
+        (tmp_path / "other").hardlink_to(path)
+    calls: list[str] = []
+    for name in ("write", "fsync", "rename"):
+
+        def call(*args, name=name, real=getattr(os, name), **kwargs):
+            calls.append(name)
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(os, name, call)
+    assert worker.answer("write", str(path), b"new", None, False)[0] == "ok"
+    in_place = ["write", "fsync"]
+    assert calls == (in_place if kind == "linked" else [*in_place, "rename", "fsync"])
 
 
 def test_write_that_may_still_be_going_on_is_not_swept_away(tmp_path):

@@ -22,6 +22,7 @@ from sanderling.sandbox.session import SessionSandbox
 from sanderling.sandbox.worker import Stamp
 from sanderling.tools.base import Context, Outcome, Preview, Tool
 from sanderling.tools.buffers import bytes_of, text_in
+from sanderling.tools.change import Change, Proposal
 from sanderling.tools.edit import edit
 from sanderling.tools.editor import Buffer, Hunk
 from sanderling.tools.lines import Difference, applied, buffer_hunks
@@ -42,7 +43,7 @@ class Desk:
         self.project = Path(workspace.project)
 
     async def use(self, tool: Tool, tool_use_id: str = "t1", **data: object) -> Outcome:
-        return await tool.run(tool.parse(data), self._context(tool_use_id))
+        return await tool.run(tool.parse(data), self.context(tool_use_id))
 
     async def told(self, tool: Tool, tool_use_id: str = "t1", **data: object) -> str:
         content = (await self.use(tool, tool_use_id, **data)).content
@@ -55,9 +56,9 @@ class Desk:
         return str(caught.value)
 
     async def preview(self, tool: Tool, **data: object) -> Preview:
-        return await tool.preview(tool.parse(data), self._context("t1"))
+        return await tool.preview(tool.parse(data), self.context("t1"))
 
-    def _context(self, tool_use_id: str) -> Context:
+    def context(self, tool_use_id: str = "t1") -> Context:
         return Context(self.workspace, tool_use_id, lambda _: None)
 
 
@@ -585,28 +586,23 @@ async def test_edits_of_one_file_by_any_name_happen_one_after_the_other(place, p
     assert lines.count("0") == 20
 
 
-async def test_file_that_others_write_all_the_time_loses_no_write(place, project):
-    (project / "a").write_text("counter 0\nours\n")
-    is_over = anyio.Event()
-    async with place.desk() as desk, anyio.create_task_group() as tasks:
+async def test_file_that_changes_between_look_and_write_is_looked_at_again(place, project):
+    (project / "a").write_text("0")
+    others = iter("1234")
 
-        async def count() -> None:
-            """As an editor does that saves: what is in the file, with a change of its own."""
-            number = 0
-            while not is_over.is_set():
-                number += 1
-                text = (project / "a").read_text()
-                (project / "b").write_text(f"counter {number}\n" + text.split("\n", 1)[1])
-                (project / "b").rename(project / "a")
-                await anyio.sleep(0.03)
+    def propose(old: bytes | None) -> Proposal:
+        if other := next(others, None):
+            (project / "a").write_text(other)  # as long as before
+        return Proposal((old or b"") + b" and ours")
 
-        tasks.start_soon(count)
-        for number in range(20):
-            edits = [{"new": f"{number}\n", "insert_at_line": 2}]
-            await desk.use(edit, path="a", edits=edits)
-        is_over.set()
-    lines = (project / "a").read_text().split("\n")
-    assert [line for line in lines if line.isdigit()] == [str(n) for n in reversed(range(20))]
+    async with place.desk(is_on=True) as desk:
+        changed = await Change(desk.context(), str(project / "a"), propose).make()
+        assert changed.old == "4"
+        assert (project / "a").read_text() == "4 and ours"
+        others = iter("123456")
+        with pytest.raises(ToolError, match="^a was changed by somebody else each time"):
+            await Change(desk.context(), str(project / "a"), propose).make()
+    assert (project / "a").read_text() == "5"
 
 
 async def test_in_plan_mode_nothing_is_changed_and_the_reason_is_told(place, project):
@@ -987,6 +983,7 @@ async def test_file_changed_under_a_buffer_is_loaded_again_and_edited(place, ope
         told = await desk.told(edit, path="a", edits=TWO)
         assert "+ONE" in told
     assert opened.text == opened.path.read_text() == "ONE\n2\n"
+    assert opened.editor.undo == [("t1", "ONE\ntwo\n")]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 
 from sanderling.config import Settings, has_api_key, load_settings
 from sanderling.editor.bridge import Bridge
+from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.frames import FrameQueue
 from sanderling.errors import ConfigError, ProviderError, SanderlingError, printable
 from sanderling.events import (
@@ -47,6 +48,7 @@ from sanderling.orchestrator import Orchestrator
 from sanderling.providers import Provider
 from sanderling.providers.anthropic import AnthropicProvider
 from sanderling.providers.scripted import ScriptedProvider, load_demo, load_script
+from sanderling.rules import load_rules
 from sanderling.sandbox.session import policy_for
 from sanderling.session import Session
 
@@ -71,6 +73,7 @@ class EditorHost:
     def __init__(self, bridge: Bridge) -> None:
         self.bridge = bridge
         self.settings: Settings | None = None
+        self._buffers = NeovimBuffers(bridge)
         self._sessions: dict[str, LiveSession] = {}
         self._inbox, self._actions = anyio.create_memory_object_stream[tuple[str, Action]](math.inf)
 
@@ -132,12 +135,15 @@ class EditorHost:
         try:
             provider = make_provider(self.settings)
             session = Session.open(self.settings.session_dir, session_id, project)
+            rules = load_rules(self.settings.permissions, session.project)
         except SanderlingError as error:
             log.warning("session %s does not open: %s", session_id, error)
             live.refuse(error)
         else:
             policy = policy_for(self.settings, session.project)
-            live.orchestrator = Orchestrator(session, provider, live.emit, policy)
+            live.orchestrator = Orchestrator(
+                session, provider, live.emit, policy, rules=rules, editor=self._buffers
+            )
             if self.settings.provider == "auto" and not has_api_key() and not session.history:
                 live.emit(Notice("info", NO_KEY_NOTICE))
         tasks.start_soon(live.run)

@@ -34,8 +34,8 @@ class BashInput(msgspec.Struct, forbid_unknown_fields=True):
     ] = False
 
 
-def _effect(args: BashInput, _workspace: Workspace) -> Effect:
-    return Effect(tool="bash", kind="run", command=args.command)
+def _effect(args: BashInput, workspace: Workspace) -> Effect:
+    return Effect(tool="bash", kind="run", command=args.command, cwd=workspace.shell.cwd)
 
 
 def _title(args: BashInput, _workspace: Workspace) -> str:

@@ -1,0 +1,401 @@
+"""The turn's loop with real tools: what runs, what asks, what the model is told, what is shown; in the real sandbox."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from tests.conftest import policy_of
+from tests.loopback import refusals
+
+from sanderling.events import (
+    AnswerApproval,
+    ApprovalRequested,
+    ApprovalSettled,
+    Event,
+    Mode,
+    ModeChanged,
+    Prompt,
+    TodoChanged,
+    ToolEnded,
+    ToolOutput,
+    ToolStarted,
+    ToolUseShown,
+    TurnEnded,
+)
+from sanderling.messages import Message, TextBlock, ToolResult
+from sanderling.orchestrator import Orchestrator
+from sanderling.providers.scripted import Script, ScriptedProvider
+from sanderling.session import Session
+from sanderling.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
+from sanderling.tools.catalog import TOOLS, tool_specs
+
+DEADLINE_S = 20.0
+DONE = [{"text": "Done."}]
+
+
+def uses(*calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """A reply that uses tools, whose ids are t1, t2 and so on."""
+    return [
+        {"tool_use": {"id": f"t{number}", "name": name, "input": arguments}}
+        for number, (name, arguments) in enumerate(calls, 1)
+    ]
+
+
+def bash(command: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "bash", {"command": command, **more}
+
+
+def edit(path: str, old: str, new: str) -> tuple[str, dict[str, Any]]:
+    return "edit", {"path": path, "edits": [{"old": old, "new": new}]}
+
+
+class Talk:
+    """A session with a scripted model, in a project of its own."""
+
+    def __init__(self, base: Path, *replies: list[dict[str, Any]], mode: Mode = "ask") -> None:
+        self.project = base / "home/project"
+        self.project.mkdir(parents=True, exist_ok=True)
+        (self.project / "app.py").write_text("def f():\n    return 1\n")
+        self.events: list[Event] = []
+        self.session = Session.open(base / "state/sessions", "s1", str(self.project))
+        script = [{"step": steps} for steps in (*replies, DONE)]
+        provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": script}, Script))
+        policy = policy_of(self.session)
+        self.orchestrator = Orchestrator(self.session, provider, self.events.append, policy)
+        if mode != "ask":
+            self.orchestrator.set_mode(mode)
+
+    @asynccontextmanager
+    async def asked(self, text: str = "Do it.") -> AsyncIterator["Talk"]:
+        """A turn that has begun; when the context ends, it has ended, too."""
+        with anyio.fail_after(DEADLINE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.orchestrator.serve)
+                self.orchestrator.submit(Prompt("p1", text))
+                yield self
+                await self.until(TurnEnded)
+                tasks.cancel_scope.cancel()
+        self.session.close()
+        assert (
+            refusals(
+                msgspec.to_builtins([*self.session.history, Message("user", (TextBlock("."),))])
+            )
+            == []
+        )
+
+    async def run(self) -> "Talk":
+        async with self.asked():
+            pass
+        return self
+
+    async def happens(self, condition: Callable[[], object]) -> None:
+        while not condition():
+            await anyio.sleep(0.002)
+
+    async def until(self, kind: type, count: int = 1) -> Any:
+        await self.happens(lambda: len(self.of(kind)) >= count)
+        return self.of(kind)[count - 1]
+
+    def of(self, *kinds: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kinds)]
+
+    def answer(self, question: ApprovalRequested, answer: str, **more: str) -> None:
+        self.orchestrator.approvals.answer(AnswerApproval(question.id, answer, **more))  # type: ignore[arg-type]
+
+    @property
+    def results(self) -> list[ToolResult]:
+        blocks = (block for message in self.session.history for block in message.content)
+        return [block for block in blocks if isinstance(block, ToolResult)]
+
+    def told(self, number: int = 0) -> str:
+        content = self.results[number].content
+        assert isinstance(content, str)
+        return content
+
+
+def test_schemas_descriptions_and_system_prompt_together_stay_small():
+    prompt = Path(__file__).parents[2] / "src/sanderling/system_prompt.md"
+    tools = msgspec.json.encode(tool_specs())
+    assert len(tools) + prompt.stat().st_size <= 16_384, len(tools)
+
+
+def test_every_tool_says_what_it_is_for_and_allows_no_unknown_field():
+    for tool in TOOLS.values():
+        assert len(tool.description) > 40
+        assert tool.schema["type"] == "object"
+        assert tool.schema["additionalProperties"] is False
+
+
+# --- the loop ----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_only_reads_runs_at_once_and_the_model_sees_the_result(tmp_path):
+    talk = await Talk(tmp_path, uses(("read", {"path": "app.py"}))).run()
+    assert "return 1" in talk.told()
+    assert not talk.results[0].is_error
+    assert talk.of(ApprovalRequested) == []
+    started, ended = talk.of(ToolStarted, ToolEnded)
+    assert (started.tool, started.title) == ("read", "app.py")
+    assert not ended.is_error
+    assert talk.session.history[-1].content == (TextBlock("Done."),)
+
+
+@pytest.mark.parametrize(
+    "name, arguments, words",
+    [
+        ("teleport", {}, "There is no tool 'teleport'"),
+        ("read", {}, "missing required field `path`"),
+        ("read", {"path": "app.py", "colour": "red"}, "unknown field `colour`"),
+        ("read", {"path": 5}, "Expected `str`, got `int` - at `$.path`"),
+    ],
+)
+async def test_bad_input_is_told_in_words_and_the_turn_goes_on(tmp_path, name, arguments, words):
+    talk = await Talk(tmp_path, uses((name, arguments))).run()
+    assert words in talk.told()
+    assert talk.results[0].is_error
+    assert talk.of(TurnEnded) == [TurnEnded("end_turn")]
+
+
+async def test_input_that_is_no_json_is_told_and_the_turn_goes_on(tmp_path):
+    step = {
+        "tool_use": {"id": "t1", "name": "bash", "problem": "The input is not the JSON object …"}
+    }
+    talk = await Talk(tmp_path, [step]).run()
+    assert talk.results == [ToolResult("t1", "The input is not the JSON object …", is_error=True)]
+
+
+async def test_uses_of_one_message_run_at_the_same_time_and_are_told_and_shown_in_order(tmp_path):
+    calls = [
+        bash(f"touch {n}; while [ ! -e {3 - n} ]; do sleep 0.01; done; echo {n}") for n in (1, 2)
+    ]
+    talk = await Talk(tmp_path, uses(*calls), mode="auto").run()
+    assert [result.tool_use_id for result in talk.results] == ["t1", "t2"]
+    assert [talk.told(n).splitlines()[0] for n in (0, 1)] == ["1", "2"]
+    shown = [event.id for event in talk.of(ToolStarted, ToolOutput, ToolEnded)]
+    assert shown == sorted(shown)
+
+
+async def test_edits_of_one_file_and_a_command_after_them_keep_their_order(tmp_path):
+    calls = (
+        edit("app.py", "return 1", "return 2"),
+        edit("app.py", "return 2", "return 3"),
+        bash("cat app.py"),
+        edit("app.py", "return 3", "return 4"),
+    )
+    talk = await Talk(tmp_path, uses(*calls), mode="auto").run()
+    assert [result.is_error for result in talk.results] == [False] * 4
+    assert "return 3" in talk.told(2)
+    assert (talk.project / "app.py").read_text() == "def f():\n    return 4\n"
+
+
+async def test_one_failure_cancels_nothing_else(tmp_path):
+    talk = await Talk(
+        tmp_path, uses(bash("exit 3"), bash("sleep 0.3; echo fine")), mode="auto"
+    ).run()
+    assert [result.is_error for result in talk.results] == [True, False]
+    assert "exit status 3" in talk.told(0)
+    assert talk.told(1).startswith("fine")
+
+
+async def test_stopping_the_turn_ends_the_command_and_leaves_a_history_the_api_accepts(tmp_path):
+    talk = Talk(
+        tmp_path, uses(bash("echo begun; sleep 60"), ("read", {"path": "app.py"})), mode="auto"
+    )
+    async with talk.asked():
+        await talk.until(ToolOutput)
+        talk.orchestrator.cancel()
+    assert talk.of(TurnEnded) == [TurnEnded("cancelled")]
+    assert talk.results[0].is_error
+    assert talk.told(0).startswith("begun") or talk.told(0) == INTERRUPTED
+
+
+async def test_the_same_call_again_and_again_warns_the_model_and_then_asks_the_person(tmp_path):
+    same = [[{"tool_use": {"name": "read", "input": {"path": "app.py"}}}]] * 5
+    talk = Talk(tmp_path, *same)
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert "again and again" in question.reason
+        talk.answer(question, "deny")
+    assert ["this very call" in talk.told(n) for n in range(5)] == [False, False, True, True, True]
+    assert talk.of(TurnEnded) == [TurnEnded("end_turn")]
+    assert talk.session.history[-1].role == "user"
+
+
+# --- asking ------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_edit_asks_with_its_difference_and_is_made_when_it_is_allowed(tmp_path):
+    talk = Talk(tmp_path, uses(edit("app.py", "return 1", "return 2")))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert (question.tool, question.title, question.filetype) == ("edit", "app.py", "diff")
+        assert "-    return 1\n+    return 2" in question.subject
+        assert question.path == str(talk.project / "app.py")
+        assert "return 1" in (talk.project / "app.py").read_text()
+        talk.answer(question, "once")
+    assert talk.of(ApprovalSettled) == [ApprovalSettled(question.id)]
+    assert "return 2" in (talk.project / "app.py").read_text()
+
+
+async def test_what_could_not_be_done_anyway_is_not_asked(tmp_path):
+    talk = await Talk(tmp_path, uses(edit("app.py", "return 7", "return 2"))).run()
+    assert talk.of(ApprovalRequested) == []
+    assert talk.results[0].is_error
+
+
+async def test_reason_of_a_denial_is_told_to_the_model(tmp_path):
+    talk = Talk(tmp_path, uses(bash("touch made")))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert (question.subject, question.filetype) == ("touch made", "sh")
+        talk.answer(question, "deny", reason="Use the Makefile.")
+    assert talk.told() == "The person denied this: Use the Makefile."
+    assert not (talk.project / "made").exists()
+
+
+async def test_denying_one_of_a_batch_denies_the_rest_of_it(tmp_path):
+    talk = Talk(tmp_path, uses(*[bash(f"touch {n}") for n in (1, 2, 3)]))
+    async with talk.asked():
+        await talk.until(ApprovalRequested, 3)
+        talk.answer(talk.of(ApprovalRequested)[1], "deny")
+    assert [result.content == DENIED_WITH_ANOTHER for result in talk.results] == [True, False, True]
+    assert len(talk.of(ApprovalSettled)) == 3
+    assert sorted(path.name for path in talk.project.iterdir()) == ["app.py"]
+
+
+async def test_allowed_for_the_session_asks_no_more_and_other_things_still_ask(tmp_path):
+    replies = [uses(bash("make test")), uses(bash("make test")), uses(bash("make install"))]
+    talk = Talk(tmp_path, *replies)
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "session")
+        question = await talk.until(ApprovalRequested, 2)
+        assert question.subject == "make install"
+        talk.answer(question, "once")
+    assert len(talk.of(ApprovalRequested)) == 2
+
+
+async def test_always_keeps_the_rule_as_the_person_has_changed_it_outside_of_the_project(tmp_path):
+    talk = Talk(tmp_path, uses(bash("git commit -m x")))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.rule == "allow bash git commit"
+        assert "always" in question.choices
+        talk.answer(question, "always", rule="allow bash git")
+    again = Talk(tmp_path, uses(bash("git add app.py")))
+    await again.run()
+    assert again.of(ApprovalRequested) == []
+    assert not list(talk.project.rglob("*rules*"))
+
+
+async def test_rule_that_is_none_is_asked_about_again(tmp_path):
+    talk = Talk(tmp_path, uses(bash("git commit -m x")))
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "always", rule="permit bash git")
+        question = await talk.until(ApprovalRequested, 2)
+        assert "is no rule" in question.reason
+        assert question.rule == "permit bash git"
+        talk.answer(question, "once")
+    assert not talk.results[0].is_error or "git" in talk.told()
+
+
+async def test_what_shows_as_nothing_is_shown_to_the_person(tmp_path):
+    talk = Talk(tmp_path, uses(bash("echo \u202egpj.exe\u200b\x1b[8m hidden")))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.subject == "echo <U+202E>gpj.exe<U+200B><U+001B>[8m hidden"
+        talk.answer(question, "deny")
+
+
+async def test_stopping_the_turn_takes_its_questions_back(tmp_path):
+    talk = Talk(tmp_path, uses(bash("touch made")))
+    async with talk.asked():
+        await talk.until(ApprovalRequested)
+        talk.orchestrator.cancel()
+    assert len(talk.of(ApprovalSettled)) == 1
+    assert talk.results == [ToolResult("t1", INTERRUPTED, is_error=True)]
+
+
+# --- modes -------------------------------------------------------------------------------------------------------------
+
+
+async def test_in_auto_mode_what_the_sandbox_confines_does_not_ask(tmp_path):
+    talk = await Talk(
+        tmp_path, uses(bash("touch made"), edit("app.py", "1", "2")), mode="auto"
+    ).run()
+    assert talk.of(ApprovalRequested) == []
+    assert (talk.project / "made").exists()
+
+
+async def test_in_auto_mode_without_a_sandbox_a_command_asks(tmp_path):
+    talk = Talk(tmp_path, uses(bash("touch made")), mode="auto")
+    talk.orchestrator.sandbox.switch(is_on=False)
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "deny")
+    assert not (talk.project / "made").exists()
+
+
+async def test_in_plan_mode_the_kernel_keeps_commands_from_writing_and_the_model_is_told(tmp_path):
+    talk = await Talk(
+        tmp_path, uses(bash("touch made"), edit("app.py", "1", "2")), mode="plan"
+    ).run()
+    assert "Read-only file system" in talk.told(0)
+    assert "plan mode" in talk.told(1)
+    assert sorted(path.name for path in talk.project.iterdir()) == ["app.py"]
+    assert (talk.project / "app.py").read_text() == "def f():\n    return 1\n"
+    first = talk.session.history[0].content[0]
+    assert isinstance(first, TextBlock)
+    assert "plan mode" in first.text
+    assert talk.of(ModeChanged) == [ModeChanged("plan")]
+
+
+async def test_mode_that_changes_in_the_middle_of_a_turn_is_told_with_the_next_result(tmp_path):
+    talk = Talk(tmp_path, uses(bash("touch made")))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        talk.orchestrator.set_mode("plan")
+        talk.answer(question, "once")
+    [_, note] = talk.session.history[2].content
+    assert isinstance(note, TextBlock)
+    assert "plan mode" in note.text
+    assert not (talk.project / "made").exists()
+
+
+# --- what goes along, and what is kept -----------------------------------------------------------------------------------
+
+
+async def test_todo_list_is_shown_and_is_there_when_the_session_is_resumed(tmp_path):
+    items = [{"content": "Look", "status": "in_progress"}, {"content": "Mend", "status": "pending"}]
+    talk = await Talk(tmp_path, uses(("todo", {"items": items}))).run()
+    assert [item.content for item in talk.of(TodoChanged)[0].items] == ["Look", "Mend"]
+    again = Talk(tmp_path)
+    assert [item.status for item in again.orchestrator.workspace.todo.items] == [
+        "in_progress",
+        "pending",
+    ]
+    await again.run()
+    texts = [
+        block.text for block in again.session.history[-2].content if isinstance(block, TextBlock)
+    ]
+    assert "◐ Look" in texts[0]
+
+
+async def test_directory_and_environment_of_the_shell_are_there_when_the_session_is_resumed(
+    tmp_path,
+):
+    command = "mkdir sub; cd sub; export GREETING=hello"
+    await Talk(tmp_path, uses(bash(command)), mode="auto").run()
+    again = await Talk(tmp_path, uses(bash("echo $GREETING; basename $PWD")), mode="auto").run()
+    assert again.told(-1).startswith("hello\nsub\n")
+
+
+async def test_tool_use_is_shown_in_full_when_it_is_asked_for(tmp_path):
+    talk = await Talk(tmp_path, uses(("read", {"path": "app.py"}))).run()
+    talk.orchestrator.inspect("t1")
+    [shown] = talk.of(ToolUseShown)
+    assert shown.tool == "read"
+    assert '"path": "app.py"' in shown.input
+    assert "return 1" in shown.result
