@@ -130,16 +130,19 @@ class ToolUses:
         )
         try:
             await self._ask(use, context)
-            async with self._limiter:
-                self._session.append_tool_start(tool_use_id)
-                outcome = await use.tool.run(use.args, context)
-            if use.effect.kind == "run" and self._workspace.editor:
-                await self._workspace.editor.files_changed(())
-            return outcome
+            return await self._run_tool(use.tool, use, context)
         except DeniedError as denied:
             return Outcome(content=str(denied), summary="denied", is_error=True)
         except (ToolError, SandboxError) as error:
             return _failure(str(error))
+
+    async def _run_tool(self, tool: Tool, use: _Use, context: Context) -> Outcome:
+        async with self._limiter:
+            self._session.append_tool_start(use.asked.id)
+            outcome = await tool.run(use.args, context)
+        if use.effect.kind == "run" and self._workspace.editor:
+            await self._workspace.editor.files_changed(())
+        return outcome
 
     async def _ask(self, use: _Use, context: Context) -> None:
         """Return when `use` may run. Who denies one use denies those that have not begun with it."""
