@@ -283,7 +283,7 @@ end
 ---@return boolean
 local function begins_open(fold)
   local row = vim.fn.line('.') - 1
-  local is_read = row >= fold.first and row <= fold.last
+  local is_read = row > fold.first and row <= fold.last
   return fold.state == 'open' or fold.state == 'closed unless read' and is_read
 end
 

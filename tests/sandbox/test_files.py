@@ -367,6 +367,22 @@ async def test_file_that_has_just_changed_is_loaded_when_its_stamp_says_enough(p
             assert time.time_ns() - stamp.ctime_ns >= worker.TICK_NS
 
 
+async def test_file_that_never_stands_still_is_loaded_all_the_same(place, where):
+    path = place.project / "log"
+    path.touch()
+    writer = subprocess.Popen(  # noqa: ASYNC220
+        ["sh", "-c", 'while :; do echo line >> "$0"; done', str(path)], stdin=subprocess.DEVNULL
+    )
+    try:
+        async with open_files(place, where) as files:
+            for _ in range(3):
+                with anyio.fail_after(2):
+                    assert (await files.load(str(path), 8 << 20)).is_whole
+    finally:
+        writer.kill()
+        writer.wait()
+
+
 async def test_read_only_file_is_not_written(place, where):
     path = place.project / "file"
     path.chmod(0o444)
@@ -606,6 +622,14 @@ def test_at_whatever_call_a_write_fails_the_bytes_are_old_or_new(code, kind, uid
             return
 
 
+def noting(calls: list[str], name: str, function: Callable) -> Callable:
+    def call(*args, **kwargs):
+        calls.append(name)
+        return function(*args, **kwargs)
+
+    return call
+
+
 @pytest.mark.parametrize("kind", ["new", "old", "linked"])
 def test_bytes_are_on_the_disk_before_they_have_the_name_and_the_name_when_all_is_done(
     tmp_path, monkeypatch, kind
@@ -617,12 +641,7 @@ def test_bytes_are_on_the_disk_before_they_have_the_name_and_the_name_when_all_i
         (tmp_path / "other").hardlink_to(path)
     calls: list[str] = []
     for name in ("write", "fsync", "rename"):
-
-        def call(*args, name=name, real=getattr(os, name), **kwargs):
-            calls.append(name)
-            return real(*args, **kwargs)
-
-        monkeypatch.setattr(os, name, call)
+        monkeypatch.setattr(os, name, noting(calls, name, getattr(os, name)))
     assert worker.answer("write", str(path), b"new", None, False)[0] == "ok"
     in_place = ["write", "fsync"]
     assert calls == (in_place if kind == "linked" else [*in_place, "rename", "fsync"])

@@ -87,19 +87,20 @@ class NeovimBuffers:
             ToolError: it cannot be done, or not in time.
         """
         deadline_s = time.monotonic() + DEADLINE_S
+        waits_for = ""
         while True:
             answer = await self._request(deadline_s, question, args)
             if answer.error:
                 raise ToolError(answer.error)
             if answer.is_late:
-                raise ToolError(
-                    f"Neovim was busy for {DEADLINE_S:g} s, so nothing was done. Try again."
-                )
+                break
             if not answer.waits_for:
                 return answer.value
-            if time.monotonic() + RETRY_S > deadline_s:
-                raise _waits_for_key(answer.waits_for)
+            waits_for = answer.waits_for
             await anyio.sleep(RETRY_S)
+        if waits_for:
+            raise _waits_for_key(waits_for)
+        raise ToolError(f"Neovim was busy for {DEADLINE_S:g} s, so nothing was done. Try again.")
 
     async def _request(self, deadline_s: float, question: str, args: tuple[Any, ...]) -> Answer:
         answer: Answer | None = None

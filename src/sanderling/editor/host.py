@@ -3,8 +3,10 @@
 import logging
 import math
 import os
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -47,7 +49,12 @@ from sanderling.events import (
 from sanderling.orchestrator import Orchestrator
 from sanderling.providers import Provider
 from sanderling.providers.anthropic import AnthropicProvider
-from sanderling.providers.scripted import ScriptedProvider, load_demo, load_script
+from sanderling.providers.scripted import (
+    ScriptedProvider,
+    copy_sample,
+    load_demo,
+    load_script,
+)
 from sanderling.rules import load_rules
 from sanderling.sandbox.session import policy_for
 from sanderling.session import Session
@@ -133,7 +140,8 @@ class EditorHost:
         assert self.settings is not None
         live = self._sessions[session_id] = LiveSession(session_id, self.bridge)
         try:
-            provider = make_provider(self.settings)
+            live.sample = copy_sample() if is_demo(self.settings) else ""
+            provider = make_provider(self.settings, live.sample)
             session = Session.open(self.settings.session_dir, session_id, project)
             rules = load_rules(self.settings.permissions, session.project)
         except SanderlingError as error:
@@ -141,6 +149,8 @@ class EditorHost:
             live.refuse(error)
         else:
             policy = policy_for(self.settings, session.project)
+            if live.sample:
+                policy = replace(policy, write_paths=(*policy.write_paths, live.sample))
             live.orchestrator = Orchestrator(
                 session, provider, live.emit, policy, rules=rules, editor=self._buffers
             )
@@ -162,6 +172,7 @@ class LiveSession:
         self._changed = anyio.Event()
         self._scope = anyio.CancelScope()
         self.orchestrator: Orchestrator | None = None
+        self.sample = ""  # where the demo model's tour works
         self._refusal: SanderlingError | None = None
 
     async def run(self) -> None:
@@ -180,6 +191,8 @@ class LiveSession:
             await orchestrator.serve()
         finally:
             session.close()
+            if self.sample:
+                shutil.rmtree(Path(self.sample).parent, ignore_errors=True)
             with anyio.CancelScope(shield=True):
                 await provider.aclose()
         self._scope.cancel()
@@ -274,9 +287,16 @@ async def _prepare(provider: Provider) -> None:
         await provider.prepare()
 
 
-def make_provider(settings: Settings) -> Provider:
+def is_demo(settings: Settings) -> bool:
+    """Whether the demo model answers: it was asked for, or there is no key for another."""
+    return settings.provider == "demo" or (settings.provider == "auto" and not has_api_key())
+
+
+def make_provider(settings: Settings, sample: str = "") -> Provider:
     """
     The provider that the settings ask for; `auto` is Claude with an API key and the demo model without one.
+
+    `sample` is the directory of the demo model's own project.
 
     Raises:
         ConfigError: the script cannot be used.
@@ -284,12 +304,10 @@ def make_provider(settings: Settings) -> Provider:
     match settings.provider:
         case "scripted":
             return ScriptedProvider(load_script(Path(settings.script).expanduser()))
-        case "anthropic":
-            return AnthropicProvider(settings)
-        case "auto" if has_api_key():
-            return AnthropicProvider(settings)
+        case _ if is_demo(settings):
+            return ScriptedProvider(load_demo(sample), "demo")
         case _:
-            return ScriptedProvider(load_demo(), "demo")
+            return AnthropicProvider(settings)
 
 
 class PrivateLogHandler(RotatingFileHandler):

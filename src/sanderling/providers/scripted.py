@@ -6,6 +6,8 @@ one answer in order. The prompt `ping` is always answered with one piece, `pong`
 """
 
 import itertools
+import shutil
+import tempfile
 import tomllib
 from collections.abc import AsyncGenerator, Sequence
 from importlib.resources import as_file, files
@@ -115,9 +117,18 @@ def load_script(path: Path) -> Script:
     return script
 
 
-def load_demo() -> Script:
-    with as_file(files("sanderling.providers").joinpath("demo.toml")) as path:
-        return load_script(path)
+def load_demo(sample: str = "sample") -> Script:
+    """The demo model's script; its tour works on the project in the directory `sample`."""
+    text = files("sanderling.providers").joinpath("demo.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text.replace("{sample}", sample)), Script)
+
+
+def copy_sample() -> str:
+    """A new copy of the tour's project, in a temporary directory of its own; the caller removes its parent."""
+    sample = Path(tempfile.mkdtemp(prefix="sanderling-tour-"), "greeter")
+    with as_file(files("sanderling").joinpath("sample")) as bundled:
+        shutil.copytree(bundled, sample, ignore=shutil.ignore_patterns("__pycache__"))
+    return str(sample)
 
 
 class ScriptedProvider:

@@ -198,9 +198,8 @@ class Change:
                 await files.write(self.path, data, expected=expected, makes_parents=self.is_whole)
             except FileChangedError:
                 now = await self._load()
-                if (
-                    now is None or now.data != data
-                ):  # else an editor that saves by itself was faster
+                is_there_already = now and now.data == data  # an editor that saves by itself
+                if not is_there_already:
                     raise
 
     # --- in a buffer without unsaved changes -----------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """`read`: a file, a page at a time, as the person sees it; a directory; an image."""
 
 import base64
-import os
 from collections.abc import Iterable, Sequence
 from typing import Annotated, NamedTuple
 
@@ -15,6 +14,7 @@ from sanderling.sandbox.files import Loaded
 from sanderling.tools.base import Context, Outcome, tool
 from sanderling.tools.buffers import buffer_of, covers, plain
 from sanderling.tools.lines import MAX_LINE_CHARS, numbered
+from sanderling.tools.paths import escaped
 from sanderling.tools.text import Text, decode
 from sanderling.tools.workspace import Workspace
 
@@ -225,10 +225,7 @@ async def _image(workspace: Workspace, path: str, loaded: Loaded, media_type: st
 async def _listing(workspace: Workspace, path: str) -> Outcome:
     with workspace.explaining(path, "listed"):
         entries = await (await workspace.files()).list(path)
-    names = [
-        printable(os.fsencode(name).decode(errors="replace")) + _MARKS[kind]
-        for name, kind in entries
-    ]
+    names = [escaped(name) + _MARKS[kind] for name, kind in entries]
     more = [f"… and {len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else []
     count = f"{len(names)} entr{'y' if len(names) == 1 else 'ies'}"
     lines = [f"{workspace.shown(path)} is a directory with {count}:", *names[:MAX_NAMES], *more]

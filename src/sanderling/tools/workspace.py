@@ -17,6 +17,7 @@ from sanderling.sandbox.policy import is_within
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.tools.editor import Editor
 from sanderling.tools.jobs import Jobs
+from sanderling.tools.paths import escaped
 from sanderling.tools.seen import Seen
 from sanderling.tools.shell import Shell
 from sanderling.tools.todo import TodoList
@@ -115,7 +116,7 @@ class Workspace:
         near = await anyio.to_thread.run_sync(
             get_close_matches, name.casefold(), list(names), NEAR_NAMES
         )
-        paths = [printable(self.shown(os.path.join(directory, names[each]))) for each in near]
+        paths = [escaped(self.shown(os.path.join(directory, names[each]))) for each in near]
         question = f" Did you mean {' or '.join(paths)}?" if paths else ""
         return ToolError(f"{self.shown(path)} does not exist, or the sandbox hides it.{question}")
 
