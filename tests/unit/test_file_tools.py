@@ -706,6 +706,7 @@ class MemoryEditor:
         self.buffers: dict[str, Buffer] = {}
         self.undo: list[tuple[str, str]] = []  # tool use, and the text before it
         self.written: list[str] = []
+        self.heard: list[str] = []  # files that have changed
         self.before_change: Callable[[], None] = lambda: None
         self.after_change: Callable[[], None] = lambda: None
         self.format: Callable[[str], str] = lambda text: text
@@ -770,6 +771,7 @@ class MemoryEditor:
 
     async def files_changed(self, paths: tuple[str, ...]) -> None:
         await anyio.lowlevel.checkpoint()
+        self.heard += paths
         for path in map(os.path.realpath, paths):
             buffer = self.buffers.get(path)
             if buffer and not buffer.is_modified and Path(path).exists():  # noqa: ASYNC240
@@ -815,6 +817,22 @@ async def test_unsaved_text_is_what_is_read(place, opened):
             await desk.told(read, path="a")
             == "     1\tunsaved\n(1 line; unsaved changes in the editor)"
         )
+
+
+async def test_what_is_unusual_about_the_file_of_a_buffer_is_said(place, opened):
+    opened.path.write_bytes(b"one\r\ntwo")
+    opened.editor.open(opened.path, line_ending="dos")
+    async with place.desk(opened.editor) as desk:
+        told = await desk.told(read, path="a")
+    assert told.endswith("(2 lines; CRLF line endings; no newline at the end)")
+
+
+async def test_editor_is_told_of_a_file_that_it_has_no_buffer_of(place, opened):
+    async with place.desk(opened.editor, is_on=True) as desk:
+        await desk.use(write, path="new", content="x\n")
+        await desk.use(edit, path="new", edits=[{"old": "x", "new": "y"}])
+    assert opened.editor.heard == [str(place.project / "new")] * 2
+    assert opened.editor.written == []
 
 
 async def test_buffer_without_changes_is_edited_and_written(place, opened):

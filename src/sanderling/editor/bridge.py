@@ -2,15 +2,20 @@
 The way to Neovim and back: the one module of the package that knows pynvim.
 
 Everything runs in one thread, on the asyncio loop that pynvim already runs: a handler is a greenlet of that loop, and what it
-starts are tasks beside it. Neovim may sit in a prompt for minutes, so nothing here ever waits for it: both directions are
-notifications.
+starts are tasks beside it. Neovim may sit in a prompt for minutes, so only `request` ever waits for it, and who calls
+that keeps a deadline.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 import pynvim
+
+
+class NeovimError(Exception):
+    """Why a request failed, in Neovim's words."""
 
 
 class Bridge:
@@ -20,6 +25,30 @@ class Bridge:
     def notify(self, lua: str, *args: Any) -> None:
         """Run `lua` in Neovim with `args`, some time; from the loop's thread only."""
         self._nvim.exec_lua(lua, *args, async_=True)
+
+    async def request(self, method: str, *args: Any) -> Any:
+        """
+        Call a function of Neovim's API, from a task, and return what it gives: never, while Neovim sits in a prompt.
+
+        Who stops waiting does not take back the call: Neovim does it when it can, and the answer is dropped.
+
+        Raises:
+            NeovimError: it failed.
+        """
+        answer = asyncio.get_running_loop().create_future()
+
+        def on_answer(error: Any, result: Any) -> None:
+            if answer.done():
+                return  # nobody waits any more
+            if error:
+                answer.set_exception(NeovimError(error[1]))
+            else:
+                answer.set_result(result)
+
+        # pynvim's own request() needs a greenlet to wait in; a task is none.
+        session: Any = self._nvim._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        session._async_session.request(method, args, on_answer)  # noqa: SLF001
+        return await answer
 
     def start(
         self, serve: Callable[[], Awaitable[None]], on_end: Callable[[BaseException | None], None]

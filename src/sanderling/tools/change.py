@@ -185,6 +185,11 @@ class Change:
                 await self._write(proposal.data, loaded)
             except FileChangedError as error:
                 raise _MovedError from error
+            if (
+                editor := self._workspace.editor
+            ):  # which may have a buffer that it does not know for this file's
+                with suppress(ToolError):
+                    await editor.files_changed((self.path,))
         new = await self._text(proposal.data)
         self._remember(new, known)
         notes = (*proposal.notes, *known.notes)

@@ -80,13 +80,19 @@ async def read(args: ReadInput, context: Context) -> Outcome:
         return await _image(workspace, path, loaded, media_type)
     if buffer := await buffer_of(workspace, path, loaded.stamp):
         workspace.seen.note(path, plain(buffer.text))
-        notes = ["unsaved changes in the editor"] if buffer.is_modified else []
-        return _outcome(await _page(buffer.text, args), notes)
+        note = await _note(loaded)
+        if buffer.is_modified:
+            note = "unsaved changes in the editor"
+        return _outcome(await _page(buffer.text, args), [note] if note else [])
     return await _read_file(args, workspace, path, loaded)
 
 
 async def _load(workspace: Workspace, path: str) -> Loaded:
     return await (await workspace.files()).load(path, WHOLE_BYTES)
+
+
+async def _note(loaded: Loaded) -> str:
+    return (await anyio.to_thread.run_sync(decode, loaded.data)).note if loaded.is_whole else ""
 
 
 async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: Loaded) -> Outcome:
