@@ -242,9 +242,12 @@ class Sandbox:
             SandboxError: it cannot be started.
         """
         ours, theirs = wire.socket_pair()
-        with theirs:
-            end = theirs.fileno()
-            process = await self.spawn([], stdin=end, stdout=DEVNULL, stderr=DEVNULL)
+        with ExitStack() as unless_started:
+            unless_started.enter_context(ours)
+            with theirs:
+                end = theirs.fileno()
+                process = await self.spawn([], stdin=end, stdout=DEVNULL, stderr=DEVNULL)
+            unless_started.pop_all()
         return Files(ours, process)
 
     async def set_network(self, mode: NetworkMode, hosts: tuple[str, ...] | None = None) -> None:
