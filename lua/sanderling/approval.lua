@@ -56,8 +56,6 @@ local float
 local shown
 local is_left = false -- by the user: the float stays away until it is asked for, or something else asks
 local is_waiting = false
----@type integer? where the user came from
-local win_before
 
 -- what it says --------------------------------------------------------------------------------------------------------
 
@@ -316,13 +314,12 @@ local function is_focused()
   return float ~= nil and api.nvim_get_current_win() == float.win
 end
 
---- Close the float; whoever was in it is where they came from.
+--- Close the float; whoever was in it is where they came from, as with any window.
 local function close()
   local old = float
   if not old then
     return
   end
-  local was_focused = is_focused()
   float = nil -- before its window is closed: WinClosed is to see that it is no longer ours
   if api.nvim_win_is_valid(old.win) then
     local ok, err = pcall(api.nvim_win_close, old.win, true)
@@ -332,9 +329,6 @@ local function close()
     end
   end
   shown = nil
-  if was_focused and win_before and api.nvim_win_is_valid(win_before) then
-    api.nvim_set_current_win(win_before)
-  end
 end
 
 ---@param config_ vim.api.keyset.win_config
@@ -634,7 +628,6 @@ function M.focus()
   is_left = false
   update()
   if is_open() and not is_focused() then
-    win_before = api.nvim_get_current_win()
     vim.cmd.stopinsert()
     api.nvim_set_current_win(float.win)
     update()

@@ -126,7 +126,7 @@ end
 function M.announce(pattern, data)
   announcement = { pattern = pattern, data = data }
   vim.v.errmsg = ''
-  local run = "require('sanderling.host').run_autocommands()"
+  local run = "package.loaded['sanderling.host'].run_autocommands()"
   vim.api.nvim_cmd({ cmd = 'lua', args = { run }, mods = { emsg_silent = true } }, {})
   if vim.v.errmsg ~= '' then
     M.note_defect(('an autocommand for User %s failed: %s'):format(pattern, vim.v.errmsg))

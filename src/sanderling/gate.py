@@ -1,6 +1,8 @@
 """The gate before every tool use: rules and mode say whether it may run, must not, or is the person's to decide."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 import msgspec
 
@@ -9,6 +11,8 @@ from sanderling.errors import ConfigError, ToolError
 from sanderling.events import AnswerApproval, ApprovalRequested, Event, Mode, ModeChanged
 from sanderling.permissions import Effect, Rule, decide
 from sanderling.rules import RuleStore, propose
+from sanderling.sandbox.denials import PROTECTED, Denial
+from sanderling.sandbox.policy import NO_GRANT, Grant, is_within
 from sanderling.tool_uses import DeniedError
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.workspace import Workspace
@@ -55,6 +59,7 @@ class Gate:
         self._emit = emit
         self._session_rules: list[Rule] = []
         self._session_effects: set[Effect] = set()
+        self._refused: set[str] = set()  # what the person did not want to grant
         self._is_told = True  # the model, of the mode
 
     def news(self) -> str:
@@ -70,9 +75,9 @@ class Gate:
         self._workspace.sandbox.set_mode("ro" if mode == "plan" else "rw")
         self._emit(ModeChanged(mode))
 
-    async def permit(self, tool: Tool, args: msgspec.Struct, context: Context) -> None:
+    async def permit(self, tool: Tool, args: msgspec.Struct, context: Context) -> Grant:
         """
-        Return when the tool use may run.
+        Return when the tool use may run, with what that lets into the sandbox: a file outside of it that the person lets be written.
 
         Raises:
             DeniedError: the person said no.
@@ -91,11 +96,64 @@ class Gate:
         )
         if decision.action == "deny":
             raise ToolError(decision.reason)
+        grant = self._needed(effect)
         if decision.action == "allow" or effect in self._session_effects:
-            return
-        reason = " ".join(filter(None, (decision.reason, stored.problem)))
+            return grant
+        reason = " ".join(filter(None, (decision.reason, _outside(grant), stored.problem)))
         question = await self._question(tool, args, context, effect, reason)
         await self._ask(question, effect)
+        return grant
+
+    def _needed(self, effect: Effect) -> Grant:
+        """What a file that is to be changed needs where it lies outside of what can be written."""
+        workspace = self._workspace
+        inside = (workspace.project, *workspace.sandbox.write_paths)
+        is_outside = not any(is_within(effect.path, root) for root in inside)
+        if effect.kind != "write" or workspace.sandbox.is_off or not is_outside:
+            return NO_GRANT
+        return Grant(write_paths=(_existing(effect.path),))
+
+    async def offer(
+        self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
+    ) -> Grant | None:
+        """What the person lets in of what was refused; each thing is offered once in a session, and never what is protected."""
+        wanted = {
+            f"{denial.operation} {denial.target}": grant
+            for denial in denials
+            if (grant := self._grant_for(denial)) and denial.target not in self._refused
+        }
+        if not wanted:
+            return None
+        grant = reduce(Grant.and_also, wanted.values())
+        question = ApprovalRequested(
+            f"{tool_use_id}-grant",
+            tool,
+            visible(title),
+            visible("\n".join(wanted)),
+            "The sandbox refused this. To allow it grants exactly this, and runs it again, still in the sandbox.",
+            self._workspace.project,
+            ("once", "session"),
+        )
+        answer = (await self._approvals.ask(question)).answer
+        if answer == "deny":
+            self._refused |= {denial.target for denial in denials}
+            return None
+        if answer == "session":
+            await self._workspace.sandbox.extend(grant)
+        return grant
+
+    def _grant_for(self, denial: Denial) -> Grant | None:
+        match denial.operation:
+            case "connect" | "resolve":
+                return Grant(hosts=(denial.target,))
+            case _ if denial.rule == PROTECTED or is_within(denial.target, self._workspace.project):
+                return None
+            case "write":
+                return (
+                    Grant(write_paths=(_existing(denial.target),)) if self.mode != "plan" else None
+                )
+            case "read" | "execute":
+                return Grant(read_paths=(denial.target,))
 
     async def _question(
         self, tool: Tool, args: msgspec.Struct, context: Context, effect: Effect, reason: str
@@ -153,6 +211,21 @@ class Gate:
             ("once",),
         )
         return (await self._approvals.ask(question)).answer != "deny"
+
+
+def _existing(path: str) -> str:
+    """`path`, or the directory in which it would be made: only what is there can be granted."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _outside(grant: Grant) -> str:
+    return (
+        f"It lies outside of the project: to allow it grants {grant.write_paths[0]}."
+        if grant.write_paths
+        else ""
+    )
 
 
 def rule_from_text(text: str) -> Rule:

@@ -322,8 +322,7 @@ class Orchestrator:
 
     async def _run_model_loop(self, reply: "Reply") -> StopReason:
         """Ask the model, run the tools that it wants, show it the results, until it wants none."""
-        permit = self.gate.permit
-        tool_uses = ToolUses(TOOLS, self.workspace, self.session, permit, self.emit)
+        tool_uses = ToolUses(TOOLS, self.workspace, self.session, self.gate, self.emit)
         while True:
             stop_reason = await self._ask_model(reply)
             problems = reply.problems

@@ -6,9 +6,10 @@ edits of one file for each other. Everything else runs at the same time. On the 
 """
 
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 import anyio
 import msgspec
@@ -17,8 +18,10 @@ from sanderling.errors import SandboxError, ToolError, printable
 from sanderling.events import Event, ToolEnded, ToolOutput, ToolStarted
 from sanderling.messages import TextBlock, ToolResult, ToolUse
 from sanderling.permissions import Effect
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session import Session
-from sanderling.tools.base import Content, Context, Outcome, Tool
+from sanderling.tools.base import Content, Context, Outcome, RefusedError, Tool
 from sanderling.tools.workspace import Workspace
 
 MAX_PARALLEL = 8
@@ -33,8 +36,24 @@ class DeniedError(Exception):
     """The person does not want it; `str` is what the model is told."""
 
 
-Permit = Callable[[Tool, msgspec.Struct, Context], Awaitable[None]]
-"""Returns when the tool use may run; raises `DeniedError` when a rule or the person says no."""
+class Gate(Protocol):
+    """Whoever says what may be done."""
+
+    async def permit(self, tool: Tool, args: msgspec.Struct, context: Context) -> Grant:
+        """
+        Return what the sandbox is to let in for it when the tool use may run.
+
+        Raises:
+            DeniedError: the person says no.
+            ToolError: a rule or the mode says no, or it cannot be done.
+        """
+        ...
+
+    async def offer(
+        self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
+    ) -> Grant | None:
+        """What the person lets in of what the sandbox has refused, so that the tool use is run again; None: they do not."""
+        ...
 
 
 @dataclass
@@ -59,13 +78,13 @@ class ToolUses:
         tools: Mapping[str, Tool],
         workspace: Workspace,
         session: Session,
-        permit: Permit,
+        gate: Gate,
         emit: Callable[[Event], None],
     ) -> None:
         self._tools = tools
         self._workspace = workspace
         self._session = session
-        self._permit = permit
+        self._gate = gate
         self._emit = emit
         self._limiter = anyio.CapacityLimiter(MAX_PARALLEL)
         self._repeats = Counter[bytes]()
@@ -129,23 +148,37 @@ class ToolUses:
             self._workspace, tool_use_id, lambda text: show(ToolOutput(tool_use_id, text))
         )
         try:
-            await self._ask(use, context)
-            return await self._run_tool(use.tool, use, context)
+            grant = await self._ask(use, context)
         except DeniedError as denied:
             return Outcome(content=str(denied), summary="denied", is_error=True)
         except (ToolError, SandboxError) as error:
             return _failure(str(error))
+        outcome = await self._run_tool(use.tool, use, context, grant)
+        if not (outcome.is_error and outcome.denials):
+            return outcome
+        more = await self._gate.offer(use.title, tool_use_id, use.tool.name, outcome.denials)
+        if more is None:
+            return outcome
+        return await self._run_tool(use.tool, use, context, grant.and_also(more))
 
-    async def _run_tool(self, tool: Tool, use: _Use, context: Context) -> Outcome:
-        async with self._limiter:
-            self._session.append_tool_start(use.asked.id)
-            outcome = await tool.run(use.args, context)
-        if use.effect.kind == "run" and self._workspace.editor:
-            await self._workspace.editor.files_changed(())
-        return outcome
+    async def _run_tool(self, tool: Tool, use: _Use, context: Context, grant: Grant) -> Outcome:
+        if grant != NO_GRANT:
+            context = replace(context, workspace=self._workspace.granted(grant))
+        try:
+            async with self._limiter, self._workspace.sandbox.lending(grant.hosts):
+                self._session.append_tool_start(use.asked.id)
+                outcome = await tool.run(use.args, context)
+            if use.effect.kind == "run" and self._workspace.editor:
+                await self._workspace.editor.files_changed(())
+        except RefusedError as refused:
+            return msgspec.structs.replace(_failure(str(refused)), denials=(refused.denial,))
+        except (ToolError, SandboxError) as error:
+            return _failure(str(error))
+        else:
+            return outcome
 
-    async def _ask(self, use: _Use, context: Context) -> None:
-        """Return when `use` may run. Who denies one use denies those that have not begun with it."""
+    async def _ask(self, use: _Use, context: Context) -> Grant:
+        """Return when `use` may run, with what is granted to it. Who denies one use denies those that have not begun with it."""
         assert use.tool
         assert use.args is not None
         with anyio.CancelScope() as scope:
@@ -153,7 +186,7 @@ class ToolUses:
                 raise DeniedError(DENIED_WITH_ANOTHER)
             self._asking.add(scope)
             try:
-                await self._permit(use.tool, use.args, context)
+                return await self._gate.permit(use.tool, use.args, context)
             except DeniedError:
                 self._is_denied = True
                 for other in self._asking - {scope}:
@@ -161,8 +194,7 @@ class ToolUses:
                 raise
             finally:
                 self._asking.discard(scope)
-        if scope.cancelled_caught:
-            raise DeniedError(DENIED_WITH_ANOTHER)
+        raise DeniedError(DENIED_WITH_ANOTHER)
 
     def _note_repeats(self, use: _Use, outcome: Outcome) -> Outcome:
         """The same call with the same result, again and again, is a model that goes in circles."""

@@ -275,9 +275,10 @@ def test_it_opens_at_once_in_any_mode_and_changes_none(editor, keys, mode):
 def test_windows_are_gone_through_without_coming_into_it(editor):
     screen = editor()
     ask(screen)
-    screen.feed("<C-w>w<C-w>b<C-w>j<C-w>l")
-    screen.lua("return 1")
-    assert not float_of(screen)["is_focused"]
+    for keys in ("<C-w>w", "<C-w>b", "<C-w>j", "<C-w>l", "<C-w>p"):
+        screen.feed(keys)
+        screen.lua("return 1")
+        assert not float_of(screen)["is_focused"], keys
 
 
 def test_a_key_that_was_typed_for_what_stood_there_before_answers_nothing(editor):
@@ -335,6 +336,7 @@ def test_it_gives_way_to_the_cursor(editor):
 )
 def test_each_key_gives_its_answer_and_the_person_is_where_they_were(editor, size, keys, expected):
     screen = editor(size)
+    screen.command("new | vnew | wincmd b")
     ask(screen)
     enter(screen)
     screen.feed(keys)
@@ -583,7 +585,7 @@ def test_the_chat_itself_can_be_a_float_and_lies_below(start_screen):
     assert "make all && rm" in drawn(screen)
 
 
-@pytest.mark.parametrize("keys", [":only<CR>", ":quit<CR>"])
+@pytest.mark.parametrize("keys", [":only<CR>", ":q<CR>"])
 def test_the_chats_windows_close_as_ever_while_it_waits(screen, keys):
     ask(screen)
     screen.feed("<Esc>" + keys)
@@ -594,6 +596,14 @@ def test_the_chats_windows_close_as_ever_while_it_waits(screen, keys):
       end, vim.api.nvim_list_wins())
     """)
     assert len(focusable) == 1
+
+
+def test_a_neovim_that_shows_only_the_chat_is_left_as_ever_while_it_waits(screen):
+    screen.feed("<C-w>h:quit<CR>")
+    wait_until(lambda: screen.lua("return #vim.api.nvim_list_wins()") == 2)
+    ask(screen)
+    screen.feed(":q<CR>")
+    wait_until(lambda: screen.rpc.process.poll() is not None, "Neovim has ended")
 
 
 def test_neovim_is_left_as_ever_while_it_waits(editor):

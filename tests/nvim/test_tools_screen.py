@@ -624,7 +624,7 @@ def test_the_list_is_pinned_around_what_is_in_progress(start_screen, columns, li
 
 def test_the_list_stays_below_what_is_typed(screen):
     screen.send(TURN_STARTED, todo("in_progress", "pending"))
-    screen.feed("ione<CR>two")
+    screen.feed("ione<Esc>otwo")
     wait_until(lambda: screen.prompt_lines() == ["one", "two"])
     text = screen.screen_text()
     assert text.index("two") < text.index("◐ item 0") < text.index("☐ item 1")

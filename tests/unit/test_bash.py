@@ -696,9 +696,11 @@ def test_title_hides_nothing(command, title):
     assert bash.title(BashInput(command), None) == title  # type: ignore[arg-type]
 
 
-def test_effect_is_to_run_the_command():
-    effect = bash.effect(BashInput("ls"), None)  # type: ignore[arg-type]
+async def test_effect_is_to_run_the_command_where_the_shell_is(desk):
+    await desk.run("mkdir -p sub; cd sub")
+    effect = bash.effect(BashInput("ls"), desk.workspace)
     assert (effect.kind, effect.command) == ("run", "ls")
+    assert effect.cwd.endswith("/sub")
     for action in ("list", "read", "stop"):
         assert jobs.effect(JobsInput(action), None).kind == "none"  # type: ignore[arg-type]
 

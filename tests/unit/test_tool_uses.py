@@ -319,6 +319,90 @@ async def test_stopping_the_turn_takes_its_questions_back(tmp_path):
     assert talk.results == [ToolResult("t1", INTERRUPTED, is_error=True)]
 
 
+# --- what the sandbox refuses ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def outside(tmp_path) -> Path:
+    """A file of the person's that the sandbox hides."""
+    path = tmp_path / "home/notes.txt"
+    path.parent.mkdir()
+    path.write_text("my notes\n")
+    return path
+
+
+async def test_hidden_file_that_a_command_misses_is_offered_and_the_command_runs_again(
+    tmp_path, outside
+):
+    other = outside.with_name("other.txt")
+    other.write_text("not granted")
+    talk = Talk(tmp_path, uses(bash(f"cat {outside}")), uses(bash(f"cat {other}")), mode="auto")
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.subject == f"read {outside}"
+        assert question.choices == ("once", "session")
+        talk.answer(question, "once")
+        again = await talk.until(ApprovalRequested, 2)
+        talk.answer(again, "deny")
+    assert talk.told(0).startswith("my notes\n")
+    assert "No such file" in talk.told(1)
+
+
+async def test_what_was_granted_for_the_session_is_not_asked_again(tmp_path, outside):
+    twice = [uses(bash(f"cat {outside}"))] * 2
+    talk = Talk(tmp_path, *twice, mode="auto")
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "session")
+    assert [talk.told(n).startswith("my notes\n") for n in (0, 1)] == [True, True]
+    assert len(talk.of(ApprovalRequested)) == 1
+
+
+async def test_what_was_not_granted_is_not_offered_again(tmp_path, outside):
+    twice = [uses(bash(f"cat {outside}"))] * 2
+    talk = Talk(tmp_path, *twice, mode="auto")
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "deny")
+    assert len(talk.of(ApprovalRequested)) == 1
+    assert all("No such file" in talk.told(n) for n in (0, 1))
+
+
+async def test_file_outside_of_the_project_is_written_when_that_is_allowed(tmp_path, outside):
+    read, write = (
+        ("read", {"path": str(outside)}),
+        ("write", {"path": str(outside), "content": "x\n"}),
+    )
+    talk = Talk(tmp_path, uses(read), uses(write), mode="auto")
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "session")
+        question = await talk.until(ApprovalRequested, 2)
+        assert f"grants {outside}" in question.reason
+        assert "-my notes\n+x" in question.subject
+        talk.answer(question, "once")
+    assert "my notes" in talk.told(0)
+    assert outside.read_text() == "x\n"
+
+
+async def test_host_that_a_command_cannot_reach_is_offered_and_for_the_session_goes_through_the_proxy(
+    tmp_path,
+):
+    command = "python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'"
+    talk = Talk(tmp_path, uses(bash(command)), mode="auto")
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.subject == "resolve example.org"
+        talk.answer(question, "session")
+    assert talk.orchestrator.sandbox.network == "proxy"
+
+
+async def test_network_that_was_lent_for_one_command_is_off_again(tmp_path):
+    command = "python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'; echo $https_proxy; exit 1"
+    talk = Talk(tmp_path, uses(bash(command)), mode="auto")
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "once")
+    assert "http://127.0.0.1:3128" in talk.told()
+    assert talk.orchestrator.sandbox.network == "off"
+
+
 # --- modes -------------------------------------------------------------------------------------------------------------
 
 

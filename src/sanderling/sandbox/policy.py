@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from sanderling.errors import SandboxError
 
@@ -58,6 +58,32 @@ class SandboxPolicy:
     min_level: Level = "landlock"
     level: Level | None = None
     has_guard: bool = True
+
+
+class Grant(NamedTuple):
+    """What the person has let in beside the policy: exactly these paths and hosts."""
+
+    read_paths: tuple[str, ...] = ()
+    write_paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    def and_also(self, other: "Grant") -> "Grant":
+        return Grant(*map(_joined, self, other))
+
+    def added_to(self, policy: SandboxPolicy) -> SandboxPolicy:
+        return replace(
+            policy,
+            read_paths=_joined(policy.read_paths, self.read_paths),
+            write_paths=_joined(policy.write_paths, self.write_paths),
+            hosts=_joined(policy.hosts, self.hosts),
+        )
+
+
+NO_GRANT = Grant()
+
+
+def _joined(these: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*these, *others)))
 
 
 def resolve(policy: SandboxPolicy) -> SandboxPolicy:

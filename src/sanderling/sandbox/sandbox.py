@@ -234,9 +234,9 @@ class Sandbox:
             self._tasks.start_soon(self._watch)
         return process
 
-    async def open_files(self) -> Files:
+    async def open_files(self, policy: SandboxPolicy | None = None) -> Files:
         """
-        Start a file worker, which sees and may write what a command of now does.
+        Start a file worker, which sees and may write what a command of now does; `policy` is as for `spawn`.
 
         Raises:
             SandboxError: it cannot be started.
@@ -246,7 +246,9 @@ class Sandbox:
             unless_started.enter_context(ours)
             with theirs:
                 end = theirs.fileno()
-                process = await self.spawn([], stdin=end, stdout=DEVNULL, stderr=DEVNULL)
+                process = await self.spawn(
+                    [], stdin=end, stdout=DEVNULL, stderr=DEVNULL, policy=policy
+                )
             unless_started.pop_all()
         return Files(ours, process)
 

@@ -1,7 +1,8 @@
 """The sandbox in a session's life: opened when it is first needed, again after a mishap, and switched off by the person alone."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import anyio
@@ -11,7 +12,14 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.files import Files, UnconfinedFiles
 from sanderling.sandbox.gaps import missing_at
-from sanderling.sandbox.policy import Level, NetworkMode, SandboxPolicy
+from sanderling.sandbox.policy import (
+    NO_GRANT,
+    Grant,
+    Level,
+    NetworkMode,
+    SandboxPolicy,
+    resolve,
+)
 from sanderling.sandbox.policy import Mode as ProjectMode
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import Report
@@ -124,13 +132,12 @@ class SessionSandbox:
         *,
         cwd: str = "",
         env: Mapping[str, str] | None = None,
-        read_paths: tuple[str, ...] = (),
-        write_paths: tuple[str, ...] = (),
+        grant: Grant = NO_GRANT,
     ) -> Process | UnconfinedProcess:
         """
         Start a command, its errors in with its output, its input empty.
 
-        `cwd` is the project's root if it is empty; `env` comes on top of what the policy lets in; the paths are granted to this
+        `cwd` is the project's root if it is empty; `env` comes on top of what the policy lets in; the paths of `grant` are for this
         command alone.
 
         Raises:
@@ -140,16 +147,10 @@ class SessionSandbox:
         if self.is_off:
             return await spawn_unconfined(argv, cwd=cwd or self._policy.project, env=env)
         sandbox = await self._opened()
-        policy = None
-        if read_paths or write_paths:
-            policy = replace(
-                sandbox.policy,
-                read_paths=(*sandbox.policy.read_paths, *read_paths),
-                write_paths=(*sandbox.policy.write_paths, *write_paths),
-            )
+        policy = grant.added_to(sandbox.policy) if grant != NO_GRANT else None
         return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
 
-    async def files(self) -> Files:
+    async def files(self, grant: Grant = NO_GRANT) -> Files:
         """
         Files as a command of now would see them; without a sandbox, as the person does. Ask anew for each use.
 
@@ -160,18 +161,46 @@ class SessionSandbox:
             return UnconfinedFiles()
         sandbox = await self._opened()
         async with self._opening_files:
-            policy = sandbox.policy
+            policy = grant.added_to(sandbox.policy)
             wanted = (sandbox, policy.mode, policy.read_paths, policy.write_paths)
             if self._files and (self._files.has_ended or self._files_are_for != wanted):
                 await self._files.retire()
                 self._files = None
             if self._files is None:
-                self._files, self._files_are_for = await sandbox.open_files(), wanted
+                self._files, self._files_are_for = await sandbox.open_files(policy), wanted
             return self._files
 
-    async def set_network(self, mode: NetworkMode) -> None:
+    async def extend(self, grant: Grant) -> None:
         """
-        Change the network of what is started from now on.
+        Let `grant` in for the rest of the session: its hosts through the proxy, unless the network is open anyway.
+
+        Raises:
+            SandboxError: a path holds too much, or a host needs a proxy that this level does not have.
+        """
+        sandbox = await self._opened()
+        resolve(grant.added_to(self._policy))
+        if grant.hosts and self.network != "on":
+            await self.set_network("proxy", grant.added_to(self._policy).hosts)
+        self._policy = grant.added_to(self._policy)
+        sandbox.policy = grant.added_to(sandbox.policy)
+
+    @asynccontextmanager
+    async def lending(self, hosts: tuple[str, ...]) -> AsyncGenerator[None]:
+        """Let these hosts through the proxy in this context, for whatever is started in it; then things are as they were."""
+        if not hosts or self.network == "on":
+            yield
+            return
+        before = self._policy
+        await self.set_network("proxy", Grant(hosts=hosts).added_to(before).hosts)
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.set_network(before.network, before.hosts)
+
+    async def set_network(self, mode: NetworkMode, hosts: tuple[str, ...] | None = None) -> None:
+        """
+        Change the network of what is started from now on; `hosts` replaces what the proxy lets through.
 
         Raises:
             SandboxError: this level cannot do it, or there is no sandbox.
@@ -179,8 +208,10 @@ class SessionSandbox:
         if self.is_off:
             raise SandboxError("The sandbox is off, and with it any hold on the network.")
         sandbox = await self._opened()
-        await sandbox.set_network(mode)
-        self._policy = replace(self._policy, network=mode)
+        await sandbox.set_network(mode, hosts)
+        self._policy = replace(
+            self._policy, network=mode, hosts=self._policy.hosts if hosts is None else hosts
+        )
         self._on_change()
 
     async def scratch(self) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import msgspec
 
 from sanderling.errors import ToolError
 from sanderling.messages import ImageBlock, TextBlock
+from sanderling.sandbox.denials import Denial
 
 if TYPE_CHECKING:
     from sanderling.permissions import Effect
@@ -22,7 +23,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     What came of a tool use.
 
     `content` is what the model is told. On the screen `summary` follows the tool's own line (`+3 −1`, `12 matches`), and
-    `detail` is what its fold holds, in the syntax `filetype`; without one it holds `content`.
+    `detail` is what its fold holds, in the syntax `filetype`. `denials` are what the sandbox refused to it.
     """
 
     content: Content
@@ -30,6 +31,15 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     filetype: str = ""
     is_error: bool = False
+    denials: tuple[Denial, ...] = ()
+
+
+class RefusedError(ToolError):
+    """The sandbox refused what a tool use needs; the person can grant exactly that."""
+
+    def __init__(self, message: str, denial: Denial) -> None:
+        super().__init__(message)
+        self.denial = denial
 
 
 @dataclass(frozen=True)

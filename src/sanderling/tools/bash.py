@@ -55,7 +55,7 @@ async def bash(args: BashInput, context: Context) -> Outcome:
     jobs = context.workspace.jobs
     if args.background and jobs.is_full:
         raise ToolError(f"{MAX_RUNNING} jobs run already: stop one of them first.")
-    job = await jobs.launch(args.command, context.show)
+    job = await jobs.launch(args.command, context.show, context.workspace.grant)
     if args.background:
         jobs.to_background(job)
     is_crowded = False
@@ -114,12 +114,14 @@ def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
         notes.append("[What it left running was ended with it: use background=true for servers.]")
     if hint := _network_hint(job, output, workspace):
         notes.append(hint)
+    denials = tuple(job.denials)
     state = facts(job, status_line(job, *_shell_state(change, workspace)), *notes)
     return Outcome(
         content=told(output, state),
         detail=state,
         summary=_summary(job),
         is_error=job.status != 0,
+        denials=denials,
     )
 
 

@@ -185,9 +185,8 @@ class Change:
                 await self._write(proposal.data, loaded)
             except FileChangedError as error:
                 raise _MovedError from error
-            if (
-                editor := self._workspace.editor
-            ):  # which may have a buffer that it does not know for this file's
+            # The editor may still have a buffer of it, by a name that it could not tell before.
+            if editor := self._workspace.editor:
                 with suppress(ToolError):
                     await editor.files_changed((self.path,))
         new = await self._text(proposal.data)

@@ -15,6 +15,7 @@ from sanderling.errors import SandboxError, ToolError, printable
 from sanderling.output import MAX_SCREEN_CHARS, OutputLog, ScreenText
 from sanderling.permissions import Effect
 from sanderling.sandbox.denials import HIDDEN, PROTECTED, READ_ONLY, Denial
+from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.sandbox import alone
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.tools.base import Context, Outcome, tool
@@ -219,14 +220,16 @@ class Jobs:
         known = ", ".join(self._jobs) or "none"
         raise ToolError(f"There is no job '{printable(job_id)}'. The jobs are: {known}.")
 
-    async def launch(self, command: str, show: Callable[[str], None]) -> Job:
+    async def launch(
+        self, command: str, show: Callable[[str], None], grant: Grant = NO_GRANT
+    ) -> Job:
         """
         Start a command in front; `show` is given its output for the screen.
 
         Raises:
             ToolError: it cannot be started.
         """
-        started = await self.shell.start(command)
+        started = await self.shell.start(command, grant)
         path, shown_as = self.shell.new_log(started)
         log = OutputLog(path, shown_as=shown_as, is_new=True, max_file_bytes=MAX_LOG_BYTES)
         job = Job(command, started, log, show)

@@ -27,7 +27,7 @@ import msgspec
 from sanderling.errors import SandboxError, ToolError
 from sanderling.sandbox.environment import environment
 from sanderling.sandbox.network import proxy_environment
-from sanderling.sandbox.policy import PROXY_PORT, SandboxPolicy
+from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.sandbox.unconfined import UnconfinedProcess
@@ -183,20 +183,20 @@ class Shell:
         kept, _ = _bounded({}, variables)
         self._state = ShellState(state.cwd, kept, state.previous_cwd)
 
-    async def start(self, command: str) -> Started:
+    async def start(self, command: str, grant: Grant = NO_GRANT) -> Started:
         """
-        Start a command where the last one ended.
+        Start a command where the last one ended; what is granted is for it alone.
 
         Raises:
             ToolError: it cannot be started.
         """
         _check(command)
         try:
-            return await self._start(command)
+            return await self._start(command, grant)
         except (SandboxError, OSError) as error:
             raise ToolError(f"The command was not started: {error}") from error
 
-    async def _start(self, command: str) -> Started:
+    async def _start(self, command: str, grant: Grant) -> Started:
         is_confined = not self._sandbox.is_off
         directory = await self._directory()
         name = f".sanderling-{secrets.token_hex(8)}"
@@ -210,7 +210,9 @@ class Shell:
             "SANDERLING_COMMAND": command,
         }
         try:
-            process = await self._sandbox.spawn(self._argv, env=WITHOUT_PROMPTS | variables)
+            process = await self._sandbox.spawn(
+                self._argv, env=WITHOUT_PROMPTS | variables, grant=grant
+            )
         except BaseException:
             _remove(path, descriptor)
             raise

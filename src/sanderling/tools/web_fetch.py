@@ -21,8 +21,9 @@ from anyio.abc import ByteReceiveStream
 
 from sanderling.errors import ToolError
 from sanderling.permissions import Effect
+from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.session import SessionSandbox
-from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.base import Context, Outcome, RefusedError, tool
 from sanderling.tools.fetcher import (
     Denied,
     Failed,
@@ -46,11 +47,11 @@ START = (
 _KEY = os.urandom(16)
 
 
-class NetworkDeniedError(ToolError):
+class NetworkDeniedError(RefusedError):
     """The sandbox's network does not lead to `host`, a name with or without `:port`: the person can let it."""
 
     def __init__(self, message: str, host: str) -> None:
-        super().__init__(message)
+        super().__init__(message, Denial("connect", host, "the network does not lead there"))
         self.host = host
 
 

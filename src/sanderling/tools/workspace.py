@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from weakref import WeakValueDictionary
@@ -13,7 +14,7 @@ import anyio.to_thread
 
 from sanderling.errors import SandboxError, ToolError, printable
 from sanderling.sandbox.files import FileChangedError, Files
-from sanderling.sandbox.policy import is_within
+from sanderling.sandbox.policy import NO_GRANT, Grant, is_within
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.tools.editor import Editor
 from sanderling.tools.jobs import Jobs
@@ -48,9 +49,16 @@ class Workspace:
     editor: Editor | None = None
     seen: Seen = field(default_factory=Seen)
     todo: TodoList = field(default_factory=TodoList)
+    grant: Grant = NO_GRANT
     shell: Shell = field(init=False)
     jobs: Jobs = field(init=False)
     _locks: WeakValueDictionary[str, anyio.Lock] = field(default_factory=_no_locks)
+
+    def granted(self, grant: Grant) -> "Workspace":
+        """The same workspace, for a tool use that the person has granted something."""
+        other = copy(self)
+        other.grant = grant
+        return other
 
     def path(self, name: str) -> str:
         """
@@ -88,7 +96,7 @@ class Workspace:
             ToolError: there is no sandbox to be had.
         """
         with self.explaining("", ""):
-            return await self.sandbox.files()
+            return await self.sandbox.files(self.grant)
 
     @contextmanager
     def explaining(self, path: str, what: str) -> Generator[None]:
