@@ -38,6 +38,8 @@ def lua_type(kind: inspect.Type) -> str:
                 if isinstance(item, inspect.UnionType)
                 else f"{lua_type(item)}[]"
             )
+        case inspect.DictType():
+            return "table<string, any>"
         case inspect.LiteralType(values=values):
             return "|".join(f"'{value}'" for value in values)
         case _:

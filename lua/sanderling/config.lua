@@ -49,6 +49,7 @@ M.MODES = { 'ask', 'auto', 'plan' }
 ---@field script string the scripted provider's file
 ---@field python string the interpreter of the host; empty: the environment that :AgentInstall built
 ---@field sandbox sanderling.config.Sandbox
+---@field permissions table[] rules of the person's own: what may be done without asking, what asks, what is denied
 ---@field approval sanderling.config.Approval
 ---@field chat sanderling.config.Chat
 ---@field keys sanderling.config.Keys
@@ -68,6 +69,7 @@ M.defaults = {
     write = {},
     env = {},
   },
+  permissions = {},
   approval = {
     bell = false,
   },
@@ -156,6 +158,13 @@ local checks = {
   ['sandbox.env'] = list_of(function(name)
     return name:find('^[%a_][%w_]*$') ~= nil
   end, 'a list of names of environment variables'),
+  permissions = function(value)
+    local ok = type(value) == 'table' and vim.islist(value)
+    for _, rule in ipairs(ok and value or {}) do
+      ok = ok and type(rule) == 'table' and not vim.islist(rule)
+    end
+    return ok, "a list of rules, like { action = 'allow', tool = 'bash', command = 'npm test' }"
+  end,
   ['chat.position'] = one_of(M.POSITIONS),
   ['chat.size'] = at_least(0.05),
   ['chat.prompt_height'] = at_least(1, true),
@@ -275,6 +284,7 @@ function M.host_settings()
     sandbox_read = vim.tbl_map(vim.fs.normalize, o.sandbox.read),
     sandbox_write = vim.tbl_map(vim.fs.normalize, o.sandbox.write),
     sandbox_env = o.sandbox.env,
+    permissions = o.permissions,
   }
 end
 

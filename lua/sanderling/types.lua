@@ -246,6 +246,7 @@
 ---@field sandbox_read string[]
 ---@field sandbox_write string[]
 ---@field sandbox_env string[]
+---@field permissions table<string, any>[]
 
 ---@alias sanderling.Event
 ---| sanderling.SessionOpened
