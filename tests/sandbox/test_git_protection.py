@@ -314,13 +314,19 @@ def test_settings_that_may_run_something(config: str, settings: set[str], tmp_pa
     assert executable_settings(config.encode(), str(tmp_path)) == settings
 
 
+def plant_git(directory: Path, mark: Path) -> Path:
+    """A program called git that leaves `mark` when it runs."""
+    directory.mkdir(exist_ok=True)
+    fake = directory / "git"
+    fake.write_text(f"#!/bin/sh\n: > {mark}\n")
+    fake.chmod(0o755)
+    return fake
+
+
 def test_the_projects_own_git_is_not_asked(
     git: Git, repository: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    fake = repository / "bin/git"
-    fake.parent.mkdir()
-    fake.write_text(f"#!/bin/sh\n: > {git.root}/ran\n")
-    fake.chmod(0o755)
+    fake = plant_git(repository / "bin", git.root / "ran")
     monkeypatch.setenv("PATH", f"{fake.parent}:bin:{os.environ['PATH']}")
     assert executable_settings(b"[core]\n\tfsmonitor = x\n", str(repository)) == {
         "core.fsmonitor\nx"
@@ -334,9 +340,7 @@ async def test_settings_of_the_person_are_not_asked_of_a_git_that_a_command_can_
 ):
     for name in ("project", "granted"):
         (tmp_path / name).mkdir()
-    fake = tmp_path / planted_in / "git"
-    fake.write_text(f"#!/bin/sh\n: > {git.root}/ran\n")
-    fake.chmod(0o755)
+    fake = plant_git(tmp_path / planted_in, git.root / "ran")
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
     assert shutil.which("git") == str(fake)
     await write_gitconfig(
@@ -373,10 +377,7 @@ def test_no_git_is_taken_from_where_a_command_can_write(
 def test_a_project_surveyed_before_brings_no_git_for_another(
     git: Git, repository: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    fake = repository / "bin/git"
-    fake.parent.mkdir()
-    fake.write_text(f"#!/bin/sh\n: > {git.root}/ran\n")
-    fake.chmod(0o755)
+    fake = plant_git(repository / "bin", git.root / "ran")
     survey(str(repository))
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
     assert executable_settings(b"[core]\n\tbare = true\n", str(git.home)) == set()

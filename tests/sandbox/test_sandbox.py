@@ -22,14 +22,17 @@ import anyio.lowlevel
 import pytest
 
 from sanderling.errors import SandboxError
+from sanderling.sandbox import bubblewrap, wire
 from sanderling.sandbox.denials import HIDDEN, READ_ONLY, Denial
 from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.files import Files
-from sanderling.sandbox.guard import GuardEvent
-from sanderling.sandbox.policy import SandboxPolicy
-from sanderling.sandbox.report import Report
+from sanderling.sandbox.layout import Access, Bind, Layout
+from sanderling.sandbox.policy import Limits, SandboxPolicy
+from sanderling.sandbox.report import GuardEvent, Report
 from sanderling.sandbox.sandbox import PIPE, STDOUT, Sandbox, SandboxEvent, check_level
+from sanderling.sandbox.zygote import View
 from tests.conftest import is_alive, wait_until
+from tests.sandbox.child import in_child
 
 LEVELS = ("full", "full-bwrap", "namespaces", "landlock")
 MOUNTED = LEVELS[:-1]
@@ -1036,6 +1039,26 @@ async def test_evil_repository_is_quarantined_while_the_command_that_made_it_run
         # The whole, or its config alone if the guard has seen it in the moment between the two commands.
         assert event.path in ("sub/.git", "sub/.git/config")
         process.close()
+
+
+def complaint_about_a_missing_source() -> str:
+    access = Access(readable=["/"], writable=[], devices=[], private=[])
+    layout = Layout(access, shm_bytes=1 << 20, binds=[Bind("/nowhere", "/nowhere")])
+    view = View("full-bwrap", layout, Limits(), has_own_network=True, can_use_network=False)
+    here, there = wire.socket_pair()
+    ours, channel = wire.socket_pair()
+    with here, there, ours, channel, bubblewrap.start_zygote(view, channel, there) as stderr:
+        there.close()
+        assert wire.receive(here) is None
+        return str(bubblewrap.complaint_in(stderr))
+
+
+def test_bubblewrap_that_cannot_build_the_root_says_why():
+    try:
+        bubblewrap.find()
+    except SandboxError as error:
+        pytest.skip(str(error))
+    assert "/nowhere: No such file" in in_child(complaint_about_a_missing_source)
 
 
 async def test_without_a_guard_nothing_is_taken_away(place, level):

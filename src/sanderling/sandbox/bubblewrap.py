@@ -62,14 +62,15 @@ def try_it() -> None:
         file_actions=[(os.POSIX_SPAWN_DUP2, stderr, 2), (os.POSIX_SPAWN_CLOSE, 1)],
     )
     os.close(stderr)
-    complaint = complaint_in(os.fdopen(complaints, "rb"))
+    with os.fdopen(complaints, "rb") as pipe:
+        complaint = complaint_in(pipe)
     if os.waitpid(pid, 0)[1]:
         raise complaint
 
 
 def complaint_in(stderr: BufferedReader) -> SandboxError:
-    with stderr:
-        words = stderr.read(MAX_COMPLAINT_BYTES).decode(errors="replace").strip()
+    """What a bubblewrap that has ended wrote to `stderr`."""
+    words = stderr.read(MAX_COMPLAINT_BYTES).decode(errors="replace").strip()
     return SandboxError(words or "bubblewrap does not work here")
 
 

@@ -9,6 +9,7 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -110,12 +111,15 @@ def execute(arguments: argparse.Namespace) -> int:
 async def _run(policy: SandboxPolicy, argv: list[str]) -> int:
     status = 0
     async with Sandbox.open(policy, _print_event) as sandbox:
-        process = await sandbox.spawn(argv, cwd=_here(), stdin=0, stdout=1, stderr=2)
-        with alone():
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_forward_signals, process)
-                status = await process.wait()
-                tasks.cancel_scope.cancel()
+        with anyio.open_signal_receiver(
+            *FORWARDED
+        ) as received:  # before there is somebody to send one
+            process = await sandbox.spawn(argv, cwd=_here(), stdin=0, stdout=1, stderr=2)
+            with alone():
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_forward, received, process)
+                    status = await process.wait()
+                    tasks.cancel_scope.cancel()
     return status if status >= 0 else 128 - status
 
 
@@ -126,10 +130,9 @@ def _here() -> str:
         raise SandboxError("The current directory does not exist any more.") from error
 
 
-async def _forward_signals(process: Process) -> None:
-    with anyio.open_signal_receiver(*FORWARDED) as received:
-        async for number in received:
-            process.send_signal(number)
+async def _forward(received: AsyncIterator[int], process: Process) -> None:
+    async for number in received:
+        process.send_signal(number)
 
 
 def _print_event(event: SandboxEvent) -> None:

@@ -32,7 +32,7 @@ def main(channel: int) -> None:
     from sanderling.sandbox import wire
 
     reasons = {layer: trial.reason() for layer, trial in trials.items()}
-    with socket.socket(fileno=os.dup(channel)) as host, suppress(OSError):  # it may be gone
+    with socket.socket(fileno=channel) as host, suppress(OSError):  # it may be gone
         wire.send(host, ("report", reasons, landlock.abi()))
 
 

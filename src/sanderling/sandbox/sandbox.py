@@ -48,9 +48,10 @@ from sanderling.sandbox.processes import PipeReader, PipeWriter, Process
 from sanderling.sandbox.report import LAYERS, GuardEvent, Report
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
-START = "import gc, os, sys; gc.disable(); sys.path += {path!r}; {steps}os._exit(0)"
-STEP = "from sanderling.sandbox.{module} import main; main({channel}); "
-PROBE, SUPERVISE = "probe", "supervisor"
+START = (
+    "import gc, os, sys; gc.disable(); sys.path += {path!r}; "
+    "from sanderling.sandbox.{module} import main; main({channel}); os._exit(0)"
+)
 # The supervisor asks git what it ignores, for instance.
 FOR_GIT = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG")
 NETWORK_OFF = "the network is off"
@@ -145,7 +146,7 @@ class Sandbox:
             except SandboxError:
                 reason = f"it needs Linux, this is {sys.platform}"
                 return Report(reasons=dict.fromkeys(LAYERS, reason), landlock_abi=0)
-            async with _started(PROBE) as prober:
+            async with _started("probe") as prober:
                 cls._report_of_kernel = await _receive_report(prober)
         return cls._report_of_kernel
 
@@ -160,7 +161,7 @@ class Sandbox:
         """
         Open the sandbox of a session. When the context ends, everything that was started in it is gone.
 
-        `report` saves asking the kernel again.
+        What the kernel can do is found out beside that, unless `report` says it, or it is known.
 
         Raises:
             SandboxError: the policy cannot be enforced here, at a level that it accepts.
@@ -168,11 +169,10 @@ class Sandbox:
         _check_system()
         policy = resolve(policy)
         policy = replace(policy, tmp_dir=f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}")
-        modules = (SUPERVISE,) if report else (PROBE, SUPERVISE)
-        async with _started(*modules) as supervisor, _task_group() as tasks:
-            with _refusing_on_os_errors():
-                await write_gitconfig(policy)  # while the supervisor starts
-                report = report or await _receive_report(supervisor)
+        async with _started("supervisor") as supervisor, _task_group() as tasks:
+            with _refusing_on_os_errors():  # while the supervisor starts
+                report = report or await cls.probe()
+                await write_gitconfig(policy)
             check_level(policy, report)
             sandbox = cls(policy, report, supervisor, tasks, on_event)
             tasks.start_soon(sandbox._listen)
@@ -513,14 +513,13 @@ async def _receive_report(prober: socket.socket) -> Report:
 
 
 @asynccontextmanager
-async def _started(*modules: str) -> AsyncGenerator[socket.socket]:
-    """The channel to a process of our own that runs these modules, one after the other, and ends when the context does."""
+async def _started(module: str) -> AsyncGenerator[socket.socket]:
+    """The channel to a process of our own that runs `module`, and ends when the context does."""
     ours, theirs = wire.socket_pair()
     ours.setblocking(False)
     with theirs:
         path = [str(_directory_above(name)) for name in ("sanderling", "landlock")]
-        steps = (STEP.format(module=module, channel=theirs.fileno()) for module in modules)
-        code = START.format(path=path, steps="".join(steps))
+        code = START.format(path=path, module=module, channel=theirs.fileno())
         with _refusing_on_os_errors():
             process = subprocess.Popen(  # noqa: ASYNC220, S603
                 [sys.executable, "-I", "-S", "-c", code],

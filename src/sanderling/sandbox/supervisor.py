@@ -103,20 +103,23 @@ class Supervisor:
                 has_own_network=has_own_network,
                 can_use_network=policy.network == "on",
             )
-            complaints = None
             if level == "full-bwrap":
-                complaints = bubblewrap.start_zygote(view, channel, there)
-            elif os.fork() == 0:
+                with bubblewrap.start_zygote(view, channel, there) as stderr:
+                    there.close()
+                    if not self._has_entered(here, view):
+                        raise bubblewrap.complaint_in(stderr)
+                return
+            if os.fork() == 0:
                 here.close()
                 self._become_zygote(view, channel, there)
             there.close()
-            while (received := wire.receive(here)) and received[0] != ("entered",):
-                self._namespaces[has_own_network] = received[1]
-            if complaints:
-                complaint = None if received else bubblewrap.complaint_in(complaints)
-                complaints.close()
-                if complaint:
-                    raise complaint
+            self._has_entered(here, view)
+
+    def _has_entered(self, here: socket.socket, view: View) -> bool:
+        """Wait until the zygote is in its view, and keep the namespaces that it has made. False: it has died before."""
+        while (received := wire.receive(here)) and received[0] != ("entered",):
+            self._namespaces[view.has_own_network] = received[1]
+        return received is not None
 
     def _become_zygote(self, view: View, channel: socket.socket, there: socket.socket) -> NoReturn:
         """In a fork: enter the view and serve `channel`; the namespaces go to the supervisor, for the views after this one."""
