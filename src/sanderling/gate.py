@@ -2,19 +2,20 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 
 import msgspec
 
 from sanderling.approvals import Approvals
-from sanderling.errors import ConfigError, ToolError
+from sanderling.errors import ConfigError, SandboxError, ToolError
 from sanderling.events import AnswerApproval, ApprovalRequested, Event, Mode, ModeChanged
 from sanderling.permissions import Effect, Rule, decide
 from sanderling.rules import RuleStore, propose
 from sanderling.sandbox.denials import PROTECTED, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant, is_within
 from sanderling.tool_uses import DeniedError
-from sanderling.tools.base import Context, Tool
+from sanderling.tools.base import Context, Preview, Tool
 from sanderling.tools.workspace import Workspace
 
 DENIED = "The person denied this, and gave no reason. Ask what they want instead of trying it another way."
@@ -97,21 +98,39 @@ class Gate:
         if decision.action == "deny":
             raise ToolError(decision.reason)
         grant = self._needed(effect)
-        if decision.action == "allow" or effect in self._session_effects:
+        workspace.sandbox.check_grant(grant)
+        is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
+        if is_allowed or effect in self._session_effects:
             return grant
-        reason = " ".join(filter(None, (decision.reason, _outside(grant), stored.problem)))
-        question = await self._question(tool, args, context, effect, reason)
+        reason = " ".join(filter(None, (decision.reason, _leaving(grant), stored.problem)))
+        question = await self._question(tool, args, context, effect, grant=grant, reason=reason)
         await self._ask(question, effect)
         return grant
 
+    async def _preview(
+        self, tool: Tool, args: msgspec.Struct, context: Context, grant: Grant
+    ) -> Preview:
+        """What the person is to see, also of a file that is hidden from the model."""
+        paths = grant._replace(hosts=())
+        async with self._workspace.sandbox.lending(paths):
+            return await tool.preview(
+                args, replace(context, workspace=self._workspace.granted(paths))
+            )
+
     def _needed(self, effect: Effect) -> Grant:
-        """What a file that is to be changed needs where it lies outside of what can be written."""
+        """What the use needs beyond what the sandbox lets in already."""
         workspace = self._workspace
-        inside = (workspace.project, *workspace.sandbox.write_paths)
-        is_outside = not any(is_within(effect.path, root) for root in inside)
-        if effect.kind != "write" or workspace.sandbox.is_off or not is_outside:
-            return NO_GRANT
-        return Grant(write_paths=(_existing(effect.path),))
+        sandbox = workspace.sandbox
+        inside = (workspace.project, *sandbox.write_paths)
+        match effect.kind:
+            case "fetch" if not sandbox.leads_to(effect.host):
+                return Grant(hosts=(effect.host,))
+            case "write" if not (
+                sandbox.is_off or any(is_within(effect.path, root) for root in inside)
+            ):
+                return Grant(write_paths=(_existing(effect.path),))
+            case _:
+                return NO_GRANT
 
     async def offer(
         self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
@@ -120,7 +139,7 @@ class Gate:
         wanted = {
             f"{denial.operation} {denial.target}": grant
             for denial in denials
-            if (grant := self._grant_for(denial)) and denial.target not in self._refused
+            if denial.target not in self._refused and (grant := self._grant_for(denial))
         }
         if not wanted:
             return None
@@ -143,22 +162,38 @@ class Gate:
         return grant
 
     def _grant_for(self, denial: Denial) -> Grant | None:
+        """The least that undoes the denial, if it can be undone."""
+        grant = self._least_for(denial)
+        try:
+            self._workspace.sandbox.check_grant(grant)
+        except SandboxError:
+            return None
+        return grant if grant != NO_GRANT else None
+
+    def _least_for(self, denial: Denial) -> Grant:
         match denial.operation:
             case "connect" | "resolve":
                 return Grant(hosts=(denial.target,))
             case _ if denial.rule == PROTECTED or is_within(denial.target, self._workspace.project):
-                return None
+                return NO_GRANT
+            case "write" if self.mode == "plan":
+                return NO_GRANT
             case "write":
-                return (
-                    Grant(write_paths=(_existing(denial.target),)) if self.mode != "plan" else None
-                )
+                return Grant(write_paths=(_existing(denial.target),))
             case "read" | "execute":
                 return Grant(read_paths=(denial.target,))
 
     async def _question(
-        self, tool: Tool, args: msgspec.Struct, context: Context, effect: Effect, reason: str
+        self,
+        tool: Tool,
+        args: msgspec.Struct,
+        context: Context,
+        effect: Effect,
+        *,
+        grant: Grant,
+        reason: str,
     ) -> ApprovalRequested:
-        preview = await tool.preview(args, context)
+        preview = await self._preview(tool, args, context, grant)
         rule = propose(effect, project=self._workspace.project)
         return ApprovalRequested(
             context.tool_use_id,
@@ -220,12 +255,20 @@ def _existing(path: str) -> str:
     return path
 
 
-def _outside(grant: Grant) -> str:
-    return (
-        f"It lies outside of the project: to allow it grants {grant.write_paths[0]}."
-        if grant.write_paths
-        else ""
-    )
+def _is_named(grant: Grant, rule: Rule | None) -> bool:
+    """Whether a rule that allows says also what is needed: one for every host does not open the network to each."""
+    return not grant.hosts or bool(rule and rule.host)
+
+
+def _leaving(grant: Grant) -> str:
+    if grant.hosts:
+        return (
+            f"The network does not lead there: to allow this lets {grant.hosts[0]} through for as long as it runs."
+            " `:AgentNet on` opens all of it."
+        )
+    if grant.write_paths:
+        return f"It lies outside of the project: to allow it grants {grant.write_paths[0]}."
+    return ""
 
 
 def rule_from_text(text: str) -> Rule:

@@ -165,7 +165,7 @@ class ToolUses:
         if grant != NO_GRANT:
             context = replace(context, workspace=self._workspace.granted(grant))
         try:
-            async with self._limiter, self._workspace.sandbox.lending(grant.hosts):
+            async with self._limiter, self._workspace.sandbox.lending(grant):
                 self._session.append_tool_start(use.asked.id)
                 outcome = await tool.run(use.args, context)
             if use.effect.kind == "run" and self._workspace.editor:

@@ -50,16 +50,6 @@ ACCESS_LIST = struct.pack("<I", 2) + b"".join(
 )
 
 
-@pytest.fixture
-def place(tmp_path, monkeypatch) -> Place:
-    for name in list(os.environ):
-        if name.startswith(("GIT_", "XDG_")):
-            monkeypatch.delenv(name)
-    place = Place(tmp_path)
-    monkeypatch.setenv("HOME", str(place.home))
-    return place
-
-
 @pytest.fixture(params=["full", "landlock", "off"])
 def where(request) -> str:
     return request.param

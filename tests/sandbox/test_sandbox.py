@@ -125,16 +125,6 @@ async def files_of(sandbox: Sandbox) -> AsyncIterator[Files]:
         files.close()
 
 
-@pytest.fixture
-def place(tmp_path, monkeypatch) -> Place:
-    for name in list(os.environ):
-        if name.startswith(("GIT_", "XDG_")):
-            monkeypatch.delenv(name)
-    place = Place(tmp_path)
-    monkeypatch.setenv("HOME", str(place.home))
-    return place
-
-
 def names_in(directory: Path | str) -> list[str]:
     return sorted(path.name for path in Path(directory).iterdir())
 

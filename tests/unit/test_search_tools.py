@@ -446,7 +446,7 @@ async def test_missing_path_is_an_error(repository, files_only):
         for options in ({"path": "nowhere"}, {"glob": "nowhere/**/*.py"}):
             words = await tools.refusal(grep, pattern="x", files_only=files_only, **options)
             assert words == (
-                "nowhere does not exist, or the sandbox hides it: look at what is above it with ls."
+                "nowhere does not exist, or the sandbox hides it. Look at what is above it with ls."
             )
 
 

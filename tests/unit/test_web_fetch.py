@@ -185,7 +185,7 @@ def no_connections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize("url", SPELLINGS)
 def test_no_spelling_of_a_private_address_is_connected_to(url, no_connections):
     network = NETWORKS["internet"]._replace(
-        resolve=lambda name: ["127.0.0.1"] if fetcher.is_local_name(name) else ["93.184.216.34"]
+        resolve=lambda name: ["127.0.0.1"] if fetcher.is_loopback(name) else ["93.184.216.34"]
     )
     assert refusal(url, network)
     assert no_connections == []

@@ -103,14 +103,9 @@ def start_zygote(view: "View", channel: socket.socket, entered: socket.socket) -
 
 def _make_mount_points(layout: "Layout") -> None:
     """In the private directories, where what an earlier command left gives way: bwrap would stumble over it."""
-    kept_elsewhere = [
-        bind for bind in layout.binds if bind.is_writable and bind.source != bind.target
-    ]
     for bind in layout.binds:
-        for directory in kept_elsewhere if bind.is_private else ():
-            if bind.target.startswith(f"{directory.target}/"):
-                target = bind.target.removeprefix(directory.target)
-                make_mount_point(directory.source, bind._replace(target=target))
+        for directory, target in layout.private_places(bind) if bind.is_private else ():
+            make_mount_point(directory, bind._replace(target=target))
 
 
 def root_arguments(layout: "Layout") -> list[str]:

@@ -114,6 +114,13 @@ class Layout(NamedTuple):
     links: Sequence[tuple[str, str]] = ()
     binds: Sequence[Bind] = ()
 
+    def private_places(self, bind: Bind) -> Iterator[tuple[str, str]]:
+        """Where the target is made in private directories: each of them, by its path outside, and the path in it."""
+        for directory in self.binds:
+            is_kept_elsewhere = directory.is_writable and directory.source != directory.target
+            if is_kept_elsewhere and bind.target.startswith(f"{directory.target}/"):
+                yield directory.source, bind.target.removeprefix(f"{directory.target}/")
+
 
 class Protection(NamedTuple):
     """

@@ -11,7 +11,7 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -187,7 +187,7 @@ def _bind(bind: "Bind", new: str) -> None:
 
 
 def _attach(source: str, target: str, attributes: int) -> None:
-    with _opened(source) as from_fd, _opened(target) as to_fd:
+    with opened(source) as from_fd, opened(target) as to_fd:
         clone = AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC
         tree = syscall("open_tree", from_fd, b"", clone)
         try:
@@ -201,7 +201,8 @@ def _attach(source: str, target: str, attributes: int) -> None:
 
 
 @contextmanager
-def _opened(path: str):  # noqa: ANN202
+def opened(path: str) -> Generator[int]:
+    """`path` as a descriptor to work below, with no link followed on the way."""
     how = struct.pack(
         "QQQ", os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
     )

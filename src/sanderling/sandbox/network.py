@@ -105,11 +105,15 @@ class HostRules:
         above = ("*." + ".".join(labels[i:]) for i in range(1, len(labels)))
         return any((name, port) in self._entries for name in (host, *above))
 
+    def allow_all_of(self, entry: str) -> bool:
+        """Whether `entry` adds nothing to them."""
+        return all(self.allows(host, port) for host, port in _entries(entry))
+
 
 def _entries(text: str) -> Iterator[tuple[str, int]]:
     below = "*." if text.startswith("*.") else ""
-    host, port = _split_authority(text.removeprefix(below))
-    if below and _is_address(host):
+    host, port = split_authority(text.removeprefix(below))
+    if below and is_address(host):
         raise ValueError(text)
     yield from ((below + host, port) for port in ((port,) if port else (443, 80)))
 
@@ -131,7 +135,7 @@ def canonical_host(host: str) -> str:
         if encoded.decode("idna") != name:  # IDNA 2003 and 2008 do not agree on it: "ß", joiners
             raise ValueError(host)
         name = encoded.decode()
-    if _is_address(name):
+    if is_address(name):
         return str(IPv4Address(name))
     if not _NAME.fullmatch(name):
         raise ValueError(host)
@@ -154,11 +158,24 @@ def is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-def _is_address(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether the name or address, in its one spelling, is the loopback of whichever network it is asked in."""
+    if is_address(host):
+        return ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def is_address(host: str) -> bool:
     return ":" in host or _NUMERIC.fullmatch(host) is not None
 
 
-def _split_authority(text: str) -> tuple[str, int | None]:
+def split_authority(text: str) -> tuple[str, int | None]:
+    """
+    Host, in its one spelling, and port of `text`.
+
+    Raises:
+        ValueError: it is none.
+    """
     match = _AUTHORITY.fullmatch(text)
     if not match:
         raise ValueError(text)
@@ -433,10 +450,10 @@ def _target(request: h11.Request) -> tuple[str, int, bytes]:
     """
     target = request.target.decode("ascii")
     if request.method == b"CONNECT":
-        host, port = _split_authority(target)
+        host, port = split_authority(target)
         path = ""
     elif url := _HTTP_URL.fullmatch(target):
-        host, port = _split_authority(url[1])
+        host, port = split_authority(url[1])
         port = port or 80
         path = url[2] if url[2].startswith("/") else "/" + url[2]
     else:

@@ -132,6 +132,7 @@ class Process:
         """Let go of the streams. A command that still runs is killed."""
         if self.is_running:
             self.kill()
+            self.returncode = -signal.SIGKILL
         for stream in (self.stdin, self.stdout, self.stderr, self._status):
             if stream:
                 stream.close()

@@ -55,6 +55,7 @@ START = (
 # The supervisor asks git what it ignores, for instance.
 FOR_GIT = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG")
 NETWORK_OFF = "the network is off"
+NO_PROXY = "The proxy needs namespaces, which this machine does not allow."
 PROXY_BACKLOG = 128
 CLOSE_S = 5.0
 DISK_CHECK_S = 0.1
@@ -69,9 +70,12 @@ SandboxEvent = GuardEvent | Denial | DiskFull
 class View:
     """One zygote, and what was started in it."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, number: int, policy: SandboxPolicy, channel: socket.socket) -> None:
+        self.number = number
+        self.paths = (policy.read_paths, policy.write_paths)
         self.channel = channel
-        self.processes: WeakSet[Process] = WeakSet()
+        self.commands: WeakSet[Process] = WeakSet()
+        self.file_workers: WeakSet[Process] = WeakSet()
         self._sending = anyio.Lock()
 
     def hold(self, path: str) -> None:
@@ -79,12 +83,16 @@ class View:
             wire.send(self.channel, ("hold", path))
 
     @property
-    def is_used(self) -> bool:
-        return any(process.is_running for process in self.processes)
+    def runs_commands(self) -> bool:
+        return any(command.is_running for command in self.commands)
 
-    def kill(self) -> None:
-        for process in self.processes:
-            process.kill()
+    @property
+    def is_used(self) -> bool:
+        return self.runs_commands or any(worker.is_running for worker in self.file_workers)
+
+    def kill_commands(self) -> None:
+        for command in self.commands:
+            command.kill()
 
     async def send(self, message: wire.Message, descriptors: tuple[int, ...]) -> None:
         """
@@ -133,6 +141,7 @@ class Sandbox:
         self._views: dict[object, View] = {}
         self._opening = anyio.Lock()
         self._keys = itertools.count()
+        self._view_numbers = itertools.count()
         self._is_watching = False
         self._proxies: list[socket.socket] = []
         self._proxy_scopes: list[anyio.CancelScope] = []
@@ -228,7 +237,10 @@ class Sandbox:
                 raise
         signal_it = partial(view.signal, key)
         process = Process(signal_it, our_status, our_stdin, our_stdout, our_stderr)
-        view.processes.add(process)
+        if not argv:
+            view.file_workers.add(process)
+            return process
+        view.commands.add(process)
         if not self._is_watching:
             self._is_watching = True
             self._tasks.start_soon(self._watch)
@@ -262,7 +274,7 @@ class Sandbox:
             SandboxError: a host is malformed, or this level cannot do it.
         """
         if mode == "proxy" and self.level == "landlock":
-            raise SandboxError("The proxy needs namespaces, which this machine does not allow.")
+            raise SandboxError(NO_PROXY)
         policy = replace(self.policy, network=mode)
         if hosts is not None:
             policy = replace(policy, hosts=hosts)
@@ -296,18 +308,29 @@ class Sandbox:
         watch = DiskWatch(paths)
         next_audit = anyio.current_time() + AUDIT_S
         try:
-            while any(view.is_used for view in self._views.values()):
+            while any(view.runs_commands for view in self._views.values()):
                 await anyio.sleep(DISK_CHECK_S)
+                self.retire_views()
                 if anyio.current_time() >= next_audit:
                     self.audit(is_routine=True)
                     next_audit = anyio.current_time() + AUDIT_S
                 if full := watch.look():
                     for view in self._views.values():
-                        view.kill()
+                        view.kill_commands()
                     self._on_event(full)
                     return
         finally:
             self._is_watching = False
+
+    def retire_views(self) -> None:
+        """End the views of other grants than `self.policy`'s, if nothing runs there."""
+        for key, view in list(self._views.items()):
+            is_of_now = view.paths == (self.policy.read_paths, self.policy.write_paths)
+            if not is_of_now and not view.is_used:
+                del self._views[key]
+                view.channel.close()
+                with suppress(OSError):  # the supervisor is gone, and cleans up
+                    wire.send(self._supervisor, ("retire", view.number))
 
     # --- views ---------------------------------------------------------------------------------------------------------
 
@@ -336,7 +359,8 @@ class Sandbox:
         key = _view_key(policy)
         async with self._opening:
             if key not in self._views:
-                self._views[key] = View(await self._open_view(policy))
+                number = next(self._view_numbers)
+                self._views[key] = View(number, policy, await self._open_view(number, policy))
             return self._views[key]
 
     def _hold_again(self, path: str) -> None:
@@ -348,13 +372,13 @@ class Sandbox:
             elif self.level != "landlock":
                 view.hold(os.path.join(self.policy.project, path))
 
-    async def _open_view(self, policy: SandboxPolicy) -> socket.socket:
+    async def _open_view(self, number: int, policy: SandboxPolicy) -> socket.socket:
         ours, theirs = wire.socket_pair()
         ours.setblocking(False)
         with ExitStack() as unless_ready:
             unless_ready.enter_context(ours)
             with theirs:
-                request = ("open", self.level, asdict(policy))
+                request = ("open", number, self.level, asdict(policy))
                 try:
                     wire.send(self._supervisor, request, (theirs.fileno(),))
                 except OSError as error:

@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import chain
 
 import anyio
 
@@ -12,6 +13,7 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.files import Files, UnconfinedFiles
 from sanderling.sandbox.gaps import missing_at
+from sanderling.sandbox.network import HostRules, is_loopback, split_authority
 from sanderling.sandbox.policy import (
     NO_GRANT,
     Grant,
@@ -23,10 +25,11 @@ from sanderling.sandbox.policy import (
 from sanderling.sandbox.policy import Mode as ProjectMode
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import Report
-from sanderling.sandbox.sandbox import STDOUT, Sandbox, SandboxEvent, check_level
+from sanderling.sandbox.sandbox import NO_PROXY, STDOUT, Sandbox, SandboxEvent, check_level
 from sanderling.sandbox.unconfined import UnconfinedProcess, spawn_unconfined
 
 SHELL = ("/bin/sh", "-c")
+SESSION = "session"
 
 
 def policy_for(settings: Settings, project: str) -> SandboxPolicy:
@@ -66,24 +69,36 @@ class SessionSandbox:
         self._sandbox: Sandbox | None = None
         self._is_wanted = anyio.Event()
         self._is_decided = anyio.Event()
-        self._files: Files | None = None
-        self._files_are_for: object = None
+        self._files: dict[Grant, tuple[Files, object]] = {}  # each with what it was opened for
         self._opening_files = anyio.Lock()
+        self._hosts_let_in: dict[object, tuple[str, ...]] = {}  # by whom, or what, they are for
+        self._changing_network = anyio.Lock()
 
     @property
     def level(self) -> Level | None:
         """The level that is in force; None while it is not known."""
-        return self._report.level if self._report else None
+        return self._policy.level or (self._report.level if self._report else None)
 
     @property
     def network(self) -> NetworkMode:
-        return self._policy.network
+        return self._in_force.network
+
+    @property
+    def _in_force(self) -> SandboxPolicy:
+        """The policy with the hosts that the person has let in: while the network is off, those and no others."""
+        policy = self._policy
+        hosts = tuple(dict.fromkeys(chain.from_iterable(self._hosts_let_in.values())))
+        if not hosts or policy.network == "on":
+            return policy
+        listed = policy.hosts if policy.network == "proxy" else ()
+        return replace(policy, network="proxy", hosts=(*listed, *hosts))
 
     @property
     def missing(self) -> tuple[str, ...]:
         """What the level leaves open, in sentences."""
-        report = self._report
-        return tuple(gap["what"] for gap in missing_at(report, report.level)) if report else ()
+        if not (self._report and self.level):
+            return ()
+        return tuple(gap["what"] for gap in missing_at(self._report, self.level))
 
     async def serve(self) -> None:
         """Find out what the kernel can do; then hold the sandbox open from its first use on."""
@@ -102,15 +117,16 @@ class SessionSandbox:
 
     async def _hold_open(self) -> None:
         try:
-            async with Sandbox.open(self._policy, self._on_event, self._report) as sandbox:
+            async with Sandbox.open(self._in_force, self._on_event, self._report) as sandbox:
                 self._sandbox, self.problem = sandbox, ""
                 self._is_decided.set()
                 await sandbox.has_ended.wait()
         except SandboxError as error:
             self.problem = str(error)
         finally:
-            if self._files:
-                self._files.close()
+            for files, _ in self._files.values():
+                files.close()
+            self._files.clear()
 
     async def _opened(self) -> Sandbox:
         if self._sandbox is None:
@@ -163,12 +179,31 @@ class SessionSandbox:
         async with self._opening_files:
             policy = grant.added_to(sandbox.policy)
             wanted = (sandbox, policy.mode, policy.read_paths, policy.write_paths)
-            if self._files and (self._files.has_ended or self._files_are_for != wanted):
-                await self._files.retire()
-                self._files = None
-            if self._files is None:
-                self._files, self._files_are_for = await sandbox.open_files(policy), wanted
-            return self._files
+            files, opened_for = self._files.get(grant, (None, None))
+            if files and (files.has_ended or opened_for != wanted):
+                await files.retire()
+                files = None
+            files = files or await sandbox.open_files(policy)
+            self._files[grant] = (files, wanted)
+            return files
+
+    def leads_to(self, host: str) -> bool:
+        """Whether the network of now leads to `host`, with or without `:port`; to its own loopback each does."""
+        policy = self._in_force
+        if self.is_off or policy.network == "on" or is_loopback(split_authority(host)[0]):
+            return True
+        return policy.network == "proxy" and HostRules(policy.hosts).allow_all_of(host)
+
+    def check_grant(self, grant: Grant) -> None:
+        """
+        Return if the person could let that in.
+
+        Raises:
+            SandboxError: a path holds too much, or a host needs a proxy that this level does not have.
+        """
+        resolve(grant.added_to(self._policy))
+        if grant.hosts and self.network != "on" and self.level == "landlock":
+            raise SandboxError(f"{NO_PROXY} The person can open all of it: `:AgentNet on`.")
 
     async def extend(self, grant: Grant) -> None:
         """
@@ -178,41 +213,85 @@ class SessionSandbox:
             SandboxError: a path holds too much, or a host needs a proxy that this level does not have.
         """
         sandbox = await self._opened()
-        resolve(grant.added_to(self._policy))
-        if grant.hosts and self.network != "on":
-            await self.set_network("proxy", grant.added_to(self._policy).hosts)
-        self._policy = grant.added_to(self._policy)
-        sandbox.policy = grant.added_to(sandbox.policy)
+        self.check_grant(grant)
+        await self._let_in(SESSION, (*self._hosts_let_in.get(SESSION, ()), *grant.hosts))
+        paths = grant._replace(hosts=())
+        self._policy = paths.added_to(self._policy)
+        sandbox.policy = paths.added_to(sandbox.policy)
 
     @asynccontextmanager
-    async def lending(self, hosts: tuple[str, ...]) -> AsyncGenerator[None]:
-        """Let these hosts through the proxy in this context, for whatever is started in it; then things are as they were."""
-        if not hosts or self.network == "on":
+    async def lending(self, grant: Grant) -> AsyncGenerator[None]:
+        """
+        Let the hosts of `grant` through the proxy in this context, for all commands of the session; then take all of it back.
+
+        What `spawn` has started with its paths keeps those.
+
+        Raises:
+            SandboxError: a host needs a proxy that this level does not have.
+        """
+        if grant == NO_GRANT or self.is_off:
             yield
             return
-        before = self._policy
-        await self.set_network("proxy", Grant(hosts=hosts).added_to(before).hosts)
+        borrower = object()
+        await self._let_in(borrower, grant.hosts)
         try:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                await self.set_network(before.network, before.hosts)
+                await self._let_in(borrower, ())
+                await self._retire(grant)
 
-    async def set_network(self, mode: NetworkMode, hosts: tuple[str, ...] | None = None) -> None:
+    async def _let_in(self, whose: object, hosts: tuple[str, ...]) -> None:
+        """From now on these hosts for that; none takes them back."""
+        before = self._hosts_let_in.pop(whose, ())
+        if hosts:
+            self._hosts_let_in[whose] = hosts
+        if hosts == before:
+            return
+        try:
+            await self._renew_network()
+        except SandboxError:
+            self._hosts_let_in[whose] = before
+            raise
+        self._on_change()
+
+    async def _retire(self, grant: Grant) -> None:
+        async with self._opening_files:
+            if lent := self._files.pop(grant, None):
+                await lent[0].retire()
+        if self._sandbox:
+            self._sandbox.retire_views()
+
+    async def set_network(self, mode: NetworkMode) -> None:
         """
-        Change the network of what is started from now on; `hosts` replaces what the proxy lets through.
+        Change the network of what is started from now on; "off" also takes back the hosts that were let in.
 
         Raises:
             SandboxError: this level cannot do it, or there is no sandbox.
         """
         if self.is_off:
             raise SandboxError("The sandbox is off, and with it any hold on the network.")
-        sandbox = await self._opened()
-        await sandbox.set_network(mode, hosts)
-        self._policy = replace(
-            self._policy, network=mode, hosts=self._policy.hosts if hosts is None else hosts
-        )
+        await self._opened()
+        before = self._policy, self._hosts_let_in
+        self._policy = replace(self._policy, network=mode)
+        if mode == "off":
+            self._hosts_let_in = {}
+        try:
+            await self._renew_network()
+        except SandboxError:
+            self._policy, self._hosts_let_in = before
+            raise
         self._on_change()
+
+    async def _renew_network(self) -> None:
+        async with self._changing_network:
+            wanted, sandbox = self._in_force, self._sandbox
+            is_new = sandbox and (wanted.network, wanted.hosts) != (
+                sandbox.policy.network,
+                sandbox.policy.hosts,
+            )
+            if sandbox and is_new:
+                await sandbox.set_network(wanted.network, wanted.hosts)
 
     async def scratch(self) -> tuple[str, str]:
         """

@@ -10,8 +10,10 @@ import os
 import select
 import signal
 import socket
+import stat
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NoReturn
 
@@ -54,6 +56,7 @@ class Supervisor:
         self._claim = -1  # what `git.place_sentinels` gave
         self._next_routine_audit = 0.0
         self._namespaces: dict[bool, list[int]] = {}  # by whether they hold a network
+        self._placeholders: dict[int, set[str]] = {}  # by the number of the view
         self._poll = select.poll()
         prctl(init.PR_SET_CHILD_SUBREAPER, 1)
 
@@ -72,10 +75,12 @@ class Supervisor:
 
     def _handle(self, message: wire.Message, descriptors: list[int]) -> None:
         match message:
-            case ("open", level, policy):
+            case ("open", number, level, policy):
                 limits = Limits(**policy.pop("limits"))
                 with socket.socket(fileno=descriptors[0]) as channel:
-                    self._open(level, SandboxPolicy(**policy, limits=limits), channel)
+                    self._open(number, level, SandboxPolicy(**policy, limits=limits), channel)
+            case ("retire", number):
+                self._remove_placeholders(number)
             case ("audit", is_routine):
                 if not is_routine or time.monotonic() >= self._next_routine_audit:
                     self._audit()
@@ -84,14 +89,18 @@ class Supervisor:
             case _:
                 raise SandboxError(f"A supervisor knows no {message[0]!r}.")
 
-    def _open(self, level: Level, policy: SandboxPolicy, channel: socket.socket) -> None:
+    def _open(
+        self, number: int, level: Level, policy: SandboxPolicy, channel: socket.socket
+    ) -> None:
         """Start a zygote that serves `channel`; what keeps it from starting is said there."""
         try:
-            self._start_zygote(level, policy, channel)
+            self._start_zygote(number, level, policy, channel)
         except (OSError, SandboxError) as error:
             wire.send(channel, ("refused", str(error)))
 
-    def _start_zygote(self, level: Level, policy: SandboxPolicy, channel: socket.socket) -> None:
+    def _start_zygote(
+        self, number: int, level: Level, policy: SandboxPolicy, channel: socket.socket
+    ) -> None:
         """What runs is stopped meanwhile: it must not move what has been looked at and is not yet mounted."""
         has_own_network = policy.network != "on" and level != "landlock"
         here, there = wire.socket_pair()
@@ -103,6 +112,7 @@ class Supervisor:
                 has_own_network=has_own_network,
                 can_use_network=policy.network == "on",
             )
+            self._note_placeholders(number, view.layout, policy)
             if level == "full-bwrap":
                 with bubblewrap.start_zygote(view, channel, there) as stderr:
                     there.close()
@@ -195,6 +205,31 @@ class Supervisor:
             return unmounted_layout(policy, protection)
         return mounted_layout(policy, protection, has_own_network=has_own_network)
 
+    # --- what is made in the private HOME and /tmp, to mount on what the person has granted ------------------------------
+
+    def _note_placeholders(self, number: int, layout: Layout, policy: SandboxPolicy) -> None:
+        """The view's mount points that are not there yet, or only as another's."""
+        assert self._policy
+        settled = {*self._policy.read_paths, *self._policy.write_paths}
+        granted = {*policy.read_paths, *policy.write_paths} - settled
+        known = set[str]().union(*self._placeholders.values())
+        places = _steps(layout, granted)
+        self._placeholders[number] = {
+            path for path in places if path in known or not os.path.lexists(path)
+        }
+
+    def _remove_placeholders(self, number: int) -> None:
+        """What no other view needs, and nobody has filled: a command would take it for the file that was granted."""
+        own = self._placeholders.pop(number, set())
+        for path in sorted(own.difference(*self._placeholders.values()), reverse=True):
+            directory, name = os.path.split(path)
+            with suppress(OSError), namespaces.opened(directory) as here:
+                status = os.stat(name, dir_fd=here, follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    os.rmdir(name, dir_fd=here)
+                elif stat.S_ISREG(status.st_mode) and not status.st_size:
+                    os.unlink(name, dir_fd=here)
+
     # --- the guard, and the end ----------------------------------------------------------------------------------------
 
     def _report(self, events: list[GuardEvent]) -> None:
@@ -217,12 +252,22 @@ class Supervisor:
         try:
             self._report(guard.close() if guard else [])
         finally:
+            for number in list(self._placeholders):
+                self._remove_placeholders(number)
             if self._policy:
                 git.remove_sentinels(self._policy.state_dir, self._claim)
                 _remove_tree(self._policy.tmp_dir)
             with suppress(OSError):
                 wire.send(self.channel, ("closed",))
             os._exit(0)
+
+
+def _steps(layout: Layout, targets: set[str]) -> Iterator[str]:
+    """What `targets` are mounted on in private directories, and every directory on the way there, by their paths outside."""
+    for bind in layout.binds:
+        for directory, rest in layout.private_places(bind) if bind.target in targets else ():
+            steps = rest.split("/")
+            yield from (f"{directory}/{'/'.join(steps[: n + 1])}" for n in range(len(steps)))
 
 
 def _reap() -> None:

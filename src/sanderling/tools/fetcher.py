@@ -22,7 +22,6 @@ import zlib
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from urllib.parse import quote, urljoin
 
@@ -30,8 +29,13 @@ import msgspec
 
 from sanderling import __version__
 from sanderling.errors import ToolError
-from sanderling.sandbox import network as sandbox_network
-from sanderling.sandbox.network import DENIED_REASON, canonical_host
+from sanderling.sandbox.network import (
+    DENIED_REASON,
+    canonical_host,
+    is_address,
+    is_loopback,
+    is_public,
+)
 from sanderling.sandbox.policy import PROXY_PORT
 
 if TYPE_CHECKING:  # 100 ms that the host does not need
@@ -106,7 +110,6 @@ _URL = re.compile(r"(?i:(https?)://)([^/?]*)(.*)")
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*)(?::([0-9]{1,5}))?")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")  # read differently by different programs
 _KEPT_IN_PATH = "/?:@!$&'()*+,;=%-._~"
-_SPECIAL = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -129,31 +132,7 @@ class Target(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it lies on the loopback of whichever network it is asked in."""
-        return is_local_name(self.host) or is_loopback(self.host)
-
-
-def is_local_name(host: str) -> bool:
-    return host == "localhost" or host.endswith(".localhost")
-
-
-def is_loopback(address: str) -> bool:
-    return is_address(address) and ip_address(address).is_loopback
-
-
-def is_public(address: str) -> bool:
-    """Whether the address is somewhere on the internet; some that are not, such as a cloud's metadata, older Pythons take for it."""
-    return sandbox_network.is_public(address) and not any(
-        ip_address(address) in net for net in _SPECIAL
-    )
-
-
-def is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
+        return is_loopback(self.host)
 
 
 def parse_url(url: str) -> Target:
@@ -225,7 +204,7 @@ def resolve(name: str) -> list[str]:
 
 def own_loopback(name: str) -> list[str]:
     """What RFC 6761 has for the local names, without asking anyone. Servers may listen on either."""
-    return ["127.0.0.1", "::1"] if is_local_name(name) else []
+    return ["127.0.0.1", "::1"] if is_loopback(name) else []
 
 
 NETWORKS: dict[Route, Network] = {

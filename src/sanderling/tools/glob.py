@@ -70,7 +70,7 @@ async def glob(args: GlobInput, context: Context) -> Outcome:
     shown = escaped(workspace.shown(directory))
     is_refused = any(error.startswith(f"{shown}: ") for error in ended.errors.split("\n"))
     if not newest.count and (is_refused or ended.status not in (0, NO_MATCH, FAILED)):
-        raise failure(ended, shown)
+        raise failure(ended, workspace, directory)
     if not newest.count:
         text = f"No files match {escaped(args.pattern)} in {shown}."
         return Outcome(content="\n\n".join(filter(None, (text, ended.notes))), summary="no files")

@@ -248,7 +248,7 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     found, ended, left_out = await _search(args, workspace, directory, files)
     shown = escaped(workspace.shown(directory))
     if not found.matches and (ended.is_late or (ended.errors and not found.searched)):
-        raise failure(ended, shown)
+        raise failure(ended, workspace, directory)
     if not found.matches:
         count = found.searched
         if args.glob:

@@ -60,15 +60,16 @@ async def ls(args: LsInput, context: Context) -> Outcome:
         raise ToolError(f"Listing {shown} took longer than {TIMEOUT_S:.0f} s: use a smaller depth.")
     text = "\n".join(lines)
     if ended.status:
-        raise _failure(shown, text or f"exit status {ended.status}")
+        raise _failure(workspace, path, text or f"exit status {ended.status}")
     return Outcome(content=f"{shown}/\n{text}", summary=f"{len(lines):,} lines")
 
 
-def _failure(shown: str, reason: str) -> ToolError:
+def _failure(workspace: Workspace, path: str, reason: str) -> ToolError:
+    shown = escaped(workspace.shown(path))
     match reason:
         case "Not a directory":
             return ToolError(f"{shown} is a file, not a directory: read it instead.")
         case "No such file or directory":
-            return ToolError(f"{shown} does not exist, or the sandbox hides it.")
+            return workspace.absent(path)
         case _:
             return ToolError(f"{shown} cannot be listed: {reason}")

@@ -148,7 +148,7 @@ async def run(
     for argument in command:
         _check_argument(argument)
     try:
-        process = await workspace.sandbox.spawn(command)
+        process = await workspace.sandbox.spawn(command, grant=workspace.grant)
         try:
             with anyio.move_on_after(TIMEOUT_S) as limit:
                 assert process.stdout
@@ -283,7 +283,7 @@ async def each_file(
     return await run_ripgrep(workspace, arguments, directory, take_record, NUL)
 
 
-def failure(ended: Ended, shown: str) -> ToolError:
+def failure(ended: Ended, workspace: Workspace, directory: str) -> ToolError:
     """What to tell the model of a search that found nothing because it failed."""
     if ended.is_late:
         return ToolError(f"Nothing was found in {TIMEOUT_S:.0f} s. {ended.notes}")
@@ -292,9 +292,7 @@ def failure(ended: Ended, shown: str) -> ToolError:
             "ripgrep ran out of memory, so the search is not complete: narrow the pattern, or leave out files with huge lines."
         )
     if "No such file or directory" in ended.errors:
-        return ToolError(
-            f"{shown} does not exist, or the sandbox hides it: look at what is above it with ls."
-        )
+        return workspace.absent(directory, " Look at what is above it with ls.")
     if "unrecognized file type" in ended.errors:
         return ToolError(f"{ended.errors}: use glob instead of type, as in glob='*.ext'.")
     if "regex parse error" in ended.errors:

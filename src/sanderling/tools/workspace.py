@@ -13,9 +13,11 @@ import anyio
 import anyio.to_thread
 
 from sanderling.errors import SandboxError, ToolError, printable
+from sanderling.sandbox.denials import HIDDEN, Denial
 from sanderling.sandbox.files import FileChangedError, Files
 from sanderling.sandbox.policy import NO_GRANT, Grant, is_within
 from sanderling.sandbox.session import SessionSandbox
+from sanderling.tools.base import RefusedError
 from sanderling.tools.editor import Editor
 from sanderling.tools.jobs import Jobs
 from sanderling.tools.paths import escaped
@@ -25,7 +27,6 @@ from sanderling.tools.todo import TodoList
 
 NEAR_NAMES, MAX_COMPARED_NAMES = 3, 2000
 SENTENCES = {
-    errno.ENOENT: "{name} does not exist, or the sandbox hides it.",
     errno.EACCES: "{name} may not be {what}: its mode or the sandbox forbids it.",
     errno.EPERM: "{name} may not be {what}: its mode or the sandbox forbids it.",
     errno.EROFS: "{name} may not be {what}: it is read-only in the sandbox. In plan mode everything is, and what could make the"
@@ -111,6 +112,8 @@ class Workspace:
             raise
         except SandboxError as error:
             raise ToolError(str(error)) from error
+        except FileNotFoundError as error:
+            raise self.absent(path) from error
         except OSError as error:
             raise ToolError(self._sentence(error, path, what)) from error
 
@@ -126,7 +129,14 @@ class Workspace:
         )
         paths = [escaped(self.shown(os.path.join(directory, names[each]))) for each in near]
         question = f" Did you mean {' or '.join(paths)}?" if paths else ""
-        return ToolError(f"{self.shown(path)} does not exist, or the sandbox hides it.{question}")
+        return self.absent(path, question)
+
+    def absent(self, path: str, advice: str = "") -> ToolError:
+        """What to raise for what is not there; what only the sandbox hides, the person can let in."""
+        message = f"{escaped(self.shown(path))} does not exist, or the sandbox hides it.{advice}"
+        if self.sandbox.is_off or not os.path.lexists(path):
+            return ToolError(message)
+        return RefusedError(message, Denial("read", path, HIDDEN))
 
     def _sentence(self, error: OSError, path: str, what: str) -> str:
         code = error.errno or 0
