@@ -1,6 +1,5 @@
 """The person's own commands: run in the session's sandbox, drawn as they write, told to the model with the next prompt."""
 
-import signal
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -13,7 +12,7 @@ from sanderling.errors import SandboxError
 from sanderling.events import CommandEnded, CommandOutput, CommandsRunning, CommandStarted, Event
 from sanderling.messages import CommandRecord
 from sanderling.output import MAX_SCREEN_CHARS, OutputLog, ScreenText
-from sanderling.sandbox.processes import Process
+from sanderling.sandbox.processes import Process, signal_name
 from sanderling.sandbox.sandbox import alone
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.sandbox.unconfined import UnconfinedProcess
@@ -138,7 +137,7 @@ class Command:
         if self.is_stopped:
             return f"was stopped {took}", False
         if status < 0:
-            return f"was ended by {_signal_name(-status)} {took}", False
+            return f"was ended by {signal_name(-status)} {took}", False
         if status > 0:
             return f"failed with exit status {status} {took}", False
         return f"succeeded {took}", True
@@ -181,10 +180,3 @@ class Command:
                         show_text(self._screen.flush())
         finally:
             show_text(self._screen.finish())
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time one
-        return f"signal {number}"

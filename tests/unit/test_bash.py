@@ -177,6 +177,7 @@ async def test_output_and_status_are_told(desk):
         ("kill -SEGV $$", "[ended by SIGSEGV · "),
         ("bash -c 'kill -9 $$'", "[exit status 137, as after SIGKILL · "),
         ("kill -36 $$", "[ended by signal 36 · "),
+        ("exit 255", "[exit status 255 · "),
         ("(", "[exit status 2 · "),
         ("echo 'unclosed", "[exit status 2 · "),
     ],

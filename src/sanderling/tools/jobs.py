@@ -16,6 +16,7 @@ from sanderling.output import MAX_SCREEN_CHARS, OutputLog, ScreenText
 from sanderling.permissions import Effect
 from sanderling.sandbox.denials import HIDDEN, PROTECTED, READ_ONLY, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.sandbox.processes import signal_name
 from sanderling.sandbox.sandbox import alone
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.tools.base import Context, Outcome, tool
@@ -29,6 +30,10 @@ MAX_LOG_BYTES = 64_000_000
 MAX_LOGS_BYTES = 256_000_000
 QUIET_S = 0.1  # after this, a line that is not whole is shown
 DRAIN_S = 0.1  # how long what has left the shell's group may hold the pipe open
+FLOOD_BYTES, FLOOD_PAUSE_S = (
+    1 << 20,
+    0.004,
+)  # a flood, and we who read it, would keep keys waiting for up to 90 ms on 2 cores
 STOP_STEPS = ((signal.SIGINT, 0.08), (signal.SIGTERM, 0.08))
 SHOWN_DENIALS = 5
 SHOWN_TARGET_CHARS = 200
@@ -60,6 +65,7 @@ class Job:
         self._took_s = 0.0
         self._show: Callable[[str], None] | None = show
         self._screen = ScreenText()
+        self._unseen_bytes = 0  # since the last pause
         self._news = anyio.Event()
 
     @property
@@ -159,10 +165,20 @@ class Job:
                         chunk = await stdout.receive()
                     if chunk:
                         self._add(chunk)
+                        await self._leave_room(len(chunk))
                     else:
                         self._draw(self._screen.flush())
         finally:
             self._draw(self._screen.finish())
+
+    async def _leave_room(self, read_bytes: int) -> None:
+        """Nobody watches a flood any more: the editor comes first."""
+        if not self._screen.is_full:
+            return
+        self._unseen_bytes += read_bytes
+        if self._unseen_bytes >= FLOOD_BYTES:
+            self._unseen_bytes = 0
+            await anyio.sleep(FLOOD_PAUSE_S)
 
     def _add(self, chunk: bytes) -> None:
         self.log.add(chunk)
@@ -345,17 +361,10 @@ def _refusal(denial: Denial) -> str:
 
 def _in_words(status: int) -> str:
     if status < 0:
-        return f"ended by {_signal_name(-status)}"
-    if status > EXIT_SIGNALLED and (name := _signal_name(status - EXIT_SIGNALLED)):
-        return f"exit status {status}, as after {name}"
+        return f"ended by {signal_name(-status)}"
+    if status - EXIT_SIGNALLED in list(signal.Signals):
+        return f"exit status {status}, as after {signal_name(status - EXIT_SIGNALLED)}"
     return f"exit status {status}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 # --- the tool ----------------------------------------------------------------------------------------------------------
