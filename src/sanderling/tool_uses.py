@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
 import anyio
@@ -154,9 +155,11 @@ class ToolUses:
         except (ToolError, SandboxError) as error:
             return _failure(str(error))
         outcome = await self._run_tool(use.tool, use, context, grant)
-        if not (outcome.is_error and outcome.denials):
+        granted = set(chain.from_iterable(grant))
+        denials = [denial for denial in outcome.denials if denial.target not in granted]
+        if not (outcome.is_error and denials):
             return outcome
-        more = await self._gate.offer(use.title, tool_use_id, use.tool.name, outcome.denials)
+        more = await self._gate.offer(use.title, tool_use_id, use.tool.name, denials)
         if more is None:
             return outcome
         return await self._run_tool(use.tool, use, context, grant.and_also(more))

@@ -1,5 +1,6 @@
 """The turn's loop with real tools: what runs, what asks, what the model is told, what is shown; in the real sandbox."""
 
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from sanderling.events import (
     Mode,
     ModeChanged,
     Prompt,
+    SandboxChanged,
     TodoChanged,
     ToolEnded,
     ToolOutput,
@@ -26,8 +28,10 @@ from sanderling.events import (
     ToolUseShown,
     TurnEnded,
 )
+from sanderling.gate import rule_from_text
 from sanderling.messages import Message, TextBlock, ToolResult
 from sanderling.orchestrator import Orchestrator
+from sanderling.permissions import Rule
 from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.session import Session
 from sanderling.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
@@ -56,7 +60,13 @@ def edit(path: str, old: str, new: str) -> tuple[str, dict[str, Any]]:
 class Talk:
     """A session with a scripted model, in a project of its own."""
 
-    def __init__(self, base: Path, *replies: list[dict[str, Any]], mode: Mode = "ask") -> None:
+    def __init__(
+        self,
+        base: Path,
+        *replies: list[dict[str, Any]],
+        mode: Mode = "ask",
+        rules: tuple[Rule, ...] = (),
+    ) -> None:
         self.project = base / "home/project"
         self.project.mkdir(parents=True, exist_ok=True)
         (self.project / "app.py").write_text("def f():\n    return 1\n")
@@ -65,7 +75,9 @@ class Talk:
         script = [{"step": steps} for steps in (*replies, DONE)]
         provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": script}, Script))
         policy = policy_of(self.session)
-        self.orchestrator = Orchestrator(self.session, provider, self.events.append, policy)
+        self.orchestrator = Orchestrator(
+            self.session, provider, self.events.append, policy, rules=rules
+        )
         if mode != "ask":
             self.orchestrator.set_mode(mode)
 
@@ -401,6 +413,63 @@ async def test_network_that_was_lent_for_one_command_is_off_again(tmp_path):
         talk.answer(await talk.until(ApprovalRequested), "once")
     assert "http://127.0.0.1:3128" in talk.told()
     assert talk.orchestrator.sandbox.network == "off"
+
+
+async def test_fetch_while_the_network_is_off_asks_once_and_lets_in_that_host_for_that_long(
+    tmp_path,
+):
+    talk = Talk(tmp_path, uses(("web_fetch", {"url": "https://docs.example/page"})), mode="auto")
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert "lets docs.example through for as long as it runs" in question.reason
+        assert "`:AgentNet on`" in question.reason
+        talk.answer(question, "once")
+        await talk.until(ToolEnded)
+    assert len(talk.of(ApprovalRequested)) == 1
+    assert "network is off" not in talk.told()
+    states = [event.network for event in talk.of(SandboxChanged)]
+    assert states[-2:] == ["proxy", "off"]
+
+
+async def test_host_that_is_let_in_and_refused_all_the_same_is_not_offered_again(tmp_path):
+    url = f"https://{socket.gethostname()}/"
+    talk = Talk(tmp_path, uses(("web_fetch", {"url": url})), mode="auto")
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "once")
+    assert len(talk.of(ApprovalRequested)) == 1
+    assert talk.results[0].is_error
+
+
+async def test_rule_for_one_host_opens_the_network_to_it_and_a_rule_for_all_does_not(tmp_path):
+    fetch = uses(("web_fetch", {"url": "https://docs.example/page"}))
+    for name, rule, count in (
+        ("host", "allow web_fetch docs.example", 0),
+        ("all", "allow web_fetch", 1),
+    ):
+        talk = Talk(tmp_path / name, fetch, rules=(rule_from_text(rule),))
+        async with talk.asked():
+            if count:
+                talk.answer(await talk.until(ApprovalRequested), "deny")
+        assert len(talk.of(ApprovalRequested)) == count
+
+
+async def test_what_can_never_be_granted_is_not_asked(tmp_path):
+    writing = ("write", {"path": "/etc/new", "content": "x"})
+    talk = await Talk(tmp_path, uses(writing, ("read", {"path": "/root"}))).run()
+    assert talk.of(ApprovalRequested) == []
+    assert "more than a command may touch" in talk.told(0)
+
+
+async def test_search_outside_of_the_project_finds_what_was_granted_for_it(tmp_path, outside):
+    looks = uses(
+        ("grep", {"pattern": "notes", "path": str(outside)}), ("ls", {"path": str(outside.parent)})
+    )
+    talk = Talk(tmp_path, looks)
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.subject == f"read {outside}"
+        talk.answer(question, "once")
+    assert "my notes" in talk.told(0)
 
 
 # --- modes -------------------------------------------------------------------------------------------------------------
