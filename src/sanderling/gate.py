@@ -15,10 +15,12 @@ from sanderling.rules import RuleStore, propose
 from sanderling.sandbox.denials import PROTECTED, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant, is_within
 from sanderling.tool_uses import DeniedError
-from sanderling.tools.base import Context, Preview, Tool
+from sanderling.tools.base import Context, OverlapError, Preview, Tool
 from sanderling.tools.workspace import Workspace
 
 DENIED = "The person denied this, and gave no reason. Ask what they want instead of trying it another way."
+KEPT = "The person keeps their own unsaved text."
+OVERLAP = "You have unsaved changes in the same text: to allow this goes over them, in the buffer; undo brings them back."
 DENIED_WITH_REASON = "The person denied this: {reason}"
 TARGET_OF_TOOL = {
     "bash": "command",
@@ -103,9 +105,30 @@ class Gate:
         if is_allowed or effect in self._session_effects:
             return grant
         reason = " ".join(filter(None, (decision.reason, _leaving(grant), stored.problem)))
-        question = await self._question(tool, args, context, effect, grant=grant, reason=reason)
-        await self._ask(question, effect)
+        try:
+            preview = await self._preview(tool, args, context, grant)
+        except OverlapError as overlap:
+            await self.review(tool, args, context, overlap)
+        else:
+            question = self._question(tool, args, context, preview)
+            await self._ask(self._with_choices(question, effect, reason), effect)
         return grant
+
+    async def review(
+        self, tool: Tool, args: msgspec.Struct, context: Context, overlap: OverlapError
+    ) -> None:
+        """
+        Ask whether it may go over unsaved changes. Then `context` says so, for these changes.
+
+        Raises:
+            DeniedError: the person keeps them.
+        """
+        question = self._question(tool, args, context, overlap.preview)
+        question = msgspec.structs.replace(question, reason=OVERLAP)
+        answer = await self._approvals.ask(question)
+        if answer.answer == "deny":
+            raise DeniedError(_denied(answer, KEPT))
+        context.overruled.add(overlap.text)
 
     async def _preview(
         self, tool: Tool, args: msgspec.Struct, context: Context, grant: Grant
@@ -183,29 +206,32 @@ class Gate:
             case "read" | "execute":
                 return Grant(read_paths=(denial.target,))
 
-    async def _question(
-        self,
-        tool: Tool,
-        args: msgspec.Struct,
-        context: Context,
-        effect: Effect,
-        *,
-        grant: Grant,
-        reason: str,
+    def _question(
+        self, tool: Tool, args: msgspec.Struct, context: Context, preview: Preview
     ) -> ApprovalRequested:
-        preview = await self._preview(tool, args, context, grant)
-        rule = propose(effect, project=self._workspace.project)
+        workspace = self._workspace
+        effect = tool.effect(args, workspace)
         return ApprovalRequested(
             context.tool_use_id,
             tool.name,
-            visible(tool.title(args, self._workspace)),
+            visible(tool.title(args, workspace)),
             visible(preview.subject),
-            reason,
-            self._workspace.shell.cwd if effect.kind == "run" else self._workspace.project,
-            ("once", "session", "always") if rule else ("once", "session"),
+            "",
+            workspace.shell.cwd if effect.kind == "run" else workspace.project,
+            ("once",),
             preview.filetype,
-            str(rule) if rule else "",
-            effect.path,
+            path=effect.path,
+        )
+
+    def _with_choices(
+        self, question: ApprovalRequested, effect: Effect, reason: str
+    ) -> ApprovalRequested:
+        rule = propose(effect, project=self._workspace.project)
+        return msgspec.structs.replace(
+            question,
+            reason=reason,
+            choices=("once", "session", "always") if rule else ("once", "session"),
+            rule=str(rule) if rule else "",
         )
 
     async def _ask(self, question: ApprovalRequested, effect: Effect) -> None:
@@ -231,8 +257,7 @@ class Gate:
             case "always":
                 self._store.add(rule_from_text(answer.rule))
             case "deny":
-                reason = answer.reason.strip()
-                raise DeniedError(DENIED_WITH_REASON.format(reason=reason) if reason else DENIED)
+                raise DeniedError(_denied(answer, DENIED))
 
     async def ask_to_go_on(self, repeated: str) -> bool:
         """The model goes in circles: whether it may go on."""
@@ -246,6 +271,11 @@ class Gate:
             ("once",),
         )
         return (await self._approvals.ask(question)).answer != "deny"
+
+
+def _denied(answer: AnswerApproval, without_reason: str) -> str:
+    reason = answer.reason.strip()
+    return DENIED_WITH_REASON.format(reason=reason) if reason else without_reason
 
 
 def _existing(path: str) -> str:

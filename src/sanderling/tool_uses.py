@@ -22,7 +22,7 @@ from sanderling.permissions import Effect
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session import Session
-from sanderling.tools.base import Content, Context, Outcome, RefusedError, Tool
+from sanderling.tools.base import Content, Context, Outcome, OverlapError, RefusedError, Tool
 from sanderling.tools.workspace import Workspace
 
 MAX_PARALLEL = 8
@@ -47,6 +47,17 @@ class Gate(Protocol):
         Raises:
             DeniedError: the person says no.
             ToolError: a rule or the mode says no, or it cannot be done.
+        """
+        ...
+
+    async def review(
+        self, tool: Tool, args: msgspec.Struct, context: Context, overlap: OverlapError
+    ) -> None:
+        """
+        Return when the tool use may go over what the person has not saved, and `context` says so.
+
+        Raises:
+            DeniedError: it may not.
         """
         ...
 
@@ -154,7 +165,7 @@ class ToolUses:
             return Outcome(content=str(denied), summary="denied", is_error=True)
         except (ToolError, SandboxError) as error:
             return _failure(str(error))
-        outcome = await self._run_tool(use.tool, use, context, grant)
+        outcome = await self._run_reviewed(use.tool, use, context, grant)
         granted = set(chain.from_iterable(grant))
         denials = [denial for denial in outcome.denials if denial.target not in granted]
         if not (outcome.is_error and denials):
@@ -162,7 +173,19 @@ class ToolUses:
         more = await self._gate.offer(use.title, tool_use_id, use.tool.name, denials)
         if more is None:
             return outcome
-        return await self._run_tool(use.tool, use, context, grant.and_also(more))
+        return await self._run_reviewed(use.tool, use, context, grant.and_also(more))
+
+    async def _run_reviewed(self, tool: Tool, use: _Use, context: Context, grant: Grant) -> Outcome:
+        """Run it; what the person has not saved meanwhile is theirs to give up, as often as that happens."""
+        assert use.args is not None
+        while True:
+            try:
+                return await self._run_tool(tool, use, context, grant)
+            except OverlapError as overlap:
+                try:
+                    await self._gate.review(tool, use.args, context, overlap)
+                except DeniedError as denied:
+                    return Outcome(content=f"{denied}\n{overlap}", summary="denied", is_error=True)
 
     async def _run_tool(self, tool: Tool, use: _Use, context: Context, grant: Grant) -> Outcome:
         if grant != NO_GRANT:
@@ -175,6 +198,8 @@ class ToolUses:
                 await self._workspace.editor.files_changed(())
         except RefusedError as refused:
             return msgspec.structs.replace(_failure(str(refused)), denials=(refused.denial,))
+        except OverlapError:
+            raise
         except (ToolError, SandboxError) as error:
             return _failure(str(error))
         else:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,11 +44,16 @@ class RefusedError(ToolError):
 
 @dataclass(frozen=True)
 class Context:
-    """What a tool use is done with. `show` draws output in the chat while the tool still runs."""
+    """
+    What a tool use is done with. `show` draws output in the chat while the tool still runs.
+
+    `overruled` are the texts of buffers whose unsaved changes the person has let this go over.
+    """
 
     workspace: "Workspace"
     tool_use_id: str
     show: Callable[[str], None]
+    overruled: set[str] = field(default_factory=set)
 
 
 class Preview(msgspec.Struct, frozen=True):
@@ -56,6 +61,19 @@ class Preview(msgspec.Struct, frozen=True):
 
     subject: str
     filetype: str = ""
+
+
+class OverlapError(ToolError):
+    """
+    The person has unsaved changes in the very text that a tool use would change; they can let it go over them.
+
+    `text` is what the buffer holds, `preview` what would become of it.
+    """
+
+    def __init__(self, message: str, text: str, preview: Preview) -> None:
+        super().__init__(message)
+        self.text = text
+        self.preview = preview
 
 
 Run = Callable[[Any, Context], Awaitable[Outcome]]
