@@ -19,6 +19,7 @@ local ZINDEX = 60 -- above a chat that floats, below the completion menu
 local MAX_WIDTH = 78
 local MIN_WIDTH = 48 -- a chat that is smaller is not covered
 local MIN_HEIGHT = 6
+local USUAL_HEIGHT = 12 -- of a small change, which is to be read whole also on a screen of 24 rows
 local SHOWBREAK = '↪ '
 
 local ns = api.nvim_create_namespace('sanderling_approval')
@@ -28,9 +29,15 @@ local augroup = api.nvim_create_augroup('sanderling_approval', {})
 ---@field session_id string
 ---@field event sanderling.ApprovalRequested
 
+---@class (exact) sanderling.approval.Mark
+---@field row integer
+---@field col integer
+---@field end_col integer
+---@field hl string
+
 ---@class (exact) sanderling.approval.Body
 ---@field lines string[]
----@field marks { row: integer, col: integer, end_col: integer, hl: string }[]
+---@field marks sanderling.approval.Mark[]
 ---@field subject_lnum integer
 
 ---@class (exact) sanderling.approval.Area of the screen; cells count from 0
@@ -44,7 +51,8 @@ local augroup = api.nvim_create_augroup('sanderling_approval', {})
 ---@field col integer
 ---@field width integer within the border
 ---@field height integer
----@field lines string[] that are shown
+---@field body sanderling.approval.Body
+---@field lines string[] that are shown of it
 ---@field is_cut boolean the last of them says what is missing
 
 ---@type sanderling.approval.Question[]
@@ -65,23 +73,12 @@ local function question()
 end
 
 ---@param q sanderling.approval.Question
----@return sanderling.approval.Body
-local function body_of(q)
-  local event = q.event
-  local where = 'in ' .. tools.plain(vim.fn.fnamemodify(event.cwd, ':~'))
-  local lines, marks = { tools.plain(event.reason), where }, {}
-  local function mark(row, col, end_col, hl)
-    marks[#marks + 1] = { row = row, col = col, end_col = end_col, hl = hl }
+---@return string
+local function heading_of(q)
+  if q.event.tool == 'again' then
+    return 'Let it go on' -- this is about no tool, but about a model that goes in circles
   end
-  mark(1, 0, #where, 'AgentStatus')
-  for _, word in ipairs(sandbox.words(q.session_id)) do
-    local col = #lines[2] + 1
-    lines[2] = lines[2] .. ' ' .. word.text
-    mark(1, col, #lines[2], word.hl or 'AgentStatus')
-  end
-  lines[3] = ''
-  vim.list_extend(lines, tools.lines_of(event.subject))
-  return { lines = lines, marks = marks, subject_lnum = 4 }
+  return tools.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
 end
 
 --- How many rows `line` takes where it is wrapped.
@@ -136,17 +133,103 @@ local function head_of(lines, width, height)
   return head, height, true
 end
 
+---@param text string
+---@param cells integer at most
+---@return string
+local function last_cells(text, cells)
+  local first = math.max(vim.fn.strchars(text) - cells, 0)
+  local rest = vim.fn.strcharpart(text, first)
+  while api.nvim_strwidth(rest) > cells do -- of characters that take two
+    rest = vim.fn.strcharpart(rest, 1)
+  end
+  return rest
+end
+
+---@return string
+local function count_text()
+  return #questions > 1 and (' · %d of %d'):format(current, #questions) or ''
+end
+
+--- How many cells the heading may take in the border.
+---@param width integer of the float
+---@return integer
+local function heading_room(width)
+  return width - api.nvim_strwidth(count_text()) - 3
+end
+
 ---@param q sanderling.approval.Question
 ---@param width integer
 ---@return [string, string][]
 local function title_of(q, width)
-  local count = #questions > 1 and (' · %d of %d'):format(current, #questions) or ''
-  local title = tools.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
-  local room = width - api.nvim_strwidth(count) - 3
-  if api.nvim_strwidth(title) > room then
-    title = vim.fn.printf(('%%.%dS…'):format(math.max(room - 1, 1)), title)
+  local heading, room = heading_of(q), heading_room(width)
+  if api.nvim_strwidth(heading) > room then
+    -- Of a path the end says more, of a command the beginning.
+    local tail = (q.event.path or '') ~= '' and last_cells(heading, math.floor(room / 2)) or ''
+    local head_cells = math.max(room - api.nvim_strwidth(tail) - 1, 1)
+    heading = vim.fn.printf(('%%.%dS…'):format(head_cells), heading) .. tail
   end
-  return { { (' %s?%s '):format(title, count), 'AgentApprovalTitle' } }
+  return { { (' %s?%s '):format(heading, count_text()), 'AgentApprovalTitle' } }
+end
+
+--- A sentence in lines of whole words; in what is approved, each blank stays where it is.
+---@param sentence string
+---@param width integer
+---@return string[]
+local function wrapped(sentence, width)
+  local lines = { '' }
+  for word in sentence:gmatch('%S+') do
+    local line = lines[#lines]
+    local longer = line == '' and word or line .. ' ' .. word
+    if line ~= '' and api.nvim_strwidth(longer) > width then
+      lines[#lines + 1] = word
+    else
+      lines[#lines] = longer
+    end
+  end
+  return lines
+end
+
+--- Add to `lines` where it would be done and how confined: in one line if it fits, because nobody reads words that are broken.
+---@param lines string[]
+---@param q sanderling.approval.Question
+---@param width integer
+---@return sanderling.approval.Mark[]
+local function add_place(lines, q, width)
+  local where = 'in ' .. tools.plain(vim.fn.fnamemodify(q.event.cwd, ':~'))
+  local words = sandbox.words(q.session_id)
+  local cells = api.nvim_strwidth(where)
+  for _, word in ipairs(words) do
+    cells = cells + 1 + api.nvim_strwidth(word.text)
+  end
+  lines[#lines + 1] = where
+  local marks = { { row = #lines - 1, col = 0, end_col = #where, hl = 'AgentStatus' } }
+  if cells > width and #words > 0 then
+    lines[#lines + 1] = ''
+  end
+  for _, word in ipairs(words) do
+    local line = lines[#lines] == '' and '' or lines[#lines] .. ' '
+    lines[#lines] = line .. word.text
+    local hl = word.hl or 'AgentStatus'
+    marks[#marks + 1] = { row = #lines - 1, col = #line, end_col = #lines[#lines], hl = hl }
+  end
+  return marks
+end
+
+---@param q sanderling.approval.Question
+---@param width integer of the float
+---@return sanderling.approval.Body
+local function body_of(q, width)
+  local event = q.event
+  local lines = wrapped(tools.plain(event.reason), width)
+  local is_cut = api.nvim_strwidth(heading_of(q)) > heading_room(width)
+  if is_cut and (event.path or '') ~= '' then
+    lines[#lines + 1] = tools.plain(event.title) -- a diff does not say it
+  end
+  local marks = add_place(lines, q, width)
+  lines[#lines + 1] = ''
+  local subject_lnum = #lines + 1
+  vim.list_extend(lines, tools.lines_of(event.subject))
+  return { lines = lines, marks = marks, subject_lnum = subject_lnum }
 end
 
 ---@type table<string, 'once'|'session'|'always'>
@@ -270,25 +353,31 @@ local function covers(place, cell)
 end
 
 --- Where the float hides least: over the end of the chat, else at the right; not where the cursor is.
----@param lines string[]
+---@param q sanderling.approval.Question
 ---@param is_focused boolean
 ---@return sanderling.approval.Place
-local function find_place(lines, is_focused)
+local function find_place(q, is_focused)
   local cell = cursor_cell()
   local share = is_focused and 0.6 or 0.4
-  local max_height = math.max(MIN_HEIGHT, math.floor(vim.o.lines * share))
+  local usual = math.min(USUAL_HEIGHT, math.floor(vim.o.lines / 2))
+  local max_height = math.max(MIN_HEIGHT, usual, math.floor(vim.o.lines * share))
+  local screen = screen_area()
   local first
-  for _, area in ipairs({ chat_area() or screen_area(), screen_area() }) do
+  for _, area in ipairs({ chat_area() or screen, screen }) do
     local width = math.max(1, math.min(area.width - 2, MAX_WIDTH))
-    local room = math.max(1, math.min(area.bottom - area.top - 2, max_height))
-    local head, height, is_cut = head_of(lines, width, room)
-    for _, row in ipairs({ area.bottom - height - 2, area.top }) do
+    -- A chat that is low does not cut it: it begins above.
+    local top = math.min(area.top, math.max(screen.top, area.bottom - max_height - 2))
+    local room = math.max(1, math.min(area.bottom - top - 2, max_height))
+    local body = body_of(q, width)
+    local head, height, is_cut = head_of(body.lines, width, room)
+    for _, row in ipairs({ area.bottom - height - 2, top }) do
       local place = {
         row = math.max(row, 0),
         col = area.left + area.width - width - 2,
         width = width,
         height = height,
-        lines = is_focused and lines or head,
+        body = body,
+        lines = is_focused and body.lines or head,
         is_cut = is_cut and not is_focused,
       }
       if not covers(place, cell) then
@@ -298,6 +387,43 @@ local function find_place(lines, is_focused)
     end
   end
   return first
+end
+
+--- Scroll `win` until its text ends within its first `room` rows, if that is where its cursor is.
+---@param win integer
+---@param room integer
+local function scroll_end_up(win, room)
+  api.nvim_win_call(win, function()
+    local lnum = vim.fn.line('.')
+    if math.max(lnum, vim.fn.foldclosedend(lnum)) ~= vim.fn.line('$') then
+      return
+    end
+    local first = vim.fn.line('w0')
+    local top = first
+    while top < lnum and api.nvim_win_text_height(win, { start_row = top - 1 }).all > room do
+      top = math.max(top, vim.fn.foldclosedend(top)) + 1
+    end
+    if top > first then
+      vim.fn.winrestview({ topline = top, skipcol = 0 })
+    end
+  end)
+end
+
+--- Scroll the transcripts whose end the float would cover: what led to the question is to be read above it. A reader who is
+--- elsewhere in one stays there.
+---@param place sanderling.approval.Place
+local function keep_ends_above(place)
+  for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
+    local info = vim.fn.getwininfo(win)[1]
+    local first_row, first_col = info.winrow - 1 + info.winbar, info.wincol - 1
+    local room = place.row - first_row
+    local is_covered = place.row < first_row + info.height
+      and place.col < first_col + info.width
+      and place.col + place.width + 2 > first_col
+    if vim.bo[info.bufnr].filetype == 'sanderling' and is_covered and room >= MIN_HEIGHT then
+      scroll_end_up(win, room)
+    end
+  end
 end
 
 -- the float -----------------------------------------------------------------------------------------------------------
@@ -313,6 +439,16 @@ end
 local function is_focused()
   return float ~= nil and api.nvim_get_current_win() == float.win
 end
+
+--- Later, when what came with the question is drawn, too.
+local keep_ends_in_sight = vim.schedule_wrap(function()
+  if float and float.place and not is_focused() and api.nvim_win_is_valid(float.win) then
+    local ok, err = pcall(keep_ends_above, float.place)
+    if not ok then
+      host.note_defect(err)
+    end
+  end
+end)
 
 --- Close the float; whoever was in it is where they came from, as with any window.
 local function close()
@@ -359,11 +495,10 @@ local function open(config_)
   M.watch(buf)
 end
 
----@param body sanderling.approval.Body
 ---@param place sanderling.approval.Place
 ---@param q sanderling.approval.Question
-local function fill(body, place, q)
-  local buf = assert(float).buf
+local function fill(place, q)
+  local buf, body = assert(float).buf, place.body
   vim.bo[buf].modifiable = true
   api.nvim_buf_set_lines(buf, 0, -1, true, place.lines)
   vim.bo[buf].modifiable = false
@@ -394,8 +529,7 @@ local function draw()
   if float and not is_open() then
     close()
   end
-  local body = body_of(q)
-  local place = find_place(body.lines, is_focused())
+  local place = find_place(q, is_focused())
   local win_config = {
     relative = 'editor',
     row = place.row,
@@ -413,8 +547,9 @@ local function draw()
   else
     open(win_config)
   end
-  fill(body, place, q)
+  fill(place, q)
   float.place = place
+  keep_ends_in_sight()
   if not shown or shown.question ~= q then
     api.nvim_win_set_cursor(float.win, { 1, 0 })
     pcall(vim.cmd.redraw) -- before its time begins
@@ -523,6 +658,9 @@ host.subscribe(function(session_id, events)
         return q.session_id == session_id
       end)
     end
+  end
+  if float then
+    keep_ends_in_sight()
   end
 end)
 

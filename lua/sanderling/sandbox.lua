@@ -77,7 +77,7 @@ end
 ---@type table<string, string>
 local network_sentences = {
   off = 'Network off: commands%s reach nothing outside the session.',
-  proxy = 'Network proxy: commands%s reach only hosts of sandbox.hosts.',
+  proxy = 'Network proxy: commands%s reach only hosts of sandbox.hosts, and those that you have let in.',
   on = 'Network on: commands%s reach every address, as you do.',
 }
 

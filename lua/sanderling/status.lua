@@ -16,6 +16,7 @@ local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
 ---@field commands integer that run in the sandbox
 ---@field mode 'ask'|'auto'|'plan'
 ---@field approvals table<string, true> ids of the questions that wait
+---@field tools table<string, string> the tools at work, by the id of their use
 ---@field jobs integer that run in the background
 ---@field usage? sanderling.UsageUpdated
 ---@field stream_began? integer nanoseconds
@@ -39,6 +40,7 @@ local function state_of(session_id)
       commands = 0,
       mode = 'ask',
       approvals = {},
+      tools = {},
       jobs = 0,
       stream_bytes = 0,
     }
@@ -92,9 +94,29 @@ function handlers.local_stop_sent(state)
   end
 end
 
-function handlers.turn_started(state)
-  state.is_in_turn, state.name, state.stream_began, state.stream_bytes = true, 'thinking', nil, 0
+--- The model has something to think about. What it will say is measured from its first word on.
+---@param state sanderling.status.State
+local function begin_thinking(state)
+  if state.name ~= 'stopping' then
+    state.name = 'thinking'
+  end
+  state.stream_began, state.stream_bytes = nil, 0
   redraw(true)
+end
+
+function handlers.turn_started(state)
+  state.is_in_turn, state.name, state.tools = true, 'thinking', {}
+  begin_thinking(state)
+end
+
+function handlers.tool_started(state, event)
+  state.tools[event.id] = event.tool:match('^[%w_%-]+$') or 'a tool' -- the model can ask for any
+  redraw(true)
+end
+
+function handlers.tool_ended(state, event)
+  state.tools[event.id] = nil
+  begin_thinking(state)
 end
 
 function handlers.provider_starting(state)
@@ -119,14 +141,14 @@ end
 local needs_user = { error = true, max_tokens = true, refusal = true, context_full = true }
 
 function handlers.turn_ended(state, event)
-  state.is_in_turn = false
+  state.is_in_turn, state.tools = false, {}
   state.name = needs_user[event.stop_reason] and 'waiting for you' or 'idle'
   redraw(true)
 end
 
 function handlers.local_failed(state)
   state.is_in_turn, state.name, state.commands = false, 'waiting for you', 0
-  state.mode, state.approvals, state.jobs = 'ask', {}, 0
+  state.mode, state.approvals, state.tools, state.jobs = 'ask', {}, {}, 0
   redraw(true)
 end
 
@@ -203,6 +225,8 @@ local function describe(state)
   local approvals = vim.tbl_count(state.approvals)
   if approvals > 0 then
     return ('waiting for you: %d to approve'):format(approvals)
+  elseif next(state.tools) and state.name ~= 'stopping' then
+    return 'running ' .. select(2, next(state.tools))
   elseif is_running(state) then
     return 'running ' .. counted(state.commands, 'command')
   elseif state.name ~= 'streaming' or not state.stream_began then

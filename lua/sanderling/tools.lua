@@ -469,9 +469,10 @@ function M.open(place, last_code_win)
   go_to_code_window(vim.fs.normalize(place.path), last_code_win)
   vim.cmd("normal! m'")
   if vim.fs.normalize(api.nvim_buf_get_name(0)) ~= vim.fs.normalize(place.path) then
+    local short = vim.fn.fnamemodify(place.path, ':.')
     api.nvim_cmd({
       cmd = 'edit',
-      args = { place.path },
+      args = { short:find('^[%w_.]') and short or place.path }, -- which `:edit` cannot take for an option
       magic = { file = false, bar = false },
       mods = { hide = true },
     }, {})

@@ -1,7 +1,18 @@
-"""A chat whose host is the test: events come by the host's own way in, and actions are caught before they leave."""
+"""
+Two kinds of Neovim with a chat.
+
+`Screen`: its host is the test: events come by the host's own way in, and actions are caught before they leave.
+
+`Agent`: all of it is real, but for the model, which replays a script.
+"""
+
+import json
+import time
 
 import pytest
-from tests.conftest import ChildNvim
+from tests.conftest import ChildNvim, wait_until
+
+GRACE_S = 0.32  # a question counts as seen after this
 
 CATCH_ACTIONS = """
   local host = require('sanderling.host')
@@ -94,3 +105,86 @@ def screen(start_screen):
     child = start_screen()
     child.command("AgentChat")
     return child
+
+
+class Agent(ChildNvim):
+    """A person's Neovim whose model replays a script: everything between the two is the real thing."""
+
+    def ask(self, prompt="go"):
+        """Ask from a file, as a person would, and stay there."""
+        self.lua("require('sanderling').ask(...)", prompt)
+
+    def wait_for_screen(self, *texts):
+        """The screen, as soon as all of `texts` stand on it."""
+
+        def found():
+            screen = self.screen_text()
+            return screen if all(text in screen for text in texts) else None
+
+        try:
+            return wait_until(found)
+        except AssertionError:
+            raise AssertionError(f"{texts} on this screen:\n{self.screen_text()}") from None
+
+    def wait_for_question(self, count=1):
+        """Until `count` questions were asked in all, and the one on the screen counts as seen; returns what is on the screen."""
+        wait_until(
+            lambda: len(self.events("AgentApprovalRequested")) >= count, f"{count} questions"
+        )
+        wait_until(self.float, "the question is on the screen")
+        time.sleep(GRACE_S)
+        return self.screen_text()
+
+    def enter_question(self):
+        """Go into the float, whose keys answer."""
+        self.command("AgentApprovals")
+        assert self.float() == self.lua("return vim.api.nvim_get_current_win()")
+
+    def float(self):
+        """The question's window in this tab page."""
+        return self.lua(
+            """
+            for _, win in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+              local config = vim.api.nvim_win_get_config(win)
+              if config.relative ~= '' and config.zindex == 60 then
+                return win
+              end
+            end
+            """
+        )
+
+    def records(self, type_):
+        """What the newest session's log holds of this type so far."""
+        lines = self.session_files()[-1].read_text().splitlines(keepends=True)
+        records = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [record for record in records if record["type"] == type_]
+
+    def results(self):
+        """What the model was told about its tool uses, in order."""
+        return [
+            block["content"]
+            for record in self.records("message")
+            for block in record["message"]["content"]
+            if block["type"] == "tool_result"
+        ]
+
+
+@pytest.fixture
+def start_agent(tmp_path, project):
+    """Start a Neovim whose model gives `replies` in order; options of the screen by name, of the plugin in `setup`."""
+    children = []
+
+    def start(*replies, setup=None, **screen):
+        script = tmp_path / f"script{len(children)}.json"
+        script.write_text(json.dumps({"version": 1, "reply": replies}))
+        home = tmp_path / "home"
+        home.mkdir(exist_ok=True)
+        child = Agent(home, project, {}, **screen)
+        children.append(child)
+        child.record_events()
+        child.setup(**{"provider": "scripted", "script": str(script)} | (setup or {}))
+        return child
+
+    yield start
+    for child in children:
+        child.close()

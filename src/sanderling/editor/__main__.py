@@ -1,6 +1,7 @@
 """`python -P -m sanderling.editor PLUGIN_PATH`: the host process. Neovim starts it; a person has no use for it."""
 
 import faulthandler
+import importlib
 import logging
 import os
 import sys
@@ -12,6 +13,8 @@ EXIT_LOST = 1
 
 def main() -> None:
     faulthandler.enable()  # a native crash leaves its stack on stderr, which the shim keeps
+    # A package that is missing ends the process here, as a broken environment; within a handler pynvim would print a traceback.
+    importlib.import_module("sanderling.editor.host")
     exit_code = EXIT_LOST
     try:
         run_host(sys.argv[1])

@@ -1,0 +1,790 @@
+"""
+The agent acts and the person decides, from end to end: a real Neovim, host, sandbox and files; only the model is a script.
+
+What is asserted is what a person sees, what is on the disk, and what the model is told.
+"""
+
+import os
+import re
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tests.conftest import ROOT, is_alive, wait_until
+
+from sanderling.messages import ToolResult
+from sanderling.session import NOT_RUN, Session
+
+APP = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
+FIXED = APP.replace("a - b", "a + b")
+RIGHT = {"old": "a - b", "new": "a + b"}
+
+
+def reply(*steps, **fields):
+    return {"step": list(steps), **fields}
+
+
+def say(text):
+    return {"text": text}
+
+
+def use(tool, **args):
+    return {"tool_use": {"name": tool, "input": args}}
+
+
+def edit(*edits, path="src/app.py"):
+    return use("edit", path=path, edits=list(edits or [RIGHT]))
+
+
+def bash(command, **args):
+    return use("bash", command=command, **args)
+
+
+TOOK = r"\d+(\.\d+)? m?s"
+DONE = reply(say("Done."), repeat=True)
+
+
+@pytest.fixture
+def app(project):
+    (project / "src").mkdir()
+    path = project / "src" / "app.py"
+    path.write_text(APP)
+    return path
+
+
+def pids_of(marker):
+    """The processes, outside and inside of any sandbox, whose command line holds `marker`."""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            is_ours = marker.encode() in path.read_bytes()
+        except OSError:
+            continue
+        if is_ours and is_alive(int(path.parent.name)):
+            pids.append(int(path.parent.name))
+    return pids
+
+
+# --- asking ------------------------------------------------------------------------------------------------------------
+
+
+def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(start_agent, app):
+    agent = start_agent(reply(use("read", path="src/app.py")), reply(edit()), DONE)
+    agent.command("edit src/app.py")
+    agent.ask()
+    text = agent.wait_for_question()
+    assert "read src/app.py  5 lines" in text
+    assert "╭ Allow edit src/app.py? ─" in text
+    assert "It changes a file, and no rule allows it." in text
+    assert re.search(r"│in /", text)
+    assert re.search(r"│sbx:\S+( weaker)? net:off ", text)
+    assert "│-    return a - b " in text
+    assert "│+    return a + b " in text
+    assert "ask waiting for you: 1 to approve" in text
+    assert "waiting for you: 1 to approve" in agent.lua("return require('sanderling').statusline()")
+    told = agent.events("AgentApprovalRequested")
+    assert [(event["tool"], event["title"], event["count"]) for event in told] == [
+        ("edit", "src/app.py", 1)
+    ]
+    assert app.read_text() == APP
+    assert agent.lua("return vim.fn.expand('%')") == "src/app.py"
+
+
+def test_an_allowed_change_is_in_the_file_and_in_its_buffer_as_one_undo_step(start_agent, app):
+    agent = start_agent(
+        reply(use("read", path="src/app.py")),
+        reply(edit(RIGHT, {"old": "print(add(1, 2))", "new": "print(add(2, 3))"})),
+        DONE,
+    )
+    agent.command("edit src/app.py")
+    agent.ask()
+    agent.wait_for_question()
+    agent.enter_question()
+    agent.feed("a")
+    agent.wait_for_turns()
+    changed = FIXED.replace("(1, 2)", "(2, 3)")
+    assert app.read_text() == changed
+    buffer = "return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n') .. '\\n'"
+    assert agent.lua(buffer) == changed
+    assert not agent.lua("return vim.bo.modified")
+    assert "▸ edit src/app.py  +2 −2 · " in agent.screen_text()
+    assert "Allow" not in agent.screen_text()
+    agent.command("normal! u")
+    assert agent.lua(buffer) == APP
+
+
+LONG_TALK = say("".join(f"Line {n}.\n\n" for n in range(60)) + "So I mend it.")
+
+
+def said_above_question(agent):
+    """The last three rows of the chat that the question leaves to be seen."""
+    rows = agent.screen()
+    top = next(row for row, text in enumerate(rows) if "╭ Allow edit" in text)
+    return [row.rpartition("│")[2] for row in rows[top - 3 : top]]
+
+
+@pytest.mark.usefixtures("app")
+def test_what_led_to_a_question_stands_above_it(start_agent):
+    agent = start_agent(reply(LONG_TALK, edit()))
+    agent.ask()
+    agent.wait_for_question()
+    assert said_above_question(agent) == ["So I mend it.", "", "edit src/app.py …"]
+
+
+@pytest.mark.usefixtures("app")
+def test_what_led_to_a_question_stands_above_it_in_a_chat_that_is_opened_later(start_agent):
+    agent = start_agent(reply(LONG_TALK, edit()))
+    agent.ask()
+    agent.command("AgentChat | AgentChat")  # into it, out of it
+    agent.wait_for_question()
+    agent.command("AgentChat")
+    wait_until(lambda: said_above_question(agent) == ["So I mend it.", "", "edit src/app.py …"])
+
+
+@pytest.mark.usefixtures("app")
+def test_a_question_leaves_the_place_of_somebody_who_reads_the_chat(start_agent, project):
+    agent = start_agent(
+        reply(LONG_TALK, bash("until [ -e go ]; do sleep 0.02; done")), reply(edit())
+    )
+    agent.ask()
+    agent.wait_for_screen("bash until")
+    agent.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
+    agent.feed("gg")
+    agent.wait_for_screen("Line 0.")
+    (project / "go").touch()
+    assert "Line 0." in agent.wait_for_question()
+
+
+def test_a_file_far_down_is_named_whole_in_a_question_that_is_narrow(start_agent, project):
+    path = "src/a_directory_with_a_long_name/and_another_one_below_it/app.py"
+    agent = start_agent(reply(use("write", path=path, content="x\n")))
+    agent.ask()
+    screen = agent.wait_for_question()
+    assert re.search(r"╭ Allow write src/a_dir\S*…\S*/app\.py\? ", screen)
+    assert path in "".join(re.findall(r"││(?:↪ )?(.*?) *│\n", screen))
+    assert list(project.iterdir()) == [project / ".git"]
+
+
+@pytest.mark.usefixtures("app")
+def test_a_chat_that_is_low_does_not_cut_a_question(start_agent):
+    agent = start_agent(reply(edit()), setup={"chat": {"position": "bottom", "size": 0.4}})
+    agent.ask()
+    screen = agent.wait_for_question()
+    assert "│+    return a + b" in screen
+    assert "more lines" not in screen
+
+
+def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, app):
+    agent = start_agent(reply(use("read", path="src/app.py")), reply(edit()), DONE)
+    agent.command("edit src/app.py | call append('$', '# mine')")
+    agent.ask()
+    assert "│+    return a + b" in agent.wait_for_question()
+    assert "# mine" in agent.results()[0]
+    agent.command("AgentApprove")
+    agent.wait_for_turns()
+    lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    assert "\n".join(lines) == f"{FIXED}# mine"
+    assert agent.lua("return vim.bo.modified")
+    assert app.read_text() == APP
+    agent.command("silent undo")
+    assert "    return a - b" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    assert "# mine" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+
+
+def test_a_question_takes_no_key_of_somebody_who_types(start_agent, app):
+    agent = start_agent(reply(edit()), DONE)
+    agent.command("edit notes.txt")
+    agent.ask()
+    agent.feed("i")
+    typed = ""
+    while not (agent.float() and len(typed) > 500):
+        agent.feed("a d A s p q ")
+        typed += "a d A s p q "
+        assert len(typed) < 200_000
+    agent.feed("<Esc>")
+    wait_until(lambda: agent.mode() == "n")
+    assert agent.lua("return vim.fn.getline(1)") == typed
+    assert agent.lua("return vim.fn.expand('%')") == "notes.txt"
+    assert app.read_text() == APP
+    assert "1 to approve" in agent.screen_text()
+
+
+# --- answers -----------------------------------------------------------------------------------------------------------
+
+
+def test_once_is_once(start_agent):
+    agent = start_agent(reply(bash("touch made")), reply(bash("touch made")), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.command("AgentApprove")
+    agent.wait_for_question(2)
+    agent.command("AgentApprove once")
+    agent.wait_for_turns()
+
+
+@pytest.mark.usefixtures("app")
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        (bash("touch made"), bash("touch made")),
+        (edit(), edit({"old": "(1, 2)", "new": "(2, 3)"})),
+    ],
+    ids=["same command", "same file"],
+)
+def test_for_the_session_is_not_asked_again(start_agent, first, second):
+    agent = start_agent(reply(first), reply(second), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.enter_question()
+    agent.feed("s")
+    agent.wait_for_turns()
+    assert len(agent.events("AgentApprovalRequested")) == 1
+    assert len(agent.results()) == 2
+    assert "✗" not in agent.transcript_text()
+
+
+def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
+    start_agent, project, tmp_path
+):
+    agent = start_agent(reply(bash("mkdir first")), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.enter_question()
+    agent.feed("A")
+    agent.wait_for_screen("Always allow: allow bash mkdir")
+    agent.feed("<C-u>allow bash mkdir *<CR>")
+    agent.wait_for_turns()
+    assert (project / "first").is_dir()
+    assert not [path for path in project.rglob("*") if "rule" in path.name]
+    kept = [
+        path
+        for path in (tmp_path / "home").rglob("*.json")
+        if path.is_file() and "mkdir" in path.read_text()
+    ]
+    assert len(kept) == 1
+
+    second = start_agent(reply(bash("mkdir second third")), DONE)
+    second.ask()
+    second.wait_for_turns()
+    assert (project / "third").is_dir()
+    assert second.events("AgentApprovalRequested") == []
+
+
+def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, project):
+    agent = start_agent(reply(bash("mkdir first")), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.enter_question()
+    agent.feed("A<C-u>nonsense<CR>")
+    agent.wait_for_screen("Allow bash mkdir first?", "'nonsense' is no rule")
+    assert not (project / "first").exists()
+    assert not agent.is_blocked()
+
+
+@pytest.mark.parametrize("keys", ["d", ":AgentDeny<CR>"])
+def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project, keys):
+    agent = start_agent(reply(bash("touch made")), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.enter_question()
+    agent.feed(keys)
+    agent.wait_for_turns()
+    assert not (project / "made").exists()
+    assert agent.results()[0].startswith("The person denied this, and gave no reason.")
+    assert "bash touch made  ✗ denied" in agent.screen_text()
+    assert agent.transcript()[-1] == "Done."
+
+
+@pytest.mark.parametrize("keys", ["Dnot | now<CR>", ":AgentDeny not | now<CR>"])
+def test_the_model_reads_the_reason_of_a_denial(start_agent, project, keys):
+    agent = start_agent(reply(bash("touch made")), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.enter_question()
+    agent.feed(keys)
+    agent.wait_for_turns()
+    assert agent.results() == ["The person denied this: not | now"]
+    assert not (project / "made").exists()
+
+
+def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_agent, app):
+    agent = start_agent(reply(edit()), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.enter_question()
+    agent.feed("<Esc>")
+    wait_until(lambda: not agent.float())
+    assert "Allow" not in agent.screen_text()
+    assert "waiting for you: 1 to approve" in agent.screen_text()
+    assert app.read_text() == APP
+    assert agent.results() == []
+    agent.command("AgentApprovals")
+    agent.wait_for_question()
+    agent.feed("a")
+    agent.wait_for_turns()
+    assert app.read_text() == FIXED
+
+
+def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_agent, project):
+    agent = start_agent(reply(bash("touch one"), bash("touch two"), bash("touch three")), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.command("AgentDeny")
+    agent.wait_for_turns()
+    results = agent.results()
+    assert len(results) == 3
+    assert results[0].startswith("The person denied this")
+    assert results[1:] == ["Not run: the person denied another tool use of the same message."] * 2
+    assert sorted(path.name for path in project.iterdir()) == [".git"]
+    wait_until(lambda: not agent.float())
+    assert agent.transcript_text().count("✗ denied") == 3
+
+
+@pytest.mark.usefixtures("app")
+def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
+    agent = start_agent(reply(use("read", path="src/app.py"), repeat=True))
+    agent.ask()
+    assert "╭ Let it go on? ─" in agent.wait_for_question()
+    assert len(agent.results()) == 5
+    agent.command("AgentApprove")
+    agent.wait_for_question(2)
+    assert len(agent.results()) == 10
+    agent.command("AgentDeny")
+    agent.wait_for_turns()
+    assert len(agent.results()) == 10
+
+
+# --- from anywhere -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [":AgentApprove<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"])
+def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent, app, how):
+    agent = start_agent(reply(edit()), DONE)
+    agent.command("map <F2> <Plug>(AgentApprove)")
+    agent.command("map <F3> <Plug>(AgentDeny)")
+    agent.ask()
+    agent.command("tabnew")
+    agent.wait_for_question()
+    assert "│+    return a + b" in agent.screen_text()
+    agent.feed(how)
+    agent.wait_for_turns()
+    assert agent.lua("return vim.fn.tabpagenr()") == 2
+    is_allowed = "Approve" in how or how == "<F2>"
+    assert app.read_text() == (FIXED if is_allowed else APP)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"],
+)
+def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, app, keys):
+    agent = start_agent(reply(edit()), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.feed(keys)
+    agent.lua("return 1")
+    agent.wait_for_screen("Allow edit src/app.py?", "│+    return a + b")
+    agent.wait_for_question()  # it has to be seen anew
+    agent.command("AgentApprove")
+    wait_until(lambda: app.read_text() == FIXED)
+
+
+@pytest.mark.usefixtures("app")
+def test_it_is_whole_on_a_screen_that_becomes_small(start_agent):
+    agent = start_agent(reply(edit()), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.rpc.request("nvim_ui_try_resize", 60, 20)
+    wait_until(lambda: agent.lua("return vim.o.columns") == 60)
+    rows = agent.screen()
+    top = next(row for row, text in enumerate(rows) if "╭ Allow edit src/app.py?" in text)
+    bottom = next(row for row, text in enumerate(rows) if "╯" in text)
+    left, right = rows[top].index("╭"), rows[top].index("╮")
+    assert right < 60
+    for row in rows[top + 1 : bottom]:
+        assert (row[left], row[right]) == ("│", "│"), rows
+    assert (rows[bottom][left], rows[bottom][right]) == ("╰", "╯")
+    assert any("more lines: :AgentApprovals" in row for row in rows[top:bottom])
+
+
+def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_agent, app):
+    agent = start_agent(reply(edit(), use("write", path="new.txt", content="x\n")))
+    agent.ask()
+    agent.wait_for_question(2)
+    agent.enter_question()
+
+    def question():
+        return re.search(r"Allow (edit|write) .* · (\d) of 2", agent.screen_text()).groups()
+
+    first = question()
+    agent.feed("<Tab>")
+    wait_until(lambda: question() != first)
+    assert {first, question()} in (
+        {("edit", "1"), ("write", "2")},
+        {("write", "1"), ("edit", "2")},
+    )
+    agent.feed("<Tab>" if first[0] == "edit" else "")
+    wait_until(lambda: question()[0] == "edit")
+    agent.feed("p")
+    wait_until(lambda: agent.lua("return vim.fn.tabpagenr('$')") == 2)
+    assert "+    return a + b" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    agent.feed("q")
+    wait_until(lambda: agent.lua("return vim.fn.tabpagenr('$')") == 1)
+    assert app.read_text() == APP
+
+
+# --- modes -------------------------------------------------------------------------------------------------------------
+
+
+def test_in_auto_what_the_sandbox_confines_runs_without_a_question(start_agent, app, project):
+    agent = start_agent(reply(edit(), bash("touch made")), DONE)
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_turns()
+    assert app.read_text() == FIXED
+    assert (project / "made").exists()
+    assert agent.events("AgentApprovalRequested") == []
+    assert " auto idle" in agent.screen_text()
+
+
+def test_the_key_of_the_prompt_changes_the_mode_and_the_winbar_says_so(start_agent):
+    agent = start_agent(DONE)
+    agent.command("AgentChat")
+    for mode in ("auto", "plan", "ask"):
+        agent.feed("<S-Tab>")
+        agent.wait_for_screen(f"NORMAL {mode} idle")
+
+
+def test_in_plan_nothing_changes_not_even_by_a_command(start_agent, app, project):
+    agent = start_agent(reply(edit()), reply(bash("touch made; echo $?")), DONE)
+    agent.command("AgentMode plan")
+    agent.ask()
+    agent.wait_for_screen(" plan ")
+    agent.wait_for_turns()
+    assert app.read_text() == APP
+    assert not (project / "made").exists()
+    assert "edit src/app.py  ✗ failed" in agent.screen_text()
+    assert "Read-only file system" in agent.transcript_text()
+    assert agent.events("AgentApprovalRequested") == []
+
+
+def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(start_agent, app):
+    agent = start_agent(reply(edit()), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.command("AgentMode plan")
+    agent.wait_for_screen(" plan ")
+    if agent.float():
+        agent.command("AgentApprove")
+    agent.wait_for_turns()
+    assert app.read_text() == APP
+
+
+# --- commands ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
+    (project / "slow").write_text("echo began\nuntil [ -e go ]\ndo sleep 0.02\ndone\necho ended\n")
+    agent = start_agent(reply(bash("bash slow")), DONE)
+    agent.command("AgentMode auto")
+    agent.ask()
+    screen = agent.wait_for_screen("│began")
+    assert "│bash bash slow …" in screen
+    assert " auto running bash " in screen
+    assert "ended" not in screen
+    (project / "go").touch()
+    agent.wait_for_turns()
+    assert re.search(rf"│▸ bash bash slow  ✓ {TOOK} · 3 lines", agent.screen_text())
+    assert "ended" in agent.transcript()
+
+
+def test_a_command_that_fails_stays_open(start_agent):
+    agent = start_agent(reply(bash("echo wrong; exit 3")), DONE)
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_turns()
+    screen = agent.screen_text()
+    assert re.search(rf"│bash echo wrong; exit 3  ✗ exit status 3 · {TOOK}\n", screen)
+    assert re.search(r"│wrong\n", screen)
+
+
+def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_stopped(
+    start_agent,
+):
+    marker = f"4711.{os.getpid()}"
+    agent = start_agent(reply(bash(f"echo began; sleep {marker}", timeout_s=0.3)), DONE)
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_turns()
+    screen = agent.wait_for_screen("→ j1", "· 1 job")
+    assert pids_of(marker)
+    agent.command("AgentTerminal")
+    wait_until(lambda: agent.lua("return vim.api.nvim_buf_get_lines(0, 0, 1, true)[1]") == "began")
+    agent.feed("<C-c>")
+    screen = agent.wait_for_screen("[ended by SIGINT")
+    assert "1 job" not in screen
+    wait_until(lambda: not pids_of(marker))
+
+
+@pytest.mark.parametrize("way", ["AgentStop", "quit", "kill", "clear"])
+def test_nothing_is_left_running(start_agent, way):
+    marker = f"4712.{os.getpid()}"
+    sleep = f"sleep {marker}"
+    agent = start_agent(
+        reply(bash(f"({sleep} &); setsid {sleep} & {sleep}", background=True)),
+        reply(bash(f"trap '' INT TERM; setsid {sleep} & ({sleep} &); {sleep}; {sleep}")),
+        DONE,
+    )
+    agent.command("AgentMode auto")
+    agent.ask()
+    wait_until(lambda: len(pids_of(marker)) >= 6, "both run")
+    if way == "AgentStop":
+        agent.command("AgentStop")
+        agent.wait_for_turns()
+        agent.wait_for_screen("✗ stopped")
+        agent.command("AgentTerminal!")
+    elif way == "clear":
+        agent.lua("require('sanderling').clear()")
+    elif way == "quit":
+        agent.feed(":qa!<CR>")
+        wait_until(lambda: agent.rpc.process.poll() is not None)
+    else:
+        agent.rpc.process.kill()
+    wait_until(lambda: not pids_of(marker), f"nothing is left after {way}")
+
+
+# --- looking closer ----------------------------------------------------------------------------------------------------
+
+
+def in_transcript(agent, pattern):
+    """Go to a line of the transcript."""
+    agent.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
+    agent.command("normal! gg")
+    assert agent.lua("return vim.fn.search(..., 'cW')", pattern) > 0
+
+
+def test_k_shows_input_and_output_in_full(start_agent):
+    agent = start_agent(reply(bash("seq 1 3; echo done")), DONE)
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_turns()
+    in_transcript(agent, "^bash seq")
+    agent.feed("K")
+    wait_until(lambda: agent.lua("return vim.api.nvim_win_get_config(0).relative") == "editor")
+    lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    assert '  "command": "seq 1 3; echo done"' in lines
+    assert lines[lines.index("1") :][:4] == ["1", "2", "3", "done"]
+    assert "╭ bash ─" in agent.screen_text()
+    agent.feed("q")
+    wait_until(lambda: agent.lua("return vim.api.nvim_win_get_config(0).relative") == "")
+
+
+@pytest.mark.usefixtures("app")
+@pytest.mark.parametrize("key", ["gf", "<CR>"])
+def test_a_place_that_a_command_names_is_opened_where_code_was_looked_at_last(start_agent, key):
+    agent = start_agent(reply(bash("echo; echo src/app.py:5:1: error; false")), DONE)
+    agent.command("AgentMode auto")
+    agent.command("edit one.txt | vsplit two.txt")
+    agent.lua("_G.code_win = vim.api.nvim_get_current_win()")
+    agent.ask()
+    agent.wait_for_turns()
+    in_transcript(agent, "^src/app.py:5:1: error")
+    agent.feed(key)
+    wait_until(lambda: agent.lua("return vim.fn.expand('%')") == "src/app.py")
+    assert agent.lua("return vim.api.nvim_win_get_cursor(0)") == [5, 0]
+    assert agent.lua("return vim.api.nvim_get_current_win() == _G.code_win")
+
+
+def test_the_list_of_what_is_to_be_done_is_pinned_and_shown(start_agent):
+    def items(*statuses):
+        names = ("Look", "Change", "Test")
+        return [
+            {"content": name, "status": status}
+            for name, status in zip(names, statuses, strict=True)
+        ]
+
+    agent = start_agent(
+        reply(use("todo", items=items("completed", "in_progress", "pending"))),
+        reply(say("Two to go.")),
+        reply(use("todo", items=items("completed", "completed", "completed"))),
+        DONE,
+    )
+    agent.ask()
+    agent.wait_for_turns()
+    screen = agent.screen()
+    pinned = [row for row, text in enumerate(screen) if re.search("│[☐◐☑] ", text)]
+    assert [screen[row].partition("│")[2] for row in pinned] == ["☑ Look", "◐ Change", "☐ Test"]
+    assert pinned == list(range(pinned[0], pinned[0] + 3))
+    agent.command("AgentTodo")
+    lines = agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    assert lines == ["☑ Look", "◐ Change", "☐ Test"]
+    assert "╭ Todo ─" in agent.screen_text()
+    agent.feed("q")
+    agent.ask("on")
+    agent.wait_for_turns(2)
+    assert not any(re.search("│[☐◐☑] ", row) for row in agent.screen())
+
+
+@pytest.mark.usefixtures("app")
+def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, project):
+    other = project / "other.txt"
+    other.write_text("old\n")
+    agent = start_agent(reply(bash("sed -i s/a.-.b/a+b/ src/app.py; echo new > other.txt")), DONE)
+    agent.command("AgentMode auto")
+    agent.command("edit other.txt | call setline(1, 'mine') | set hidden | split src/app.py")
+    agent.ask()
+    agent.wait_for_turns()
+    agent.wait_for_screen("    return a+b")
+    assert not agent.is_blocked()
+    assert agent.lua("return vim.fn.getbufline('other.txt', 1, '$')") == ["mine"]
+    assert agent.lua("return vim.fn.getbufvar('other.txt', '&modified')") == 1
+    assert other.read_text() == "new\n"
+
+
+# --- ends --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_neovim_that_is_killed_while_it_asks_leaves_a_session_that_goes_on(
+    start_agent, app, project
+):
+    agent = start_agent(reply(use("read", path="src/app.py"), edit()), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    host = agent.host_pid()
+    (path,) = agent.session_files()
+    agent.rpc.process.kill()
+    wait_until(lambda: not is_alive(host), "the host ends with its Neovim")
+    session = Session.open(path.parent, path.stem, str(project))
+    results = [b for m in session.history for b in m.content if isinstance(b, ToolResult)]
+    assert results[-1].content == NOT_RUN
+    assert results[-1].is_error
+    assert app.read_text() == APP
+
+
+def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, app):
+    agent = start_agent(reply(edit()), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    agent.command("AgentStop")
+    agent.wait_for_turns()
+    assert "Allow" not in agent.screen_text()
+    assert "to approve" not in agent.screen_text()
+    assert "edit src/app.py  ✗ stopped" in agent.screen_text()
+    assert agent.results() == ["Interrupted by the person."]
+    assert app.read_text() == APP
+
+
+def test_a_host_that_is_killed_while_it_asks_takes_the_question_along_and_the_next_one_goes_on(
+    start_agent, app
+):
+    agent = start_agent(reply(edit()), DONE)
+    agent.ask()
+    agent.wait_for_question()
+    os.kill(agent.host_pid(), signal.SIGKILL)
+    agent.wait_for_screen("The agent process has ended (signal 9)")
+    assert "Allow" not in agent.screen_text()
+    agent.ask("go on")
+    agent.wait_for_screen("edit src/app.py …")
+    assert agent.results() == [NOT_RUN]
+    assert app.read_text() == APP
+
+
+# --- the network -------------------------------------------------------------------------------------------------------
+
+CALL_OUT = (
+    """python3 -c "import urllib.request as r; r.urlopen('http://example.org', timeout=5)" """
+)
+
+
+def test_a_command_that_called_out_can_be_granted_that_host_and_runs_again_confined(
+    start_agent, tmp_path
+):
+    (tmp_path / "private").write_text("a secret\n")
+    command = (
+        f"{CALL_OUT}; status=$?; [ -e {tmp_path}/private ] && echo is seen; echo ran; exit $status"
+    )
+    agent = start_agent(reply(bash(command)), DONE)
+    agent.command("AgentMode auto")
+    agent.ask()
+    text = agent.wait_for_question()
+    assert "resolve example.org" in text
+    assert "The sandbox refused this" in text
+    assert "net:off" in text
+    agent.enter_question()
+    agent.feed("a")
+    agent.wait_for_turns()
+    text = agent.transcript_text()
+    assert text.count("\nran\n") == 2
+    assert "is seen" not in text
+    assert "net:off" in agent.screen_text()
+
+
+def test_who_does_not_grant_a_host_is_not_asked_for_it_again(start_agent):
+    agent = start_agent(reply(bash(CALL_OUT)), reply(bash(CALL_OUT)), DONE)
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_question()
+    agent.command("AgentDeny")
+    agent.wait_for_turns()
+    assert len(agent.events("AgentApprovalRequested")) == 1
+    assert "the network is off" in agent.results()[0]
+
+
+def test_to_allow_a_page_that_the_network_does_not_reach_is_to_grant_its_host(start_agent):
+    agent = start_agent(reply(use("web_fetch", url="http://example.org/page")), DONE)
+    agent.ask()
+    text = agent.wait_for_question()
+    assert "Allow web_fetch http://example.org/page?" in text
+    rows = re.findall(r"││(.*?) *│\n", text)
+    assert "to allow this lets example.org through" in " ".join(rows)
+    agent.command("AgentDeny")
+    agent.wait_for_turns()
+    assert "✗ denied" in agent.screen_text()
+
+
+# --- an environment that is out of date ---------------------------------------------------------------------------------
+
+
+def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_traceback(
+    start_agent, bare_plugin
+):
+    (bare_plugin / "src").unlink()
+    shutil.copytree(ROOT / "src", bare_plugin / "src")
+    with (bare_plugin / "src" / "sanderling" / "tool_uses.py").open("a") as file:
+        file.write("import a_package_that_is_new\n")
+    agent = start_agent(plugin_root=bare_plugin, setup={"python": sys.executable})
+    agent.command("AgentAsk go")
+    agent.wait_for_screen("is broken (ModuleNotFoundError", "'a_package_that_is_new'")
+    assert ":AgentInstall" in agent.transcript_text()
+    assert not agent.is_blocked()
+
+
+# --- the tour ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns, lines", [(130, 40), (80, 24)])
+def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, lines):
+    agent = start_agent(setup={"provider": "demo"}, columns=columns, lines=lines)
+    agent.command("AgentAsk tour")
+    text = agent.wait_for_question(1)
+    assert re.search(r"Allow edit \S*greeter\.py\?", text)
+    assert "+    return [greet(name) for name in names]" in text
+    agent.command("AgentApprovals")
+    agent.feed("a")
+    text = agent.wait_for_question(2)
+    assert "Allow bash cd " in text
+    assert "unittest" in text
+    assert 0 < text.index("│bash cd ") < text.index("╭ Allow")  # what led to it is not hidden
+    assert "+1 −1" in text
+    agent.feed(":AgentApprove<CR>")
+    text = agent.wait_for_question(3)
+    assert "example.org" in text
+    assert "OK" in agent.transcript()
+    agent.feed(":AgentApprove<CR>")
+    agent.wait_for_turns()
+    assert "The sandbox refused: resolve example.org" in agent.transcript_text()
+    agent.wait_for_screen("That is the tour.", "ANTHROPIC_API_KEY")
+    assert agent.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
+    assert not agent.is_blocked()
