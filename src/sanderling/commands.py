@@ -54,6 +54,10 @@ class Commands:
         self._start(self._run, command)
         self._emit(CommandsRunning(len(self._running)))
 
+    @property
+    def are_running(self) -> bool:
+        return bool(self._running)
+
     def stop_newest(self) -> bool:
         """Stop the command that was started last of those that run; False if none does."""
         running = [command for command in self._running if not command.is_stopped]

@@ -1,16 +1,17 @@
 """The gate before every tool use: rules and mode say whether it may run, must not, or is the person's to decide."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 
+import anyio
 import msgspec
 
 from sanderling.approvals import Approvals
 from sanderling.errors import ConfigError, SandboxError, ToolError
 from sanderling.events import AnswerApproval, ApprovalRequested, Event, Mode, ModeChanged
-from sanderling.permissions import Effect, Rule, decide
+from sanderling.permissions import Effect, Rule, decide, unguarded
 from sanderling.rules import RuleStore, propose
 from sanderling.sandbox.denials import PROTECTED, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant, is_within
@@ -19,6 +20,8 @@ from sanderling.tools.base import Context, OverlapError, Preview, Tool
 from sanderling.tools.workspace import Workspace
 
 DENIED = "The person denied this, and gave no reason. Ask what they want instead of trying it another way."
+OFFER = "The sandbox refused this. To allow it grants exactly this, and runs it again, still in the sandbox."
+OFFERED_TOGETHER = (("read", "execute"), ("write",), ("connect", "resolve"))
 KEPT = "The person keeps their own unsaved text."
 OVERLAP = "You have unsaved changes in the same text: to allow this goes over them, in the buffer; undo brings them back."
 DENIED_WITH_REASON = "The person denied this: {reason}"
@@ -64,6 +67,7 @@ class Gate:
         self._session_effects: set[Effect] = set()
         self._refused: set[str] = set()  # what the person did not want to grant
         self._is_told = True  # the model, of the mode
+        self._in_order = anyio.Lock()
 
     def news(self) -> str:
         """What the model has to know of a mode that has changed; once."""
@@ -89,10 +93,12 @@ class Gate:
         workspace = self._workspace
         effect = tool.effect(args, workspace)
         stored = self._store.load()
+        rules = (*self._own_rules, *stored.rules, *self._session_rules)
+        workspace.may_read = unguarded(rules, workspace.project)
         decision = decide(
             effect,
             self.mode,
-            (*self._own_rules, *stored.rules, *self._session_rules),
+            rules,
             project=workspace.project,
             is_confined=not workspace.sandbox.is_off,
             write_paths=workspace.sandbox.write_paths,
@@ -106,7 +112,8 @@ class Gate:
             return grant
         reason = " ".join(filter(None, (decision.reason, _leaving(grant), stored.problem)))
         try:
-            preview = await self._preview(tool, args, context, grant)
+            async with self._in_order:  # of the calls, however long a look takes
+                preview = await self._preview(tool, args, context, grant)
         except OverlapError as overlap:
             await self.review(tool, args, context, overlap)
         else:
@@ -127,7 +134,7 @@ class Gate:
         question = msgspec.structs.replace(question, reason=OVERLAP)
         answer = await self._approvals.ask(question)
         if answer.answer == "deny":
-            raise DeniedError(_denied(answer, KEPT))
+            raise _denied(answer, KEPT)
         context.overruled.add(overlap.text)
 
     async def _preview(
@@ -158,28 +165,42 @@ class Gate:
     async def offer(
         self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
     ) -> Grant | None:
-        """What the person lets in of what was refused; each thing is offered once in a session, and never what is protected."""
-        wanted = {
-            f"{denial.operation} {denial.target}": grant
-            for denial in denials
-            if denial.target not in self._refused and (grant := self._grant_for(denial))
-        }
-        if not wanted:
-            return None
-        grant = reduce(Grant.and_also, wanted.values())
-        question = ApprovalRequested(
-            f"{tool_use_id}-grant",
-            tool,
-            visible(title),
-            visible("\n".join(wanted)),
-            "The sandbox refused this. To allow it grants exactly this, and runs it again, still in the sandbox.",
-            self._workspace.project,
-            ("once", "session"),
-        )
+        """
+        What the person lets in of what was refused: asked for reading, writing and the network apart.
+
+        Each thing is offered once in a session, and never what is protected.
+        """
+        granted = NO_GRANT
+        for operations in OFFERED_TOGETHER:
+            wanted = {
+                denial: grant
+                for denial in denials
+                if denial.operation in operations
+                and denial.target not in self._refused
+                and (grant := self._grant_for(denial))
+            }
+            if wanted:
+                grant = reduce(Grant.and_also, wanted.values())
+                subject = "\n".join(f"{denial.operation} {denial.target}" for denial in wanted)
+                question = ApprovalRequested(
+                    f"{tool_use_id}-grant",
+                    tool,
+                    visible(title),
+                    visible(subject),
+                    OFFER,
+                    self._workspace.project,
+                    ("once", "session"),
+                )
+                granted = granted.and_also(await self._offered(question, grant, wanted))
+        return None if granted == NO_GRANT else granted
+
+    async def _offered(
+        self, question: ApprovalRequested, grant: Grant, denials: Iterable[Denial]
+    ) -> Grant:
         answer = (await self._approvals.ask(question)).answer
         if answer == "deny":
             self._refused |= {denial.target for denial in denials}
-            return None
+            return NO_GRANT
         if answer == "session":
             await self._workspace.sandbox.extend(grant)
         return grant
@@ -257,7 +278,7 @@ class Gate:
             case "always":
                 self._store.add(rule_from_text(answer.rule))
             case "deny":
-                raise DeniedError(_denied(answer, DENIED))
+                raise _denied(answer, DENIED)
 
     async def ask_to_go_on(self, repeated: str) -> bool:
         """The model goes in circles: whether it may go on."""
@@ -273,9 +294,11 @@ class Gate:
         return (await self._approvals.ask(question)).answer != "deny"
 
 
-def _denied(answer: AnswerApproval, without_reason: str) -> str:
+def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
     reason = answer.reason.strip()
-    return DENIED_WITH_REASON.format(reason=reason) if reason else without_reason
+    return DeniedError(
+        DENIED_WITH_REASON.format(reason=reason) if reason else without_reason, reason
+    )
 
 
 def _existing(path: str) -> str:

@@ -304,8 +304,9 @@ class Orchestrator:
     def _emit_sandbox_event(self, event: SandboxEvent) -> None:
         match event:
             case Denial(operation, target, rule):
-                self.workspace.jobs.denied(event)
-                self.emit(AccessDenied(operation, target, rule))
+                will_be_told = self.workspace.jobs.denied(event)
+                if self.commands.are_running or not will_be_told:
+                    self.emit(AccessDenied(operation, target, rule))
             case GuardEvent(kind, path, reason, kept_at):
                 self.emit(GuardActed(kind, printable(path), reason, printable(kept_at)))
             case DiskFull(path, free_bytes):

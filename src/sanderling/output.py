@@ -11,6 +11,9 @@ MAX_SCREEN_CHARS = 256 * 1024
 MAX_HEAD_BYTES = 7_000  # what goes wrong stands at the end: it gets three quarters
 MAX_TAIL_BYTES = 21_000
 MAX_TOLD_BYTES = MAX_HEAD_BYTES + MAX_TAIL_BYTES
+# Neovim takes 30 ms to draw a line of 256 KiB, each time. What is cut is in the file, which holds all that is longer than this.
+MAX_SCREEN_LINE_CHARS = MAX_TOLD_BYTES
+CUT_LINE = "… [the rest of this line is not shown]"
 MAX_FILE_BYTES = 100_000_000
 MAX_HELD_CHARS = 16 * 1024
 
@@ -19,6 +22,7 @@ _ESCAPE = re.compile(
     r"|[\]P^_X][^\x07\x1b]*+(?:\x07|\x1b\\)"  # strings: titles, links
     r"|[ -/]*+[0-~])"
 )
+_TOO_LONG = re.compile(rf"^(.{{{MAX_SCREEN_LINE_CHARS}}}).+$", re.MULTILINE)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CUT_CHARACTER = re.compile(rb"[\x80-\xbf]{0,3}")  # what its first byte was cut from
 
@@ -44,12 +48,13 @@ def _last_state(line: str) -> str:
 
 
 class ScreenText:
-    """Bytes in, clean text out, a line at a time; at most `MAX_SCREEN_CHARS` of it."""
+    """Bytes in, clean text out, a line at a time; at most `MAX_SCREEN_CHARS` of it, and `MAX_SCREEN_LINE_CHARS` of each line."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
         self._held = ""
         self._room = MAX_SCREEN_CHARS
+        self._line_chars = 0  # of the last line that was shown, or would have been
 
     @property
     def is_full(self) -> bool:
@@ -81,7 +86,20 @@ class ScreenText:
     def _shown(self, text: str) -> str:
         shown = clean(text[: max(0, self._room)])
         self._room -= len(text)
-        return shown
+        line, newline, rest = shown.partition("\n")
+        line = self._continued(line)
+        if newline:
+            self._line_chars = len(rest) - rest.rfind("\n") - 1
+            rest = _TOO_LONG.sub(rf"\1{CUT_LINE}", rest)
+        return line + newline + rest
+
+    def _continued(self, piece: str) -> str:
+        """As much of `piece` as still has room in the last line, with a sign where that is used up."""
+        room = MAX_SCREEN_LINE_CHARS - self._line_chars
+        self._line_chars += len(piece)
+        if len(piece) <= room:
+            return piece
+        return piece[:room] + CUT_LINE if room >= 0 else ""
 
 
 class Ends:

@@ -34,7 +34,15 @@ NOTHING = Effect("", "none")
 
 
 class DeniedError(Exception):
-    """The person does not want it; `str` is what the model is told."""
+    """The person does not want it; `str` is what the model is told, `reason` what they have said."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class NotAskedError(DeniedError):
+    """They do not want another use of the same message."""
 
 
 class Gate(Protocol):
@@ -162,7 +170,7 @@ class ToolUses:
         try:
             grant = await self._ask(use, context)
         except DeniedError as denied:
-            return Outcome(content=str(denied), summary="denied", is_error=True)
+            return _denial(denied)
         except (ToolError, SandboxError) as error:
             return _failure(str(error))
         outcome = await self._run_reviewed(use.tool, use, context, grant)
@@ -185,7 +193,8 @@ class ToolUses:
                 try:
                     await self._gate.review(tool, use.args, context, overlap)
                 except DeniedError as denied:
-                    return Outcome(content=f"{denied}\n{overlap}", summary="denied", is_error=True)
+                    outcome = _denial(denied)
+                    return msgspec.structs.replace(outcome, content=f"{denied}\n{overlap}")
 
     async def _run_tool(self, tool: Tool, use: _Use, context: Context, grant: Grant) -> Outcome:
         if grant != NO_GRANT:
@@ -211,7 +220,7 @@ class ToolUses:
         assert use.args is not None
         with anyio.CancelScope() as scope:
             if self._is_denied:
-                raise DeniedError(DENIED_WITH_ANOTHER)
+                raise NotAskedError(DENIED_WITH_ANOTHER)
             self._asking.add(scope)
             try:
                 return await self._gate.permit(use.tool, use.args, context)
@@ -222,7 +231,7 @@ class ToolUses:
                 raise
             finally:
                 self._asking.discard(scope)
-        raise DeniedError(DENIED_WITH_ANOTHER)
+        raise NotAskedError(DENIED_WITH_ANOTHER)
 
     def _note_repeats(self, use: _Use, outcome: Outcome) -> Outcome:
         """The same call with the same result, again and again, is a model that goes in circles."""
@@ -282,6 +291,11 @@ def _depends(use: _Use, earlier: _Use) -> bool:
 
 def _failure(message: str) -> Outcome:
     return Outcome(content=message, summary="failed", detail=message, is_error=True)
+
+
+def _denial(denied: DeniedError) -> Outcome:
+    summary = "not run" if isinstance(denied, NotAskedError) else "denied"
+    return Outcome(content=str(denied), summary=summary, detail=denied.reason, is_error=True)
 
 
 def _ending(use_id: str, outcome: Outcome) -> ToolEnded:

@@ -12,10 +12,11 @@ from tests.bench.sandbox import sandbox
 from tests.bench.shared import Bench, Row, Server
 from tests.bench.start import chat, memory, start
 from tests.bench.stream import flood, stream
+from tests.bench.tools import tools
 
 GROUPS = {
     group.__name__: group
-    for group in (start, chat, warm, cold, stream, long, flood, cancel, memory, sandbox)
+    for group in (start, chat, warm, cold, stream, long, flood, cancel, memory, sandbox, tools)
 }
 WIDTHS = (62, 50, 18, 5)
 

@@ -7,7 +7,6 @@ Without arguments it tells how many ms it took to probe the kernel, which a proc
 
 import asyncio
 import os
-import re
 import select
 import signal
 import subprocess
@@ -23,7 +22,7 @@ import anyio
 
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Process, Sandbox
-from tests.bench.shared import Bench, Row, median_row, rss_mb
+from tests.bench.shared import Bench, Row, forget_peak_mb, median_row, peak_mb, rss_mb
 from tests.conftest import ROOT
 
 TRUE = ["/bin/true"]
@@ -223,12 +222,12 @@ def _killed_host(bench: Bench, policy: SandboxPolicy) -> Row:
 
 
 async def _output(bench: Bench, policy: SandboxPolicy) -> list[Row]:
-    """One line of 300 MB. The kernel keeps the largest resident size since it was told to forget it."""
+    """One line of 300 MB."""
     argv = ["head", "-c", str(OUTPUT_MB << 20), "/dev/zero"]
     inside, plain, growths = [], [], []
     async with Sandbox.open(policy) as session:
         for _ in bench.times(3):
-            before = _forget_peak_mb()
+            before = forget_peak_mb(os.getpid())
             begin = time.perf_counter()
             process = await session.spawn(argv)
             size = 0
@@ -237,7 +236,7 @@ async def _output(bench: Bench, policy: SandboxPolicy) -> list[Row]:
             assert (await process.wait(), size) == (0, OUTPUT_MB << 20)
             inside.append(time.perf_counter() - begin)
             process.close()
-            growths.append(_peak_mb() - before)
+            growths.append(peak_mb(os.getpid()) - before)
             begin = time.perf_counter()
             async with await anyio.open_process(argv, stderr=None) as process:
                 async for _ in process.stdout:
@@ -248,15 +247,6 @@ async def _output(bench: Bench, policy: SandboxPolicy) -> list[Row]:
         Row(f"{OUTPUT_MB} MB of output: host's growth, at most", max(growths), "MB", 10),
         Row(f"{OUTPUT_MB} MB of output: time, sandbox / anyio's process", ratio, "times"),
     ]
-
-
-def _forget_peak_mb() -> float:
-    Path("/proc/self/clear_refs").write_text("5")
-    return rss_mb(os.getpid())
-
-
-def _peak_mb() -> float:
-    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 
 
 async def _work(bench: Bench, policy: SandboxPolicy) -> list[Row]:

@@ -2,12 +2,14 @@
 The model of the benchmark: the Messages API's wire format, in a process of its own (`python -m tests.bench.server`).
 
 It prints its port, then for each answer a line of JSON: when the request had arrived and when each mark left, in CLOCK_MONOTONIC,
-which all processes share. The last words of a request say how it is answered:
+which all processes share. The last words of a prompt say how it is answered:
 
-    stream ID COUNT RATE    COUNT deltas, RATE of them per second; 0: all at once
-    fill ID LINES           that many lines, in large pieces
+    stream ID COUNT RATE       COUNT deltas, RATE of them per second; 0: all at once
+    fill ID LINES              that many lines, in large pieces
+    use ID COUNT TOOL INPUT    COUNT uses of a tool, one after the other; a value "#" becomes the number of the use
 
-Every answer begins with `begin<ID>` and ends with `end<ID>`.
+Every answer begins with `begin<ID>` and ends with `end<ID>`; one that uses a tool does so behind its last use. Its line tells, too,
+how many results the request held, what the last one begins with, and the Unix time.
 """
 
 import asyncio
@@ -15,6 +17,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 from tests import loopback
 from tests.bench.markdown import deltas, document
@@ -34,6 +37,7 @@ LIMITS = json.dumps(
     }
 ).encode()
 FILL_CHARS = 1000
+TOLD_CHARS = 200
 
 
 def chunk(data: bytes) -> bytes:
@@ -50,6 +54,8 @@ class Answer:
             text = document(int(numbers[0]))
             starts = range(0, len(text), FILL_CHARS)
             self.deltas = [(text[start : start + FILL_CHARS], []) for start in starts]
+        elif kind == "use":
+            self.rate, self.deltas = 0, []
         else:
             count, self.rate = map(int, numbers)
             self.deltas = list(deltas(count))
@@ -68,11 +74,37 @@ class Answer:
         yield chunk(loopback.block_stop() + loopback.done()) + b"0\r\n\r\n"
 
 
+def asked(messages: list[dict[str, Any]]) -> tuple[str, list[str]]:
+    """The last words of the last prompt, and the results that have followed it."""
+    results: list[str] = []
+    for blocks in (message["content"] for message in reversed(messages)):
+        results[:0] = [block["content"] for block in blocks if block["type"] == "tool_result"]
+        if all(block["type"] == "text" for block in blocks):
+            return blocks[-1]["text"], results
+    raise ValueError("no prompt")
+
+
+def next_use(words: str, number: int) -> bytes:
+    """The tool use with this number, as the API sends it; empty if the answer has no such use."""
+    if not words.startswith("use "):
+        return b""
+    _, answer_id, count, tool, data = words.split(" ", 4)
+    if number > int(count):
+        return b""
+    use = loopback.tool_use(f"toolu_{answer_id}_{number}", tool, data.replace('"#"', str(number)))
+    return loopback.message_start() + use + loopback.done("tool_use")
+
+
 async def answer(body: bytes, writer: asyncio.StreamWriter) -> None:
-    at = time.monotonic()
-    reply = Answer(json.loads(body)["messages"][-1]["content"][-1]["text"])
+    at, unix_time = time.monotonic(), time.time()
+    words, results = asked(json.loads(body)["messages"])
+    reply = Answer(words)
     try:
-        if reply.rate:
+        if use := next_use(words, len(results) + 1):
+            writer.write(HEAD + chunk(use) + b"0\r\n\r\n")
+            await writer.drain()
+            reply.sent["use"] = time.monotonic()
+        elif reply.rate:
             writer.write(HEAD)
             async for data in reply.chunks():
                 writer.write(data)
@@ -81,7 +113,12 @@ async def answer(body: bytes, writer: asyncio.StreamWriter) -> None:
             writer.write(HEAD + b"".join([data async for data in reply.chunks()]))
             await writer.drain()
     finally:
-        print(json.dumps({"id": reply.id, "at": at, "sent": reply.sent}), flush=True)
+        told = {
+            "results": len(results),
+            "told": results[-1][:TOLD_CHARS] if results else "",
+            "unix_time": unix_time,
+        }
+        print(json.dumps({"id": reply.id, "at": at, "sent": reply.sent} | told), flush=True)
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

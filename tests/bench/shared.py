@@ -90,6 +90,18 @@ def rss_mb(pid: int) -> float:
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
 
+def forget_peak_mb(pid: int) -> float:
+    """Have the kernel forget the largest resident size of a process; returns what it is now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return rss_mb(pid)
+
+
+def peak_mb(pid: int) -> float:
+    """The largest resident size since that was forgotten."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
+
+
 def child_pids(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -107,10 +119,10 @@ class Server:
         self.url = f"http://127.0.0.1:{self.process.stdout.readline().strip()}"
         self._ids = itertools.count(1)
 
-    def words(self, kind: str, *numbers: int) -> tuple[int, str]:
+    def words(self, kind: str, *more: int | str) -> tuple[int, str]:
         """A new id, and the prompt that asks for an answer with it."""
         answer_id = next(self._ids)
-        return answer_id, " ".join(map(str, (kind, answer_id, *numbers)))
+        return answer_id, " ".join(map(str, (kind, answer_id, *more)))
 
     def report(self, answer_id: int) -> dict[str, Any]:
         """What the server tells of an answer that it has ended."""

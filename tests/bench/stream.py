@@ -24,7 +24,7 @@ TARGETS: dict[str, tuple[str, float | None]] = {
 }
 
 
-def _type_until(nvim: BenchNvim, is_over: Callable[[], bool]) -> list[float]:
+def type_until(nvim: BenchNvim, is_over: Callable[[], bool]) -> list[float]:
     """Type a key about every 50 ms; return the ms that each took to be on the screen."""
     echoes = []
     while not is_over():
@@ -38,14 +38,14 @@ def _stream_once(bench: Bench, nvim: BenchNvim) -> dict[str, float]:
     duration_s = 3 if bench.is_quick else 10
     nvim.begin_to_type()
     before, end = cpu_s(nvim.pid), time.monotonic() + IDLE_S
-    idle_echoes = _type_until(nvim, lambda: time.monotonic() > end)
+    idle_echoes = type_until(nvim, lambda: time.monotonic() > end)
     idle_cpu = (cpu_s(nvim.pid) - before) / IDLE_S
 
     answer_id, words = bench.server.words("stream", duration_s * RATE, RATE)
     nvim.submit(words)
     nvim.wait_for_mark(f"begin{answer_id:06}")
     before = cpu_s(nvim.pid)
-    echoes = _type_until(nvim, lambda: f"end{answer_id:06}" in nvim.screen_seen.seen)
+    echoes = type_until(nvim, lambda: f"end{answer_id:06}" in nvim.screen_seen.seen)
     busy_cpu = (cpu_s(nvim.pid) - before) / duration_s
     nvim.wait_until_idle()
     sent, seen = bench.server.report(answer_id)["sent"], nvim.screen_seen.seen
@@ -102,7 +102,7 @@ def flood(bench: Bench) -> Iterator[Row]:
             answer_id, words = bench.server.words("stream", FLOOD, 0)
             nvim.submit(words)
             end = f"end{answer_id:06}"
-            echoes += _type_until(nvim, lambda end=end: end in nvim.screen_seen.seen)
+            echoes += type_until(nvim, lambda end=end: end in nvim.screen_seen.seen)
             nvim.wait_until_idle()
     bare = _bare_client_s(bench)
     yield median_row(f"{FLOOD:,} deltas at once: wall", walls, "s")

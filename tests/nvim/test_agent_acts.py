@@ -780,9 +780,12 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     assert "+1 −1" in text
     agent.feed(":AgentApprove<CR>")
     text = agent.wait_for_question(3)
-    assert "example.org" in text
+    assert "call_out.py" in text
     assert "OK" in agent.transcript()
     agent.feed(":AgentApprove<CR>")
+    text = agent.wait_for_question(4)
+    assert "resolve example.org" in text
+    agent.feed(":AgentDeny<CR>")
     agent.wait_for_turns()
     assert "The sandbox refused: resolve example.org" in agent.transcript_text()
     agent.wait_for_screen("That is the tour.", "ANTHROPIC_API_KEY")

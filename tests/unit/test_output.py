@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanderling.output import (
+    CUT_LINE,
     MAX_FILE_BYTES,
     MAX_HEAD_BYTES,
     MAX_HELD_CHARS,
     MAX_SCREEN_CHARS,
+    MAX_SCREEN_LINE_CHARS,
     MAX_TAIL_BYTES,
     MAX_TOLD_BYTES,
     Ends,
@@ -139,7 +141,28 @@ def test_screen_holds_the_first_quarter_of_a_mebibyte():
 def test_endless_line_is_shown_in_parts_and_holds_little_memory():
     screen = ScreenText()
     shown = sum(len(screen.feed(b"x" * 4096)) for _ in range(20))
-    assert 20 * 4096 - shown <= MAX_HELD_CHARS
+    assert min(20 * 4096, MAX_SCREEN_LINE_CHARS) - shown <= MAX_HELD_CHARS
+
+
+@pytest.mark.parametrize("chunk_bytes", [1000, MAX_SCREEN_LINE_CHARS, CHUNK_BYTES, 200_000])
+def test_line_that_neovim_could_not_draw_in_time_is_cut_with_a_sign(chunk_bytes):
+    long, whole = b"x" * (MAX_SCREEN_LINE_CHARS + 1), b"y" * MAX_SCREEN_LINE_CHARS
+    written = b"\n".join([b"before", long, whole, b"between", b"z" * 100_000, b"after\n"])
+    chunks = [written[at : at + chunk_bytes] for at in range(0, len(written), chunk_bytes)]
+    assert on_screen(*chunks).split("\n") == [
+        "before",
+        "x" * MAX_SCREEN_LINE_CHARS + CUT_LINE,
+        "y" * MAX_SCREEN_LINE_CHARS,
+        "between",
+        "z" * MAX_SCREEN_LINE_CHARS + CUT_LINE,
+        "after",
+        "",
+    ]
+
+
+def test_what_is_cut_from_the_screen_is_in_the_file(log):
+    log.add(b"x" * (MAX_SCREEN_LINE_CHARS + 1))
+    assert log.path.stat().st_size == MAX_SCREEN_LINE_CHARS + 1
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,8 @@ class SessionSandbox:
         except SandboxError:
             self._hosts_let_in[whose] = before
             raise
-        self._on_change()
+        if whose is SESSION:  # what is lent for a moment is not worth the person's attention
+            self._on_change()
 
     async def _retire(self, grant: Grant) -> None:
         async with self._opening_files:

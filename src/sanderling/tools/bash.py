@@ -115,14 +115,19 @@ def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
     if hint := _network_hint(job, output, workspace):
         notes.append(hint)
     denials = tuple(job.denials)
-    state = facts(job, status_line(job, *_shell_state(change, workspace)), *notes)
+    parts = _shell_state(change, workspace)
+    more = facts(job, *notes)
     return Outcome(
-        content=told(output, state),
-        detail=state,
+        content=told(output, _lines(status_line(job, *parts), more)),
+        detail=_lines(f"[{' · '.join(parts)}]" if parts else "", more),
         summary=_summary(job),
         is_error=job.status != 0,
         denials=denials,
     )
+
+
+def _lines(*parts: str) -> str:
+    return "\n".join(filter(None, parts))
 
 
 def _shell_state(change: Change, workspace: Workspace) -> list[str]:

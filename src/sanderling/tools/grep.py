@@ -244,7 +244,7 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     """
     workspace = context.workspace
     directory, glob = _place(args, workspace)
-    files = Filter(directory, glob, args.type)
+    files = Filter(directory, glob, args.type, workspace.may_read)
     found, ended, left_out = await _search(args, workspace, directory, files)
     shown = escaped(workspace.shown(directory))
     if not found.matches and (ended.is_late or (ended.errors and not found.searched)):
@@ -260,7 +260,8 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     else:
         text, summary, paths = _matches(found, args, workspace)
     unsaved = await _unsaved(paths, workspace)
-    notes = (text, unsaved, left_out, ended.notes)
+    by_rule = "What a rule keeps from you was left out." if workspace.may_read else ""
+    notes = (text, unsaved, left_out, by_rule, ended.notes)
     return Outcome(content="\n\n".join(filter(None, notes)), summary=summary)
 
 

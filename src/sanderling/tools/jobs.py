@@ -30,10 +30,8 @@ MAX_LOG_BYTES = 64_000_000
 MAX_LOGS_BYTES = 256_000_000
 QUIET_S = 0.1  # after this, a line that is not whole is shown
 DRAIN_S = 0.1  # how long what has left the shell's group may hold the pipe open
-FLOOD_BYTES, FLOOD_PAUSE_S = (
-    1 << 20,
-    0.004,
-)  # a flood, and we who read it, would keep keys waiting for up to 90 ms on 2 cores
+# A flood of output, and we who read it, would take both of two cores: a key would wait for up to 90 ms.
+FLOOD_BYTES, FLOOD_PAUSE_S = 1 << 20, 0.004
 STOP_STEPS = ((signal.SIGINT, 0.08), (signal.SIGTERM, 0.08))
 SHOWN_DENIALS = 5
 SHOWN_TARGET_CHARS = 200
@@ -264,10 +262,18 @@ class Jobs:
         self._jobs[job.id] = job
         self._on_change()
 
-    def denied(self, denial: Denial) -> None:
-        """The sandbox refused something: to the command that is being looked after, else to one of those that run."""
-        for job in [self._looked_after] if self._looked_after else self._running:
+    def denied(self, denial: Denial) -> bool:
+        """
+        The sandbox refused something: a path to the command that is being looked after, a host to any of those that run.
+
+        Return whether a command in front may be meant: its result will tell of it.
+        """
+        is_of_network = denial.operation in ("connect", "resolve")
+        meant = self._running if is_of_network else filter(None, [self._looked_after])
+        jobs = list(meant)
+        for job in jobs:
             job.deny(denial)
+        return any(not job.id for job in jobs)
 
     def keep_interrupted(self, tool_use_id: str, text: str) -> None:
         self._interrupted[tool_use_id] = text

@@ -34,7 +34,8 @@ def _effect(args: LsInput, workspace: Workspace) -> Effect:
 
 
 def _title(args: LsInput, workspace: Workspace) -> str:
-    return escaped(workspace.shown(workspace.path(args.path)))
+    path = workspace.path(args.path)
+    return "." if path == workspace.project else escaped(workspace.shown(path))
 
 
 @tool(LsInput, effect=_effect, title=_title, is_read_only=True)

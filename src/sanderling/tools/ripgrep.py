@@ -227,13 +227,20 @@ def _words(errors: bytes, workspace: Workspace) -> str:
 
 class Filter:
     """
-    Which files below `directory` are meant: by a glob, and by a type of ripgrep's.
+    Which files below `directory` are meant: by a glob, by a type of ripgrep's, and by what `may_read` says of their paths.
 
     Raises:
         ToolError: the glob cannot be understood.
     """
 
-    def __init__(self, directory: str, glob: str = "", file_type: str = "") -> None:
+    def __init__(
+        self,
+        directory: str,
+        glob: str = "",
+        file_type: str = "",
+        may_read: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._may_read = may_read
         self._prefix = directory.rstrip("/") + "/"
         self._type = file_type
         try:
@@ -251,7 +258,9 @@ class Filter:
         return [*(f"--type-add={NAMES}:{name}" for name in names), f"--type={NAMES}"]
 
     def lets_in(self, path: str) -> bool:
-        """Whether `path` is meant; a file that was named itself always is."""
+        """Whether `path` is meant; by the glob, a file that was named itself always is."""
+        if self._may_read and not self._may_read(path):
+            return False
         if not self._glob or not path.startswith(self._prefix):
             return True
         return self._glob.matches(path[len(self._prefix) :])

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -45,12 +45,15 @@ def _no_locks() -> WeakValueDictionary[str, anyio.Lock]:
 
 @dataclass
 class Workspace:
+    """`may_read` says of a path whether a search may show what stands there; None: wherever the sandbox lets it look."""
+
     project: str
     sandbox: SessionSandbox
     editor: Editor | None = None
     seen: Seen = field(default_factory=Seen)
     todo: TodoList = field(default_factory=TodoList)
     grant: Grant = NO_GRANT
+    may_read: Callable[[str], bool] | None = None
     shell: Shell = field(init=False)
     jobs: Jobs = field(init=False)
     _locks: WeakValueDictionary[str, anyio.Lock] = field(default_factory=_no_locks)

@@ -1,0 +1,207 @@
+"""A model that uses tools, in the whole product: what a round costs, and what the person at the keys notices of it."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from tests.bench.each_tool import each_tool
+from tests.bench.latency import PING_EVERY_S
+from tests.bench.shared import (
+    Bench,
+    BenchNvim,
+    Row,
+    cpu_s,
+    forget_peak_mb,
+    median_row,
+    peak_mb,
+    percentile,
+    rss_mb,
+)
+from tests.bench.stream import type_until
+
+ECHO = {"command": "echo hi $EPOCHREALTIME"}  # when it was, in seconds since 1970
+ECHOES = 40
+IDLE_S = 4
+REST_S = 1.0
+OUTPUT_MB = 300
+BYTES = OUTPUT_MB << 20
+OUTPUTS = {
+    "short lines": f"yes | head -c {BYTES}",
+    "3 lines": f"for n in 1 2 3; do head -c {BYTES // 3} /dev/zero | tr '\\0' x; echo; done",
+    "1 progress line": f"yes '50 %' | tr '\\n' '\\r' | head -c {BYTES}",
+}
+ROUNDS, PART = 200, 50
+FIRST_USES: dict[str, dict[str, object]] = {
+    "bash": {"command": "git status | head && ls -la"},
+    "read": {"path": "file.py"},
+    "edit": {"path": "file.py", "edits": [{"old": "return 1", "new": "return 2"}]},
+    "grep": {"pattern": "return"},
+}
+GRACE_S = 0.4  # a question takes no answer at first
+LINE = "a line of about forty characters or so.\n"
+
+
+def _ask(bench: Bench, nvim: BenchNvim, count: int, tool: str, data: dict[str, object]) -> int:
+    """Have the model use a tool `count` times; returns the id of its answer."""
+    answer_id, words = bench.server.words("use", count, tool, json.dumps(data))
+    nvim.submit(words)
+    return answer_id
+
+
+def _use(bench: Bench, nvim: BenchNvim, tool: str, data: dict[str, object]) -> None:
+    """Have the model use a tool once, to the end of the turn."""
+    answer_id = _ask(bench, nvim, 1, tool, data)
+    nvim.wait_for_mark(f"end{answer_id:06}")
+    nvim.wait_until_idle()
+
+
+def _in_auto_mode(nvim: BenchNvim) -> None:
+    nvim.lua("require('sanderling').mode('auto')")
+    nvim.wait(lambda: nvim.lua("return require('sanderling').mode()") == "auto", "auto mode")
+
+
+def gap(bench: Bench) -> Iterator[Row]:
+    with bench.warm_nvim() as nvim:
+        _in_auto_mode(nvim)
+        count = len(bench.times(ECHOES)) + 1  # the first opens the sandbox
+        answer_id = _ask(bench, nvim, count, "bash", ECHO)
+        nvim.wait_for_mark(f"end{answer_id:06}")
+        reports = [bench.server.report(answer_id) for _ in range(count + 1)]
+    gaps, rounds = [], []
+    for before, after in pairwise(reports[1:]):
+        echoed_at = float(re.search(r"hi (\d+\.\d+)", after["told"])[1])
+        gaps.append(1000 * (after["unix_time"] - echoed_at))
+        rounds.append(1000 * (after["at"] - before["sent"]["use"]))
+    yield median_row("echo in the sandbox → next request on the wire", gaps, "ms", 40)
+    yield Row("echo in the sandbox → next request on the wire: p90", percentile(gaps, 90), "ms", 40)
+    yield median_row("tool use on the wire → the echo's result on the wire", rounds, "ms")
+
+
+def output(bench: Bench) -> Iterator[Row]:
+    with bench.warm_nvim() as nvim:
+        _in_auto_mode(nvim)
+        host = nvim.host_pid()
+        _use(bench, nvim, "bash", {"command": "seq 100000"})
+        nvim.begin_to_type()
+        end = time.monotonic() + IDLE_S
+        idle = type_until(nvim, lambda: time.monotonic() > end)
+        yield Row("key echo p99 before", percentile(idle, 99), "ms", note=f"of {len(idle)}")
+        for what, command in OUTPUTS.items():
+            growths, echoes, seconds, rests, kept = [], [], [], [], []
+            for _ in bench.times(5):
+                nvim.begin_to_type()
+                before = forget_peak_mb(host)
+                begin = time.monotonic()
+                answer_id = _ask(bench, nvim, 1, "bash", {"command": command})
+                mark = f"end{answer_id:06}"
+                echoes += type_until(nvim, lambda mark=mark: mark in nvim.screen_seen.seen)
+                seconds.append(nvim.screen_seen.seen[mark] - begin)
+                growths.append(peak_mb(host) - before)
+                nvim.wait_until_idle()
+                kept.append(rss_mb(host) - before)
+                rests.append(_cpu_percent_at_rest(nvim, host))
+            name = f"{OUTPUT_MB} MB of output, {what}"
+            yield Row(f"{name}: host's growth, at most", max(growths), "MB", 10)
+            yield Row(
+                f"{name}: key echo p99", percentile(echoes, 99), "ms", 16, f"of {len(echoes)}"
+            )
+            yield median_row(f"{name}: wall", seconds, "s")
+            yield median_row(f"{name}: host's memory afterwards, more than before", kept, "MB")
+            yield median_row(f"{name}: host's CPU afterwards", rests, "%")
+
+
+def _cpu_percent_at_rest(nvim: BenchNvim, pid: int) -> float:
+    before = cpu_s(pid)
+    nvim.follow(time.monotonic() + REST_S)
+    return 100 * (cpu_s(pid) - before) / REST_S
+
+
+def approval(bench: Bench) -> Iterator[Row]:
+    """A command and an edit; each is denied, which ends the question."""
+    with bench.warm_nvim() as nvim:
+        file = Path(nvim.project, "file.py")
+        file.write_text("old = 1\n" * 200)
+        _use(bench, nvim, "read", {"path": "file.py"})
+        for what, tool, data in (
+            ("a command", "bash", {"command": "git push origin main"}),
+            ("an edit", "write", {"path": "file.py", "content": "new = 2\n" * 200}),
+        ):
+            values = [_question_ms(bench, nvim, tool, data) for _ in bench.times(10)]
+            yield Row(
+                f"tool use on the wire → the first question, about {what}, on the screen",
+                values[0],
+                "ms",
+            )
+            yield median_row(
+                f"tool use on the wire → question about {what} on the screen", values[1:], "ms", 50
+            )
+
+
+def _question_ms(bench: Bench, nvim: BenchNvim, tool: str, data: dict[str, object]) -> float:
+    answer_id = _ask(bench, nvim, 1, tool, data)
+    shown = nvim.wait_for_text(f"╭ Allow {tool}")
+    asked = bench.server.report(answer_id)["sent"]["use"]
+    nvim.follow(shown + GRACE_S)
+    nvim.command("AgentDeny")
+    nvim.wait_for_mark(f"end{answer_id:06}")
+    nvim.wait_until_idle()
+    return 1000 * (shown - asked)
+
+
+def rounds(bench: Bench) -> Iterator[Row]:
+    """A turn that reads on and on: each page has 100 lines, 4 KB, and stays in the history."""
+    firsts, lasts, ratios, walls = [], [], [], []
+    for _ in bench.times(5):
+        with bench.warm_nvim() as nvim:
+            Path(nvim.project, "long.txt").write_text(LINE * 100 * ROUNDS)
+            host = nvim.host_pid()
+            data = {"path": "long.txt", "offset": "#", "limit": 100}
+            answer_id = _ask(bench, nvim, ROUNDS, "read", data)
+            spent, times = [], []
+            for number in range(ROUNDS + 1):
+                report = bench.server.report(answer_id)
+                if number % PART == 0:
+                    spent.append(cpu_s(host))
+                    times.append(report["at"])
+            nvim.wait_for_mark(f"end{answer_id:06}")
+            firsts.append(1000 * (spent[1] - spent[0]) / PART)
+            lasts.append(1000 * (spent[-1] - spent[-2]) / PART)
+            ratios.append(lasts[-1] / firsts[-1])
+            walls.append((times[-1] - times[-2]) / (times[1] - times[0]))
+    yield median_row(f"{ROUNDS} rounds of read: host's CPU per round, first {PART}", firsts, "ms")
+    yield median_row(f"{ROUNDS} rounds of read: host's CPU per round, last {PART}", lasts, "ms")
+    yield median_row(f"{ROUNDS} rounds of read: CPU, last {PART} / first {PART}", ratios, "times")
+    yield median_row(f"{ROUNDS} rounds of read: wall, last {PART} / first {PART}", walls, "times")
+
+
+def stall(bench: Bench) -> Iterator[Row]:
+    """What the first use of a tool loads must not hold up the loop: the slowest of the pings that go on meanwhile."""
+    values: dict[str, list[float]] = {tool: [] for tool in FIRST_USES}
+    for _ in bench.times(5):
+        with bench.warm_nvim() as nvim:
+            Path(nvim.project, "file.py").write_text("def one():\n    return 1\n")
+            _in_auto_mode(nvim)
+            for tool, data in FIRST_USES.items():
+                answer_id = _ask(bench, nvim, 1, tool, data)
+                values[tool].append(_slowest_ping_ms(nvim, f"end{answer_id:06}"))
+                nvim.wait_until_idle()
+    for tool, pings in values.items():
+        yield median_row(f"first {tool}: longest stall of the host's loop", pings, "ms", 20)
+
+
+def _slowest_ping_ms(nvim: BenchNvim, until_mark: str) -> float:
+    slowest = 0.0
+    while until_mark not in nvim.screen_seen.seen:
+        begin = time.monotonic()
+        nvim.rpc.request("nvim_exec_lua", "require('sanderling.host').ping()", [])
+        slowest = max(slowest, time.monotonic() - begin)
+        nvim.follow(time.monotonic() + PING_EVERY_S)
+    return 1000 * slowest
+
+
+def tools(bench: Bench) -> Iterator[Row]:
+    for measure in (gap, output, approval, stall, rounds, each_tool):
+        yield from measure(bench)
