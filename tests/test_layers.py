@@ -17,6 +17,7 @@ LAYERS = (
     {"messages", "errors"},
     {"events", "config", "output"},
     {"session", "prompt", "sandbox", "providers", "shell_grammar"},
+    {"shell_programs"},
     {"permissions", "approvals"},
     {"rules"},
     {"tools", "commands"},

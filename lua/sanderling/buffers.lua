@@ -621,6 +621,14 @@ local function expect_write(buf)
   end, WRITE_MS)
 end
 
+---@param buf integer
+local function stop_expecting(buf)
+  if ask_again[buf] then
+    ask_again[buf]()
+    ask_again[buf] = nil
+  end
+end
+
 --- Take the file as it is now for what was read and written: see "Writing" above.
 ---@param buf integer
 local function adopt_file(buf)
@@ -761,7 +769,8 @@ function questions.change(buf, tick, hunks, tool_use_id)
         apply(buf, edits)
       end)
     end)
-    if vim.bo[buf].endofline ~= has_end then
+    -- Undo does not bring the option back, so it stays where it says nothing.
+    if vim.bo[buf].endofline ~= has_end and not is_empty(buf) then
       if #edits == 0 then -- the tick would not tell
         api.nvim_buf_set_text(buf, 0, 0, 0, 0, { '' })
       end
@@ -775,8 +784,12 @@ end
 --- Let the person's hooks at the buffer (format on save), unless they are typing or selecting in it.
 ---@param buf integer
 ---@param path string
----@return sanderling.buffers.Buffer
+---@return sanderling.buffers.Buffer|false the person has changed the buffer since, and what they type is theirs to write
 function questions.before_write(buf, path)
+  if api.nvim_buf_is_loaded(buf) and vim.bo[buf].modified and not untouched_change(buf) then
+    expect_write(buf)
+    return false
+  end
   if api.nvim_buf_is_loaded(buf) and not is_under_hands(buf, NOT_NORMAL) then
     local last = untouched_change(buf)
     in_undo_block(buf, last ~= nil, function()
@@ -814,25 +827,52 @@ function M.answer(deadline_ms, question, ...)
   return waits_for and { waits_for = waits_for } or { error = tostring(value) }
 end
 
+---@alias sanderling.buffers.Written [integer, integer, integer, integer] mtime in seconds and nanoseconds, size, inode
+
+--- Is the file of the buffer still what Python has written?
+---@param buf integer
+---@param written sanderling.buffers.Written
+---@return boolean
+local function is_as_written(buf, written)
+  local stat = vim.uv.fs_stat(api.nvim_buf_get_name(buf))
+  return stat ~= nil
+    and vim.deep_equal({ stat.mtime.sec, stat.mtime.nsec, stat.size, stat.ino }, written)
+end
+
 --- The file holds what the buffer held at `tick`, written by Python. What follows a write follows.
 ---@param buf integer
 ---@param tick integer
-function M.after_write(buf, tick)
+---@param written sanderling.buffers.Written
+function M.after_write(buf, tick, written)
   when_possible(buf, function()
     local last = untouched_change(buf)
     if api.nvim_buf_get_changedtick(buf) == tick then
       vim.bo[buf].modified = false
     end
-    adopt_file(buf)
-    if ask_again[buf] then
-      ask_again[buf]()
-      ask_again[buf] = nil
+    stop_expecting(buf)
+    if is_as_written(buf, written) then
+      adopt_file(buf)
+    else -- taken for ours, it would be overwritten without a question
+      refresh(buf)
     end
     write_undo_file(buf)
     run_hooks(buf, 'BufWritePost')
     if last and api.nvim_buf_is_loaded(buf) then
       last.tick = api.nvim_buf_get_changedtick(buf)
     end
+  end)
+end
+
+--- The buffer holds at `tick` what it did before a change that could not be written.
+---@param buf integer
+---@param tick integer
+function M.not_written(buf, tick)
+  when_possible(buf, function()
+    if api.nvim_buf_get_changedtick(buf) == tick then
+      vim.bo[buf].modified = false
+    end
+    stop_expecting(buf)
+    refresh(buf)
   end)
 end
 

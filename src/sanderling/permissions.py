@@ -9,7 +9,9 @@ import fnmatch
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Literal
@@ -24,19 +26,21 @@ from sanderling.shell_grammar import (
     Redirection,
     Word,
     Words,
-    all_commands,
-    git_words,
-    is_plain_variable,
+    name_set,
     parse,
+)
+from sanderling.shell_programs import (
+    all_commands,
+    code_files,
+    core_words,
+    is_config_key,
+    is_plain_variable,
     runner_length,
     runs_more,
+    runs_unseen,
 )
 
 Action = Literal["allow", "ask", "deny"]
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -78,7 +82,8 @@ class Rule(
     a name, `*.name` for all below it, or an address; it may end in `:port`.
 
     An allow rule for `edit` or `write` is for that tool; other rules for one of them hold for both. Those that do not allow and are
-    for `read`, `bash` or `*` are also held against the words of commands.
+    for `read`, `bash` or `*` are also held against the words of commands. They ask where it is not sure that they hold: where options
+    stand between their words or at another place, and where a name differs in upper and lower case only.
     """
 
     action: Action
@@ -226,12 +231,15 @@ def uncovered_commands(effect: Effect, *, project: str) -> tuple[Command, ...] |
 
 # --- A tool use, looked at once ----------------------------------------------------------------------------------------------
 
-PROTECTED = _names(
-    ".git .gitmodules .envrc .exrc .nvimrc .nvim.lua .lazy.lua .dir-locals.el .vscode .idea .zed .helix .claude .codex .cursor .gemini"
-    " .opencode .mcp.json .sanderling .sanderling.toml AGENTS.md CLAUDE.md"
+PROTECTED = name_set(
+    ".git .gitmodules .envrc .exrc .nvimrc .nvim.lua .nvim .vim .lvimrc .lazy.lua .dir-locals.el .vscode .idea .zed .helix .husky"
+    " .devcontainer .mise.toml mise.toml .claude .codex .cursor .cursorrules .gemini .opencode .windsurf .windsurfrules .clinerules"
+    " .mcp.json .sanderling .sanderling.toml agents.md claude.md gemini.md copilot-instructions.md"
 )
 """What runs, or tells an agent what to do, when a person only opens the project: never written without being asked about."""
-MAX_DIRECTORIES, MAX_REAL_PATHS = 32, 200
+MAX_DIRECTORIES, MAX_REAL_PATHS = 32, 1_000
+MAX_LETTERS = 8
+"""How many letters of options may stand before a path in one word (`-nf.env`)."""
 
 
 @dataclass(frozen=True)
@@ -252,13 +260,13 @@ class Use:
     @cached_property
     def roots(self) -> tuple[str, ...]:
         """The project as it is called, and as it is."""
-        return tuple({os.path.normpath(self.project): None, os.path.realpath(self.project): None})
+        return tuple({os.path.normpath(self.project): None, _real(self.project): None})
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
         """The file as it is called, and as it is: a link must not lead past a rule."""
         path = self.effect.path
-        return os.path.normpath(path), os.path.realpath(path)
+        return os.path.normpath(path), _real(path)
 
     @cached_property
     def protected(self) -> frozenset[str]:
@@ -266,11 +274,11 @@ class Use:
         root = next((root for root in self.roots if is_within(self.paths[0], root)), "")
         called = self.paths[0].removeprefix(root)
         parts = {*called.split("/"), *self.paths[1].removeprefix(self.roots[-1]).split("/")}
-        return PROTECTED & parts
+        return frozenset(part for part in parts if _folded(part) in PROTECTED)
 
     def is_inside(self, others: Sequence[str] = ()) -> bool:
         """Whether the file really is in the project, or in one of `others`, whatever it is called."""
-        directories = (*self.roots, *map(os.path.realpath, others))
+        directories = (*self.roots, *map(_real, others))
         return any(is_within(self.paths[1], directory) for directory in directories)
 
     @cached_property
@@ -278,7 +286,7 @@ class Use:
         """Where the line's commands may run, as far as `cd` says; None if it does not."""
         found = dict.fromkeys([self.effect.cwd or self.project])
         for command in self.seen[0]:
-            words, moves = git_words(command.words)
+            words, moves = core_words(command.words)
             if words and words[0] in ("cd", "pushd"):
                 moves = tuple(word for word in words[1:] if word != "--") or ("~",)
             for move in moves:
@@ -288,11 +296,36 @@ class Use:
         return tuple(found)
 
     def files(self, word: str) -> Iterator[str]:
-        """Every path that a word of a command may name: by itself, or behind a `=`, `:`, `@` or `,` in it."""
+        """
+        Every path that a word of a command may name: by itself, behind a `=`, `:`, `@` or `,` in it, or behind the letters of options.
+
+        They are absolute, but not normal: what comes before a `..` may be a link.
+        """
         pieces = dict.fromkeys([word, *re.split(r"[=:@,]", word)])
-        for directory in (*(self.directories or ()), *self.roots):
+        if re.match(r"-\w", word):
+            pieces |= dict.fromkeys(word[start:] for start in range(2, min(len(word), MAX_LETTERS)))
+        for directory in dict.fromkeys((*(self.directories or ()), *self.roots)):
             for piece in filter(None, pieces):
-                yield _joined(directory, piece[:4096])
+                yield _absolute(directory, piece[:4096])
+
+    @cached_property
+    def _targets(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    def targets(self, word: str) -> tuple[str, ...] | None:
+        """The files that a word may name, as they are called and as they are; None if that is more than is looked up."""
+        known = self._targets.get(word)
+        if known is not None or sum(map(len, self._targets.values())) > MAX_REAL_PATHS:
+            return known
+        found = dict[str, None]()
+        for file in self.files(word):
+            found[os.path.normpath(file)] = None
+            if "/" in word or os.path.lexists(file):
+                found[_real(file)] = None
+            if len(found) > MAX_REAL_PATHS:
+                return None
+        self._targets[word] = tuple(found)
+        return self._targets[word]
 
 
 def is_within(path: str, directory: str) -> bool:
@@ -300,8 +333,27 @@ def is_within(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
+def _real(path: str) -> str:
+    """The path with links followed; what can be no path of this system leads nowhere."""
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a NUL, or half a surrogate pair
+        return os.path.normpath(path)
+
+
+def _absolute(directory: str, name: str) -> str:
+    with suppress(ValueError):  # no user has such a name
+        name = os.path.expanduser(name)  # noqa: PTH111 - the same name as text
+    return os.path.join(directory, name)  # noqa: PTH118
+
+
 def _joined(directory: str, name: str) -> str:
-    return os.path.normpath(os.path.join(directory, os.path.expanduser(name)))  # noqa: PTH111, PTH118 - the same names as text
+    return os.path.normpath(_absolute(directory, name))
+
+
+def _folded(name: str) -> str:
+    """What some file systems take for the same name: without upper case, in one form of Unicode."""
+    return name.lower() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
 # --- Rules that deny or ask: anything that matches is enough -------------------------------------------------------------------
@@ -318,11 +370,21 @@ def forbids(rule: Rule, use: Use) -> Verdict:
     if rule.command:
         return _forbids_command(rule, use)
     if rule.path:
-        pattern = _path_pattern(rule.path, use.roots, is_anywhere=True)
-        return "yes" if any(map(pattern, use.paths)) else "no"
+        return _worst(_guards(rule.path, use, path) for path in use.paths)
     if rule.host:
         return "yes" if _is_host(rule.host, use.effect.host, any_port=True) else "no"
     return "yes"
+
+
+def unguarded(rules: Sequence[Rule], project: str) -> Callable[[str], bool] | None:
+    """What says of a path whether no rule forbids to read it, or asks about that; None if there is no such rule."""
+    roots = (project, _real(project))
+    guards = [
+        _path_pattern(rule.path, roots, is_anywhere=True, is_folded=True)
+        for rule in rules
+        if rule.action != "allow" and rule.path and rule.tool in ("read", "*")
+    ]
+    return (lambda path: not any(guard(path) for guard in guards)) if guards else None
 
 
 _KIND_OF = {"bash": "run", "read": "read", "web_fetch": "fetch", "edit": "write", "write": "write"}
@@ -345,77 +407,174 @@ def _concerns(rule: Rule, effect: Effect) -> bool:
     return _KIND_OF[rule.tool] == effect.kind
 
 
+def _worst(verdicts: Iterable[Verdict]) -> Verdict:
+    found = set(verdicts)
+    return "yes" if "yes" in found else "maybe" if "maybe" in found else "no"
+
+
+def _guards(glob: str, use: Use, path: str) -> Verdict:
+    """Whether a rule's path is this one; where only upper and lower case differ, the file system would have to say."""
+    if _path_pattern(glob, use.roots, is_anywhere=True)(path):
+        return "yes"
+    is_like = _path_pattern(glob, use.roots, is_anywhere=True, is_folded=True)(path)
+    return "maybe" if is_like else "no"
+
+
 def _forbids_command(rule: Rule, use: Use) -> Verdict:
     commands, problem = use.seen
-    verdicts = {_begins(rule.command, command) for command in commands}
-    if "yes" in verdicts:
-        return "yes"
-    return "maybe" if problem or "maybe" in verdicts else "no"
+    verdict = _worst(_begins(rule.command, command) for command in commands)
+    return "maybe" if verdict == "no" and problem else verdict
 
 
 def _begins(pattern: str, command: Command) -> Verdict:
     """Whether the command begins with the pattern's words; one that runs another may have it anywhere."""
     expected, is_exact = _pattern_of(pattern)
-    words, _ = git_words(command.words)
+    words = command.words
     if not words:
         return "no"
     if not expected:
         return "yes"
-    is_wrapper = command.is_guess or runs_more(words) != "" or runner_length(words) > 0
-    verdicts = {
-        _begins_at(words[start:], expected, is_exact=is_exact and not is_wrapper)
-        for start in range(len(words) if is_wrapper else 1)
-        if isinstance(words[start], Opaque) or _is_named(words[start], expected[0])
-    }
-    if is_wrapper and "yes" not in verdicts and _is_named(words[0], expected[0]):
-        return "maybe"  # `git -c … push` for `git push`
-    return "yes" if "yes" in verdicts else "maybe" if "maybe" in verdicts else "no"
+    if not _is_wrapper(command):
+        return _begins_at(words, expected, is_exact=is_exact)
+    verdict = _worst(
+        _begins_at(words[start:], expected, is_exact=False)
+        for start, word in enumerate(words)
+        if _is_named(word, expected[0]) != "no"
+    )
+    if verdict != "no" or command.is_guess:
+        return verdict
+    return "maybe" if runs_unseen(words) or _may_hold(words, expected[0]) else "no"
 
 
-def _is_named(word: Word, name: str) -> bool:
-    return isinstance(word, str) and (word == name or word.rpartition("/")[2] == name)
+@lru_cache(maxsize=256)
+def _is_wrapper(command: Command) -> bool:
+    return command.is_guess or runs_more(command.words) != "" or runner_length(command.words) > 0
 
 
 def _begins_at(words: Words, expected: tuple[str, ...], *, is_exact: bool) -> Verdict:
-    is_sure = True
-    for number, wanted in enumerate(expected):
-        if number >= len(words):
-            return "no" if is_sure else "maybe"
-        word = words[number]
-        if isinstance(word, Opaque):
-            is_sure = False
-        elif word != wanted and not (number == 0 and _is_named(word, wanted)):
-            return "no" if is_sure else "maybe"
-    if is_exact and len(words) > len(expected):
-        return "no" if is_sure else "maybe"
-    return "yes" if is_sure else "maybe"
+    """Whether these words begin with the expected ones, or may when it is known what they become and where options can stand."""
+    is_named = _is_named(words[0], expected[0])
+    if is_named == "no":
+        return "no"
+    arguments, wanted = core_words((expected[0], *words[1:]))[0][1:], expected[1:]
+    if is_exact and len(arguments) > len(wanted):
+        return "no"
+    if is_named == "yes" and tuple(arguments[: len(wanted)]) == wanted:
+        return "yes"
+    return "maybe" if _may_have(arguments, wanted) else "no"
+
+
+def _is_named(word: Word, name: str) -> Verdict:
+    if isinstance(word, Opaque):
+        return "maybe"
+    if name in (word, word.rpartition("/")[2]):
+        return "yes"
+    return "maybe" if _folded(name) in (_folded(word), _folded(word.rpartition("/")[2])) else "no"
+
+
+def _may_hold(words: Words, name: str) -> bool:
+    """Whether the name stands in a word, as in `alias x=rm`, `--to-command=rm`, `-Irm`, or before options of the program's own."""
+    if _is_named(words[0], name) != "no":
+        return True
+    literal = [word for word in words[1:] if isinstance(word, str)]
+    if runs_more(words) and any(_says(word, name) for word in literal):
+        return True
+    pieces = [
+        word.partition("=")[2] or word[2:] for word in literal if "=" in word or word[:1] == "-"
+    ]
+    return any(_is_named(piece, name) == "yes" for piece in pieces)
+
+
+def _says(code: str, name: str) -> bool:
+    """Whether some code, in whatever language, has the name in it."""
+    return " " in code and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code) is not None
+
+
+_SHORT = {"--force": "f", "--recursive": "r", "--delete": "d", "--global": "g", "--yes": "y"}
+
+
+def _may_have(arguments: Words, wanted: tuple[str, ...]) -> bool:
+    """Whether the wanted words are there, with nothing but options and their values between them; options may be anywhere."""
+    options = [word for word in wanted if word.startswith("-")]
+    if not all(_may_have_option(arguments, option) for option in options):
+        return False
+    names = [word for word in wanted if not word.startswith("-")]
+    may_be_value = False
+    for word in arguments:
+        if not names:
+            break
+        if isinstance(word, Opaque) or word == names[0]:
+            names.pop(0)
+            may_be_value = False
+        elif word.startswith(("-", "+")):
+            may_be_value = "=" not in word
+        elif may_be_value:
+            may_be_value = False
+        else:
+            return False
+    return not names
+
+
+def _may_have_option(arguments: Words, option: str) -> bool:
+    if any(isinstance(word, Opaque) and word.can_be_option for word in arguments):
+        return True
+    literal = [word for word in arguments if isinstance(word, str) and word.startswith("-")]
+    long = [word.partition("=")[0] for word in literal if word.startswith("--")]
+    letters = {letter for word in literal if not word.startswith("--") for letter in word[1:]}
+    letters |= {_SHORT[name] for name in long if name in _SHORT}
+    if option.startswith("--"):
+        is_long = any(len(name) > len("--x") and option.startswith(name) for name in long)
+        return is_long or _SHORT.get(option) in letters
+    return option in literal or {*option[1:].lower()} <= {letter.lower() for letter in letters}
 
 
 def _forbids_words(rule: Rule, use: Use) -> Verdict:
     """A path that a rule guards, seen in a command: any word for rules about reading, what is written to for the others."""
     commands, problem = use.seen
+    is_reading = rule.tool in ("read", "bash", "*")
     words = [
         word
         for command in commands
         for word in (
-            *(command.words[1:] if rule.tool in ("read", "bash", "*") else ()),
+            *(command.words[1:] if is_reading else ()),
             *(redirection.target for redirection in command.redirections),
         )
     ]
-    pattern = _path_pattern(rule.path, use.roots, is_anywhere=True)
-    looked_up = 0
-    for word in words:
-        for file in use.files(word) if isinstance(word, str) else ():
-            if pattern(file):
-                return "yes"
-            if looked_up < MAX_REAL_PATHS and os.path.lexists(file):
-                looked_up += 1
-                if pattern(os.path.realpath(file)):
-                    return "yes"
+    verdict = _worst(_named_files(rule, use, [word for word in words if isinstance(word, str)]))
     is_unclear = (
-        problem or use.directories is None or any(isinstance(word, Opaque) for word in words)
+        problem != ""
+        or use.directories is None
+        or any(isinstance(word, Opaque) for word in words)
+        or (is_reading and any(_may_reach(rule.path, command) for command in commands))
     )
-    return "maybe" if is_unclear else "no"
+    return "maybe" if verdict == "no" and is_unclear else verdict
+
+
+def _named_files(rule: Rule, use: Use, words: Iterable[str]) -> Iterator[Verdict]:
+    for word in dict.fromkeys(words):
+        targets = use.targets(word)
+        if targets is None:
+            yield "maybe"
+            return
+        for target in targets:
+            yield _guards(rule.path, use, target)
+
+
+MIN_LITERAL = 3
+"""How many characters of a rule's path must stand in a program for it to ask: fewer are in too many words."""
+
+
+def _may_reach(glob: str, command: Command) -> bool:
+    """Whether a program in another language (`sed 'r.env'`), or one that is not seen, may be about a path of that name."""
+    if not runs_more(command.words):
+        return False
+    literal = max(re.split(r"[/*?\[\]]+", _folded(glob)), key=len)
+    words = [_folded(word) for word in command.words[1:] if isinstance(word, str)]
+    is_in = len(literal) >= MIN_LITERAL and any(
+        literal in word or (re.search(r"[*?\[]", word) and fnmatch.fnmatchcase(literal, word))
+        for word in words
+    )
+    return is_in or runs_unseen(command.words)
 
 
 # --- Rules that allow: all of it must be covered -------------------------------------------------------------------------------
@@ -446,6 +605,8 @@ def _uncovered(
     for command in use.parsed.commands:
         if problem := _side_effect(command):
             return problem, None
+        if not (is_confined or only_rules) and not _looks_inside(_inputs(command), use):
+            return f"It reads outside of the project: '{command.text[:80]}'.", None
         reads = not only_rules and _is_read_only(command.words, use, is_confined=is_confined)
         if reads or not command.words:
             continue
@@ -471,14 +632,18 @@ def _covers_words(rule: Rule, command: Command, use: Use) -> bool:
     if not command.words or not _concerns(rule, use.effect):
         return False
     expected, is_exact = _pattern_of(rule.command)
+    if expected[:1] not in ((), command.words[:1]):
+        return False  # as with most rules; the rest costs more
     if is_exact:
         return command.words == expected and _is_at_home(command.words, use)
-    words, moves = git_words(command.words)
-    if runs_more(words) or not all(_stays_inside(use, move) for move in moves):
-        return False
+    words, moves = core_words(command.words)
     runner = runner_length(words)
-    is_named = len(expected) > runner or not runner
-    return is_named and tuple(words[: len(expected)]) == expected and _is_at_home(words, use)
+    names_only_runner = 0 < runner >= len(expected)
+    if tuple(words[: len(expected)]) != expected or names_only_runner:
+        return False
+    places = (*moves, *(file for file in code_files(words) if file not in expected))
+    is_inside = all(_stays_inside(use, place) for place in places)
+    return not runs_more(words) and is_inside and _is_at_home(words, use)
 
 
 def _is_at_home(words: Words, use: Use) -> bool:
@@ -494,7 +659,7 @@ def _stays_inside(use: Use, name: str) -> bool:
     return use.directories is not None and all(
         any(is_within(path, root) for root in use.roots)
         for directory in use.directories
-        for path in (_joined(directory, name), os.path.realpath(_joined(directory, name)))
+        for path in (_joined(directory, name), _real(_absolute(directory, name)))
     )
 
 
@@ -551,21 +716,29 @@ def _pattern_of(command: str) -> tuple[tuple[str, ...], bool]:
 
 
 @lru_cache(maxsize=4096)
-def _path_pattern(glob: str, roots: tuple[str, ...], *, is_anywhere: bool) -> Callable[[str], bool]:
-    """The test for a path; a glob without a slash that `is_anywhere` matches outside of the project, too."""
+def _path_pattern(
+    glob: str, roots: tuple[str, ...], *, is_anywhere: bool, is_folded: bool = False
+) -> Callable[[str], bool]:
+    """
+    The test for a path; a glob without a slash, or after `**/`, that `is_anywhere` matches outside of the project, too.
+
+    One that `is_folded` takes what differs in upper and lower case, or in Unicode's forms, for the same.
+    """
     glob = f"{glob}**" if glob.endswith("/") else glob
     home = os.path.expanduser("~")  # noqa: PTH111
     if glob.startswith("/"):
         anchored = [("/", glob), ("/", _really(glob))]
     elif glob.startswith("~/"):
-        anchored = [(home, glob[2:]), (os.path.realpath(home), glob[2:])]
-    elif "/" in glob:
+        anchored = [(home, glob[2:]), (_real(home), glob[2:])]
+    elif "/" in glob and not glob.startswith("**/"):
         anchored = [(root, glob.removeprefix("./")) for root in roots]
     else:
         anchored = [(root, f"**/{glob}") for root in (("/",) if is_anywhere else roots)]
-    patterns = [(root, tuple(filter(None, rest.split("/")))) for root, rest in anchored]
+    fold = _folded if is_folded else str
+    patterns = [(fold(root), tuple(filter(None, fold(rest).split("/")))) for root, rest in anchored]
 
     def matches(path: str) -> bool:
+        path = fold(path)
         return any(
             is_within(path, root) and _match(parts, path[len(root) :].strip("/").split("/"))
             for root, parts in patterns
@@ -578,7 +751,7 @@ def _really(glob: str) -> str:
     """An absolute glob with the links in its plain beginning followed."""
     plain = re.match(r"(?:/[^/*?\[]*(?=/|$))*", glob)
     start = plain[0] if plain else ""
-    return os.path.realpath(start or "/").rstrip("/") + glob[len(start) :]
+    return _real(start or "/").rstrip("/") + glob[len(start) :]
 
 
 def _match(parts: tuple[str, ...], names: list[str]) -> bool:
@@ -618,20 +791,22 @@ def _split_host(host: str) -> tuple[str, str]:
 # --- Commands that only read ---------------------------------------------------------------------------------------------------
 
 
-_READING = _names(
+_READING = name_set(
     "ls cat head tail wc echo printf pwd true false : test [ basename dirname realpath readlink stat file cut tr nl tac rev fold fmt"
     " paste comm join column expand unexpand seq sleep cmp diff md5sum sha1sum sha224sum sha256sum sha384sum sha512sum cksum sum"
     " b2sum od hexdump xxd df du free uptime uname whoami id groups nproc arch which type expr grep egrep fgrep rg fd fdfind find"
     " sort uniq shuf tree jq base64 zcat numfmt tsort locale getconf sed awk gawk mawk nawk read"
 )
 """Whatever their arguments are, as long as `runs_more` has nothing against them."""
-_PRINTING = _names("echo printf true false : test [ pwd sleep seq read")
+_TELLING_OF_THE_SANDBOX = name_set("env printenv ps")
+"""What there is to see in a sandbox is no secret."""
+_PRINTING = name_set("echo printf true false : test [ pwd sleep seq read")
 """Those whose words are no files."""
-_VERSIONED = _names(
+_VERSIONED = name_set(
     "python python3 node npm npx pnpm yarn bun deno ruby gem perl php java javac rustc cargo rustup gcc g++ clang make cmake git"
     " docker pip pip3 uv poetry ruff mypy pytest pyright tsc eslint prettier nvim bash rg jq"
 )
-_GIT_READING = _names(
+_GIT_READING = name_set(
     "status diff log show blame annotate rev-parse describe ls-files ls-tree shortlog rev-list merge-base cat-file grep name-rev"
     " count-objects check-ignore check-attr diff-tree diff-files diff-index show-ref show-branch whatchanged cherry range-diff"
     " for-each-ref version"
@@ -640,14 +815,17 @@ _GIT_LISTING = {
     "branch": r"-[arv]+|-vv|-a?vv|--(all|remotes|verbose|show-current|ignore-case|no-color)|--(sort|format|color|points-at)=.*",
     "tag": r"-n\d*|--(sort|format)=.*",
     "remote": r"-v|--verbose",
+    "symbolic-ref": r"--short|-q|--quiet|HEAD",
+    "submodule": r"status|--recursive|--cached",
+    "reflog": r"-\d+|--oneline|--all|--(date|format)=.*",
 }
 _GIT_FILTERS = {
     "branch": r"--(list|merged|no-merged|contains|no-contains)(=.*)?",
     "tag": r"-l|--(list|merged|no-merged|contains|no-contains)(=.*)?",
-    "remote": r"get-url",
 }
 """With one of these, the other words say what is listed; without, they would be made."""
 _GIT_PHRASES = {
+    "remote": ("get-url",),
     "stash": ("list", "show"),
     "worktree": ("list",),
     "reflog": ("show",),
@@ -660,17 +838,16 @@ def _is_read_only(words: Words, use: Use, *, is_confined: bool) -> bool:
     if not words or isinstance(words[0], Opaque):
         return False
     name, arguments = words[0], words[1:]
-    if not is_confined and name not in _PRINTING and not _looks_inside(arguments, use):
-        return False
-    if check := _SPECIAL.get(name):
-        return check(arguments, use)
-    if runs_more(git_words(words)[0]):
+    if not (is_confined or _may_look(name, arguments, use)):
         return False
     if name in _VERSIONED and tuple(arguments) in (("--version",), ("-V",)):
         return True
-    return name in _READING or (
-        name == "git" and _is_git_reading(words, use, is_confined=is_confined)
-    )
+    if check := _SPECIAL.get(name):
+        return check(arguments, use)
+    if runs_more(core_words(words)[0]):
+        return False
+    is_reading = name in _READING or (is_confined and name in _TELLING_OF_THE_SANDBOX)
+    return is_reading or (name == "git" and _is_git_reading(words, use, is_confined=is_confined))
 
 
 def _only_moves(arguments: Words, use: Use) -> bool:
@@ -687,22 +864,36 @@ def _only_tells_the_time(arguments: Words, _use: Use) -> bool:
     return all(isinstance(word, str) and re.fullmatch(harmless, word) for word in arguments)
 
 
-def _only_tells_its_version(arguments: Words, _use: Use) -> bool:
-    return tuple(arguments) == ("version",)
+def _only_tells(pattern: str) -> Callable[[Words, Use], bool]:
+    """The check of a program that changes nothing with words of this pattern."""
+
+    def check(arguments: Words, _use: Use) -> bool:
+        literal = [word for word in arguments if isinstance(word, str)]
+        is_known = len(literal) == len(arguments)
+        return is_known and re.fullmatch(pattern, " ".join(literal)) is not None
+
+    return check
 
 
+_PIP = _only_tells(
+    r"(list|show|freeze|check)( --format=\w+| --outdated| --local| --user| [\w.]+[\w.-]*)*"
+)
 _SPECIAL: dict[str, Callable[[Words, Use], bool]] = {
     "cd": _only_moves,
     "command": _only_looks_up,
     "date": _only_tells_the_time,
-    "go": _only_tells_its_version,
-    "hostname": lambda arguments, _use: not arguments,
+    "go": _only_tells(r"version"),
+    "hostname": _only_tells(r""),
+    "node": _only_tells(r"-v"),
+    "npm": _only_tells(r"(ls|list)( --depth=\d+| --all| -g| --json| [\w@][\w@/.-]*)*|--version|-v"),
+    "pip": _PIP,
+    "pip3": _PIP,
 }
 
 
 def _is_git_reading(words: Words, use: Use, *, is_confined: bool) -> bool:
     """Its configuration can name programs, so that unconfined only the project's own is trusted."""
-    rest, moves = git_words(words)
+    rest, moves = core_words(words)
     if not all(_stays_inside(use, move) for move in moves):
         return False
     if not is_confined and use.directories not in ((use.project,), use.roots):
@@ -710,31 +901,51 @@ def _is_git_reading(words: Words, use: Use, *, is_confined: bool) -> bool:
     subcommand, arguments = (rest[1] if len(rest) > 1 else ""), rest[2:]
     if isinstance(subcommand, Opaque):
         return False
-    if phrases := _GIT_PHRASES.get(subcommand):
-        return arguments[:1] != () and arguments[0] in phrases and _has_no_options(arguments[1:])
-    if options := _GIT_LISTING.get(subcommand):
-        filters = _GIT_FILTERS[subcommand]
-        known = [
-            isinstance(word, str) and re.fullmatch(f"{options}|{filters}", word)
-            for word in arguments
-        ]
-        is_filtered = any(
-            isinstance(word, str) and re.fullmatch(filters, word) for word in arguments
-        )
-        return all(known) or (is_filtered and _has_no_options(_unknown(arguments, known)))
-    return subcommand in _GIT_READING
+    if arguments and arguments[0] in _GIT_PHRASES.get(subcommand, ()):
+        return _has_no_options(arguments[1:])
+    if subcommand == "config":
+        keys = [word for word in arguments if word not in ("--global", "--local")]
+        return len(keys) == 1 and is_config_key(keys[0])
+    return subcommand in _GIT_READING or _is_git_listing(subcommand, arguments)
 
 
-def _unknown(words: Words, known: Sequence[object]) -> Words:
-    return [word for word, is_known in zip(words, known, strict=True) if not is_known]
+def _is_git_listing(subcommand: str, arguments: Words) -> bool:
+    options = _GIT_LISTING.get(subcommand)
+    if options is None:
+        return False
+    filters = _GIT_FILTERS.get(subcommand, r"(?!)")
+    is_filter = [isinstance(word, str) and re.fullmatch(filters, word) for word in arguments]
+    unknown = [
+        word
+        for word in arguments
+        if not (isinstance(word, str) and re.fullmatch(f"{options}|{filters}", word))
+    ]
+    return not unknown or (any(is_filter) and _has_no_options(unknown))
 
 
 def _has_no_options(words: Words) -> bool:
-    plain = r"--(global|local|system|show-origin|show-scope|stat|name-only|oneline)|-p|-z|[^-].*"
+    plain = r"--(global|local|system|show-origin|show-scope|stat|name-only|oneline|porcelain)|-p|-z|[^-].*"
     return all(
         re.fullmatch(plain, word, re.DOTALL) if isinstance(word, str) else not word.can_be_option
         for word in words
     )
+
+
+def _may_look(name: str, arguments: Words, use: Use) -> bool:
+    """Whether all that a command looks at can be seen to be in the project."""
+    if any(_names_a_list(name, word) for word in arguments):
+        return False
+    return name in _PRINTING or _looks_inside(arguments, use)
+
+
+def _names_a_list(name: str, word: Word) -> bool:
+    """Whether the word names a file with names of files to read."""
+    starts = {"sort": "--fi", "wc": "--fi", "du": "--fi", "find": "-files0", "file": "-f"}
+    return isinstance(word, str) and name in starts and word.startswith(starts[name])
+
+
+def _inputs(command: Command) -> Words:
+    return [found.target for found in command.redirections if found.operator == "<"]
 
 
 def _looks_inside(arguments: Words, use: Use) -> bool:
@@ -742,8 +953,7 @@ def _looks_inside(arguments: Words, use: Use) -> bool:
         isinstance(word, str)
         and use.directories is not None
         and all(
-            file == "/dev/null"
-            or any(is_within(os.path.realpath(file), root) for root in use.roots)
+            file == "/dev/null" or any(is_within(_real(file), root) for root in use.roots)
             for file in use.files(word)
         )
         for word in arguments

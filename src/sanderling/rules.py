@@ -9,6 +9,7 @@ import fcntl
 import os
 import re
 import shlex
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,14 +25,17 @@ from sanderling.permissions import (
     Rule,
     Use,
     applies,
+    decide,
     is_within,
     uncovered_commands,
 )
 from sanderling.sandbox.environment import state_directory
-from sanderling.shell_grammar import Command, git_words, runner_length, runs_more
+from sanderling.shell_grammar import Command, Words, name_set
+from sanderling.shell_programs import core_words, is_interpreter, runner_length, runs_more
 
 VERSION = 1
 MAX_FILE_BYTES, MAX_RULES = 1 << 20, 1_000
+MAX_LOCK_WAIT_S = 2.0
 ASK_ALWAYS = Rule(action="ask", tool="*")
 
 
@@ -120,9 +124,11 @@ class RuleStore:
         try:
             found = self.path.stat()
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
-        except OSError:
+        except FileNotFoundError:
             stamp = ()
-        if stamp != self._stamp:
+        except OSError:
+            stamp = None  # nothing is known of it: what has been read before does not count
+        if stamp is None or stamp != self._stamp:
             self._stored, self._stamp = self._read(), stamp
         return self._stored
 
@@ -218,10 +224,24 @@ def _encode(rules: Sequence[Rule]) -> bytes:
 def _locked(path: Path) -> Generator[None]:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        _lock(fd)
         yield
     finally:
         os.close(fd)
+
+
+def _lock(fd: int) -> None:
+    """Wait for the lock, but not for a process that has been stopped while it holds it: the editor's host waits meanwhile."""
+    deadline = time.monotonic() + MAX_LOCK_WAIT_S
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise ConfigError(
+                    "another process is storing a rule, and does not end; try again"
+                ) from None
+            time.sleep(0.005)
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -245,20 +265,27 @@ def _replace(path: Path, data: bytes) -> None:
 _ARITY = {
     words: arity
     for arity, lines in {
-        1: "pytest mypy pyright basedpyright pylint flake8 black isort tox nox eslint prettier tsc jest vitest mocha stylua luacheck"
-        " shellcheck shfmt hadolint clang-format clang-tidy ctest ninja phpunit rspec rubocop golangci-lint staticcheck gofmt rustfmt",
-        2: "git npm pnpm yarn bun deno cargo go uv pip pip3 poetry ruff pre-commit make just task rake gradle ./gradlew mvn ./mvnw dotnet"
-        " docker podman kubectl helm terraform gem bundle mix swift flutter dart zig composer brew apt systemctl rails bin/rails cmake"
-        " meson bazel npx bunx uvx pipx hatch pdm rye conda alembic",
+        1: "pytest mypy pyright basedpyright pylint flake8 black isort tox eslint prettier tsc jest vitest mocha stylua luacheck"
+        " shellcheck shfmt hadolint clang-format clang-tidy ctest phpunit rspec rubocop golangci-lint staticcheck gofmt rustfmt",
+        2: "git npm pnpm yarn bun deno cargo go uv pip pip3 poetry ruff pre-commit dotnet docker podman gem bundle mix flutter dart"
+        " composer zig rails bin/rails meson npx bunx uvx pipx hatch pdm rye alembic",
         3: "python|-m python3|-m npm|run pnpm|run yarn|run bun|run deno|task uv|run uv|pip poetry|run pdm|run hatch|run docker|compose"
-        " podman|compose go|mod go|tool bundle|exec git|stash git|remote git|worktree gh npm|exec pnpm|exec yarn|exec php|artisan"
+        " podman|compose go|mod go|tool bundle|exec git|stash git|remote git|worktree npm|exec pnpm|exec yarn|exec php|artisan"
         " cargo|nextest",
-        4: "uv|run|ruff",
+        4: "uv|run|ruff python|-m|pip python3|-m|pip",
         5: "uv|run|python|-m poetry|run|python|-m",
     }.items()
     for words in (tuple(line.split("|")) for line in lines.split())
 }
 """How many words of a command say what it does; the longest beginning that is listed counts."""
+_ONLY_EXACTLY = name_set(
+    "push reset clean rm restore checkout rebase branch tag remote config filter-branch update-ref gc drop clear"  # of git
+    " install add uninstall remove i get publish deploy delete destroy apply run exec down prune system rmi kill stop update upgrade"
+    " eval repl console runner dbconsole shell tinker x dlx rename purge unpublish yank login global downgrade stamp node"
+)
+"""Where the words that follow decide between harmless and not: of these, the rule is for the very command."""
+_INSTALLED = re.compile(r"^(\./)?(\.?venv/bin|node_modules/\.bin|vendor/bin)/")
+"""Where a project keeps the programs that were installed for it."""
 _SUBCOMMAND = re.compile(r"[A-Za-z][\w:.-]*", re.ASCII)
 MAX_EXACT_CHARS = 300
 
@@ -295,32 +322,18 @@ def _propose_command(effect: Effect, project: str) -> Rule | None:
     if not commands or len(rules) != 1:
         return None
     (rule,) = rules.values()
-    is_right = not wrong_example(rule, project)
-    covers_all = all(
-        applies(rule, Effect("bash", "run", command=command.text, cwd=effect.cwd), project=project)
-        for command in commands
-    )
-    return rule if is_right and covers_all else None
+    now = decide(effect, "ask", [rule], project=project, is_confined=True)
+    return rule if now.action == "allow" and not wrong_example(rule, project) else None
 
 
 def _rule_for(command: Command) -> Rule | None:
-    words = git_words(command.words)[0]
-    literal = [word for word in words if isinstance(word, str)]
-    if runs_more(words) or not literal or literal[0] == "cd":
+    words = core_words(command.words)[0]
+    if runs_more(words) or words[0] == "cd":
         return None
-    arity = max(
-        (count for start, count in _ARITY.items() if tuple(words[: len(start)]) == start), default=0
-    )
-    prefix = [word for word in words[:arity] if isinstance(word, str)]
-    is_listed = arity > 0 and len(prefix) == arity and all(map(_is_subcommand, enumerate(prefix)))
-    if is_listed and len(prefix) > runner_length(words):
+    if prefix := _telling_words(words):
         pattern, another = shlex.join(prefix), f"{shlex.join(prefix)}x"
-    elif (
-        len(literal) == len(words)
-        and len(command.text) <= MAX_EXACT_CHARS
-        and "\n" not in command.text
-    ):
-        pattern, another = f"{shlex.join(literal)} $", f"{command.text} x"
+    elif _is_literal(command):
+        pattern, another = f"{shlex.join(map(str, command.words))} $", f"{command.text} x"
     else:
         return None
     return Rule(
@@ -329,6 +342,27 @@ def _rule_for(command: Command) -> Rule | None:
         command=pattern,
         examples=Examples((command.text,), (another, f"{command.text} && rm -rf .")),
     )
+
+
+def _telling_words(words: Words) -> tuple[str, ...]:
+    """The first words of a command that say what it does, whatever follows; none if only all of it does."""
+    told = (_INSTALLED.sub("", str(words[0])), *words[1:])
+    arity = max(
+        (count for start, count in _ARITY.items() if told[: len(start)] == start), default=0
+    )
+    prefix = tuple(word for word in words[:arity] if isinstance(word, str))
+    runner = runner_length(words)
+    if len(prefix) <= runner or len(prefix) < arity:
+        return ()
+    is_open = prefix[-1] in _ONLY_EXACTLY and prefix != ("git", "add")
+    is_any_code = runs_more(prefix[runner:]) != "" or is_interpreter(prefix[-1])
+    is_plain = all(map(_is_subcommand, enumerate(prefix)))
+    return prefix if is_plain and not is_open and not is_any_code else ()
+
+
+def _is_literal(command: Command) -> bool:
+    is_known = all(isinstance(word, str) for word in command.words)
+    return is_known and len(command.text) <= MAX_EXACT_CHARS and "\n" not in command.text
 
 
 def _is_subcommand(place: tuple[int, str]) -> bool:

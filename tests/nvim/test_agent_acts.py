@@ -193,6 +193,41 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
     assert "# mine" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
 
 
+@pytest.mark.parametrize(
+    "mode, answer", [("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")]
+)
+def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
+    start_agent, app, project, mode, answer
+):
+    wait = bash("until [ -e go ]; do sleep 0.02; done")
+    agent = start_agent(reply(use("read", path="src/app.py")), reply(wait), reply(edit()), DONE)
+    agent.command(f"AgentMode {mode}")
+    agent.command("edit src/app.py")
+    agent.ask()
+    before = int(mode == "ask")
+    if before:
+        agent.wait_for_question()
+        agent.command("AgentApprove")
+    agent.wait_for_screen("│bash until")
+    agent.feed("2GA  # why?<Esc>")
+    (project / "go").touch()
+    screen = agent.wait_for_question(before + 1)
+    assert "You have unsaved changes in the same text" in screen
+    assert "│-    return a - b  # why?" in screen
+    assert "│+    return a + b" in screen
+    agent.command(answer)
+    agent.wait_for_turns()
+    assert app.read_text() == APP
+    if answer == "AgentApprove":
+        assert agent.lua("return vim.fn.getline(2)") == "    return a + b"
+        agent.command("silent undo")
+    else:
+        assert "The person keeps their own unsaved text." in agent.results()[-1]
+        assert "    return a - b  # why?" in agent.results()[-1]
+    assert agent.lua("return vim.fn.getline(2)") == "    return a - b  # why?"
+    assert len(agent.events("AgentApprovalRequested")) == before + 1
+
+
 def test_a_question_takes_no_key_of_somebody_who_types(start_agent, app):
     agent = start_agent(reply(edit()), DONE)
     agent.command("edit notes.txt")
@@ -339,7 +374,8 @@ def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_ag
     assert results[1:] == ["Not run: the person denied another tool use of the same message."] * 2
     assert sorted(path.name for path in project.iterdir()) == [".git"]
     wait_until(lambda: not agent.float())
-    assert agent.transcript_text().count("✗ denied") == 3
+    assert agent.transcript_text().count("✗ denied") == 1
+    assert agent.transcript_text().count("✗ not run") == 2
 
 
 @pytest.mark.usefixtures("app")
@@ -496,7 +532,7 @@ def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
     assert "ended" not in screen
     (project / "go").touch()
     agent.wait_for_turns()
-    assert re.search(rf"│▸ bash bash slow  ✓ {TOOK} · 3 lines", agent.screen_text())
+    assert re.search(rf"│▸ bash bash slow  ✓ {TOOK} · 2 lines", agent.screen_text())
     assert "ended" in agent.transcript()
 
 

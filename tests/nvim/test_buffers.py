@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import wait_until
 
 from sanderling.errors import ToolError
+from sanderling.sandbox.worker import Stamp
 from sanderling.tools.editor import Hunk
 
 FAR_MS = 1e15
@@ -67,7 +68,15 @@ def write(child, path):
     answer = ask(child, "before_write", buffer["id"], path)
     buffer = answer["value"]
     replace_on_disk(path, encoded(buffer))
-    child.lua("require('sanderling.buffers').after_write(...)", buffer["id"], buffer["tick"])
+    after_write(child, path, buffer)
+
+
+def after_write(child, path, buffer):
+    status = path.stat()
+    written = (*divmod(status.st_mtime_ns, 1_000_000_000), status.st_size, status.st_ino)
+    child.lua(
+        "require('sanderling.buffers').after_write(...)", buffer["id"], buffer["tick"], written
+    )
 
 
 def edit(child, path, *hunks, use="use-1"):
@@ -859,7 +868,7 @@ def test_what_is_typed_during_the_write_stays_unsaved(child, opened):
     buffer = ask(child, "before_write", 1, path)["value"]
     type_keys(child, "Atyped<Esc>")
     replace_on_disk(path, encoded(buffer))
-    child.lua("require('sanderling.buffers').after_write(...)", 1, buffer["tick"])
+    after_write(child, path, buffer)
     assert is_modified(child)
     child.command("checktime")
     user_writes(child)
@@ -874,7 +883,7 @@ def test_a_check_between_the_write_and_its_end_asks_nothing(child, opened):
     replace_on_disk(path, encoded(buffer))
     child.feed(":checktime<CR>")  # as on FocusGained
     wait_until(lambda: not child.is_blocked())
-    child.lua("require('sanderling.buffers').after_write(...)", 1, buffer["tick"])
+    after_write(child, path, buffer)
     assert lines(child)[1] == "TWO"
     assert not is_modified(child)
     user_writes(child)
@@ -897,10 +906,10 @@ def test_neovim_itself_never_writes_the_file(child, opened, events):
     """Where it goes is the sandbox's decision: a name may have become a link to elsewhere."""
     path = opened("a.txt")
     assert change(child, find(child, path), (0, 1, ["ONE"]))
-    tick = find(child, path)["tick"]
+    buffer = find(child, path)
     replace_on_disk(path, b"not the buffer's text\n")
     child.command(f"set eventignore={events}")
-    child.lua("require('sanderling.buffers').after_write(...)", 1, tick)
+    after_write(child, path, buffer)
     assert path.read_bytes() == b"not the buffer's text\n"
     assert child.lua("return { vim.bo.buftype, vim.o.eventignore, vim.bo.modified }") == [
         "",
@@ -1185,6 +1194,19 @@ def python_side(child):
     side.close()
 
 
+def stamp_of(path):
+    status = path.stat()
+    return Stamp(
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_mode,
+        status.st_nlink,
+    )
+
+
 def as_dict(buffer):
     return {name: getattr(buffer, name) for name in buffer.__struct_fields__}
 
@@ -1201,7 +1223,7 @@ def test_the_python_side_edits_and_writes_a_file(child, opened, python_side):
     buffer = python_side.call("before_write", buffer)
     assert buffer.text == "Größe\nnew\nTWO\n"
     replace_on_disk(path, buffer.text.encode(buffer.encoding))
-    python_side.call("after_write", buffer)
+    python_side.call("after_write", buffer, stamp_of(path))
     assert not python_side.call(
         "buffer", str(path)
     ).is_modified  # it is told before the next question is asked
@@ -1321,7 +1343,7 @@ def test_what_follows_a_write_is_done_after_a_prompt(child, opened, python_side)
     replace_on_disk(path, buffer.text.encode())
     child.feed(":echo 1 | echo 2 | echo 3<CR>")
     wait_until(child.is_blocked)
-    python_side.call("after_write", buffer)
+    python_side.call("after_write", buffer, stamp_of(path))
     child.feed("<CR>")
     wait_until(lambda: not child.is_blocked())
     wait_until(lambda: not is_modified(child))

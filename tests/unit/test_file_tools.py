@@ -5,7 +5,7 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,10 +14,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 
 from sanderling.errors import ToolError
 from sanderling.messages import ImageBlock
-from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.policy import Grant, SandboxPolicy
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.sandbox.worker import Stamp
 from sanderling.tools.base import Context, Outcome, Preview, Tool
@@ -491,8 +492,11 @@ async def test_link_is_written_through_and_known_by_both_names(place, project):
     async with place.desk(is_on=True) as desk:
         await desk.use(read, path="link")
         await desk.use(write, path="link", content="two\n")
+        await desk.use(write, path="a", content="three\n")
+        await desk.use(edit, path="link", edits=[{"old": "three", "new": "3"}])
+        assert "since you read it" not in await desk.told(write, path="a", content="four\n")
     assert (project / "link").is_symlink()
-    assert (project / "a").read_text() == "two\n"
+    assert (project / "a").read_text() == "four\n"
 
 
 # --- editing -----------------------------------------------------------------------------------------------------------
@@ -519,6 +523,204 @@ async def test_edit_shows_the_new_lines_with_their_numbers(place, project, is_on
         .read_text()
         .startswith("line 1\nline 2\nline 3\nline 4\nfive\nand more\n")
     )
+
+
+# --- the cases in which other agents were tried ------------------------------------------------------------------------
+
+TABS = b"def f(x):\n\tif x:\n\t\treturn 1\n\treturn 2\n"
+
+
+@pytest.mark.parametrize(
+    "data, old, new, expected",
+    [
+        pytest.param(b"a\r\nb\r\nc\r\n", "b", "B", b"a\r\nB\r\nc\r\n", id="01 CRLF file, 1 line"),
+        pytest.param(
+            b"a\r\nb\nc\r\nd\n",
+            "b",
+            "B\nB",
+            b"a\r\nB\nB\nc\r\nd\n",
+            id="02 mixed EOL, LF line (tie)",
+        ),
+        pytest.param(
+            b"a\nb\nc\r\nd\n", "c", "C\nC", b"a\nb\nC\r\nC\r\nd\n", id="03 mixed EOL, mostly LF"
+        ),
+        pytest.param(
+            b"\xef\xbb\xbfa\nb\n",
+            "a\n",
+            "A\n",
+            b"\xef\xbb\xbfA\nb\n",
+            id="04 UTF-8 BOM, edit line 1",
+        ),
+        pytest.param(
+            b"\xff\xfe" + "äb\r\nc\r\n".encode("utf-16-le"),
+            "äb\n",
+            "äB\n",
+            b"\xff\xfe" + "äB\r\nc\r\n".encode("utf-16-le"),
+            id="05 UTF-16 + BOM",
+        ),
+        pytest.param(b"caf\xe9\nb\n", "b", "B", b"caf\xe9\nB\n", id="06 Latin-1 byte elsewhere"),
+        pytest.param(b"a\nb", "b", "B", b"a\nB", id="07 no final newline"),
+        pytest.param(
+            b"#!/bin/sh\necho a\n", "a\n", "b\n", b"#!/bin/sh\necho b\n", id="08 mode 0755"
+        ),
+        pytest.param(b"linked\n", "linked", "edited", b"edited\n", id="09 symlink"),
+        pytest.param(b"shared\n", "shared", "edited", b"edited\n", id="10 hard link"),
+        pytest.param(
+            b"x = 1\ny = 2\nx = 1\n",
+            "x = 1",
+            "x = 3",
+            "`old` is in app.py 2 times, in lines 1 and 3.",
+            id="11 two matches",
+        ),
+        pytest.param(
+            b"a\n",
+            "a",
+            r"$& $1 \1 $$ \g<0>",
+            b"$& $1 \\1 $$ \\g<0>\n",
+            id="12 `$& $1 \\1 $$` in new text",
+        ),
+        pytest.param(
+            TABS,
+            "    if x:\n        return 1\n",
+            "    if x:\n        return 3\n",
+            b"def f(x):\n\tif x:\n\t\treturn 3\n\treturn 2\n",
+            id="13 spaces given, file has tabs",
+        ),
+        pytest.param(
+            TABS,
+            "    if x:\n        return 1",
+            "    if x:\n        for y in x:\n            return y",
+            b"def f(x):\n\tif x:\n\t\tfor y in x:\n\t\t\treturn y\n\treturn 2\n",
+            id="14 spaces given, file has tabs, a deeper line",
+        ),
+        pytest.param(
+            b"def f():\n    one()\n    return 1\n",
+            "def f():\n    two()\n    return 1\n",
+            "",
+            "`old` is not in app.py. The closest text in it:\n"
+            "     1 def f():\n"
+            "     2     one()\n"
+            "     3     return 1\n"
+            "Line 2 of `old` is not there like that:     two()",
+            id="15 first+last line match, body differs",
+        ),
+        pytest.param(b"a \t\nb\n", "a \t\n", "A \t\n", b"A \t\nb\n", id="16 trailing space/tab"),
+        pytest.param(b"a\n\n\n", "a\n\n\n", "b\n\n\n", b"b\n\n\n", id="17 trailing blank lines"),
+        pytest.param(
+            b"new\na\n",
+            "a\n",
+            "b\n",
+            b"new\nb\n",
+            id="18 changed on disk since read, text still unique",
+        ),
+    ],
+)
+async def test_of_the_18_cases_in_which_others_fail(place, request, *, data, old, new, expected):
+    """The names are the rows of a table: five other agents pass 13 to 15 of these."""
+    case = request.node.callspec.id
+    path = file = place.project / "app.py"
+    file.write_bytes(b"before\n" if "since read" in case else data)
+    file.chmod(0o755 if "mode" in case else 0o640)
+    if "link" in case:
+        path = place.project / "link.py"
+        path.symlink_to(file) if "symlink" in case else path.hardlink_to(file)
+    before = file.lstat()
+    async with place.desk(is_on=True) as desk:
+        await desk.use(read, path=str(path))
+        file.write_bytes(data)
+        edits = [{"old": old, "new": new}]
+        if isinstance(expected, str):
+            assert expected in await desk.refusal(edit, path=str(path), edits=edits)
+            expected = data
+        else:
+            told = await desk.told(edit, path=str(path), edits=edits)
+            assert ("-before" in told) == ("since read" in case)
+    assert file.read_bytes() == path.read_bytes() == expected
+    assert (file.lstat().st_mode, file.lstat().st_nlink) == (before.st_mode, before.st_nlink)
+    assert path.is_symlink() == ("symlink" in case)
+    if expected.startswith(b"def"):
+        compile(expected, "app.py", "exec")
+
+
+# --- any edit of any file on the disk ----------------------------------------------------------------------------------
+
+EDITS_ON_DISK, FILES_AT_ONCE = 1250, 250  # eight times
+MODES = [0o600, 0o640, 0o644, 0o755, 0o700, 0o1644]
+
+
+@dataclass
+class FileOnDisk:
+    """A file of any bytes, mode, links and attributes, and an edit of it by any of its names."""
+
+    path: Path
+    chance: random.Random
+
+    def __post_init__(self) -> None:
+        self.asked: AnyEdit | None = None
+        while self.asked is None:
+            self.file = AnyFile(self.chance)
+            self.asked = any_edit(self.file, self.chance)
+        self.path.write_bytes(self.file.data)
+        self.path.chmod(self.chance.choice(MODES))
+        if self.chance.random() < 0.5:
+            with suppress(OSError):  # not every file system has them
+                os.setxattr(self.path, "user.note", self.chance.randbytes(9))
+        self.link = self.path.with_suffix(".link")
+        self.kind = self.chance.choice(["none", "symbolic", "hard"])
+        if self.kind == "symbolic":
+            self.link.symlink_to(self.path.name)
+        elif self.kind == "hard":
+            self.link.hardlink_to(self.path)
+        self.before = self._state()
+
+    async def check(self, desk: Desk) -> None:
+        """Edit it, and look at what has become of every byte and of all else."""
+        assert self.asked
+        name = str(
+            self.chance.choice([self.path, self.link] if self.kind != "none" else [self.path])
+        )
+        edits = [msgspec.to_builtins(self.asked.replacement)]
+        if self.asked.refusal:
+            assert self.asked.refusal in await desk.refusal(edit, path=name, edits=edits)
+            assert self.path.read_bytes() == self.file.data
+        else:
+            await desk.use(edit, path=name, edits=edits)
+            assert self.asked.is_made_of(self.path.read_bytes()), (self.file.data, self.asked)
+        assert self._state() == self.before
+
+    def _state(self) -> tuple[object, ...]:
+        status = self.path.lstat()
+        notes = {name: os.getxattr(self.path, name) for name in os.listxattr(self.path)}
+        is_same = self.link.exists() and self.link.samefile(self.path)
+        kept_inode = status.st_ino if self.kind == "hard" else 0
+        return (
+            status.st_mode,
+            status.st_uid,
+            status.st_nlink,
+            kept_inode,
+            notes,
+            is_same,
+            self.link.is_symlink(),
+        )
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_no_edit_on_the_disk_changes_anything_else(place, project, is_on, seed):
+    chance = random.Random(f"edits on the disk {is_on} {seed}")
+    async with place.desk(is_on=is_on) as desk:
+        for batch in range(EDITS_ON_DISK // FILES_AT_ONCE):
+            # Made first, edited then: a file that has just changed is looked at for 10 ms longer.
+            directory = project / str(batch)
+            directory.mkdir()
+            files = [FileOnDisk(directory / f"{n}.py", chance) for n in range(FILES_AT_ONCE)]
+            names = set(directory.iterdir())
+            for file in files:
+                await file.check(desk)
+            assert set(directory.iterdir()) == names
+
+
+# --- edits as such -----------------------------------------------------------------------------------------------------
 
 
 async def test_edits_are_all_made_or_none(place, project):
@@ -557,6 +759,22 @@ async def test_edit_of_a_file_that_has_changed_is_made_and_the_change_is_told(pl
     assert (project / "a").read_text() == "all known\n"
 
 
+async def test_insertion_by_number_waits_until_others_changes_are_known(place, project):
+    (project / "a").write_text("one\ntwo\n")
+    async with place.desk() as desk:
+        await desk.use(read, path="a")
+        (project / "a").write_text("zero\none\ntwo\n")
+        edits = [{"new": "1.5\n", "insert_at_line": 1}]
+        said = await desk.refusal(edit, path="a", edits=edits)
+        assert said.startswith(
+            "Its lines may have other numbers now: nothing was changed.\na has changed"
+        )
+        assert "+zero" in said
+        assert (project / "a").read_text() == "zero\none\ntwo\n"
+        await desk.use(edit, path="a", edits=[{"new": "1.5\n", "insert_at_line": 2}])
+    assert (project / "a").read_text() == "zero\none\n1.5\ntwo\n"
+
+
 async def test_long_change_by_others_is_told_in_part_and_then_not_taken_for_known(place, project):
     (project / "a").write_text("keep\n")
     async with place.desk() as desk:
@@ -581,12 +799,13 @@ async def test_edit_that_no_longer_fits_says_what_others_have_changed(place, pro
 async def test_edits_of_one_file_by_any_name_happen_one_after_the_other(place, project):
     (project / "a").write_text("0\n" * 20)
     (project / "link").symlink_to("a")
+    (project / "hard").hardlink_to(project / "a")
     async with place.desk(is_on=True) as desk, anyio.create_task_group() as tasks:
         for number in range(20):
 
             async def insert(number: int = number) -> None:
                 edits = [{"new": f"new {number}\n", "insert_at_line": 1}]
-                await desk.use(edit, path=random.choice(["a", "link"]), edits=edits)
+                await desk.use(edit, path=random.choice(["a", "link", "hard"]), edits=edits)
 
             tasks.start_soon(insert)
     lines = (project / "a").read_text().split("\n")
@@ -683,6 +902,26 @@ async def test_preview_shows_the_difference_and_changes_nothing(place, project):
     assert (project / "a").read_text() == "one\ntwo\n"
 
 
+@pytest.mark.parametrize(
+    "tool, data, reason",
+    [
+        (edit, {"edits": [{"old": "my note is", "new": "x"}]}, "The closest text in it"),
+        (write, {"content": "x\n"}, "-my note was\n+x"),
+    ],
+)
+async def test_what_a_hidden_file_holds_is_told_to_the_person_before_it_is_granted(
+    place, tool, data, reason
+):
+    outside = place.home / "notes.txt"
+    outside.write_text("my note was\n")
+    grant = Grant(write_paths=(str(outside),))
+    async with place.desk(is_on=True) as desk, desk.workspace.sandbox.lending(grant):
+        context = Context(desk.workspace.granted(grant), "t1", lambda _: None)
+        preview = await tool.preview(tool.parse({"path": str(outside), **data}), context)
+    assert reason in preview.subject
+    assert "my note was" in preview.subject
+
+
 async def test_effect_names_the_whole_path(place, project):
     async with place.desk() as desk:
         for tool, kind, data in (
@@ -707,6 +946,7 @@ class MemoryEditor:
         self.undo: list[tuple[str, str]] = []  # tool use, and the text before it
         self.written: list[str] = []
         self.heard: list[str] = []  # files that have changed
+        self.changed_tick = 0
         self.before_change: Callable[[], None] = lambda: None
         self.after_change: Callable[[], None] = lambda: None
         self.format: Callable[[str], str] = lambda text: text
@@ -752,19 +992,27 @@ class MemoryEditor:
             for hunk in reversed(hunks):
                 lines[hunk.first_line : hunk.first_line + hunk.line_count] = hunk.lines
             self._keep(now, text="\n".join(lines), is_modified=True)
+        self.changed_tick = self.buffers[buffer.path].tick
         self.after_change()
         return True
 
-    async def before_write(self, buffer: Buffer) -> Buffer:
+    async def before_write(self, buffer: Buffer) -> Buffer | None:
         await anyio.lowlevel.checkpoint()
         now = self.buffers[buffer.path]
+        if now.is_modified and now.tick != self.changed_tick:
+            return None
         if (text := self.format(now.text)) != now.text:
             self._keep(now, text=text)
         return self.buffers[buffer.path]
 
-    async def after_write(self, buffer: Buffer) -> None:
-        await anyio.lowlevel.checkpoint()
+    async def after_write(self, buffer: Buffer, stamp: Stamp) -> None:
+        status = Path(buffer.path).stat()  # noqa: ASYNC240
+        assert (status.st_ino, status.st_size) == (stamp.inode, stamp.size)
         self.written.append(buffer.path)
+        await self.not_written(buffer)
+
+    async def not_written(self, buffer: Buffer) -> None:
+        await anyio.lowlevel.checkpoint()
         now = self.buffers[buffer.path]
         if now.tick == buffer.tick:
             self.buffers[buffer.path] = msgspec.structs.replace(now, is_modified=False)
@@ -910,6 +1158,22 @@ async def test_buffer_that_changes_meanwhile_is_looked_at_again(place, opened):
         await desk.use(read, path="a")
         await desk.use(edit, path="a", edits=TWO)
     assert opened.text.startswith("ONE!\n2\nthree\n")
+
+
+async def test_change_that_cannot_be_taken_back_is_not_made_twice(place, opened):
+    def type_and_write() -> None:
+        opened.editor.type(opened.path, opened.text + "typed\n")
+        opened.path.write_text("by others\n")
+        opened.editor.after_change = lambda: None
+
+    opened.editor.after_change = type_and_write
+    async with place.desk(opened.editor) as desk:
+        edits = [{"new": "new\n", "insert_at_line": 1}]
+        said = await desk.refusal(edit, path="a", edits=edits)
+    assert said == "a has just changed. The change stands in the editor's buffer, unsaved."
+    assert opened.text == "one\nnew\ntwo\nthree\nfour\nfive\nsix\nseven\ntyped\n"
+    assert opened.editor.is_modified(opened.path)
+    assert opened.path.read_text() == "by others\n"
 
 
 async def test_buffer_that_never_stands_still_is_left_alone(place, opened):
@@ -1155,7 +1419,8 @@ async def test_hidden_file_is_not_read_or_changed_through_its_buffer(place, open
         for path in (str(secret), "link", "~/.netrc"):
             for tool, data in ((read, {}), (edit, {"edits": [{"old": "secret", "new": "x"}]})):
                 assert "the sandbox" in await desk.refusal(tool, path=path, **data)
-        await desk.use(write, path="~/.netrc", content="the sandbox's own\n")
+        told = await desk.told(write, path="~/.netrc", content="the sandbox's own\n")
+        assert "a directory of the sandbox's own" in told
     assert opened.editor.text(secret) == opened.editor.text(private) == "secret\n"
     assert private.read_text() == "secret\n"
 

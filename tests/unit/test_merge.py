@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sanderling.tools.merge import Change, Conflict, Merged, line_changes, merge
+from sanderling.tools.merge import Change, Conflict, line_changes, merge
 
 FEW = st.lists(st.sampled_from("abc"), max_size=9)
 TEXTS = st.text(alphabet="ab\n", max_size=14)
@@ -90,13 +90,19 @@ def test_changes_are_both_made(base, ours, theirs, merged):
     ],
 )
 def test_two_changes_of_one_place_conflict(base, ours, theirs, conflict):
-    assert merge(lines(base), lines(ours), lines(theirs)) == Merged(None, (conflict,))
+    assert merge(lines(base), lines(ours), lines(theirs)).conflicts == (conflict,)
 
 
 def test_every_conflict_is_told():
     merged = merge(lines("a b c d e"), lines("A b c d E"), lines("X b C d Y"))
-    assert merged.text is None
     assert [conflict.base for conflict in merged.conflicts] == [range(1), range(4, 5)]
+    assert merged.text == lines("X b C d Y")
+
+
+def test_where_two_changes_conflict_the_merged_text_has_their_side_and_all_else_of_ours():
+    merged = merge(lines("z a b c d"), lines("a B C d new"), lines("z a b X d"))
+    assert merged.conflicts
+    assert merged.text == lines("a b X d new")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +115,8 @@ def test_every_conflict_is_told():
     ],
 )
 def test_a_missing_final_newline_is_a_change_like_any(base, ours, theirs, merged):
-    assert merge(base, ours, theirs).text == merged
+    found = merge(base, ours, theirs)
+    assert (None if found.conflicts else found.text) == merged
 
 
 def test_no_line_is_joined_to_another():
@@ -129,7 +136,7 @@ def test_where_one_side_did_nothing_the_other_is_the_result(base, other):
 @settings(max_examples=500, deadline=None)
 def test_it_does_not_matter_who_is_we(base, ours, theirs):
     one, other = merge(base, ours, theirs), merge(base, theirs, ours)
-    assert one.text == other.text
+    assert one.conflicts or one.text == other.text
     assert [conflict.base for conflict in one.conflicts] == [
         conflict.base for conflict in other.conflicts
     ]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sanderling.permissions import Effect, Mode, Rule, applies, decide
+from sanderling.shell_grammar import name_set
 
 CORPORA = Path(__file__).parent / "corpora"
 
@@ -109,7 +110,27 @@ EVERYDAY_RULES = allow(
         "go build",
         "go test",
     ),
-    *("go vet", "make", "mkdir", "docker compose ps", "docker compose logs"),
+    *("go vet", "make", "mkdir", "docker compose ps", "docker compose logs", ".venv/bin/pytest"),
+)
+WIDE_RULES = allow(
+    *name_set(
+        "[ arch awk base64 bash bun cargo cat cc cd cmake cp curl date deno diff docker echo env eslint fd find gcc getconf git "
+        "go gradle grep head install jq julia just kubectl less ls lua5.4 m4 make mkdir mv mvn mypy mysql ninja node npm patch "
+        "perl perl5.36 php pip pnpm printf psql pytest python python3 python3.11 rake read rg rm rsync ruby ruff rustup scp sed "
+        "sort sqlite3 ssh-keygen tar tee test touch tree ts-node tsx uniq wget xxd yarn zip"
+    ),
+    *(
+        "npm test",
+        "npm run",
+        "python -m pytest",
+        "docker compose",
+        "uv run pytest",
+        "rustup run nightly",
+        "/usr/bin/make",
+        "/usr/bin/git",
+        "uv run make",
+        "uv run git",
+    ),
 )
 
 
@@ -136,7 +157,8 @@ def action(
 
 def test_corpora_are_as_large_as_they_have_to_be():
     assert len(set(corpus("tricky_commands.txt"))) >= 250
-    assert len(set(corpus("everyday_commands.txt"))) >= 150
+    assert len(set(corpus("wide_rules_commands.txt"))) >= 400
+    assert len(set(corpus("everyday_commands.txt"))) >= 400
 
 
 @pytest.mark.parametrize("is_confined", [True, False])
@@ -145,6 +167,18 @@ def test_none_of_the_tricky_commands_runs_without_asking(project, is_confined):
         command
         for command in corpus("tricky_commands.txt")
         if action(run(command), project, *RULES, is_confined=is_confined) == "allow"
+    ]
+    assert allowed == []
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+def test_rule_for_a_whole_program_does_not_cover_what_that_program_can_be_made_to_run(
+    project, is_confined
+):
+    allowed = [
+        command
+        for command in corpus("wide_rules_commands.txt")
+        if action(run(command), project, *WIDE_RULES, is_confined=is_confined) == "allow"
     ]
     assert allowed == []
 
@@ -173,6 +207,43 @@ def test_every_tricky_prefix_rule_allows_something(project):
     ]
     for command in plain:
         assert action(run(command), project, *RULES) == "allow", command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git push",
+        "git merge -s ours x",
+        "git config user.name x",
+        "git remote add x https://y",
+        "make test",
+        "make -j4 -C sub test",
+        "npm test -- --script-shell=x",
+        "npm --prefix sub run build",
+        "pytest -x -k 'a or b' tests",
+        "pytest -nauto -p no:cacheprovider",
+        "python -m pytest src",
+        "docker ps",
+        "docker compose up",
+        "kubectl get pods -o yaml",
+        "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DX=ON",
+        "cmake --build build",
+        "go build -o app -ldflags '-s -w' ./...",
+        "sqlite3 -header x.db 'select 1'",
+        "curl -sS -H 'a: b' https://x",
+        "wget -qO- https://x",
+        "gcc -O2 -o x x.c",
+        "tar -xzf x",
+        "sed -nE '/x/p' y",
+        "awk 'NR>1 && $2 >= 3 {print $1}' x",
+        "printf '%5.2f%%\\n' 3",
+        "rm x",
+        "bash x.sh",
+        "rustup show",
+    ],
+)
+def test_rule_for_a_whole_program_covers_what_that_program_does_by_itself(project, command):
+    assert action(run(command), project, *WIDE_RULES) == "allow"
 
 
 def test_next_to_none_of_the_everyday_commands_asks(project):
@@ -209,7 +280,7 @@ FORBIDDEN = [
     "PATH=. ls",
     "./ls",
     "eval ls",
-    "ls &",
+    "ls & true",
     "bash -c ls",
 ]
 JOINS = [
@@ -327,6 +398,10 @@ def test_granted_paths_are_written_in_auto_mode(project, tmp_path):
         "sub/.git/config",
         "AGENTS.md",
         ".nvim.lua",
+        ".GIT/hooks/x",
+        "agents.MD",
+        ".Vscode/x",
+        "sub/.vim/x",
     ],
 )
 def test_what_runs_when_the_project_is_opened_is_never_written_just_so(project, name):
@@ -358,6 +433,8 @@ def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("x")
     Path(project, "innocent").symlink_to(secret)
+    (tmp_path / "other").mkdir()
+    Path(project, "away").symlink_to(tmp_path / "other")
     for command in (
         f"cat {secret}",
         "cat innocent",
@@ -366,6 +443,17 @@ def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
         "grep -r x /etc",
         "cat $x",
         "ls src && cat /etc/passwd",
+        f"cat < {secret}",
+        "{ cat; } < ../secret",
+        f"read -r x < {secret}; echo x",
+        "while read -r x; do echo x; done < ../secret",
+        f"file -b -i -F: {secret}",
+        "cat sub/../../secret",
+        "cat away/../secret",
+        "sort --files0-from=list",
+        "wc --fi=-",
+        "grep -f../secret x",
+        "ps",
     ):
         assert action(run(command), project, is_confined=False) == "ask", command
         assert action(run(command), project, is_confined=True) == "allow", command
@@ -453,6 +541,12 @@ def test_deny_goes_before_ask_before_allow(project, rules, expected):
         ("*", "anything at all"),
         ("npm publish", "cd sub && npm publish"),
         ("git push --force", "git push --force origin"),
+        ("git push", "/usr/bin/git -C sub push"),
+        ("git push", "sudo git --no-pager -C sub push"),
+        ("rm", "env -S'rm x'"),
+        ("rm", "su -c'rm x'"),
+        ("rm", "tar -I'rm x' -xf y"),
+        ("rm", "sort --compress-program=/bin/rm y"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
@@ -477,6 +571,29 @@ def test_denied_command_is_found_wherever_it_can_be_seen(project, forbidden, com
         ("git push --force", "git push $x"),
         ("git push --force", 'git push "$x" origin'),
         ("rm -rf", "rm {-rf,x}"),
+        ("rm", "RM x"),
+        ("rm", "/bin/Rm x"),
+        ("rm", "echo 'rm x' | sh"),
+        ("rm", "echo 'rm x' | sudo -u me sh"),
+        ("rm", "echo 'rm x' | env bash -s"),
+        ("rm", "echo 'rm x' | bash /dev/stdin"),
+        ("rm", "echo 'rm x' | uv run python"),
+        ("rm", "printf 'rm x' | source /dev/stdin"),
+        ("rm", "echo \"-c 'rm x'\" | xargs sh"),
+        ("rm", "shopt -s expand_aliases; alias x=rm"),
+        ("rm", "tar --to-command=rm -xf y"),
+        ("rm", "tar -Irm -xf y"),
+        ("rm", "perl -e 'system \"rm x\"'"),
+        ("git push", "timeout 5 git -c a=b push"),
+        ("git push", "git --git-dir=x push"),
+        ("git push --force", "git push origin --force"),
+        ("git push --force", "git push -uf origin"),
+        ("git push --force", "git push --forc"),
+        ("git push --force", "git push origin $x"),
+        ("npm publish", "npm --tag x publish"),
+        ("rm -rf", "rm -r -f x"),
+        ("rm -rf", "rm x -fR"),
+        ("rm -rf", "rm --recursive --force x"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
@@ -498,6 +615,12 @@ def test_what_might_be_denied_asks_even_where_everything_runs(project, forbidden
         ("git push --force", "git push origin"),
         ("git push $", "git push origin"),
         ("make", "ls Makefile; cmake ."),
+        ("git push --force", "git push --follow-tags origin"),
+        ("npm publish", "npm run publish"),
+        ("rm -rf", "rm -r x"),
+        ("rm", "command -v python"),
+        ("rm", "python x.py < y"),
+        ("rm", "bash x.sh"),
     ],
 )
 def test_denied_word_that_is_no_command_is_only_a_word(project, forbidden, command):
@@ -532,11 +655,28 @@ def test_denied_word_that_is_no_command_is_only_a_word(project, forbidden, comma
         ("~/.ssh/**", "cat $HOME/.ssh/id_rsa", "ask"),
         ("/etc/shadow", "cat /etc/shadow", "deny"),
         ("/etc/shadow", "cat //etc/./shadow", "deny"),
+        (".env", "cat .ENV", "ask"),
+        (".env", "file -f.env", "deny"),
+        (".env", "grep -nf.env x", "deny"),
+        (".env", "curl -T.env x", "deny"),
+        (".env", "sed 'r.env' x", "ask"),
+        (".env", "find . -name '.en?' -exec cat {} +", "ask"),
+        (".env", "python -c 'open(\".env\")'", "deny"),
+        (".env", "echo 'cat .e*' | sh", "ask"),
+        ("sub/.env", "cat way/../.env", "deny"),
+        ("secrets/**", "cat vault/new", "deny"),
+        ("secrets/**", "cat SECRETS/a", "ask"),
+        ("**/.env", "cat /elsewhere/.env", "deny"),
+        ("caf\u00e9", "cat cafe\u0301", "ask"),
+        (".env", "cat " + " ".join(f"./{n}" for n in range(1_500)) + " link", "ask"),
     ],
 )
 def test_denied_path_is_found_in_the_words_of_commands(project, glob, command, expected):
     Path(project, ".env").write_text("x")
     Path(project, "link").symlink_to(f"{project}/.env")
+    Path(project, "sub", "deep").mkdir()
+    Path(project, "way").symlink_to(f"{project}/sub/deep")
+    Path(project, "vault").symlink_to(f"{project}/secrets")
     denied = Rule(action="deny", tool="read", path=glob)
     assert action(run(command), project, denied, mode="auto") == expected
 
@@ -589,6 +729,15 @@ def test_name_without_a_slash_is_denied_everywhere_and_allowed_only_inside(proje
     effect = Effect("write", "write", path=str(tmp_path / "a.pem"))
     assert applies(rule("deny write *.pem"), effect, project=project)
     assert not applies(rule("allow write *.pem"), effect, project=project)
+
+
+@pytest.mark.parametrize("odd", ["a/\0b", "a/\ud800", "~\0/a", "~\ud800/a", "a/" * 3_000])
+def test_name_that_no_file_can_have_is_decided_like_any_other(project, odd):
+    rules = [rule("deny read .env"), rule("allow edit src/**"), rule("deny bash rm")]
+    assert action(run(f"cat {odd} x/y"), project, *rules, mode="auto") in ("ask", "allow")
+    assert action(run(f"cat {odd}"), project, is_confined=False) == "ask" or odd[-1] == "/"
+    for kind in ("read", "write"):
+        assert action(Effect("edit", kind, path=f"{project}/{odd}"), project, *rules) != "deny"
 
 
 def test_path_rule_takes_no_time_to_match_whatever_the_path(project):
@@ -677,6 +826,45 @@ def test_command_that_runs_another_is_allowed_only_by_all_its_words(project, wra
     assert action(run(f"{wrapper} x"), project, *allow(f"{wrapper} $")) == "ask"
 
 
+def test_code_from_elsewhere_is_not_what_a_rule_for_its_program_means(project, tmp_path):
+    rules = allow(
+        "cmake",
+        "python",
+        "bash",
+        "pytest",
+        "python -m pytest",
+        "make",
+        "git",
+        f"python {tmp_path}/a.py",
+    )
+    Path(project, "away").symlink_to(tmp_path)
+    for command in (
+        "python ../evil.py",
+        "python ../evil.py -m x",
+        "pytest away",
+        "cmake -S../evil .",
+        "python away/evil.py",
+        "bash ~/evil.sh",
+        f"pytest {tmp_path}/test_evil.py::test_x",
+        "pytest src ../evil",
+        "python -m pytest away/evil",
+        "make -C away test",
+        "make -C .. test",
+        "git -C away/.. status",
+        "git -C away status",
+    ):
+        assert action(run(command), project, *rules) == "ask", command
+    for command in (
+        "python src/a.py ../data.csv",
+        f"pytest {project}/src/test_a.py::test_x",
+        "pytest sub src",
+        f"python {tmp_path}/a.py",
+        "make -C sub test",
+        "git -C sub status",
+    ):
+        assert action(run(command), project, *rules) == "allow", command
+
+
 def test_program_of_the_project_is_another_one_in_another_directory(project):
     rules = allow("./run", "npm test")
     assert action(run("./run all"), project, *rules) == "allow"
@@ -746,6 +934,13 @@ def test_decision_names_the_rule_that_made_it(project):
         "sudo ",
         "bash -c 'a; b' ",
         "printf '%0",
+        "uv run ",
+        "npx ",
+        "sed -e p ",
+        "make -C a ",
+        "env -S'a b' ",
+        "-f",
+        "a=a/../",
     ],
 )
 def test_hostile_line_is_decided_at_once_whatever_the_rules(piece):
@@ -754,4 +949,22 @@ def test_hostile_line_is_decided_at_once_whatever_the_rules(piece):
     start = time.process_time()
     decide(run((piece * 10_000)[:10_000]), "ask", rules, project="/project", is_confined=True)
     decide(run("printf '%" + "0" * 9_900 + "'"), "ask", rules, project="/project", is_confined=True)
+    assert time.process_time() - start < 1.0
+
+
+def test_typical_command_is_decided_in_a_millisecond(project):
+    rules = [*RULES, rule("deny read .env"), rule("deny bash rm"), rule("ask bash git push")]
+    line = "git status --short && npm test 2>&1 | tail -30"
+    times: list[float] = []
+    for _ in range(20):
+        start = time.process_time()
+        decide(run(line), "ask", rules, project=project, is_confined=True)
+        times.append(time.process_time() - start)
+    assert min(times) < 0.001
+
+
+def test_line_of_100_kb_asks_at_once(project):
+    rules = [rule(f"deny bash x{number}") for number in range(30)]
+    start = time.process_time()
+    assert action(run("ls x; " * 17_000), project, *rules, mode="auto") == "ask"
     assert time.process_time() - start < 1.0

@@ -4,6 +4,7 @@ import random
 import re
 import time
 import warnings
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -11,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sanderling.errors import ToolError
-from sanderling.tools.replace import (
-    MAX_SHOWN_LINES,
-    Edited,
-    Replacement,
-    replace,
-)
+from sanderling.tools.buffers import bytes_of, text_in
+from sanderling.tools.closest import MAX_SHOWN_LINES
+from sanderling.tools.editor import Buffer
+from sanderling.tools.lines import applied, buffer_hunks
+from sanderling.tools.replace import Replacement, replace
 from sanderling.tools.text import decode
 
 DEADLINE_S = 3.0  # where nothing else runs, each takes less than one
@@ -40,74 +40,7 @@ def refusal(data: bytes, *replacements: Replacement, path: str = "app.py") -> st
     return str(caught.value)
 
 
-# --- the cases in which other agents were tried ------------------------------------------------------------------------
-
 TABS = b"def f(x):\n\tif x:\n\t\treturn 1\n\treturn 2\n"
-
-
-@pytest.mark.parametrize(
-    "data, old, new, expected",
-    [
-        pytest.param(b"a\r\nb\r\nc\r\n", "b", "B", b"a\r\nB\r\nc\r\n", id="01 CRLF"),
-        pytest.param(b"a\r\nb\nc\r\nd\n", "b", "B\nB", b"a\r\nB\nB\nc\r\nd\n", id="02 a tie"),
-        pytest.param(b"a\nb\nc\r\nd\n", "c", "C\nC", b"a\nb\nC\r\nC\r\nd\n", id="03 mostly LF"),
-        pytest.param(b"\xef\xbb\xbfa\nb\n", "a\n", "A\n", b"\xef\xbb\xbfA\nb\n", id="04 BOM"),
-        pytest.param(
-            b"\xff\xfe" + "äb\r\nc\r\n".encode("utf-16-le"),
-            "äb\n",
-            "äB\n",
-            b"\xff\xfe" + "äB\r\nc\r\n".encode("utf-16-le"),
-            id="05 UTF-16 with BOM",
-        ),
-        pytest.param(b"caf\xe9\nb\n", "b", "B", b"caf\xe9\nB\n", id="06 Latin-1 elsewhere"),
-        pytest.param(b"a\nb", "b", "B", b"a\nB", id="07 no final newline"),
-        # Mode and links of 08 to 10 are the writer's; their bytes are like any.
-        pytest.param(b"#!/bin/sh\necho a\n", "a\n", "b\n", b"#!/bin/sh\necho b\n", id="08 mode"),
-        pytest.param(b"linked\n", "linked", "edited", b"edited\n", id="09 symlink"),
-        pytest.param(b"shared\n", "shared", "edited", b"edited\n", id="10 hard link"),
-        pytest.param(
-            b"x = 1\ny = 2\nx = 1\n",
-            "x = 1",
-            "x = 3",
-            "`old` is in app.py 2 times, in lines 1 and 3. Give more of the text around the one you mean, or set"
-            " `replace_all`.",
-            id="11 two matches",
-        ),
-        pytest.param(b"a\n", "a", r"$& $1 \1 $$ \g<0>", b"$& $1 \\1 $$ \\g<0>\n", id="12 literal"),
-        pytest.param(
-            TABS,
-            "    if x:\n        return 1\n",
-            "    if x:\n        return 3\n",
-            b"def f(x):\n\tif x:\n\t\treturn 3\n\treturn 2\n",
-            id="13 spaces given, tabs there",
-        ),
-        pytest.param(
-            TABS,
-            "    if x:\n        return 1",
-            "    if x:\n        for y in x:\n            return y",
-            b"def f(x):\n\tif x:\n\t\tfor y in x:\n\t\t\treturn y\n\treturn 2\n",
-            id="14 the same, with a deeper line",
-        ),
-        pytest.param(
-            b"def f():\n    one()\n    return 1\n",
-            "def f():\n    two()\n    return 1\n",
-            "",
-            "`old` is not in app.py. The closest text in it:\n"
-            "     1 def f():\n"
-            "     2     one()\n"
-            "     3     return 1\n"
-            "Line 2 of `old` is not there like that:     two()",
-            id="15 the first and the last line match, the body differs",
-        ),
-        pytest.param(b"a \t\nb\n", "a \t\n", "A \t\n", b"A \t\nb\n", id="16 trailing whitespace"),
-        pytest.param(b"a\n\n\n", "a\n\n\n", "b\n\n\n", b"b\n\n\n", id="17 trailing blank lines"),
-        pytest.param(b"new\na\n", "a\n", "b\n", b"new\nb\n", id="18 changed since, still unique"),
-    ],
-)
-def test_of_the_cases_in_which_others_fail(data, old, new, expected):
-    made = refusal(data, change(old, new)) if isinstance(expected, str) else None
-    assert (made or edit(data, change(old, new))) == expected
-
 
 # --- exact replacements ------------------------------------------------------------------------------------------------
 
@@ -214,23 +147,22 @@ def test_of_the_cases_in_which_others_fail(data, old, new, expected):
 )
 def test_exact_text_is_replaced(data, old, new, expected):
     edited = replace(data, [change(old, new)], path="app.py")
-    assert (edited.data, edited.count, edited.notes) == (expected, 1, ())
+    assert (edited.data, edited.notes) == (expected, ())
 
 
 @pytest.mark.parametrize(
-    "data, old, new, expected, count",
+    "data, old, new, expected",
     [
-        (b"a b a\r\na\n", "a", "x", b"x b x\r\nx\n", 3),
-        (b"aaaa\n", "aa", "a", b"aa\n", 2),
-        (b"a\r\na\na\r\n", "a", "a\nb", b"a\r\nb\r\na\nb\na\r\nb\r\n", 3),
-        (b"one\n", "one", "two", b"two\n", 1),
-        (b"caf\xe9 \xe9\n", "é", "e", b"cafe e\n", 2),
-        ("éé".encode() + b"\xff=1 \xfe=1\n", "�=1", "�=2", "éé".encode() + b"\xff=2 \xfe=2\n", 2),
+        (b"a b a\r\na\n", "a", "x", b"x b x\r\nx\n"),
+        (b"aaaa\n", "aa", "a", b"aa\n"),
+        (b"a\r\na\na\r\n", "a", "a\nb", b"a\r\nb\r\na\nb\na\r\nb\r\n"),
+        (b"one\n", "one", "two", b"two\n"),
+        (b"caf\xe9 \xe9\n", "é", "e", b"cafe e\n"),
+        ("éé".encode() + b"\xff=1 \xfe=1\n", "�=1", "�=2", "éé".encode() + b"\xff=2 \xfe=2\n"),
     ],
 )
-def test_every_occurrence_is_replaced_if_asked_for(data, old, new, expected, count):
-    edited = replace(data, [change(old, new, everywhere=True)], path="app.py")
-    assert (edited.data, edited.count) == (expected, count)
+def test_every_occurrence_is_replaced_if_asked_for(data, old, new, expected):
+    assert edit(data, change(old, new, everywhere=True)) == expected
 
 
 @pytest.mark.parametrize(
@@ -291,11 +223,6 @@ def test_a_replacement_of_what_one_before_it_wrote_is_told():
     edited = replace(b"a\nb\n", [change("a", "one"), change("one", "two")], path="app.py")
     assert edited.data == b"two\nb\n"
     assert edited.notes == ("Replacement 2 of 2: It changed text that one before it had written.",)
-
-
-def test_text_before_and_after_is_with_newlines():
-    edited = replace(b"\xef\xbb\xbfa\r\nb\r\n", [change("b", "c\nd")], path="app.py")
-    assert (edited.before, edited.after) == ("a\nb\n", "a\nc\nd\n")
 
 
 # --- refusals, word by word --------------------------------------------------------------------------------------------
@@ -699,7 +626,7 @@ def test_the_first_difference_is_among_the_shown_lines():
 )
 def test_whole_lines_are_replaced_whatever_their_whitespace(path, data, old, new, expected):
     edited = replace(data, [change(old, new)], path=path)
-    assert (edited.data, edited.count) == (expected, 1)
+    assert edited.data == expected
     assert edited.notes[0].startswith("The whitespace of `old` is not the file's")
 
 
@@ -770,34 +697,26 @@ def test_python_that_only_a_compiler_would_choke_on_is_checked_soon():
 # --- hunks for a buffer ------------------------------------------------------------------------------------------------
 
 
-def in_buffer(data: bytes, line_ending: str) -> list[str]:
-    """The lines of a buffer that holds `data` as a file of this format."""
-    raw = data.removeprefix(b"\xef\xbb\xbf").decode()
-    lines = raw.split({"unix": "\n", "dos": "\r\n", "mac": "\r"}[line_ending])
-    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
-
-
-def applied(edited: Edited, lines: list[str]) -> list[str]:
-    for hunk in reversed(edited.hunks):
-        lines = [
-            *lines[: hunk.first_line],
-            *hunk.lines,
-            *lines[hunk.first_line + hunk.line_count :],
-        ]
-    return lines
+def change_in_buffer(old: bytes, new: bytes, line_ending: str) -> bytes:
+    """What the editor writes after `old` has become `new` by hunks in its buffer."""
+    has_bom = old.startswith(b"\xef\xbb\xbf")
+    empty = Buffer(1, "a", 1, "", is_modified=False, line_ending=line_ending, has_bom=has_bom)
+    buffer = msgspec.structs.replace(empty, text=text_in(empty, old))
+    hunks = buffer_hunks(buffer.text, text_in(buffer, new))
+    return bytes_of(msgspec.structs.replace(buffer, text=applied(buffer.text, hunks)))
 
 
 @pytest.mark.parametrize(
-    "data, line_ending, shown",
+    "data, line_ending",
     [
-        (b"a\nb\nc\n", None, "unix"),
-        (b"a\r\nb\r\nc\r\n", None, "dos"),
-        (b"a\r\nb\r\nc\r\n", "unix", "unix"),  # opened with ++ff=unix: the lines end in CR
-        (b"a\r\nb\nc\r\n", None, "unix"),
-        (b"a\rb\rc\r", None, "unix"),  # one line, for Neovim
-        (b"a\rb\rc\r", "mac", "mac"),
-        (b"a\nb\nc", None, "unix"),
-        (b"\xef\xbb\xbfa\r\nb\r\nc", None, "dos"),
+        (b"a\nb\nc\n", "unix"),
+        (b"a\r\nb\r\nc\r\n", "dos"),
+        (b"a\r\nb\r\nc\r\n", "unix"),  # opened with ++ff=unix: the lines end in CR
+        (b"a\r\nb\nc\r\n", "unix"),
+        (b"a\rb\rc\r", "unix"),  # one line, for Neovim
+        (b"a\rb\rc\r", "mac"),
+        (b"a\nb\nc", "unix"),
+        (b"\xef\xbb\xbfa\r\nb\r\nc", "dos"),
     ],
 )
 @pytest.mark.parametrize(
@@ -812,9 +731,11 @@ def applied(edited: Edited, lines: list[str]) -> list[str]:
         [insert(3, "x\ny")],
     ],
 )
-def test_the_hunks_make_the_same_change_in_a_buffer(data, line_ending, shown, replacements):
-    edited = replace(data, replacements, path="a.txt", line_ending=line_ending)
-    assert applied(edited, in_buffer(data, shown)) == in_buffer(edited.data, shown)
+def test_the_editor_writes_the_same_bytes_after_the_change_in_its_buffer(
+    data, line_ending, replacements
+):
+    edited = edit(data, *replacements)
+    assert change_in_buffer(data, edited, line_ending) == edited
 
 
 @pytest.mark.parametrize(
@@ -828,17 +749,9 @@ def test_the_hunks_make_the_same_change_in_a_buffer(data, line_ending, shown, re
         (b"a", change("a", "a\n")),
     ],
 )
-def test_an_empty_buffer_has_one_line(data, replacement):
-    edited = replace(data, [replacement], path="a.txt")
-    assert applied(edited, in_buffer(data, "unix")) == in_buffer(edited.data, "unix")
-
-
-def test_hunks_are_as_small_as_the_change():
-    data = b"".join(b"line %d\n" % n for n in range(1000))
-    old = data[: len(data) // 2].decode()
-    edited = replace(data, [change(old, old.replace("line 7\n", "seven\n"))], path="a.txt")
-    (hunk,) = edited.hunks
-    assert (hunk.first_line, hunk.line_count, hunk.lines) == (7, 1, ("seven",))
+def test_the_editor_writes_the_same_bytes_of_next_to_nothing(data, replacement):
+    edited = edit(data, replacement)
+    assert change_in_buffer(data, edited, "unix") == edited
 
 
 # --- any edit of any file ----------------------------------------------------------------------------------------------
@@ -894,60 +807,68 @@ class AnyFile:
         return b"".join(data for _, data in self.characters[start:end])
 
 
-def check_edit(file: AnyFile, chance: random.Random) -> bool:
-    """Make one random edit of the file and look at every byte of the result; False if the file is read otherwise."""
-    text = file.text
-    read = decode(file.data)
-    if read.text != text:
-        return False  # say, Latin-1 that is right in UTF-8
+class AnyEdit(NamedTuple):
+    """An edit, and what it makes of the file: a pattern of its bytes, in Latin-1, or a part of the words that refuse it."""
+
+    replacement: Replacement
+    pattern: str = ""
+    refusal: str = ""
+
+    def is_made_of(self, data: bytes) -> bool:
+        return bool(re.fullmatch(self.pattern, data.decode("latin-1"), re.DOTALL))
+
+
+def any_edit(file: AnyFile, chance: random.Random) -> AnyEdit | None:
+    """A random edit of the file; None if the file is read otherwise than it was meant: Latin-1 that is right in UTF-8, say."""
+    text, read = file.text, decode(file.data)
     start, end = sorted(chance.choices(range(len(text) + 1), k=2))
     old = text[start:end]
     new = "".join(chance.choices(ALPHABETS[file.encoding] + "\n\n", k=chance.randrange(6)))
-    if new.encode(read.encoding, "replace").decode(read.encoding) != new:
-        return False
+    if read.text != text or new.encode(read.encoding, "replace").decode(read.encoding) != new:
+        return None
     if chance.random() < 0.3:  # most of `old` stays
         cut = chance.randrange(len(old) + 1)
         new = old[:cut].replace("�", "") + new + old[cut:].replace("�", "")
+    asked = change(old, new, everywhere=chance.random() < 0.3)
     if not old.strip() or old == new:
-        assert "`old`" in refusal(file.data, change(old, new))
-        return True
-    starts = [at for at in range(len(text)) if text.startswith(old, at)]
-    everywhere = chance.random() < 0.3
-    if not everywhere and len(starts) > 1:
-        assert f"`old` is in app.py {max(text.count(old), 2)} times" in refusal(
-            file.data, change(old, new)
-        )
-        return True
-    edited = replace(file.data, [change(old, new, everywhere=everywhere)], path="app.py")
-    places = [match.start() for match in re.finditer(re.escape(old), text)]
-    assert edited.count == len(places)
-    assert edited.after == text.replace(old, new)
+        return AnyEdit(asked, refusal="`old`")
+    if not asked.replace_all and text.find(old, text.find(old) + 1) >= 0:
+        return AnyEdit(asked, refusal=f"{max(text.count(old), 2)} times")
+    return AnyEdit(asked, pattern=expected_bytes(file, old, new))
+
+
+def expected_bytes(file: AnyFile, old: str, new: str) -> str:
+    """A pattern: the very bytes of the file outside of every `old`, and `new` with whatever line endings in the place of each."""
+    encoding = decode(file.data).encoding
     endings = "|".join(
-        re.escape(ending.encode(read.encoding).decode("latin-1")) for ending in ("\r\n", "\n", "\r")
+        re.escape(ending.encode(encoding).decode("latin-1")) for ending in ("\r\n", "\n", "\r")
     )
-    wanted = f"(?:{endings})".join(
-        re.escape(line.encode(read.encoding).decode("latin-1")) for line in new.split("\n")
+    written = f"(?:{endings})".join(
+        re.escape(line.encode(encoding).decode("latin-1")) for line in new.split("\n")
     )
-    outside = [
-        file.bytes_of(a, b)
-        for a, b in zip(
-            [0, *(place + len(old) for place in places)], [*places, len(text)], strict=True
-        )
-    ]
-    expected = wanted.join(re.escape(data.decode("latin-1")) for data in outside)
-    bom = re.escape(file.bom.decode("latin-1"))
-    assert re.fullmatch(bom + expected, edited.data.decode("latin-1"), re.DOTALL), (
-        file.data,
-        old,
-        new,
-        edited.data,
+    places = [match.start() for match in re.finditer(re.escape(old), file.text)]
+    begins, ends = [0, *(place + len(old) for place in places)], [*places, len(file.text)]
+    outside = (file.bytes_of(begin, end) for begin, end in zip(begins, ends, strict=True))
+    return re.escape(file.bom.decode("latin-1")) + written.join(
+        re.escape(data.decode("latin-1")) for data in outside
     )
+
+
+def check_edit(file: AnyFile, chance: random.Random) -> bool:
+    """Make one random edit of the file and look at every byte of the result; False if there is none."""
+    if (asked := any_edit(file, chance)) is None:
+        return False
+    if asked.refusal:
+        assert asked.refusal in refusal(file.data, asked.replacement)
+        return True
+    edited, read = edit(file.data, asked.replacement), decode(file.data)
+    assert asked.is_made_of(edited), (file.data, asked, edited)
     kinds = set(read.endings)
     if len(kinds) == 1:
-        assert set(decode(edited.data).endings) <= kinds, (file.data, old, new, edited.data)
+        assert set(decode(edited).endings) <= kinds, (file.data, asked, edited)
     if read.encoding == "utf-8" and not read.is_damaged:
-        shown = "dos" if b"\n" in file.data and kinds == {1} else "unix"
-        assert applied(edited, in_buffer(file.data, shown)) == in_buffer(edited.data, shown)
+        line_ending = "dos" if b"\n" in file.data and kinds == {1} else "unix"
+        assert change_in_buffer(file.data, edited, line_ending) == edited
     return True
 
 
@@ -991,9 +912,7 @@ def test_several_edits_are_what_they_are_one_after_the_other(seed):
         replacements.append(made)
     if not replacements:
         return
-    edited = replace(data, replacements, path="app.py")
-    assert edited.data == one_by_one
-    assert applied(edited, in_buffer(data, "dos")) == in_buffer(one_by_one, "dos")
+    assert edit(data, *replacements) == one_by_one
 
 
 # --- large and hostile files -------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Standing rules: loaded from the settings, stored beside the project, proposed for "always"."""
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -7,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sanderling import rules
 from sanderling.errors import ConfigError
 from sanderling.permissions import Effect, Examples, Rule, decide
-from sanderling.rules import ASK_ALWAYS, RuleStore, load_rules, propose, wrong_example
+from sanderling.rules import ASK_ALWAYS, RuleStore, StoredRules, load_rules, propose, wrong_example
 
 
 @pytest.fixture
@@ -264,6 +266,25 @@ def test_write_that_fails_leaves_what_was_there(store):
     assert store.load().rules == (allow("a"),)
 
 
+def test_lock_that_nobody_gives_back_is_not_waited_for_without_end(store, monkeypatch):
+    store.add(allow("a"))
+    monkeypatch.setattr(rules, "MAX_LOCK_WAIT_S", 0.05)
+    with store.path.with_suffix(".lock").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="another process"):
+            store.add(allow("b"))
+    store.add(allow("c"))
+    assert store.load().rules == (allow("a"), allow("c"))
+
+
+def test_file_that_cannot_be_reached_any_more_allows_nothing(store):
+    assert store.load() == StoredRules()
+    store.path.parent.parent.mkdir(exist_ok=True)
+    store.path.parent.write_text("a file in the place of the directory")
+    assert store.load().rules == (ASK_ALWAYS,)
+    assert "cannot be read" in store.load().problem
+
+
 def test_what_a_killed_process_left_is_in_nobodys_way(store):
     store.add(allow("a"))
     store.path.with_suffix(".new").write_text("half a f")
@@ -308,10 +329,10 @@ def test_directory_in_the_place_of_the_file_allows_nothing(store):
         ("uv sync", "uv sync"),
         ("npx tsc --noEmit", "npx tsc"),
         ("make", "make $"),
-        ("make test", "make test"),
+        ("make test", "make test $"),
         ("make -j4", "make -j4 $"),
         ("go test ./...", "go test"),
-        ("./gradlew build", "./gradlew build"),
+        ("./gradlew build", "./gradlew build $"),
         ("rm -rf build", "rm -rf build $"),
         ("mkdir -p 'a b'", "mkdir -p 'a b' $"),
         ("mytool sub --flag", "mytool sub --flag $"),
@@ -321,6 +342,29 @@ def test_directory_in_the_place_of_the_file_allows_nothing(store):
         ("CI=1 npm test", "npm test"),
         ('for f in a b; do mypy "$f"; done', "mypy"),
         ("pytest tests/*.py", "pytest"),
+        ("git add -A", "git add"),
+        ("git push origin main", "git push origin main $"),
+        ("git reset --hard", "git reset --hard $"),
+        ("git stash drop", "git stash drop $"),
+        ("git -C src commit -m x", "git commit"),
+        ("git --no-pager stash", "git --no-pager stash $"),
+        ("npm --prefix src test", "npm test"),
+        ("npm install left-pad", "npm install left-pad $"),
+        ("npm run deploy", "npm run deploy $"),
+        ("pip install x", "pip install x $"),
+        ("python -m pip install x", "python -m pip install x $"),
+        ("uv run python x.py", "uv run python x.py $"),
+        ("npx tsx x.ts", "npx tsx x.ts $"),
+        ("bundle exec ruby x.rb", "bundle exec ruby x.rb $"),
+        ("bash x.sh", "bash x.sh $"),
+        ("go run x.go", "go run x.go $"),
+        ("deno run x.ts", "deno run x.ts $"),
+        ("docker compose down -v", "docker compose down -v $"),
+        ("kubectl delete pod x", "kubectl delete pod x $"),
+        ("terraform apply", "terraform apply $"),
+        (".venv/bin/pytest -q", ".venv/bin/pytest"),
+        (".venv/bin/python x.py", ".venv/bin/python x.py $"),
+        ("./node_modules/.bin/eslint src", "./node_modules/.bin/eslint"),
     ],
 )  # fmt: skip
 def test_proposed_rule_is_as_long_as_the_words_that_say_what_it_does(project, line, command):
@@ -340,6 +384,7 @@ def test_proposed_rule_is_as_long_as_the_words_that_say_what_it_does(project, li
         "git -c a=b commit", "PATH=. npm test", "npm test && npm run build", "rm $x", "rm *.py", "npm test '", "export A=b", "x=$(y)",
         "npm $x", "git push --exec=x", "cat a | sh", "npx", "uv run python -c x", "git diff --output=x", "ls", "", "rm\u202ex",
         "rm " + "a" * 400, "printf x > y", "make A=b", "xargs rm", "cd ..", "cd / && npm test", "npm test \\\n -x",
+        "python", "bash", "sudo", "python -c x", "node -e x", "cat a | python /dev/stdin", "make 'A = b'", "npm -script-shell=x test", "yarn node x.js", "cd src && ./run x", "cd src && tools/x",
     ],
 )  # fmt: skip
 def test_nothing_is_proposed_where_no_rule_would_be_safe(project, line):

@@ -11,16 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sanderling.shell_grammar import (
-    MAX_CHARACTERS,
-    Command,
-    Opaque,
-    all_commands,
-    git_words,
-    parse,
-    runner_length,
-    runs_more,
-)
+from sanderling.shell_grammar import MAX_CHARACTERS, Command, Opaque, parse
+from sanderling.shell_programs import all_commands, runs_more
 
 VALUE, OPTION = Opaque(can_be_option=False), Opaque(can_be_option=True)
 
@@ -193,16 +185,6 @@ def test_commands_are_found_even_where_the_line_is_not_understood():
     assert all(command.is_guess for command in parse("a ' ; b x").commands)
 
 
-def test_lines_inside_of_lines_are_looked_into():
-    commands, problem = all_commands(
-        parse("bash -c 'a; sh -c \"b; eval c\\;d\"' && find . -exec e ';'")
-    )
-    assert {command.words[0] for command in commands} >= {"a", "b"}
-    assert problem == ""
-    assert all_commands(parse("bash -c 'a $(b)'"))[1] != ""
-    assert all_commands(parse("echo 'a; b'"))[0] == parse("echo 'a; b'").commands
-
-
 # --- Against bash --------------------------------------------------------------------------------------------------------------
 
 BASH = shutil.which("bash")
@@ -373,67 +355,6 @@ def test_grammar_is_loaded_by_the_first_line_and_not_by_the_import():
         "sanderling.permissions.parse('a'); assert 'tree_sitter' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-# --- What runs more than it says ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "ls -la", "git status", "git --no-pager log", "git -C sub diff", "find . -name x -type f", "sed -n 1,5p x", "sed 's/a/b/g;$d' x",
-        "awk -F: '{print $1}' x", "python -m pytest -q", "python x.py -c y", "bash run.sh -c", "npm test -- --prefix x", "make -j4 all",
-        "tar -xzf x", "uv run pytest", "test -n x", "printf '%s\\n' a", "sort -k2 -n x", "env", "docker compose ps", "node --test",
-        "date +%F", "read -r line", "go test ./...", '[ "$x" = y ]', 'test -f "$x"', "rg -e foo", "curl -sS http://x",
-    ],
-)  # fmt: skip
-def test_plain_command_does_what_its_words_say(line):
-    (command,) = [command for command in parse(line).commands if command.words]
-    assert runs_more(command.words) == ""
-
-
-@pytest.mark.parametrize(
-    "line, why",
-    [
-        ("env A=1 ls", "'env'"),
-        ("find . -delete", "'-delete'"),
-        ("find . $x", "may be an option"),
-        ("git diff --outp=x", "'--outp=x'"),
-        ("git -c a=b log", "before its subcommand"),
-        ("python -c x", "'-c'"),
-        ("bash", "what it reads"),
-        ("npx", "'npx'"),
-        ("uv run python -c x", "'-c'"),
-        ("sed -i s/a/b/ x", "'-i'"),
-        ("awk 'BEGIN{system(1)}'", "'awk'"),
-        ("make A=b", "'A=b'"),
-        ("/usr/bin/sudo ls", "'sudo'"),
-    ],
-)
-def test_command_that_does_more_says_how(line, why):
-    (command,) = [command for command in parse(line).commands if command.words]
-    assert why in runs_more(command.words)
-
-
-def test_option_that_is_cut_short_is_the_same():
-    for length in range(3, len("--output") + 1):
-        assert runs_more(("sort", "--output"[:length] + "=x", "y"))
-    assert not runs_more(("sort", "--", "y"))
-
-
-def test_harmless_options_of_git_are_left_out():
-    assert git_words(("git", "--no-pager", "-C", "a", "log", "-C")) == (
-        ("git", "log", "-C"),
-        ("a",),
-    )
-    assert git_words(("git", "-c", "a=b", "log"))[0] == ("git", "-c", "a=b", "log")
-    assert git_words(("ls", "-C", "a")) == (("ls", "-C", "a"), ())
-
-
-def test_runner_is_as_long_as_its_words():
-    assert runner_length(("uv", "run", "pytest")) == 2
-    assert runner_length(("npx", "tsc")) == 1
-    assert runner_length(("uv", "sync")) == 0
 
 
 def test_command_keeps_the_text_that_it_was_written_as():

@@ -14,6 +14,7 @@ import msgspec
 
 from sanderling.editor.bridge import Bridge, NeovimError
 from sanderling.errors import ToolError
+from sanderling.sandbox.worker import Stamp
 from sanderling.tools.editor import Buffer, Hunk
 
 DEADLINE_S = 1.0
@@ -23,6 +24,7 @@ POLL_S = 0.2
 
 ANSWER = "return require('sanderling.buffers').answer(...)"
 AFTER_WRITE = "require('sanderling.buffers').after_write(...)"
+NOT_WRITTEN = "require('sanderling.buffers').not_written(...)"
 FILES_CHANGED = "require('sanderling.buffers').files_changed(...)"
 
 # Values of 'fileencoding' that Python does not know, or knows as something else.
@@ -61,20 +63,20 @@ class NeovimBuffers:
         return _buffer(value) if value else None
 
     async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:
-        r"""
-        Change the buffer; its lines are those of `buffer.text.split("\n")`.
-
-        A text that ends in a newline has an empty line behind it. Hunks that add or remove that one decide whether the file will
-        end in a newline.
-        """
         plain = [(hunk.first_line, hunk.line_count, hunk.lines) for hunk in hunks]
         return await self._ask("change", buffer.id, buffer.tick, plain, tool_use_id)
 
-    async def before_write(self, buffer: Buffer) -> Buffer:
-        return _buffer(await self._ask("before_write", buffer.id, buffer.path))
+    async def before_write(self, buffer: Buffer) -> Buffer | None:
+        value = await self._ask("before_write", buffer.id, buffer.path)
+        return _buffer(value) if value else None
 
-    async def after_write(self, buffer: Buffer) -> None:
-        self._bridge.notify(AFTER_WRITE, buffer.id, buffer.tick)
+    async def after_write(self, buffer: Buffer, stamp: Stamp) -> None:
+        # Seconds by themselves: Lua's numbers cannot hold that many nanoseconds.
+        written = (*divmod(stamp.mtime_ns, 1_000_000_000), stamp.size, stamp.inode)
+        self._bridge.notify(AFTER_WRITE, buffer.id, buffer.tick, written)
+
+    async def not_written(self, buffer: Buffer) -> None:
+        self._bridge.notify(NOT_WRITTEN, buffer.id, buffer.tick)
 
     async def files_changed(self, paths: tuple[str, ...]) -> None:
         self._bridge.notify(FILES_CHANGED, paths)

@@ -18,9 +18,10 @@ import anyio.to_thread
 
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import ABSENT, FileChangedError, Loaded
+from sanderling.sandbox.policy import NO_GRANT
 from sanderling.sandbox.worker import Stamp
-from sanderling.tools.base import Context
-from sanderling.tools.buffers import buffer_of, bytes_of, is_in_step, plain, text_in
+from sanderling.tools.base import Context, OverlapError, Preview
+from sanderling.tools.buffers import buffer_of, bytes_of, covers, is_in_step, plain, text_in
 from sanderling.tools.editor import Buffer, Editor, Hunk
 from sanderling.tools.lines import (
     MAX_DIFFERENCE_LINES,
@@ -37,8 +38,12 @@ from sanderling.tools.text import decode
 
 MAX_BYTES = 64 << 20
 MAX_TRIES = 5
-THREAD_BYTES = 64 * 1024
+MAX_SHOWN_LINES = 1000
+THREAD_BYTES = 16 * 1024
 """Work on more than that would hold up everything else."""
+
+SANDBOXS_OWN = "That is in a directory of the sandbox's own, which ends with it: the person's files are as they were."
+RENUMBERED = "Its lines may have other numbers now: nothing was changed."
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -91,13 +96,15 @@ class Change:
     A change of the file `path`.
 
     `propose` makes the new bytes of the old ones (None: there is no file), and raises `ToolError` if it cannot. If it gives the
-    file's `is_whole` content, the file may be a new one, and what is replaced must be known to the model.
+    file's `is_whole` content, the file may be a new one, and what is replaced must be known to the model. If it `counts_lines`,
+    they are those of the file as the model knows it.
     """
 
     context: Context
     path: str
     propose: Callable[[bytes | None], Proposal]
     is_whole: bool = False
+    counts_lines: bool = False
 
     def __post_init__(self) -> None:
         self._workspace = self.context.workspace
@@ -118,23 +125,38 @@ class Change:
             f"{self._name} was changed by somebody else each time it was about to be. Read it again, and try once more."
         )
 
-    async def preview(self) -> Difference:
+    async def preview(self) -> Preview:
         """
-        What the change would do to the text, as it is now.
+        What the person is asked about: what the change would do to the text, as it is now.
 
         Raises:
-            ToolError: it cannot be made.
+            OverlapError: it would go over unsaved changes.
+            ToolError: it cannot be made, so there is nothing to ask.
         """
+        try:
+            return shown_to_person(await self._difference())
+        except OverlapError:
+            raise
+        except ToolError as error:
+            # The reason shows what the file holds: who has not granted that yet hears it instead of the model.
+            if self._workspace.grant == NO_GRANT:
+                raise
+            return Preview(str(error))
+
+    async def _difference(self) -> Difference:
         loaded, buffer = await self._look()
         if buffer and self._stays_unsaved(loaded, buffer):
             merged, _ = await self._merged(buffer.text)
-            return await _done(len(merged), Difference, buffer.text, merged)
+            return await difference(buffer.text, merged)
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         if data is None and not self.is_whole:
             raise await self._workspace.missing(self.path)
         old = await self._text(data or b"")
+        if self.is_whole and self._workspace.grant != NO_GRANT:
+            # The model may not know the file; the person is shown what would be lost, and decides.
+            self._workspace.seen.note(self.path, old)
         proposal, _ = await self._considered(data, old, stamp)
-        return await _done(len(old), Difference, old, await self._text(proposal.data))
+        return await difference(old, await self._text(proposal.data))
 
     async def _try(self) -> Changed:
         loaded, buffer = await self._look()
@@ -180,31 +202,41 @@ class Change:
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         old = None if data is None else await self._text(data)
         proposal, known = await self._considered(data, old or "", stamp)
+        notes = (*proposal.notes, *known.notes)
         if proposal.data != data:
             try:
-                await self._write(proposal.data, loaded)
+                stamp = await self._write(proposal.data, loaded)
             except FileChangedError as error:
                 raise _MovedError from error
+            if covers(self.path, stamp) and not self._workspace.is_inside(self.path):
+                notes = (SANDBOXS_OWN, *notes)
             # The editor may still have a buffer of it, by a name that it could not tell before.
             if editor := self._workspace.editor:
                 with suppress(ToolError):
                     await editor.files_changed((self.path,))
         new = await self._text(proposal.data)
         self._remember(new, known)
-        notes = (*proposal.notes, *known.notes)
         return Changed(old, new, notes, byte_count=len(proposal.data))
 
-    async def _write(self, data: bytes, loaded: Loaded | None) -> None:
+    async def _write(self, data: bytes, loaded: Loaded | None) -> Stamp:
+        """
+        Put `data` in the place of what was `loaded`.
+
+        Raises:
+            FileChangedError: that is no longer what is there.
+        """
         with self._workspace.explaining(self.path, "written"):
             files = await self._workspace.files()
             expected = loaded.stamp if loaded else ABSENT
             try:
-                await files.write(self.path, data, expected=expected, makes_parents=self.is_whole)
+                return await files.write(
+                    self.path, data, expected=expected, makes_parents=self.is_whole
+                )
             except FileChangedError:
                 now = await self._load()
-                is_there_already = now and now.data == data  # an editor that saves by itself
-                if not is_there_already:
-                    raise
+                if now and now.data == data:  # an editor that saves by itself
+                    return now.stamp
+                raise
 
     # --- in a buffer without unsaved changes -----------------------------------------------------------------------------
 
@@ -254,43 +286,47 @@ class Change:
             raise _MovedError
         current = changed = applied(buffer.text, hunks)
         try:
-            ready = await editor.before_write(buffer)
-            current = ready.text
-            if current != changed:
-                data = bytes_of(ready)
-            await self._write(data, loaded)
-        except FileChangedError as error:
-            await self._take_back(editor, buffer.text, current)
-            raise _MovedError from error
-        except ToolError as error:
-            if await self._take_back(editor, buffer.text, current):
-                raise
-            left = f"{error} The change stands in the editor's buffer, unsaved."
-            raise ToolError(left) from error
-        part = (await _done(len(current), Difference, changed, current)).shown()
+            if ready := await editor.before_write(buffer):
+                current = ready.text
+                if current != changed:
+                    data = bytes_of(ready)
+            stamp = await self._write(data, loaded)
+        except (FileChangedError, ToolError) as error:
+            if not await self._take_back(editor, buffer.text, current):
+                why = error if isinstance(error, ToolError) else f"{self._name} has just changed."
+                left = f"{why} The change stands in the editor's buffer, unsaved."
+                raise ToolError(left) from error
+            if isinstance(error, FileChangedError):
+                raise _MovedError from error
+            raise
+        part = (await difference(changed, current)).shown()
         notes = (f"The editor's own hooks (format on save) have then changed it:\n{part.text}",)
         notes = notes if current != changed else ()
         try:
-            await editor.after_write(ready)
+            await editor.after_write(ready or buffer, stamp)
         except ToolError as error:
             notes = (*notes, f"The file is written, but the editor does not know that yet: {error}")
         return _Written(current, len(data), notes, part.is_whole)
 
     async def _take_back(self, editor: Editor, before: str, current: str) -> bool:
-        """Undo our change of a buffer that could not be written; False if somebody else has changed it since."""
+        """Undo our change of a buffer that could not be written; False if that stands there, with what others have done since."""
         with suppress(ToolError):
             buffer = await editor.buffer(self.path)
-            if buffer and buffer.text == current:
+            if buffer is None:  # closed meanwhile
+                return True
+            if buffer.text == current:
                 hunks = buffer_hunks(current, before)
                 if await editor.change(buffer, hunks, self.context.tool_use_id):
                     if restored := await editor.buffer(self.path):
-                        await editor.after_write(restored)
+                        await editor.not_written(restored)
                     return True
         return False
 
     # --- in a buffer with unsaved changes --------------------------------------------------------------------------------
 
     async def _in_unsaved(self, editor: Editor, buffer: Buffer, loaded: Loaded | None) -> Changed:
+        if loaded is None:  # else it is the person who gets to hear of that, and has to confirm it
+            await editor.files_changed((self.path,))
         ours = buffer.text
         merged, notes = await self._merged(ours)
         hunks = await _done(len(ours), buffer_hunks, ours, merged)
@@ -312,8 +348,9 @@ class Change:
         """A buffer's text with the change in it, and notes."""
         theirs, base, notes = await self._theirs(ours)
         merged = await _done(len(ours), merge, base, ours, theirs)
-        if merged.text is None:
-            raise ToolError(self._overlap(ours, merged.conflicts))
+        if merged.conflicts and ours not in self.context.overruled:
+            preview = shown_to_person(await difference(ours, merged.text))
+            raise OverlapError(self._overlap(ours, merged.conflicts), ours, preview)
         return merged.text, notes
 
     async def _theirs(self, ours: str) -> tuple[str, str, tuple[str, ...]]:
@@ -365,6 +402,9 @@ class Change:
         """The proposal for a file, after a look at whether it is still the one that the model knows."""
         sight = self._workspace.seen.get(self.path)
         known = await self._known(old, stamp, sight)
+        if known.notes and self.counts_lines:
+            self._remember(old, known)
+            raise ToolError("\n".join([RENUMBERED, *known.notes]))
         try:
             proposal = await self._proposal(data)
         except ToolError as error:
@@ -385,8 +425,8 @@ class Change:
         if sight.text is None:
             note = f"{self._name} has changed since you read it; what exactly is no longer known: read it again."
             return _Known((note,), is_all=False)
-        difference = await _done(len(text), Difference, sight.text, text)
-        part = difference.shown()
+        since = await difference(sight.text, text)
+        part = since.shown()
         return _Known(
             (f"{self._name} has changed since you read it, not by you:\n{part.text}",),
             is_all=part.is_whole,
@@ -399,7 +439,7 @@ class Change:
             return
         if sight is None:
             new = await self._text(proposal.data)
-            part = (await _done(len(old) + len(new), Difference, old, new)).shown()
+            part = (await difference(old, new)).shown()
             problem = f"{self._name} exists, and you have not read it. This is what would change:\n{part.text}"
             known = _Known((), is_all=part.is_whole)
         else:
@@ -424,6 +464,14 @@ class Change:
     @staticmethod
     async def _text(data: bytes) -> str:
         return (await _done(len(data), decode, data)).text
+
+
+async def difference(old: str, new: str) -> Difference:
+    return await _done(len(old) + len(new), Difference, old, new)
+
+
+def shown_to_person(change: Difference) -> Preview:
+    return Preview(change.shown(MAX_SHOWN_LINES).text, "diff")
 
 
 async def _done(

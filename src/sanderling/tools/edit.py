@@ -6,13 +6,13 @@ import msgspec
 
 from sanderling.permissions import Effect
 from sanderling.tools.base import Context, Outcome, Preview, tool
-from sanderling.tools.change import Change, Changed, Proposal
+from sanderling.tools.change import Change, Changed, Proposal, difference, shown_to_person
 from sanderling.tools.lines import Difference, shown
 from sanderling.tools.replace import Replacement, replace
 from sanderling.tools.workspace import Workspace
 
 MAX_EDITS = 100
-MAX_REGION_LINES, MAX_DETAIL_LINES = 60, 1000
+MAX_REGION_LINES = 60
 
 
 class EditInput(msgspec.Struct, forbid_unknown_fields=True):
@@ -38,11 +38,12 @@ def _change(args: EditInput, context: Context) -> Change:
         edited = replace(old or b"", args.edits, path=context.workspace.shown(path))
         return Proposal(edited.data, edited.notes)
 
-    return Change(context, path, propose)
+    counts_lines = any(replacement.insert_at_line is not None for replacement in args.edits)
+    return Change(context, path, propose, counts_lines=counts_lines)
 
 
 async def _preview(args: EditInput, context: Context) -> Preview:
-    return previewed(await _change(args, context).preview())
+    return await _change(args, context).preview()
 
 
 @tool(EditInput, effect=_effect, title=_title, preview=_preview)
@@ -56,24 +57,19 @@ async def edit(args: EditInput, context: Context) -> Outcome:
     in the editor, yours are merged with them there.
     """
     changed = await _change(args, context).make()
-    difference = Difference(changed.old or "", changed.new)
+    what = await difference(changed.old or "", changed.new)
     where = "" if changed.is_written else " in the editor"
-    headline = f"Changed {_title(args, context.workspace)}{where}: {difference.summary}."
-    regions = shown(difference.regions(), MAX_REGION_LINES).text
-    return described(changed, difference, *filter(None, (headline, regions)))
+    headline = f"Changed {_title(args, context.workspace)}{where}: {what.summary}."
+    regions = shown(what.regions(), MAX_REGION_LINES).text
+    return described(changed, what, *filter(None, (headline, regions)))
 
 
-def previewed(difference: Difference) -> Preview:
-    """What the person is asked about."""
-    return Preview(difference.shown(MAX_DETAIL_LINES).text, "diff")
-
-
-def described(changed: Changed, difference: Difference, *words: str) -> Outcome:
+def described(changed: Changed, what: Difference, *words: str) -> Outcome:
     """What has come of a change: for the model in `words`, for the screen as the difference."""
     words = words if changed.old != changed.new else ("It holds exactly that already.",)
     return Outcome(
         content="\n".join([*words, *changed.notes]),
-        summary=difference.summary,
-        detail=difference.shown(MAX_DETAIL_LINES).text,
+        summary=what.summary,
+        detail=shown_to_person(what).subject,
         filetype="diff",
     )

@@ -4,6 +4,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from sanderling.sandbox.worker import Stamp
+
 
 class Buffer(msgspec.Struct, frozen=True):
     """
@@ -24,7 +26,12 @@ class Buffer(msgspec.Struct, frozen=True):
 
 
 class Hunk(msgspec.Struct, frozen=True):
-    """Replace `line_count` lines from `first_line`, which counts from 0, by `lines`."""
+    r"""
+    Replace `line_count` lines from `first_line`, which counts from 0, by `lines`.
+
+    Lines are those of `buffer.text.split("\n")`: a text that ends in a newline has an empty one behind it. Whether it is there
+    decides whether the file ends in a newline.
+    """
 
     first_line: int
     line_count: int
@@ -46,12 +53,20 @@ class Editor(Protocol):
         """Change the buffer in one undo block per tool use; False, and nothing done, if its tick is no longer the same."""
         ...
 
-    async def before_write(self, buffer: Buffer) -> Buffer:
-        """Let the person's own hooks (format on save) at the buffer, as before any write; return what it is then."""
+    async def before_write(self, buffer: Buffer) -> Buffer | None:
+        """
+        Let the person's own hooks (format on save) at the buffer, as before any write; return what it is then.
+
+        None, and nothing done, if the person has changed it since our change: what they type is theirs to write.
+        """
         ...
 
-    async def after_write(self, buffer: Buffer) -> None:
-        """The file holds what `buffer` does: not modified, and what follows a write follows."""
+    async def after_write(self, buffer: Buffer, stamp: Stamp) -> None:
+        """The file, as far as it has this `stamp`, holds what `buffer` does: not modified, and what follows a write follows."""
+        ...
+
+    async def not_written(self, buffer: Buffer) -> None:
+        """Our change was taken back, and `buffer` is what it was: not modified, whatever has become of its file."""
         ...
 
     async def files_changed(self, paths: tuple[str, ...]) -> None:

@@ -1,5 +1,6 @@
 """Texts as lines: what differs between two of them, and how that is shown, always within bounds."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from sanderling.tools.merge import line_changes
 
 MAX_LINE_CHARS = 2000
 MAX_DIFFERENCE_LINES, MAX_DIFFERENCE_LINE_CHARS = 40, 400
+MAX_LISTED_LINES = 100
 CONTEXT = 3
 
 
@@ -87,6 +89,40 @@ def applied(old: str, hunks: Sequence[Hunk]) -> str:
 def lines_of(text: str) -> list[str]:
     """The lines of a file, as they are counted."""
     return text.removesuffix("\n").split("\n") if text else []
+
+
+def line_start(text: str, line: int) -> int:
+    """Where the line begins that has `line` newlines before it; the end if there are fewer."""
+    low, high = 0, len(text)
+    while line and low < high:
+        middle = (low + high + 1) // 2
+        count = text.count("\n", low, middle)
+        if count >= line and middle < high:
+            high = middle
+        elif count < line:
+            low, line = middle, line - count
+        else:
+            low = text.find("\n", low, high) + 1
+            line -= 1
+    return low
+
+
+def indent_of(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def occurrences(text: str, part: str) -> Iterator[int]:
+    """Where `part` is in the text, each place behind the one before."""
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + len(part))
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Numbers of lines, in words: `3, 5 (2 times) and 9`."""
+    words = [f"{line} ({n} times)" if n > 1 else str(line) for line, n in Counter(numbers).items()]
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def shown(lines: Iterable[str], max_lines: int) -> Shown:

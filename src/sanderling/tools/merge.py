@@ -31,9 +31,9 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """The merged text; None if there are conflicts."""
+    """The merged text, with their side where there are conflicts."""
 
-    text: str | None
+    text: str
     conflicts: tuple[Conflict, ...] = ()
 
 
@@ -60,10 +60,10 @@ def merge(base: str, ours: str, theirs: str) -> Merged:
         if our_changes and their_changes and our_part != their_part:
             conflicts.append(Conflict(span, our_range, their_range))
         merged += base_lines[done : span.start]
-        merged += our_part if our_changes else their_part
+        merged += their_part if their_changes else our_part
         done = span.stop
     merged += base_lines[done:]
-    return Merged(None, tuple(conflicts)) if conflicts else Merged("\n".join(merged))
+    return Merged("\n".join(merged), tuple(conflicts))
 
 
 def _clashes(ours: list[Change], theirs: list[Change]) -> list[tuple[list[Change], list[Change]]]:
@@ -104,7 +104,7 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
     while end_old > start and end_new > start and old[end_old - 1] == new[end_new - 1]:
         end_old -= 1
         end_new -= 1
-    kept = _kept(old[start:end_old], new[start:end_new])
+    kept = _common(old[start:end_old], new[start:end_new])
     kept = [(-1, -1), *kept, (end_old - start, end_new - start)]
     return [
         Change(
@@ -114,6 +114,15 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
         for (i, j), (next_i, next_j) in pairwise(kept)
         if i + 1 < next_i or j + 1 < next_j
     ]
+
+
+def _common(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """The lines that are in both; those that occur on one side only cannot be, and would cost the most."""
+    in_old, in_new = set(old), set(new)
+    places = [i for i, line in enumerate(old) if line in in_new]
+    new_places = [j for j, line in enumerate(new) if line in in_old]
+    kept = _kept([old[i] for i in places], [new[j] for j in new_places])
+    return [(places[i], new_places[j]) for i, j in kept]
 
 
 def _kept(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """What the model has seen of each file, so that nothing is replaced that it does not know."""
 
+import os
 from collections import OrderedDict
 from hashlib import blake2b
 from typing import NamedTuple
@@ -26,7 +27,9 @@ class Sight(NamedTuple):
 
 class Seen:
     """
-    By absolute path, the files that the model has read or written, the least recently used forgotten first.
+    The files that the model has read or written, the least recently used forgotten first.
+
+    Paths are absolute; those that lead to one file by symbolic links mean the same.
 
     A file of which the model has read a page counts as seen: it knows that there is more.
     """
@@ -37,7 +40,7 @@ class Seen:
         self._text_chars = 0
 
     def get(self, path: str) -> Sight | None:
-        if path in self._sights:
+        if (path := os.path.realpath(path)) in self._sights:
             self._sights.move_to_end(path)
         return self._sights.get(path)
 
@@ -50,12 +53,12 @@ class Seen:
         self._keep(path, Sight(stamp=stamp))
 
     def forget(self, path: str) -> None:
-        if sight := self._sights.pop(path, None):
+        if sight := self._sights.pop(os.path.realpath(path), None):
             self._text_chars -= len(sight.text or "")
 
     def _keep(self, path: str, sight: Sight) -> None:
         self.forget(path)
-        self._sights[path] = sight
+        self._sights[os.path.realpath(path)] = sight
         self._text_chars += len(sight.text or "")
         if self._text_chars > self._max_text_chars:
             self._keep_digests()

@@ -7,8 +7,8 @@ import msgspec
 from sanderling.errors import ToolError
 from sanderling.permissions import Effect
 from sanderling.tools.base import Context, Outcome, Preview, tool
-from sanderling.tools.change import Change, Changed, Proposal
-from sanderling.tools.edit import described, previewed
+from sanderling.tools.change import Change, Changed, Proposal, difference
+from sanderling.tools.edit import described
 from sanderling.tools.lines import Difference, lines_of
 from sanderling.tools.text import Text, decode
 from sanderling.tools.workspace import Workspace
@@ -35,7 +35,7 @@ def _change(args: WriteInput, context: Context) -> Change:
 
 
 async def _preview(args: WriteInput, context: Context) -> Preview:
-    return previewed(await _change(args, context).preview())
+    return await _change(args, context).preview()
 
 
 @tool(WriteInput, effect=_effect, title=_title, preview=_preview)
@@ -48,9 +48,8 @@ async def write(args: WriteInput, context: Context) -> Outcome:
     the person has unsaved changes of it in the editor, yours are merged with them there.
     """
     changed = await _change(args, context).make()
-    difference = Difference(changed.old or "", changed.new)
-    headline = _headline(changed, difference, _title(args, context.workspace))
-    return described(changed, difference, headline)
+    what = await difference(changed.old or "", changed.new)
+    return described(changed, what, _headline(changed, what, _title(args, context.workspace)))
 
 
 def encoded(content: str, old: Text | None) -> bytes:
