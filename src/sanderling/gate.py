@@ -64,7 +64,7 @@ class Gate:
         self._own_rules = own_rules
         self._emit = emit
         self._session_rules: list[Rule] = []
-        self._session_effects: set[Effect] = set()
+        self._session_effects: set[tuple[Mode, bool, Effect]] = set()  # mode, and whether confined
         self._refused: set[str] = set()  # what the person did not want to grant
         self._is_told = True  # the model, of the mode
         self._in_order = anyio.Lock()
@@ -108,7 +108,7 @@ class Gate:
         grant = self._needed(effect)
         workspace.sandbox.check_grant(grant)
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
-        if is_allowed or effect in self._session_effects:
+        if is_allowed or self._in_these_conditions(effect) in self._session_effects:
             return grant
         reason = " ".join(filter(None, (decision.reason, _leaving(grant), stored.problem)))
         try:
@@ -147,18 +147,21 @@ class Gate:
                 args, replace(context, workspace=self._workspace.granted(paths))
             )
 
+    def _in_these_conditions(self, effect: Effect) -> tuple[Mode, bool, Effect]:
+        """What a person allows in a mode and a sandbox they allow in no other."""
+        return (self.mode, self._workspace.sandbox.is_off, effect)
+
     def _needed(self, effect: Effect) -> Grant:
         """What the use needs beyond what the sandbox lets in already."""
         workspace = self._workspace
         sandbox = workspace.sandbox
-        inside = (workspace.project, *sandbox.write_paths)
+        inside = [os.path.realpath(path) for path in (workspace.project, *sandbox.write_paths)]
+        path = os.path.realpath(effect.path)
         match effect.kind:
             case "fetch" if not sandbox.leads_to(effect.host):
                 return Grant(hosts=(effect.host,))
-            case "write" if not (
-                sandbox.is_off or any(is_within(effect.path, root) for root in inside)
-            ):
-                return Grant(write_paths=(_existing(effect.path),))
+            case "write" if not (sandbox.is_off or any(is_within(path, root) for root in inside)):
+                return Grant(write_paths=(_existing(path),))
             case _:
                 return NO_GRANT
 
@@ -274,7 +277,7 @@ class Gate:
                 rule = propose(effect, project=self._workspace.project)
                 if rule:
                     self._session_rules.append(rule)
-                self._session_effects.add(effect)
+                self._session_effects.add(self._in_these_conditions(effect))
             case "always":
                 self._store.add(rule_from_text(answer.rule))
             case "deny":

@@ -452,6 +452,34 @@ async def test_rule_for_one_host_opens_the_network_to_it_and_a_rule_for_all_does
         assert len(talk.of(ApprovalRequested)) == count
 
 
+async def test_link_in_the_project_that_leads_outside_asks_for_what_it_leads_to(tmp_path, outside):
+    link = tmp_path / "home/project/link"
+    link.parent.mkdir()
+    link.symlink_to(outside)
+    writing = ("edit", {"path": "link", "edits": [{"old": "my notes", "new": "yours"}]})
+    talk = Talk(tmp_path, uses(writing), mode="auto")
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert f"grants {outside}" in question.reason
+        assert "-my notes\n+yours" in question.subject
+        talk.answer(question, "once")
+    assert outside.read_text() == "yours\n"
+    assert link.is_symlink()
+
+
+async def test_what_was_allowed_for_the_session_is_allowed_in_that_mode_alone(tmp_path):
+    command = "mkdir $(echo made)"  # no rule can be proposed for it
+    later = [{"delay_ms": 1000, "text": "And now:"}, *uses(bash(command))]
+    talk = Talk(tmp_path, uses(bash(command)), uses(bash(command)), later)
+    talk.orchestrator.sandbox.switch(is_on=False)
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "session")
+        await talk.until(ToolEnded, 2)
+        assert len(talk.of(ApprovalRequested)) == 1
+        talk.orchestrator.set_mode("plan")
+        talk.answer(await talk.until(ApprovalRequested, 2), "deny")
+
+
 async def test_what_can_never_be_granted_is_not_asked(tmp_path):
     writing = ("write", {"path": "/etc/new", "content": "x"})
     talk = await Talk(tmp_path, uses(writing, ("read", {"path": "/root"}))).run()

@@ -27,18 +27,6 @@ AFTER_WRITE = "require('sanderling.buffers').after_write(...)"
 NOT_WRITTEN = "require('sanderling.buffers').not_written(...)"
 FILES_CHANGED = "require('sanderling.buffers').files_changed(...)"
 
-# Values of 'fileencoding' that Python does not know, or knows as something else.
-CODECS = {
-    "": "utf-8",
-    "utf-16": "utf-16-be",
-    "ucs-2": "utf-16-be",
-    "ucs-2be": "utf-16-be",
-    "ucs-2le": "utf-16-le",
-    "ucs-4": "utf-32-be",
-    "ucs-4be": "utf-32-be",
-    "ucs-4le": "utf-32-le",
-}
-
 # The modes in which Neovim does nothing until a key comes.
 PROMPTS = {"r": "the hit-enter prompt", "rm": "the more-prompt", "r?": "a question"}
 
@@ -148,5 +136,4 @@ def _waits_for_key(what: str) -> ToolError:
 
 
 def _buffer(value: dict[str, Any]) -> Buffer:
-    encoding = value["encoding"]
-    return msgspec.convert(value | {"encoding": CODECS.get(encoding, encoding)}, Buffer)
+    return msgspec.convert(value, Buffer)

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Annotated, NamedTuple
 
 import anyio.to_thread
@@ -12,7 +13,8 @@ from sanderling.messages import ImageBlock, ImageSource, TextBlock
 from sanderling.permissions import Effect
 from sanderling.sandbox.files import Loaded
 from sanderling.tools.base import Context, Outcome, tool
-from sanderling.tools.buffers import buffer_of, covers, plain
+from sanderling.tools.buffers import buffer_of, covers, is_in_step, plain
+from sanderling.tools.editor import Buffer
 from sanderling.tools.lines import MAX_LINE_CHARS, numbered
 from sanderling.tools.paths import escaped
 from sanderling.tools.text import Text, decode
@@ -78,7 +80,7 @@ async def read(args: ReadInput, context: Context) -> Outcome:
         raise
     if media_type := _image_type(loaded.data):
         return await _image(workspace, path, loaded, media_type)
-    if buffer := await buffer_of(workspace, path, loaded.stamp):
+    if buffer := await _buffer(workspace, path, loaded):
         workspace.seen.note(path, plain(buffer.text))
         note = await _note(loaded)
         if buffer.is_modified:
@@ -89,6 +91,17 @@ async def read(args: ReadInput, context: Context) -> Outcome:
 
 async def _load(workspace: Workspace, path: str) -> Loaded:
     return await (await workspace.files()).load(path, WHOLE_BYTES)
+
+
+async def _buffer(workspace: Workspace, path: str, loaded: Loaded) -> Buffer | None:
+    """The buffer of the file, after it has noticed what others have written."""
+    buffer = await buffer_of(workspace, path, loaded.stamp)
+    if buffer and workspace.editor and loaded.is_whole and not buffer.is_modified:
+        with suppress(ToolError):  # an encoding that only the editor knows
+            if not is_in_step(buffer, loaded.data):
+                await workspace.editor.files_changed((path,))
+                buffer = await buffer_of(workspace, path, loaded.stamp)
+    return buffer
 
 
 async def _note(loaded: Loaded) -> str:

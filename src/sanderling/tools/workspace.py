@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ SENTENCES = {
 OUTSIDE = "{name} may not be {what}: it is read-only in the sandbox. Only the project can be written, and what the person has granted."
 
 
-def _no_locks() -> WeakValueDictionary[str, anyio.Lock]:
+def _no_locks() -> WeakValueDictionary[Hashable, anyio.Lock]:
     return WeakValueDictionary()
 
 
@@ -56,7 +56,7 @@ class Workspace:
     may_read: Callable[[str], bool] | None = None
     shell: Shell = field(init=False)
     jobs: Jobs = field(init=False)
-    _locks: WeakValueDictionary[str, anyio.Lock] = field(default_factory=_no_locks)
+    _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)
 
     def granted(self, grant: Grant) -> "Workspace":
         """The same workspace, for a tool use that the person has granted something."""
@@ -90,7 +90,12 @@ class Workspace:
 
     def lock(self, path: str) -> anyio.Lock:
         """What whoever changes the file holds, by whatever name, so that changes happen one after the other."""
-        return self._locks.setdefault(os.path.realpath(path), anyio.Lock())
+        name: Hashable = os.path.realpath(path)
+        with suppress(OSError):
+            status = os.stat(path)
+            if status.st_nlink > 1:  # it is written in place, and stays the same file
+                name = (status.st_dev, status.st_ino)
+        return self._locks.setdefault(name, anyio.Lock())
 
     async def files(self) -> Files:
         """
