@@ -28,7 +28,7 @@ class Commands:
     All commands of a session. They run side by side, and beside the turn.
 
     `emit` takes the events; while `is_in_turn` says so, those of commands are held back, or they would tear the answer apart.
-    `start` starts a task of the session's.
+    `start` starts a task of the session's; `on_end` is called when a command has ended.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Commands:
         emit: Callable[[Event], None],
         is_in_turn: Callable[[], bool],
         start: Callable[[Callable[["Command"], Coroutine[Any, Any, None]], "Command"], None],
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._session = session
         self._sandbox = sandbox
@@ -45,6 +46,7 @@ class Commands:
         self._is_in_turn = is_in_turn
         self._held: list[Event] = []
         self._start = start
+        self._on_end = on_end
         self._running: list[Command] = []
 
     def start(self, command_id: str, text: str) -> None:
@@ -91,6 +93,7 @@ class Commands:
             command.log.close()
             self._running.remove(command)
             self._session.append_command(command.record(outcome))
+        self._on_end()
         self._sandbox.look_after(command.log.text(), has_failed=not is_success)
         notes = tuple(filter(None, (command.screen_note(), command.log.note())))
         words = outcome.removeprefix("was ")

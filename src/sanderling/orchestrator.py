@@ -101,7 +101,12 @@ class Orchestrator:
         self.emit = emit
         self.sandbox = SessionSandbox(policy, self._emit_sandbox_event, self._emit_sandbox)
         self.commands = Commands(
-            session, self.sandbox, emit, lambda: self._turn is not None, self._start
+            session,
+            self.sandbox,
+            emit,
+            lambda: self._turn is not None,
+            self._start,
+            self._files_may_have_changed,
         )
         self.workspace = self._make_workspace(editor)
         self.approvals = Approvals(emit)
@@ -239,8 +244,13 @@ class Orchestrator:
             self.session.keep_state("shell", state)
 
     def _emit_jobs(self) -> None:
+        self._files_may_have_changed()
         jobs = self.workspace.jobs.all()
         self.emit(JobsChanged(tuple(Job(job.id, job.command, job.outcome) for job in jobs)))
+
+    def _files_may_have_changed(self) -> None:
+        if editor := self.workspace.editor:
+            self._start(editor.files_changed, ())
 
     def _notes(self, *, is_prompt: bool = False) -> list[str]:
         """What the model has to know besides, once: at the end of a message that is new, so that the cache of the others stays."""

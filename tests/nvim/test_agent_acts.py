@@ -678,6 +678,25 @@ def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, proj
 # --- ends --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_job", [False, True])
+def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
+    start_agent, project, is_job
+):
+    (project / "open.txt").write_text("old\n")
+    change = "until [ -e go ]; do sleep 0.02; done; echo new > open.txt"
+    agent = start_agent(reply(bash(change, background=True)), DONE)
+    agent.command("edit open.txt")
+    agent.command("AgentMode auto")
+    if is_job:
+        agent.ask()
+        agent.wait_for_turns()
+    else:
+        agent.command(f"AgentRun {change}")
+    (project / "go").touch()
+    wait_until(lambda: agent.lua("return vim.fn.getline(1)") == "new")
+    assert not agent.is_blocked()
+
+
 def test_a_neovim_that_is_killed_while_it_asks_leaves_a_session_that_goes_on(
     start_agent, app, project
 ):
