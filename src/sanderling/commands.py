@@ -2,23 +2,20 @@
 
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Any
 
 import anyio
-from anyio.abc import ByteReceiveStream
 
 from sanderling.errors import SandboxError
 from sanderling.events import CommandEnded, CommandOutput, CommandsRunning, CommandStarted, Event
 from sanderling.messages import CommandRecord
-from sanderling.output import MAX_SCREEN_CHARS, OutputLog, ScreenText
+from sanderling.output import MAX_SCREEN_CHARS, OutputLog, ScreenText, follow
 from sanderling.sandbox.processes import Process, signal_name
 from sanderling.sandbox.sandbox import alone
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.sandbox.unconfined import UnconfinedProcess
 from sanderling.session import Session
 
-QUIET_S = 0.1  # after this, a line that is not whole is shown
 LINGER_S = 0.25
 """How long what a command left behind may go on writing; in the sandbox it leaves nothing."""
 
@@ -38,6 +35,7 @@ class Commands:
         emit: Callable[[Event], None],
         is_in_turn: Callable[[], bool],
         start: Callable[[Callable[["Command"], Coroutine[Any, Any, None]], "Command"], None],
+        *,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._session = session
@@ -155,35 +153,19 @@ class Command:
         status = 0
         has_read = anyio.Event()
 
-        async def read(stdout: ByteReceiveStream) -> None:
-            await self._read(stdout, show)
+        def show_text(text: str) -> None:
+            show(CommandOutput(self.id, text))
+
+        async def read() -> None:
+            assert process.stdout
+            await follow(process.stdout, self._screen, self.log.add, show_text)
             has_read.set()
 
         with alone():
             async with anyio.create_task_group() as tasks:
-                assert process.stdout
-                tasks.start_soon(read, process.stdout)
+                tasks.start_soon(read)
                 status = await process.wait()
                 with anyio.move_on_after(LINGER_S):
                     await has_read.wait()
                 tasks.cancel_scope.cancel()
         return status
-
-    async def _read(self, stdout: ByteReceiveStream, show: Callable[[Event], None]) -> None:
-        def show_text(text: str) -> None:
-            if text:
-                show(CommandOutput(self.id, text))
-
-        try:
-            with suppress(anyio.EndOfStream):
-                while True:
-                    chunk = b""
-                    with anyio.move_on_after(QUIET_S):
-                        chunk = await stdout.receive()
-                    if chunk:
-                        self.log.add(chunk)
-                        show_text(self._screen.feed(chunk))
-                    else:
-                        show_text(self._screen.flush())
-        finally:
-            show_text(self._screen.finish())

@@ -106,7 +106,7 @@ class Orchestrator:
             emit,
             lambda: self._turn is not None,
             self._start,
-            self._files_may_have_changed,
+            on_end=self._files_may_have_changed,
         )
         self.workspace = self._make_workspace(editor)
         self.approvals = Approvals(emit)

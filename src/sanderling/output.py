@@ -3,7 +3,12 @@
 import codecs
 import os
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+import anyio
+from anyio.abc import ByteReceiveStream
 
 from sanderling.errors import printable
 
@@ -14,6 +19,9 @@ MAX_TOLD_BYTES = MAX_HEAD_BYTES + MAX_TAIL_BYTES
 # Neovim takes 30 ms to draw a line of 256 KiB, each time. What is cut is in the file, which holds all that is longer than this.
 MAX_SCREEN_LINE_CHARS = MAX_TOLD_BYTES
 CUT_LINE = "… [the rest of this line is not shown]"
+QUIET_S = 0.1  # after this, a line that is not whole is shown
+# A flood of output, and we who read it, would take both of two cores: a key would wait for up to 90 ms.
+FLOOD_BYTES, FLOOD_PAUSE_S = 1 << 20, 0.004
 MAX_FILE_BYTES = 100_000_000
 MAX_HELD_CHARS = 16 * 1024
 
@@ -100,6 +108,42 @@ class ScreenText:
         if len(piece) <= room:
             return piece
         return piece[:room] + CUT_LINE if room >= 0 else ""
+
+
+async def follow(
+    stdout: ByteReceiveStream,
+    screen: ScreenText,
+    take: Callable[[bytes], None],
+    show: Callable[[str], None],
+) -> None:
+    """
+    Give `take` all that comes, and `show` what of it goes on the screen, until the end.
+
+    When the screen is full nobody watches any more: reading pauses now and then, so that a flood leaves the editor its share.
+    """
+
+    def draw(text: str) -> None:
+        if text:
+            show(text)
+
+    unseen_bytes = 0
+    try:
+        with suppress(anyio.EndOfStream):
+            while True:
+                chunk = b""
+                with anyio.move_on_after(QUIET_S if screen.is_waiting else None):
+                    chunk = await stdout.receive()
+                if not chunk:
+                    draw(screen.flush())
+                    continue
+                take(chunk)
+                draw(screen.feed(chunk))
+                unseen_bytes += len(chunk) * screen.is_full
+                if unseen_bytes >= FLOOD_BYTES:
+                    unseen_bytes = 0
+                    await anyio.sleep(FLOOD_PAUSE_S)
+    finally:
+        draw(screen.finish())
 
 
 class Ends:

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 
 import anyio
 import msgspec
-from anyio.abc import ByteReceiveStream
 
 from sanderling.errors import SandboxError, ToolError, printable
-from sanderling.output import MAX_SCREEN_CHARS, OutputLog, ScreenText
+from sanderling.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText, follow
 from sanderling.permissions import Effect
 from sanderling.sandbox.denials import HIDDEN, PROTECTED, READ_ONLY, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
@@ -28,10 +27,7 @@ MAX_INTERRUPTED = 16
 MAX_DENIALS = 20
 MAX_LOG_BYTES = 64_000_000
 MAX_LOGS_BYTES = 256_000_000
-QUIET_S = 0.1  # after this, a line that is not whole is shown
 DRAIN_S = 0.1  # how long what has left the shell's group may hold the pipe open
-# A flood of output, and we who read it, would take both of two cores: a key would wait for up to 90 ms.
-FLOOD_BYTES, FLOOD_PAUSE_S = 1 << 20, 0.004
 STOP_STEPS = ((signal.SIGINT, 0.08), (signal.SIGTERM, 0.08))
 SHOWN_DENIALS = 5
 SHOWN_TARGET_CHARS = 200
@@ -63,7 +59,6 @@ class Job:
         self._took_s = 0.0
         self._show: Callable[[str], None] | None = show
         self._screen = ScreenText()
-        self._unseen_bytes = 0  # since the last pause
         self._news = anyio.Event()
 
     @property
@@ -142,7 +137,7 @@ class Job:
 
         async def read() -> None:
             assert process.stdout
-            await self._read(process.stdout)
+            await follow(process.stdout, self._screen, self._add, self._draw)
             has_read.set()
 
         with alone():
@@ -154,43 +149,17 @@ class Job:
                 tasks.cancel_scope.cancel()
         return status
 
-    async def _read(self, stdout: ByteReceiveStream) -> None:
-        try:
-            with suppress(anyio.EndOfStream):
-                while True:
-                    chunk = b""
-                    with anyio.move_on_after(QUIET_S if self._screen.is_waiting else None):
-                        chunk = await stdout.receive()
-                    if chunk:
-                        self._add(chunk)
-                        await self._leave_room(len(chunk))
-                    else:
-                        self._draw(self._screen.flush())
-        finally:
-            self._draw(self._screen.finish())
-
-    async def _leave_room(self, read_bytes: int) -> None:
-        """Nobody watches a flood any more: the editor comes first."""
-        if not self._screen.is_full:
-            return
-        self._unseen_bytes += read_bytes
-        if self._unseen_bytes >= FLOOD_BYTES:
-            self._unseen_bytes = 0
-            await anyio.sleep(FLOOD_PAUSE_S)
-
     def _add(self, chunk: bytes) -> None:
         self.log.add(chunk)
         self._news.set()
-        if not self._show or self._screen.is_full:
-            return
-        self._draw(self._screen.feed(chunk))
-        if self._screen.is_full:
-            limit = MAX_SCREEN_CHARS // 1024
-            self._draw(f"\n[Only the first {limit} KiB are shown here.]\n")
 
     def _draw(self, text: str) -> None:
-        if text and self._show:
-            self._show(text)
+        if not self._show:
+            return
+        self._show(text)
+        if self._screen.is_full:
+            self._show(f"\n[Only the first {MAX_SCREEN_CHARS // 1024} KiB are shown here.]\n")
+            self._show = None
 
 
 class Jobs:
