@@ -1,9 +1,11 @@
 """The gate before every tool use: rules and mode say whether it may run, must not, or is the person's to decide."""
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import NamedTuple
 
 import anyio
 import msgspec
@@ -42,6 +44,13 @@ MODE_NEWS: dict[Mode, str] = {
 BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
+class Conditions(NamedTuple):
+    """What a person allows for the session in a mode, and with or without the sandbox, they allow in no other."""
+
+    mode: Mode
+    is_off: bool
+
+
 class Gate:
     """
     What a session allows. `own_rules` are the person's settings, `store` holds what "always" has made.
@@ -63,8 +72,8 @@ class Gate:
         self._store = store
         self._own_rules = own_rules
         self._emit = emit
-        self._session_rules: list[Rule] = []
-        self._session_effects: set[tuple[Mode, bool, Effect]] = set()  # mode, and whether confined
+        self._session_rules: dict[Conditions, list[Rule]] = defaultdict(list)
+        self._session_effects: set[tuple[Conditions, Effect, Grant]] = set()
         self._refused: set[str] = set()  # what the person did not want to grant
         self._is_told = True  # the model, of the mode
         self._in_order = anyio.Lock()
@@ -93,7 +102,7 @@ class Gate:
         workspace = self._workspace
         effect = tool.effect(args, workspace)
         stored = self._store.load()
-        rules = (*self._own_rules, *stored.rules, *self._session_rules)
+        rules = (*self._own_rules, *stored.rules, *self._session_rules[self._conditions])
         workspace.may_read = unguarded(rules, workspace.project)
         decision = decide(
             effect,
@@ -108,7 +117,7 @@ class Gate:
         grant = self._needed(effect)
         workspace.sandbox.check_grant(grant)
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
-        if is_allowed or self._in_these_conditions(effect) in self._session_effects:
+        if is_allowed or (self._conditions, effect, grant) in self._session_effects:
             return grant
         reason = " ".join(filter(None, (decision.reason, _leaving(grant), stored.problem)))
         try:
@@ -118,7 +127,7 @@ class Gate:
             await self.review(tool, args, context, overlap)
         else:
             question = self._question(tool, args, context, preview)
-            await self._ask(self._with_choices(question, effect, reason), effect)
+            await self._ask(self._with_choices(question, effect, reason), effect, grant)
         return grant
 
     async def review(
@@ -147,9 +156,9 @@ class Gate:
                 args, replace(context, workspace=self._workspace.granted(paths))
             )
 
-    def _in_these_conditions(self, effect: Effect) -> tuple[Mode, bool, Effect]:
-        """What a person allows in a mode and a sandbox they allow in no other."""
-        return (self.mode, self._workspace.sandbox.is_off, effect)
+    @property
+    def _conditions(self) -> "Conditions":
+        return Conditions(self.mode, self._workspace.sandbox.is_off)
 
     def _needed(self, effect: Effect) -> Grant:
         """What the use needs beyond what the sandbox lets in already."""
@@ -258,26 +267,26 @@ class Gate:
             rule=str(rule) if rule else "",
         )
 
-    async def _ask(self, question: ApprovalRequested, effect: Effect) -> None:
+    async def _ask(self, question: ApprovalRequested, effect: Effect, grant: Grant) -> None:
         """Until there is an answer that can be followed: a rule that the person has written may be none."""
         while True:
             answer = await self._approvals.ask(question)
             try:
-                self._follow(answer, effect)
+                self._follow(answer, effect, grant)
             except ConfigError as error:
                 question = msgspec.structs.replace(question, reason=str(error), rule=answer.rule)
             else:
                 return
 
-    def _follow(self, answer: AnswerApproval, effect: Effect) -> None:
+    def _follow(self, answer: AnswerApproval, effect: Effect, grant: Grant) -> None:
         match answer.answer:
             case "once":
                 pass
             case "session":
                 rule = propose(effect, project=self._workspace.project)
                 if rule:
-                    self._session_rules.append(rule)
-                self._session_effects.add(self._in_these_conditions(effect))
+                    self._session_rules[self._conditions].append(rule)
+                self._session_effects.add((self._conditions, effect, grant))
             case "always":
                 self._store.add(rule_from_text(answer.rule))
             case "deny":

@@ -467,6 +467,31 @@ async def test_link_in_the_project_that_leads_outside_asks_for_what_it_leads_to(
     assert link.is_symlink()
 
 
+async def test_link_that_is_turned_elsewhere_is_not_what_was_allowed_for_the_session(
+    tmp_path, outside
+):
+    other = outside.with_name("other.txt")
+    other.write_text("my notes\n")
+    link = tmp_path / "home/project/link"
+    link.parent.mkdir()
+    link.symlink_to(outside)
+    there, back = edit("link", "my notes", "yours"), edit("link", "yours", "my notes")
+    talk = Talk(
+        tmp_path,
+        uses(there),
+        uses(back),
+        uses(bash(f"ln -sf {other} link")),
+        uses(there),
+        mode="auto",
+    )
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "session")
+        question = await talk.until(ApprovalRequested, 2)
+        assert f"grants {other}" in question.reason
+        talk.answer(question, "deny")
+    assert other.read_text() == outside.read_text() == "my notes\n"
+
+
 async def test_what_was_allowed_for_the_session_is_allowed_in_that_mode_alone(tmp_path):
     command = "mkdir $(echo made)"  # no rule can be proposed for it
     later = [{"delay_ms": 1000, "text": "And now:"}, *uses(bash(command))]
