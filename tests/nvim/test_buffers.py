@@ -17,6 +17,7 @@ from tests.conftest import wait_until
 
 from sanderling.errors import ToolError
 from sanderling.sandbox.worker import Stamp
+from sanderling.tools.buffers import bytes_of
 from sanderling.tools.editor import Hunk
 
 FAR_MS = 1e15
@@ -1243,10 +1244,12 @@ def test_the_python_side_edits_and_writes_a_file(child, opened, python_side):
         ("cp1252", "cp1252"),
     ],
 )
-def test_the_encoding_has_the_name_that_python_knows(child, opened, python_side, option, codec):
+def test_a_buffer_has_the_bytes_that_neovim_would_write(child, opened, python_side, option, codec):
     path = opened("a.txt")
     child.command(f"setlocal fileencoding={option}")
-    assert python_side.call("buffer", str(path)).encoding == codec
+    buffer = python_side.call("buffer", str(path))
+    child.command("silent write")
+    assert bytes_of(buffer) == buffer.text.encode(codec) == path.read_bytes()
 
 
 def test_bytes_that_are_no_text_come_and_go_unchanged(child, project, python_side):
