@@ -275,3 +275,17 @@ for name, link in pairs({
 end
 vim.api.nvim_set_hl(0, 'AgentOutput', { default = true }) -- as all text
 vim.api.nvim_set_hl(0, 'AgentTodo', { default = true })
+
+-- A session file knows the windows of a chat as empty ones with its buffers' names (unless 'sessionoptions' lacks "blank").
+vim.api.nvim_create_autocmd('SessionLoadPost', {
+  group = vim.api.nvim_create_augroup('sanderling_session', {}),
+  desc = 'Agent: leave no empty windows of a chat that was',
+  callback = function()
+    for _, buf in ipairs(vim.api.nvim_list_bufs()) do
+      local is_ours = vim.api.nvim_buf_get_name(buf):find('^sanderling://%d+/%a+$')
+      if is_ours and vim.bo[buf].filetype == '' then
+        vim.api.nvim_buf_delete(buf, { force = true })
+      end
+    end
+  end,
+})

@@ -215,6 +215,15 @@ local function add_place(lines, q, width)
   return marks
 end
 
+--- Does the subject begin with what the title says? An address and a diff do not.
+---@param event sanderling.ApprovalRequested
+---@return boolean
+local function says_title(event)
+  local title = tools.plain(event.title):gsub('%s*…$', ''):gsub('%s+', ' ')
+  local head = event.subject:sub(1, #event.title * 2) -- megabytes may follow
+  return vim.startswith((tools.plain(head):gsub('%s+', ' ')), vim.trim(title))
+end
+
 ---@param q sanderling.approval.Question
 ---@param width integer of the float
 ---@return sanderling.approval.Body
@@ -222,10 +231,15 @@ local function body_of(q, width)
   local event = q.event
   local lines = wrapped(tools.plain(event.reason), width)
   local is_cut = api.nvim_strwidth(heading_of(q)) > heading_room(width)
-  if is_cut and (event.path or '') ~= '' then
-    lines[#lines + 1] = tools.plain(event.title) -- a diff does not say it
+  if is_cut and not says_title(event) then
+    lines[#lines + 1] = tools.plain(event.title)
   end
   local marks = add_place(lines, q, width)
+  if (event.rule or '') ~= '' then -- what is allowed by that is more than this one use
+    local rule = 'session, always: ' .. tools.plain(event.rule)
+    lines[#lines + 1] = rule
+    marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #rule, hl = 'AgentStatus' }
+  end
   lines[#lines + 1] = ''
   local subject_lnum = #lines + 1
   vim.list_extend(lines, tools.lines_of(event.subject))
@@ -786,7 +800,8 @@ end
 
 --- Show the whole subject in a tab page of its own, or the file that the question is about.
 local function open_whole()
-  local event = assert(question()).event
+  local q = assert(question())
+  local event = q.event
   local filetype, path = event.filetype or '', event.path or ''
   local stat = filetype ~= 'diff' and vim.uv.fs_stat(path)
   if stat and stat.type == 'file' then
@@ -796,7 +811,12 @@ local function open_whole()
   local buf = tools.scratch(tools.lines_of(event.subject))
   vim.cmd(('tab sbuffer %d'):format(buf))
   tools.set_syntax(buf, filetype, 1)
-  vim.keymap.set('n', 'q', '<Cmd>close<CR>', { buffer = buf, nowait = true, desc = 'Agent: close' })
+  vim.keymap.set('n', 'q', function()
+    api.nvim_buf_delete(buf, { force = true }) -- also where no other window is left
+    if question() == q then
+      M.focus() -- where `p` was pressed: the answer is what comes next
+    end
+  end, { buffer = buf, nowait = true, desc = 'Agent: back to the question' })
 end
 
 ---@param buf integer

@@ -216,7 +216,9 @@ local function check_host()
   end
   vim.health.start('Files')
   vim.health.info('log: ' .. config.log_file())
-  vim.health.info('sessions: ' .. vim.fs.joinpath(config.host_settings().state_dir, 'sessions'))
+  local state_dir = config.host_settings().state_dir
+  vim.health.info('sessions: ' .. vim.fs.joinpath(state_dir, 'sessions'))
+  vim.health.info('rules that "always" has kept: ' .. vim.fs.joinpath(state_dir, 'rules'))
 end
 
 function M.check()

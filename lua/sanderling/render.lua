@@ -378,7 +378,7 @@ end
 ---@param count string
 ---@return [string, string][]
 local function fold_line(fold, count)
-  local name = fold.name and fold.name .. ' ' or ''
+  local name = fold.name and fold.name .. (fold.label ~= '' and ' ' or '') or ''
   local behind = (' · %s'):format(count)
   if (fold.summary or '') ~= '' then
     behind = ('  %s%s'):format(fold.summary, behind)
@@ -386,7 +386,7 @@ local function fold_line(fold, count)
   local label = fold.label
   local room = api.nvim_win_get_width(0) - api.nvim_strwidth(name .. behind) - #'x  '
   if api.nvim_strwidth(label) > room then
-    label = vim.fn.strcharpart(label, 0, math.max(room - 1, 1)) .. '…'
+    label = vim.fn.printf(('%%.%dS…'):format(math.max(room - 1, 1)), label)
   end
   local hl = fold.hl or 'AgentThinking'
   return { { '▸ ' .. name, fold.name and 'AgentTool' or hl }, { label .. behind, hl } }

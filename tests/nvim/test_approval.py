@@ -169,6 +169,33 @@ def test_a_long_subject_shows_its_head_and_whole_where_it_is_entered(editor, siz
     assert "more lines" not in screen.screen_text()
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_the_rule_that_holds_for_the_session_or_always_is_shown_where_there_is_one(editor, size):
+    screen = editor(size)
+    ask(screen, asked(tool="edit", title="src/app.py", rule="allow edit ./src/**"))
+    assert "│session, always: allow edit ./src/**  " in drawn(screen)
+    screen.send(settled())
+    ask(screen, asked(choices=["once", "session"], rule=""))
+    assert "session, always" not in drawn(screen)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_title_that_is_cut_is_shown_whole_where_the_subject_does_not_say_it(editor, size):
+    screen = editor(size)
+    url = "https://example.org/" + "path/" * 30 + "?all=my-secrets"
+    ask(screen, asked(tool="web_fetch", title=url, subject="example.org", filetype=""))
+    rows = re.findall("│(.*)│", drawn(screen))
+    assert url in "".join(row.rstrip().removeprefix("↪ ") for row in rows)
+
+
+def test_a_title_that_is_cut_is_not_said_twice(editor):
+    screen = editor()
+    command = "echo  " + "word " * 30
+    ask(screen, asked(title=command + "…", subject=command + "\nls"))
+    assert float_of(screen)["lines"][-3:] == ["", command, "ls"]
+    assert sum("word" in line for line in float_of(screen)["lines"]) == 1
+
+
 def test_one_endless_line_is_cut_at_the_end_of_the_float(editor):
     screen = editor()
     ask(screen, asked(subject="x" * 100_000 + "\nls"))
@@ -195,7 +222,7 @@ def test_a_command_is_highlighted_and_the_words_around_it_are_not(editor):
           local function group(lnum, col)
             return vim.fn.synIDattr(vim.fn.synID(lnum, col, 1), 'name')
           end
-          return { group(1, 6), group(4, 1) }
+          return { group(1, 6), group(5, 1) }
         end)
         """,
         float_of(screen)["win"],
@@ -700,6 +727,37 @@ def test_p_shows_the_whole_diff_in_a_tab_page_and_q_comes_back(editor):
     screen.feed("q")
     wait_until(lambda: screen.lua("return #vim.api.nvim_list_tabpages()") == 1)
     assert screen.actions() == []
+
+
+def test_from_the_whole_q_goes_back_into_the_question_as_long_as_it_waits(editor):
+    screen = editor()
+    for is_waiting in (True, False):
+        ask(screen)
+        enter(screen)
+        screen.feed("p")
+        wait_until(lambda: screen.lua("return #vim.api.nvim_list_tabpages()") == 2)
+        if not is_waiting:
+            screen.send(settled())
+        screen.feed("q")
+        wait_until(lambda: screen.lua("return #vim.api.nvim_list_tabpages()") == 1)
+        if is_waiting:
+            wait_until(lambda: float_of(screen)["is_focused"], "an answer can follow")
+            screen.send(settled())
+        wait_until(lambda: screen.lua("return vim.fn.expand('%:t')") == "code.py")
+    assert screen.mode() == "n"
+    assert "Nothing waits" not in screen.messages()
+
+
+def test_q_leaves_the_whole_when_its_window_is_the_only_one(editor):
+    screen = editor()
+    ask(screen)
+    enter(screen)
+    screen.feed("p")
+    wait_until(lambda: screen.lua("return #vim.api.nvim_list_tabpages()") == 2)
+    screen.command("tabonly")
+    screen.feed("q")
+    wait_until(lambda: float_of(screen)["is_focused"], "the question is there")
+    assert "rror" not in screen.messages()
 
 
 def test_p_opens_the_file_when_that_is_what_it_is_about(editor, project):

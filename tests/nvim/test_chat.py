@@ -502,6 +502,30 @@ def test_options_of_the_chat_do_not_leak_into_other_windows(child):
     assert child.lua("return { vim.wo.number, vim.wo.winbar }") == [True, ""]
 
 
+def test_a_session_file_that_knows_the_chat_leaves_no_empty_windows_of_it(start_nvim, tmp_path):
+    path = tmp_path / "Session.vim"
+    first = start_nvim()
+    first.command("edit code.py | AgentChat")
+    first.command(f"mksession {path}")
+    second = start_nvim()
+    second.command(f"silent source {path}")
+    names = second.lua("return vim.tbl_map(vim.fn.bufname, vim.api.nvim_list_bufs())")
+    assert [name for name in names if "sanderling://" in name] == []
+    assert second.lua("return #vim.api.nvim_list_wins()") == 1
+    assert second.lua("return vim.fn.bufname()") == "code.py"
+
+
+def test_a_session_file_that_is_loaded_leaves_the_chat_that_is_there_alone(start_nvim, tmp_path):
+    path = tmp_path / "Session.vim"
+    start_nvim().command(f"mksession {path}")
+    child = start_nvim()
+    child.command("AgentChat")
+    transcript = child.lua("return require('sanderling').transcript().buf")
+    child.command(f"wincmd h | silent source {path}")
+    assert child.lua("return require('sanderling').transcript().buf") == transcript
+    assert child.lua("return vim.api.nvim_buf_is_valid(...)", transcript)
+
+
 def test_a_wiped_chat_comes_back_new(child):
     child.command("AgentChat")
     child.feed("iping<C-s><Esc>")

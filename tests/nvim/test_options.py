@@ -1,5 +1,7 @@
 """Options are refused by name; the public API and the health report say what is."""
 
+import re
+
 import pytest
 from tests.conftest import ROOT, wait_until
 from tests.loopback import LoopbackServer
@@ -134,6 +136,8 @@ def test_checkhealth_tells_versions_key_host_and_files(child):
         "answers in",
         "sanderling.log",
         "the API was not asked",
+        "sanderling/sessions",
+        "sanderling/rules",
     ):
         assert fact in report, fact
 
@@ -173,10 +177,39 @@ def test_every_command_option_and_plug_map_is_in_the_help(child):
         assert f"*sanderling-option-{name}*" in text, name
         for inner in value if isinstance(value, dict) else ():
             assert inner in text, inner
-    for lhs in ("<Plug>(AgentChat)", "<Plug>(AgentAsk)", "<Plug>(AgentStop)"):
-        assert lhs in text
+    maps = child.lua(
+        "return vim.tbl_map(function(map) return map.lhs end, vim.api.nvim_get_keymap('n'))"
+    )
+    maps = [lhs for lhs in maps if lhs.startswith("<Plug>(Agent")]
+    assert "<Plug>(AgentChat)" in maps
+    for lhs in maps:
+        assert f"*{lhs}*" in text, lhs
     for group in child.lua("return vim.fn.getcompletion('Agent', 'highlight')"):
-        assert group in text, group
+        assert f"*hl-{group}*" in text, group
+
+
+def test_every_public_function_and_word_of_the_chat_is_in_the_help(child):
+    text = (ROOT / "doc" / "sanderling.txt").read_text()
+    functions = child.lua("return vim.tbl_keys(require('sanderling'))")
+    assert sorted(functions) == sorted(re.findall(r"\*sanderling\.(\w+)\(\)\*", text))
+    child.command("AgentChat")
+    words = child.lua("return vim.tbl_keys(vim.api.nvim_buf_get_commands(0, {}))")
+    assert "Clear" in words
+    assert [word for word in words if f"\n  :{word.lower()}\t" not in text] == []
+
+
+def test_the_options_that_the_help_lists_are_the_defaults(child):
+    text = (ROOT / "doc" / "sanderling.txt").read_text()
+    chapter = text[text.index("*sanderling-options*") :]
+    listed = chapter.partition(".setup({\n")[2].partition("})\n<")[0]
+    assert child.lua(f"return {{ {listed} }}") == child.lua(
+        "return require('sanderling.config').defaults"
+    )
+
+
+def test_the_help_is_no_wider_than_78_columns():
+    lines = (ROOT / "doc" / "sanderling.txt").read_text().splitlines()
+    assert [line for line in lines if len(line.expandtabs(8)) > 78] == []
 
 
 def test_the_help_has_no_double_or_dangling_tags(child):

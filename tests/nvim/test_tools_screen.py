@@ -206,6 +206,16 @@ def test_the_line_of_a_closed_fold_keeps_tool_summary_and_count_when_the_title_i
     assert re.search(r"▸ bash echo x+…  ✓ 2.1 s · 1 line", screen.screen_text())
 
 
+def test_the_line_of_a_closed_fold_fits_when_a_long_title_has_wide_characters(screen):
+    screen.send(started(title="全角" * 100), ended(detail="y"))
+    assert re.search(r"▸ bash 全角.*…  ✓ 2.1 s · 1 line *$", screen.screen_text(), re.MULTILINE)
+
+
+def test_a_closed_fold_without_a_title_has_no_gap_in_its_line(screen):
+    screen.send(started(title=""), ended(detail="y"))
+    assert "▸ bash  ✓ 2.1 s · 1 line" in screen.screen_text()
+
+
 def test_a_title_is_one_line_in_which_nothing_hides(screen):
     screen.send(started("ba\nsh", "a\x1b[1m\u202eb\nrm x"), ended())
     assert screen.transcript()[0] == "ba sh a [1m·b …  ✓ 2.1 s"
