@@ -25,7 +25,10 @@ from sanderling.errors import ProviderError
 from sanderling.providers.anthropic import AnthropicProvider
 from sanderling.sandbox.cli import add_sandbox_commands
 
-PACKAGES = ("pynvim", "anthropic", "msgspec", "anyio", "landlock", "httpx2", "greenlet", "msgpack")
+PACKAGES = (
+    *("pynvim", "anthropic", "msgspec", "anyio", "landlock", "httpx2", "greenlet", "msgpack"),
+    *("h11", "httpcore2", "html-to-markdown", "tree-sitter", "tree-sitter-bash"),
+)
 
 
 def main() -> int:

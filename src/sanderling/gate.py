@@ -16,13 +16,13 @@ from sanderling.events import AnswerApproval, ApprovalRequested, Event, Mode, Mo
 from sanderling.permissions import Effect, Rule, decide, unguarded
 from sanderling.rules import RuleStore, propose
 from sanderling.sandbox.denials import PROTECTED, Denial
-from sanderling.sandbox.policy import NO_GRANT, Grant, is_within
+from sanderling.sandbox.policy import NO_GRANT, Grant, is_within, real_path
 from sanderling.tool_uses import DeniedError
 from sanderling.tools.base import Context, OverlapError, Preview, Tool
 from sanderling.tools.workspace import Workspace
 
 DENIED = "The person denied this, and gave no reason. Ask what they want instead of trying it another way."
-OFFER = "The sandbox refused this. To allow it grants exactly this, and runs it again, still in the sandbox."
+OFFER = "The sandbox refused this. To allow it grants what stands below, and no more, and runs it again, still in the sandbox."
 OFFERED_TOGETHER = (("read", "execute"), ("write",), ("connect", "resolve"))
 KEPT = "The person keeps their own unsaved text."
 OVERLAP = "You have unsaved changes in the same text: to allow this goes over them, in the buffer; undo brings them back."
@@ -119,14 +119,15 @@ class Gate:
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
         if is_allowed or (self._conditions, effect, grant) in self._session_effects:
             return grant
-        reason = " ".join(filter(None, (decision.reason, _leaving(grant), stored.problem)))
+        parts = (decision.reason, _leaving(grant), self._link(effect), stored.problem)
+        reason = " ".join(filter(None, parts))
         try:
             async with self._in_order:  # of the calls, however long a look takes
                 preview = await self._preview(tool, args, context, grant)
         except OverlapError as overlap:
             await self.review(tool, args, context, overlap)
         else:
-            question = self._question(tool, args, context, preview)
+            question = self._question(tool, args, context, preview, effect)
             await self._ask(self._with_choices(question, effect, reason), effect, grant)
         return grant
 
@@ -139,8 +140,10 @@ class Gate:
         Raises:
             DeniedError: the person keeps them.
         """
-        question = self._question(tool, args, context, overlap.preview)
-        question = msgspec.structs.replace(question, reason=OVERLAP)
+        effect = tool.effect(args, self._workspace)
+        question = self._question(tool, args, context, overlap.preview, effect)
+        reason = f"{OVERLAP} {_leaving(self._needed(effect))}".rstrip()
+        question = msgspec.structs.replace(question, reason=reason)
         answer = await self._approvals.ask(question)
         if answer.answer == "deny":
             raise _denied(answer, KEPT)
@@ -164,8 +167,8 @@ class Gate:
         """What the use needs beyond what the sandbox lets in already."""
         workspace = self._workspace
         sandbox = workspace.sandbox
-        inside = [os.path.realpath(path) for path in (workspace.project, *sandbox.write_paths)]
-        path = os.path.realpath(effect.path)
+        inside = [real_path(path) for path in (workspace.project, *sandbox.write_paths)]
+        path = real_path(effect.path)
         match effect.kind:
             case "fetch" if not sandbox.leads_to(effect.host):
                 return Grant(hosts=(effect.host,))
@@ -173,6 +176,14 @@ class Gate:
                 return Grant(write_paths=(_existing(path),))
             case _:
                 return NO_GRANT
+
+    def _link(self, effect: Effect) -> str:
+        """Where a link leads that nothing confines."""
+        workspace = self._workspace
+        is_led_away = effect.path and not workspace.is_inside(effect.path)
+        if not (workspace.sandbox.is_off and is_led_away and real_path(effect.path) != effect.path):
+            return ""
+        return f"It leads to {real_path(effect.path)}."
 
     async def offer(
         self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
@@ -193,7 +204,9 @@ class Gate:
             }
             if wanted:
                 grant = reduce(Grant.and_also, wanted.values())
-                subject = "\n".join(f"{denial.operation} {denial.target}" for denial in wanted)
+                subject = "\n".join(
+                    _offered_as(denial, let_in) for denial, let_in in wanted.items()
+                )
                 question = ApprovalRequested(
                     f"{tool_use_id}-grant",
                     tool,
@@ -214,7 +227,10 @@ class Gate:
             self._refused |= {denial.target for denial in denials}
             return NO_GRANT
         if answer == "session":
-            await self._workspace.sandbox.extend(grant)
+            try:
+                await self._workspace.sandbox.extend(grant)
+            except SandboxError:  # what was there when this was asked is gone
+                return NO_GRANT
         return grant
 
     def _grant_for(self, denial: Denial) -> Grant | None:
@@ -240,17 +256,16 @@ class Gate:
                 return Grant(read_paths=(denial.target,))
 
     def _question(
-        self, tool: Tool, args: msgspec.Struct, context: Context, preview: Preview
+        self, tool: Tool, args: msgspec.Struct, context: Context, preview: Preview, effect: Effect
     ) -> ApprovalRequested:
         workspace = self._workspace
-        effect = tool.effect(args, workspace)
         return ApprovalRequested(
             context.tool_use_id,
             tool.name,
             visible(tool.title(args, workspace)),
             visible(preview.subject),
             "",
-            workspace.shell.cwd if effect.kind == "run" else workspace.project,
+            effect.cwd if effect.kind == "run" else workspace.project,
             ("once",),
             preview.filetype,
             path=effect.path,
@@ -306,6 +321,14 @@ class Gate:
         return (await self._approvals.ask(question)).answer != "deny"
 
 
+def _offered_as(denial: Denial, grant: Grant) -> str:
+    """What is granted, where that is more than what was asked for: a directory for a file that is not there yet."""
+    [target] = (*grant.read_paths, *grant.write_paths, *grant.hosts)
+    if target == denial.target:
+        return f"{denial.operation} {target}"
+    return f"{denial.operation} {target}/ and all that is in it, for {denial.target}"
+
+
 def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
     reason = answer.reason.strip()
     return DeniedError(
@@ -328,8 +351,8 @@ def _is_named(grant: Grant, rule: Rule | None) -> bool:
 def _leaving(grant: Grant) -> str:
     if grant.hosts:
         return (
-            f"The network does not lead there: to allow this lets {grant.hosts[0]} through for as long as it runs."
-            " `:AgentNet on` opens all of it."
+            f"The network does not lead there: to allow this lets {grant.hosts[0]} through for as long as it runs, for other"
+            " commands, too. `:AgentNet on` opens all of it."
         )
     if grant.write_paths:
         return f"It lies outside of the project: to allow it grants {grant.write_paths[0]}."

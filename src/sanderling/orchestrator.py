@@ -78,6 +78,8 @@ from sanderling.tools.workspace import Workspace
 
 Task = Callable[[Any], Coroutine[Any, Any, None]]
 MAX_CHUNK_BYTES = 64 * 1024
+MAX_REPLAYED_BYTES = 1 << 20  # of what a job has written before somebody watches it
+WATCH_PAUSE_S = 0.01
 PARTIAL_INTERVAL_S = 0.25  # how much of a streaming answer a killed host may lose
 
 
@@ -262,6 +264,10 @@ class Orchestrator:
 
     def set_mode(self, mode: Mode) -> None:
         self.gate.set_mode(mode)
+        jobs = [job.id for job in self.workspace.jobs.all() if job.is_running]
+        if mode == "plan" and jobs:
+            text = f"What was started before can still write the project: {', '.join(jobs)}."
+            self.emit(Notice("warning", text))
 
     def inspect(self, tool_use_id: str) -> None:
         """Emit the whole input and result of a tool use."""
@@ -286,16 +292,17 @@ class Orchestrator:
 
     async def _watch_job(self, job_id: str) -> None:
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        offset = 0
         with suppress(ToolError), anyio.CancelScope() as scope:
             job = self.workspace.jobs.find(job_id)
             self._watched[job_id] = scope
+            offset = max(0, job.log.total_bytes - MAX_REPLAYED_BYTES)
             while True:
                 await job.wait_for_bytes(offset)
                 if not (chunk := job.log.read(offset, MAX_CHUNK_BYTES)):
                     return
                 offset += len(chunk)
                 self.emit(JobOutput(job_id, decode(chunk)))
+                await anyio.sleep(WATCH_PAUSE_S)
 
     def stop_job(self, job_id: str) -> None:
         self._start(self._stop_job, job_id)

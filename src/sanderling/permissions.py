@@ -19,6 +19,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from sanderling.events import Mode
+from sanderling.sandbox.network import is_loopback, split_authority
+from sanderling.sandbox.policy import is_within, real_path
 from sanderling.shell_grammar import (
     Command,
     Opaque,
@@ -49,6 +51,7 @@ class Effect(msgspec.Struct, frozen=True):
 
     `path` is absolute; `command` is a line for the shell, to be run in `cwd` (empty: the project's root); `host` may end in `:port`.
     `none` touches nothing outside of the conversation. `leaves_sandbox`: it wants more than the session's sandbox gives.
+    `exported` are the variables that earlier commands have left it.
     """
 
     tool: str
@@ -58,6 +61,7 @@ class Effect(msgspec.Struct, frozen=True):
     host: str = ""
     cwd: str = ""
     leaves_sandbox: bool = False
+    exported: tuple[str, ...] = ()
 
 
 class Examples(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -183,8 +187,14 @@ def _at_once(use: "Use", mode: Mode, *, is_confined: bool, write_paths: Sequence
             return "" if use.protected else "The sandbox confines it."
         case "run" if mode != "ask" and is_confined and not use.effect.leaves_sandbox:
             return "The sandbox confines it."
+        case "fetch" if mode == "auto" and is_confined and _is_own_loopback(use.effect.host):
+            return "It stays on the loopback of the session."
         case _:
             return ""
+
+
+def _is_own_loopback(host: str) -> bool:
+    return is_loopback(split_authority(host)[0])
 
 
 def _by_rules(use: "Use", rules: Sequence[Rule], *, is_confined: bool) -> Decision:
@@ -192,6 +202,8 @@ def _by_rules(use: "Use", rules: Sequence[Rule], *, is_confined: bool) -> Decisi
     effect = use.effect
     if effect.leaves_sandbox:
         return Decision("ask", "It asks for more than the sandbox gives.")
+    if not is_confined and (telling := _decisive(effect.exported)):
+        return Decision("ask", f"An earlier command has set {telling}, which can change what runs.")
     allowing = [rule for rule in rules if rule.action == "allow"]
     if effect.kind == "run":
         problem, rule = _uncovered(use, allowing, is_confined=is_confined)
@@ -205,6 +217,11 @@ def _by_rules(use: "Use", rules: Sequence[Rule], *, is_confined: bool) -> Decisi
         "fetch": "fetches a page",
     }
     return Decision("ask", f"It {what[effect.kind]}, and no rule allows it.")
+
+
+def _decisive(names: Iterable[str]) -> str:
+    """The first variable that could decide what a command does: it came from a command that the sandbox held."""
+    return next((name for name in names if not is_plain_variable(name)), "")
 
 
 def applies(rule: Rule, effect: Effect, *, project: str) -> bool:
@@ -260,13 +277,13 @@ class Use:
     @cached_property
     def roots(self) -> tuple[str, ...]:
         """The project as it is called, and as it is."""
-        return tuple({os.path.normpath(self.project): None, _real(self.project): None})
+        return tuple({os.path.normpath(self.project): None, real_path(self.project): None})
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
         """The file as it is called, and as it is: a link must not lead past a rule."""
         path = self.effect.path
-        return os.path.normpath(path), _real(path)
+        return os.path.normpath(path), real_path(path)
 
     @cached_property
     def protected(self) -> frozenset[str]:
@@ -278,7 +295,7 @@ class Use:
 
     def is_inside(self, others: Sequence[str] = ()) -> bool:
         """Whether the file really is in the project, or in one of `others`, whatever it is called."""
-        directories = (*self.roots, *map(_real, others))
+        directories = (*self.roots, *map(real_path, others))
         return any(is_within(self.paths[1], directory) for directory in directories)
 
     @cached_property
@@ -321,24 +338,11 @@ class Use:
         for file in self.files(word):
             found[os.path.normpath(file)] = None
             if "/" in word or os.path.lexists(file):
-                found[_real(file)] = None
+                found[real_path(file)] = None
             if len(found) > MAX_REAL_PATHS:
                 return None
         self._targets[word] = tuple(found)
         return self._targets[word]
-
-
-def is_within(path: str, directory: str) -> bool:
-    """Whether `path` is `directory` or lies below it; both are absolute and normal."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
-def _real(path: str) -> str:
-    """The path with links followed; what can be no path of this system leads nowhere."""
-    try:
-        return os.path.realpath(path)
-    except ValueError:  # a NUL, or half a surrogate pair
-        return os.path.normpath(path)
 
 
 def _absolute(directory: str, name: str) -> str:
@@ -378,13 +382,17 @@ def forbids(rule: Rule, use: Use) -> Verdict:
 
 def unguarded(rules: Sequence[Rule], project: str) -> Callable[[str], bool] | None:
     """What says of a path whether no rule forbids to read it, or asks about that; None if there is no such rule."""
-    roots = (project, _real(project))
+    roots = (project, real_path(project))
     guards = [
         _path_pattern(rule.path, roots, is_anywhere=True, is_folded=True)
         for rule in rules
         if rule.action != "allow" and rule.path and rule.tool in ("read", "*")
     ]
-    return (lambda path: not any(guard(path) for guard in guards)) if guards else None
+    return (
+        (lambda path: not any(guard(name) for guard in guards for name in (path, real_path(path))))
+        if guards
+        else None
+    )
 
 
 _KIND_OF = {"bash": "run", "read": "read", "web_fetch": "fetch", "edit": "write", "write": "write"}
@@ -659,7 +667,7 @@ def _stays_inside(use: Use, name: str) -> bool:
     return use.directories is not None and all(
         any(is_within(path, root) for root in use.roots)
         for directory in use.directories
-        for path in (_joined(directory, name), _real(_absolute(directory, name)))
+        for path in (_joined(directory, name), real_path(_absolute(directory, name)))
     )
 
 
@@ -729,7 +737,7 @@ def _path_pattern(
     if glob.startswith("/"):
         anchored = [("/", glob), ("/", _really(glob))]
     elif glob.startswith("~/"):
-        anchored = [(home, glob[2:]), (_real(home), glob[2:])]
+        anchored = [(home, glob[2:]), (real_path(home), glob[2:])]
     elif "/" in glob and not glob.startswith("**/"):
         anchored = [(root, glob.removeprefix("./")) for root in roots]
     else:
@@ -751,7 +759,7 @@ def _really(glob: str) -> str:
     """An absolute glob with the links in its plain beginning followed."""
     plain = re.match(r"(?:/[^/*?\[]*(?=/|$))*", glob)
     start = plain[0] if plain else ""
-    return _real(start or "/").rstrip("/") + glob[len(start) :]
+    return real_path(start or "/").rstrip("/") + glob[len(start) :]
 
 
 def _match(parts: tuple[str, ...], names: list[str]) -> bool:
@@ -953,7 +961,7 @@ def _looks_inside(arguments: Words, use: Use) -> bool:
         isinstance(word, str)
         and use.directories is not None
         and all(
-            file == "/dev/null" or any(is_within(_real(file), root) for root in use.roots)
+            file == "/dev/null" or any(is_within(real_path(file), root) for root in use.roots)
             for file in use.files(word)
         )
         for word in arguments

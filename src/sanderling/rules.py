@@ -11,7 +11,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -336,12 +336,10 @@ def _rule_for(command: Command) -> Rule | None:
         pattern, another = f"{shlex.join(map(str, command.words))} $", f"{command.text} x"
     else:
         return None
-    return Rule(
-        action="allow",
-        tool="bash",
-        command=pattern,
-        examples=Examples((command.text,), (another, f"{command.text} && rm -rf .")),
-    )
+    examples = Examples((command.text,), (another, f"{command.text} && rm -rf ."))
+    with suppress(ValueError):  # a word that means something else in a rule: `*`
+        return Rule(action="allow", tool="bash", command=pattern, examples=examples)
+    return None
 
 
 def _telling_words(words: Words) -> tuple[str, ...]:

@@ -135,12 +135,13 @@ def _guess(line: str) -> tuple[Command, ...]:
 
 _VARIABLE = rb"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|\?)"
 _IN_QUOTES = rb"[^\"\\$`]|\\.|" + _VARIABLE + rb"|\$(?![\w({\[@*#?$!-])"
-_PIECE = rb"(?:[^\s;&|()<>'\"\\`$]|\\.|'[^']*'|\"(?:" + _IN_QUOTES + rb")*+\"|" + _VARIABLE + rb")"
-_WORD = re.compile(rb"(?s)" + _PIECE + rb"++")
+_PIECE = rb"(?:[^\s;&|()<>'\"\\`$]|\\.|'[^']*'|\"(?:" + _IN_QUOTES + rb")*\"|" + _VARIABLE + rb")"
+# No group is repeated possessively: before Python 3.11.5 that matches too much. There is one way only to match each of them.
+_WORD = re.compile(rb"(?s)" + _PIECE + rb"+")
 _TOKEN = re.compile(
     rb"(?s)(?P<blank>[ \t\n]++)|(?P<comment>\#[^\n]*+)|(?P<descriptor>\d++(?=[<>]))"
     rb"|(?P<operator>[<>]&-|&&|\|\||;;&|;&|;;|\|&|&>>|&>|>>|>&|<&|>\||[;|()<>])"
-    rb"|(?P<word>" + _PIECE + rb"++)"
+    rb"|(?P<word>" + _PIECE + rb"+)"
 )
 
 Span = tuple[int, int]
@@ -163,12 +164,12 @@ def _lex(source: bytes) -> list[Span] | None:
 # --- Quote removal ---------------------------------------------------------------------------------------------------------------
 
 _PART = re.compile(
-    rb"(?s)'(?P<single>[^']*)'|\"(?P<double>(?:" + _IN_QUOTES + rb")*+)\""
+    rb"(?s)'(?P<single>[^']*)'|\"(?P<double>(?:" + _IN_QUOTES + rb")*)\""
     rb"|\\(?P<escaped>.)|(?P<variable>" + _VARIABLE + rb")|(?P<bare>[^'\"\\$`]++)"
 )
 _ESCAPED_OR_VARIABLE = re.compile(rb"\\([\"\\$`])|(" + _VARIABLE + rb")")
 _GLOB = re.compile(rb"[*?\[]")
-_HARMLESS_BRACES = re.compile(rb"[^{}]*+(?:\{\w*\}[^{}]*+)*+")
+_HARMLESS_BRACES = re.compile(rb"[^{}]*(?:\{\w*\}[^{}]*)*")
 """What bash leaves alone: `{}` and `HEAD@{1}`, without a comma or a range in them."""
 _PLAIN_START = re.compile(rb"\"?[\w./:@%+,]")
 

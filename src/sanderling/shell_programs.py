@@ -496,7 +496,7 @@ def _git_config(arguments: Words) -> str:
 
 
 _CONVERSION = re.compile(
-    r"%(?:%|[-+ #0']*+(?:\d++|\*)?+(?:\.(?:\d++|\*)?+)?+[hlLjzt]*+[diouxXeEfFgGaAcsbqQ]|\([^()]*+\)T)"
+    r"%(?:%|[-+ #0']*+(?:\d++|\*)?(?:\.(?:\d++|\*)?)?[hlLjzt]*+[diouxXeEfFgGaAcsbqQ]|\([^()]*+\)T)"
 )
 
 

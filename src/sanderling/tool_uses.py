@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from itertools import chain
 from typing import Protocol
 
@@ -20,7 +21,7 @@ from sanderling.events import Event, ToolEnded, ToolOutput, ToolStarted
 from sanderling.messages import TextBlock, ToolResult, ToolUse
 from sanderling.permissions import Effect
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.sandbox.policy import NO_GRANT, Grant, is_within
 from sanderling.session import Session
 from sanderling.tools.base import Content, Context, Outcome, OverlapError, RefusedError, Tool
 from sanderling.tools.workspace import Workspace
@@ -30,6 +31,7 @@ WARN_AT, PAUSE_AT = 3, 5
 MAX_TITLE_CHARS = 200
 INTERRUPTED = "Interrupted by the person."
 DENIED_WITH_ANOTHER = "Not run: the person denied another tool use of the same message."
+SWITCHED = "Not run: it was judged with the sandbox, which the person has switched off meanwhile. Ask for it again."
 NOTHING = Effect("", "none")
 
 
@@ -116,6 +118,7 @@ class ToolUses:
     async def run(self, uses: Sequence[ToolUse], problems: Mapping[str, str]) -> None:
         """Run `uses`; `problems` names those whose input cannot be read. `results` has what came of them, also when this is cancelled."""
         self._is_denied = False
+        self._uses = [_Use(use) for use in uses]  # each gets its result, whatever happens
         self._uses = [self._prepare(use, problems.get(use.id, "")) for use in uses]
         screen = _InOrder([use.asked.id for use in self._uses], self._emit)
         async with anyio.create_task_group() as tasks:
@@ -165,7 +168,11 @@ class ToolUses:
             return _failure(use.problem)
         tool_use_id = use.asked.id
         context = Context(
-            self._workspace, tool_use_id, lambda text: show(ToolOutput(tool_use_id, text))
+            self._workspace,
+            tool_use_id,
+            lambda text: show(ToolOutput(tool_use_id, text)),
+            is_confined=not self._workspace.sandbox.is_off,
+            shell=self._workspace.shell.now,  # what is judged and shown is where it runs, also when it runs again
         )
         try:
             grant = await self._ask(use, context)
@@ -193,6 +200,7 @@ class ToolUses:
                 try:
                     await self._gate.review(tool, use.args, context, overlap)
                 except DeniedError as denied:
+                    self._is_denied = True
                     outcome = _denial(denied)
                     return msgspec.structs.replace(outcome, content=f"{denied}\n{overlap}")
 
@@ -201,6 +209,7 @@ class ToolUses:
             context = replace(context, workspace=self._workspace.granted(grant))
         try:
             async with self._limiter, self._workspace.sandbox.lending(grant):
+                self._check_confinement(context)
                 self._session.append_tool_start(use.asked.id)
                 outcome = await tool.run(use.args, context)
             if use.effect.kind == "run" and self._workspace.editor:
@@ -213,6 +222,10 @@ class ToolUses:
             return _failure(str(error))
         else:
             return outcome
+
+    def _check_confinement(self, context: Context) -> None:
+        if context.is_confined and self._workspace.sandbox.is_off:
+            raise ToolError(SWITCHED)
 
     async def _ask(self, use: _Use, context: Context) -> Grant:
         """Return when `use` may run, with what is granted to it. Who denies one use denies those that have not begun with it."""
@@ -235,7 +248,8 @@ class ToolUses:
 
     def _note_repeats(self, use: _Use, outcome: Outcome) -> Outcome:
         """The same call with the same result, again and again, is a model that goes in circles."""
-        key = msgspec.json.encode((use.asked.name, use.asked.input, outcome.content))
+        made = msgspec.json.encode((use.asked.name, use.asked.input, outcome.content))
+        key = blake2b(made).digest()
         self._repeats[key] += 1
         count = self._repeats[key]
         if count >= PAUSE_AT:
@@ -282,7 +296,8 @@ def _depends(use: _Use, earlier: _Use) -> bool:
     """Whether `use` may see or undo what `earlier` does."""
     match earlier.effect.kind, use.effect.kind:
         case ("write", "write") | ("write", "read") | ("read", "write"):
-            return earlier.effect.path == use.effect.path
+            paths = earlier.effect.path, use.effect.path  # a search is of all that is below
+            return is_within(*paths) or is_within(*reversed(paths))
         case ("write", "run") | ("run", "write") | ("run", "read") | ("read", "run"):
             return True
         case _:

@@ -40,15 +40,21 @@ class _Run:
 
     def __init__(self, first: Piece) -> None:
         self.first = first
-        self.pieces = [first.text]
+        self.pieces = deque([first.text])
 
     def is_continued_by(self, piece: Piece) -> bool:
         return msgspec.structs.replace(piece, text=self.first.text) == self.first
 
     def take(self, max_chars: int) -> Piece:
-        text = "".join(self.pieces)
-        self.pieces = [text[max_chars:]] if len(text) > max_chars else []
-        return msgspec.structs.replace(self.first, text=text[:max_chars])
+        taken: list[str] = []
+        while self.pieces and max_chars:
+            piece = self.pieces.popleft()
+            if len(piece) > max_chars:
+                self.pieces.appendleft(piece[max_chars:])
+                piece = piece[:max_chars]
+            taken.append(piece)
+            max_chars -= len(piece)
+        return msgspec.structs.replace(self.first, text="".join(taken))
 
 
 class FrameQueue:

@@ -17,8 +17,8 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -88,13 +88,32 @@ class HostRules:
 
     def __init__(self, hosts: tuple[str, ...]) -> None:
         self._entries: set[tuple[str, int]] = set()
+        self._in_use: dict[anyio.CancelScope, tuple[str, int]] = {}
+        self.change(hosts)
+
+    def change(self, hosts: tuple[str, ...]) -> None:
+        """From now on these; connections to what is not among them are cut."""
+        entries: set[tuple[str, int]] = set()
         for text in hosts:
             try:
-                self._entries.update(_entries(text))
+                entries.update(_entries(text))
             except ValueError as error:
                 raise SandboxError(
                     f"{text!r} is no host: write a name, *.name or an address ([::1] for IPv6), with or without :port"
                 ) from error
+        self._entries = entries
+        for connection, target in self._in_use.items():
+            if not self.allows(*target):
+                connection.cancel()
+
+    @contextmanager
+    def in_use(self, host: str, port: int, connection: anyio.CancelScope) -> Generator[None]:
+        """While this lasts, `connection` is cancelled when the host is no longer among them."""
+        self._in_use[connection] = (host, port)
+        try:
+            yield
+        finally:
+            del self._in_use[connection]
 
     def allows(self, host: str, port: int) -> bool:
         try:
@@ -285,21 +304,22 @@ class _Exchange:
             pass  # an end is gone or talks no HTTP, too late for an answer
 
     async def _serve(self) -> None:
-        try:
-            with anyio.fail_after(HEAD_S):
-                request = await self._next_event(self.client)
-            if not isinstance(request, h11.Request):
-                return  # nothing was asked
-            host, port, path = _target(request)
-            upstream = await self._dial(host, port)
-        except _RequestError as error:
-            await self._refuse(error)
-        except h11.RemoteProtocolError as error:
-            await self._refuse(_RequestError(error.error_status_hint, MALFORMED))
-        except ValueError:
-            await self._refuse(_RequestError(400, MALFORMED))
-        else:
-            with upstream:
+        with ExitStack() as use:
+            try:
+                with anyio.fail_after(HEAD_S):
+                    request = await self._next_event(self.client)
+                if not isinstance(request, h11.Request):
+                    return  # nothing was asked
+                host, port, path = _target(request)
+                use.enter_context(self.rules.in_use(host, port, self.idle))
+                upstream = use.enter_context(await self._dial(host, port))
+            except _RequestError as error:
+                await self._refuse(error)
+            except h11.RemoteProtocolError as error:
+                await self._refuse(_RequestError(error.error_status_hint, MALFORMED))
+            except ValueError:
+                await self._refuse(_RequestError(400, MALFORMED))
+            else:
                 if request.method == b"CONNECT":
                     await self._tunnel(upstream)
                 else:

@@ -97,7 +97,7 @@ def resolve(policy: SandboxPolicy) -> SandboxPolicy:
     state_dir = os.path.realpath(policy.state_dir)
 
     def checked(path: str, role: str) -> str:
-        real = os.path.realpath(os.path.expanduser(path))
+        real = real_path(os.path.expanduser(path))
         if not os.path.exists(real):
             raise SandboxError(f"The {role} {path} does not exist.")
         if real in TOO_WIDE or is_within(home, real):
@@ -119,6 +119,20 @@ def resolve(policy: SandboxPolicy) -> SandboxPolicy:
         read_paths=tuple(checked(path, "path") for path in policy.read_paths),
         write_paths=tuple(checked(path, "path") for path in policy.write_paths),
     )
+
+
+def real_path(path: str) -> str:
+    """
+    `path` with links followed, as far as they can be read: /proc/1/root cannot, and realpath would raise.
+
+    What can be no path (a NUL in it) leads nowhere.
+    """
+    try:
+        return os.path.realpath(path)
+    except OSError as error:  # the link that cannot be read: it must not count as where it lies
+        return os.path.normpath(error.filename or path)
+    except ValueError:
+        return os.path.normpath(path)
 
 
 def is_within(path: str, directory: str) -> bool:

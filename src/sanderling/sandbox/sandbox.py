@@ -143,6 +143,7 @@ class Sandbox:
         self._keys = itertools.count()
         self._view_numbers = itertools.count()
         self._is_watching = False
+        self._host_rules = HostRules(policy.hosts)
         self._proxies: list[socket.socket] = []
         self._proxy_scopes: list[anyio.CancelScope] = []
 
@@ -281,6 +282,9 @@ class Sandbox:
         HostRules(policy.hosts)
         await self._view(policy)
         before, self.policy = self.policy, policy
+        self._host_rules.change(policy.hosts)
+        if mode == before.network:
+            return
         self._stop_proxies()
         try:
             for listener in self._proxies:
@@ -288,6 +292,7 @@ class Sandbox:
         except OSError as error:  # a command has taken the port
             self._stop_proxies()
             self.policy = before
+            self._host_rules.change(before.hosts)
             for listener in self._proxies:
                 with suppress(OSError):
                     self._start_proxy(listener)
@@ -324,13 +329,17 @@ class Sandbox:
 
     def retire_views(self) -> None:
         """End the views of other grants than `self.policy`'s, if nothing runs there."""
-        for key, view in list(self._views.items()):
+        for view in list(self._views.values()):
             is_of_now = view.paths == (self.policy.read_paths, self.policy.write_paths)
             if not is_of_now and not view.is_used:
-                del self._views[key]
-                view.channel.close()
-                with suppress(OSError):  # the supervisor is gone, and cleans up
-                    wire.send(self._supervisor, ("retire", view.number))
+                self._drop(view)
+
+    def _drop(self, view: View) -> None:
+        """Nothing is started there any more, and what was made for its mounts goes."""
+        self._views = {key: other for key, other in self._views.items() if other is not view}
+        view.channel.close()
+        with suppress(OSError):  # the supervisor is gone, and cleans up
+            wire.send(self._supervisor, ("retire", view.number))
 
     # --- views ---------------------------------------------------------------------------------------------------------
 
@@ -343,9 +352,7 @@ class Sandbox:
             try:
                 await view.send(message, descriptors)
             except OSError as error:
-                if self._views.get(key := _view_key(policy)) is view:
-                    del self._views[key]
-                view.channel.close()
+                self._drop(view)
                 if is_last_try:
                     raise SandboxError(f"The sandbox has ended: {error}.") from error
             else:
@@ -365,10 +372,9 @@ class Sandbox:
 
     def _hold_again(self, path: str) -> None:
         """The host has replaced a file, which took its mount away: mount it again, or where that cannot be, end the view."""
-        for key, view in list(self._views.items()):
+        for view in list(self._views.values()):
             if self.level == "full-bwrap":
-                del self._views[key]
-                view.channel.close()
+                self._drop(view)
             elif self.level != "landlock":
                 view.hold(os.path.join(self.policy.project, path))
 
@@ -425,7 +431,7 @@ class Sandbox:
     async def _serve_proxy(self, listener: socket.socket, scope: anyio.CancelScope) -> None:
         with scope:
             try:
-                await serve_proxy(listener.dup(), HostRules(self.policy.hosts), self._on_event)
+                await serve_proxy(listener.dup(), self._host_rules, self._on_event)
             finally:
                 if self.policy.network != "proxy":  # else another task has taken over
                     with suppress(OSError):  # closed, with the sandbox

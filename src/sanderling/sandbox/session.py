@@ -251,6 +251,8 @@ class SessionSandbox:
         try:
             await self._renew_network()
         except SandboxError:
+            if not hosts:
+                return  # taken back all the same: with the sandbox the proxy has ended
             self._hosts_let_in[whose] = before
             raise
         if whose is SESSION:  # what is lent for a moment is not worth the person's attention

@@ -13,6 +13,7 @@ from sanderling.sandbox.denials import Denial
 
 if TYPE_CHECKING:
     from sanderling.permissions import Effect
+    from sanderling.tools.shell import ShellState
     from sanderling.tools.workspace import Workspace
 
 Content = str | tuple[TextBlock | ImageBlock, ...]
@@ -47,13 +48,16 @@ class Context:
     """
     What a tool use is done with. `show` draws output in the chat while the tool still runs.
 
-    `overruled` are the texts of buffers whose unsaved changes the person has let this go over.
+    `overruled` are the texts of buffers whose unsaved changes the person has let this go over. `shell` is what a command begins
+    with, and `is_confined` whether the sandbox held when it was judged: it is to run as it was judged.
     """
 
     workspace: "Workspace"
     tool_use_id: str
     show: Callable[[str], None]
     overruled: set[str] = field(default_factory=set)
+    shell: "ShellState | None" = None
+    is_confined: bool = True
 
 
 class Preview(msgspec.Struct, frozen=True):

@@ -35,7 +35,13 @@ class BashInput(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _effect(args: BashInput, workspace: Workspace) -> Effect:
-    return Effect(tool="bash", kind="run", command=args.command, cwd=workspace.shell.cwd)
+    return Effect(
+        tool="bash",
+        kind="run",
+        command=args.command,
+        cwd=workspace.shell.cwd,
+        exported=tuple(sorted(workspace.shell.now.variables)),
+    )
 
 
 def _title(args: BashInput, _workspace: Workspace) -> str:
@@ -55,7 +61,7 @@ async def bash(args: BashInput, context: Context) -> Outcome:
     jobs = context.workspace.jobs
     if args.background and jobs.is_full:
         raise ToolError(f"{MAX_RUNNING} jobs run already: stop one of them first.")
-    job = await jobs.launch(args.command, context.show, context.workspace.grant)
+    job = await jobs.launch(args.command, context.show, context.workspace.grant, context.shell)
     if args.background:
         jobs.to_background(job)
     is_crowded = False
@@ -70,7 +76,8 @@ async def bash(args: BashInput, context: Context) -> Outcome:
             await job.stop()
         state = facts(job, status_line(job, "stopped by the person"))
         jobs.keep_interrupted(context.tool_use_id, told(job.log.text(), state))
-        jobs.shell.forget(job.started)
+        if not job.id:  # else that has been done, and its descriptor may be another one's by now
+            jobs.shell.forget(job.started)
         raise
     if args.background:
         return _started(job)

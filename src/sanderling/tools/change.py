@@ -39,6 +39,7 @@ from sanderling.tools.text import decode
 MAX_BYTES = 64 << 20
 MAX_TRIES = 5
 MAX_SHOWN_LINES = 1000
+MAX_ASKED_LINES, MAX_ASKED_LINE_CHARS = 50_000, 100_000
 THREAD_BYTES = 16 * 1024
 """Work on more than that would hold up everything else."""
 
@@ -134,7 +135,7 @@ class Change:
             ToolError: it cannot be made, so there is nothing to ask.
         """
         try:
-            return shown_to_person(await self._difference())
+            return asked_of_person(await self._difference())
         except OverlapError:
             raise
         except ToolError as error:
@@ -349,7 +350,7 @@ class Change:
         theirs, base, notes = await self._theirs(ours)
         merged = await _done(len(ours), merge, base, ours, theirs)
         if merged.conflicts and ours not in self.context.overruled:
-            preview = shown_to_person(await difference(ours, merged.text))
+            preview = asked_of_person(await difference(ours, merged.text))
             raise OverlapError(self._overlap(ours, merged.conflicts), ours, preview)
         return merged.text, notes
 
@@ -468,6 +469,11 @@ class Change:
 
 async def difference(old: str, new: str) -> Difference:
     return await _done(len(old) + len(new), Difference, old, new)
+
+
+def asked_of_person(change: Difference) -> Preview:
+    """All of it: nobody can approve what they cannot read. The float shows as much as has room, and `p` the rest."""
+    return Preview(change.shown(MAX_ASKED_LINES, MAX_ASKED_LINE_CHARS).text, "diff")
 
 
 def shown_to_person(change: Difference) -> Preview:

@@ -19,7 +19,7 @@ from sanderling.sandbox.processes import signal_name
 from sanderling.sandbox.sandbox import alone
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.tools.base import Context, Outcome, tool
-from sanderling.tools.shell import Shell, Started, first_line, visible
+from sanderling.tools.shell import Shell, ShellState, Started, first_line, visible
 
 MAX_RUNNING = 32
 MAX_ENDED = 32
@@ -204,7 +204,11 @@ class Jobs:
         raise ToolError(f"There is no job '{printable(job_id)}'. The jobs are: {known}.")
 
     async def launch(
-        self, command: str, show: Callable[[str], None], grant: Grant = NO_GRANT
+        self,
+        command: str,
+        show: Callable[[str], None],
+        grant: Grant = NO_GRANT,
+        state: ShellState | None = None,
     ) -> Job:
         """
         Start a command in front; `show` is given its output for the screen.
@@ -212,7 +216,7 @@ class Jobs:
         Raises:
             ToolError: it cannot be started.
         """
-        started = await self.shell.start(command, grant)
+        started = await self.shell.start(command, grant, state)
         path, shown_as = self.shell.new_log(started)
         log = OutputLog(path, shown_as=shown_as, is_new=True, max_file_bytes=MAX_LOG_BYTES)
         job = Job(command, started, log, show)
@@ -390,4 +394,7 @@ def _list(known: Jobs) -> Outcome:
             state = "running" if job.is_running else job.outcome
             lines.append(f"{job.id}  {state} · {took(job)}{news}  {first_line(job.command)}")
             job.is_told = not job.is_running
-    return Outcome(content="\n".join(lines) or "There are no jobs.", summary=f"{len(lines)}")
+    return Outcome(
+        content="\n".join(lines) or "There are no jobs.",
+        summary=f"{len(lines)} job{'s' * (len(lines) != 1)}",
+    )

@@ -36,11 +36,13 @@ class Difference:
         added = sum(len(hunk.lines) for hunk in self.hunks)
         return f"+{added} −{sum(hunk.line_count for hunk in self.hunks)}"
 
-    def shown(self, max_lines: int = MAX_DIFFERENCE_LINES) -> Shown:
+    def shown(
+        self, max_lines: int = MAX_DIFFERENCE_LINES, max_chars: int = MAX_DIFFERENCE_LINE_CHARS
+    ) -> Shown:
         """A unified difference, without the names of the files."""
         if self._is_end_alone:
             return Shown("(Only the newline at the end of the file differs.)")
-        return shown(self._unified(), max_lines)
+        return shown(self._unified(), max_lines, max_chars)
 
     def regions(self, context: int = 2) -> Iterator[str]:
         """The changed places of the new text with line numbers, and `…` between them."""
@@ -125,15 +127,17 @@ def listed(numbers: Sequence[int]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
-def shown(lines: Iterable[str], max_lines: int) -> Shown:
+def shown(
+    lines: Iterable[str], max_lines: int, max_chars: int = MAX_DIFFERENCE_LINE_CHARS
+) -> Shown:
     """The first lines, each within bounds, and one that says so if there are more."""
     found: list[str] = []
     is_whole = True
     for line in lines:
         if len(found) == max_lines:
             return Shown("\n".join([*found, "… and more"]), is_whole=False)
-        found.append(cut(line, MAX_DIFFERENCE_LINE_CHARS))
-        is_whole = is_whole and len(line) <= MAX_DIFFERENCE_LINE_CHARS
+        found.append(cut(line, max_chars))
+        is_whole = is_whole and len(line) <= max_chars
     return Shown("\n".join(found), is_whole)
 
 

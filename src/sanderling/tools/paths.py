@@ -8,6 +8,7 @@ back what it has passed, neither inside a name nor between names. The standard l
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 MAX_GLOB_CHARS = 4096
 MAX_ALTERNATIVES = 256
@@ -74,7 +75,8 @@ def rooted(glob: str, directory: str) -> tuple[str, str]:
 
     `directory` is absolute, and so is the one that is returned.
     """
-    glob = os.path.expanduser(glob)
+    with suppress(ValueError):  # no user has such a name
+        glob = os.path.expanduser(glob)
     if glob.endswith("/"):
         glob += "**"
     if "/" not in glob:

@@ -1,10 +1,10 @@
 """What the model has seen of each file, so that nothing is replaced that it does not know."""
 
-import os
 from collections import OrderedDict
 from hashlib import blake2b
 from typing import NamedTuple
 
+from sanderling.sandbox.policy import real_path
 from sanderling.sandbox.worker import Stamp
 
 MAX_TEXT_CHARS = 16 << 20
@@ -40,7 +40,7 @@ class Seen:
         self._text_chars = 0
 
     def get(self, path: str) -> Sight | None:
-        if (path := os.path.realpath(path)) in self._sights:
+        if (path := real_path(path)) in self._sights:
             self._sights.move_to_end(path)
         return self._sights.get(path)
 
@@ -53,12 +53,12 @@ class Seen:
         self._keep(path, Sight(stamp=stamp))
 
     def forget(self, path: str) -> None:
-        if sight := self._sights.pop(os.path.realpath(path), None):
+        if sight := self._sights.pop(real_path(path), None):
             self._text_chars -= len(sight.text or "")
 
     def _keep(self, path: str, sight: Sight) -> None:
         self.forget(path)
-        self._sights[os.path.realpath(path)] = sight
+        self._sights[real_path(path)] = sight
         self._text_chars += len(sight.text or "")
         if self._text_chars > self._max_text_chars:
             self._keep_digests()

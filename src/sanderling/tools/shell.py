@@ -37,6 +37,7 @@ MAX_STATE_BYTES = 96 * 1024
 MAX_VALUE_BYTES = 32 * 1024
 MAX_REPORT_BYTES = 2 << 20
 MAX_TITLE_CHARS = 80
+MAX_PATH_CHARS = 4096
 
 BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/run/current-system/sw/bin/bash")
 
@@ -99,9 +100,9 @@ def _wrapper(dump: str) -> str:
 class ShellState(msgspec.Struct, frozen=True):
     """Where the shell is, and what differs from the environment that it began with: a value, or None for what is not set."""
 
-    cwd: Annotated[str, msgspec.Meta(max_length=4096)]
+    cwd: Annotated[str, msgspec.Meta(max_length=MAX_PATH_CHARS)]
     variables: dict[str, str | None] = {}
-    previous_cwd: Annotated[str, msgspec.Meta(max_length=4096)] = ""
+    previous_cwd: Annotated[str, msgspec.Meta(max_length=MAX_PATH_CHARS)] = ""
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,11 @@ class Shell:
         self._argv = (bash or "/bin/sh", "-c", _wrapper(dump), "bash" if bash else "sh")
 
     @property
+    def now(self) -> ShellState:
+        """What a command of now begins with."""
+        return self._state
+
+    @property
     def cwd(self) -> str:
         return self._state.cwd
 
@@ -183,7 +189,9 @@ class Shell:
         kept, _ = _bounded({}, variables)
         self._state = ShellState(state.cwd, kept, state.previous_cwd)
 
-    async def start(self, command: str, grant: Grant = NO_GRANT) -> Started:
+    async def start(
+        self, command: str, grant: Grant = NO_GRANT, state: ShellState | None = None
+    ) -> Started:
         """
         Start a command where the last one ended; what is granted is for it alone.
 
@@ -192,18 +200,17 @@ class Shell:
         """
         _check(command)
         try:
-            return await self._start(command, grant)
+            return await self._start(command, grant, state or self._state)
         except (SandboxError, OSError) as error:
             raise ToolError(f"The command was not started: {error}") from error
 
-    async def _start(self, command: str, grant: Grant) -> Started:
+    async def _start(self, command: str, grant: Grant, state: ShellState) -> Started:
         is_confined = not self._sandbox.is_off
         directory = await self._directory()
         name = f".sanderling-{secrets.token_hex(8)}"
         path = f"{directory.ours}/{name}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
-        state = self._state
         variables = {
             "SANDERLING_FILE": f"{directory.theirs}/{name}",
             "SANDERLING_STATE": _script(state, asks=is_confined not in self._environments),
@@ -256,10 +263,11 @@ class Shell:
         missing_cwd = begun_with.cwd if report[".lost"] else ""
         cwd = report[".cwd"].removesuffix("\n")
         has_moved = cwd != begun_with.cwd and bool(cwd)
+        state = self._state
         self._state = ShellState(
-            cwd if has_moved else self._state.cwd,
+            cwd if has_moved else state.cwd,
             {name: value for name, value in variables.items() if value is not None or name in base},
-            report[".oldpwd"] if has_moved else self._state.previous_cwd,
+            report[".oldpwd"][:MAX_PATH_CHARS] if has_moved else state.previous_cwd,
         )
         return Change(
             has_moved and not missing_cwd,
@@ -323,7 +331,7 @@ def _reports(data: bytes) -> list[dict[str, str]]:
     for part in data.split(b".end=\0")[:-1]:
         entries = (entry.partition("=") for entry in os.fsdecode(part).split("\0"))
         report = {name: value for name, _, value in entries}
-        if report.keys() >= {".cwd", ".oldpwd", ".lost"} and len(report[".cwd"]) <= 4096:  # noqa: PLR2004
+        if report.keys() >= {".cwd", ".oldpwd", ".lost"} and len(report[".cwd"]) <= MAX_PATH_CHARS:
             reports.append(report)
     return reports
 

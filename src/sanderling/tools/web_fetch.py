@@ -23,7 +23,7 @@ from sanderling.errors import ToolError
 from sanderling.permissions import Effect
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.session import SessionSandbox
-from sanderling.tools.base import Context, Outcome, RefusedError, tool
+from sanderling.tools.base import Context, Outcome, Preview, RefusedError, tool
 from sanderling.tools.fetcher import (
     Denied,
     Failed,
@@ -72,7 +72,11 @@ def _title(args: WebFetchInput, _: Workspace) -> str:
     return parse_url(args.url).url + start
 
 
-@tool(WebFetchInput, effect=_effect, title=_title, is_read_only=True)
+async def _preview(args: WebFetchInput, _: Context) -> Preview:
+    return Preview(parse_url(args.url).url)
+
+
+@tool(WebFetchInput, effect=_effect, title=_title, is_read_only=True, preview=_preview)
 async def web_fetch(args: WebFetchInput, context: Context) -> Outcome:
     """
     Read a page of the web: HTTP GET, HTML as Markdown, other text as it is.

@@ -15,7 +15,7 @@ import anyio.to_thread
 from sanderling.errors import SandboxError, ToolError, printable
 from sanderling.sandbox.denials import HIDDEN, Denial
 from sanderling.sandbox.files import FileChangedError, Files
-from sanderling.sandbox.policy import NO_GRANT, Grant, is_within
+from sanderling.sandbox.policy import NO_GRANT, Grant, is_within, real_path
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.tools.base import RefusedError
 from sanderling.tools.editor import Editor
@@ -86,11 +86,11 @@ class Workspace:
 
     def is_inside(self, path: str) -> bool:
         """Whether `path` lies in the project, links followed."""
-        return is_within(os.path.realpath(path), os.path.realpath(self.project))
+        return is_within(real_path(path), real_path(self.project))
 
     def lock(self, path: str) -> anyio.Lock:
         """What whoever changes the file holds, by whatever name, so that changes happen one after the other."""
-        name: Hashable = os.path.realpath(path)
+        name: Hashable = real_path(path)
         with suppress(OSError):
             status = os.stat(path)
             if status.st_nlink > 1:  # it is written in place, and stays the same file
