@@ -160,11 +160,13 @@ async def test_loans_that_overlap_are_each_taken_back(place):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(borrow, "a.example", first)
             await happens(lambda: session.leads_to("a.example"))
+            proxies = list(session._sandbox._proxy_scopes)
             tasks.start_soon(borrow, "b.example", second)
             await happens(lambda: session.leads_to("b.example"))
             first.set()
             await happens(lambda: not session.leads_to("a.example"))
             assert hosts_in_force(session) == ("proxy", ("b.example",))
+            assert session._sandbox._proxy_scopes == proxies  # none was cut off by the other's end
             second.set()
         assert hosts_in_force(session) == ("off", ())
 

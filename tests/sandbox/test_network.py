@@ -43,6 +43,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 @dataclass
 class Proxy:
     port: int
+    rules: HostRules
     denials: list[Denial] = field(default_factory=list)
 
     @property
@@ -58,9 +59,9 @@ def listening(family: socket.AddressFamily = socket.AF_INET) -> socket.socket:
 @asynccontextmanager
 async def proxy_for(*hosts: str) -> AsyncIterator[Proxy]:
     listener = listening()
-    proxy = Proxy(listener.getsockname()[1])
+    proxy = Proxy(listener.getsockname()[1], HostRules(hosts))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(serve_proxy, listener, HostRules(hosts), proxy.denials.append)
+        tasks.start_soon(serve_proxy, listener, proxy.rules, proxy.denials.append)
         yield proxy
         assert not tasks.cancel_scope.cancel_called
         tasks.cancel_scope.cancel()
@@ -901,6 +902,28 @@ async def run_inside(
                 output, _ = await process.communicate()
             tasks.cancel_scope.cancel()
     return Session(output.decode(), denials)
+
+
+async def tunnel_to(proxy: Proxy, target: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+    assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+    return reader, writer
+
+
+async def test_when_the_hosts_change_only_connections_to_those_that_are_gone_are_cut():
+    async with server_for(echo) as one, server_for(echo) as other:
+        kept, gone = f"127.0.0.1:{one}", f"127.0.0.1:{other}"
+        async with proxy_for(kept, gone) as proxy:
+            reader, writer = await tunnel_to(proxy, kept)
+            cut_reader, cut_writer = await tunnel_to(proxy, gone)
+            proxy.rules.change((kept, "new.example"))
+            with anyio.fail_after(10):
+                assert await cut_reader.read() == b""
+            writer.write(b"still there")
+            assert await reader.readexactly(11) == b"still there"
+            for each in (writer, cut_writer):
+                each.close()
 
 
 @needs_namespaces

@@ -19,6 +19,7 @@ from sanderling.events import (
     Event,
     Mode,
     ModeChanged,
+    Notice,
     Prompt,
     SandboxChanged,
     TodoChanged,
@@ -33,6 +34,7 @@ from sanderling.messages import Message, TextBlock, ToolResult
 from sanderling.orchestrator import Orchestrator
 from sanderling.permissions import Rule
 from sanderling.providers.scripted import Script, ScriptedProvider
+from sanderling.sandbox.policy import Grant
 from sanderling.session import Session
 from sanderling.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.tools.catalog import TOOLS, tool_specs
@@ -515,13 +517,15 @@ async def test_what_can_never_be_granted_is_not_asked(tmp_path):
 async def test_search_does_not_show_what_a_rule_keeps_from_the_model(tmp_path):
     talk = Talk(
         tmp_path,
-        uses(("grep", {"pattern": "return"})),
+        uses(("grep", {"pattern": "return"}), ("grep", {"pattern": "return", "path": "link"})),
         rules=(rule_from_text("deny read private/**"), rule_from_text("ask read *.key")),
     )
     for name in ("private/deep/a.py", "b.key", "c.py"):
         (talk.project / name).parent.mkdir(parents=True, exist_ok=True)
         (talk.project / name).write_text("return secret\n")
+    (talk.project / "link").symlink_to("private")
     await talk.run()
+    assert "secret" not in talk.told(1)
     assert "c.py" in talk.told()
     assert "private" not in talk.told()
     assert "b.key" not in talk.told()
@@ -620,3 +624,154 @@ async def test_tool_use_is_shown_in_full_when_it_is_asked_for(tmp_path):
     assert shown.tool == "read"
     assert '"path": "app.py"' in shown.input
     assert "return 1" in shown.result
+
+
+# --- what is asked is what happens -------------------------------------------------------------------------------------
+
+
+async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path):
+    directory = tmp_path / "home/settings"
+    directory.mkdir(parents=True)
+    wanted = directory / "new.conf"
+    talk = Talk(tmp_path, uses(bash("true")), uses(bash(f"touch {wanted}")), mode="auto")
+    talk.orchestrator.sandbox._policy = Grant(read_paths=(str(directory),)).added_to(
+        talk.orchestrator.sandbox._policy
+    )
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.subject == f"write {directory}/ and all that is in it, for {wanted}"
+        talk.answer(question, "once")
+    assert wanted.exists()
+
+
+async def test_command_runs_in_the_directory_that_was_asked_about(tmp_path):
+    talk = Talk(tmp_path, uses(bash("cd sub"), bash("touch here")))
+    (talk.project / "sub").mkdir(parents=True)
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert (question.subject, question.cwd) == ("touch here", str(talk.project))
+        talk.answer(question, "once")
+    assert (talk.project / "here").exists()
+
+
+async def test_command_that_is_granted_something_runs_again_where_it_ran_first(tmp_path, outside):
+    talk = Talk(tmp_path, uses(bash(f"cd sub && pwd && cat {outside}")), mode="auto")
+    (talk.project / "sub").mkdir(parents=True)
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "once")
+    assert talk.told().startswith(f"{talk.project}/sub\nmy notes\n")
+
+
+async def test_what_a_confined_command_has_exported_asks_before_it_decides_without_the_sandbox(
+    tmp_path,
+):
+    talk = Talk(
+        tmp_path,
+        uses(bash("export PATH=$PWD/.x:$PATH")),
+        [{"delay_ms": 500, "text": "."}, *uses(bash("ls"))],
+        mode="auto",
+    )
+    async with talk.asked():
+        await talk.until(ToolEnded)
+        talk.orchestrator.sandbox.switch(is_on=False)
+        talk.orchestrator.set_mode("ask")
+        question = await talk.until(ApprovalRequested)
+        assert "has set PATH" in question.reason
+        talk.answer(question, "deny")
+
+
+async def test_what_was_judged_with_the_sandbox_does_not_run_without_it(tmp_path):
+    talk = Talk(tmp_path, uses(("write", {"path": "made", "content": "x"})))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        talk.orchestrator.sandbox.switch(is_on=False)
+        talk.answer(question, "once")
+    assert talk.told().startswith("Not run: it was judged with the sandbox")
+    assert not (talk.project / "made").exists()
+
+
+async def test_all_of_a_change_can_be_read_before_it_is_allowed(tmp_path):
+    hidden = "A" * 5000 + "; hidden()"
+    lines = "\n".join(f"line {n}" for n in range(3000))
+    talk = Talk(tmp_path, uses(("write", {"path": "new.py", "content": f"{lines}\n{hidden}\n"})))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert hidden in question.subject
+        assert "+line 2999" in question.subject
+        talk.answer(question, "deny")
+
+
+async def test_in_plan_mode_nothing_that_was_granted_can_be_written_either(tmp_path, outside):
+    command = bash(f"echo more >> {outside}; exit 0")
+    later = [{"delay_ms": 300, "text": "."}, *uses(command)]
+    talk = Talk(tmp_path, uses(("write", {"path": str(outside), "content": "x"})), later)
+    await_sandbox = talk.orchestrator.sandbox
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "deny")
+        await await_sandbox.extend(Grant(write_paths=(str(outside),)))
+        talk.orchestrator.set_mode("plan")
+    assert "Read-only file system" in talk.told(1)
+    assert outside.read_text() == "my notes\n"
+
+
+async def test_jobs_that_can_still_write_are_named_when_plan_mode_begins(tmp_path):
+    talk = Talk(tmp_path, uses(bash("sleep 60", background=True)), mode="auto")
+    async with talk.asked():
+        await talk.until(ToolEnded)
+        talk.orchestrator.set_mode("plan")
+        assert "can still write the project: j1" in (await talk.until(Notice)).text
+
+
+# --- what must not end the turn ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("read", {"path": "/proc/1/root/etc/passwd"}),
+        ("write", {"path": "/proc/1/cwd/x", "content": "x"}),
+        ("glob", {"pattern": "~\0/x"}),
+        ("grep", {"pattern": "x", "glob": "~\0/x"}),
+        bash("ls -l /proc/1/exe /proc/1/root"),
+        bash("cd /proc/1/cwd && make"),
+        bash("touch a '*'"),
+    ],
+    ids=str,
+)
+async def test_odd_paths_end_neither_the_turn_nor_the_host(tmp_path, call):
+    talk = Talk(tmp_path, uses(call), rules=(rule_from_text("deny read secrets/**"),))
+    async with talk.asked():
+        while not talk.of(TurnEnded):
+            open_questions = {event.id: event for event in talk.of(ApprovalRequested)}
+            for settled in talk.of(ApprovalSettled):
+                open_questions.pop(settled.id, None)
+            for question in open_questions.values():
+                talk.answer(question, "deny")
+            await anyio.sleep(0.01)
+    assert len(talk.results) == 1
+
+
+async def test_what_is_gone_when_it_is_granted_for_the_session_is_not_granted(tmp_path, outside):
+    talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        outside.unlink()
+        talk.answer(question, "session")
+    assert "No such file" in talk.told()
+
+
+async def test_search_of_a_directory_waits_for_the_edit_of_a_file_in_it(tmp_path):
+    talk = Talk(
+        tmp_path, uses(edit("app.py", "1", "2"), ("grep", {"pattern": "return"})), mode="auto"
+    )
+    await talk.run()
+    assert "return 2" in talk.told(1)
+
+
+async def test_server_of_the_session_is_fetched_in_auto_mode_without_a_question(tmp_path):
+    serve = bash("python3 -m http.server 8123 --bind 127.0.0.1", background=True)
+    fetch = ("web_fetch", {"url": "http://localhost:8123/app.py"})
+    talk = Talk(tmp_path, uses(serve), uses(fetch), mode="auto")
+    await talk.run()
+    assert talk.of(ApprovalRequested) == []
+    assert "return 1" in talk.told(1)
