@@ -172,7 +172,7 @@ def mounted_layout(
 
 def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
     """The same where there are no mounts: what may be read and written. Nothing below a writable directory can be excepted."""
-    project = [policy.project, *protection.writable, *policy.write_paths]
+    project = [policy.project, *protection.writable]
     can_write = policy.mode == "rw"
     private = [private_directory(policy, "home"), temporary_directory(policy)]
     readable = (
@@ -188,7 +188,7 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
     )
     access = Access(
         readable=[os.path.realpath(path) for path in readable],  # Landlock rules follow no link
-        writable=[*private, *(project if can_write else [])],
+        writable=[*private, *policy.write_paths, *(project if can_write else [])],
         devices=[f"/dev/{name}" for name in DEVICES],
         private=private,
     )
@@ -257,13 +257,13 @@ def _project_binds(policy: SandboxPolicy, protection: Protection) -> Iterator[Bi
         yield Bind(path, path, is_writable=can_write, is_private=True)
     for path in policy.write_paths:
         if path not in inside:
-            yield Bind(path, path, is_writable=can_write, is_private=True)
+            yield Bind(path, path, is_writable=True, is_private=True)
     for path in sorted(protection.pinned):
         yield Bind(path, path, is_writable=can_write)
     for path in sorted(protection.read_only):
         yield Bind(path, path)
     for path in sorted(inside):
-        yield Bind(path, path, is_writable=can_write and path in policy.write_paths)
+        yield Bind(path, path, is_writable=path in policy.write_paths)
 
 
 def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:

@@ -163,7 +163,7 @@ class SessionSandbox:
         if self.is_off:
             return await spawn_unconfined(argv, cwd=cwd or self._policy.project, env=env)
         sandbox = await self._opened()
-        policy = grant.added_to(sandbox.policy) if grant != NO_GRANT else None
+        policy = _policy_of_now(sandbox, grant)
         return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
 
     async def files(self, grant: Grant = NO_GRANT) -> Files:
@@ -177,7 +177,7 @@ class SessionSandbox:
             return UnconfinedFiles()
         sandbox = await self._opened()
         async with self._opening_files:
-            policy = grant.added_to(sandbox.policy)
+            policy = _policy_of_now(sandbox, grant) or sandbox.policy
             wanted = (sandbox, policy.mode, policy.read_paths, policy.write_paths)
             files, opened_for = self._files.get(grant, (None, None))
             if files and (files.has_ended or opened_for != wanted):
@@ -329,3 +329,11 @@ class SessionSandbox:
             self._sandbox.audit()
             for denial in self._sandbox.denials_in(output, cwd) if has_failed else ():
                 self._on_event(denial)
+
+
+def _policy_of_now(sandbox: Sandbox, grant: Grant) -> SandboxPolicy | None:
+    """What is started now has this; None: what the sandbox has. In plan mode nothing is written, whatever was let in."""
+    policy = grant.added_to(sandbox.policy)
+    if policy.mode == "ro":
+        policy = Grant(read_paths=policy.write_paths).added_to(replace(policy, write_paths=()))
+    return None if policy == sandbox.policy else policy
