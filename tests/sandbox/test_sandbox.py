@@ -453,7 +453,7 @@ async def test_nothing_outlives_the_session(place, level, marker):
     async with place.open(level) as sandbox:
         process = await start_daemons(sandbox, marker)
     await happens(lambda: not running(marker), GONE_S)
-    assert not supervisors(os.getpid())
+    await happens(lambda: not supervisors(os.getpid()), GONE_S)
     process.close()
 
 
