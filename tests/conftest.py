@@ -267,3 +267,11 @@ def scripted(start_nvim: Callable[..., ChildNvim], tmp_path: Path) -> Callable[.
         return child
 
     return start
+
+
+@pytest.fixture
+def plain_environment(monkeypatch):
+    """Without what would lead git, or us, to the files of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith(("GIT_", "XDG_")):
+            monkeypatch.delenv(name)

@@ -328,6 +328,22 @@ def _interpreter(harmless: str) -> Callable[[Words], str]:
     return check
 
 
+def _without(options: str, what: str) -> Callable[[Words], str]:
+    """The check of a program that is harmless without the options that begin so; `what` these do."""
+    is_telling = re.compile(options)
+
+    def check(arguments: Words) -> str:
+        for word in arguments:
+            if isinstance(word, Opaque):
+                if word.can_be_option:
+                    return UNKNOWN_OPTION
+            elif is_telling.match(word):
+                return f"'{word[:80]}' {what}"
+        return ""
+
+    return check
+
+
 _PYTHON_OPTIONS = r"-[uBOsSEIPq]+|-W[a-z]+|--version|-V"
 _PYTHON_WRAPPERS = name_set(
     "timeit trace pdb code cProfile profile runpy coverage debugpy viztracer asyncio IPython bpython ptpython ipykernel jupyter"
@@ -349,31 +365,14 @@ def _python(arguments: Words) -> str:
     return f"'{module[:80]}' runs other code" if module in _PYTHON_WRAPPERS else ""
 
 
-_PYTEST_OPTIONS = re.compile(
+_pytest = _without(
     r"--(basetemp|pastebin|pdbcls|rootdir|confcutdir|config-file|override-ini|junit-?xml|log-file|debug|report-log|html)(=|$)"
-    r"|--cov-(report|config)=.*/|-[dfhilqsvxV]*[co]|@"
+    r"|--cov-(report|config)=.*/|-[dfhilqsvxV]*[co]|@",
+    "can make it write, or run something else",
 )
+"""The tests of the project, by its own configuration."""
 
-
-def _pytest(arguments: Words) -> str:
-    """The tests of the project, by its own configuration."""
-    for word in arguments:
-        if isinstance(word, Opaque):
-            if word.can_be_option:
-                return UNKNOWN_OPTION
-        elif _PYTEST_OPTIONS.match(word):
-            return f"'{word[:80]}' can make it write, or run something else"
-    return ""
-
-
-def _find(arguments: Words) -> str:
-    for word in arguments:
-        if isinstance(word, Opaque):
-            if word.can_be_option:
-                return UNKNOWN_OPTION
-        elif re.match(r"-(exec|ok|delete|fprint|fls)", word):
-            return f"'{word[:80]}' makes 'find' run or write something"
-    return ""
+_find = _without(r"-(exec|ok|delete|fprint|fls)", "makes 'find' run or write something")
 
 
 _SED_SCRIPT = re.compile(

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import wait_until
 
 from sanderling.errors import ToolError
-from sanderling.sandbox.worker import Stamp
+from sanderling.sandbox.worker import stamp_of
 from sanderling.tools.buffers import bytes_of
 from sanderling.tools.editor import Hunk
 
@@ -1195,19 +1195,6 @@ def python_side(child):
     side.close()
 
 
-def stamp_of(path):
-    status = path.stat()
-    return Stamp(
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        status.st_mode,
-        status.st_nlink,
-    )
-
-
 def as_dict(buffer):
     return {name: getattr(buffer, name) for name in buffer.__struct_fields__}
 
@@ -1224,7 +1211,7 @@ def test_the_python_side_edits_and_writes_a_file(child, opened, python_side):
     buffer = python_side.call("before_write", buffer)
     assert buffer.text == "Größe\nnew\nTWO\n"
     replace_on_disk(path, buffer.text.encode(buffer.encoding))
-    python_side.call("after_write", buffer, stamp_of(path))
+    python_side.call("after_write", buffer, stamp_of(path.stat()))
     assert not python_side.call(
         "buffer", str(path)
     ).is_modified  # it is told before the next question is asked
@@ -1346,7 +1333,7 @@ def test_what_follows_a_write_is_done_after_a_prompt(child, opened, python_side)
     replace_on_disk(path, buffer.text.encode())
     child.feed(":echo 1 | echo 2 | echo 3<CR>")
     wait_until(child.is_blocked)
-    python_side.call("after_write", buffer, stamp_of(path))
+    python_side.call("after_write", buffer, stamp_of(path.stat()))
     child.feed("<CR>")
     wait_until(lambda: not child.is_blocked())
     wait_until(lambda: not is_modified(child))

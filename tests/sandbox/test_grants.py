@@ -171,6 +171,17 @@ async def test_loans_that_overlap_are_each_taken_back(place):
         assert hosts_in_force(session) == ("off", ())
 
 
+async def test_loan_is_taken_back_from_one_who_was_cancelled_while_it_was_made(place):
+    async with session_of(place) as session:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            async with session.lending(Grant(hosts=("one.example",))):
+                pytest.fail("it was lent")
+        assert not session.leads_to("one.example")
+        await said(session, "true")
+        assert hosts_in_force(session) == ("off", ())
+
+
 async def test_off_takes_back_the_hosts_that_were_let_in_for_the_session(place):
     async with session_of(place) as session:
         await session.extend(Grant(hosts=("one.example",)))

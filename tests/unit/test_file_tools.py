@@ -96,10 +96,7 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch) -> Place:
-    for name in list(os.environ):
-        if name.startswith(("GIT_", "XDG_")):
-            monkeypatch.delenv(name)
+def place(tmp_path, monkeypatch, plain_environment) -> Place:  # noqa: ARG001
     place = Place(tmp_path)
     place.project.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(place.home))

@@ -111,9 +111,8 @@ def execute(arguments: argparse.Namespace) -> int:
 async def _run(policy: SandboxPolicy, argv: list[str]) -> int:
     status = 0
     async with Sandbox.open(policy, _print_event) as sandbox:
-        with anyio.open_signal_receiver(
-            *FORWARDED
-        ) as received:  # before there is somebody to send one
+        # Before there is somebody to send one.
+        with anyio.open_signal_receiver(*FORWARDED) as received:
             process = await sandbox.spawn(argv, cwd=_here(), stdin=0, stdout=1, stderr=2)
             with alone():
                 async with anyio.create_task_group() as tasks:

@@ -332,14 +332,18 @@ class Sandbox:
         for view in list(self._views.values()):
             is_of_now = view.paths == (self.policy.read_paths, self.policy.write_paths)
             if not is_of_now and not view.is_used:
-                self._drop(view)
+                self._retire(view)
 
-    def _drop(self, view: View) -> None:
-        """Nothing is started there any more, and what was made for its mounts goes."""
-        self._views = {key: other for key, other in self._views.items() if other is not view}
-        view.channel.close()
+    def _retire(self, view: View) -> None:
+        """Nothing runs there any more: what was made for its mounts goes."""
+        self._drop(view)
         with suppress(OSError):  # the supervisor is gone, and cleans up
             wire.send(self._supervisor, ("retire", view.number))
+
+    def _drop(self, view: View) -> None:
+        """Nothing is started there any more; what runs there goes on, with its mounts."""
+        self._views = {key: other for key, other in self._views.items() if other is not view}
+        view.channel.close()
 
     # --- views ---------------------------------------------------------------------------------------------------------
 
@@ -352,7 +356,7 @@ class Sandbox:
             try:
                 await view.send(message, descriptors)
             except OSError as error:
-                self._drop(view)
+                self._retire(view)
                 if is_last_try:
                     raise SandboxError(f"The sandbox has ended: {error}.") from error
             else:

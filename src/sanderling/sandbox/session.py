@@ -233,8 +233,8 @@ class SessionSandbox:
             yield
             return
         borrower = object()
-        await self._let_in(borrower, grant.hosts)
         try:
+            await self._let_in(borrower, grant.hosts)
             yield
         finally:
             with anyio.CancelScope(shield=True):

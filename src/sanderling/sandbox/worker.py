@@ -88,9 +88,9 @@ def _load(path: str, limit: int, head: int) -> tuple[bytes, bool, tuple[int, ...
     """All of a file, or if it is longer than `limit` its first `head` bytes; whether that is all; its stamp."""
     for is_last_try in (*[False] * MAX_LOOKS, True):
         with _opened(path) as descriptor:
-            before = _stamp(os.fstat(descriptor))
+            before = stamp_of(os.fstat(descriptor))
             data = _take(descriptor, head if before.size > limit else limit + 1)
-            after = _stamp(os.fstat(descriptor))
+            after = stamp_of(os.fstat(descriptor))
         is_whole = before.size <= limit and len(data) <= limit  # in /proc sizes are 0
         is_sure = before == after and not _is_fresh(after)
         if is_sure or not is_whole or is_last_try:  # nobody takes a part for the whole
@@ -220,7 +220,7 @@ def _take(descriptor: int, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def _stamp(status: os.stat_result) -> Stamp:
+def stamp_of(status: os.stat_result) -> Stamp:
     return Stamp(
         status.st_dev,
         status.st_ino,
@@ -257,7 +257,9 @@ class _Place(NamedTuple):
             status = os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
         except FileNotFoundError:
             status = None
-        if self.expected is not None and self.expected != (tuple(_stamp(status)) if status else ()):
+        if self.expected is not None and self.expected != (
+            tuple(stamp_of(status)) if status else ()
+        ):
             raise OSError(errno.ESTALE, "changed meanwhile")
         if status:
             _require_file(status)
@@ -337,7 +339,7 @@ def _create(place: _Place, data: bytes) -> Stamp:
         os.fsync(descriptor)
         _name_new(place, temporary)
         _sync_directory(place.directory)
-        return _stamp(os.fstat(descriptor))
+        return stamp_of(os.fstat(descriptor))
 
 
 def _name_new(place: _Place, temporary: str) -> None:
@@ -368,7 +370,7 @@ def _replace(place: _Place, data: bytes, old: int) -> Stamp | None:
             place.status()
             os.rename(temporary, place.name, src_dir_fd=here, dst_dir_fd=here)
             _sync_directory(place.directory)
-            return _stamp(os.fstat(descriptor))
+            return stamp_of(os.fstat(descriptor))
     except OSError as error:
         if error.errno in NO_RENAME:  # the directory is not ours, or the file a mount of its own
             return None
@@ -387,7 +389,7 @@ def _overwrite(place: _Place, data: bytes, descriptor: int) -> Stamp:
     except OSError:
         _put(descriptor, before)
         raise
-    return _stamp(os.fstat(descriptor))
+    return stamp_of(os.fstat(descriptor))
 
 
 def _put(descriptor: int, data: bytes) -> None:
