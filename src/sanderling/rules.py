@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,25 +140,13 @@ class RuleStore:
             ConfigError: its examples are wrong, or the file cannot be read or written.
         """
         _rule(msgspec.to_builtins(rule), 1, self._project)  # or the file could not be read again
-        self._change(lambda rules: (*(other for other in rules if other != rule), rule))
-
-    def remove(self, rule: Rule) -> None:
-        """
-        Forget a rule; one that is not stored is none.
-
-        Raises:
-            ConfigError: the file cannot be read or written.
-        """
-        self._change(lambda rules: tuple(other for other in rules if other != rule))
-
-    def _change(self, change: Callable[[tuple[Rule, ...]], tuple[Rule, ...]]) -> None:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(self.path.with_suffix(".lock")):
                 stored = self._read()
                 if stored.problem:
                     raise ConfigError(f"{stored.problem} Repair or remove it first.")
-                rules = change(stored.rules)
+                rules = (*(other for other in stored.rules if other != rule), rule)
                 _replace(self.path, _encode(rules))
         except UnicodeEncodeError as error:
             raise ConfigError(
