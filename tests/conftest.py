@@ -30,9 +30,13 @@ def wait_until(condition: Callable[[], Any], what: str = "", deadline_s: float =
     raise AssertionError(f"did not happen within {deadline_s} s: {what or condition}")
 
 
+def settings_of(session: Session) -> Settings:
+    return Settings(state_dir=str(session.path.parent))
+
+
 def policy_of(session: Session) -> SandboxPolicy:
     """What the host would confine the session's commands with."""
-    return policy_for(Settings(state_dir=str(session.path.parent)), session.project)
+    return policy_for(settings_of(session), session.project)
 
 
 def find_neovim() -> str:

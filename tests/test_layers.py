@@ -15,17 +15,30 @@ LUA = ROOT / "lua" / "sanderling"
 # A part may import itself and the parts of the layers above it in this list.
 LAYERS = (
     {"messages", "errors"},
-    {"events", "config", "output"},
-    {"session", "prompt", "sandbox", "providers", "shell_grammar"},
-    {"shell_programs"},
-    {"permissions", "approvals"},
+    {"events", "config", "output", "history"},
+    {"credentials", "trust", "usage", "session_log"},
+    {"session", "prompt", "sandbox", "providers", "shell_grammar"}
+    | {"instructions", "slash_commands", "retries", "waiting"},
+    {"shell_programs", "compaction", "transcript", "recording", "reply"},
+    {"permissions", "approvals", "session_store"},
     {"rules"},
     {"tools", "commands"},
     {"tool_uses"},
     {"gate"},
+    {"surroundings"},
+    {"model_calls", "notes"},
+    {"compactor"},
     {"orchestrator"},
-    {"editor", "acp", "__main__", "health"},
+    {"editor", "acp", "print_mode"},
+    {"__main__", "health"},
 )
+DRAWING = {"render", "turns", "command_blocks", "folds", "rows", "history", "footer", "retry"} | {
+    "waiting",
+    "report",
+    "words",
+    "highlight",
+    "tools",
+}
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 EVERYWHERE = {"anyio", "msgspec"}
 CORNERS = {
@@ -40,6 +53,7 @@ CORNERS = {
     "html_to_markdown": {"tools/fetcher.py"},
     "tree_sitter": {"shell_grammar.py"},
     "tree_sitter_bash": {"shell_grammar.py"},
+    "keyring": {"credentials.py"},
 }
 
 
@@ -204,9 +218,14 @@ def test_chat_calls_nothing_of_the_status_line():
     assert uses == ["require('sanderling.status')"]
 
 
-def test_render_requires_nothing_but_the_highlighter_and_the_words_for_sandbox_and_tools():
-    assert requires(LUA / "render.lua") <= {"highlight", "sandbox", "tools"}
-    assert requires(LUA / "highlight.lua") == set()
+@pytest.mark.parametrize("name", sorted(DRAWING))
+def test_what_draws_the_transcript_knows_nothing_of_chats_and_their_windows(name):
+    assert requires(LUA / f"{name}.lua") <= DRAWING | {"config", "host", "message", "sandbox"}
+
+
+@pytest.mark.parametrize("name", ["highlight", "rows", "words"])
+def test_what_all_that_draws_builds_on_requires_nothing(name):
+    assert requires(LUA / f"{name}.lua") == set()
 
 
 def test_host_in_lua_knows_nobody_who_receives():

@@ -31,6 +31,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox_write: tuple[str, ...] = ()
     sandbox_env: tuple[str, ...] = ()
     permissions: tuple[dict[str, Any], ...] = ()  # rules, as `rules.load_rules` reads them
+    max_calls: Annotated[int, msgspec.Meta(ge=0)] = (
+        200  # of the model in one turn, before the person is asked; 0: no limit
+    )
+    budget_usd: Annotated[float, msgspec.Meta(ge=0)] = (
+        0.0  # of a session, before the person is asked; 0: no limit
+    )
+    prices: dict[str, dict[str, float]] = {}  # by model, as prices.toml has them
+    auto_compact: bool = True
 
     @property
     def session_dir(self) -> Path:
@@ -61,6 +69,13 @@ def load_settings(options: Mapping[str, Any]) -> Settings:
     if settings.provider == "scripted" and not settings.script:
         raise ConfigError("provider 'scripted' needs 'script', the path of its file")
     return settings
+
+
+def settings_report(settings: Settings, model: str) -> str:
+    """The settings in force, as Markdown; `model` is the one that answers."""
+    values = msgspec.to_builtins(settings) | {"model": model}
+    lines = (f"* {name}: {msgspec.json.encode(value).decode()}" for name, value in values.items())
+    return "\n".join(lines) + "\n"
 
 
 def has_api_key(environment: Mapping[str, str] = os.environ) -> bool:

@@ -22,8 +22,13 @@ ErrorKind = Literal[
     "stalled",
     "cut",
     "malformed",
+    "context_full",
     "internal",
 ]
+
+TEMPORARY = frozenset(
+    ("rate_limited", "overloaded", "server", "network", "stalled", "cut", "malformed")
+)
 
 
 class SanderlingError(Exception):
@@ -47,7 +52,11 @@ class ToolError(SanderlingError):
 
 
 class ProviderError(SanderlingError):
-    """The model did not answer: what happened, and what a person can do about it."""
+    """
+    The model did not answer: what happened, and what a person can do about it.
+
+    `is_temporary`: the same request may succeed a little later, but not before `retry_after_s` if that is known.
+    """
 
     def __init__(
         self,
@@ -56,12 +65,14 @@ class ProviderError(SanderlingError):
         remedy: str = "",
         *,
         retry_after_s: float | None = None,
+        is_temporary: bool | None = None,
     ) -> None:
         super().__init__(message)
         self.kind: ErrorKind = kind
         self.message = printable(message)
         self.remedy = remedy
         self.retry_after_s = retry_after_s
+        self.is_temporary = kind in TEMPORARY if is_temporary is None else is_temporary
 
 
 def printable(text: str) -> str:

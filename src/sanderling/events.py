@@ -21,6 +21,8 @@ StopReason = Literal[
     "cancelled",
     "interrupted",
     "error",
+    "max_calls",
+    "budget",
 ]
 
 
@@ -32,13 +34,18 @@ Mode = Literal["ask", "auto", "plan"]
 
 
 class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Lines of a buffer as the user sees them, unsaved text included; line numbers count from 1."""
+    """
+    Lines of a buffer as the user sees them, unsaved text included; line numbers count from 1.
+
+    `is_piped`: they came through standard input instead, and `path` only names that.
+    """
 
     path: str
     first_line: int
     last_line: int
     text: str
     filetype: str = ""
+    is_piped: bool = False
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,14 +59,79 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
 # --- events ------------------------------------------------------------------------------------------------------------
 
 
-class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True):
-    """The session can be talked to."""
+class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True, omit_defaults=True):
+    """The session can be talked to. One that is resumed shows the newest of what was said next, as `HistoryShown`."""
 
     model: str
+    title: str = ""
+    is_resumed: bool = False
+
+
+class SessionInUse(msgspec.Struct, tag="session_in_use", frozen=True):
+    """Another process has the session open, so that it cannot be opened here; a fork of it can."""
+
+    session_id: str
+
+
+class TitleChanged(msgspec.Struct, tag="title_changed", frozen=True):
+    title: str
+
+
+class ModelChanged(msgspec.Struct, tag="model_changed", frozen=True):
+    model: str
+
+
+class ModelsListed(msgspec.Struct, tag="models_listed", frozen=True):
+    """What the provider offers, newest first."""
+
+    models: tuple[str, ...]
 
 
 class TurnStarted(msgspec.Struct, tag="turn_started", frozen=True):
     prompt: Prompt
+
+
+class PromptSteered(msgspec.Struct, tag="prompt_steered", frozen=True):
+    """The model is told something in the middle of its turn."""
+
+    prompt: Prompt
+
+
+class WaitingChanged(msgspec.Struct, tag="waiting_changed", frozen=True, omit_defaults=True):
+    """
+    The prompts that wait: `steering` go in at the next tool boundary, `queued` after the turn.
+
+    `is_held`: none of them goes before the person says so, because what came before has failed, or the session was resumed.
+    """
+
+    steering: tuple[Prompt, ...] = ()
+    queued: tuple[Prompt, ...] = ()
+    is_held: bool = False
+
+
+class PromptsReturned(msgspec.Struct, tag="prompts_returned", frozen=True):
+    """The person has stopped the turn, and these waited for it: theirs to send again, or not."""
+
+    prompts: tuple[Prompt, ...]
+
+
+class RetryScheduled(msgspec.Struct, tag="retry_scheduled", frozen=True):
+    """The request has failed for `reason`, a sentence, and is made again after `delay_s`; `attempt` counts from 1 up to `attempts`."""
+
+    attempt: int
+    attempts: int
+    delay_s: float
+    reason: str
+
+
+class RetryStarted(msgspec.Struct, tag="retry_started", frozen=True):
+    """The wait that `RetryScheduled` announced is over."""
+
+
+class AnswerRestarted(msgspec.Struct, tag="answer_restarted", frozen=True):
+    """The blocks from `block_id` on were cut off, and what follows replaces them."""
+
+    block_id: int
 
 
 class ProviderStarting(msgspec.Struct, tag="provider_starting", frozen=True):
@@ -81,11 +153,83 @@ class BlockEnded(msgspec.Struct, tag="block_ended", frozen=True):
 
 
 class UsageUpdated(msgspec.Struct, tag="usage_updated", frozen=True, omit_defaults=True):
-    """`last_request` fills the model's context window, `total` is the session's; a window of 0 is unknown."""
+    """
+    `last_request` fills the model's context window, `turn` and `total` add up the turn's and the session's requests.
+
+    A window of 0 is unknown. `cost_usd` is what `total` costs, if `is_priced`: the price of each model in it is known.
+    """
 
     last_request: Usage
     total: Usage
     context_window_tokens: int = 0
+    turn: Usage = Usage()
+    turn_cost_usd: float = 0.0
+    cost_usd: float = 0.0
+    is_priced: bool = False
+
+
+class CompactionStarted(msgspec.Struct, tag="compaction_started", frozen=True):
+    """The model is asked for a summary of the conversation."""
+
+
+class Compacted(msgspec.Struct, tag="compacted", frozen=True, omit_defaults=True):
+    """
+    From here on the model is shown less: old tool results were `cleared`, or all was replaced by a `summary`.
+
+    The transcript keeps everything. The tokens are estimates.
+    """
+
+    kind: Literal["cleared", "summary"]
+    before_tokens: int
+    after_tokens: int
+    summary: str = ""
+
+
+class CompactionUndone(msgspec.Struct, tag="compaction_undone", frozen=True):
+    """The model is shown again what the last compaction took away."""
+
+
+class ReportShown(msgspec.Struct, tag="report_shown", frozen=True):
+    """What a person has asked for, as Markdown: usage, settings."""
+
+    title: str
+    text: str
+
+
+class TrustFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file of the project's that would tell the model or Sanderling what to do. `path` is relative to the project."""
+
+    path: str
+    state: Literal["new", "changed", "trusted"]
+    sha256: str
+    text: str = ""
+
+
+class TrustNeeded(msgspec.Struct, tag="trust_needed", frozen=True):
+    """These files are ignored, for the person has not trusted them, or not as they are now."""
+
+    paths: tuple[str, ...]
+
+
+class TrustShown(msgspec.Struct, tag="trust_shown", frozen=True, omit_defaults=True):
+    """All files that could be trusted, with their texts; `refusal` says in a sentence why none of this project can."""
+
+    project: str
+    files: tuple[TrustFile, ...] = ()
+    refusal: str = ""
+
+
+class SlashCommand(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A command that a Markdown file makes: `name` without the slash, and a line of help."""
+
+    name: str
+    description: str = ""
+    arguments: str = ""  # what it takes, as a hint: "[focus]"
+    source: Literal["project", "user", "sanderling"] = "user"
+
+
+class SlashCommandsChanged(msgspec.Struct, tag="slash_commands_changed", frozen=True):
+    commands: tuple[SlashCommand, ...]
 
 
 class Notice(msgspec.Struct, tag="notice", frozen=True):
@@ -262,14 +406,62 @@ class TurnEnded(msgspec.Struct, tag="turn_ended", frozen=True):
     stop_reason: StopReason
 
 
+HistoryEvent = (
+    TurnStarted
+    | PromptSteered
+    | ThinkingDelta
+    | TextDelta
+    | BlockEnded
+    | Notice
+    | ErrorOccurred
+    | CommandStarted
+    | CommandOutput
+    | CommandEnded
+    | ToolStarted
+    | ToolEnded
+    | Compacted
+    | CompactionUndone
+    | TurnEnded
+)
+
+
+class HistoryShown(msgspec.Struct, tag="history_shown", frozen=True):
+    """
+    What was said before all that is shown so far; it goes above that.
+
+    It begins with a turn or in the middle of one. `has_earlier`: there is more, for `ShowEarlier`.
+    """
+
+    events: tuple[HistoryEvent, ...]
+    has_earlier: bool
+
+
 Event = (
     SessionOpened
+    | SessionInUse
+    | TitleChanged
+    | ModelChanged
+    | ModelsListed
     | TurnStarted
+    | PromptSteered
+    | WaitingChanged
+    | PromptsReturned
+    | RetryScheduled
+    | RetryStarted
+    | AnswerRestarted
     | ProviderStarting
     | ThinkingDelta
     | TextDelta
     | BlockEnded
     | UsageUpdated
+    | CompactionStarted
+    | Compacted
+    | CompactionUndone
+    | ReportShown
+    | TrustNeeded
+    | TrustShown
+    | SlashCommandsChanged
+    | HistoryShown
     | Notice
     | ErrorOccurred
     | SandboxChanged
@@ -297,15 +489,95 @@ Event = (
 
 
 class OpenSession(msgspec.Struct, tag="open_session", frozen=True, forbid_unknown_fields=True):
-    """Open the session, or resume it when its log exists. `project` is the absolute path of the project's root."""
+    """
+    Open the session, or resume it when its log exists. `project` is the absolute path of the project's root.
+
+    `wants_history`: what was said is to be shown, as `HistoryShown`.
+    """
 
     project: str
+    wants_history: bool = False
 
 
 class SubmitPrompt(msgspec.Struct, tag="submit_prompt", frozen=True, forbid_unknown_fields=True):
-    """Ask the model; a prompt that arrives during a turn waits for its end."""
+    """
+    Ask the model; a prompt that arrives during a turn is queued for its end.
+
+    Prompts that were held go first, and are held no longer.
+    """
 
     prompt: Prompt
+
+
+class SteerTurn(msgspec.Struct, tag="steer_turn", frozen=True, forbid_unknown_fields=True):
+    """Tell the model at its next tool boundary, or as soon as its turn has ended."""
+
+    prompt: Prompt
+
+
+class EditWaiting(msgspec.Struct, tag="edit_waiting", frozen=True, forbid_unknown_fields=True):
+    """Change the words of a prompt that waits; empty ones take it out."""
+
+    id: str
+    text: str
+
+
+class ReleaseWaiting(
+    msgspec.Struct, tag="release_waiting", frozen=True, forbid_unknown_fields=True
+):
+    """Let the prompts go that are held."""
+
+
+class RetryNow(msgspec.Struct, tag="retry_now", frozen=True, forbid_unknown_fields=True):
+    """Make the request again at once that waits for its retry."""
+
+
+class SetModel(msgspec.Struct, tag="set_model", frozen=True, forbid_unknown_fields=True):
+    """Who answers from the next request on."""
+
+    model: str
+
+
+class ListModels(msgspec.Struct, tag="list_models", frozen=True, forbid_unknown_fields=True):
+    """Ask for `ModelsListed`."""
+
+
+class Compact(msgspec.Struct, tag="compact", frozen=True, forbid_unknown_fields=True):
+    """Replace the conversation, as the model sees it, by a summary; `focus` says in words what matters."""
+
+    focus: str = ""
+
+
+class UndoCompaction(
+    msgspec.Struct, tag="undo_compaction", frozen=True, forbid_unknown_fields=True
+):
+    """Show the model again what the last compaction took away."""
+
+
+class SetTitle(msgspec.Struct, tag="set_title", frozen=True, forbid_unknown_fields=True):
+    title: str
+
+
+class ShowEarlier(msgspec.Struct, tag="show_earlier", frozen=True, forbid_unknown_fields=True):
+    """Ask for the `HistoryShown` that comes before what is shown."""
+
+
+class ShowUsage(msgspec.Struct, tag="show_usage", frozen=True, forbid_unknown_fields=True):
+    """Ask for a report of tokens and dollars."""
+
+
+class ShowSettings(msgspec.Struct, tag="show_settings", frozen=True, forbid_unknown_fields=True):
+    """Ask for a report of the settings in force."""
+
+
+class ShowTrust(msgspec.Struct, tag="show_trust", frozen=True, forbid_unknown_fields=True):
+    """Ask for `TrustShown`."""
+
+
+class TrustFiles(msgspec.Struct, tag="trust_files", frozen=True, forbid_unknown_fields=True):
+    """Trust the project's files exactly as they were shown: `hashes` has the SHA-256 of each path; the others are not trusted."""
+
+    hashes: dict[str, str]
 
 
 class RunCommand(msgspec.Struct, tag="run_command", frozen=True, forbid_unknown_fields=True):
@@ -364,7 +636,11 @@ class StopJob(msgspec.Struct, tag="stop_job", frozen=True, forbid_unknown_fields
 
 
 class CancelTurn(msgspec.Struct, tag="cancel_turn", frozen=True, forbid_unknown_fields=True):
-    """Stop the turn and drop the prompts that wait; without a turn, stop the command that was started last. What came is kept."""
+    """
+    Stop the turn; the prompts that wait come back as `PromptsReturned`. Without either, stop the command that was started last.
+
+    What came is kept.
+    """
 
 
 class CloseSession(msgspec.Struct, tag="close_session", frozen=True, forbid_unknown_fields=True):
@@ -374,6 +650,20 @@ class CloseSession(msgspec.Struct, tag="close_session", frozen=True, forbid_unkn
 Action = (
     OpenSession
     | SubmitPrompt
+    | SteerTurn
+    | EditWaiting
+    | ReleaseWaiting
+    | RetryNow
+    | SetModel
+    | ListModels
+    | Compact
+    | UndoCompaction
+    | SetTitle
+    | ShowEarlier
+    | ShowUsage
+    | ShowSettings
+    | ShowTrust
+    | TrustFiles
     | RunCommand
     | SetNetwork
     | SetSandbox
@@ -384,4 +674,78 @@ Action = (
     | StopJob
     | CancelTurn
     | CloseSession
+)
+
+
+# --- requests ----------------------------------------------------------------------------------------------------------
+#
+# What a face asks about no session that it has open. Each has one answer: a map with `error`, a sentence, if it failed.
+
+
+class ListSessions(msgspec.Struct, tag="list_sessions", frozen=True, forbid_unknown_fields=True):
+    """
+    The sessions of a project, or of all with an empty one, newest first, as `sessions`: a list of `SessionInfo`.
+
+    With a `text` only those in which it was said, each with an excerpt.
+    """
+
+    project: str = ""
+    text: str = ""
+
+
+class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`changed_at` is in seconds since 1970, `size_bytes` the log's; `excerpt` is where a text was found."""
+
+    id: str
+    project: str
+    title: str
+    changed_at: float
+    size_bytes: int
+    is_open: bool = False
+    excerpt: str = ""
+
+
+class RenameSession(msgspec.Struct, tag="rename_session", frozen=True, forbid_unknown_fields=True):
+    session_id: str
+    title: str
+
+
+class DeleteSession(msgspec.Struct, tag="delete_session", frozen=True, forbid_unknown_fields=True):
+    """Remove the log and the outputs; not of one that is open."""
+
+    session_id: str
+
+
+class ForkSession(msgspec.Struct, tag="fork_session", frozen=True, forbid_unknown_fields=True):
+    """
+    Make the session `new_id` of what another holds, up to the turn of the prompt `prompt_id` (all of it without one).
+
+    The turn itself comes along unless `is_before`; then the answer's `prompt` has its words.
+    """
+
+    session_id: str
+    new_id: str
+    prompt_id: str = ""
+    is_before: bool = False
+
+
+class ExportSession(msgspec.Struct, tag="export_session", frozen=True, forbid_unknown_fields=True):
+    """Write the conversation as Markdown into a new file at `path`; the answer's `path` is where it is."""
+
+    session_id: str
+    path: str
+
+
+class Login(msgspec.Struct, tag="login", frozen=True, forbid_unknown_fields=True):
+    """Keep an API key in the system's keychain. Without a `key`: whether that can be, as `backend`, else as `error`."""
+
+    key: str = ""
+
+
+class Logout(msgspec.Struct, tag="logout", frozen=True, forbid_unknown_fields=True):
+    """Remove the API key from the keychain."""
+
+
+Request = (
+    ListSessions | RenameSession | DeleteSession | ForkSession | ExportSession | Login | Logout
 )

@@ -62,6 +62,16 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
 
+    @property
+    def context_tokens(self) -> int:
+        """What the request and its answer fill of the model's context window."""
+        return (
+            self.input_tokens
+            + self.output_tokens
+            + self.cache_creation_input_tokens
+            + self.cache_read_input_tokens
+        )
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.input_tokens + other.input_tokens,

@@ -1,0 +1,185 @@
+"""A long session is shown again page by page from its end; one process at a time has it open."""
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sanderling.events import (
+    CommandEnded,
+    CommandStarted,
+    Compacted,
+    ErrorOccurred,
+    HistoryEvent,
+    Prompt,
+    PromptSteered,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from sanderling.messages import CommandRecord, Message, TextBlock, ToolResult, ToolUse
+from sanderling.session import Session, SessionInUseError, derived_title
+from sanderling.session_log import LoggedToolEnd
+from sanderling.transcript import PAGE_BYTES, PAGE_PARTS, Pages
+
+
+def say(session: Session, number: int, *, chars: int = 20) -> None:
+    """A turn with a tool use."""
+    prompt = Prompt(f"p{number}", f"prompt {number}")
+    session.append_prompt(Message("user", (TextBlock(prompt.text),)), prompt)
+    use = ToolUse(f"t{number}", "bash", {"command": "ls"})
+    session.append_message(Message("assistant", (TextBlock("I look."), use)))
+    session.append_tool_start(use.id)
+    session.append_tool_end(LoggedToolEnd(use.id, "ls", "✓ 0.1 s"))
+    session.append_message(Message("user", (ToolResult(use.id, "x" * chars),)))
+    session.append_message(Message("assistant", (TextBlock(f"answer {number}"),)))
+    session.end_turn("end_turn")
+
+
+def reopened(session: Session) -> Session:
+    session.close()
+    return Session.open(session.path.parent, session.id, session.project)
+
+
+def pages_of(session: Session) -> list[tuple[HistoryEvent, ...]]:
+    """All pages, the first of the conversation first."""
+    pages = Pages(session)
+    taken = [pages.take()]
+    while taken[-1].has_earlier:
+        taken.append(pages.take())
+    return [page.events for page in reversed(taken)]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return Session.open(tmp_path, "s1", "/project")
+
+
+def test_every_turn_is_shown_once_and_in_order_however_many_pages_there_are(session):
+    for number in range(200):
+        say(session, number)
+    resumed = reopened(session)
+    pages = pages_of(resumed)
+    resumed.close()
+    assert len(pages) > 3
+    events = list(itertools.chain.from_iterable(pages))
+    assert [e.prompt.text for e in events if isinstance(e, TurnStarted)] == [
+        f"prompt {n}" for n in range(200)
+    ]
+    assert [e.text for e in events if isinstance(e, TextDelta)] == [
+        text for n in range(200) for text in ("I look.", f"answer {n}")
+    ]
+    ids = [e.block_id for e in events if isinstance(e, TextDelta)]
+    assert len(set(ids)) == len(ids)
+    assert max(ids) < 0, "those of what is said from now on count up from 0"
+    for page in pages:
+        started = [e.id for e in page if isinstance(e, ToolStarted)]
+        assert started == [e.id for e in page if isinstance(e, ToolEnded)]
+
+
+def test_page_is_small_though_a_part_may_be_large(session):
+    for number in range(40):
+        say(session, number, chars=30_000)
+    resumed = reopened(session)
+    pages = pages_of(resumed)
+    resumed.close()
+    turns = [sum(isinstance(e, TurnStarted) for e in page) for page in pages]
+    assert max(turns) <= PAGE_BYTES // 30_000 + 1 < PAGE_PARTS
+
+
+def test_all_that_the_log_knows_is_shown_again(session):
+    prompt = Prompt("p1", "Look.")
+    session.append_prompt(Message("user", (TextBlock("Look."),)), prompt)
+    use = ToolUse("t1", "read", {"path": "a.py"})
+    session.append_message(Message("assistant", (use,)))
+    session.append_tool_start("t1")
+    session.append_tool_end(LoggedToolEnd("t1", "a.py", "12 lines", "text", "python"))
+    steered = Prompt("p2", "Only the top.")
+    session.append_message(
+        Message("user", (ToolResult("t1", "text"), TextBlock("Only the top."))), (steered,)
+    )
+    session.clear_results({"t1": "[cleared]"}, 90, 60)
+    session.end_turn("error", "It broke.")
+    session.append_command(CommandRecord("make", "succeeded after 1.0 s", "ok\n"))
+    resumed = reopened(session)
+    [page] = pages_of(resumed)
+    resumed.close()
+    assert page[:3] == (
+        TurnStarted(prompt),
+        ToolStarted("t1", "read", "a.py"),
+        ToolEnded("t1", "12 lines", "text", "python"),
+    )
+    assert PromptSteered(steered) in page
+    assert Compacted("cleared", 90, 60) in page
+    assert ErrorOccurred("internal", "It broke.", "") in page
+    assert TurnEnded("error") in page
+    [started] = [e for e in page if isinstance(e, CommandStarted)]
+    assert started.command == "make"
+    [ended] = [e for e in page if isinstance(e, CommandEnded)]
+    assert (ended.outcome, ended.is_success) == ("Succeeded after 1.0 s.", True)
+
+
+def test_turn_that_a_crash_has_interrupted_is_shown_with_what_was_said(session):
+    prompt = Prompt("p1", "Tell.")
+    session.append_prompt(Message("user", (TextBlock("Tell."),)), prompt)
+    session.append_partial("text", "Once upon")
+    resumed = reopened(session)
+    [page] = pages_of(resumed)
+    resumed.close()
+    assert [e.text for e in page if isinstance(e, TextDelta)] == ["Once upon"]
+    assert page[-1] == TurnEnded("interrupted")
+
+
+def test_new_session_has_one_empty_page(session):
+    page = Pages(session).take()
+    assert (page.events, page.has_earlier) == ((), False)
+
+
+def test_session_that_another_process_has_open_cannot_be_opened(session, tmp_path):
+    say(session, 1)
+    code = (
+        "import sys; from pathlib import Path; from sanderling.session import *\n"
+        "try: Session.open(Path(sys.argv[1]), 's1', '/project')\n"
+        "except SessionInUseError as error: sys.exit(str(error))"
+    )
+
+    def open_elsewhere() -> str:
+        ran = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+        )
+        return ran.stderr.strip()
+
+    assert open_elsewhere() == "another process has the session s1 open"
+    with pytest.raises(SessionInUseError):
+        Session.open(tmp_path, "s1", "/project")
+    session.close()
+    assert open_elsewhere() == ""
+
+
+def test_session_is_called_what_was_asked_first_until_it_is_named(session):
+    assert session.title == ""
+    say(session, 1)
+    assert session.title == "prompt 1"
+    session.keep_state("title", "My own")
+    resumed = reopened(session)
+    assert resumed.title == "My own"
+    resumed.close()
+
+
+@pytest.mark.parametrize(
+    "text, title",
+    [
+        ("Why is this slow?", "Why is this slow?"),
+        ("\n\n## **Fix** the `parser`\nplease", "Fix the parser"),
+        ("> - quoted", "quoted"),
+        ("x" * 100, "x" * 59 + "…"),
+        ("a\tb\u2028c", "a b"),
+        ("   ", ""),
+    ],
+)
+def test_title_is_the_first_line_that_says_something(text, title):
+    assert derived_title(Prompt("p", text)) == title
