@@ -2,25 +2,28 @@
 A server on this machine that speaks the Messages API's wire format byte by byte.
 
 It runs in a thread of the test process. What it answers is data: `server.answer(Reply(text("hi"), done()), Status(529))` answers
-the next request with the first, and all after it with the last. Steps of a reply are bytes (the helpers make events), `Wait`, or
+the next request with the first, and all after it with the last. Steps of a reply are bytes (the helpers make events), `Wait`, `Until`, or
 one of `STALL`, `RESET`, `HANG_UP`; bytes between two waits leave in one write, so that a benchmark measures its client.
-Like the API it refuses a history that breaks the API's rules (`refusals`).
+Like the API it refuses a history that breaks the API's rules (`api_rules.py`).
 Wire format: https://docs.anthropic.com/en/api/messages-streaming
 """
 
 import asyncio
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
+
+from tests.api_rules import refusals
 
 # --- what to answer ----------------------------------------------------------------------------------------------------
 
@@ -32,6 +35,13 @@ class Wait:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Until:
+    """Say no more until somebody sets the event."""
+
+    event: threading.Event
+
+
 class Act(Enum):
     STALL = auto()  # say no more, and keep the connection until the peer closes it
     RESET = auto()  # RST
@@ -39,7 +49,7 @@ class Act(Enum):
 
 
 STALL, RESET, HANG_UP = Act.STALL, Act.RESET, Act.HANG_UP
-Step = bytes | Wait | Act
+Step = bytes | Wait | Until | Act
 
 
 class Reply:
@@ -95,6 +105,7 @@ class Status:
         message: str = "as the test wants it",
         *,
         retry_after: object = None,
+        headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = "application/json",
     ) -> None:
@@ -102,16 +113,27 @@ class Status:
             error = {"type": error_type or ERROR_TYPES.get(status, "api_error"), "message": message}
             body = json.dumps({"type": "error", "error": error, "request_id": "req_1"}).encode()
         phrase = next((s.phrase for s in HTTPStatus if s == status), "Overloaded")
-        headers = [f"content-type: {content_type}", f"content-length: {len(body)}"]
+        lines = [f"content-type: {content_type}", f"content-length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         if retry_after is not None:
-            headers.append(f"retry-after: {retry_after}")
-        self.data = "\r\n".join([f"HTTP/1.1 {status} {phrase}", *headers, "", ""]).encode() + body
+            lines.append(f"retry-after: {retry_after}")
+        self.data = "\r\n".join([f"HTTP/1.1 {status} {phrase}", *lines, "", ""]).encode() + body
 
     def moves(self) -> Iterator[Step]:
         yield self.data
 
 
-Answer = Reply | Status
+class Verbatim:
+    """An answer as it stands, head and framing included."""
+
+    def __init__(self, *steps: Step) -> None:
+        self.steps = steps
+
+    def moves(self) -> Iterator[Step]:
+        yield from self.steps
+
+
+Answer = Reply | Status | Verbatim
 ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -128,6 +150,12 @@ def model_info(max_input_tokens: Any, max_tokens: Any) -> Status:
     info = {"type": "model", "id": "m", "display_name": "M", "created_at": "2026-01-01T00:00:00Z"}
     limits = {"max_input_tokens": max_input_tokens, "max_tokens": max_tokens}
     return Status(200, body=json.dumps(info | limits).encode())
+
+
+def model_page(*models: str, has_more: bool = False) -> Status:
+    page = {"data": [{"type": "model", "id": model} for model in models], "has_more": has_more}
+    ends = {"first_id": models[0], "last_id": models[-1]} if models else {}
+    return Status(200, body=json.dumps(page | ends).encode())
 
 
 def event(kind: str, **fields: Any) -> bytes:
@@ -213,47 +241,6 @@ def hello() -> Reply:
     return Reply(message_start(), text("Hello", " there."), done())
 
 
-# --- what the API refuses ----------------------------------------------------------------------------------------------
-
-
-def refusals(messages: list[dict[str, Any]]) -> list[str]:
-    """Why the API would answer 400 to this history: its rules, as it words them."""
-    found = (
-        []
-        if messages and messages[0]["role"] == "user"
-        else ["messages: first message must use the user role"]
-    )
-    open_uses: set[str] = set()
-    for n, message in enumerate(messages):
-        blocks, kinds = message["content"], [block["type"] for block in message["content"]]
-        results = {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
-        uses = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        rules = {
-            "must have non-empty content": blocks,
-            "text content blocks must contain non-whitespace text": all(
-                block["text"].strip() for block in blocks if block["type"] == "text"
-            ),
-            "thinking.signature: Field required": all(
-                b["signature"] for b in blocks if b["type"] == "thinking"
-            ),
-            "The final block in an assistant message cannot be `thinking`": message["role"]
-            == "user"
-            or not kinds
-            or kinds[-1] not in ("thinking", "redacted_thinking"),
-            "`tool_use` ids were found without `tool_result` blocks immediately after": open_uses
-            <= results,
-            "unexpected `tool_use_id` found in `tool_result` blocks": results <= open_uses,
-            "`tool_result` blocks must come first": kinds[: len(results)].count("tool_result")
-            == len(results),
-            "`tool_use` ids must be unique": len(set(uses)) == len(uses),
-        }
-        found += [f"messages.{n}: {rule}" for rule, is_kept in rules.items() if not is_kept]
-        open_uses = set(uses)
-    return found + (
-        ["`tool_use` ids were found without `tool_result` blocks at the end"] if open_uses else []
-    )
-
-
 # --- the server --------------------------------------------------------------------------------------------------------
 
 
@@ -321,6 +308,10 @@ class Connection(asyncio.Protocol):
                 case Wait(seconds):
                     due += seconds
                     await asyncio.sleep(due - time.monotonic())
+                case Until(event):
+                    while not event.is_set():
+                        await asyncio.sleep(0.005)
+                    due = time.monotonic()
                 case Act.STALL:
                     return
                 case Act.RESET:
@@ -336,11 +327,14 @@ class Connection(asyncio.Protocol):
 class LoopbackServer:
     """`with LoopbackServer() as server`: listens on `server.url`, keeps what it was sent in `server.requests`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.requests: list[Request] = []
         self.connections: set[Connection] = set()
         self.connection_count = 0
         self.model_answer: Answer = model_info(1_000_000, 128_000)
+        self.model_pages: deque[Answer] = deque([model_page("claude-test")])
+        self.tunnel_answer: Answer = Status(404)
         self._answers: deque[Answer] = deque([hello()])
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -363,8 +357,12 @@ class LoopbackServer:
         asyncio.run_coroutine_threadsafe(close(), self._loop).result()
 
     def answer_to(self, request: Request) -> Answer:
+        if request.method == "CONNECT":
+            return self.tunnel_answer
         if request.method == "GET" and request.path.startswith("/v1/models/"):
             return self.model_answer
+        if request.method == "GET" and request.path.partition("?")[0] == "/v1/models":
+            return self.model_pages.popleft() if len(self.model_pages) > 1 else self.model_pages[0]
         if (request.method, request.path) != ("POST", "/v1/messages"):
             return Status(404)
         if broken := refusals(request.json()["messages"]):
@@ -373,10 +371,10 @@ class LoopbackServer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        listen = self._loop.create_server(lambda: Connection(self), "127.0.0.1", 0)
+        listen = self._loop.create_server(lambda: Connection(self), "127.0.0.1", 0, ssl=self._tls)
         self._server = asyncio.run_coroutine_threadsafe(listen, self._loop).result()
         self.port: int = self._server.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
         return self
 
     def __exit__(

@@ -1,21 +1,35 @@
 """The real provider and the real SDK against a server on this machine that sends whatever a network can."""
 
+import ipaddress
+import json
 import logging
 import socket
+import ssl
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
+import anyio.abc
 import pytest
 from tests import loopback
-from tests.conftest import policy_of
-from tests.loopback import HANG_UP, RESET, STALL, LoopbackServer, Reply, Status, Step, Wait
+from tests.loopback import (
+    HANG_UP,
+    RESET,
+    STALL,
+    LoopbackServer,
+    Reply,
+    Status,
+    Step,
+    Verbatim,
+    Wait,
+)
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
-from sanderling.events import ErrorOccurred, Event, Prompt, ProviderStarting, TurnEnded, TurnStarted
 from sanderling.messages import (
     Message,
     RedactedThinkingBlock,
@@ -25,7 +39,6 @@ from sanderling.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.orchestrator import Orchestrator
 from sanderling.providers import (
     BlockDone,
     ModelLimits,
@@ -37,7 +50,6 @@ from sanderling.providers import (
     UsageReport,
 )
 from sanderling.providers.anthropic import AnthropicProvider
-from sanderling.session import Session
 
 KEY = "sk-ant-this-is-secret"
 HISTORY = [Message("user", (TextBlock("Good morning."),))]
@@ -250,7 +262,7 @@ async def test_request_says_what_is_asked_of_the_model(server, connect):
     assert request.json() == {
         "model": "claude-test",
         "max_tokens": 1234,
-        "system": "Be brief.",
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
         "cache_control": {"type": "ephemeral"},
         "stream": True,
         "thinking": {"type": "adaptive", "display": "summarized"},
@@ -301,8 +313,58 @@ async def test_mangled_key_is_refused_without_being_quoted(connect, monkeypatch,
 @pytest.mark.parametrize("base_url", ["http://[::1", "http://x\n"])
 async def test_address_that_is_none_is_told(connect, base_url):
     error, _ = await fail(connect(base_url=base_url))
-    assert error.kind == "network"
+    assert (error.kind, error.is_temporary) == ("network", False)
     assert "cannot be set up" in error.message
+
+
+async def test_nothing_follows_the_api_to_another_address(server, connect):
+    with LoopbackServer() as other:
+        location = {"location": f"{other.url}/v1/messages"}
+        server.answer(Status(307, headers=location))
+        server.model_answer = Status(302, headers=location)
+        error, _ = await fail(connect())
+        assert "sends on to another address" in error.message
+        with pytest.raises(ProviderError, match="another address"):
+            await connect().fetch_limits()
+        assert other.requests == []
+
+
+async def test_key_that_the_api_quotes_is_not_repeated(server, connect):
+    server.answer(Status(401, message=f"Received API key {KEY}, which is none"))
+    error, _ = await fail(connect())
+    assert "Received API key [the key], which is none" in error.message
+
+
+@pytest.mark.parametrize("field", ["type", "message"])
+@pytest.mark.parametrize("value", [["x"], {"a": 1}, 7, "null"])
+async def test_error_whose_words_are_no_words_is_told_all_the_same(server, connect, field, value):
+    told = {"type": "invalid_request_error", "message": "No."} | {field: value}
+    server.answer(Status(400, body=json.dumps({"type": "error", "error": told}).encode()))
+    error, _ = await fail(connect())
+    assert error.kind == "invalid_request"
+
+
+async def test_answer_without_an_end_is_given_up(server, connect, monkeypatch):
+    monkeypatch.setattr("sanderling.providers.anthropic.MAX_REPLY_BYTES", 100_000)
+    pieces = loopback.text(*["x" * 1000] * 200)
+    server.answer(Reply(loopback.message_start(), pieces, loopback.done()))
+    error, items = await fail(connect())
+    assert (error.kind, error.is_temporary) == ("malformed", False)
+    assert "does not end" in error.message
+    assert said(items).startswith("xxx")
+
+
+async def test_list_of_models_without_an_end_is_cut(server, connect):
+    server.model_pages = deque(
+        loopback.model_page(f"model-{number}", has_more=True) for number in range(200)
+    )
+    assert len(await connect().list_models()) <= 100
+
+
+async def test_endless_words_of_an_error_are_cut(server, connect):
+    server.answer(Status(400, message="x" * 1_000_000))
+    error, _ = await fail(connect())
+    assert len(error.message) < 1200
 
 
 async def test_numbers_that_nothing_can_hold_are_malformed(server, connect):
@@ -312,11 +374,10 @@ async def test_numbers_that_nothing_can_hold_are_malformed(server, connect):
 
 
 @pytest.mark.parametrize("value", ["nan", "-3", "inf", "soon"])
-async def test_retry_after_that_is_no_time_is_in_a_moment(server, connect, value):
+async def test_retry_after_that_is_no_time_is_passed_over(server, connect, value):
     server.answer(Status(429, retry_after=value))
     error, _ = await fail(connect())
     assert error.retry_after_s is None
-    assert "in a moment" in error.remedy
 
 
 async def test_closing_a_provider_gives_its_connections_back(server, connect):
@@ -563,6 +624,9 @@ async def test_json_document_instead_of_a_stream_is_malformed(server, connect):
 
 # --- answers that do not reach their end -------------------------------------------------------------------------------
 
+STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+)
 BEGINNING = loopback.message_start() + loopback.block_start() + loopback.delta(text="Good mor")
 
 
@@ -573,38 +637,11 @@ async def test_end_without_message_stop_is_no_end_of_the_reply(server, connect):
     assert not any(isinstance(item, ReplyDone) for item in items)
 
 
-@pytest.mark.parametrize(
-    "ending", [(), (Wait(0.05), RESET), (Wait(0.05), HANG_UP)], ids=["end", "RST", "FIN"]
-)
-async def test_cut_answer_is_kept_and_the_next_prompt_works(
-    server, connect, tmp_path, ending: tuple[Step, ...]
-):
-    server.answer(Reply(BEGINNING, *ending), loopback.hello())
-    events: list[Event] = []
-    session = Session.open(tmp_path, "s1", "/project")
-    orchestrator = Orchestrator(session, connect(), events.append, policy_of(session))
-    with anyio.fail_after(DEADLINE_S):
-        await orchestrator.run_turn(Prompt("p1", "Good morning."))
-        [error] = [event for event in events if isinstance(event, ErrorOccurred)]
-        assert error.kind == "cut"
-        assert "kept" in error.remedy
-        assert events[-1] == TurnEnded("error")
-        assert session.history[-1] == Message("assistant", (TextBlock("Good mor"),))
-        await orchestrator.run_turn(Prompt("p2", "Go on."))
-    assert events[-1] == TurnEnded("end_turn")
-    assert [message["role"] for message in server.prompts[1].json()["messages"]] == [
-        "user",
-        "assistant",
-        "user",
-    ]
-    session.close()
-
-
 @pytest.mark.parametrize("ending", [RESET, HANG_UP], ids=["RST", "FIN"])
 async def test_connection_that_breaks_mid_stream_is_cut(server, connect, ending):
     server.answer(Reply(BEGINNING, Wait(0.05), ending))
     error, items = await fail(connect())
-    assert error.kind == "cut"
+    assert (error.kind, error.is_temporary) == ("cut", True)
     assert said(items) == "Good mor"
     assert str(error) == error.message != ""
 
@@ -612,7 +649,7 @@ async def test_connection_that_breaks_mid_stream_is_cut(server, connect, ending)
 async def test_connection_that_breaks_before_the_answer_is_a_network_error(server, connect):
     server.answer(Reply(RESET))
     error, items = await fail(connect())
-    assert (error.kind, items) == ("network", [])
+    assert (error.kind, error.is_temporary, items) == ("network", True, [])
     assert error.message
     assert error.remedy
 
@@ -628,13 +665,15 @@ async def test_connection_that_breaks_before_the_answer_is_a_network_error(serve
         ("permission_error", "auth"),
         ("billing_error", "auth"),
         ("invalid_request_error", "invalid_request"),
-        ("request_too_large", "invalid_request"),
+        ("request_too_large", "context_full"),
+        ("an_error_of_a_later_api", "server"),
     ],
 )
 async def test_error_event_mid_stream_is_told_by_its_type(server, connect, error_type, kind):
     server.answer(Reply(BEGINNING, loopback.error(error_type, "the words of the API")))
     error, items = await fail(connect())
     assert error.kind == kind
+    assert error.is_temporary is (kind in {"overloaded", "server", "rate_limited"})
     assert kind == "overloaded" or "the words of the API" in error.message
     assert error.remedy
     assert said(items) == "Good mor"
@@ -689,24 +728,39 @@ async def test_pings_keep_a_silent_answer_alive(server, connect):
             "too long by 7 tokens",
             "prompt",
         ),
-        (Status(413, message="over 32 MB"), "invalid_request", "over 32 MB", "prompt"),
-        (Status(429, message="slow down", retry_after=7), "rate_limited", "slow down", "in 7 s"),
-        (Status(429, message="slow down"), "rate_limited", "slow down", "in a moment"),
-        (Status(500, message="oh no"), "server", "oh no", "again"),
-        (Status(529), "overloaded", "overloaded", "again"),
-        (Status(502, body=loopback.HTML, content_type="text/html"), "server", "502", "again"),
-        (Status(503, body=b"", content_type="text/plain"), "server", "503", "again"),
-        (Status(407, body=b"", content_type="text/plain"), "invalid_request", "407", ""),
+        (
+            Status(400, message="prompt is too long: 200001 tokens > 200000 maximum"),
+            "context_full",
+            "200001 tokens",
+            "/compact",
+        ),
+        (Status(413, message="over 32 MB"), "context_full", "over 32 MB", "/compact"),
+        (Status(402, "billing_error", "no credit"), "auth", "cannot pay", "credit"),
+        (Status(408, body=b"", content_type="text/plain"), "server", "408", "goes on"),
+        (Status(409, "invalid_request_error", "busy"), "server", "busy", "goes on"),
+        (Status(429, message="slow down", retry_after=7), "rate_limited", "slow down", "for 7 s"),
+        (Status(429, message="slow down"), "rate_limited", "slow down", "goes on"),
+        (Status(500, message="oh no"), "server", "oh no", "goes on"),
+        (Status(503, "overloaded_error"), "overloaded", "overloaded", "goes on"),
+        (Status(529), "overloaded", "overloaded", "goes on"),
+        (Status(502, body=loopback.HTML, content_type="text/html"), "server", "502", "goes on"),
+        (Status(503, body=b"", content_type="text/plain"), "server", "503", "goes on"),
+        (Status(407, body=b"", content_type="text/plain"), "invalid_request", "407", "proxy"),
     ],
     ids=[
         "401",
         "403",
         "404",
         "400",
+        "400 too long",
         "413",
+        "402",
+        "408 empty",
+        "409",
         "429 in 7 s",
         "429",
         "500",
+        "503 overloaded",
         "529",
         "502 as HTML",
         "503 empty",
@@ -719,8 +773,10 @@ async def test_status_becomes_a_sentence_and_a_remedy(  # noqa: PLR0917
     server.answer(answer)
     error, items = await fail(connect())
     assert error.kind == kind
+    assert error.is_temporary is (kind in {"rate_limited", "overloaded", "server"})
     assert in_message in error.message
     assert in_remedy in error.remedy
+    assert "again" not in error.remedy, "whoever reads it has waited for every retry"
     assert error.remedy.endswith(".")
     assert error.message.endswith(".")
     assert "\n" not in error.message, "a sentence, not a page"
@@ -728,11 +784,28 @@ async def test_status_becomes_a_sentence_and_a_remedy(  # noqa: PLR0917
 
 
 @pytest.mark.parametrize(
-    "retry_after, seconds",
-    [(7, 7.0), ("0.5", 0.5), ("Wed, 21 Oct 2026 07:28:00 GMT", None), (None, None)],
+    "headers, seconds",
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "0"}, 0.0),
+        ({"retry-after-ms": "1500", "retry-after": "7"}, 1.5),
+        ({"retry-after-ms": "soon", "retry-after": "7"}, 7.0),
+        (
+            {
+                "retry-after": "Wed, 21 Oct 2026 07:28:30 GMT",
+                "date": "Wed, 21 Oct 2026 07:28:00 GMT",
+            },
+            30.0,
+        ),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 -0000"}, 0.0),
+        ({"retry-after": "Wed, 99 Oct 2015 07:28:00 GMT"}, None),
+        ({}, None),
+    ],
 )
-async def test_retry_after_is_kept_in_seconds(server, connect, retry_after, seconds):
-    server.answer(Status(429, retry_after=retry_after))
+async def test_retry_after_is_kept_in_seconds(server, connect, headers, seconds):
+    server.answer(Status(429, headers=headers))
     error, _ = await fail(connect())
     assert error.retry_after_s == seconds
 
@@ -741,7 +814,7 @@ async def test_refused_connection_is_a_network_error_that_names_the_host(connect
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         error, _ = await fail(connect(base_url=f"http://127.0.0.1:{closed.getsockname()[1]}"))
-    assert error.kind == "network"
+    assert (error.kind, error.is_temporary) == ("network", True)
     assert "127.0.0.1" in error.message
     assert "network" in error.remedy
 
@@ -754,32 +827,104 @@ async def test_without_a_key_the_remedy_is_to_set_one(server, connect, monkeypat
     assert server.prompts == []
 
 
-async def test_turn_without_a_key_ends_with_the_error_and_the_session_lives(
-    connect, monkeypatch, tmp_path
-):
-    monkeypatch.delenv("ANTHROPIC_API_KEY")
-    events: list[Event] = []
-    session = Session.open(tmp_path, "s1", "/project")
-    orchestrator = Orchestrator(
-        session, connect(provider="anthropic"), events.append, policy_of(session)
+async def test_name_that_nobody_knows_is_a_temporary_network_error(connect):
+    error, _ = await fail(connect(base_url="http://nowhere.invalid"))
+    assert (error.kind, error.is_temporary) == ("network", True)
+    assert "nowhere.invalid" in error.message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"zzz\r\n", b"5\r\nabcdefgh\r\n", b"-1\r\n"],
+    ids=["size", "length", "negative size"],
+)
+async def test_chunks_that_are_none_are_temporary(server, connect, body):
+    server.answer(Verbatim(STREAM_HEAD, b"%x\r\n%b\r\n" % (len(BEGINNING), BEGINNING), body))
+    error, items = await fail(connect())
+    assert (error.kind, error.is_temporary) == ("cut", True)
+    assert said(items) == "Good mor"
+
+
+async def test_compressed_body_that_is_none_is_malformed(server, connect):
+    head = STREAM_HEAD.replace(b"transfer-encoding: chunked", b"content-encoding: gzip")
+    server.answer(Verbatim(head, BEGINNING, HANG_UP))
+    error, _ = await fail(connect())
+    assert (error.kind, error.is_temporary) == ("malformed", True)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1 that vouches for itself, and its key, in one file."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    now = datetime.now(UTC)
+    signed = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(key, hashes.SHA256())
     )
-    with anyio.fail_after(DEADLINE_S):
-        await orchestrator.run_turn(Prompt("p1", "Good morning."))
-    session.close()
-    assert [event.kind for event in events if isinstance(event, ErrorOccurred)] == ["no_key"]
-    assert events[-1] == TurnEnded("error")
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = tmp_path / "certificate.pem"
+    path.write_bytes(secret + signed.public_bytes(pem))
+    return path
 
 
-async def test_first_turn_says_that_the_sdk_is_loading(connect, tmp_path):
-    events: list[Event] = []
-    session = Session.open(tmp_path, "s1", "/project")
-    orchestrator = Orchestrator(session, connect(), events.append, policy_of(session))
-    with anyio.fail_after(DEADLINE_S):
-        await orchestrator.run_turn(Prompt("p1", "Good morning."))
-        await orchestrator.run_turn(Prompt("p2", "Good evening."))
-    session.close()
-    assert [type(event) for event in events[:2]] == [TurnStarted, ProviderStarting]
-    assert events.count(ProviderStarting()) == 1
+@pytest.fixture
+def tls_server(certificate: Path) -> Iterator[LoopbackServer]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with LoopbackServer(context) as server:
+        yield server
+
+
+async def test_certificate_that_nobody_vouches_for_is_told_at_once(tls_server, connect):
+    error, _ = await fail(connect(base_url=tls_server.url))
+    assert (error.kind, error.is_temporary) == ("network", False)
+    assert "certificate" in error.message
+    assert "SSL_CERT_FILE" in error.remedy
+    assert tls_server.requests == []
+
+
+async def test_certificate_that_the_environment_names_is_good(
+    tls_server, connect, certificate, monkeypatch
+):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    assert (await ask(connect(base_url=tls_server.url)))[-1] == ReplyDone("end_turn")
+
+
+async def test_server_without_tls_is_told_at_once(connect):
+    async def refuse(peer: anyio.abc.SocketStream) -> None:
+        async with peer:
+            await peer.receive()
+            await peer.send(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+
+    async with anyio.create_task_group() as tasks:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        tasks.start_soon(listener.serve, refuse)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        error, _ = await fail(connect(base_url=f"https://127.0.0.1:{port}"))
+        tasks.cancel_scope.cancel()
+    await listener.aclose()
+    assert (error.kind, error.is_temporary) == ("network", False)
+
+
+@pytest.mark.parametrize("status, is_temporary", [(407, False), (403, False), (502, True)])
+async def test_proxy_that_refuses_is_told(server, connect, monkeypatch, status, is_temporary):
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.setenv("HTTPS_PROXY", server.url)
+    server.tunnel_answer = Status(status)
+    error, _ = await fail(connect(base_url="https://api.invalid"))
+    assert (error.kind, error.is_temporary) == ("network", is_temporary)
+    assert str(status) in error.message
+    assert "proxy" in error.remedy
 
 
 # --- cancelling --------------------------------------------------------------------------------------------------------
@@ -865,6 +1010,74 @@ async def test_limits_are_asked_for_again_when_a_short_turn_cancelled_the_questi
         await happens(lambda: server.requests)
         tasks.cancel_scope.cancel()
     assert provider.limits is None
+
+
+async def test_limits_that_are_told_after_the_model_was_changed_are_not_the_new_ones(
+    server, connect
+):
+    told = b'{"max_input_tokens": 1, "max_tokens": 1}'
+    server.model_answer = Reply(Wait(0.2), told, content_type="application/json")
+    provider = connect()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(provider.learn_limits)
+        await happens(lambda: server.requests)
+        provider.set_model("claude-other")
+    assert provider.limits is None
+
+
+# --- models ------------------------------------------------------------------------------------------------------------
+
+
+async def test_another_model_is_asked_from_the_next_request_on(server, connect):
+    provider = connect()
+    await provider.learn_limits()
+    await ask(provider)
+    provider.set_model("claude/other")
+    assert (provider.model, provider.limits) == ("claude/other", None)
+    await ask(provider)
+    assert [request.json()["model"] for request in server.prompts] == [
+        "claude-test",
+        "claude/other",
+    ]
+    await provider.learn_limits()
+    assert server.requests[-1].path == "/v1/models/claude%2Fother"
+
+
+async def test_models_of_all_pages_are_listed_newest_first(server, connect):
+    server.model_pages = deque(
+        [
+            loopback.model_page("claude-9", "claude-8", has_more=True),
+            loopback.model_page("claude-8", "claude-7"),
+        ]
+    )
+    assert await connect().list_models() == ("claude-9", "claude-8", "claude-7")
+    assert [request.path for request in server.requests] == [
+        "/v1/models?limit=1000",
+        "/v1/models?limit=1000&after_id=claude-8",
+    ]
+
+
+async def test_page_of_models_that_comes_again_and_again_is_the_last(server, connect):
+    server.model_pages = deque([loopback.model_page("claude-9", has_more=True)])
+    assert await connect().list_models() == ("claude-9",)
+
+
+@pytest.mark.parametrize(
+    "answer, kind",
+    [
+        (Status(401), "auth"),
+        (Status(200, body=b"[]"), "malformed"),
+        (Status(200, body=loopback.HTML), "malformed"),
+        (Reply(RESET), "network"),
+        (Reply(STALL), "stalled"),
+    ],
+    ids=["401", "array", "HTML", "RST", "silence"],
+)
+async def test_models_that_are_not_listed_are_an_error(server, connect, answer, kind):
+    server.model_pages = deque([answer])
+    with pytest.raises(ProviderError) as caught:
+        await connect(idle_timeout_s=0.5).list_models()
+    assert caught.value.kind == kind
 
 
 # --- the key -----------------------------------------------------------------------------------------------------------

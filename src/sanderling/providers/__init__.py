@@ -95,6 +95,19 @@ class Provider(Protocol):
         """Ask the API how much the model takes and gives; sets `limits`, to zeros when it does not say."""
         ...
 
+    def set_model(self, model: str) -> None:
+        """Ask `model` from the next request on; its limits are not known yet."""
+        ...
+
+    async def list_models(self) -> tuple[str, ...]:
+        """
+        Ask the API what it offers, newest first.
+
+        Raises:
+            ProviderError: with what happened and what a person can do.
+        """
+        ...
+
     def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         """
         Ask the model. The last item is `ReplyDone`.

@@ -1,55 +1,60 @@
 """
 Claude, through the `anthropic` SDK.
 
-The SDK sends and frames; what it leaves loose is decided here: every event is decoded strictly, a stream without its
-`message_stop` counts as cut, silence is measured in bytes (pings count), and each failure becomes one sentence with a remedy.
-Wire format: https://docs.anthropic.com/en/api/messages-streaming
+The SDK knows keys, proxies, headers and connections. The request's bytes, what the answer means and how long to wait for it are
+ours: `anthropic_request`, `anthropic_reply`, `idle`. Each failure becomes one sentence with a remedy (`anthropic_errors`).
 """
 
 import gc
 import importlib
-import json
 import logging
-import math
 import os
+import ssl
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import suppress
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import anyio
-import msgspec
 from anyio import to_thread
 
 from sanderling.config import Settings, has_api_key
-from sanderling.errors import ErrorKind, ProviderError, printable
-from sanderling.events import StopReason
-from sanderling.messages import (
-    RedactedThinkingBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolUse,
-    Usage,
-)
+from sanderling.credentials import Credentials, CredentialsError, is_mangled
+from sanderling.errors import ProviderError
 from sanderling.providers import (
-    BlockDone,
     ModelLimits,
     ModelRequest,
     ReplyDone,
     StreamItem,
-    TextPiece,
-    ThinkingPiece,
-    UsageReport,
 )
+from sanderling.providers.anthropic_errors import (
+    CHECK_THE_ENVIRONMENT,
+    GO_ON,
+    LOG_IN_AGAIN,
+    explain_status,
+    malformed,
+    no_key,
+    retry_after_s,
+)
+from sanderling.providers.anthropic_reply import ReplyDecoder, decode_limits, decode_page
+from sanderling.providers.anthropic_request import RequestEncoder
+from sanderling.providers.idle import KEEPS_WHAT_CAME, IdleWatch
 
 if TYPE_CHECKING:
     import anthropic
+    import httpx2
+    from anthropic._types import RequestOptions
 
 DEFAULT_MAX_TOKENS = 32_000  # every current model can; the model's own limit lowers it
 CONNECT_TIMEOUT_S = 10.0
-MAX_SHOWN_INPUT_CHARS = 500
+MODELS_PER_PAGE = 1000  # the most that the API gives
+MAX_PAGES = 100
+MAX_REPLY_BYTES = (
+    128 << 20
+)  # 128,000 tokens, each in an event of its own of 100 bytes, are a tenth of that
 DRAIN_S = 0.5
+NO_REDIRECTS: "RequestOptions" = {"follow_redirects": False}  # key and conversation would go along
 
 log = logging.getLogger(__name__)
 
@@ -61,38 +66,59 @@ class AnthropicProvider:
         self.model = settings.model
         self.limits: ModelLimits | None = None
         self._settings = settings
+        self._credentials = Credentials(settings.state_dir)
+        self._encoder = RequestEncoder()
+        self._watch = IdleWatch(settings.idle_timeout_s)
         self._client: anthropic.AsyncAnthropic | None = None
         self._loading = anyio.Lock()
+        self._key_version: int | None = None
+        self._has_kept_key = False
 
     @property
     def is_ready(self) -> bool:
-        return self._client is not None
+        return self._client is not None and self._key_version == self._credentials.version()
 
     async def prepare(self) -> None:
+        """A key in the keychain is read with the first request, not before: that may ask the person to unlock it."""
         async with self._loading:
-            if self._client is None:
-                refuse_a_mangled_key(os.environ.get("ANTHROPIC_API_KEY", ""))
-                self._client = await to_thread.run_sync(self._make_client, abandon_on_cancel=True)
+            if has_api_key() or not self._credentials.is_known():
+                await self._connect()
+            else:
+                await to_thread.run_sync(_import_sdk, abandon_on_cancel=True)
+
+    async def _connect(self) -> None:
+        if not self.is_ready:
+            await self.aclose()
+            version = self._credentials.version()
+            self._client = await to_thread.run_sync(self._make_client, abandon_on_cancel=True)
+            self._key_version = version
 
     async def aclose(self) -> None:
-        if self._client:
-            await self._client.close()
+        client, self._client = self._client, None
+        if client:
+            await client.close()
+
+    def set_model(self, model: str) -> None:
+        self.model, self.limits = model, None
 
     async def _ready_client(self) -> "anthropic.AsyncAnthropic":
-        await self.prepare()
+        async with self._loading:
+            await self._connect()
         assert self._client is not None
         return self._client
 
     def _make_client(self) -> "anthropic.AsyncAnthropic":
+        key = self._read_key()
         _import_sdk()
         import anthropic
         import httpx2
 
         try:
             return anthropic.AsyncAnthropic(
+                api_key=key or None,  # None: whatever else the SDK finds, a profile for instance
                 base_url=self._settings.base_url or None,
-                timeout=httpx2.Timeout(self._settings.idle_timeout_s, connect=CONNECT_TIMEOUT_S),
-                default_headers=self._proxy_headers(),
+                timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S),  # silence is IdleWatch's
+                default_headers=self._proxy_headers(key),
                 max_retries=0,  # the SDK's retries are silent, and wait as long as the server says
             )
         except (
@@ -106,20 +132,42 @@ class AnthropicProvider:
                 "network",
                 f"The way to the API cannot be set up ({_words(error)}).",
                 "Check base_url and the environment's proxy and certificate variables, then restart Neovim.",
+                is_temporary=False,
             ) from error
 
-    def _proxy_headers(self) -> dict[str, str]:
+    def _read_key(self) -> str:
+        """The environment's key, else the one that the person keeps in the system's keychain; else empty."""
+        self._has_kept_key = False
+        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+            if is_mangled(os.environ.get(name, "")):
+                raise ProviderError(
+                    "auth",
+                    "The API key holds a blank, a line break or another character that no key has.",
+                    f"Set {name} anew and restart Neovim.",
+                )
+        if has_api_key():
+            return os.environ.get("ANTHROPIC_API_KEY", "")
+        try:
+            key = self._credentials.read()
+        except CredentialsError as error:
+            raise ProviderError("auth", error.message, error.remedy) from error
+        self._has_kept_key = bool(key)
+        return key
+
+    def _proxy_headers(self, key: str) -> dict[str, str]:
         """The SDK sends the key as a bearer token; proxies made for earlier versions of the API read `x-api-key`."""
         is_proxied = bool(self._settings.base_url or os.environ.get("ANTHROPIC_BASE_URL"))
-        key = os.environ.get("ANTHROPIC_API_KEY")
         return {"x-api-key": key} if is_proxied and key else {}
 
     async def learn_limits(self) -> None:
+        model = self.model
         try:
-            self.limits = await self.fetch_limits()
+            limits = await self.fetch_limits()
         except ProviderError as error:
-            log.info("the API does not tell the limits of %s: %s", self.model, error)
-            self.limits = ModelLimits()
+            log.info("the API does not tell the limits of %s: %s", model, error)
+            limits = ModelLimits()
+        if model == self.model:
+            self.limits = limits
 
     async def fetch_limits(self) -> ModelLimits:
         """
@@ -128,26 +176,42 @@ class AnthropicProvider:
         Raises:
             ProviderError: the API cannot be reached, refuses the key, or does not know the model.
         """
+        return decode_limits(await self._get(f"/v1/models/{quote(self.model, safe='')}"))
+
+    async def list_models(self) -> tuple[str, ...]:
+        models: dict[str, None] = {}
+        after: dict[str, str] = {}
+        for _ in range(MAX_PAGES):
+            page = decode_page(await self._get("/v1/models", limit=MODELS_PER_PAGE, **after))
+            models |= dict.fromkeys(model.id for model in page.data)
+            if not page.has_more or not page.last_id or after == {"after_id": page.last_id}:
+                break
+            after = {"after_id": page.last_id}
+        return tuple(models)
+
+    async def _get(self, path: str, **query: object) -> bytes:
         client = await self._ready_client()
+        import httpx2
+
         try:
-            answer = await client.models.with_raw_response.retrieve(self.model)
+            with self._watch.wait():
+                answer = await client.get(
+                    path, cast_to=httpx2.Response, options={"params": query, **NO_REDIRECTS}
+                )
         except (_sdk_error(), TypeError, *_transport_errors()) as error:
             raise self._explain(error, is_streaming=False) from error
-        info = _decode(_model_decoder, await answer.http_response.aread())
-        return ModelLimits(info.max_input_tokens or 0, info.max_tokens or 0)
+        return answer.content
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        model = self.model  # the one whose thoughts the request holds, whoever is chosen meanwhile
         client = await self._ready_client()
         import anthropic
 
-        create: Any = client.messages.with_streaming_response.create
         reply = ReplyDecoder()
         try:
-            async with create(**self._body(request)) as response:
-                content_type = response.headers.get("content-type", "")
-                if not content_type.startswith("text/event-stream"):
-                    raise malformed(f"{content_type or 'nothing'} instead of a stream of events")
-                events = anthropic.AsyncStream.raw_events(response.http_response)
+            response = await self._send(client, request, model)
+            try:
+                events = anthropic.AsyncStream.raw_events(response)
                 async for event in events:
                     for item in reply.feed(event.data):
                         yield item
@@ -155,24 +219,41 @@ class AnthropicProvider:
                         await _read_to_end(events)
                         yield ReplyDone(reply.stop_reason)
                         return
+            finally:
+                await response.aclose()
         except (_sdk_error(), TypeError, UnicodeDecodeError, *_transport_errors()) as error:
             raise self._explain(error, is_streaming=reply.has_started) from error
 
-    def _body(self, request: ModelRequest) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self.model,
-            "max_tokens": self._max_tokens(),
-            "system": request.system,
-            "messages": msgspec.to_builtins(request.history),
-            "cache_control": {"type": "ephemeral"},
-            "stream": True,
-        }
-        if request.tools:
-            body["tools"] = msgspec.to_builtins(request.tools)
-        if self._settings.thinking:
-            # Newer models think whether asked or not, and say nothing meanwhile unless told to.
-            body["thinking"] = {"type": "adaptive", "display": "summarized"}
-        return body
+    async def _send(
+        self, client: "anthropic.AsyncAnthropic", request: ModelRequest, model: str
+    ) -> "httpx2.Response":
+        """The answer, once its head is there. Its body may be waited for no longer than any other."""
+        import anthropic
+        import httpx2
+
+        body = self._encoder.encode(
+            request,
+            model=model,
+            max_tokens=self._max_tokens(),
+            thinking=self._settings.thinking,
+        )
+        # `messages.create` would copy and encode all of the history, in 15 ms after 200 rounds.
+        post: Any = client.post
+        with self._watch.wait():
+            response: httpx2.Response = await post(
+                "/v1/messages",
+                cast_to=httpx2.Response,
+                options=NO_REDIRECTS,
+                content=body,
+                stream=True,
+                stream_cls=anthropic.AsyncStream[Any],
+            )
+        content_type = response.headers.get("content-type", "")
+        if not content_type.startswith("text/event-stream"):
+            await response.aclose()
+            raise malformed(f"{content_type or 'nothing'} instead of a stream of events")
+        response.stream = _watched(response.stream, self._watch)
+        return response
 
     def _max_tokens(self) -> int:
         wanted = self._settings.max_tokens or DEFAULT_MAX_TOKENS
@@ -181,37 +262,108 @@ class AnthropicProvider:
 
     def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
         import anthropic
-        import httpx2
 
         if isinstance(error, anthropic.APIStatusError):
-            detail = error.api_message or error.response.reason_phrase
-            retry_after_s = _seconds(error.response.headers.get("retry-after"))
-            return explain_status(error.type or "", error.status_code, detail, retry_after_s)
+            return explain_status(
+                *self._told(error),
+                retry_after_s(error.response.headers),
+                key_remedy=LOG_IN_AGAIN if self._has_kept_key else CHECK_THE_ENVIRONMENT,
+            )
         if isinstance(error, (anthropic.CredentialsError, TypeError)):
-            if has_api_key():
+            if has_api_key() or self._has_kept_key:
                 raise error  # not about the key: a defect of ours
             return no_key()
         cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
-        if isinstance(cause, httpx2.ReadTimeout):
-            return ProviderError(
-                "stalled",
-                f"The API went silent: nothing arrived for {self._settings.idle_timeout_s:g} s.",
-                "What arrived is kept. Send a prompt to go on.",
-            )
-        if is_streaming and isinstance(cause, httpx2.TransportError):
-            return ProviderError(
-                "cut",
-                f"The connection broke in the middle of the answer ({_words(cause)}).",
-                "What arrived is kept. Send a prompt to go on.",
-            )
-        if isinstance(cause, UnicodeDecodeError):
-            return malformed(str(cause))
         host = self._client.base_url.netloc.decode() if self._client else "the API"
+        return _explain_transport(cause or error, host, is_streaming=is_streaming)
+
+    def _told(self, error: "anthropic.APIStatusError") -> tuple[str, int, str]:
+        """What the API says of the error: whatever a proxy has made of it, as text, and without the key."""
+        told: tuple[object, object] = (error.type, error.api_message)
+        error_type, words = (each if isinstance(each, str) else "" for each in told)
+        for key in (self._client.api_key, self._client.auth_token) if self._client else ():
+            words = words.replace(key, "[the key]") if key else words
+        return error_type, error.status_code, words or error.response.reason_phrase
+
+
+def _explain_transport(error: BaseException, host: str, *, is_streaming: bool) -> ProviderError:
+    import httpx2
+
+    words = _words(error)
+    if isinstance(error, (UnicodeDecodeError, httpx2.DecodingError)):
+        return malformed(words)
+    if is_streaming and isinstance(error, httpx2.TransportError):
+        return ProviderError(
+            "cut",
+            f"The connection broke in the middle of the answer ({words}).",
+            KEEPS_WHAT_CAME,
+        )
+    if any(map(_is_refusal_of_tls, _causes(error))):
         return ProviderError(
             "network",
-            f"Cannot reach {host} ({_words(cause or error)}).",
-            "Check the network, the proxy and base_url, then send the prompt again.",
+            f"No safe connection to {host} ({words}).",
+            "If a proxy stands in between, name its certificates in SSL_CERT_FILE; else check base_url and this machine's clock.",
+            is_temporary=False,
         )
+    if isinstance(error, httpx2.ProxyError):
+        return ProviderError(
+            "network",
+            f"The proxy does not let through to {host} ({words}).",
+            "Check the environment's proxy variables and NO_PROXY, then restart Neovim.",
+            is_temporary=words.startswith("5"),  # its own trouble, by the HTTP status
+        )
+    return ProviderError(
+        "network",
+        f"Cannot reach {host} ({words}).",
+        f"Check the network, the proxy and base_url. {GO_ON}",
+        is_temporary=not isinstance(
+            error, (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects)
+        ),
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_refusal_of_tls(error: BaseException) -> bool:
+    """A certificate, or no TLS at all; not a connection that broke meanwhile."""
+    is_break = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError))
+    return isinstance(error, ssl.SSLError) and not is_break
+
+
+def _watched(stream: Any, watch: IdleWatch) -> "httpx2.AsyncByteStream":
+    """`stream`, which must end, and each of whose pieces may be waited for only so long: pings count, and whatever else arrives."""
+    import httpx2
+
+    class Watched(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = MAX_REPLY_BYTES
+            async with aclosing(aiter(stream)) as pieces:
+                while left >= 0:
+                    with watch.wait():
+                        piece = await anext(pieces, None)
+                    if piece is None:
+                        return
+                    left -= len(piece)
+                    yield piece
+            raise _endless()
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Watched()
+
+
+def _endless() -> ProviderError:
+    return ProviderError(
+        "malformed",
+        f"The answer does not end: it has more than {MAX_REPLY_BYTES:,} bytes.",
+        "If base_url names a proxy, it may be at fault.",
+        is_temporary=False,
+    )
 
 
 def _import_sdk() -> None:
@@ -228,108 +380,16 @@ def _import_sdk() -> None:
     gc.freeze()
 
 
-def refuse_a_mangled_key(key: str) -> None:
-    """
-    A key with a line break (from a file) or a blank would fail as a header, and the error would quote it.
-
-    Raises:
-        ProviderError: without the key in it.
-    """
-    if key != key.strip() or not key.isascii() or (key and not key.isprintable()):
-        raise ProviderError(
-            "auth",
-            "The API key holds a blank, a line break or another character that no key has.",
-            "Set ANTHROPIC_API_KEY anew and restart Neovim.",
-        )
-
-
-def _words(error: BaseException | None) -> str:
+def _words(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
 async def _read_to_end(events: AsyncIterator[object]) -> None:
     """Read what follows the last event: a response that was not read to its end takes its connection with it."""
-    with anyio.move_on_after(DRAIN_S), suppress(*_transport_errors()):
+    ignored = (ProviderError, UnicodeDecodeError, *_transport_errors())
+    with anyio.move_on_after(DRAIN_S), suppress(*ignored):
         async for _ in events:
             pass
-
-
-def no_key() -> ProviderError:
-    return ProviderError(
-        "no_key",
-        "There is no API key.",
-        "Set ANTHROPIC_API_KEY in the environment that starts Neovim, or choose provider = 'demo'.",
-    )
-
-
-def malformed(detail: str) -> ProviderError:
-    return ProviderError(
-        "malformed",
-        f"The API sent something that is not its own format ({detail}).",
-        "If base_url names a proxy, it may be at fault. Send the prompt again.",
-    )
-
-
-_KINDS_BY_TYPE: dict[str, ErrorKind] = {
-    "authentication_error": "auth",
-    "permission_error": "auth",
-    "rate_limit_error": "rate_limited",
-    "overloaded_error": "overloaded",
-    "api_error": "server",
-    "timeout_error": "server",
-    "billing_error": "auth",
-    "invalid_request_error": "invalid_request",
-    "not_found_error": "invalid_request",
-    "request_too_large": "invalid_request",
-}
-_KINDS_BY_STATUS: dict[int, ErrorKind] = {
-    401: "auth",
-    402: "auth",
-    403: "auth",
-    408: "server",
-    429: "rate_limited",
-    529: "overloaded",
-}
-
-
-def explain_status(
-    error_type: str, status: int, detail: str, retry_after_s: float | None
-) -> ProviderError:
-    """An error that the API reports: by its type where it has one (mid-stream the status is 200), else by its status."""
-    by_status = _KINDS_BY_STATUS.get(status, "server" if status >= 500 else "invalid_request")  # noqa: PLR2004
-    kind = _KINDS_BY_TYPE.get(error_type, by_status)
-    what = detail if status == HTTPStatus.OK else f"{detail} ({status})"
-    again = f"in {retry_after_s:g} s" if retry_after_s else "in a moment"
-    match kind:
-        case "auth":
-            message = f"The API refused the key: {what}."
-            remedy = "Check ANTHROPIC_API_KEY and the account behind it, then restart Neovim with a key that works."
-        case "rate_limited":
-            message = f"The account's rate limit is reached: {what}."
-            remedy = f"Send the prompt again {again}."
-        case "overloaded":
-            message = f"The API is overloaded just now: {what}."
-            remedy = f"Send the prompt again {again}."
-        case "server":
-            message = f"The API failed: {what}."
-            remedy = f"Send the prompt again {again}."
-        case _ if error_type == "not_found_error" or status == HTTPStatus.NOT_FOUND:
-            message = f"The API does not know what was asked for: {what}."
-            remedy = "Check the options model and base_url."
-        case _:
-            message = f"The API refused the request: {what}."
-            remedy = (
-                "Change the prompt or the settings that it names; :clear starts a new conversation."
-            )
-    return ProviderError(kind, message, remedy, retry_after_s=retry_after_s)
-
-
-def _seconds(header: str | None) -> float | None:
-    try:
-        seconds = float(header or 0)
-    except ValueError:
-        return None  # an HTTP date: "in a moment" will do
-    return seconds if 0 < seconds < math.inf else None
 
 
 def _sdk_error() -> type[Exception]:
@@ -342,255 +402,3 @@ def _transport_errors() -> tuple[type[Exception], ...]:
     import httpx2
 
     return (httpx2.HTTPError, httpx2.StreamError)
-
-
-# --- the wire ----------------------------------------------------------------------------------------------------------
-#
-# What an object is, its `type` says; only then is it decoded, so that one of a later API is passed over whatever it holds.
-
-
-class _Kind(msgspec.Struct):
-    type: str
-
-
-# A number that Lua can hold.
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None
-
-
-class _WireUsage(msgspec.Struct):
-    input_tokens: _Count = None
-    output_tokens: _Count = None
-    cache_creation_input_tokens: _Count = None
-    cache_read_input_tokens: _Count = None
-
-
-class _WireMessage(msgspec.Struct):
-    usage: _WireUsage
-
-
-class _MessageStart(msgspec.Struct):
-    message: _WireMessage
-
-
-class _BlockStart(msgspec.Struct):
-    content_block: msgspec.Raw
-
-
-class _BlockDelta(msgspec.Struct):
-    delta: msgspec.Raw
-
-
-class _BlockStop(msgspec.Struct):
-    pass
-
-
-class _WireStop(msgspec.Struct):
-    stop_reason: str | None = None
-
-
-class _MessageDelta(msgspec.Struct):
-    delta: _WireStop
-    usage: _WireUsage | None = None
-
-
-class _MessageStop(msgspec.Struct):
-    pass
-
-
-class _WireError(msgspec.Struct):
-    type: str = ""
-    message: str = ""
-
-
-class _Error(msgspec.Struct):
-    error: _WireError
-
-
-class _WireText(msgspec.Struct):
-    text: str
-
-
-class _WireThinking(msgspec.Struct):
-    thinking: str
-    signature: str = ""
-
-
-class _WireRedacted(msgspec.Struct):
-    data: str
-
-
-class _WireToolUse(msgspec.Struct):
-    id: str
-    name: str
-
-
-class _WireSignature(msgspec.Struct):
-    signature: str
-
-
-class _WireJson(msgspec.Struct):
-    partial_json: str
-
-
-class _WireModel(msgspec.Struct):
-    max_input_tokens: _Count = None
-    max_tokens: _Count = None
-
-
-_WireBlock = _WireText | _WireThinking | _WireRedacted | _WireToolUse
-
-_kind_decoder = msgspec.json.Decoder(_Kind)
-_model_decoder = msgspec.json.Decoder(_WireModel)
-_input_decoder = msgspec.json.Decoder(dict[str, Any])
-_event_decoders: dict[str, msgspec.json.Decoder[Any]] = {
-    "message_start": msgspec.json.Decoder(_MessageStart),
-    "content_block_start": msgspec.json.Decoder(_BlockStart),
-    "content_block_delta": msgspec.json.Decoder(_BlockDelta),
-    "content_block_stop": msgspec.json.Decoder(_BlockStop),
-    "message_delta": msgspec.json.Decoder(_MessageDelta),
-    "message_stop": msgspec.json.Decoder(_MessageStop),
-    "error": msgspec.json.Decoder(_Error),
-}
-_block_decoders: dict[str, msgspec.json.Decoder[Any]] = {
-    "text": msgspec.json.Decoder(_WireText),
-    "thinking": msgspec.json.Decoder(_WireThinking),
-    "redacted_thinking": msgspec.json.Decoder(_WireRedacted),
-    "tool_use": msgspec.json.Decoder(_WireToolUse),
-}
-_delta_decoders: dict[str, msgspec.json.Decoder[Any]] = {
-    "text_delta": msgspec.json.Decoder(_WireText),
-    "thinking_delta": msgspec.json.Decoder(_WireThinking),
-    "signature_delta": msgspec.json.Decoder(_WireSignature),
-    "input_json_delta": msgspec.json.Decoder(_WireJson),
-}
-
-_STOP_REASONS: dict[str, StopReason] = {
-    "max_tokens": "max_tokens",
-    "stop_sequence": "stop_sequence",
-    "refusal": "refusal",
-    "model_context_window_exceeded": "context_full",
-}
-
-T = TypeVar("T")
-
-
-def _decode(decoder: msgspec.json.Decoder[T], data: bytes | str | msgspec.Raw) -> T:
-    try:
-        return decoder.decode(data)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise malformed(str(error)) from error
-    except msgspec.DecodeError:
-        pass
-    # Half of a surrogate pair is no text in any encoding, yet a proxy that cuts strings can send one: show U+FFFD instead.
-    try:
-        value = json.loads(bytes(data) if isinstance(data, msgspec.Raw) else data)
-        return decoder.decode(printable(json.dumps(value, ensure_ascii=False)))
-    except (ValueError, RecursionError) as error:
-        raise malformed(str(error)) from error
-
-
-def _decode_if_known(
-    decoders: Mapping[str, msgspec.json.Decoder[Any]], data: str | msgspec.Raw
-) -> Any:
-    decoder = decoders.get(_decode(_kind_decoder, data).type)
-    return _decode(decoder, data) if decoder else None
-
-
-def _broken_input(text: str) -> str:
-    """Cut off at the limit of tokens, most of the time."""
-    try:
-        json.loads(text)
-        reason = "it is no object, or too deep"
-    except (ValueError, RecursionError) as error:
-        reason = str(error)
-    shown = text if len(text) <= MAX_SHOWN_INPUT_CHARS else f"{text[:MAX_SHOWN_INPUT_CHARS]}…"
-    return f"The input is not the JSON object that it must be ({reason}). What arrived: {printable(shown)}"
-
-
-class ReplyDecoder:
-    """Turns the events of one reply into stream items. What a later API adds is passed over, what breaks its format is an error."""
-
-    def __init__(self) -> None:
-        self.has_started = False
-        self.is_done = False
-        self.stop_reason: StopReason = "end_turn"
-        self._block: _WireBlock | None = None
-        self._pieces: list[str] = []
-        self._signature = ""
-        self._usage = Usage()
-
-    def feed(self, data: str) -> Iterator[StreamItem]:
-        if not data:
-            return
-        match _decode_if_known(_event_decoders, data):
-            case _MessageStart(message):
-                self.has_started = True
-                yield self._report(message.usage)
-            case _BlockStart(raw_block):
-                yield from self._start_block(_decode_if_known(_block_decoders, raw_block))
-            case _BlockDelta(raw_delta):
-                if self._block:
-                    yield from self._grow_block(_decode_if_known(_delta_decoders, raw_delta))
-            case _BlockStop():
-                if self._block:
-                    yield self._finished(self._block)
-                self._block = None
-            case _MessageDelta(delta, usage):
-                self.stop_reason = _STOP_REASONS.get(delta.stop_reason or "", "end_turn")
-                if usage:
-                    yield self._report(usage)
-            case _MessageStop():
-                self.is_done = True
-            case _Error(error):
-                raise explain_status(error.type, HTTPStatus.OK, error.message or error.type, None)
-            case _:
-                pass  # a ping, or an event of a later API
-
-    def _start_block(self, block: _WireBlock | None) -> Iterator[StreamItem]:
-        self._block, self._pieces, self._signature = block, [], ""
-        if isinstance(block, _WireText | _WireThinking):
-            yield from self._grow_block(block)
-
-    def _grow_block(self, delta: Any) -> Iterator[StreamItem]:
-        match delta:
-            case _WireText(text) if text:
-                self._pieces.append(text)
-                yield TextPiece(text)
-            case _WireThinking(thinking, signature):
-                self._signature += signature
-                if thinking:
-                    self._pieces.append(thinking)
-                    yield ThinkingPiece(thinking)
-            case _WireSignature(signature):
-                self._signature += signature
-            case _WireJson(partial_json):
-                self._pieces.append(partial_json)
-            case _:
-                pass  # a delta of a later API
-
-    def _finished(self, block: _WireBlock) -> BlockDone:
-        content = "".join(self._pieces)
-        match block:
-            case _WireText():
-                return BlockDone(TextBlock(content))
-            case _WireThinking():
-                return BlockDone(ThinkingBlock(content, self._signature))
-            case _WireRedacted(data):
-                return BlockDone(RedactedThinkingBlock(data))
-            case _WireToolUse(use_id, name):
-                try:
-                    return BlockDone(
-                        ToolUse(use_id, name, _decode(_input_decoder, content or "{}"))
-                    )
-                except ProviderError:
-                    return BlockDone(ToolUse(use_id, name, {}), _broken_input(content))
-
-    def _report(self, usage: _WireUsage) -> UsageReport:
-        """Counts are cumulative, and a field that is left out keeps its value."""
-        self._usage = Usage(
-            *(
-                getattr(self._usage, field) if (count := getattr(usage, field)) is None else count
-                for field in _WireUsage.__struct_fields__
-            )
-        )
-        return UsageReport(self._usage)

@@ -152,6 +152,13 @@ class ScriptedProvider:
     async def aclose(self) -> None:
         await checkpoint()
 
+    def set_model(self, model: str) -> None:
+        self.model = model
+
+    async def list_models(self) -> tuple[str, ...]:
+        await checkpoint()
+        return (self.model,)
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         reply = self._reply_to(request.history)
         output_chars = 0

@@ -1,0 +1,157 @@
+"""What the API's refusals mean to a person, and whether the same request may succeed a little later."""
+
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+
+from sanderling.errors import TEMPORARY, ErrorKind, ProviderError
+
+MAX_DETAIL_CHARS = 1000
+# Temporary errors are shown when every retry has failed.
+GO_ON = "A new prompt goes on from there."
+CHECK_THE_ENVIRONMENT = (
+    "Check ANTHROPIC_API_KEY and the account behind it, then restart Neovim with a key that works."
+)
+LOG_IN_AGAIN = "Check the account behind it, or keep another key with /login."
+
+_KINDS_BY_TYPE: dict[str, ErrorKind] = {
+    "authentication_error": "auth",
+    "permission_error": "auth",
+    "rate_limit_error": "rate_limited",
+    "overloaded_error": "overloaded",
+    "api_error": "server",
+    "timeout_error": "server",
+    "billing_error": "auth",
+    "invalid_request_error": "invalid_request",
+    "not_found_error": "invalid_request",
+    "request_too_large": "context_full",
+}
+_KINDS_BY_STATUS: dict[int, ErrorKind] = {
+    200: "server",  # in the middle of an answer: the request itself was good
+    401: "auth",
+    402: "auth",
+    403: "auth",
+    408: "server",
+    409: "server",
+    413: "context_full",
+    429: "rate_limited",
+    529: "overloaded",
+}
+_TOO_LONG = re.compile(r"prompt is too long|exceeds? (the )?context", re.IGNORECASE)
+
+
+def explain_status(
+    error_type: str,
+    status: int,
+    detail: str,
+    retry_after_s: float | None = None,
+    *,
+    key_remedy: str = CHECK_THE_ENVIRONMENT,
+) -> ProviderError:
+    """An error that the API reports: by its type where it has one, unless the status alone says that it will pass."""
+    kind = _kind(error_type, status)
+    if kind == "invalid_request" and _TOO_LONG.search(detail):
+        kind = "context_full"  # has no type of its own
+    detail = detail if len(detail) <= MAX_DETAIL_CHARS else f"{detail[:MAX_DETAIL_CHARS]}…"
+    what = detail if status == HTTPStatus.OK else f"{detail} ({status})"
+    match kind:
+        case _ if _is_elsewhere(status):
+            message = f"The API sends on to another address: {what}."
+            remedy = "Set base_url to that address: key and conversation are sent nowhere else."
+        case "auth" if error_type == "billing_error" or status == HTTPStatus.PAYMENT_REQUIRED:
+            message = f"The account cannot pay for it: {what}."
+            remedy = "Look at the account's credit and limits."
+        case "auth":
+            message = f"The API refused the key: {what}."
+            remedy = key_remedy
+        case "rate_limited":
+            message = f"The account's rate limit is reached: {what}."
+            remedy = f"{_in_a_while(retry_after_s)} Another model has a limit of its own: /model."
+        case "overloaded":
+            message = f"The API is overloaded just now: {what}."
+            remedy = f"{_in_a_while(retry_after_s)} Another model may have room: /model."
+        case "server":
+            message = f"The API failed: {what}."
+            remedy = _in_a_while(retry_after_s)
+        case "context_full":
+            message = f"The conversation is too long for the model: {what}."
+            remedy = "/compact makes it shorter, /clear starts a new one."
+        case _ if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            message = f"The proxy asks who you are: {what}."
+            remedy = (
+                "Put name and password into the environment's proxy variables, then restart Neovim."
+            )
+        case _ if error_type == "not_found_error" or status == HTTPStatus.NOT_FOUND:
+            message = f"The API does not know what was asked for: {what}."
+            remedy = "Check the options model and base_url."
+        case _:
+            message = f"The API refused the request: {what}."
+            remedy = (
+                "Change the prompt or the settings that it names; /clear starts a new conversation."
+            )
+    return ProviderError(kind, message, remedy, retry_after_s=retry_after_s)
+
+
+def _is_elsewhere(status: int) -> bool:
+    return 300 <= status < 400  # noqa: PLR2004 - redirections
+
+
+def _kind(error_type: str, status: int) -> ErrorKind:
+    if _is_elsewhere(status):
+        return "invalid_request"
+    by_status = _KINDS_BY_STATUS.get(status, "server" if status >= 500 else "invalid_request")  # noqa: PLR2004
+    by_type = _KINDS_BY_TYPE.get(error_type, by_status)
+    is_passing = status != HTTPStatus.OK and by_status in TEMPORARY
+    return by_status if is_passing and by_type not in TEMPORARY else by_type
+
+
+def _in_a_while(retry_after_s: float | None) -> str:
+    return f"The API asks to wait for {retry_after_s:g} s. {GO_ON}" if retry_after_s else GO_ON
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """How long the API asks to wait: in ms, in seconds or until a date, which is read against the API's own clock."""
+    if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    told = headers.get("retry-after")
+    if (seconds := _number(told)) is not None:
+        return seconds
+    if until := _date(told):
+        return max(0.0, (until - (_date(headers.get("date")) or datetime.now(UTC))).total_seconds())
+    return None
+
+
+def _number(text: str | None) -> float | None:
+    with suppress(ValueError):
+        if text and 0 <= (number := float(text)) < math.inf:
+            return number
+    return None
+
+
+def _date(text: str | None) -> datetime | None:
+    with suppress(ValueError, OverflowError):
+        if text:
+            date = parsedate_to_datetime(text)
+            return date if date.tzinfo else date.replace(tzinfo=UTC)
+    return None
+
+
+def no_key() -> ProviderError:
+    return ProviderError(
+        "no_key",
+        "There is no API key.",
+        "Keep one in the system's keychain with /login, set ANTHROPIC_API_KEY in the environment that starts Neovim, "
+        "or choose provider = 'demo'.",
+    )
+
+
+def malformed(detail: str) -> ProviderError:
+    return ProviderError(
+        "malformed",
+        f"The API sent something that is not its own format ({detail}).",
+        f"If base_url names a proxy, it may be at fault. {GO_ON}",
+    )
