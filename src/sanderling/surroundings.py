@@ -1,0 +1,73 @@
+"""What the project and the person have written down for the agent: instructions, command files, and which of them are trusted."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from sanderling.config import Settings
+from sanderling.errors import ConfigError
+from sanderling.events import Prompt, SlashCommand, TrustShown
+from sanderling.instructions import Instructions
+from sanderling.slash_commands import SlashCommands
+from sanderling.trust import CONFIG_FILE, MCP_FILE, Trust
+
+
+def config_dir(environment: Mapping[str, str] = os.environ) -> str:
+    """Where the person's own files are."""
+    base = Path(environment.get("XDG_CONFIG_HOME", ""))
+    if not base.is_absolute():  # as the XDG specification says
+        base = Path.home() / ".config"
+    return str(base / "sanderling")
+
+
+class Surroundings:
+    """Of one session's project."""
+
+    def __init__(self, settings: Settings, project: str) -> None:
+        self.trust = Trust(settings.state_dir, project)
+        self.instructions = Instructions(self.trust, config_dir())
+        self._slash_commands = SlashCommands(self.trust, config_dir())
+        self._told_untrusted: tuple[str, ...] = ()
+
+    def expand(self, prompt: Prompt) -> Prompt:
+        """
+        The prompt with what its slash command stands for.
+
+        Raises:
+            ConfigError: there is no such command, or it cannot be used so.
+        """
+        text = self._slash_commands.expand(prompt.text)
+        return prompt if text == prompt.text else msgspec.structs.replace(prompt, text=text)
+
+    def expand_or_keep(self, prompt: Prompt) -> Prompt:
+        """The same, where nothing can be refused any more."""
+        try:
+            return self.expand(prompt)
+        except ConfigError:
+            return prompt
+
+    def commands(self) -> tuple[SlashCommand, ...]:
+        return self._slash_commands.all()
+
+    def news_of_untrusted(self) -> tuple[str, ...]:
+        """The files that are ignored for want of trust, if they are others than before."""
+        settings = self.trust.untrusted((CONFIG_FILE, MCP_FILE))
+        files = (*self.instructions.ignored(), *settings, *self._slash_commands.ignored())
+        ignored = tuple(dict.fromkeys(files))
+        is_news, self._told_untrusted = ignored != self._told_untrusted, ignored
+        return ignored if is_news else ()
+
+    def shown(self) -> TrustShown:
+        """All that could be trusted. Reads the project: call it from a thread."""
+        return self.trust.shown()
+
+    def trust_files(self, hashes: Mapping[str, str]) -> None:
+        """
+        Trust these files as they were shown, and no others.
+
+        Raises:
+            ConfigError: nothing of this project can be trusted, or that cannot be written down.
+        """
+        self.trust.trust(hashes)

@@ -1,0 +1,55 @@
+"""`@path` in instructions: the file it names belongs to them."""
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_IMPORT_DEPTH = 5
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_SPAN = re.compile(
+    r"(?<!`)(`+)[^`]+\1"
+)  # takes no longer for a long line of backticks than for another
+_MENTION = re.compile(r"(?<![^\s(])@([^\s`<>\"'()]+)")
+_BULLET = re.compile(r"\s*(?:[-*+]\s+)?")
+_INDENTED = re.compile(r"(?: {4}|\t)\s*(?![-*+\s])")  # code, unless it is a list in a list
+
+
+@dataclass(frozen=True)
+class Import:
+    """`is_alone`: nothing else stands on its line, so it is meant as an import and nothing else."""
+
+    mention: str
+    is_alone: bool
+
+
+def lines_with_imports(text: str) -> Iterator[tuple[str, tuple[Import, ...]]]:
+    """Each line, with the imports in it; there are none in code."""
+    fence = ""
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        if fence:
+            is_end = found and found[1].startswith(fence) and not line[found.end() :].strip()
+            fence = "" if is_end else fence
+            yield line, ()
+        elif found:
+            fence = found[1]
+            yield line, ()
+        else:
+            yield line, _imports(line)
+
+
+def _imports(line: str) -> tuple[Import, ...]:
+    if "@" not in line or _INDENTED.match(line):
+        return ()
+    mentions = [found.rstrip(".,;:!?") for found in _MENTION.findall(_SPAN.sub("`", line))]
+    alone = _BULLET.sub("", line, count=1).rstrip()
+    return tuple(Import(name, alone == f"@{name}") for name in mentions if name)
+
+
+def imported_path(importing: str, mention: str) -> str | None:
+    """The path that `mention` means in the file `importing`, both relative to the same root; None if it leads out of that."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(importing), mention))
+    is_outside = path.startswith(("/", "~", "../")) or path in (".", "..")
+    return None if is_outside else path

@@ -1,0 +1,252 @@
+"""Slash commands from Markdown files: who may make them, and what the model is sent for them."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from tests.conftest import ROOT
+
+from sanderling.errors import ConfigError
+from sanderling.events import SlashCommand
+from sanderling.slash_commands import BUILT_IN, SlashCommands
+from sanderling.trust import Trust
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    return tmp_path / "config"
+
+
+@pytest.fixture
+def trust(tmp_path: Path, project: Path) -> Trust:
+    return Trust(str(tmp_path / "state"), str(project))
+
+
+@pytest.fixture
+def commands(trust: Trust, own: Path) -> SlashCommands:
+    return SlashCommands(trust, str(own))
+
+
+def write(path: Path, text: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def trust_all(trust: Trust) -> None:
+    trust.trust({file.path: file.sha256 for file in trust.shown().files})
+
+
+def named(commands: SlashCommands) -> dict[str, SlashCommand]:
+    return {command.name: command for command in commands.all()}
+
+
+# --- Which there are -----------------------------------------------------------------------------------------------------------
+
+
+def test_review_is_there_from_the_beginning(commands):
+    (review,) = commands.all()
+    assert (review.name, review.source, review.arguments) == ("review", "sanderling", "[what]")
+    assert "uncommitted changes" in review.description
+    assert "What: src/api" in commands.expand("/review src/api")
+
+
+def test_files_of_the_person_are_commands(commands, own):
+    write(own / "commands/fix.md", "---\ndescription: Mend it\nargument-hint: <what>\n---\nFix $1!")
+    write(own / "commands/git/pr.md", "# Open a pull request\n\nNow.")
+    assert named(commands)["fix"] == SlashCommand("fix", "Mend it", "<what>", "user")
+    assert named(commands)["git:pr"] == SlashCommand("git:pr", "Open a pull request", "", "user")
+    assert commands.expand("/git:pr") == "# Open a pull request\n\nNow."
+
+
+def test_files_of_a_project_are_commands_once_they_are_trusted(commands, trust, project):
+    write(project / ".sanderling/commands/fix.md", "Fix it.")
+    assert "fix" not in named(commands)
+    assert commands.ignored() == (".sanderling/commands/fix.md",)
+    with pytest.raises(ConfigError, match="there is no command '/fix'"):
+        commands.expand("/fix")
+    trust_all(trust)
+    assert named(commands)["fix"].source == "project"
+    assert commands.ignored() == ()
+    write(project / ".sanderling/commands/fix.md", "Break it.")
+    assert "fix" not in named(commands)
+
+
+def test_project_goes_before_the_person_and_the_person_before_ours(commands, trust, own, project):
+    for name in ("fix", "review"):
+        write(own / f"commands/{name}.md", "of the person's")
+        write(project / f".sanderling/commands/{name}.md", "of the project's")
+    trust_all(trust)
+    assert commands.expand("/fix") == "of the project's"
+    assert commands.expand("/review") == "of the person's"
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_no_file_replaces_what_is_built_in(commands, trust, own, project, name):
+    write(own / f"commands/{name}.md", "x")
+    write(project / f".sanderling/commands/{name}.md", "x")
+    trust_all(trust)
+    assert name not in named(commands)
+    with pytest.raises(ConfigError, match=f"/{name} is a command of the chat window"):
+        commands.expand(f"/{name} x")
+
+
+@pytest.mark.parametrize("name", ["Fix.md", "1.md", "fix it.md", "fix.txt", ".fix.md", "a.b.md"])
+def test_files_with_other_names_make_no_command(commands, own, name):
+    write(own / "commands" / name, "x")
+    assert list(named(commands)) == ["review"]
+
+
+def test_hostile_files_in_the_directory_of_commands_are_no_commands(commands, project, tmp_path):
+    directory = project / ".sanderling/commands"
+    write(tmp_path / "secret.md", "top secret")
+    write(directory / "large.md", b"x" * 10_000_000)
+    os.mkfifo(directory / "fifo.md")
+    (directory / "link.md").symlink_to(tmp_path / "secret.md")
+    (directory / "gone.md").symlink_to("nowhere")
+    (directory / "loop").symlink_to(directory)
+    assert list(named(commands)) == ["review"]
+    assert commands.ignored() == tuple(
+        f".sanderling/commands/{name}.md" for name in ("fifo", "large", "link")
+    )
+
+
+def test_file_of_ones_own_that_cannot_be_read_says_why(commands, own):
+    (own / "commands").mkdir(parents=True)
+    os.mkfifo(own / "commands/fifo.md")
+    assert "is no regular file" in named(commands)["fifo"].description
+    with pytest.raises(ConfigError, match="is no regular file"):
+        commands.expand("/fifo")
+
+
+def test_built_in_commands_are_those_of_the_chat_window():
+    table = (ROOT / "lua/sanderling/slash.lua").read_text().partition("\nlocal COMMANDS = {")[2]
+    table = table.partition("\n}\n")[0]
+    assert set(re.findall(r"^(?:    |  \{ )name = '(\w+)'", table, re.MULTILINE)) == BUILT_IN
+
+
+# --- Their header --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "header, description, arguments",
+    [
+        ("description: Mend: it", "Mend: it", ""),
+        ('description: "Mend it"\nargument-hint: "[a] b"', "Mend it", "[a] b"),
+        ("argument-hint: [a]\n\ndescription: 'it''s'", "it''s", "[a]"),
+        ("description:", "Do.", ""),
+        ("", "Do.", ""),
+    ],
+)
+def test_header_describes_the_command(commands, own, header, description, arguments):
+    write(own / "commands/fix.md", f"---\n{header}\n---\n\nDo.\n")
+    fix = named(commands)["fix"]
+    assert (fix.description, fix.arguments) == (description, arguments)
+    assert commands.expand("/fix") == "Do."
+
+
+def test_header_may_be_empty_and_have_foreign_line_ends(commands, own):
+    write(own / "commands/a.md", "---\n---\nDo.")
+    write(own / "commands/b.md", "---\r\ndescription: Mend\r\n---\r\nDo.\r\n")
+    assert commands.expand("/a") == "Do."
+    assert named(commands)["b"].description == "Mend"
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("---\ndescription: x\nDo.", "no other line `---` ends"),
+        ("---\nallowed-tools: Bash\n---\nDo.", "`allowed-tools`"),
+        ("---\ndescription: a\ndescription: b\n---\nDo.", "'description: b'"),
+        ("---\n- x\n---\nDo.", "'- x' is no `key: value`"),
+        ("---\ndescription: |\n  x\n---\nDo.", "goes on over lines"),
+        ("---\ndescription: x\n---\n \n", "says nothing to the model"),
+        ("", "says nothing to the model"),
+    ],
+)
+def test_command_with_a_wrong_header_is_listed_with_the_reason_and_does_not_run(
+    commands, own, text, why
+):
+    write(own / "commands/fix.md", text)
+    description = named(commands)["fix"].description
+    assert description.startswith("commands/fix.md cannot be used: ")
+    assert why in description
+    with pytest.raises(ConfigError) as caught:
+        commands.expand("/fix")
+    assert str(caught.value) == description
+
+
+# --- What is sent --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "template, typed, text",
+    [
+        ("Do.", "/fix", "Do."),
+        ("Do.", "/fix  this that ", "Do.\n\nthis that"),
+        ("Do.", "/fix\nthis\n\nthat", "Do.\n\nthis\n\nthat"),
+        ("Do $ARGUMENTS!", "/fix don't  care", "Do don't  care!"),
+        ("Do $ARGUMENTS!", "/fix", "Do !"),
+        ("$1 and $2", "/fix 'a b' c", "a b and c"),
+        ("$1 and $2", "/fix a", "a and "),
+        ("$1 of $ARGUMENTS", "/fix a b c", "a of a b c"),
+        ("$1", "/fix $2$ARGUMENTS$$", "$2$ARGUMENTS$$"),
+        ("$$1 $100 $0 $ARGUMENTSX $", "/fix", "$1 $100 $0 $ARGUMENTSX $"),
+        ("cost: $$5", "/fix it", "cost: $5\n\nit"),
+        ("!`date` $(date)", "/fix", "!`date` $(date)"),
+    ],
+)
+def test_arguments_take_their_places(commands, own, template, typed, text):
+    write(own / "commands/fix.md", template)
+    assert commands.expand(typed) == text
+
+
+@pytest.mark.parametrize(
+    "typed, why",
+    [
+        ("/fix 'a", "the arguments of /fix cannot be split into words: No closing quotation"),
+        ("/fix a b c", "/fix takes 2 arguments, not 3; quote what belongs together"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(commands, own, typed, why):
+    write(own / "commands/fix.md", "$2 $1")
+    with pytest.raises(ConfigError) as caught:
+        commands.expand(typed)
+    assert str(caught.value) == why
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        "/",
+        "/etc/hosts is wrong",
+        "/tmp is full",
+        " /nothing",
+        "a\n/nothing",
+        "/Nothing",
+        "//",
+        "/no.thing",
+        "/1",
+    ],
+)
+def test_what_is_no_command_is_sent_as_it_is(commands, text):
+    assert commands.expand(text) == text
+
+
+def test_unknown_command_is_refused_with_the_nearest_name(commands):
+    with pytest.raises(ConfigError) as caught:
+        commands.expand("/reveiw all")
+    assert str(caught.value) == (
+        "there is no command '/reveiw'; did you mean '/review'? A space before it sends it as text."
+    )
+    with pytest.raises(ConfigError, match=r"^there is no command '/qqqq'\. A space"):
+        commands.expand("/qqqq")
