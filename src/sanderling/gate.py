@@ -3,21 +3,29 @@
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import anyio
 import msgspec
 
 from sanderling.approvals import Approvals
-from sanderling.errors import ConfigError, SandboxError, ToolError
-from sanderling.events import AnswerApproval, ApprovalRequested, Event, Mode, ModeChanged
+from sanderling.errors import ConfigError, SandboxError
+from sanderling.events import (
+    AnswerApproval,
+    ApprovalRequested,
+    Event,
+    Mode,
+    ModeChanged,
+    Notice,
+)
 from sanderling.permissions import Effect, Rule, decide, unguarded
 from sanderling.rules import RuleStore, propose
 from sanderling.sandbox.denials import PROTECTED, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant, is_within, real_path
-from sanderling.tool_uses import DeniedError
+from sanderling.tool_uses import DeniedError, ForbiddenError
 from sanderling.tools.base import Context, OverlapError, Preview, Tool
 from sanderling.tools.workspace import Workspace
 
@@ -34,6 +42,7 @@ TARGET_OF_TOOL = {
     "write": "path",
     "web_fetch": "host",
 }
+Limit = Literal["again", "calls", "budget", "tokens", "retry"]
 MODE_NEWS: dict[Mode, str] = {
     "ask": "[The person has switched to ask mode: changes, commands and fetches ask them first.]",
     "auto": "[The person has switched to auto mode: what the sandbox confines runs without asking them.]",
@@ -51,11 +60,17 @@ class Conditions(NamedTuple):
     is_off: bool
 
 
+class _Allowed(msgspec.Struct):
+    rules: list[tuple[Conditions, list[Rule]]] = []
+    effects: list[tuple[Conditions, Effect, Grant]] = []
+    granted: Grant = NO_GRANT
+
+
 class Gate:
     """
     What a session allows. `own_rules` are the person's settings, `store` holds what "always" has made.
 
-    `mode` is the person's alone: no tool can reach it.
+    `mode` is the person's alone: no tool can reach it. `on_allowed` is called when `state` has changed.
     """
 
     def __init__(
@@ -65,8 +80,11 @@ class Gate:
         store: RuleStore,
         own_rules: tuple[Rule, ...],
         emit: Callable[[Event], None],
+        *,
+        on_allowed: Callable[[], None] = lambda: None,
     ) -> None:
         self.mode: Mode = "ask"
+        self.told_mode: Mode | None = "ask"  # the one that the model knows
         self._workspace = workspace
         self._approvals = approvals
         self._store = store
@@ -74,20 +92,20 @@ class Gate:
         self._emit = emit
         self._session_rules: dict[Conditions, list[Rule]] = defaultdict(list)
         self._session_effects: set[tuple[Conditions, Effect, Grant]] = set()
+        self._granted = NO_GRANT  # for the session
+        self._on_allowed = on_allowed
         self._refused: set[str] = set()  # what the person did not want to grant
-        self._is_told = True  # the model, of the mode
+        self._limits_asked = 0
         self._in_order = anyio.Lock()
 
     def news(self) -> str:
         """What the model has to know of a mode that has changed; once."""
-        news = "" if self._is_told else MODE_NEWS[self.mode]
-        self._is_told = True
-        return news
+        is_known, self.told_mode = self.mode == self.told_mode, self.mode
+        return "" if is_known else MODE_NEWS[self.mode]
 
     def set_mode(self, mode: Mode) -> None:
         """From now on; in plan mode the kernel keeps the project as it is for what is started from now on."""
         self.mode = mode
-        self._is_told = False
         self._workspace.sandbox.set_mode("ro" if mode == "plan" else "rw")
         self._emit(ModeChanged(mode))
 
@@ -97,7 +115,8 @@ class Gate:
 
         Raises:
             DeniedError: the person said no.
-            ToolError: a rule or the mode says no, or it could not be done anyway.
+            ForbiddenError: a rule or the mode says no.
+            ToolError: it could not be done anyway.
         """
         workspace = self._workspace
         effect = tool.effect(args, workspace)
@@ -113,7 +132,7 @@ class Gate:
             write_paths=workspace.sandbox.write_paths,
         )
         if decision.action == "deny":
-            raise ToolError(decision.reason)
+            raise ForbiddenError(decision.reason)
         grant = self._needed(effect)
         workspace.sandbox.check_grant(grant)
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
@@ -208,7 +227,7 @@ class Gate:
                     _offered_as(denial, let_in) for denial, let_in in wanted.items()
                 )
                 question = ApprovalRequested(
-                    f"{tool_use_id}-grant",
+                    f"{tool_use_id}:grant",  # no tool use has such an id
                     tool,
                     visible(title),
                     visible(subject),
@@ -231,6 +250,8 @@ class Gate:
                 await self._workspace.sandbox.extend(grant)
             except SandboxError:  # what was there when this was asked is gone
                 return NO_GRANT
+            self._granted = self._granted.and_also(grant)
+            self._on_allowed()
         return grant
 
     def _grant_for(self, denial: Denial) -> Grant | None:
@@ -302,23 +323,57 @@ class Gate:
                 if rule:
                     self._session_rules[self._conditions].append(rule)
                 self._session_effects.add((self._conditions, effect, grant))
+                self._on_allowed()
             case "always":
                 self._store.add(rule_from_text(answer.rule))
             case "deny":
                 raise _denied(answer, DENIED)
 
-    async def ask_to_go_on(self, repeated: str) -> bool:
-        """The model goes in circles: whether it may go on."""
+    async def ask_to_go_on(self, kind: Limit, subject: str, reason: str) -> bool:
+        """A limit is reached: whether the turn may go on. `subject` is what it would go on with."""
+        self._limits_asked += 1  # an answer is to one question, not to the next of its kind
+        question_id = f"{kind}:{self._limits_asked}"
         question = ApprovalRequested(
-            "again",
-            "again",
+            question_id,
+            kind,
             "Go on?",
-            visible(repeated),
-            "The model has made the same call again and again, and its result was the same each time.",
+            visible(subject),
+            reason,
             self._workspace.project,
             ("once",),
         )
+        self._emit(Notice("warning", reason))
         return (await self._approvals.ask(question)).answer != "deny"
+
+    # --- resumed sessions ----------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """What the person has allowed for the session, as plain data, for `restore`."""
+        return msgspec.to_builtins(
+            {
+                "rules": [(c, rules) for c, rules in self._session_rules.items()],
+                "effects": sorted(self._session_effects, key=repr),
+                "granted": self._granted,
+            }
+        )
+
+    async def restore(self, state: object, mode: object) -> None:
+        """Take up the mode, and what was allowed for the session; what cannot be read, or is not there any more, is not allowed."""
+        with suppress(msgspec.ValidationError):
+            self._restore_mode(msgspec.convert(mode or "ask", Mode))
+        with suppress(msgspec.ValidationError):
+            allowed = msgspec.convert(state or {}, _Allowed)
+            for conditions, rules in allowed.rules:
+                self._session_rules[conditions] += rules
+            self._session_effects |= set(allowed.effects)
+            if allowed.granted != NO_GRANT:
+                with suppress(SandboxError):
+                    await self._workspace.sandbox.extend(allowed.granted)
+                    self._granted = allowed.granted
+
+    def _restore_mode(self, mode: Mode) -> None:
+        if mode != self.mode:
+            self.set_mode(mode)
 
 
 def _offered_as(denial: Denial, grant: Grant) -> str:

@@ -1,22 +1,30 @@
 """The turn loop: ask the model, show what it says as it says it, keep the history whole."""
 
 import codecs
-from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import aclosing, suppress
-from typing import Any, Literal
+from contextlib import suppress
+from typing import Any
 
 import anyio
 import msgspec
 from anyio import to_thread
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from sanderling.approvals import Approvals
 from sanderling.commands import Commands
-from sanderling.errors import ProviderError, SandboxError, ToolError, printable
+from sanderling.compactor import Compactor
+from sanderling.config import Settings
+from sanderling.errors import (
+    ConfigError,
+    ProviderError,
+    SandboxError,
+    SessionError,
+    ToolError,
+    printable,
+)
 from sanderling.events import (
     AccessDenied,
-    BlockEnded,
     ErrorOccurred,
     Event,
     GuardActed,
@@ -24,42 +32,33 @@ from sanderling.events import (
     JobOutput,
     JobsChanged,
     Mode,
+    ModelChanged,
+    ModelsListed,
     NetworkMode,
     Notice,
     Prompt,
-    ProviderStarting,
+    PromptsReturned,
+    PromptSteered,
+    ReportShown,
     SandboxChanged,
     StopReason,
-    TextDelta,
-    ThinkingDelta,
+    TitleChanged,
     TodoChanged,
     ToolUseShown,
+    TrustNeeded,
     TurnEnded,
     TurnStarted,
-    UsageUpdated,
+    WaitingChanged,
 )
 from sanderling.gate import Gate
-from sanderling.messages import (
-    ContentBlock,
-    Message,
-    RedactedThinkingBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolResult,
-    ToolUse,
-    Usage,
-)
+from sanderling.history import NOT_RUN
+from sanderling.messages import Message, TextBlock, ToolResult, Usage
+from sanderling.model_calls import ModelCalls
+from sanderling.notes import Notes
 from sanderling.permissions import Rule
-from sanderling.prompt import prompt_message, system_prompt
-from sanderling.providers import (
-    BlockDone,
-    ModelRequest,
-    Provider,
-    ReplyDone,
-    TextPiece,
-    ThinkingPiece,
-    UsageReport,
-)
+from sanderling.prompt import prompt_message
+from sanderling.providers import Provider
+from sanderling.reply import Reply
 from sanderling.rules import RuleStore
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
@@ -68,19 +67,26 @@ from sanderling.sandbox.report import GuardEvent
 from sanderling.sandbox.sandbox import SandboxEvent
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.session import Session
+from sanderling.surroundings import Surroundings
 from sanderling.tool_uses import INTERRUPTED, ToolUses
 from sanderling.tools.base import Content
-from sanderling.tools.catalog import TOOLS, tool_specs
+from sanderling.tools.catalog import TOOLS
 from sanderling.tools.editor import Editor
 from sanderling.tools.jobs import Jobs
 from sanderling.tools.shell import Shell, ShellState
 from sanderling.tools.workspace import Workspace
+from sanderling.usage import report
+from sanderling.waiting import Waiting
 
 Task = Callable[[Any], Coroutine[Any, Any, None]]
 MAX_CHUNK_BYTES = 64 * 1024
 MAX_REPLAYED_BYTES = 1 << 20  # of what a job has written before somebody watches it
 WATCH_PAUSE_S = 0.01
-PARTIAL_INTERVAL_S = 0.25  # how much of a streaming answer a killed host may lose
+REPEATED = (
+    "The model has made the same call again and again, and its result was the same each time."
+)
+CUT_BY_LIMIT = "The answer has reached the limit of tokens that one answer can have (max_tokens)."
+GO_ON = "Your answer has reached its limit of tokens. Go on exactly where it stops."
 
 
 class Orchestrator:
@@ -94,6 +100,7 @@ class Orchestrator:
         provider: Provider,
         emit: Callable[[Event], None],
         policy: SandboxPolicy,
+        settings: Settings,
         *,
         rules: tuple[Rule, ...] = (),
         editor: Editor | None = None,
@@ -112,37 +119,104 @@ class Orchestrator:
         )
         self.workspace = self._make_workspace(editor)
         self.approvals = Approvals(emit)
-        store = RuleStore(str(session.path.parent.parent), session.project)
-        self.gate = Gate(self.workspace, self.approvals, store, rules, emit)
+        store = RuleStore(settings.state_dir, session.project)
+        self.gate = Gate(
+            self.workspace, self.approvals, store, rules, emit, on_allowed=self._keep_grants
+        )
+        self.surroundings = Surroundings(settings, session.project)
+        self.calls = ModelCalls(session, provider, settings, self.gate, emit)
+        self._notes = Notes(session, self.workspace, self.gate, self.surroundings.instructions)
+        self._compactor = Compactor(
+            session,
+            provider,
+            self.calls,
+            self._notes,
+            emit,
+            is_automatic=settings.auto_compact,
+        )
         self._early: list[tuple[Task, Any]] = []
-        self._system = system_prompt(session.project)
-        self._waiting: deque[Prompt] = deque()
+        self.waiting = Waiting(self._keep_waiting)
+        self._shown_waiting = WaitingChanged()
+        self._wanted_summary: str | None = None  # its focus
         self._arrived = anyio.Event()
         self._is_closed = False
         self._turn: anyio.CancelScope | None = None
-        self._block_id = 0
         self._last_write_error = ""
         self._watched: dict[str, anyio.CancelScope] = {}
+        self._resume()
+
+    def _resume(self) -> None:
+        """Take up what the session has left."""
+        session = self.session
+        if isinstance(model := session.state("model"), str):
+            self.provider.set_model(model)
+        elif session.history and session.model != self.provider.model:
+            session.switch_model(self.provider.model)
+        if waiting := session.state("waiting"):
+            with suppress(msgspec.ValidationError):  # another version's
+                self.waiting.restore(waiting, {prompt.id for prompt in session.prompts})
+
+    def show_state(self) -> None:
+        """Emit what a session begins or goes on with of what can change, and the screen shows."""
+        if problem := self.surroundings.trust.problem:
+            self.emit(Notice("warning", problem))
+        self._tell_untrusted()
+        self.show_waiting()
+        if items := self.workspace.todo.items:
+            self.emit(TodoChanged(items))
+        if self.session.ledger.total != Usage():
+            self.calls.show_usage()
+
+    # --- what waits ----------------------------------------------------------------------------------------------------
 
     def submit(self, prompt: Prompt) -> None:
-        self._waiting.append(prompt)
+        """Run a turn for `prompt`, after those that wait."""
+        self.waiting.queue(prompt)
         self._arrived.set()
 
+    def steer(self, prompt: Prompt) -> None:
+        """Tell the model at its next tool boundary; without a turn, that is a turn."""
+        self.waiting.steer(prompt)
+        self._arrived.set()
+
+    def release(self) -> None:
+        """Let the prompts go that are held."""
+        self.waiting.release()
+        self._arrived.set()
+
+    def _keep_waiting(self) -> None:
+        self.session.keep_state("waiting", self.waiting.state())
+        self.show_waiting()
+
+    def show_waiting(self) -> None:
+        """Emit what waits, if that is not shown; a prompt that goes at once never is."""
+        shown = self.waiting.shown()
+        goes_at_once = not (self._turn or self.waiting.is_held)
+        if goes_at_once and len(shown.steering) + len(shown.queued) == 1:
+            return
+        if shown != self._shown_waiting:
+            self._shown_waiting = shown
+            self.emit(shown)
+
     def cancel(self) -> None:
-        """Stop the turn and drop the prompts that wait for its end or for their own beginning; else stop the newest command."""
-        has_dropped = bool(self._waiting)
-        self._waiting.clear()
+        """Stop the turn and give back the prompts that wait; without either, stop the newest command."""
+        returned = self.waiting.take_all()
+        is_summary_dropped = self._wanted_summary is not None
+        self._wanted_summary = None
+        if returned:
+            self.emit(PromptsReturned(returned))
         if self._turn:
             self._turn.cancel()
-        elif has_dropped:
+        elif returned:
             self.emit(TurnEnded("cancelled"))
-        else:
+        elif not is_summary_dropped:
             self.commands.stop_newest()
 
     def close(self) -> None:
-        """Stop the turn, as `cancel` does; `serve` returns when it has ended."""
+        """Stop the turn; `serve` returns when it has ended. What waits is in the log, for when the session is resumed."""
         self._is_closed = True
-        self.cancel()
+        if self._turn:
+            self._turn.cancel()
         self._arrived.set()
 
     async def serve(self) -> None:
@@ -154,6 +228,7 @@ class Orchestrator:
                 tasks.start_soon(task, argument)
             await self._serve_prompts()
             tasks.cancel_scope.cancel()
+        self._tasks = None  # what is asked for now comes too late
 
     def _start(self, task: Task, argument: Any) -> None:
         """Start a task that lives no longer than the session, at once or as soon as it is served."""
@@ -173,36 +248,47 @@ class Orchestrator:
             self.emit(Notice("warning", f"The network stays {self.sandbox.network}. {error}"))
 
     async def _serve_prompts(self) -> None:
+        await self.gate.restore(self.session.state("grants"), self.session.state("mode"))
         while not self._is_closed:
-            if self._waiting:
-                await self.run_turn(self._waiting.popleft())
+            if self._wanted_summary is not None:
+                await self._compact_between_turns()
+            elif prompt := self.waiting.take_next():
+                await self.run_turn(prompt)
             else:
                 self._arrived = anyio.Event()
                 await self._arrived.wait()
 
     async def run_turn(self, prompt: Prompt) -> None:
-        self.emit(TurnStarted(prompt))
-        if not prompt_message(prompt).content:
-            self.emit(
-                ErrorOccurred("invalid_request", "The prompt is empty: nothing was sent.", "")
-            )
-            self.emit(TurnEnded("error"))
+        try:
+            asked = self.surroundings.expand(prompt)
+        except ConfigError as error:
+            self._refuse(prompt, str(error))
             return
-        message = prompt_message(prompt, self.commands.records(), self._notes(is_prompt=True))
-        self.session.append_prompt(message, prompt)
+        if not prompt_message(asked).content:
+            self._refuse(prompt, "The prompt is empty: nothing was sent.")
+            return
+        self.emit(TurnStarted(prompt))
+        self.calls.begin_turn()
+        notes = self._notes.with_prompt(asked)
+        self.session.append_prompt(prompt_message(asked, self.commands.records(), notes), prompt)
+        self._notes.keep_told()
+        if len(self.session.prompts) == 1:
+            self.emit(TitleChanged(self.session.title))
         self._report_write_error()
         reply = Reply(self.session)
         stop_reason: StopReason = "cancelled"
         error_message = ""
         with anyio.CancelScope() as turn:
             self._turn = turn
+            self._keep_waiting()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._sync)
                 tasks.start_soon(reply.log_as_it_grows)
+                tasks.start_soon(self._look_for_untrusted)
                 if self.provider.limits is None:
                     tasks.start_soon(self.provider.learn_limits)
                 try:
-                    stop_reason = await self._run_model_loop(reply)
+                    stop_reason = await self._run_model_loop(reply, tasks)
                 except ProviderError as error:
                     stop_reason, error_message = "error", error.message
                     self.emit(ErrorOccurred(error.kind, error.message, error.remedy))
@@ -210,15 +296,167 @@ class Orchestrator:
         self._turn = None
         if turn.cancel_called and stop_reason != "error":
             stop_reason = "cancelled"  # even in the last moment: what waited is dropped with it
-        if uses := reply.keep():
-            results = (ToolResult(use.id, INTERRUPTED, is_error=True) for use in uses)
+        if uses := reply.keep(self.provider.model):
+            text = INTERRUPTED if stop_reason == "cancelled" else NOT_RUN
+            results = (ToolResult(use.id, text, is_error=True) for use in uses)
             self.session.append_message(Message("user", tuple(results)))
-        self.session.end_turn(stop_reason, reply.turn_usage, error_message)
+        if stop_reason == "error":
+            self.waiting.hold()
+        self.session.end_turn(stop_reason, error_message)
+        await self._show_end(stop_reason)
+
+    async def _show_end(self, stop_reason: StopReason) -> None:
         self._report_write_error()
         self.emit(TurnEnded(stop_reason))
+        self.show_waiting()
         self.commands.show_held()
         await self._sync()
         self._report_write_error()
+
+    def _refuse(self, prompt: Prompt, reason: str) -> None:
+        self.emit(TurnStarted(prompt))
+        self.emit(ErrorOccurred("invalid_request", reason, ""))
+        self.waiting.hold()
+        self._keep_waiting()
+        self.emit(TurnEnded("error"))
+
+    async def _look_for_untrusted(self) -> None:
+        """While the request is on its way: nobody is to wait for that."""
+        await checkpoint()
+        self._tell_untrusted()
+
+    def _tell_untrusted(self) -> None:
+        if paths := self.surroundings.news_of_untrusted():
+            self.emit(TrustNeeded(paths))
+
+    async def _run_model_loop(self, reply: Reply, tasks: TaskGroup) -> StopReason:
+        """Ask the model, run the tools that it wants, show it the results, until it wants none."""
+        tool_uses = ToolUses(TOOLS, self.workspace, self.session, self.gate, self.emit)
+        while True:
+            if limit := await self.calls.stop_at_limit():
+                return limit
+            await self._make_room()
+            stop_reason = await self._ask_model(reply)
+            problems = reply.problems
+            if uses := reply.keep(self.provider.model):
+                try:
+                    await tool_uses.run(uses, problems)
+                finally:
+                    self._append_results(tool_uses)
+                tasks.start_soon(self._sync)
+                repeated = tool_uses.take_repeated()
+                if repeated and not await self.gate.ask_to_go_on("again", repeated, REPEATED):
+                    return "end_turn"
+            elif not await self._goes_on(stop_reason):
+                return stop_reason
+
+    async def _ask_model(self, reply: Reply) -> StopReason:
+        """One call; of a conversation that has become too long for the model it is shown less, as long as that can be."""
+        while True:
+            try:
+                return await self.calls.ask(reply)
+            except ProviderError as error:
+                if error.kind != "context_full" or not await self._compactor.shrink():
+                    raise
+
+    async def _make_room(self) -> None:
+        if self._wanted_summary is None:
+            await self._compactor.make_room()
+        else:
+            focus, self._wanted_summary = self._wanted_summary, None
+            await self._compactor.compact(focus, is_in_turn=True)
+
+    def _append_results(self, tool_uses: ToolUses) -> None:
+        """With them goes what the person has said meanwhile."""
+        is_cancelled = self._turn is None or self._turn.cancel_called
+        steered = () if is_cancelled else self.waiting.take_steering()
+        asked = [self.surroundings.expand_or_keep(prompt) for prompt in steered]
+        notes = map(TextBlock, self._notes.with_results(tool_uses.take_paths()))
+        said = (block for prompt in asked for block in prompt_message(prompt).content)
+        message = Message("user", (*tool_uses.results(), *notes, *said))
+        self.session.append_message(message, steered)
+        self._notes.keep_told()
+        self._keep_waiting()
+        for prompt in steered:
+            self.emit(PromptSteered(prompt))
+        self._keep_shell_state()
+        self._report_write_error()
+
+    async def _goes_on(self, stop_reason: StopReason) -> bool:
+        """Whether the turn goes on though the model has asked for no tool."""
+        match stop_reason:
+            case "context_full":
+                goes_on = await self._compactor.shrink()
+            case "max_tokens":
+                rest = "the rest of the answer"
+                goes_on = await self.gate.ask_to_go_on("tokens", rest, CUT_BY_LIMIT)
+            case _:
+                return False
+        is_answered = self.session.history[-1].role == "assistant"  # not by a summary
+        if goes_on and is_answered:
+            self.session.append_message(Message("user", (TextBlock(GO_ON),)))
+        return goes_on
+
+    # --- compaction ----------------------------------------------------------------------------------------------------
+
+    def compact(self, focus: str) -> None:
+        """Summarize the conversation as soon as the model is not speaking."""
+        self._wanted_summary = focus
+        self._arrived.set()
+
+    async def _compact_between_turns(self) -> None:
+        focus, self._wanted_summary = self._wanted_summary or "", None
+        with anyio.CancelScope() as self._turn:
+            await self._compactor.compact(focus, is_in_turn=False)
+        was_cancelled, self._turn = self._turn.cancelled_caught, None
+        await self._show_end("cancelled" if was_cancelled else "end_turn")
+
+    def undo_compaction(self) -> None:
+        if self._turn:
+            self.emit(Notice("warning", "Stop the turn first: the model is being asked."))
+        else:
+            self._compactor.undo()
+
+    # --- the model, the title ------------------------------------------------------------------------------------------
+
+    def set_model(self, model: str) -> None:
+        """From the next request on."""
+        if model != self.provider.model:
+            self.provider.set_model(model)
+            self.session.switch_model(model)
+            self._start(self._learn_limits, None)
+        self.emit(ModelChanged(model))
+
+    async def _learn_limits(self, _: None) -> None:
+        with suppress(ProviderError):
+            await self.provider.prepare()
+            await self.provider.learn_limits()
+
+    def list_models(self) -> None:
+        self._start(self._list_models, None)
+
+    async def _list_models(self, _: None) -> None:
+        try:
+            await self.provider.prepare()
+            self.emit(ModelsListed(await self.provider.list_models()))
+        except ProviderError as error:
+            self.emit(Notice("warning", f"{error.message} {error.remedy}".rstrip()))
+
+    def set_title(self, title: str) -> None:
+        self.session.keep_state("title", title)
+        self.emit(TitleChanged(self.session.title))
+
+    def show_usage(self) -> None:
+        limits = self.provider.limits
+        text = report(
+            self.session.ledger,
+            self.calls.prices,
+            model=self.provider.model,
+            context_used=self.session.last_usage.context_tokens,
+            window=limits.context_window_tokens if limits else 0,
+            budget_usd=self.calls.budget_usd,
+        )
+        self.emit(ReportShown("Usage", text))
 
     # --- tools ---------------------------------------------------------------------------------------------------------
 
@@ -254,16 +492,12 @@ class Orchestrator:
         if editor := self.workspace.editor:
             self._start(editor.files_changed, ())
 
-    def _notes(self, *, is_prompt: bool = False) -> list[str]:
-        """What the model has to know besides, once: at the end of a message that is new, so that the cache of the others stays."""
-        return [
-            note
-            for note in (self.gate.news(), self.workspace.todo.reminder(is_prompt=is_prompt))
-            if note
-        ]
+    def _keep_grants(self) -> None:
+        self.session.keep_state("grants", self.gate.state())
 
     def set_mode(self, mode: Mode) -> None:
         self.gate.set_mode(mode)
+        self.session.keep_state("mode", mode)
         jobs = [job.id for job in self.workspace.jobs.all() if job.is_running]
         if mode == "plan" and jobs:
             text = f"What was started before can still write the project: {', '.join(jobs)}."
@@ -271,17 +505,18 @@ class Orchestrator:
 
     def inspect(self, tool_use_id: str) -> None:
         """Emit the whole input and result of a tool use."""
-        blocks = [block for message in self.session.history for block in message.content]
-        for use in blocks:
-            if isinstance(use, ToolUse) and use.id == tool_use_id:
-                results = [
-                    block.content
-                    for block in blocks
-                    if isinstance(block, ToolResult) and block.tool_use_id == tool_use_id
-                ]
-                shown = _text_of(results[-1]) if results else "It has no result yet."
-                data = msgspec.json.format(msgspec.json.encode(use.input)).decode()
-                self.emit(ToolUseShown(use.id, use.name, data, shown))
+        self._start(self._inspect, tool_use_id)
+
+    async def _inspect(self, tool_use_id: str) -> None:
+        try:
+            use, result = await to_thread.run_sync(self.session.find_tool_use, tool_use_id)
+        except SessionError as error:
+            self.emit(Notice("warning", f"The tool use cannot be shown: {error}"))
+            return
+        if use:
+            shown = _text_of(result.content) if result else "It has no result yet."
+            data = msgspec.json.format(msgspec.json.encode(use.input)).decode()
+            self.emit(ToolUseShown(use.id, use.name, data, shown))
 
     def watch_job(self, job_id: str, *, is_on: bool) -> None:
         """Emit what the job has written, and writes from now on; or do no longer."""
@@ -336,61 +571,8 @@ class Orchestrator:
                 )
 
     async def _sync(self) -> None:
-        await to_thread.run_sync(self.session.sync, abandon_on_cancel=True)
-
-    async def _run_model_loop(self, reply: "Reply") -> StopReason:
-        """Ask the model, run the tools that it wants, show it the results, until it wants none."""
-        tool_uses = ToolUses(TOOLS, self.workspace, self.session, self.gate, self.emit)
-        while True:
-            stop_reason = await self._ask_model(reply)
-            problems = reply.problems
-            uses = reply.keep()
-            if not uses:
-                return stop_reason
-            try:
-                await tool_uses.run(uses, problems)
-            finally:
-                notes = map(TextBlock, self._notes())
-                self.session.append_message(Message("user", (*tool_uses.results(), *notes)))
-                self._keep_shell_state()
-            repeated = tool_uses.take_repeated()
-            if repeated and not await self.gate.ask_to_go_on(repeated):
-                return "end_turn"
-
-    async def _ask_model(self, reply: "Reply") -> StopReason:
-        if not self.provider.is_ready:
-            self.emit(ProviderStarting())
-            await self.provider.prepare()
-        request = ModelRequest(self._system, self.session.history, tool_specs())
-        async with aclosing(self.provider.stream(request)) as stream:
-            async for item in stream:
-                match item:
-                    case TextPiece(text):
-                        reply.add("text", text)
-                        self.emit(TextDelta(self._block_id, text))
-                    case ThinkingPiece(text):
-                        reply.add("thinking", text)
-                        self.emit(ThinkingDelta(self._block_id, text))
-                    case BlockDone(block, problem):
-                        reply.finish_block(block, problem)
-                        self.emit(BlockEnded(self._block_id))
-                        self._block_id += 1
-                    case UsageReport(usage):
-                        reply.request_usage = usage
-                        self._emit_usage(reply)
-                    case ReplyDone(stop_reason):
-                        return stop_reason
-        raise ProviderError(
-            "cut",
-            "The answer was cut off: the connection closed before the model had finished.",
-            "What arrived is kept. Send a prompt to go on.",
-        )
-
-    def _emit_usage(self, reply: "Reply") -> None:
-        total = self.session.usage + reply.turn_usage
-        limits = self.provider.limits
-        window = limits.context_window_tokens if limits else 0
-        self.emit(UsageUpdated(reply.request_usage, total, window))
+        self.session.write_again()
+        await self.session.synced()
 
     def _report_write_error(self) -> None:
         error = self.session.write_error
@@ -402,70 +584,6 @@ class Orchestrator:
                 )
             )
         self._last_write_error = error
-
-
-class Reply:
-    """What the model has said since the last message, whole blocks and the one it is writing."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.request_usage = Usage()
-        self.problems: dict[str, str] = {}  # of its tool uses whose input cannot be read
-        self._earlier_usage = Usage()
-        self._blocks: list[ContentBlock] = []
-        self._open_block: Literal["text", "thinking"] = "text"
-        self._open_pieces: list[str] = []
-        self._logged_pieces = 0
-
-    @property
-    def turn_usage(self) -> Usage:
-        return self._earlier_usage + self.request_usage
-
-    def add(self, block: Literal["text", "thinking"], piece: str) -> None:
-        self._open_block = block
-        self._open_pieces.append(piece)
-
-    def finish_block(self, block: ContentBlock, problem: str = "") -> None:
-        self._log_open_block()
-        self._blocks.append(block)
-        if isinstance(block, ToolUse) and problem:
-            self.problems[block.id] = problem
-        self._open_pieces, self._logged_pieces = [], 0
-
-    def keep(self) -> list[ToolUse]:
-        """Put what was said into the history as a message that the API accepts; return its tool uses."""
-        open_text = "".join(self._open_pieces) if self._open_block == "text" else ""
-        blocks = [block for block in (*self._blocks, TextBlock(open_text)) if _is_accepted(block)]
-        while blocks and isinstance(blocks[-1], ThinkingBlock | RedactedThinkingBlock):
-            blocks.pop()  # the API refuses a message that ends in a thought
-        if blocks:
-            self.session.append_message(Message("assistant", tuple(blocks)))
-        self._earlier_usage, self.request_usage = self.turn_usage, Usage()
-        self._blocks, self._open_pieces, self._logged_pieces = [], [], 0
-        self.problems = {}
-        return [block for block in blocks if isinstance(block, ToolUse)]
-
-    async def log_as_it_grows(self) -> None:
-        while True:
-            await anyio.sleep(PARTIAL_INTERVAL_S)
-            self._log_open_block()
-
-    def _log_open_block(self) -> None:
-        new = "".join(self._open_pieces[self._logged_pieces :])
-        self._logged_pieces = len(self._open_pieces)
-        if new:
-            self.session.append_partial(self._open_block, new)
-
-
-def _is_accepted(block: ContentBlock) -> bool:
-    """The API refuses text without a visible character, and thoughts that it did not sign."""
-    match block:
-        case TextBlock(text):
-            return bool(text.strip())
-        case ThinkingBlock(signature=signature):
-            return bool(signature)
-        case _:
-            return True
 
 
 def _text_of(content: Content) -> str:

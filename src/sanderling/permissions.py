@@ -251,7 +251,7 @@ def uncovered_commands(effect: Effect, *, project: str) -> tuple[Command, ...] |
 PROTECTED = name_set(
     ".git .gitmodules .envrc .exrc .nvimrc .nvim.lua .nvim .vim .lvimrc .lazy.lua .dir-locals.el .vscode .idea .zed .helix .husky"
     " .devcontainer .mise.toml mise.toml .claude .codex .cursor .cursorrules .gemini .opencode .windsurf .windsurfrules .clinerules"
-    " .mcp.json .sanderling .sanderling.toml agents.md claude.md gemini.md copilot-instructions.md"
+    " .mcp.json .sanderling .sanderling.toml agents.md agents.override.md claude.md gemini.md copilot-instructions.md"
 )
 """What runs, or tells an agent what to do, when a person only opens the project: never written without being asked about."""
 MAX_DIRECTORIES, MAX_REAL_PATHS = 32, 1_000

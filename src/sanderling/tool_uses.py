@@ -23,6 +23,7 @@ from sanderling.permissions import Effect
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant, is_within
 from sanderling.session import Session
+from sanderling.session_log import LoggedToolEnd
 from sanderling.tools.base import Content, Context, Outcome, OverlapError, RefusedError, Tool
 from sanderling.tools.workspace import Workspace
 
@@ -43,6 +44,10 @@ class DeniedError(Exception):
         self.reason = reason
 
 
+class ForbiddenError(ToolError):
+    """A rule or the mode says no: nobody is asked."""
+
+
 class NotAskedError(DeniedError):
     """They do not want another use of the same message."""
 
@@ -56,7 +61,8 @@ class Gate(Protocol):
 
         Raises:
             DeniedError: the person says no.
-            ToolError: a rule or the mode says no, or it cannot be done.
+            ForbiddenError: a rule or the mode says no.
+            ToolError: it cannot be done.
         """
         ...
 
@@ -111,6 +117,7 @@ class ToolUses:
         self._limiter = anyio.CapacityLimiter(MAX_PARALLEL)
         self._repeats = Counter[bytes]()
         self._repeated = ""
+        self._paths: set[str] = set()
         self._uses: list[_Use] = []
         self._asking: set[anyio.CancelScope] = set()
         self._is_denied = False
@@ -160,8 +167,13 @@ class ToolUses:
             use.result = ToolResult(use.asked.id, outcome.content, outcome.is_error)
         finally:
             use.ended.set()
+            self._paths.add(use.effect.path)
             show(_ending(use.asked.id, outcome))
+            is_last = all(other.ended.is_set() for other in self._uses)
+            self._session.append_tool_end(_logged_ending(use, outcome, has_result=not is_last))
             screen.finish(use.asked.id)
+        if not is_last:  # then its message is not there for a long time, maybe
+            await self._session.synced()
 
     async def _outcome(self, use: _Use, show: Callable[[Event], None]) -> Outcome:
         if use.problem or use.tool is None:
@@ -179,7 +191,8 @@ class ToolUses:
         except DeniedError as denied:
             return _denial(denied)
         except (ToolError, SandboxError) as error:
-            return _failure(str(error))
+            is_forbidden = isinstance(error, ForbiddenError)
+            return _failure(str(error), summary="denied" if is_forbidden else "failed")
         outcome = await self._run_reviewed(use.tool, use, context, grant)
         granted = set(chain.from_iterable(grant))
         denials = [denial for denial in outcome.denials if denial.target not in granted]
@@ -211,6 +224,7 @@ class ToolUses:
             async with self._limiter, self._workspace.sandbox.lending(grant):
                 self._check_confinement(context)
                 self._session.append_tool_start(use.asked.id)
+                await self._session.synced()
                 outcome = await tool.run(use.args, context)
             if use.effect.kind == "run" and self._workspace.editor:
                 await self._workspace.editor.files_changed(())
@@ -263,6 +277,11 @@ class ToolUses:
         )
         return msgspec.structs.replace(outcome, content=_with_text(outcome.content, warning))
 
+    def take_paths(self) -> set[str]:
+        """The files and directories that tool uses were about since this was asked last."""
+        paths, self._paths = self._paths - {""}, set()
+        return paths
+
     def take_repeated(self) -> str:
         """What the model has done again and again, in a line, if it has since this was asked last."""
         repeated, self._repeated = self._repeated, ""
@@ -304,8 +323,8 @@ def _depends(use: _Use, earlier: _Use) -> bool:
             return False
 
 
-def _failure(message: str) -> Outcome:
-    return Outcome(content=message, summary="failed", detail=message, is_error=True)
+def _failure(message: str, summary: str = "failed") -> Outcome:
+    return Outcome(content=message, summary=summary, detail=message, is_error=True)
 
 
 def _denial(denied: DeniedError) -> Outcome:
@@ -315,6 +334,18 @@ def _denial(denied: DeniedError) -> Outcome:
 
 def _ending(use_id: str, outcome: Outcome) -> ToolEnded:
     return ToolEnded(use_id, outcome.summary, outcome.detail, outcome.filetype, outcome.is_error)
+
+
+def _logged_ending(use: _Use, outcome: Outcome, *, has_result: bool) -> LoggedToolEnd:
+    return LoggedToolEnd(
+        use.asked.id,
+        use.title,
+        outcome.summary,
+        outcome.detail,
+        outcome.filetype,
+        outcome.is_error,
+        use.result if has_result else None,
+    )
 
 
 def _with_text(content: Content, text: str) -> Content:

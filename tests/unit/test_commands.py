@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from tests.conftest import settings_of
 
 from sanderling.events import (
     AccessDenied,
@@ -65,7 +66,9 @@ class Conversation:
             project=str(self.project), home=str(base / "home"), state_dir=str(base / "state")
         )
         self.policy = replace(policy, **changes)
-        self.orchestrator = Orchestrator(self.session, provider, self.events.append, self.policy)
+        self.orchestrator = Orchestrator(
+            self.session, provider, self.events.append, self.policy, settings_of(self.session)
+        )
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator["Conversation"]:
@@ -99,17 +102,22 @@ class Conversation:
     def output(self, command_id: str) -> str:
         return "".join(event.text for event in self.of(CommandOutput) if event.id == command_id)
 
+    def told(self) -> list[str]:
+        """What the model was shown, without the notes of ours."""
+        return [
+            block.text
+            for message in self.session.history
+            if message.role == "user"
+            for block in message.content
+            if not block.text.startswith("[")
+        ]
+
     async def ask(self) -> list[str]:
         """Send a prompt; return what its message told the model, the prompt itself left out."""
         turns = len(self.of(TurnEnded))
         self.orchestrator.submit(HELLO)
         await self.until(TurnEnded, turns + 1)
-        *told, prompt = [
-            block.text
-            for message in self.session.history
-            if message.role == "user"
-            for block in message.content
-        ][self._told :]
+        *told, prompt = self.told()[self._told :]
         self._told += len(told) + 1
         assert prompt == HELLO.text
         return told
@@ -387,9 +395,7 @@ async def test_command_that_no_prompt_told_of_is_told_after_the_session_is_resum
         await talk.ask()
         await talk.run("c2", "echo kept")
     again = Conversation(tmp_path)
-    again._told = len(
-        [1 for message in again.session.history if message.role == "user" for _ in message.content]
-    )
+    again._told = len(again.told())
     async with again.served():
         [told] = await again.ask()
     assert "kept" in told

@@ -932,9 +932,9 @@ def test_glob_that_cannot_be_understood_is_refused(pattern):
     ],
 )
 def test_hostile_glob_takes_no_time(pattern, path):
-    began = time.monotonic()
+    began_s = time.process_time()
     assert not Glob(pattern, has_braces=True).matches(path)
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began_s < 1
 
 
 def test_braces_are_bounded():

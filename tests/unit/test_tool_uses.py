@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import policy_of
-from tests.loopback import refusals
+from tests.api_rules import refusals
+from tests.conftest import policy_of, settings_of
 
 from sanderling.events import (
     AnswerApproval,
@@ -77,8 +77,9 @@ class Talk:
         script = [{"step": steps} for steps in (*replies, DONE)]
         provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": script}, Script))
         policy = policy_of(self.session)
+        settings = settings_of(self.session)
         self.orchestrator = Orchestrator(
-            self.session, provider, self.events.append, policy, rules=rules
+            self.session, provider, self.events.append, policy, settings, rules=rules
         )
         if mode != "ask":
             self.orchestrator.set_mode(mode)
@@ -563,6 +564,12 @@ async def test_in_auto_mode_without_a_sandbox_a_command_asks(tmp_path):
     assert not (talk.project / "made").exists()
 
 
+def notes(message: Message) -> str:
+    """What is told beside the person's words."""
+    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+    return "\n".join(text for text in texts if text.startswith("["))
+
+
 async def test_in_plan_mode_the_kernel_keeps_commands_from_writing_and_the_model_is_told(tmp_path):
     talk = await Talk(
         tmp_path, uses(bash("touch made"), edit("app.py", "1", "2")), mode="plan"
@@ -571,9 +578,7 @@ async def test_in_plan_mode_the_kernel_keeps_commands_from_writing_and_the_model
     assert "plan mode" in talk.told(1)
     assert sorted(path.name for path in talk.project.iterdir()) == ["app.py"]
     assert (talk.project / "app.py").read_text() == "def f():\n    return 1\n"
-    first = talk.session.history[0].content[0]
-    assert isinstance(first, TextBlock)
-    assert "plan mode" in first.text
+    assert "plan mode" in notes(talk.session.history[0])
     assert talk.of(ModeChanged) == [ModeChanged("plan")]
 
 
@@ -583,9 +588,7 @@ async def test_mode_that_changes_in_the_middle_of_a_turn_is_told_with_the_next_r
         question = await talk.until(ApprovalRequested)
         talk.orchestrator.set_mode("plan")
         talk.answer(question, "once")
-    [_, note] = talk.session.history[2].content
-    assert isinstance(note, TextBlock)
-    assert "plan mode" in note.text
+    assert "plan mode" in notes(talk.session.history[2])
     assert not (talk.project / "made").exists()
 
 
@@ -618,9 +621,10 @@ async def test_directory_and_environment_of_the_shell_are_there_when_the_session
 
 
 async def test_tool_use_is_shown_in_full_when_it_is_asked_for(tmp_path):
-    talk = await Talk(tmp_path, uses(("read", {"path": "app.py"}))).run()
-    talk.orchestrator.inspect("t1")
-    [shown] = talk.of(ToolUseShown)
+    async with Talk(tmp_path, uses(("read", {"path": "app.py"}))).asked() as talk:
+        await talk.until(TurnEnded)
+        talk.orchestrator.inspect("t1")
+        shown = await talk.until(ToolUseShown)
     assert shown.tool == "read"
     assert '"path": "app.py"' in shown.input
     assert "return 1" in shown.result
