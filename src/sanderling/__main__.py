@@ -1,6 +1,8 @@
 """
 The command line.
 
+`sanderling -p PROMPT` asks once and prints the answer (`print_mode`). `sanderling sessions [--json]` lists what was said before.
+
 `sanderling check [--api]` prints, as one JSON object, what `:checkhealth` and a bug report need: versions, whether a key was
 found (never the key), and with `--api` whether the API answers. Exit code 1: the API was asked and did not answer.
 
@@ -8,34 +10,70 @@ found (never the key), and with `--api` whether the API answers. Exit code 1: th
 """
 
 import argparse
+import gc
 import os
 import platform
+import signal
 import sys
-import tempfile
 from contextlib import suppress
-from importlib import metadata
-from typing import Any
+from typing import Any, NoReturn
 
-import anyio
-import msgspec
+import sanderling
+from sanderling.print_mode.arguments import print_parser
 
-from sanderling import __version__
-from sanderling.config import DEFAULT_MODEL, Settings, has_api_key
-from sanderling.errors import ProviderError
-from sanderling.providers.anthropic import AnthropicProvider
-from sanderling.sandbox.cli import add_sandbox_commands
+COMMANDS = ("check", "sandbox", "sessions")
+EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNREAD = 2, 130, 141
 
 PACKAGES = (
     *("pynvim", "anthropic", "msgspec", "anyio", "landlock", "httpx2", "greenlet", "msgpack"),
-    *("h11", "httpcore2", "html-to-markdown", "tree-sitter", "tree-sitter-bash"),
+    *("h11", "httpcore2", "html-to-markdown", "tree-sitter", "tree-sitter-bash", "keyring"),
 )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="sanderling", description=sys.modules["sanderling"].__doc__
-    )
-    parser.add_argument("--version", action="version", version=f"sanderling {__version__}")
+def main() -> NoReturn:
+    """Run the command and leave at once: the interpreter would take 0.3 s to take the SDK down."""
+    gc.disable()  # until what lives as long as the process is loaded, as the SDK is
+    try:
+        exit_status = run(sys.argv[1:])
+    except KeyboardInterrupt:  # before there is something to stop
+        exit_status = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        exit_status = EXIT_UNREAD
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError):  # closed from the start, or its reader has gone
+            stream.flush()
+    os._exit(exit_status)
+
+
+def run(argv: list[str]) -> int:
+    return run_command(argv) if argv and argv[0] in COMMANDS else ask(argv)
+
+
+def ask(argv: list[str]) -> int:
+    parser = print_parser()
+    arguments = parser.parse_args(argv)
+    is_piped = sys.stdin is not None and not sys.stdin.isatty()
+    if not arguments.print and arguments.prompt is not None:
+        parser.error(f"there is no command '{arguments.prompt}'; -p asks it")
+    if not arguments.print and not is_piped:
+        parser.error("-p PROMPT, or a command")
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Until the turn can be stopped. An exception can get lost while modules load: in a callback of the import system.
+        signal.signal(signal.SIGINT, _leave)
+    from sanderling.print_mode.run import print_answer
+
+    return print_answer(arguments)
+
+
+def _leave(*_: object) -> NoReturn:
+    os._exit(EXIT_INTERRUPTED)
+
+
+def run_command(argv: list[str]) -> int:
+    from sanderling.sandbox.cli import add_sandbox_commands
+
+    gc.enable()
+    parser = argparse.ArgumentParser(prog="sanderling", description=sanderling.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser(
         "check", help="print versions, the key's presence and, with --api, the API's answer as JSON"
@@ -43,33 +81,76 @@ def main() -> int:
     check.add_argument(
         "--api", action="store_true", help="ask the API for the model (costs no tokens)"
     )
-    check.add_argument("--model", default=DEFAULT_MODEL)
+    check.add_argument("--model", default="")
     check.add_argument("--base-url", default="")
     check.set_defaults(run=check_installation)
+    sessions = commands.add_parser(
+        "sessions", help="list the sessions of this project, newest first"
+    )
+    sessions.add_argument("--all", action="store_true", help="of every project")
+    sessions.add_argument("--json", action="store_true", help="as JSON, a line each")
+    sessions.set_defaults(run=list_sessions)
     add_sandbox_commands(commands)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     return arguments.run(arguments)
 
 
+def list_sessions(arguments: argparse.Namespace) -> int:
+    from datetime import datetime
+
+    import msgspec
+
+    from sanderling import session_store
+    from sanderling.errors import ConfigError
+    from sanderling.gate import visible
+    from sanderling.print_mode.inputs import UsageError, own_settings, project_root
+
+    try:
+        settings = own_settings()
+        project = "" if arguments.all else project_root("")
+    except (ConfigError, UsageError) as error:
+        sys.stderr.write(f"sanderling: {error}\n")
+        return EXIT_USAGE
+    for info in session_store.list_sessions(settings.session_dir, project, ""):
+        if arguments.json:
+            line = msgspec.json.encode(info).decode()
+        else:
+            at = datetime.fromtimestamp(info.changed_at)  # noqa: DTZ006 - the person's own time
+            where = f"  {info.project}" if arguments.all else ""
+            line = f"{info.id}  {at:%Y-%m-%d %H:%M}{where}  {info.title}"
+            line = visible(line).replace("\n", " ")
+        print(line)  # noqa: T201 - that is what it is for
+    return 0
+
+
 def check_installation(arguments: argparse.Namespace) -> int:
+    import anyio
+    import msgspec
+
     report = describe_installation()
     if arguments.api:
         report["api"] = anyio.run(ask_api, arguments.model, arguments.base_url)
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
-    sys.stdout.flush()
     return 0 if not arguments.api or report["api"]["is_reachable"] else 1
 
 
 def describe_installation() -> dict[str, Any]:
+    from sanderling.config import has_api_key
+    from sanderling.credentials import Credentials
+    from sanderling.print_mode.inputs import state_dir
+
     return {
-        "sanderling": __version__,
+        "sanderling": sanderling.__version__,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "has_api_key": has_api_key(),
+        "has_login": Credentials(state_dir()).is_known(),
     }
 
 
 def _version(package: str) -> str:
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -77,21 +158,23 @@ def _version(package: str) -> str:
 
 
 async def ask_api(model: str, base_url: str) -> dict[str, Any]:
+    from sanderling.config import DEFAULT_MODEL, Settings
+    from sanderling.errors import ProviderError
+    from sanderling.print_mode.inputs import state_dir
+    from sanderling.providers.anthropic import AnthropicProvider
+
     settings = Settings(
-        state_dir=tempfile.gettempdir(), model=model, base_url=base_url, idle_timeout_s=20.0
+        state_dir=str(state_dir()),
+        model=model or DEFAULT_MODEL,
+        base_url=base_url,
+        idle_timeout_s=20.0,
     )
     try:
         limits = await AnthropicProvider(settings).fetch_limits()
     except ProviderError as error:
         return {"is_reachable": False, "message": error.message, "remedy": error.remedy}
-    return {"is_reachable": True, "model": model, "limits": limits}
+    return {"is_reachable": True, "model": settings.model, "limits": limits}
 
 
 if __name__ == "__main__":
-    exit_code = main()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(
-            AttributeError, OSError
-        ):  # it was closed from the start, or its reader has gone
-            stream.flush()
-    os._exit(exit_code)  # the interpreter would take 0.3 s to take the SDK down
+    main()

@@ -1,0 +1,174 @@
+"""Reads the events of one turn, answers its questions with no, and says on both streams what there is to say."""
+
+import shlex
+import time
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import msgspec
+
+from sanderling.events import (
+    AccessDenied,
+    AnswerApproval,
+    ApprovalRequested,
+    CompactionStarted,
+    ErrorOccurred,
+    Event,
+    GuardActed,
+    JobsChanged,
+    Mode,
+    Notice,
+    RetryScheduled,
+    SandboxChanged,
+    ToolEnded,
+    TrustNeeded,
+    TurnEnded,
+)
+from sanderling.gate import Limit
+from sanderling.print_mode.result import Result, Tally
+from sanderling.print_mode.streams import Stdout, say
+
+STREAM_VERSION = 1
+OutputFormat = Literal["text", "json", "stream-json"]
+NOBODY = (
+    "Nobody is there to answer, for this runs without a person. Do what can be done without it, and say at the end what could not"
+    " be done{remedy}."
+)
+REMEDIES_TO_GO_ON = {"calls": "--max-turns N", "budget": "budget_usd in config.toml"}
+"""For the questions whether the turn may go on."""
+STOP_WORDS = {
+    "refusal": "the model refused to answer",
+    "context_full": "the conversation has filled the model's context window",
+}
+
+
+class StreamHead(msgspec.Struct, tag="stream", frozen=True):
+    """The first line of `stream-json`; each line that follows is an event (`events.py`), the last one the result."""
+
+    version: int
+    session_id: str
+    model: str
+
+
+class PrintFace:
+    """`answer` takes the answers to questions, `on_end` is called when the turn has ended."""
+
+    def __init__(
+        self,
+        stdout: Stdout,
+        output_format: OutputFormat,
+        mode: Mode,
+        *,
+        is_quiet: bool,
+        answer: Callable[[AnswerApproval], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._stdout = stdout
+        self._format: OutputFormat = output_format
+        self._mode: Mode = mode
+        self._is_quiet = is_quiet
+        self._answer = answer
+        self._on_end = on_end
+        self._tally = Tally()
+        self._result: Result | None = None
+        self._running_jobs: tuple[str, ...] = ()
+
+    def begin(self, session_id: str, model: str) -> None:
+        self._session_id, self._model = session_id, model
+        self._started_at = time.monotonic()
+        if self._format == "stream-json":
+            self._print_json(StreamHead(STREAM_VERSION, session_id, model))
+
+    def take(self, event: Event) -> None:
+        if self._result:
+            return  # what is told of the end of what ran
+        if self._format == "stream-json":
+            self._print_json(event)
+        told = len(self._tally.denials)
+        self._tally.take(event)
+        if isinstance(event, ToolEnded):  # nobody was asked: a rule or the mode has denied it
+            for denied in self._tally.denials[told:]:
+                self._note(f"denied: {denied.tool} {denied.title}: {denied.reason}")
+        self._report(event)
+        match event:
+            case ApprovalRequested():
+                self._deny(event)
+            case TurnEnded():
+                self.end()
+                self._on_end()
+            case _:
+                pass
+
+    def end(self) -> Result:
+        """Print the result, the first time; the turn has ended, or is given up."""
+        if self._result is None:
+            duration_s = time.monotonic() - self._started_at
+            self._result = self._tally.result(self._session_id, self._model, duration_s)
+            if self._format != "text":
+                self._print_json(self._result)
+            elif self._result.stop_reason != "cancelled" and self._result.text:
+                self._stdout.write(f"{self._result.text}\n")
+            self._report_end(self._result)
+        return self._result
+
+    def _print_json(self, value: msgspec.Struct) -> None:
+        self._stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+    # --- questions -----------------------------------------------------------------------------------------------------
+
+    def _deny(self, question: ApprovalRequested) -> None:
+        remedy = self._remedy(question)
+        reason = NOBODY.format(remedy=f"; {remedy} would let it through" if remedy else "")
+        if question.tool not in get_args(Limit):  # a notice has told of that
+            self._note(f"denied: {question.tool} {question.title}: {question.reason}")
+        if remedy:
+            self._note(f"  {remedy} lets it through")
+        self._answer(AnswerApproval(question.id, "deny", reason))
+
+    def _remedy(self, question: ApprovalRequested) -> str:
+        """The flag that would have answered yes."""
+        if question.tool in REMEDIES_TO_GO_ON:
+            return REMEDIES_TO_GO_ON[question.tool]
+        flags: list[str] = []
+        if question.rule:
+            flags.append(f"--allow {shlex.quote(question.rule.removeprefix('allow '))}")
+        if self._mode == "ask" and question.tool in ("bash", "edit", "write"):
+            flags.append("--mode auto")
+        return " or ".join(flags)
+
+    # --- standard error ------------------------------------------------------------------------------------------------
+
+    def _note(self, text: str) -> None:
+        if not self._is_quiet:
+            say(text)
+
+    def _report(self, event: Event) -> None:
+        match event:
+            case Notice(level, text):
+                self._note(f"warning: {text}" if level == "warning" else text)
+            case ErrorOccurred(_, message, remedy):
+                say(f"{message} {remedy}".rstrip())
+            case RetryScheduled(attempt, attempts, delay_s, reason):
+                self._note(f"{reason} Trying again in {delay_s:.1f} s ({attempt} of {attempts}).")
+            case TrustNeeded(paths):
+                self._note(f"ignored until :AgentTrust in Neovim trusts it: {', '.join(paths)}")
+            case SandboxChanged(problem=problem) if problem:
+                self._note(f"warning: nothing is run: {problem}")
+            case AccessDenied(operation, target, rule):
+                self._note(f"denied: {operation} {target} ({rule})")
+            case GuardActed(kind, path, reason):
+                self._note(f"guard: {kind}: {path}: {reason}")
+            case CompactionStarted():
+                self._note(
+                    "the conversation is summarized: it has filled the model's context window"
+                )
+            case JobsChanged(jobs):
+                self._running_jobs = tuple(job.command for job in jobs if not job.outcome)
+            case _:
+                pass
+
+    def _report_end(self, result: Result) -> None:
+        if result.stop_reason in STOP_WORDS:
+            say(STOP_WORDS[result.stop_reason])
+        for command in self._running_jobs:
+            self._note(f"stopped with the end of the turn: {command}")

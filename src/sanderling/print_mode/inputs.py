@@ -1,0 +1,150 @@
+"""What `sanderling -p` is asked for: flags, the file of settings and the environment become settings, a session and a prompt."""
+
+import argparse
+import os
+import secrets
+import tomllib
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from sanderling.config import Settings, load_settings
+from sanderling.errors import ConfigError, SanderlingError, printable
+from sanderling.events import Prompt, Selection
+from sanderling.gate import rule_from_text
+from sanderling.permissions import Rule
+from sanderling.print_mode.streams import read_stdin
+from sanderling.surroundings import config_dir
+
+ACTIONS = ("allow", "ask", "deny")
+
+
+class UsageError(SanderlingError):
+    """What the command line asks for cannot be."""
+
+
+def own_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+    """
+    What the person has written into their file of settings; where it says nothing, the editor's defaults.
+
+    Raises:
+        ConfigError: naming what is wrong, and the file.
+    """
+    path = Path(config_dir(environment), "config.toml")
+    try:
+        return load_settings({"state_dir": str(state_dir(environment))} | _options_in(path))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def with_flags(settings: Settings, arguments: argparse.Namespace) -> Settings:
+    """`settings` with what the command line says instead."""
+    model = printable(arguments.model or settings.model)
+    max_calls = settings.max_calls if arguments.max_turns is None else arguments.max_turns
+    provider = settings.provider
+    if provider == "auto":  # where nobody looks, the demo model must not pass for an answer
+        provider = "anthropic"
+    return replace(settings, provider=provider, model=model, max_calls=max_calls)
+
+
+def _options_in(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"is no TOML: {error}") from error
+
+
+def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where Neovim has it: sessions, rules and trust are the same in both faces."""
+    state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state, environment.get("NVIM_APPNAME") or "nvim", "sanderling")
+
+
+def project_root(directory: str) -> str:
+    """
+    The nearest directory upwards that holds `.git`, as in the editor; where there is none, the one of now.
+
+    Raises:
+        UsageError: there is no such directory, or it is none to work in.
+    """
+    try:
+        root = str(_root_named(directory) if directory else _root_around(Path.cwd()))
+    except FileNotFoundError as error:
+        raise UsageError("the current directory does not exist any more") from error
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be looked at: {error.strerror}") from error
+    if printable(root) != root:  # in no log, and in no request to a model
+        raise UsageError(f"the name of '{root}' is no UTF-8: give the directory another one")
+    return root
+
+
+def _root_named(directory: str) -> Path:
+    if not Path(directory).is_dir():
+        raise UsageError(f"there is no directory '{directory}'")
+    return Path(directory).resolve()
+
+
+def _root_around(here: Path) -> Path:
+    return next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
+
+
+def rules_of(texts: list[str]) -> tuple[Rule, ...]:
+    """
+    The rules of `--allow`: `bash git status`, or with an action before it.
+
+    Raises:
+        ConfigError: naming the one that is no rule.
+    """
+    return tuple(
+        rule_from_text(
+            text if text.split(maxsplit=1)[:1] and text.split()[0] in ACTIONS else f"allow {text}"
+        )
+        for text in texts
+    )
+
+
+def read_prompt(words: str | None) -> Prompt:
+    """
+    The prompt: the words of the command line, with what is piped in as lines that go along; without words that is the prompt.
+
+    Raises:
+        UsageError: there is none.
+        InputError: standard input cannot be used.
+    """
+    piped = read_stdin(is_extra=bool(words))
+    text = printable(words or piped)  # what is no UTF-8 in an argument is half a surrogate pair
+    if not text.strip():
+        raise UsageError(
+            "there is no prompt: sanderling -p 'PROMPT', or write it to standard input"
+        )
+    selections = ()
+    if words and piped.strip():
+        lines = piped.removesuffix("\n")
+        selections = (Selection("stdin", 1, lines.count("\n") + 1, lines, is_piped=True),)
+    return Prompt(secrets.token_hex(8), text, selections)
+
+
+def new_session_id() -> str:
+    """The moment, and what tells apart those of the same second, of which a script may start many."""
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"  # noqa: DTZ005 - the person's own time
+
+
+def newest_session(session_dir: Path, project: str) -> str:
+    """
+    The id of the project's session that was changed last.
+
+    Raises:
+        UsageError: it has none.
+    """
+    from sanderling.session_store import list_sessions
+
+    if sessions := list_sessions(session_dir, project, ""):
+        return sessions[0].id
+    raise UsageError(f"there is no session of {project} to continue")

@@ -1,0 +1,142 @@
+"""What the events of a turn add up to."""
+
+import msgspec
+
+from sanderling.errors import printable
+from sanderling.events import (
+    AccessDenied,
+    AnswerRestarted,
+    ApprovalRequested,
+    BlockEnded,
+    ErrorOccurred,
+    Event,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    UsageUpdated,
+)
+from sanderling.messages import Usage
+
+EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_DENIED = 0, 1, 2, 3
+DONE = frozenset[StopReason](("end_turn", "stop_sequence"))
+
+
+class Denied(msgspec.Struct, frozen=True):
+    tool: str
+    title: str
+    reason: str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    kind: str
+    message: str
+    remedy: str
+
+
+class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
+    """
+    What `--output-format json` prints, and `stream-json` as its last line.
+
+    `usage`, `cost_usd` and `model_calls` are this turn's. Without a known price there is no `cost_usd`.
+    """
+
+    session_id: str
+    text: str
+    stop_reason: StopReason
+    is_error: bool
+    error: Failure | msgspec.UnsetType = msgspec.UNSET
+    model: str
+    model_calls: int
+    usage: dict[str, int]
+    cost_usd: float | msgspec.UnsetType = msgspec.UNSET
+    duration_ms: int
+    denials: tuple[Denied, ...]
+
+    @property
+    def exit_status(self) -> int:
+        if self.error:
+            return EXIT_ERROR
+        if self.denials:
+            return EXIT_DENIED
+        return EXIT_ERROR if self.is_error else EXIT_DONE
+
+
+class Tally:
+    """Takes the events one by one."""
+
+    def __init__(self) -> None:
+        self.stop_reason: StopReason | None = None
+        self.failure: Failure | None = None
+        self.denials: list[Denied] = []
+        self.model_calls = 0
+        self._texts: dict[int, list[str]] = {}  # by block, since the last tool use
+        self._usage = UsageUpdated(Usage(), Usage())
+        self._running: dict[str, ToolStarted] = {}
+        self._asked: set[str] = set()
+        self._is_answering = False
+
+    def take(self, event: Event) -> None:
+        match event:
+            case TextDelta(block_id, text):
+                self._note_answer()
+                self._texts.setdefault(block_id, []).append(text)
+            case ThinkingDelta() | BlockEnded():
+                self._note_answer()
+            case AnswerRestarted(first):
+                self._texts = {n: texts for n, texts in self._texts.items() if n < first}
+                self._is_answering = False
+            case ToolStarted():
+                self._running[event.id] = event
+                self._texts.clear()
+                self._is_answering = False
+            case ToolEnded():
+                self._note_denied_use(self._running.pop(event.id), event)
+            case ApprovalRequested(use_id, tool, title, reason=reason):
+                self._asked.add(use_id)
+                self._deny(tool, title, reason)
+            case AccessDenied(operation, target, rule):
+                self._deny("sandbox", f"{operation} {target}", rule)
+            case UsageUpdated():
+                self._usage = event
+            case ErrorOccurred(kind, message, remedy):
+                self.failure = Failure(kind, message, remedy)
+            case TurnEnded(stop_reason):
+                self.stop_reason = stop_reason
+            case _:
+                pass
+
+    def _note_answer(self) -> None:
+        self.model_calls += not self._is_answering
+        self._is_answering = True
+
+    def _note_denied_use(self, started: ToolStarted, ended: ToolEnded) -> None:
+        """A rule, or the mode, has denied it without a question."""
+        if ended.is_error and ended.summary == "denied" and ended.id not in self._asked:
+            self._deny(started.tool, started.title, ended.detail)
+
+    def _deny(self, tool: str, title: str, reason: str) -> None:
+        denied = Denied(tool, title, reason)
+        if denied not in self.denials:
+            self.denials.append(denied)
+
+    def result(self, session_id: str, model: str, duration_s: float) -> Result:
+        """What there is to say of the turn, which has ended or was stopped."""
+        stop_reason = self.stop_reason or "cancelled"
+        text = "\n\n".join(map("".join, self._texts.values())).strip("\n")
+        usage, cost_usd = self._usage.turn, self._usage.turn_cost_usd
+        return Result(
+            session_id=session_id,
+            text=printable(text),
+            stop_reason=stop_reason,
+            is_error=stop_reason not in DONE,
+            error=self.failure or msgspec.UNSET,
+            model=model,
+            model_calls=self.model_calls,
+            usage={name: getattr(usage, name) for name in Usage.__struct_fields__},
+            cost_usd=round(cost_usd, 6) if self._usage.is_priced else msgspec.UNSET,
+            duration_ms=round(duration_s * 1000),
+            denials=tuple(self.denials),
+        )

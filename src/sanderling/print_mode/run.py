@@ -1,0 +1,214 @@
+"""One run of `sanderling -p`: the session, its core and this face put together, until the turn has ended or is stopped."""
+
+import argparse
+import gc
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from sanderling.errors import ConfigError, ProviderError, SanderlingError
+from sanderling.events import Event, Mode, ModeChanged, TurnStarted
+from sanderling.orchestrator import Orchestrator
+from sanderling.print_mode.face import PrintFace
+from sanderling.print_mode.inputs import (
+    UsageError,
+    new_session_id,
+    newest_session,
+    own_settings,
+    project_root,
+    read_prompt,
+    rules_of,
+    with_flags,
+)
+from sanderling.print_mode.result import EXIT_ERROR, EXIT_USAGE
+from sanderling.print_mode.streams import InputError, Stdout, open_missing_streams, say
+from sanderling.providers import Provider
+from sanderling.providers.choice import make_provider
+from sanderling.rules import load_rules
+from sanderling.sandbox.session import policy_for
+from sanderling.session import Session
+from sanderling.session_log import is_session_id
+from sanderling.trust import Trust
+from sanderling.trust.settings import project_settings
+
+if TYPE_CHECKING:
+    from sanderling.recording import Recording
+
+EXIT_SIGNAL = 128  # and its number, as a shell says it
+LAST_WORDS_S = 1.0  # for a reader that pauses, once the turn was interrupted
+
+
+def print_answer(arguments: argparse.Namespace) -> int:
+    """Ask, print, and return the exit status."""
+    open_missing_streams()
+    return anyio.run(_answer, arguments)
+
+
+async def _answer(arguments: argparse.Namespace) -> int:
+    with ExitStack() as stack, anyio.open_signal_receiver(*_stopping()) as signals:
+        try:
+            run = _Run(arguments, stack)
+        except (UsageError, ConfigError) as error:
+            say(str(error))
+            return EXIT_USAGE
+        except SanderlingError as error:
+            say(str(error))
+            return EXIT_ERROR
+        return await run.converse(signals)
+
+
+def _stopping() -> list[signal.Signals]:
+    """The signals that stop the turn; under `nohup` the end of the terminal is none."""
+    is_tied = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if is_tied else [])]
+
+
+class _Run:
+    """
+    One run of the program.
+
+    Raises:
+        UsageError, ConfigError: what was asked for cannot be.
+        SanderlingError: the session cannot be had.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, stack: ExitStack) -> None:
+        self._arguments = arguments
+        own = own_settings()
+        self._session = self._open_session(own.session_dir, stack)
+        project = self._session.project
+        trusted = project_settings(Trust(own.state_dir, project), own)
+        self._settings = with_flags(trusted, arguments)
+        rules = (*load_rules(self._settings.permissions, project), *rules_of(arguments.allow))
+        self._recording: Recording | None = None
+        self._provider = self._make_provider()
+        policy = replace(policy_for(self._settings, project), network=arguments.net)
+        self._orchestrator = Orchestrator(
+            self._session, self._provider, self._take, policy, self._settings, rules=rules
+        )
+        self._stdout = Stdout()
+        self._face = PrintFace(
+            self._stdout,
+            arguments.output_format,
+            arguments.mode,
+            is_quiet=arguments.quiet,
+            answer=self._orchestrator.approvals.answer,
+            on_end=self._orchestrator.close,
+        )
+        self._reading = anyio.CancelScope()
+        self._signal = 0
+        self._mode: Mode = "ask"
+
+    def _open_session(self, session_dir: Path, stack: ExitStack) -> Session:
+        arguments = self._arguments
+        project = project_root(arguments.project)
+        session_id = new_session_id()
+        if arguments.resume or arguments.is_continued:
+            session_id = arguments.resume or newest_session(session_dir, project)
+            is_log = is_session_id(session_id) and (session_dir / f"{session_id}.jsonl").is_file()
+            if not is_log:
+                raise UsageError(
+                    f"there is no session '{session_id}': `sanderling sessions` lists them"
+                )
+        if arguments.no_session:
+            session_dir = Path(stack.enter_context(TemporaryDirectory(prefix="sanderling-")))
+        return Session.open(session_dir, session_id, project)
+
+    def _make_provider(self) -> Provider:
+        provider = make_provider(self._settings)
+        if self._arguments.record is None:
+            return provider
+        from sanderling.recording import Recording, RecordingProvider
+        from sanderling.recording.redaction import Redactor
+
+        self._recording = Recording(self._arguments.record, Redactor(self._session.project))
+        return RecordingProvider(provider, self._recording)
+
+    async def converse(self, signals: AsyncIterator[signal.Signals]) -> int:
+        status = EXIT_ERROR
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stop_at_signal, signals)
+            tasks.start_soon(self._stop_when_unread)
+            tasks.start_soon(self._stdout.serve)
+            tasks.start_soon(_prepare, self._provider)
+            status = await self._ask()
+            tasks.cancel_scope.cancel()
+        return status
+
+    async def _ask(self) -> int:
+        prompt = None
+        try:
+            with self._reading:
+                words = self._arguments.prompt
+                prompt = await to_thread.run_sync(read_prompt, words, abandon_on_cancel=True)
+        except (UsageError, InputError) as error:
+            say(str(error))
+            return EXIT_USAGE
+        if prompt is None:
+            return EXIT_SIGNAL + self._signal
+        if self._orchestrator.waiting:  # they are the person's to send, and would go first
+            say("prompts wait in this session: send or remove them in the editor first")
+            return EXIT_ERROR
+        model = self._arguments.model
+        self._face.begin(self._session.id, model or self._provider.model)
+        if model and self._session.is_resumed:
+            self._orchestrator.set_model(model)
+        self._orchestrator.submit(prompt)
+        try:
+            await self._orchestrator.serve()
+        finally:
+            self._session.close()
+            with anyio.move_on_after(LAST_WORDS_S, shield=True):
+                await self._provider.aclose()
+        return await self._end()
+
+    async def _end(self) -> int:
+        result = self._face.end()
+        with anyio.move_on_after(LAST_WORDS_S if self._signal else None):
+            await self._stdout.drain()
+        if self._recording and self._recording.problem:
+            say(f"the recording is not whole: {self._recording.problem}")
+        if self._signal:
+            again = "" if self._arguments.no_session else f"; --resume {self._session.id} goes on"
+            say(f"interrupted{again}")
+            return EXIT_SIGNAL + self._signal
+        if isinstance(self._stdout.problem, BrokenPipeError):
+            return EXIT_SIGNAL + signal.SIGPIPE
+        if self._stdout.problem:
+            say(f"standard output cannot be written: {self._stdout.problem.strerror}")
+            return EXIT_ERROR
+        return result.exit_status
+
+    def _take(self, event: Event) -> None:
+        self._face.take(event)
+        if isinstance(event, ModeChanged):
+            self._mode = event.mode
+        elif isinstance(event, TurnStarted) and self._mode != self._arguments.mode:
+            self._orchestrator.set_mode(self._arguments.mode)  # whatever a resumed session has had
+
+    async def _stop_at_signal(self, signals: AsyncIterator[signal.Signals]) -> None:
+        async for number in signals:
+            if self._signal:
+                os._exit(EXIT_SIGNAL + number)  # the person does not want to wait
+            self._signal = number
+            self._reading.cancel()
+            self._orchestrator.close()
+
+    async def _stop_when_unread(self) -> None:
+        await self._stdout.has_failed.wait()
+        self._orchestrator.close()
+
+
+async def _prepare(provider: Provider) -> None:
+    """Beside all the rest; what goes wrong is told by the turn that needs it."""
+    with suppress(ProviderError):
+        await provider.prepare()
+    gc.enable()  # __main__ has it off while what lives as long as the process is loaded

@@ -1,0 +1,132 @@
+"""Standard input, output and error of a program among others: pipes that idle, stop or close."""
+
+import os
+import re
+import select
+import stat
+import sys
+from contextlib import suppress
+
+import anyio
+from anyio import to_thread
+
+from sanderling.errors import SanderlingError
+from sanderling.gate import visible
+
+MAX_STDIN_BYTES = 10_000_000
+STDIN_WAIT_S = 3.0
+CHUNK_BYTES = 1 << 16
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class InputError(SanderlingError):
+    """Standard input cannot be used."""
+
+
+def open_missing_streams() -> None:
+    """Have a standard stream that was closed from the start lead nowhere, or the next file that is opened takes its place."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004 - standard error
+        pass
+    os.close(fd)
+
+
+def read_stdin(*, is_extra: bool) -> str:
+    """
+    What is piped in, or redirected from a file; empty if that is a terminal. Blocks.
+
+    Where it `is_extra`, nobody may ever write into it, or close it: a program that starts others often leaves its own input to
+    them. So the first byte is waited for `STDIN_WAIT_S`.
+
+    Raises:
+        InputError: it cannot be read, or is longer than `MAX_STDIN_BYTES`.
+    """
+    try:
+        if os.isatty(0) or (is_extra and not _is_written()):
+            return ""
+        data = bytearray()
+        while len(data) <= MAX_STDIN_BYTES and (chunk := os.read(0, CHUNK_BYTES)):
+            data += chunk
+    except OSError as error:
+        raise InputError(f"standard input cannot be read: {error.strerror}") from error
+    if len(data) > MAX_STDIN_BYTES:
+        raise InputError(f"standard input is longer than {MAX_STDIN_BYTES:,} bytes")
+    return data.decode("utf-8", "replace")
+
+
+def _is_written() -> bool:
+    mode = os.fstat(0).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return True
+    is_ready = bool(select.select([0], [], [], STDIN_WAIT_S)[0])
+    if not is_ready:
+        say(f"nothing came on standard input for {STDIN_WAIT_S:g} s: going on without it")
+    return is_ready
+
+
+def say(text: str) -> None:
+    """
+    Tell it on standard error, if that is still there. What a terminal would obey is shown instead.
+
+    No line but the first begins as ours do, whatever the names of files are.
+    """
+    with suppress(AttributeError, OSError):  # it was closed from the start, or its reader has gone
+        lines = visible(text).replace("\n", "\n    ")
+        sys.stderr.write(f"sanderling: {lines}\n")
+        sys.stderr.flush()
+
+
+class Stdout:
+    """
+    Standard output, written by a thread: a reader that pauses holds up nobody else.
+
+    `problem` is why it cannot be written any more; `BrokenPipeError` if its reader has gone.
+    """
+
+    def __init__(self) -> None:
+        self.problem: OSError | None = None
+        self.has_failed = anyio.Event()
+        self._waiting = bytearray()
+        self._has_more = anyio.Event()
+        self._is_drained = anyio.Event()
+        self._is_drained.set()
+        self._is_terminal = os.isatty(1)
+
+    def write(self, text: str) -> None:
+        if self.problem:
+            return
+        if self._is_terminal:  # it would obey what the model has written
+            text = _CONTROL.sub("\ufffd", text)
+        self._waiting += text.encode()
+        self._has_more.set()
+        if self._is_drained.is_set():
+            self._is_drained = anyio.Event()
+
+    async def serve(self) -> None:
+        while True:
+            await self._has_more.wait()
+            self._has_more = anyio.Event()
+            data, self._waiting = bytes(self._waiting), bytearray()
+            try:
+                await to_thread.run_sync(_write_all, data, abandon_on_cancel=True)
+            except OSError as error:
+                self.problem = error
+                self.has_failed.set()
+                self._is_drained.set()
+                return
+            if not self._waiting:
+                self._is_drained.set()
+
+    async def drain(self) -> None:
+        """Wait until all is written, or cannot be."""
+        await self._is_drained.wait()
+
+
+def _write_all(data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(1, left) :]
+        except (
+            BlockingIOError
+        ):  # another program has made the pipe that it shares with us non-blocking
+            select.select([], [1], [])

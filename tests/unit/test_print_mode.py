@@ -1,0 +1,700 @@
+"""`sanderling -p` as a process: streams, exit status, signals, and nothing that waits or stays behind."""
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import loopback
+from tests.conftest import ROOT, is_alive, wait_until
+from tests.loopback import (
+    LoopbackServer,
+    Reply,
+    Status,
+    message_start,
+    text,
+    tool_use,
+)
+
+from sanderling.events import AnswerRestarted, Event, TextDelta, ToolEnded, ToolStarted, TurnEnded
+from sanderling.print_mode.inputs import new_session_id
+from sanderling.print_mode.result import Denied, Result, Tally
+from sanderling.print_mode.streams import STDIN_WAIT_S, say
+from sanderling.session import Session
+from sanderling.trust import Trust
+
+GOLDEN = ROOT / "tests" / "golden"
+DEADLINE_S = 60
+FOREVER = {"name": "bash", "input": {"command": "sleep 1000", "timeout_s": 600}, "id": "toolu_1"}
+MAKE = {"name": "bash", "input": {"command": "make all"}, "id": "toolu_1"}
+WRITE = {"name": "write", "input": {"path": "new.txt", "content": "x\n"}, "id": "toolu_2"}
+
+Steps = list[dict[str, Any]]
+
+
+class Shell:
+    """Runs the program in a project of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project = folder / "project"
+        self.state = folder / "state" / "nvim" / "sanderling"
+        self.config = folder / "config" / "sanderling" / "config.toml"
+        self.script = folder / "script.json"
+        (self.project / ".git").mkdir(parents=True)
+        self.config.parent.mkdir(parents=True)
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("ANTHROPIC_", "NVIM", "XDG_"))
+        }
+        places = {
+            "HOME": folder,
+            "XDG_STATE_HOME": folder / "state",
+            "XDG_CONFIG_HOME": folder / "config",
+        }
+        self.environment = inherited | {name: str(path) for name, path in places.items()}
+
+    def write_script(self, *replies: Steps) -> str:
+        script = {"version": 1, "reply": [{"step": steps} for steps in replies]}
+        self.script.write_text(json.dumps(script))
+        return f"script:{self.script}"
+
+    def start(self, *args: str, **streams: Any) -> subprocess.Popen[str]:
+        streams = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        } | streams
+        return subprocess.Popen(
+            [sys.executable, "-m", "sanderling", *args],
+            cwd=self.project,
+            env=self.environment,
+            text=True,
+            **streams,
+        )
+
+    def run(
+        self, *args: str, stdin: str | None = None, **streams: Any
+    ) -> subprocess.CompletedProcess[str]:
+        if stdin is not None:
+            streams["stdin"] = subprocess.PIPE
+        with self.start(*args, **streams) as process:
+            out, err = process.communicate(stdin, timeout=DEADLINE_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def play(
+        self, *replies: Steps, args: tuple[str, ...] = (), **streams: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Ask a model that answers so."""
+        model = self.write_script(*replies)
+        return self.run("-p", "Do it.", "--model", model, *args, **streams)
+
+    def sessions(self) -> list[Session]:
+        paths = sorted(
+            (self.state / "sessions").glob("*.jsonl"), key=lambda path: path.stat().st_mtime
+        )
+        found = [Session.open(path.parent, path.stem, "/") for path in paths]
+        for session in found:
+            session.close()
+        return found
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that it has started, and those that these have."""
+    words = (
+        word for path in Path(f"/proc/{pid}/task").glob("*/children") for word in read(path).split()
+    )
+    return [found for child in map(int, words) for found in (child, *descendants(child))]
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+@pytest.fixture
+def api(shell: Shell) -> Iterator[LoopbackServer]:
+    with LoopbackServer() as server:
+        shell.environment |= {
+            "ANTHROPIC_API_KEY": "k",
+            "ANTHROPIC_BASE_URL": server.url,
+            "NO_PROXY": "*",
+        }
+        yield server
+
+
+# --- what is printed ---------------------------------------------------------------------------------------------------
+
+
+def test_only_the_text_after_the_last_tool_use_is_printed(shell):
+    done = shell.play(
+        [{"text": "Let me look."}, {"tool_use": {"name": "ls", "input": {}}}],
+        [{"thinking": "Empty."}, {"text": "Nothing"}, {"text": "there.\n\n"}],
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Nothing\n\nthere.\n", "")
+
+
+def test_json_is_one_object(shell):
+    done = shell.play([{"text": "Yes."}], args=("--output-format", "json"))
+    assert done.returncode == 0
+    result = json.loads(done.stdout)
+    assert done.stdout.count("\n") == 1
+    assert isinstance(result.pop("duration_ms"), int)
+    assert result.pop("session_id") == shell.sessions()[0].id
+    usage = result.pop("usage")
+    assert set(usage) == {
+        "input_tokens",
+        "output_tokens",
+        "cache_creation_input_tokens",
+        "cache_read_input_tokens",
+    }
+    assert result == {
+        "type": "result",
+        "text": "Yes.",
+        "stop_reason": "end_turn",
+        "is_error": False,
+        "model": f"script:{shell.script}",
+        "model_calls": 1,
+        "cost_usd": 0.0,
+        "denials": [],
+    }
+
+
+def normalised(line: str, shell: Shell) -> Any:
+    """Without what differs from run to run."""
+    line = line.replace(str(shell.project.parent), "/home")
+    line = re.sub(r'"(session_id|id)":"(?!toolu)[^"]*"', r'"\1":"ID"', line)
+    line = re.sub(r'"(duration_ms|input_tokens)":\d+', r'"\1":0', line)
+    line = re.sub(r"✓ [\d.]+ m?s", "✓", line)
+    return json.loads(line)
+
+
+def test_stream_is_one_event_per_line_and_the_result(shell):
+    done = shell.play(
+        [
+            {"thinking": "Look."},
+            {"text": "One moment.", "chunk_chars": 6},
+            {"tool_use": {"name": "ls", "input": {}, "id": "toolu_0"}},
+        ],
+        [{"tool_use": MAKE}],
+        [{"text": "It was denied."}],
+        args=("--output-format", "stream-json"),
+    )
+    assert done.returncode == 3
+    lines = done.stdout.splitlines()
+    events = [normalised(line, shell) for line in lines if "sandbox_changed" not in line]
+    golden = GOLDEN / "stream_json_v1.jsonl"
+    assert events == list(map(json.loads, golden.read_text().splitlines()))
+
+
+def test_calls_tokens_and_dollars_are_told(shell, api):
+    api.answer(
+        Reply(
+            message_start(input_tokens=1000),
+            tool_use("toolu_1", "ls", "{}"),
+            loopback.done("tool_use", output_tokens=10),
+        ),
+        Reply(
+            message_start(cache_read_input_tokens=900),
+            text("Done."),
+            loopback.done(output_tokens=20),
+        ),
+    )
+    ran = shell.run("-p", "Look.", "--output-format", "json", "--model", "claude-sonnet-5-5")
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
+    assert result["model_calls"] == 2
+    assert result["usage"] == {
+        "input_tokens": 1010,
+        "output_tokens": 30,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 900,
+    }
+    assert result["cost_usd"] == pytest.approx((1010 * 2 + 30 * 10 + 900 * 0.1) / 1e6, rel=1e-3)
+
+
+def result_of(*events: Event) -> Result:
+    tally = Tally()
+    for event in events:
+        tally.take(event)
+    return tally.result("s1", "m", 0.0)
+
+
+def test_text_that_was_cut_off_counts_once():
+    result = result_of(
+        TextDelta(0, "Half a"), AnswerRestarted(0), TextDelta(0, "A whole."), TurnEnded("end_turn")
+    )
+    assert (result.text, result.model_calls, result.exit_status) == ("A whole.", 2, 0)
+
+
+@pytest.mark.parametrize("stop_reason", ["max_tokens", "refusal", "context_full", "error"])
+def test_a_turn_that_did_not_come_to_its_end_is_an_error(stop_reason):
+    result = result_of(TextDelta(0, "So far."), TurnEnded(stop_reason))
+    assert (result.text, result.is_error, result.exit_status) == ("So far.", True, 1)
+
+
+def test_what_a_rule_denies_without_a_question_is_told():
+    started = ToolStarted("t1", "edit", "secret.py")
+    ended = ToolEnded("t1", "denied", "A rule of yours denies it.", is_error=True)
+    result = result_of(started, ended, TurnEnded("end_turn"))
+    assert result.denials == (Denied("edit", "secret.py", "A rule of yours denies it."),)
+    assert result.exit_status == 3
+
+
+# --- what goes in ------------------------------------------------------------------------------------------------------
+
+
+def first_words(shell: Shell) -> list[str]:
+    return [block.text for block in shell.sessions()[0].history[0].content]
+
+
+def test_standard_input_is_the_prompt(shell):
+    model = shell.write_script([{"text": "4"}])
+    done = shell.run("--model", model, stdin="What is 2+2?\n")
+    assert (done.returncode, done.stdout) == (0, "4\n")
+    assert first_words(shell)[-1].strip() == "What is 2+2?"
+
+
+def test_standard_input_goes_before_the_prompt_in_a_fence(shell):
+    done = shell.play([{"text": "A typo."}], stdin="Error: ```\nline 2\n")
+    assert done.returncode == 0
+    *_, lines, words = first_words(shell)
+    assert "````\nError: ```\nline 2\n````" in lines
+    assert words == "Do it."
+
+
+def test_an_input_that_nobody_writes_into_is_not_waited_for(shell):
+    reader, writer = os.pipe()
+    started = time.monotonic()
+    model = shell.write_script([{"text": "Alone."}])
+    process = shell.start("-p", "hi", "--model", model, stdin=reader)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    os.close(writer)
+    os.close(reader)
+    assert (process.returncode, out) == (0, "Alone.\n")
+    assert "nothing came on standard input" in err
+    assert time.monotonic() - started > STDIN_WAIT_S
+
+
+@pytest.mark.parametrize(
+    "args, why",
+    [
+        (["-p"], "there is no prompt"),
+        (["-p", " "], "there is no prompt"),
+        (["tell me"], "there is no command 'tell me'; -p asks it"),
+        (["-p", "hi", "--mode", "yolo"], "invalid choice: 'yolo'"),
+        (["-p", "hi", "--max-turns", "-1"], "'-1' is no whole number"),
+        (["-p", "hi", "--allow", "bsh rm"], "'allow bsh rm' is no rule"),
+        (
+            ["-p", "hi", "--resume", "20200101-000000-0000"],
+            "there is no session '20200101-000000-0000'",
+        ),
+        (["-p", "hi", "--model", "script:/nowhere.json"], "cannot read the script /nowhere.json"),
+        (["-p", "hi", "--project", "/nowhere"], "there is no directory '/nowhere'"),
+        (["-p", "hi", "--record", "/nowhere/x.json"], "cannot record to /nowhere/x.json"),
+    ],
+)
+def test_wrong_usage_is_refused_by_name(shell, args, why):
+    done = shell.run(*args, stdin="")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize("session_id", ["../../s1", "x" * 300, "a/b", ""])
+def test_what_is_no_id_of_a_session_names_none(shell, session_id):
+    assert shell.play([{"text": "One."}]).returncode == 0
+    done = shell.play([{"text": "Two."}], args=("--resume", f"{session_id}.x"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no session" in done.stderr
+
+
+def test_flags_are_not_guessed(shell):
+    done = shell.play([{"text": "One."}], args=("--out", "json"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "unrecognized arguments" in done.stderr
+
+
+def test_words_that_are_no_utf8_are_a_prompt_all_the_same(shell):
+    model = shell.write_script([{"text": "Yes."}])
+    done = shell.run("-p", "caf\udce9?", "--model", model, "--output-format", "stream-json")
+    assert done.returncode == 0, done.stderr
+    assert first_words(shell)[-1] == "caf\ufffd?"
+
+
+def test_a_project_whose_name_is_no_utf8_is_refused(shell):
+    shell.project = shell.project.parent / "caf\udce9"
+    shell.project.mkdir()
+    done = shell.play([{"text": "One."}])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is no UTF-8" in done.stderr
+
+
+def test_many_sessions_can_begin_in_the_same_second():
+    assert len({new_session_id() for _ in range(2000)}) == 2000
+
+
+@pytest.mark.parametrize(
+    "toml, why",
+    [
+        ("modle = 'x'", "config.toml: unknown setting 'modle'; did you mean 'model'?"),
+        ("max_calls = 'x'", "config.toml: wrong setting: Expected `int`"),
+        ("model = ", "config.toml: is no TOML"),
+    ],
+)
+def test_file_of_settings_is_refused_by_name(shell, toml, why):
+    shell.config.write_text(toml)
+    done = shell.run("-p", "hi")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert why in done.stderr
+
+
+def test_file_of_settings_counts(shell):
+    shell.config.write_text(
+        f"provider = 'scripted'\nscript = '{shell.script}'\npermissions = [{{action='allow', tool='write'}}]"
+    )
+    shell.write_script([{"tool_use": WRITE}], [{"text": "Written."}])
+    done = shell.run("-p", "Write.")
+    assert (done.returncode, done.stdout) == (0, "Written.\n")
+    assert (shell.project / "new.txt").read_text() == "x\n"
+
+
+# --- what is allowed ---------------------------------------------------------------------------------------------------
+
+
+def test_what_would_ask_is_denied_and_told(shell):
+    ran = shell.play([{"tool_use": MAKE}], [{"text": "I could not."}])
+    assert (ran.returncode, ran.stdout) == (3, "I could not.\n")
+    assert "denied: bash make all" in ran.stderr
+    assert "--allow 'bash make all $' or --mode auto lets it through" in ran.stderr
+    [told] = shell.sessions()[0].history[2].content[:1]
+    assert "Nobody is there to answer" in told.content
+    assert "--mode auto would let it through" in told.content
+
+
+def test_mode_auto_lets_through_what_the_sandbox_confines(shell):
+    done = shell.play([{"tool_use": WRITE}], [{"text": "Done."}], args=("--mode", "auto"))
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert (shell.project / "new.txt").exists()
+
+
+def test_a_rule_lets_through_what_it_names(shell):
+    allowed = ("--allow", "write ./new.txt", "--output-format", "json")
+    done = shell.play(
+        [{"tool_use": WRITE}], [{"tool_use": MAKE}], [{"text": "Half."}], args=allowed
+    )
+    assert done.returncode == 3
+    assert (shell.project / "new.txt").exists()
+    assert [denied["tool"] for denied in json.loads(done.stdout)["denials"]] == ["bash"]
+
+
+def test_a_rule_of_the_flag_can_name_its_action(shell):
+    allowed = ("--allow", "allow write ./new.txt", "--allow", "deny bash make all")
+    done = shell.play([{"tool_use": WRITE}], [{"text": "Done."}], args=allowed)
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+
+
+def test_settings_of_the_project_count_once_they_are_trusted(shell):
+    text = "[[permissions]]\naction = 'deny'\ntool = 'write'\n"
+    path = shell.project / ".sanderling" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(text)
+    args = ("--mode", "auto")
+    assert shell.play([{"tool_use": WRITE}], [{"text": "One."}], args=args).returncode == 0
+    digest = sha256(text.encode()).hexdigest()
+    Trust(str(shell.state), str(shell.project)).trust({".sanderling/config.toml": digest})
+    done = shell.play([{"tool_use": WRITE}], [{"text": "Two."}], args=args)
+    assert done.returncode == 3
+
+
+def test_limit_of_calls_ends_the_turn(shell):
+    look = [{"tool_use": {"name": "ls", "input": {}}}]
+    done = shell.play(look, look, look, args=("--max-turns", "2", "--output-format", "json"))
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["stop_reason"], result["model_calls"]) == (3, "max_calls", 2)
+    assert [denied["tool"] for denied in result["denials"]] == ["calls"]
+    assert done.stderr.count("asked 2 times") == 1
+    assert "--max-turns N lets it through" in done.stderr
+
+
+# --- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_refused_key_is_an_error(shell, api):
+    api.answer(Status(401))
+    done = shell.run("-p", "hi", "--output-format", "json")
+    assert done.returncode == 1
+    assert "The API refused the key" in done.stderr
+    result = json.loads(done.stdout)
+    assert (result["stop_reason"], result["is_error"], result["error"]["kind"]) == (
+        "error",
+        True,
+        "auth",
+    )
+
+
+def test_without_a_key_no_demo_model_answers(shell):
+    done = shell.run("-p", "hi")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "There is no API key." in done.stderr
+
+
+def test_retries_are_counted_down_on_standard_error(shell, api):
+    api.answer(Status(529), Reply(message_start(), text("At last."), loopback.done()))
+    ran = shell.run("-p", "hi")
+    assert (ran.returncode, ran.stdout) == (0, "At last.\n")
+    assert re.search(r"overloaded.* Trying again in [\d.]+ s \(2 of \d+\)", ran.stderr)
+
+
+def test_quiet_leaves_nothing_but_errors(shell):
+    denied = shell.play([{"tool_use": MAKE}], [{"text": "No."}], args=("--quiet",))
+    assert (denied.returncode, denied.stderr) == (3, "")
+    error = {"kind": "auth", "message": "Wrong key.", "remedy": "Get another."}
+    failed = shell.play([{"error": error}], args=("--quiet",))
+    assert (failed.returncode, failed.stderr) == (1, "sanderling: Wrong key. Get another.\n")
+
+
+# --- sessions ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_goes_on(shell):
+    assert shell.play([{"text": "One."}]).returncode == 0
+    [session] = shell.sessions()
+    done = shell.play([{"text": "Two."}], args=("--resume", session.id))
+    assert (done.returncode, done.stdout) == (0, "Two.\n")
+    assert len(shell.sessions()[0].history) == 4
+    done = shell.play([{"text": "Three."}], args=("--continue",))
+    assert (done.returncode, done.stdout) == (0, "Three.\n")
+    [session] = shell.sessions()
+    assert len(session.history) == 6
+
+
+def test_mode_of_a_resumed_session_does_not_come_along(shell):
+    assert shell.play([{"text": "One."}], args=("--mode", "auto")).returncode == 0
+    done = shell.play(
+        [{"tool_use": WRITE}], [{"text": "No."}], args=("--resume", shell.sessions()[0].id)
+    )
+    assert done.returncode == 3
+    assert not (shell.project / "new.txt").exists()
+
+
+def test_a_session_that_is_open_elsewhere_is_refused(shell):
+    assert shell.play([{"text": "One."}]).returncode == 0
+    [session] = shell.sessions()
+    open_elsewhere = Session.open(session.path.parent, session.id, "/")
+    done = shell.play([{"text": "Two."}], args=("--resume", session.id))
+    open_elsewhere.close()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "open" in done.stderr
+
+
+def test_a_project_without_a_session_has_none_to_continue(shell):
+    done = shell.play([{"text": "One."}], args=("--continue",))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"there is no session of {shell.project} to continue" in done.stderr
+
+
+def test_prompts_that_wait_in_a_session_are_not_sent_by_the_way(shell):
+    session = Session.open(shell.state / "sessions", "s1", str(shell.project))
+    session.keep_state("waiting", {"queued": [{"id": "p9", "text": "Delete it all."}]})
+    session.close()
+    done = shell.play([{"text": "Deleted."}], args=("--resume", "s1"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "prompts wait in this session" in done.stderr
+    assert shell.sessions()[0].state("waiting")["queued"][0]["text"] == "Delete it all."
+
+
+def test_no_session_leaves_no_log(shell, tmp_path):
+    shell.environment["TMPDIR"] = str(tmp_path / "tmp")
+    (tmp_path / "tmp").mkdir()
+    assert shell.play([{"text": "One."}], args=("--no-session",)).returncode == 0
+    assert shell.sessions() == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_names_say_nothing_to_the_terminal(shell, tmp_path):
+    shell.project = tmp_path / "pro\x1b[2J\nject"
+    (shell.project / ".git").mkdir(parents=True)
+    assert shell.play([{"text": "One."}]).returncode == 0
+    [line] = shell.run("sessions", "--all").stdout.splitlines()
+    assert "pro<U+001B>[2J ject" in line
+
+
+def test_no_line_of_somebody_elses_passes_for_ours(capsys):
+    say("denied: make\nsanderling: all is well\x1b[2J")
+    assert capsys.readouterr().err == (
+        "sanderling: denied: make\n    sanderling: all is well<U+001B>[2J\n"
+    )
+
+
+def test_sessions_are_listed(shell):
+    assert shell.play([{"text": "One."}]).returncode == 0
+    [session] = shell.sessions()
+    [line] = shell.run("sessions").stdout.splitlines()
+    assert line.startswith(session.id)
+    assert line.endswith("Do it.")
+    assert json.loads(shell.run("sessions", "--json").stdout)["id"] == session.id
+
+
+def test_a_recorded_run_replays_the_same(shell, api, tmp_path):
+    api.answer(
+        Reply(
+            message_start(),
+            text(f"In {shell.project}."),
+            tool_use("toolu_1", "ls", "{}", index=1),
+            loopback.done("tool_use"),
+        ),
+        Reply(message_start(), text(f"Nothing in {shell.project}/src."), loopback.done()),
+    )
+    path = tmp_path / "recorded.json"
+    recorded = shell.run("-p", "Look.", "--record", str(path))
+    assert recorded.stdout == f"Nothing in {shell.project}/src.\n"
+    assert str(shell.project) not in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    replayed = shell.run("-p", "Look.", "--model", f"script:{path}", "--output-format", "json")
+    result = json.loads(replayed.stdout)
+    assert (replayed.returncode, result["text"], result["model_calls"]) == (
+        0,
+        "Nothing in ./src.",
+        2,
+    )
+
+
+# --- the end -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_the_turn_and_leaves_nothing_behind(shell, number, status):
+    model = shell.write_script([{"text": "Some."}, {"tool_use": FOREVER}])
+    process = shell.start(
+        "-p", "Wait.", "--mode", "auto", "--model", model, "--output-format", "stream-json"
+    )
+    lines = [process.stdout.readline()]
+    while "tool_started" not in lines[-1]:
+        lines.append(process.stdout.readline())
+    wait_until(
+        lambda: (
+            "tool_started"
+            in read(shell.state / "sessions" / f"{json.loads(lines[0])['session_id']}.jsonl")
+        )
+    )
+    wait_until(lambda: len(descendants(process.pid)) >= 3, "supervisor, zygote and command")
+    running = descendants(process.pid)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == status
+    assert list(filter(is_alive, running)) == []
+    assert json.loads(out.splitlines()[-1])["stop_reason"] == "cancelled"
+    assert re.search(r"interrupted; --resume \S+ goes on", err)
+    [session] = shell.sessions()
+    assert session.history[-1].role == "user"  # each use has its result
+
+
+def test_a_signal_prints_no_text_that_is_not_final(shell):
+    process = shell.start(
+        "-p",
+        "Wait.",
+        "--model",
+        shell.write_script([{"text": "Some"}, {"text": "more", "delay_ms": 600_000}]),
+    )
+    wait_until(
+        lambda: any("Some" in read(path) for path in (shell.state / "sessions").glob("*.jsonl"))
+    )
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, out) == (130, "")
+
+
+def test_a_signal_while_standard_input_is_awaited_stops_at_once(shell):
+    process = shell.start(
+        "-p", "--model", shell.write_script([{"text": "Some"}]), stdin=subprocess.PIPE
+    )
+    wait_until(
+        lambda: (
+            "SigCgt" in read(Path(f"/proc/{process.pid}/status"))
+            and catches(process.pid, signal.SIGTERM)
+        )
+    )
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(DEADLINE_S) == 143
+    process.communicate()
+
+
+INTERRUPTS_AN_IMPORT = """
+import os, signal, sys, weakref
+
+def interrupt(_):
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000):
+        pass  # here an exception would be raised, and ignored
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "sanderling.orchestrator":
+            lock = Interrupting()
+            self.held = weakref.ref(lock, interrupt)
+            del lock  # as the import system drops its own
+
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+def test_an_interrupt_is_not_lost_while_modules_load(shell, tmp_path):
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks" / "sitecustomize.py").write_text(INTERRUPTS_AN_IMPORT)
+    shell.environment["PYTHONPATH"] = str(tmp_path / "hooks")
+    done = shell.play([{"text": "Hello."}])
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def catches(pid: int, number: int) -> bool:
+    found = re.search(r"SigCgt:\s+(\w+)", read(Path(f"/proc/{pid}/status")))
+    return bool(found and int(found[1], 16) & 1 << (number - 1))
+
+
+def test_a_reader_that_goes_ends_it_quietly(shell):
+    model = shell.write_script(
+        [{"text": "word " * 10_000, "chunk_chars": 5}, {"text": "more", "delay_ms": 600_000}]
+    )
+    process = shell.start("-p", "Talk.", "--model", model, "--output-format", "stream-json")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(DEADLINE_S) == 128 + signal.SIGPIPE
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_a_full_disk_behind_standard_output_is_an_error(shell):
+    with Path("/dev/full").open("w") as full:
+        done = shell.play([{"text": "Hello."}], stdout=full)
+    assert done.returncode == 1
+    assert "standard output cannot be written: No space left on device" in done.stderr
+
+
+def test_closed_streams_are_no_files_of_ours(shell):
+    model = shell.write_script([{"text": "Hello."}])
+    line = f"exec {sys.executable} -m sanderling -p hi --model {model} <&- >&- 2>&-"
+    done = subprocess.run(
+        ["sh", "-c", line],
+        cwd=shell.project,
+        env=shell.environment,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert shell.sessions()[0].history[-1].content[0].text == "Hello."
