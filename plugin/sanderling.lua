@@ -20,9 +20,28 @@ if vim.fn.has('nvim-0.11') == 0 then
     'AgentTodo',
     'AgentTerminal',
     'AgentStop',
+    'AgentNew',
+    'AgentSessions',
+    'AgentResume',
+    'AgentFork',
+    'AgentRename',
+    'AgentExport',
+    'AgentClose',
+    'AgentSteer',
+    'AgentQueue',
     'AgentInstall',
     'AgentLog',
     'AgentHealth',
+    'AgentHelp',
+    'AgentCompact',
+    'AgentModel',
+    'AgentUsage',
+    'AgentSettings',
+    'AgentTrust',
+    'AgentLogin',
+    'AgentLogout',
+    'AgentReview',
+    'AgentRetry',
   }) do
     command(name, function()
       vim.api.nvim_echo(
@@ -200,6 +219,88 @@ command(
 )
 
 command(
+  'AgentNew',
+  guarded(function()
+    require('sanderling').new()
+  end),
+  { desc = 'Agent: begin a conversation beside those that are open' }
+)
+
+command(
+  'AgentSessions',
+  guarded(function(cmd)
+    require('sanderling').sessions(cmd.args, { all = cmd.bang })
+  end),
+  {
+    nargs = '*',
+    bang = true,
+    desc = "Agent: the project's conversations, in which a text was said; with ! of all projects",
+  }
+)
+
+command(
+  'AgentResume',
+  guarded(function(cmd)
+    require('sanderling').resume(cmd.args)
+  end),
+  {
+    nargs = '?',
+    desc = 'Agent: go on with a conversation, the newest unless one is named',
+    complete = function(lead)
+      return require('sanderling.sessions').complete(lead)
+    end,
+  }
+)
+
+command(
+  'AgentFork',
+  guarded(function()
+    require('sanderling').fork()
+  end),
+  { desc = 'Agent: go on with a copy of the conversation, up to the message under the cursor' }
+)
+
+command(
+  'AgentRename',
+  guarded(function(cmd)
+    require('sanderling').rename(cmd.args)
+  end),
+  { nargs = '*', desc = 'Agent: give the conversation a title' }
+)
+
+command(
+  'AgentExport',
+  guarded(function(cmd)
+    require('sanderling').export(cmd.args)
+  end),
+  { nargs = '?', complete = 'file', desc = 'Agent: write the conversation as Markdown' }
+)
+
+command(
+  'AgentClose',
+  guarded(function()
+    require('sanderling').close()
+  end),
+  { desc = 'Agent: close the conversation, which stays on disk' }
+)
+
+command(
+  'AgentSteer',
+  guarded(function(cmd)
+    require('sanderling').steer(cmd.args)
+  end),
+  { nargs = '+', desc = 'Agent: tell the model something in the middle of its turn' }
+)
+
+command(
+  'AgentQueue',
+  guarded(function()
+    require('sanderling.chat').queue()
+  end),
+  { desc = 'Agent: show the prompts that wait' }
+)
+
+command(
   'AgentInstall',
   guarded(function()
     require('sanderling.install').run()
@@ -220,13 +321,80 @@ command(
   guarded(function(cmd)
     require('sanderling.health').show({ ask_api = cmd.bang })
   end),
-  { bang = true, desc = 'Agent: check the installation; with ! ask the API too' }
+  { bang = true, desc = 'Agent: check the installation; with ! ask the API and the keychain too' }
+)
+
+--- A command that the prompt knows as well: `/model` is :AgentModel.
+---@param name string of the slash command
+---@param desc string
+---@param opts? table
+local function slash_command(name, desc, opts)
+  local function run(cmd)
+    require('sanderling.slash').call(name, cmd.bang and 'undo' or cmd.args)
+  end
+  opts = opts or {}
+  opts.desc = 'Agent: ' .. desc
+  opts.complete = opts.nargs
+    and function(lead)
+      return require('sanderling.slash').complete(name, lead)
+    end
+  command('Agent' .. name:gsub('^%l', string.upper), guarded(run), opts)
+end
+
+slash_command('compact', 'put a summary in place of what the model has read; with ! undo that', {
+  nargs = '*',
+  bang = true,
+})
+slash_command('model', 'choose who answers', { nargs = '?' })
+slash_command('usage', 'show tokens and dollars')
+slash_command('settings', 'show the settings in force')
+slash_command('trust', "read the project's own instructions, and trust them")
+slash_command('login', 'keep an API key in the keychain', { nargs = '*' }) -- to refuse it without showing it
+slash_command('logout', 'remove the API key from the keychain')
+slash_command('review', 'let the model review the changes, or what is named', { nargs = '*' })
+
+command(
+  'AgentHelp',
+  guarded(function()
+    require('sanderling.slash').show_help(require('sanderling.live').current_id())
+  end),
+  { desc = 'Agent: show the slash commands' }
+)
+
+command(
+  'AgentRetry',
+  guarded(function()
+    local session = require('sanderling.live').current()
+    if session then
+      session:act({ type = 'retry_now' })
+    end
+  end),
+  { desc = 'Agent: make the request again that waits for its retry' }
 )
 
 local map = vim.keymap.set
 map('n', '<Plug>(AgentChat)', '<Cmd>AgentChat<CR>', { desc = 'Agent: show or hide the chat' })
 map('n', '<Plug>(AgentStop)', '<Cmd>AgentStop<CR>', { desc = 'Agent: stop the turn' })
+map('n', '<Plug>(AgentNew)', '<Cmd>AgentNew<CR>', { desc = 'Agent: begin a conversation' })
+map('n', '<Plug>(AgentSessions)', '<Cmd>AgentSessions<CR>', { desc = 'Agent: conversations' })
+map('n', '<Plug>(AgentResume)', '<Cmd>AgentResume<CR>', { desc = 'Agent: the last conversation' })
+map('n', '<Plug>(AgentFork)', '<Cmd>AgentFork<CR>', { desc = 'Agent: a copy of the conversation' })
+map('n', '<Plug>(AgentSteer)', ':AgentSteer ', { desc = 'Agent: tell the model meanwhile' })
+map('n', '<Plug>(AgentNextSession)', function()
+  require('sanderling').switch(vim.v.count1)
+end, { desc = 'Agent: next conversation' })
+map('n', '<Plug>(AgentPreviousSession)', function()
+  require('sanderling').switch(-vim.v.count1)
+end, { desc = 'Agent: previous conversation' })
 map({ 'n', 'x' }, '<Plug>(AgentAsk)', ':AgentAsk ', { desc = 'Agent: ask' })
+map('n', '<Plug>(AgentModel)', '<Cmd>AgentModel<CR>', { desc = 'Agent: choose who answers' })
+map('n', '<Plug>(AgentUsage)', '<Cmd>AgentUsage<CR>', { desc = 'Agent: show tokens and dollars' })
+map(
+  'n',
+  '<Plug>(AgentRetry)',
+  '<Cmd>AgentRetry<CR>',
+  { desc = 'Agent: make the request again now' }
+)
 map('n', '<Plug>(AgentRun)', ':AgentRun ', { desc = 'Agent: run a command in the sandbox' })
 for name, what in pairs({
   Approvals = { 'AgentApprovals', 'go to the question' },

@@ -10,6 +10,8 @@ M.CHOICES = { 'once', 'session', 'always' }
 local api = vim.api
 local config = require('sanderling.config')
 local host = require('sanderling.host')
+local live = require('sanderling.live')
+local message = require('sanderling.message')
 local sandbox = require('sanderling.sandbox')
 local tools = require('sanderling.tools')
 
@@ -224,17 +226,32 @@ local function says_title(event)
   return vim.startswith((tools.plain(head):gsub('%s+', ' ')), vim.trim(title))
 end
 
+--- The session that asks, when it is another than the one that this tab page shows.
+---@param q sanderling.approval.Question
+---@return string?
+local function asker_of(q)
+  local session = live.find(q.session_id)
+  if session and #live.all() > 1 and not session:is_on_screen() then
+    return ('Session “%s” asks.'):format(tools.plain(session:name()))
+  end
+end
+
 ---@param q sanderling.approval.Question
 ---@param width integer of the float
 ---@return sanderling.approval.Body
 local function body_of(q, width)
   local event = q.event
-  local lines = wrapped(tools.plain(event.reason), width)
+  local asker = asker_of(q)
+  local lines = asker and { asker } or {}
+  vim.list_extend(lines, wrapped(tools.plain(event.reason), width))
   local is_cut = api.nvim_strwidth(heading_of(q)) > heading_room(width)
   if is_cut and not says_title(event) then
     lines[#lines + 1] = tools.plain(event.title)
   end
   local marks = add_place(lines, q, width)
+  if asker then
+    marks[#marks + 1] = { row = 0, col = 0, end_col = #asker, hl = 'AgentApprovalTitle' }
+  end
   if (event.rule or '') ~= '' then -- what is allowed by that is more than this one use
     local rule = 'session, always: ' .. tools.plain(event.rule)
     lines[#lines + 1] = rule
@@ -606,6 +623,7 @@ function M.watch(buf)
     })
   end
   on({ 'TabEnter', 'VimResized', 'TabClosed' }, update_soon, 'keep the question on the screen')
+  on('BufWinEnter', update_soon, 'say which session asks')
   on({ 'WinEnter', 'WinLeave' }, update_soon, 'keys of the question', buf)
   on('WinClosed', function(args)
     local is_ours = float and tonumber(args.match) == float.win
@@ -680,10 +698,9 @@ end)
 
 -- answering -----------------------------------------------------------------------------------------------------------
 
---- Say something below: cut, because a message that fills the line would ask for <Enter>.
----@param message string
-local function tell(message)
-  vim.notify(vim.fn.strcharpart(message, 0, vim.o.columns - 15), vim.log.levels.WARN)
+---@param text string
+local function tell(text)
+  message.tell(text, vim.log.levels.WARN)
 end
 
 ---@return boolean the question has been on the screen for long enough that an answer is meant for it

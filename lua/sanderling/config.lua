@@ -28,6 +28,10 @@ M.MODES = { 'ask', 'auto', 'plan' }
 ---@field inspect sanderling.config.Key transcript: show the input and the result of a tool use whole
 ---@field mode sanderling.config.Key prompt: the next mode
 ---@field approvals sanderling.config.Key both windows, normal mode: go to the question that waits
+---@field steer sanderling.config.Key prompt: tell the model in the middle of its turn
+---@field waiting sanderling.config.Key both windows, normal mode: show the prompts that wait
+---@field next_session sanderling.config.Key both windows, normal mode
+---@field previous_session sanderling.config.Key both windows, normal mode
 
 ---@class (exact) sanderling.config.Approval
 ---@field bell boolean ring the terminal's bell when a question comes
@@ -39,13 +43,27 @@ M.MODES = { 'ask', 'auto', 'plan' }
 ---@field write string[] paths outside of the project that commands may change
 ---@field env string[] names of environment variables that commands see
 
+--- Dollars per million tokens; what is not given is as it is known.
+---@class (exact) sanderling.config.Price
+---@field input? number
+---@field output? number
+---@field cache_write? number
+---@field cache_read? number
+---@field long_prompt_tokens? integer from which a prompt costs more
+---@field long_input_factor? number
+---@field long_output_factor? number
+
 ---@class (exact) sanderling.config.Options
 ---@field provider 'auto'|'anthropic'|'demo'|'scripted'
 ---@field model string
 ---@field max_tokens integer 0: 32,000, or the model's own limit if that is lower
 ---@field base_url string empty: $ANTHROPIC_BASE_URL, else the API itself
 ---@field thinking boolean
----@field idle_timeout_s number seconds without a byte before a turn fails
+---@field idle_timeout_s number seconds without a byte before a request fails
+---@field max_calls integer of the model in one turn, before you are asked; 0: no limit
+---@field budget_usd number dollars of one session, before you are asked; 0: no limit
+---@field prices table<string, sanderling.config.Price> by model, instead of those that are known
+---@field auto_compact boolean shorten what the model is shown before its window is full
 ---@field script string the scripted provider's file
 ---@field python string the interpreter of the host; empty: the environment that :AgentInstall built
 ---@field sandbox sanderling.config.Sandbox
@@ -60,6 +78,10 @@ M.defaults = {
   base_url = '',
   thinking = true,
   idle_timeout_s = 120,
+  max_calls = 200,
+  budget_usd = 0,
+  prices = {},
+  auto_compact = true,
   script = '',
   python = '',
   sandbox = {
@@ -95,6 +117,10 @@ M.defaults = {
     inspect = 'K',
     mode = '<S-Tab>',
     approvals = 'ga',
+    steer = '<C-g>',
+    waiting = 'gw',
+    next_session = ']s',
+    previous_session = '[s',
   },
 }
 
@@ -139,6 +165,20 @@ local is_list_of_paths = list_of(function(path)
   return vim.startswith(vim.fs.normalize(path), '/')
 end, 'a list of absolute paths, in which ~ and $VAR are expanded')
 
+--- What the host takes of a price (src/sanderling/usage.py).
+local PRICE = {
+  input = 0,
+  output = 0,
+  cache_write = 0,
+  cache_read = 0,
+  long_prompt_tokens = 0,
+  long_input_factor = 1,
+  long_output_factor = 1,
+}
+
+---@type fun(options: table, defaults: table, prefix: string)
+local check
+
 --- What a key takes, where its default's type does not say it all.
 ---@type table<string, fun(value: any): boolean, string>
 local checks = {
@@ -149,6 +189,19 @@ local checks = {
   end,
   max_tokens = at_least(0, true),
   idle_timeout_s = at_least(0.001),
+  max_calls = at_least(0, true),
+  budget_usd = at_least(0),
+  prices = function(value)
+    local ok = type(value) == 'table'
+    for model, price in pairs(ok and value or {}) do
+      ok = ok and type(model) == 'string' and type(price) == 'table'
+      if ok then
+        check(price, PRICE, ("prices['%s']."):format(model))
+      end
+    end
+    return ok,
+      "dollars per million tokens by model, like { ['a-model'] = { input = 2, output = 10 } }"
+  end,
   ['sandbox.min_level'] = one_of({ 'full', 'full-bwrap', 'namespaces', 'landlock' }),
   ['sandbox.hosts'] = list_of(function(host)
     return host:find('^[^%s/@]+$') ~= nil
@@ -197,10 +250,11 @@ local function edit_distance(a, b)
   return row[#b]
 end
 
+--- The key of `known` that was probably meant by `name`.
 ---@param name string
 ---@param known table<string, any>
 ---@return string
-local function nearest(name, known)
+function M.nearest(name, known)
   local best, best_distance
   for candidate in vim.spairs(known) do
     local distance = edit_distance(name, candidate)
@@ -215,7 +269,7 @@ end
 ---@param options table
 ---@param defaults table
 ---@param prefix string
-local function check(options, defaults, prefix)
+function check(options, defaults, prefix)
   for key, value in vim.spairs(options) do
     local name = prefix .. tostring(key)
     local default = defaults[key]
@@ -223,7 +277,7 @@ local function check(options, defaults, prefix)
       error(
         ("sanderling: unknown option '%s'; did you mean '%s'?"):format(
           name,
-          prefix .. nearest(tostring(key), defaults)
+          prefix .. M.nearest(tostring(key), defaults)
         ),
         0
       )
@@ -276,6 +330,10 @@ function M.host_settings()
     base_url = o.base_url,
     thinking = o.thinking,
     idle_timeout_s = o.idle_timeout_s,
+    max_calls = o.max_calls,
+    budget_usd = o.budget_usd,
+    prices = vim.tbl_extend('keep', vim.empty_dict(), o.prices),
+    auto_compact = o.auto_compact,
     script = o.script ~= '' and vim.fs.normalize(o.script) or '',
     state_dir = vim.fs.joinpath(vim.fn.stdpath('state'), 'sanderling'),
     log_file = M.log_file(),

@@ -1,14 +1,18 @@
 --- :checkhealth sanderling
 local config = require('sanderling.config')
 local host = require('sanderling.host')
+local words = require('sanderling.words')
 
 local M = {}
 
 local CHECK_TIMEOUT_MS = 10000
 local API_TIMEOUT_MS = 30000
+local KEYCHAIN_TIMEOUT_MS = 10000
 local STDERR_SHOWN = 10
 
-local KEY_ADVICE = 'Set ANTHROPIC_API_KEY in the environment that starts Neovim'
+local KEY_ADVICE =
+  'Keep one in the keychain with :AgentLogin, or set ANTHROPIC_API_KEY in the environment that starts Neovim'
+local KEYCHAIN_MARKER = 'keychain' -- src/sanderling/credentials.py writes it when a key is kept
 
 local asks_api = false
 
@@ -87,6 +91,30 @@ local function check_packages(report)
   end
 end
 
+---@param name string
+---@return string
+local function in_state_dir(name)
+  return vim.fs.joinpath(config.host_settings().state_dir, name)
+end
+
+--- Ask the host which keychain an API key would go to. It may ask the person to unlock it.
+local function check_keychain()
+  local answer
+  host.request({ type = 'login' }, function(result)
+    answer = result
+  end)
+  vim.wait(KEYCHAIN_TIMEOUT_MS, function()
+    return answer ~= nil
+  end)
+  if not answer then
+    vim.health.warn('the keychain does not answer', 'Unlock it')
+  elseif answer.error then
+    vim.health.info(answer.error)
+  else
+    vim.health.ok('an API key can be kept in ' .. answer.backend)
+  end
+end
+
 ---@param report table
 local function check_model(report)
   vim.health.start('Model')
@@ -94,13 +122,18 @@ local function check_model(report)
   local provider = config.options.provider
   if report.has_api_key then
     vim.health.ok('an API key is in the environment')
+  elseif vim.uv.fs_stat(in_state_dir(KEYCHAIN_MARKER)) then
+    vim.health.ok('an API key is in the keychain')
   elseif provider == 'auto' then
     vim.health.warn('there is no API key, so the demo model answers', KEY_ADVICE)
   elseif provider == 'anthropic' then
     vim.health.error('there is no API key', KEY_ADVICE)
   end
+  if asks_api then
+    check_keychain()
+  end
   if not report.api then
-    vim.health.info('the API was not asked; :AgentHealth! asks it')
+    vim.health.info('neither the API nor the keychain was asked; :AgentHealth! asks them')
   elseif report.api.is_reachable then
     vim.health.ok('the API answers and knows ' .. report.api.model)
   else
@@ -197,6 +230,31 @@ local function check_sandbox(python)
   end
 end
 
+---@param bytes integer
+---@return string
+local function size_of(bytes)
+  return ('%.1f MB'):format(bytes / 1e6)
+end
+
+--- Say how much is kept in a directory of the state directory's, and whether more can be.
+---@param what string
+---@param noun string
+---@param name string
+local function describe_store(what, noun, name)
+  local path, count, bytes = in_state_dir(name), 0, 0
+  for file, type in vim.fs.dir(path) do
+    if type == 'file' then
+      local stat = vim.uv.fs_stat(vim.fs.joinpath(path, file))
+      count, bytes = count + 1, bytes + (stat and stat.size or 0)
+    end
+  end
+  local amount = ('%s, %s'):format(words.counted(count, noun), size_of(bytes))
+  vim.health.info(('%s: %s (%s)'):format(what, path, amount))
+  if vim.uv.fs_stat(path) and not vim.uv.fs_access(path, 'W') then
+    vim.health.error(path .. ' cannot be written', 'Give it back to the user who runs Neovim')
+  end
+end
+
 local function check_host()
   vim.health.start('Agent process')
   if host.is_running() then
@@ -216,9 +274,9 @@ local function check_host()
   end
   vim.health.start('Files')
   vim.health.info('log: ' .. config.log_file())
-  local state_dir = config.host_settings().state_dir
-  vim.health.info('sessions: ' .. vim.fs.joinpath(state_dir, 'sessions'))
-  vim.health.info('rules that "always" has kept: ' .. vim.fs.joinpath(state_dir, 'rules'))
+  describe_store('sessions', 'file', 'sessions')
+  describe_store('rules that "always" has kept', 'project', 'rules')
+  describe_store('files that you trust', 'project', 'trust')
 end
 
 function M.check()

@@ -21,6 +21,7 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@field last integer row behind the block
 ---@field fence? string the line that opened the code fence in which the block begins
 ---@field is_queued? boolean
+---@field is_gone? boolean its text was taken back
 
 ---@class (exact) sanderling.highlight.Blocks
 ---@field buf integer
@@ -113,7 +114,7 @@ local function tick()
   local start = uv.hrtime()
   while #queue > 0 and uv.hrtime() - start < SLICE_NS do
     local job = table.remove(queue) -- the newest first: it is what the user looks at
-    if api.nvim_buf_is_loaded(job.buf) then
+    if api.nvim_buf_is_loaded(job.buf) and not job.block.is_gone then
       parse(job.buf, job.block)
     end
   end
@@ -245,6 +246,36 @@ function Blocks:show_in_windows()
     last_row = math.max(last_row, vim.fn.line('w$', win) - 1)
   end
   return last_row
+end
+
+--- Rows were put in before the row `from`, or as many as `-delta` taken out that stood right before it.
+---@param from integer
+---@param delta integer
+function Blocks:shift(from, delta)
+  for _, block in ipairs(vim.list_extend({ self.open }, self.closed)) do
+    if block.first >= from then
+      block.first, block.last = block.first + delta, block.last + delta
+    end
+  end
+  if self.scanned >= from then
+    self.scanned = self.scanned + delta
+  end
+end
+
+--- The blocks of `page` stand above these; they are highlighted here when a window shows them.
+---@param page sanderling.highlight.Blocks
+function Blocks:prepend(page)
+  self.closed = vim.list_extend(page.closed, self.closed)
+end
+
+--- The rows from `first` to `last`, which begin and end with blocks, are to go.
+---@param first integer
+---@param last integer
+function Blocks:remove(first, last)
+  self.closed = vim.tbl_filter(function(block)
+    block.is_gone = block.first >= first and block.last <= last + 1
+    return not block.is_gone
+  end, self.closed)
 end
 
 ---@private

@@ -20,6 +20,12 @@ local host_python = ''
 local sessions = {}
 ---@type table<string, true> sessions that the running host has been told to open
 local opened = {}
+---@type table<string, true> sessions that a host has opened before: what was said in them is on the screen
+local shown = {}
+---@alias sanderling.host.OnAnswer fun(result: table) `result.error` says in a sentence what went wrong
+---@type table<integer, sanderling.host.OnAnswer> what waits for an answer of the running host, by the request's id
+local requests = {}
+local last_request = 0
 ---@type boolean the running host has sent something
 local has_answered = false
 ---@type string? why the host is being ended, when it is
@@ -153,13 +159,61 @@ function M.note_defect(err)
   end)
 end
 
+---@param session_id string
+---@param action sanderling.Action
+---@return string? error
+local function notify(session_id, action)
+  if not pcall(vim.rpcnotify, channel, 'sanderling_act', session_id, action) then
+    return 'The agent process is just ending. Send the prompt again.'
+  end
+end
+
+--- The host serves the session no longer.
+---@param session_id string
+local function forget(session_id)
+  if channel and opened[session_id] then
+    notify(session_id, { type = 'close_session' })
+  end
+  opened[session_id] = nil
+end
+
 --- The host's way in: draw a frame.
 ---@param frame sanderling.Frame
 function M.receive(frame)
   has_answered = true
-  if sessions[frame.session_id] then -- one that was closed has nothing more to say
-    M.publish(frame.session_id, frame.events, frame.seq)
+  local id = frame.session_id
+  if not sessions[id] then
+    return -- one that was closed has nothing more to say
   end
+  for _, event in ipairs(frame.events) do
+    if event.type == 'session_opened' then
+      shown[id] = true
+    elseif event.type == 'session_in_use' then
+      forget(id) -- the next use tries it again
+    end
+  end
+  M.publish(id, frame.events, frame.seq)
+end
+
+---@param request_id integer
+---@param result table
+local function settle(request_id, result)
+  local on_answer = requests[request_id]
+  requests[request_id] = nil
+  if on_answer then
+    local ok, err = xpcall(on_answer, debug.traceback, result)
+    if not ok then
+      M.note_defect(err)
+    end
+  end
+end
+
+--- The host's way in: the answer to a request.
+---@param request_id integer
+---@param result table
+function M.answered(request_id, result)
+  has_answered = true
+  settle(request_id, result)
 end
 
 --- End the host. The next use starts it again.
@@ -235,9 +289,12 @@ local function on_exit(id, code, python)
   end
   channel, opened = nil, {}
   if vim.v.exiting == vim.NIL then
-    local missed = vim.tbl_keys(sessions)
+    local missed, unanswered = vim.tbl_keys(sessions), vim.tbl_keys(requests)
     due_report = function()
       report_exit(code, python, missed)
+      for _, request_id in ipairs(unanswered) do
+        settle(request_id, { error = 'The agent process has ended. Try it again.' })
+      end
     end
     vim.defer_fn(M.report_exit_if_due, LAST_WORDS_MS)
   end
@@ -292,15 +349,6 @@ function M.register(session_id, project)
   sessions[session_id] = project
 end
 
----@param session_id string
----@param action sanderling.Action
----@return string? error
-local function notify(session_id, action)
-  if not pcall(vim.rpcnotify, channel, 'sanderling_act', session_id, action) then
-    return 'The agent process is just ending. Send the prompt again.'
-  end
-end
-
 --- Open a session in the host, starting it when needed. What is sent before it listens waits in the pipe.
 ---@param session_id string a registered one
 ---@return string? error
@@ -308,7 +356,11 @@ function M.open(session_id)
   local err = start()
   if not err and not opened[session_id] then
     opened[session_id] = true
-    err = notify(session_id, { type = 'open_session', project = sessions[session_id] })
+    err = notify(session_id, {
+      type = 'open_session',
+      project = sessions[session_id],
+      wants_history = not shown[session_id],
+    })
   end
   return err
 end
@@ -320,12 +372,24 @@ function M.act(session_id, action)
   return M.open(session_id) or notify(session_id, action)
 end
 
+--- Ask the host something about no session that is open here, starting it when needed. The answer comes later, whatever it is.
+---@param request sanderling.Request
+---@param on_answer sanderling.host.OnAnswer
+function M.request(request, on_answer)
+  local err = start()
+  last_request = last_request + 1
+  requests[last_request] = on_answer
+  local ok = not err and pcall(vim.rpcnotify, channel, 'sanderling_request', last_request, request)
+  if not ok then
+    err = err or 'The agent process is just ending. Try it again.'
+    vim.schedule_wrap(settle)(last_request, { error = err })
+  end
+end
+
 ---@param session_id string
 function M.close(session_id)
-  if channel and opened[session_id] then
-    notify(session_id, { type = 'close_session' })
-  end
-  sessions[session_id], opened[session_id] = nil, nil
+  forget(session_id)
+  sessions[session_id], shown[session_id] = nil, nil
   M.publish(session_id, { { type = 'local_closed' } })
 end
 

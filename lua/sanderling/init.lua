@@ -37,6 +37,12 @@ function M.submit(text)
   require('sanderling.chat').submit(text)
 end
 
+--- Tell the model something in the middle of its turn: it reads it with the next results of its tools.
+---@param text string
+function M.steer(text)
+  require('sanderling.chat').steer(text)
+end
+
 ---@class (exact) sanderling.AskOpts
 ---@field range? integer[] first and last line, from 1, of the lines that go with the question
 ---@field buf? integer whose lines; the current buffer unless said otherwise
@@ -89,6 +95,67 @@ end
 --- Begin a new conversation. The old one stays on disk.
 function M.clear()
   require('sanderling.chat').clear()
+end
+
+--- Begin a new conversation beside those that are open, and show it.
+function M.new()
+  require('sanderling.chat').new()
+end
+
+--- Show the conversation `id`, of whatever project, and go on with it; without an id, the newest of the project that is not open.
+---@param id? string
+function M.resume(id)
+  vim.validate('id', id, 'string', true)
+  require('sanderling.sessions').resume(id or '')
+end
+
+---@class (exact) sanderling.SessionsOpts
+---@field all? boolean those of all projects
+
+--- Choose one of the project's conversations, and what to do with it: those in which `text` was said, if it is given.
+---@param text? string
+---@param opts? sanderling.SessionsOpts
+function M.sessions(text, opts)
+  vim.validate('text', text, 'string', true)
+  require('sanderling.sessions').pick(text or '', opts ~= nil and opts.all or false)
+end
+
+--- Go on with a copy of the conversation: up to the message under the cursor in its transcript, from elsewhere with all of it.
+function M.fork()
+  require('sanderling.sessions').fork()
+end
+
+--- Give the conversation a title, which is asked for when it is not given.
+---@param title? string
+function M.rename(title)
+  vim.validate('title', title, 'string', true)
+  require('sanderling.sessions').rename(title or '')
+end
+
+--- Write the conversation as Markdown into a new file, whose path is asked for when it is not given.
+---@param path? string
+function M.export(path)
+  vim.validate('path', path, 'string', true)
+  require('sanderling.sessions').export(path or '')
+end
+
+--- Close the conversation, which stays on disk, and show the next one that is open.
+function M.close()
+  require('sanderling.chat').close()
+end
+
+--- Show the open conversation that comes `step` places after the one that is shown, round and round.
+---@param step? integer 1 unless said otherwise
+function M.switch(step)
+  vim.validate('step', step, 'number', true)
+  require('sanderling.chat').switch(step or 1)
+end
+
+--- The conversations that are open, in the order of the keys that switch between them.
+---@return sanderling.chat.Entry[]
+function M.list()
+  local chat = package.loaded['sanderling.chat']
+  return chat and chat.list() or {}
 end
 
 --- One short text for a statusline; empty while there is no chat.

@@ -45,7 +45,7 @@ function M.run()
     on_exit = function(_, code)
       if code == 0 then
         local chat = package.loaded['sanderling.chat']
-        local is_shown = chat and chat.resume()
+        local is_shown = chat and chat.reopen()
         vim.notify('Sanderling is ready' .. (is_shown and '.' or ': :AgentChat'))
       else
         local message = 'Sanderling was not installed: the terminal says why.'

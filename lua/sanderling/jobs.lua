@@ -4,6 +4,7 @@ local M = {}
 local api = vim.api
 local config = require('sanderling.config')
 local host = require('sanderling.host')
+local live = require('sanderling.live')
 local tools = require('sanderling.tools')
 
 ---@class (exact) sanderling.jobs.Screen where a job is shown
@@ -18,8 +19,6 @@ local tools = require('sanderling.tools')
 local jobs = {}
 ---@type table<string, sanderling.jobs.Screen> by session and job
 local screens = {}
----@type string? the session whose jobs are meant
-local newest
 
 ---@param session_id string
 ---@param id string of the job
@@ -113,7 +112,7 @@ end
 local handlers = {}
 
 function handlers.jobs_changed(session_id, event)
-  jobs[session_id], newest = event.jobs, session_id
+  jobs[session_id] = event.jobs
   for _, job in ipairs(event.jobs) do
     local screen = screens[key(session_id, job.id)]
     if screen and job.outcome ~= '' then
@@ -156,9 +155,9 @@ local function act(session_id, action)
   end
 end
 
----@return sanderling.Job[]
+---@return sanderling.Job[] of the current session
 local function known()
-  return newest and jobs[newest] or {}
+  return jobs[live.current_id()] or {}
 end
 
 --- The job `id`, or the newest one; says so when there is none.
@@ -264,14 +263,15 @@ function M.show(id)
   if not job then
     return
   end
-  local screen = newest and screens[key(newest, job.id)]
+  local session_id = assert(live.current_id())
+  local screen = screens[key(session_id, job.id)]
   local win = screen and vim.fn.bufwinid(screen.buf) or -1
   if win ~= -1 then
     api.nvim_set_current_win(win)
   elseif screen and api.nvim_buf_is_loaded(screen.buf) then
     open_split(screen.buf)
   else
-    open(job, newest)
+    open(job, session_id)
   end
 end
 
@@ -280,7 +280,7 @@ end
 function M.stop(id)
   local job = find(id)
   if job then
-    stop(job, newest)
+    stop(job, assert(live.current_id()))
   end
 end
 

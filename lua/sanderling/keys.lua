@@ -15,6 +15,9 @@ local M = {}
 ---@field stop_or_interrupt fun()
 ---@field clear fun()
 ---@field send fun()
+---@field steer fun() tell the model in the middle of its turn
+---@field queue fun() show the prompts that wait
+---@field switch fun(step: integer) to another session that is open
 ---@field run fun(command: string)
 ---@field net fun(mode: string)
 ---@field sandbox fun(action?: string)
@@ -66,6 +69,18 @@ function M.set(transcript, prompt, actions)
       actions.go_to_message(step)
     end
   end
+  local function to_session(direction)
+    return function()
+      actions.switch(direction * vim.v.count1)
+    end
+  end
+
+  for _, buf in ipairs({ transcript, prompt }) do
+    map(buf, 'n', keys.next_session, to_session(1), 'next session')
+    map(buf, 'n', keys.previous_session, to_session(-1), 'previous session')
+    map(buf, 'n', keys.waiting, actions.queue, 'show the prompts that wait')
+    map(buf, 'n', keys.approvals, approval.focus, 'go to the question')
+  end
 
   map(transcript, 'n', keys.hide, actions.hide, 'hide the chat')
   map(transcript, { 'n', 'v' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')
@@ -75,11 +90,10 @@ function M.set(transcript, prompt, actions)
   map(transcript, 'n', keys.open, actions.open, 'open the fold, or the file named here')
   map(transcript, 'n', keys.go_to_file, actions.go_to_file, 'open the file named here')
   map(transcript, 'n', keys.inspect, actions.inspect, 'show the use of a tool whole')
-  map(transcript, 'n', keys.approvals, approval.focus, 'go to the question')
 
   map(prompt, 'n', keys.send_normal, actions.send, 'send the prompt')
   map(prompt, 'i', keys.send_insert, actions.send, 'send the prompt')
-  map(prompt, 'n', keys.approvals, approval.focus, 'go to the question')
+  map(prompt, { 'n', 'i' }, keys.steer, actions.steer, 'tell the model in the middle of its turn')
   for _, lhs in ipairs(list(keys.mode)) do
     map(prompt, { 'n', 'i' }, lhs, function()
       cycle_or_select(lhs, actions.cycle_mode)

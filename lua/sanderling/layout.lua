@@ -108,25 +108,38 @@ local transcript_options = vim.tbl_extend('error', shared_options, {
   winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
 })
 
+local prompt_options = vim.tbl_extend('error', shared_options, {
+  winbar = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}",
+  winfixheight = true,
+  fillchars = 'eob: ',
+})
+
 --- Set what a window that shows a transcript needs, the chat's own or any other; once, after that they are the user's.
 ---@param win integer
----@param options? table<string, any> as `M.get_transcript_options` gave them
-function M.set_transcript_options(win, options)
-  if not vim.w[win].sanderling_has_options then
-    vim.w[win].sanderling_has_options = true
-    set_options(win, options or transcript_options)
+function M.set_transcript_options(win)
+  local buf = api.nvim_win_get_buf(win)
+  if vim.w[win].sanderling_transcript ~= buf then
+    vim.w[win].sanderling_transcript = buf
+    set_options(win, transcript_options)
   end
 end
 
---- What the user made of a window's options.
 ---@param win integer
+---@param names table<string, any>
 ---@return table<string, any>
-function M.get_transcript_options(win)
+local function get_options(win, names)
   local options = {}
-  for name in pairs(transcript_options) do
+  for name in pairs(names) do
     options[name] = vim.wo[win][name]
   end
   return options
+end
+
+--- What the user made of the options of a transcript's window.
+---@param win integer
+---@return table<string, any>
+function M.get_transcript_options(win)
+  return get_options(win, transcript_options)
 end
 
 ---@param opts sanderling.layout.Options
@@ -150,9 +163,9 @@ local function open_transcript(opts, transcript_buf, options)
   end
   local win = api.nvim_get_current_win()
   vim.wo[win].winfixbuf = false
-  vim.w[win].sanderling_has_options = true -- they are set here, not by the autocommand of the next line
   api.nvim_win_set_buf(win, transcript_buf)
-  set_options(win, options or transcript_options)
+  M.set_transcript_options(win)
+  set_options(win, options or {})
   return win
 end
 
@@ -191,12 +204,7 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
     M.close({ transcript }, replaced)
     error('sanderling: there is no room for the chat here: ' .. tostring(prompt), 0)
   end
-  set_options(prompt, shared_options)
-  set_options(prompt, {
-    winbar = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}",
-    winfixheight = true,
-    fillchars = 'eob: ',
-  })
+  set_options(prompt, prompt_options)
   if opts.position ~= 'current' then
     keep_buffers({ transcript, prompt })
   end
@@ -218,6 +226,27 @@ end
 local function show_instead(win, buf)
   vim.wo[win].winfixbuf = false
   api.nvim_win_set_buf(win, buf)
+end
+
+--- Show `buf` in `win`, whose options stay as they are: Neovim keeps them by buffer.
+---@param win integer
+---@param buf integer
+---@param names table<string, any> of the options
+local function swap_buffer(win, buf, names)
+  local options = get_options(win, names)
+  local is_fixed, has_fixed_width = vim.wo[win].winfixbuf, vim.wo[win].winfixwidth
+  show_instead(win, buf)
+  set_options(win, options)
+  vim.wo[win].winfixbuf, vim.wo[win].winfixwidth = is_fixed, has_fixed_width
+end
+
+--- Show other buffers in both windows.
+---@param windows sanderling.layout.Windows
+---@param transcript_buf integer
+---@param prompt_buf integer
+function M.swap(windows, transcript_buf, prompt_buf)
+  swap_buffer(windows.transcript, transcript_buf, transcript_options)
+  swap_buffer(windows.prompt, prompt_buf, prompt_options)
 end
 
 ---@param win integer

@@ -2,10 +2,12 @@
 local api = vim.api
 local config = require('sanderling.config')
 local prompt_history = require('sanderling.prompt_history')
+local slash_menu = require('sanderling.slash_menu')
+local words = require('sanderling.words')
 
 local M = {}
 
-local PLACEHOLDER = 'Ask anything: %s sends, %s in insert mode; !command runs one'
+local PLACEHOLDER = 'Ask anything: %s sends, %s in insert mode; /help, !command'
 local ns = api.nvim_create_namespace('sanderling_prompt')
 
 ---@class (exact) sanderling.prompt.Prompt
@@ -18,6 +20,7 @@ Prompt.__index = Prompt
 ---@param buf integer
 ---@return sanderling.prompt.Prompt
 function M.new(buf)
+  slash_menu.attach(buf)
   return setmetatable({ buf = buf }, Prompt)
 end
 
@@ -51,6 +54,13 @@ function Prompt:put_back(texts)
   end
 end
 
+--- End a completion: it would go on in a text that is no longer there.
+local function close_menu()
+  if vim.fn.pumvisible() == 1 then
+    vim.fn.complete(vim.fn.col('.'), {})
+  end
+end
+
 --- Send what stands here: `send` is given the lines without the blank ones at the end, and says whether it took them.
 ---@param send fun(lines: string[]): boolean
 function Prompt:send(send)
@@ -62,6 +72,7 @@ function Prompt:send(send)
   if #sent == 0 then
     return
   end
+  close_menu()
   self:set({ '' })
   if send(sent) then
     self.history_index, self.draft = nil, nil
@@ -108,12 +119,6 @@ function Prompt:recall_or_move(lhs, step)
   api.nvim_feedkeys(count .. vim.keycode(keys), 'ni', false) -- before what is typed or played already
 end
 
----@param key sanderling.config.Key
----@return string
-local function first_key(key)
-  return type(key) == 'table' and key[1] or key or ':Send'
-end
-
 --- Say, in an empty prompt, how to send one.
 function Prompt:draw_placeholder()
   api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
@@ -121,7 +126,8 @@ function Prompt:draw_placeholder()
     return
   end
   local keys = config.options.keys
-  local text = PLACEHOLDER:format(first_key(keys.send_normal), first_key(keys.send_insert))
+  local text =
+    PLACEHOLDER:format(words.key(keys.send_normal, ':Send'), words.key(keys.send_insert, ':Send'))
   api.nvim_buf_set_extmark(self.buf, ns, 0, 0, {
     virt_text = { { text, 'AgentPlaceholder' } },
     virt_text_pos = 'overlay',

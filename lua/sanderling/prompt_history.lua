@@ -1,4 +1,6 @@
 --- The prompts that were sent, across sessions: one JSON string a line, the newest last.
+local slash = require('sanderling.slash')
+
 local M = {}
 
 local MAX_ENTRIES = 500
@@ -46,10 +48,11 @@ function M.entries()
   return entries
 end
 
+--- Keep `text`, unless it may hold what is kept nowhere.
 ---@param text string
 function M.add(text)
   local known = M.entries()
-  if known[#known] ~= text then
+  if known[#known] ~= text and slash.is_kept(text) then
     known[#known + 1] = text
     write({ vim.json.encode(text) }, 'a')
   end

@@ -1,5 +1,7 @@
---- Draws events into a transcript buffer. The transcript only ever grows at its end: an append reads nothing back, and no row
---- before the last block moves. While the buffer cannot be written (textlock, E565), frames wait here and are tried again.
+--- Draws events into a transcript buffer. What is said is written at its end: an append reads nothing back, and no row before
+--- the last block moves. Two things move rows, both seldom: a page of the history, which goes above all (`history.lua`), and an
+--- answer that was cut off and is taken back. While the buffer cannot be written (textlock, E565), frames wait here and are tried
+--- again.
 ---
 --- The model and commands talk at the same time. What happens to a command while the model's block is open is held until that
 --- has come to the end of a paragraph, so that no sentence and no code is torn. Two commands take turns, each under its header,
@@ -7,25 +9,19 @@
 local M = {}
 
 local api = vim.api
+local command_blocks = require('sanderling.command_blocks')
+local folds = require('sanderling.folds')
+local footer = require('sanderling.footer')
 local highlight = require('sanderling.highlight')
-local sandbox = require('sanderling.sandbox')
+local history = require('sanderling.history')
+local report = require('sanderling.report')
+local retry = require('sanderling.retry')
 local tools = require('sanderling.tools')
+local turns = require('sanderling.turns')
+local waiting = require('sanderling.waiting')
 
 local RETRY_MS = 20
-local FOLDED_FROM_LINES = 21 -- of a command's output
-local CLOSED_FROM_LINES = 201
 local ns = api.nvim_create_namespace('sanderling')
-
----@class (exact) sanderling.render.Fold
----@field first integer row
----@field last integer row
----@field label string
----@field name? string of the tool, before the label
----@field summary? string of what it did, before the number of lines
----@field lines? integer how many there are to read; nil: what stands in the buffer, and it can grow
----@field hl? string of its line when it is closed
----@field state? 'open'|'closed unless read' at first; nil: closed
----@field is_deleted? boolean by the user
 
 ---@class (exact) sanderling.render.Job
 ---@field events table[]
@@ -35,34 +31,57 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@class (exact) sanderling.render.OpenBlock
 ---@field id integer|string
 ---@field kind 'text'|'thinking'|'command'|'tool'
+---@field first? integer row of an answer's block
 ---@field row integer where a thinking block grows; of a command's or a tool's header
 ---@field col integer
----@field fold? sanderling.render.Fold
+---@field fold? sanderling.folds.Fold
 ---@field label? string a command's header
 ---@field output? { row: integer, mark: integer } the output that grows
 ---@field block? sanderling.tools.Block of a tool use
 ---@field has_remark? boolean
 
+---@class (exact) sanderling.render.Piece of what the model has said in this turn
+---@field block_id integer
+---@field first integer row
+---@field last integer row
+
+---@class (exact) sanderling.render.Turn
+---@field id string of the prompt
+---@field first integer row
+---@field answer integer row at which the answer begins
+
+---@class (exact) sanderling.render.Follower a window that goes along with the text
+---@field win integer
+---@field is_at_end boolean it goes along within a line, too
+
 ---@class (exact) sanderling.render.Transcript
 ---@field buf integer
 ---@field headers integer[] rows of the messages' headers
----@field folds sanderling.render.Fold[]
+---@field turns sanderling.render.Turn[]
+---@field pieces sanderling.render.Piece[] in the order of their rows
+---@field folds sanderling.folds.Fold[]
+---@field folded table<integer, integer> how many pages there were when a window last had all folds
+---@field pages integer of the history that were put above
+---@field has_earlier boolean there are more, and the first line says so
+---@field is_asking boolean one was asked for
+---@field footer sanderling.footer.Footer
+---@field private countdown? sanderling.retry.Countdown
 ---@field last integer row of the last line
 ---@field col integer its length in bytes
----@field private before integer length of the line before it
+---@field before integer length of the line before it
 ---@field open? sanderling.render.OpenBlock
 ---@field tools table<string, sanderling.tools.Use> those that run, by id
 ---@field tool_blocks sanderling.tools.Block[]
 ---@field tool_end? integer the blank row behind the last tool block that has ended
----@field private held table[] events beside the model's block that is open
+---@field held table[] events beside the model's block that is open
 ---@field private when_held_are_drawn fun()[]
----@field private commands table<string, string> label of each that was started, by id
----@field private refused table<string, true> what the sandbox refused since the last turn or command began
----@field private sandbox { level: string, network: string, problem: string } as it was drawn last
+---@field commands table<string, string> label of each that was started, by id
+---@field refused table<string, true> what the sandbox refused since the last turn or command began
+---@field sandbox { level: string, network: string, problem: string } as it was drawn last
 ---@field private jobs sanderling.render.Job[]
 ---@field private is_waiting boolean
----@field private markdown sanderling.highlight.Blocks
----@field private on_defect fun(err: string)
+---@field markdown sanderling.highlight.Blocks
+---@field on_defect fun(err: string)
 local Transcript = {}
 Transcript.__index = Transcript
 
@@ -74,18 +93,6 @@ local function is_locked(err)
   return err:find('E565', 1, true) or err:find('E523', 1, true) or err:find('E11:', 1, true)
 end
 
---- Change the buffer, which nobody else may.
----@param buf integer
----@param change fun()
-local function modify(buf, change)
-  vim.bo[buf].modifiable = true
-  local ok, err = pcall(change)
-  vim.bo[buf].modifiable = false
-  if not ok then
-    error(err, 0)
-  end
-end
-
 ---@param buf integer its text is replaced
 ---@param on_defect fun(err: string) told what could not be drawn
 ---@return sanderling.render.Transcript
@@ -93,7 +100,14 @@ function M.new(buf, on_defect)
   local self = setmetatable({
     buf = buf,
     headers = {},
+    turns = {},
+    pieces = {},
     folds = {},
+    folded = {},
+    pages = 0,
+    has_earlier = false,
+    is_asking = false,
+    footer = footer.new(buf),
     last = 0,
     col = 0,
     before = 0,
@@ -108,13 +122,14 @@ function M.new(buf, on_defect)
     is_waiting = false,
     on_defect = on_defect,
   }, Transcript)
-  modify(buf, function()
+  api.nvim_buf_clear_namespace(buf, -1, 0, -1) -- first: Neovim 0.11 can abort where lines go that have many marks
+  self:modify(function()
     api.nvim_buf_set_lines(buf, 0, -1, false, {})
   end)
-  api.nvim_buf_clear_namespace(buf, ns, 0, -1)
   self.markdown = highlight.new(buf)
   if transcripts[buf] then
     transcripts[buf].jobs = {} -- what waits for a lock belongs to the transcript before
+    transcripts[buf]:end_countdown()
   end
   transcripts[buf] = self
   return self
@@ -127,6 +142,17 @@ end
 
 -- writing -------------------------------------------------------------------------------------------------------------
 
+--- Change the buffer, which nobody else may.
+---@param change fun()
+function Transcript:modify(change)
+  vim.bo[self.buf].modifiable = true
+  local ok, err = pcall(change)
+  vim.bo[self.buf].modifiable = false
+  if not ok then
+    error(err, 0)
+  end
+end
+
 --- Is `lnum` of `win` inside a closed fold that ends the buffer?
 local function is_in_last_fold(win, lnum, last_lnum)
   return api.nvim_win_call(win, function()
@@ -135,10 +161,9 @@ local function is_in_last_fold(win, lnum, last_lnum)
 end
 
 --- The windows that go along with the text: their cursor is at the end. A selection or a pending operator must not grow.
----@private
----@return { win: integer, is_at_end: boolean }[]
+---@return sanderling.render.Follower[]
 function Transcript:followers()
-  local followers = {}
+  local followers = {} ---@type sanderling.render.Follower[]
   local current = api.nvim_get_current_win()
   local last_fold = self.folds[#self.folds]
   local ends_in_fold = last_fold and last_fold.last == self.last
@@ -156,17 +181,23 @@ function Transcript:followers()
   return followers
 end
 
+---@param row integer
+---@return string
+function Transcript:line(row)
+  return api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1]
+end
+
 --- Put `text` behind the last character.
 ---@param text string
 function Transcript:append(text)
   local count = api.nvim_buf_line_count(self.buf) - 1
   if count ~= self.last then -- somebody else wrote here
     self.last = count
-    self.col = #api.nvim_buf_get_lines(self.buf, count, count + 1, true)[1]
+    self.col = #self:line(count)
   end
   local lines = vim.split(text, '\n', { plain = true })
   local followers = self:followers()
-  modify(self.buf, function()
+  self:modify(function()
     -- Two steps, because a fold that ends in the last line would lose it if that line were split.
     if lines[1] ~= '' or #lines == 1 then
       api.nvim_buf_set_text(self.buf, self.last, self.col, self.last, self.col, { lines[1] })
@@ -199,8 +230,8 @@ function Transcript:append_to_row(row, text)
     self:append(text)
     return col
   end
-  local col = #api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1]
-  modify(self.buf, function()
+  local col = #self:line(row)
+  self:modify(function()
     api.nvim_buf_set_text(self.buf, row, col, row, col, { text })
   end)
   if row == self.last - 1 then
@@ -210,13 +241,12 @@ function Transcript:append_to_row(row, text)
 end
 
 --- Put `text` into the open thinking block, whose fold keeps a line behind it: lines inserted into a fold grow it.
----@private
 ---@param text string
 function Transcript:grow_thinking(text)
   local open = assert(self.open)
   local lines = vim.split(text, '\n', { plain = true })
   local followers = self:followers()
-  modify(self.buf, function()
+  self:modify(function()
     -- One step: the fold grows with a line of it that is split, but not with lines put before its last one.
     api.nvim_buf_set_text(self.buf, open.row, open.col, open.row, open.col, lines)
   end)
@@ -232,7 +262,6 @@ function Transcript:grow_thinking(text)
 end
 
 --- What has to stand before a new block, so that one blank line separates it from the text before.
----@private
 ---@return string
 function Transcript:separator()
   local last_fold = self.folds[#self.folds]
@@ -267,7 +296,7 @@ end
 ---@param hl string
 ---@param grows? boolean text that is added at the end belongs to it too
 function Transcript:paint(first, last, hl, grows)
-  local length = #api.nvim_buf_get_lines(self.buf, last, last + 1, true)[1]
+  local length = #self:line(last)
   api.nvim_buf_set_extmark(self.buf, ns, first, 0, {
     end_row = last,
     end_col = length,
@@ -275,433 +304,6 @@ function Transcript:paint(first, last, hl, grows)
     hl_group = hl,
     hl_eol = true,
   })
-end
-
--- folds ---------------------------------------------------------------------------------------------------------------
-
----@param fold sanderling.render.Fold
----@return boolean
-local function begins_open(fold)
-  local row = vim.fn.line('.') - 1
-  local is_read = row > fold.first and row <= fold.last
-  return fold.state == 'open' or fold.state == 'closed unless read' and is_read
-end
-
---- Make `fold` in `win`. One that grew while no window showed it covers only its beginning there: then it is made anew, and is
---- open if it was.
----@param win integer
----@param fold sanderling.render.Fold
-local function fold_in(win, fold)
-  local first, last = fold.first + 1, fold.last + 1
-  api.nvim_win_call(win, function()
-    local is_partial = not fold.lines
-      and vim.fn.foldlevel(first) > 0
-      and vim.fn.foldlevel(last) == 0
-    if is_partial then
-      local was_open = vim.fn.foldclosed(first) == -1
-      local view = vim.fn.winsaveview()
-      api.nvim_win_set_cursor(win, { first, 0 })
-      vim.cmd('normal! zD')
-      vim.cmd(('%d,%dfold'):format(first, last))
-      if was_open then
-        vim.cmd(first .. 'foldopen')
-      end
-      vim.fn.winrestview(view)
-    elseif vim.fn.foldlevel(first) == 0 and not fold.is_deleted then
-      local view = vim.fn.winsaveview()
-      vim.cmd(('%d,%dfold'):format(first, last))
-      if begins_open(fold) then
-        vim.cmd(first .. 'foldopen')
-        vim.fn.winrestview(view)
-      elseif view.topline > first and view.topline <= last then
-        vim.cmd('normal! zb') -- else the window would begin within the closed fold, with nothing below
-      end
-    end
-  end)
-end
-
----@param fold sanderling.render.Fold
----@return sanderling.render.Fold
-function Transcript:add_fold(fold)
-  self.folds[#self.folds + 1] = fold
-  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
-    fold_in(win, fold)
-  end
-  return fold
-end
-
---- A window shows the transcript (again): give it the folds that it does not have.
----@param win integer
-function Transcript:show_in(win)
-  for _, fold in ipairs(self.folds) do
-    fold_in(win, fold)
-  end
-  self:show_markdown(win)
-end
-
---- A window is about to show the transcript no more: what the user did to its folds is to last.
----@param win integer
-function Transcript:leave(win)
-  api.nvim_win_call(win, function()
-    for _, fold in ipairs(self.folds) do
-      fold.is_deleted = vim.fn.foldlevel(fold.first + 1) == 0
-    end
-  end)
-end
-
---- A window shows other lines of the transcript than before.
----@param win integer
-function Transcript:show_markdown(win)
-  self.markdown:show(win)
-end
-
---- The fold that begins in row `first`.
----@private
----@param first integer
----@return sanderling.render.Fold?
-function Transcript:fold_at(first)
-  local low, high = 1, #self.folds
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if self.folds[middle].first < first then
-      low = middle + 1
-    else
-      high = middle
-    end
-  end
-  local fold = self.folds[low]
-  return fold and fold.first == first and fold or nil
-end
-
---- The line of a closed fold: its label is cut, if one has to be, and not what stands around it.
----@param fold sanderling.render.Fold
----@param count string
----@return [string, string][]
-local function fold_line(fold, count)
-  local name = fold.name and fold.name .. (fold.label ~= '' and ' ' or '') or ''
-  local behind = (' · %s'):format(count)
-  if (fold.summary or '') ~= '' then
-    behind = ('  %s%s'):format(fold.summary, behind)
-  end
-  local label = fold.label
-  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(name .. behind) - #'x  '
-  if api.nvim_strwidth(label) > room then
-    label = vim.fn.printf(('%%.%dS…'):format(math.max(room - 1, 1)), label)
-  end
-  local hl = fold.hl or 'AgentThinking'
-  return { { '▸ ' .. name, fold.name and 'AgentTool' or hl }, { label .. behind, hl } }
-end
-
---- 'foldtext' of a transcript.
----@return string|[string, string][]
-function M.foldtext()
-  local transcript = transcripts[api.nvim_get_current_buf()]
-  local first, last = vim.v.foldstart, vim.v.foldend
-  local fold = transcript and transcript:fold_at(first - 1)
-  if not fold or fold.last ~= last - 1 then
-    return vim.fn.foldtext()
-  end
-  local count = fold.lines or vim.fn.prevnonblank(last) - first
-  return fold_line(fold, count == 1 and '1 line' or count .. ' lines')
-end
-
--- events --------------------------------------------------------------------------------------------------------------
-
----@private
----@return boolean?
-function Transcript:is_answering()
-  return self.open and (self.open.kind == 'text' or self.open.kind == 'thinking')
-end
-
---- Can something else come here without tearing what the model says?
----@private
----@return boolean
-function Transcript:is_at_border()
-  if self.open.kind == 'thinking' then
-    return self.open.col == 0
-  end
-  return self.col == 0 and self.before == 0 and not self.markdown:is_in_fence()
-end
-
---- Close the open block; what comes next begins its own.
-function Transcript:close_block()
-  local last = self.col > 0 and self.last or self.last - 1
-  if self.open and self.open.kind == 'text' then
-    self.markdown:finish(last)
-  elseif self.open and self.open.block then
-    self.open.block.last = last
-  end
-  self.open = nil
-end
-
---- The model's block, if one is open, comes to an end, and what was held because of it is drawn.
----@private
-function Transcript:end_answer()
-  if self:is_answering() then
-    self:close_block()
-  end
-  while #self.held > 0 do
-    local event = table.remove(self.held, 1)
-    local ok, err = xpcall(self.draw, debug.traceback, self, event)
-    if not ok and is_locked(err) then
-      table.insert(self.held, 1, event)
-      error(err, 0)
-    elseif not ok then
-      self.on_defect(err)
-    end
-  end
-end
-
---- Close the open block, whoever's it is.
-function Transcript:end_block()
-  self:end_answer()
-  self:close_block()
-end
-
----@param row integer
----@param name string
----@param hl string
-function Transcript:decorate_header(row, name, hl)
-  self.headers[#self.headers + 1] = row
-  api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
-    end_row = row,
-    end_col = #name + 3,
-    hl_group = hl,
-    virt_text = { { '▍' .. name .. '  ', hl } },
-    virt_text_pos = 'overlay',
-  })
-end
-
----@param selection sanderling.Selection
-local function selection_label(selection)
-  return ('%s:%d-%d'):format(selection.path, selection.first_line, selection.last_line)
-end
-
----@param selection sanderling.Selection
----@return string[]
-local function selection_lines(selection)
-  local fence = '```'
-  while selection.text:find(fence, 1, true) do
-    fence = fence .. '`'
-  end
-  local lines = { selection_label(selection), fence .. (selection.filetype or '') }
-  vim.list_extend(lines, vim.split(selection.text, '\n', { plain = true }))
-  vim.list_extend(lines, { fence, '' })
-  return lines
-end
-
----@type table<string, fun(self: sanderling.render.Transcript, event: any)>
-local draw = vim.tbl_extend('error', {}, tools.draw)
-
---- Events that are not the model's: they can happen at any moment of its answer.
-local is_beside = {
-  command_started = true,
-  command_output = true,
-  command_ended = true,
-  access_denied = true,
-  remark = true,
-  local_notice = true,
-}
-
---- Draw `event`, or hold it until the model's block has come to a border.
----@param event table
-function Transcript:draw(event)
-  if is_beside[event.type] and self:is_answering() then
-    if not self:is_at_border() then
-      self.held[#self.held + 1] = event
-      return
-    end
-    self:end_answer()
-  end
-  if draw[event.type] then
-    draw[event.type](self, event)
-  end
-end
-
-function draw.turn_started(self, event)
-  tools.stop_all(self)
-  self:end_block()
-  self.refused = {}
-  local prompt = event.prompt
-  local prompt_lines = vim.split(prompt.text, '\n', { plain = true })
-  local lines = { '## You', '' }
-  vim.list_extend(lines, prompt_lines)
-  local folds = {}
-  for _, selection in ipairs(prompt.selections or {}) do
-    if #folds == 0 then
-      lines[#lines + 1] = ''
-    end
-    local first = #lines
-    vim.list_extend(lines, selection_lines(selection))
-    folds[#folds + 1] = { first, #lines - 1, selection }
-  end
-  lines[#lines + 1] = ''
-  local answer = #lines
-  vim.list_extend(lines, { '## Sanderling', '', '' })
-
-  local row = self:append_block(table.concat(lines, '\n'))
-  self:decorate_header(row, 'You', 'AgentUser')
-  self.markdown:begin(row + 2)
-  self.markdown:finish(row + 1 + #prompt_lines)
-  for _, fold in ipairs(folds) do
-    self:paint(row + fold[1], row + fold[1], 'AgentContext')
-    self.markdown:begin(row + fold[1] + 1)
-    self.markdown:finish(row + fold[2])
-    local selection = fold[3]
-    local count = selection.last_line - selection.first_line + 1
-    self:add_fold({
-      first = row + fold[1],
-      last = row + fold[2],
-      label = selection_label(selection),
-      lines = count,
-    })
-  end
-  self:decorate_header(row + answer, 'Sanderling', 'AgentAssistant')
-end
-
----@param block_id integer
----@param text string
-local function draw_text(self, block_id, text)
-  if not self.open or self.open.id ~= block_id then
-    self:end_block()
-    local row = self:append_block(text)
-    self.open = { id = block_id, kind = 'text', row = 0, col = 0 }
-    self.markdown:begin(row)
-  else
-    self:append(text)
-  end
-  self.markdown:grow(self.last)
-end
-
----@param block_id integer
----@param text string
-local function draw_thinking(self, block_id, text)
-  if self.open and self.open.id == block_id then
-    self:grow_thinking(text)
-    return
-  end
-  self:end_block()
-  local first = self:append_block('Thinking\n' .. text .. '\n')
-  self:paint(first, self.last - 1, 'AgentThinking', true)
-  local fold = self:add_fold({ first = first, last = self.last, label = 'Thinking' })
-  self.open = {
-    id = block_id,
-    kind = 'thinking',
-    row = self.last - 1,
-    col = self.before,
-    fold = fold,
-  }
-end
-
---- Draw what the model says. What is held comes behind the first `border` bytes of it, where a paragraph ends, unless that is in
---- code; what is left of the answer is a block of its own then.
----@param event { block_id: integer, text: string }
----@param border? integer
----@param draw_piece fun(self: sanderling.render.Transcript, block_id: integer, text: string)
-local function draw_answer(self, event, border, draw_piece)
-  if not border or #self.held == 0 then
-    draw_piece(self, event.block_id, event.text)
-    return
-  end
-  draw_piece(self, event.block_id, event.text:sub(1, border))
-  if not self.markdown:is_in_fence() then
-    self:end_answer()
-  end
-  if border < #event.text then
-    draw_piece(self, event.block_id, event.text:sub(border + 1))
-  end
-end
-
-function draw.text_delta(self, event)
-  local _, border = event.text:find('^.*\n\n')
-  if not border and self.col == 0 and vim.startswith(event.text, '\n') then
-    border = 1
-  end
-  draw_answer(self, event, border, draw_text)
-end
-
-function draw.thinking_delta(self, event)
-  local _, border = event.text:find('^.*\n')
-  draw_answer(self, event, border, draw_thinking)
-end
-
-function draw.block_ended(self, event)
-  if self.open and self.open.id == event.block_id then
-    self:end_answer()
-  end
-end
-
-function draw.notice(self, event)
-  self:end_block()
-  self:append_block(event.text, event.level == 'warning' and 'AgentWarning' or 'AgentNotice')
-end
-
-function draw.error_occurred(self, event)
-  self:end_block()
-  self:append_block(event.message, 'AgentError')
-  if event.remedy and event.remedy ~= '' then
-    local row = self.last + 1
-    self:append('\n' .. event.remedy)
-    self:paint(row, self.last, 'AgentRemedy')
-  end
-end
-
---- The host has ended, and with it what the model was doing.
-function draw.local_failed(self, event)
-  tools.stop_all(self)
-  draw.error_occurred(self, event)
-end
-
-draw.local_refused = draw.error_occurred
-draw.local_notice = draw.notice
-
-local endings = {
-  cancelled = 'Stopped.',
-  interrupted = 'Interrupted.',
-  max_tokens = 'The answer reached its limit of tokens (option max_tokens). Ask the model to go on.',
-  refusal = 'The model declined to answer. Put the question otherwise, or :clear to begin anew.',
-  context_full = 'The conversation fills the model’s whole context window: :clear begins a new one.',
-}
-
-function draw.turn_ended(self, event)
-  self:end_answer()
-  tools.stop_all(self)
-  local text = endings[event.stop_reason]
-  if text then
-    self:close_block()
-    self:append_block(text, 'AgentNotice')
-  end
-end
-
--- commands and their sandbox ------------------------------------------------------------------------------------------
-
----@param command string
----@return string
-local function command_label(command)
-  local line, rest = vim.trim(command):match('^([^\n]*)(.*)$')
-  return '$ ' .. line .. (rest ~= '' and ' …' or '')
-end
-
---- Begin a block of a command's; what it prints goes below.
----@private
----@param id string
----@param label string
-function Transcript:open_command(id, label)
-  self:close_block()
-  local row = self:append_block(label, 'AgentCommand')
-  self.headers[#self.headers + 1] = row
-  self.open = { id = id, kind = 'command', row = row, col = 0, label = label }
-end
-
---- The block of the command `id`: a new one when another one stands below its last.
----@private
----@param id string
----@return sanderling.render.OpenBlock
-function Transcript:command_block(id)
-  if not self.open or self.open.id ~= id then
-    self:open_command(id, (self.commands[id] or '$ command') .. ' (goes on)')
-  end
-  return self.open
 end
 
 --- Add what a command or a tool puts out to its block, which is open.
@@ -733,124 +335,262 @@ function Transcript:append_lines(text, hl)
   return row
 end
 
---- Say something beside the model and the commands: within the block of a command when one is open, whose output goes on below.
----@param event { text: string, hl: string, remedy?: string }
-function draw.remark(self, event)
-  if self.open then
-    self:append_lines(event.text, event.hl)
-    self.open.output, self.open.has_remark = nil, true
-  else
-    self:append_block(event.text, event.hl)
+-- folds ---------------------------------------------------------------------------------------------------------------
+
+---@param fold sanderling.folds.Fold
+---@return sanderling.folds.Fold
+function Transcript:add_fold(fold)
+  self.folds[#self.folds + 1] = fold
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    folds.make(win, fold)
   end
-  if event.remedy then
-    self:append_lines(event.remedy, 'AgentRemedy')
+  return fold
+end
+
+--- A window shows the transcript (again): give it the folds that it does not have.
+---@param win integer
+function Transcript:show_in(win)
+  if self.pages > 0 and self.folded[win] ~= self.pages then
+    folds.drop_all(win) -- Neovim gives them back in the rows in which they were
+    self.folded[win] = self.pages
+  end
+  for _, fold in ipairs(self.folds) do
+    folds.make(win, fold)
+  end
+  self:show_markdown(win)
+  history.ask_if_near(self, win)
+  if self.countdown then
+    self.countdown:resume()
   end
 end
+
+--- A window is about to show the transcript no more: what the user did to its folds is to last.
+---@param win integer
+function Transcript:leave(win)
+  api.nvim_win_call(win, function()
+    for _, fold in ipairs(self.folds) do
+      fold.is_deleted = vim.fn.foldlevel(fold.first + 1) == 0
+      fold.state = vim.fn.foldclosed(fold.first + 1) == -1 and 'open' or nil
+    end
+  end)
+end
+
+--- A window shows other lines of the transcript than before.
+---@param win integer
+function Transcript:show_markdown(win)
+  self.markdown:show(win)
+end
+
+--- 'foldtext' of a transcript.
+---@return string|[string, string][]
+function M.foldtext()
+  local transcript = transcripts[api.nvim_get_current_buf()]
+  local first, last = vim.v.foldstart, vim.v.foldend
+  local fold = transcript and folds.at(transcript.folds, first - 1)
+  if not fold or fold.last ~= last - 1 then
+    return vim.fn.foldtext()
+  end
+  return folds.line(fold, fold.lines or vim.fn.prevnonblank(last) - first)
+end
+
+-- events --------------------------------------------------------------------------------------------------------------
 
 ---@private
----@param text string
----@param hl string
----@param remedy? string
-function Transcript:remark(text, hl, remedy)
-  self:draw({ type = 'remark', text = text, hl = hl, remedy = remedy })
+---@return boolean?
+function Transcript:is_answering()
+  return self.open and (self.open.kind == 'text' or self.open.kind == 'thinking')
 end
 
-function draw.command_started(self, event)
-  self.commands[event.id] = command_label(event.command)
-  self.refused = {}
-  self:open_command(event.id, self.commands[event.id])
+--- Can something else come here without tearing what the model says?
+---@private
+---@return boolean
+function Transcript:is_at_border()
+  if self.open.kind == 'thinking' then
+    return self.open.col == 0
+  end
+  return self.col == 0 and self.before == 0 and not self.markdown:is_in_fence()
 end
 
-function draw.command_output(self, event)
-  if event.text ~= '' then
-    self:append_output(self:command_block(event.id), event.text)
+--- Close the open block; what comes next begins its own.
+function Transcript:close_block()
+  local open, last = self.open, self.col > 0 and self.last or self.last - 1
+  if open and open.kind == 'text' then
+    self.markdown:finish(last)
+  elseif open and open.block then
+    open.block.last = last
+  elseif open and open.kind == 'thinking' then
+    last = open.fold.last
+  end
+  if open and open.first then
+    table.insert(self.pieces, { block_id = open.id, first = open.first, last = last })
+  end
+  self.open = nil
+end
+
+--- The model's block, if one is open, comes to an end, and what was held because of it is drawn.
+function Transcript:end_answer()
+  if self:is_answering() then
+    self:close_block()
+  end
+  while #self.held > 0 do
+    local event = table.remove(self.held, 1)
+    local ok, err = pcall(self.draw_or_tell, self, event)
+    if not ok then
+      table.insert(self.held, 1, event)
+      error(err, 0)
+    end
   end
 end
 
-function draw.command_ended(self, event)
-  local open = self:command_block(event.id)
-  local row = self:append_lines(event.outcome, event.is_success and 'AgentNotice' or 'AgentError')
-  for _, note in ipairs(event.notes or {}) do
-    self:append_lines(note, 'AgentNotice')
-  end
-  local lines = row - open.row - 1
-  if lines >= FOLDED_FROM_LINES then
-    self:add_fold({
-      first = open.row,
-      last = row - 1,
-      label = open.label,
-      lines = lines,
-      hl = 'AgentCommand',
-      state = lines < CLOSED_FROM_LINES and 'open' or 'closed unless read',
-    })
-  end
+--- Close the open block, whoever's it is.
+function Transcript:end_block()
+  self:end_answer()
   self:close_block()
-  self.commands[event.id] = nil
 end
 
-local is_network_operation = { connect = true, resolve = true }
+---@type table<string, fun(self: sanderling.render.Transcript, event: any)>
+local draw = vim.tbl_extend('error', {}, turns.draw, tools.draw, command_blocks.draw)
 
----@type table<string, string> by the network that refused
-local network_remedies = {
-  off = ':AgentNet on opens the network, :AgentNet proxy only listed hosts (option sandbox.hosts).',
-  proxy = 'The option sandbox.hosts lists the hosts, :AgentNet on opens the network.',
+--- Events that are not the model's: they can happen at any moment of its answer.
+local is_beside = {
+  command_started = true,
+  command_output = true,
+  command_ended = true,
+  access_denied = true,
+  remark = true,
+  local_notice = true,
 }
 
-function draw.access_denied(self, event)
-  local text = ('The sandbox refused: %s %s (%s)'):format(event.operation, event.target, event.rule)
-  if self.refused[text] then
-    return -- who is refused often tries again
+--- Draw `event`, or hold it until the model's block has come to a border.
+---@param event table
+function Transcript:draw(event)
+  if is_beside[event.type] and self:is_answering() then
+    if not self:is_at_border() then
+      self.held[#self.held + 1] = event
+      return
+    end
+    self:end_answer()
   end
-  local remedy = is_network_operation[event.operation] and network_remedies[self.sandbox.network]
-  local is_told = not remedy or self.refused[remedy]
-  self:remark(text, 'AgentWarning', not is_told and remedy or nil)
-  self.refused[text] = true
-  if remedy then
-    self.refused[remedy] = true
-  end
-end
-
----@type table<string, string>
-local guard_sentences = {
-  quarantined = 'The sandbox undid a change: %s (%s).',
-  restored = 'The sandbox undid a change: %s (%s).',
-  failed = 'The sandbox could not undo a change: %s (%s).',
-}
-
-function draw.guard_acted(self, event)
-  local sentence = guard_sentences[event.kind]
-  if not sentence then
-    return -- 'replaced' is the host's own business
-  end
-  local text = sentence:format(event.path, event.reason)
-  if (event.kept_at or '') ~= '' then
-    text = ('%s\nWhat was written is kept at %s'):format(text, event.kept_at)
-  end
-  if event.kind == 'failed' then
-    local remedy =
-      'It can run code outside of the sandbox: look at it before git, a shell or an editor does.'
-    self:remark(text, 'AgentError', remedy)
-  else
-    self:remark(text, 'AgentWarning')
+  if draw[event.type] then
+    draw[event.type](self, event)
   end
 end
 
-function draw.sandbox_changed(self, event)
-  local before = self.sandbox
-  local problem = event.problem or ''
-  if problem ~= '' and problem ~= before.problem then
-    self:remark(problem, 'AgentError')
+--- Draw `event`. What cannot be drawn is a defect, of which somebody is told; while the buffer is locked, it raises.
+---@private
+---@param event table
+function Transcript:draw_or_tell(event)
+  local ok, err = xpcall(self.draw, debug.traceback, self, event)
+  if not ok and is_locked(err) then
+    error(err, 0)
+  elseif not ok then
+    self.on_defect(err)
   end
-  if event.level == 'off' and before.level ~= 'off' then
-    self:remark(sandbox.OFF_SENTENCE, 'AgentError')
-  elseif event.level ~= 'off' and before.level == 'off' then
-    self:remark('The sandbox is on again.', 'AgentNotice')
-  end
-  if event.network ~= before.network then
-    self:remark(sandbox.network_sentence(event.network, true), 'AgentNotice')
-  end
-  self.sandbox = { level = event.level, network = event.network, problem = problem }
 end
+
+function draw.notice(self, event)
+  self:end_block()
+  self:append_block(event.text, event.level == 'warning' and 'AgentWarning' or 'AgentNotice')
+end
+
+function draw.error_occurred(self, event)
+  self:end_countdown()
+  self:end_block()
+  self:append_block(event.message, 'AgentError')
+  if event.remedy and event.remedy ~= '' then
+    local row = self.last + 1
+    self:append('\n' .. event.remedy)
+    self:paint(row, self.last, 'AgentRemedy')
+  end
+end
+
+--- The host has ended, and with it what the model was doing.
+function draw.local_failed(self, event)
+  tools.stop_all(self)
+  draw.error_occurred(self, event)
+  draw.waiting_changed(self, {})
+  history.lose(self)
+end
+
+draw.local_refused = draw.error_occurred
+draw.local_notice = draw.notice
+
+--- What a row belongs to: a turn, by the id of its prompt; nil where that is on a page that is not shown yet.
+---@param row integer
+---@return { prompt_id: string, is_prompt: boolean }?
+function Transcript:message_at(row)
+  for i = #self.turns, 1, -1 do
+    local turn = self.turns[i]
+    if turn.first <= row then
+      return { prompt_id = turn.id, is_prompt = row < turn.answer }
+    end
+  end
+end
+
+-- the history ---------------------------------------------------------------------------------------------------------
+
+--- Draw a page by itself.
+---@private
+---@param event sanderling.HistoryShown
+---@return sanderling.render.Transcript
+function Transcript:draw_page(event)
+  local page = M.new(history.scratch(), self.on_defect)
+  if event.has_earlier then
+    history.mark_top(page)
+  end
+  for _, each in ipairs(event.events) do
+    page:draw_or_tell(each)
+  end
+  tools.stop_all(page)
+  page:end_block()
+  return page
+end
+
+function draw.history_shown(self, event)
+  history.put_above(self, self:draw_page(event))
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    self:show_markdown(win)
+    history.ask_if_near(self, win)
+  end
+end
+
+-- below the text ------------------------------------------------------------------------------------------------------
+
+function Transcript:end_countdown()
+  if self.countdown then
+    self.countdown:stop()
+    self.countdown = nil
+  end
+end
+
+function draw.retry_scheduled(self, event)
+  self:end_countdown()
+  self.countdown = retry.begin(event, self.footer)
+end
+
+draw.retry_started = Transcript.end_countdown
+
+function draw.waiting_changed(self, event)
+  waiting.update(vim.b[self.buf].sanderling_session, event)
+  self.footer:set('waiting', waiting.lines(event))
+end
+
+--- Keep the footer below the text, and in view where the end is.
+---@private
+function Transcript:show_footer()
+  if not self.footer:is_empty() and api.nvim_buf_is_loaded(self.buf) then
+    local wins = vim.tbl_map(function(follower)
+      return follower.win
+    end, self:followers())
+    pcall(self.footer.follow, self.footer, wins) -- a locked window follows the next time
+  end
+end
+
+function draw.report_shown(self, event)
+  report.show(vim.b[self.buf].sanderling_session, event)
+end
+
+-- when ----------------------------------------------------------------------------------------------------------------
 
 --- Draw `events`, now or as soon as the buffer can be written; then call `on_drawn`.
 ---@param events table[]
@@ -869,9 +609,7 @@ function Transcript:drain()
     while job.next <= #job.events do
       local event = job.events[job.next]
       local is_gone = not api.nvim_buf_is_loaded(self.buf) -- then there is nothing to draw, but the event has happened
-      local draw_event = is_gone and function() end or self.draw
-      local ok, err = xpcall(draw_event, debug.traceback, self, event)
-      if not ok and is_locked(err) then
+      if not is_gone and not pcall(self.draw_or_tell, self, event) then
         self.is_waiting = true
         vim.defer_fn(function()
           self.is_waiting = false
@@ -880,11 +618,9 @@ function Transcript:drain()
         return
       end
       job.next = job.next + 1
-      if not ok then
-        self.on_defect(err)
-      end
     end
     table.remove(self.jobs, 1)
+    self:show_footer()
     if job.on_drawn then
       job.on_drawn()
     end
@@ -908,5 +644,22 @@ end
 function Transcript:when_drawn(fn)
   table.insert(self.when_held_are_drawn, fn)
 end
+
+api.nvim_create_autocmd('WinScrolled', {
+  group = api.nvim_create_augroup('sanderling_transcript', {}),
+  desc = 'Agent: what comes before and after what is seen',
+  callback = function()
+    for name in pairs(vim.v.event) do
+      local win = tonumber(name) -- or "all"
+      local transcript = win and transcripts[api.nvim_win_get_buf(win)]
+      if transcript then
+        history.ask_if_near(transcript, win)
+        if vim.v.event[name].topline > 0 then -- who scrolls up may see the footer go
+          transcript:show_footer()
+        end
+      end
+    end
+  end,
+})
 
 return M

@@ -1,17 +1,23 @@
---- What the winbars and the statusline say: mode, model, session, state, tokens, sandbox.
+--- What the winbars and the statusline say: mode, model, session, state, tokens and what they cost, sandbox.
 local api = vim.api
 local host = require('sanderling.host')
+local live = require('sanderling.live')
 local sandbox = require('sanderling.sandbox')
+local tools = require('sanderling.tools')
+local words = require('sanderling.words')
 
 local M = {}
 
 local REDRAW_NS = 250 * 1e6 -- between two redraws for a number that merely grows
 local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
+local MIN_TITLE_CELLS = 5
 
 ---@class (exact) sanderling.status.State
----@field name 'idle'|'starting'|'thinking'|'streaming'|'stopping'|'waiting for you'
+---@field name 'idle'|'starting'|'thinking'|'streaming'|'summarising'|'stopping'|'waiting for you'
 ---@field model string
 ---@field queued integer prompts that were sent and whose turn has not started
+---@field held integer prompts that wait until the person lets them go
+---@field retry? sanderling.RetryScheduled that is waited for
 ---@field is_in_turn boolean
 ---@field commands integer that run in the sandbox
 ---@field mode 'ask'|'auto'|'plan'
@@ -24,8 +30,6 @@ local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
 
 ---@type table<string, sanderling.status.State> by session id
 local states = {}
----@type string? the session that the statusline is about
-local newest
 local last_redraw = 0
 
 ---@param session_id string
@@ -36,6 +40,7 @@ local function state_of(session_id)
       name = 'idle',
       model = '',
       queued = 0,
+      held = 0,
       is_in_turn = false,
       commands = 0,
       mode = 'ask',
@@ -44,7 +49,6 @@ local function state_of(session_id)
       jobs = 0,
       stream_bytes = 0,
     }
-    newest = session_id
   end
   return states[session_id]
 end
@@ -63,6 +67,7 @@ end
 ---@param text string
 local function on_delta(state, name, text)
   local is_new = state.name ~= name and state.name ~= 'stopping'
+  state.retry = nil
   if is_new then
     state.name = name
   end
@@ -79,11 +84,25 @@ function handlers.session_opened(state, event)
   redraw(true)
 end
 
+function handlers.model_changed(state, event)
+  state.model = event.model
+  redraw(true)
+end
+
+function handlers.title_changed()
+  redraw(true)
+end
+
 function handlers.local_queue(state, event)
   state.queued = event.count
   if event.count > 0 and not state.is_in_turn then
     state.name = 'starting'
   end
+  redraw(true)
+end
+
+function handlers.waiting_changed(state, event)
+  state.held = event.is_held and #(event.steering or {}) + #(event.queued or {}) or 0
   redraw(true)
 end
 
@@ -105,7 +124,7 @@ local function begin_thinking(state)
 end
 
 function handlers.turn_started(state)
-  state.is_in_turn, state.name, state.tools = true, 'thinking', {}
+  state.is_in_turn, state.name, state.tools, state.retry = true, 'thinking', {}, nil
   begin_thinking(state)
 end
 
@@ -124,6 +143,36 @@ function handlers.provider_starting(state)
   redraw(true)
 end
 
+function handlers.retry_scheduled(state, event)
+  state.retry = event
+  redraw(true)
+end
+
+function handlers.retry_started(state)
+  state.retry = nil
+  begin_thinking(state)
+end
+
+function handlers.compaction_started(state)
+  if state.name ~= 'stopping' then
+    state.name = 'summarising'
+  end
+  redraw(true)
+end
+
+--- The conversation was summarized, or was not.
+---@param state sanderling.status.State
+local function end_compaction(state)
+  if state.name == 'summarising' then
+    state.name = state.is_in_turn and 'thinking' or 'idle'
+    redraw(true)
+  end
+end
+
+handlers.compacted = end_compaction
+handlers.notice = end_compaction
+handlers.error_occurred = end_compaction
+
 function handlers.thinking_delta(state, event)
   on_delta(state, 'thinking', event.text)
 end
@@ -141,7 +190,7 @@ end
 local needs_user = { error = true, max_tokens = true, refusal = true, context_full = true }
 
 function handlers.turn_ended(state, event)
-  state.is_in_turn, state.tools = false, {}
+  state.is_in_turn, state.tools, state.retry = false, {}, nil
   state.name = needs_user[event.stop_reason] and 'waiting for you' or 'idle'
   redraw(true)
 end
@@ -149,6 +198,7 @@ end
 function handlers.local_failed(state)
   state.is_in_turn, state.name, state.commands = false, 'waiting for you', 0
   state.mode, state.approvals, state.tools, state.jobs = 'ask', {}, {}, 0
+  state.retry, state.held = nil, 0
   redraw(true)
 end
 
@@ -197,26 +247,10 @@ host.subscribe(function(session_id, events)
   end
 end)
 
----@param count integer
----@return string
-local function short(count)
-  if count < 1000 then
-    return tostring(count)
-  end
-  return count < 1e6 and ('%.1fk'):format(count / 1000) or ('%.1fM'):format(count / 1e6)
-end
-
 ---@param state sanderling.status.State
 ---@return boolean commands run, and the model is not at work
 local function is_running(state)
   return state.commands > 0 and (state.name == 'idle' or state.name == 'waiting for you')
-end
-
----@param count integer
----@param noun string
----@return string
-local function counted(count, noun)
-  return ('%d %s%s'):format(count, noun, count == 1 and '' or 's')
 end
 
 ---@param state sanderling.status.State
@@ -225,10 +259,12 @@ local function describe(state)
   local approvals = vim.tbl_count(state.approvals)
   if approvals > 0 then
     return ('waiting for you: %d to approve'):format(approvals)
+  elseif state.retry and state.name ~= 'stopping' then
+    return ('retrying %d/%d'):format(state.retry.attempt, state.retry.attempts)
   elseif next(state.tools) and state.name ~= 'stopping' then
     return 'running ' .. select(2, next(state.tools))
   elseif is_running(state) then
-    return 'running ' .. counted(state.commands, 'command')
+    return 'running ' .. words.counted(state.commands, 'command')
   elseif state.name ~= 'streaming' or not state.stream_began then
     return state.name
   end
@@ -239,27 +275,92 @@ local function describe(state)
   return ('streaming %d tokens/s'):format(state.stream_bytes / BYTES_PER_TOKEN / seconds)
 end
 
+---@param usage sanderling.Usage
+---@return integer
+local function prompt_tokens(usage)
+  return (usage.input_tokens or 0)
+    + (usage.cache_read_input_tokens or 0)
+    + (usage.cache_creation_input_tokens or 0)
+end
+
+---@param usage sanderling.Usage
+---@return integer
+local function all_tokens(usage)
+  return prompt_tokens(usage) + (usage.output_tokens or 0)
+end
+
+---@param usage sanderling.UsageUpdated
+---@return integer? percent of the context window that is full
+local function context_percent(usage)
+  local window = usage.context_window_tokens or 0
+  return window > 0 and math.ceil(100 * all_tokens(usage.last_request) / window) or nil
+end
+
+---@param usd? number
+---@return string
+local function dollars(usd)
+  usd = usd or 0
+  return usd > 0 and usd < 0.005 and '<$0.01' or ('$%.2f'):format(usd)
+end
+
+--- For the statusline: what the session has used.
 ---@param usage? sanderling.UsageUpdated
 ---@return string
 local function describe_usage(usage)
   if not usage then
     return '0 tokens'
   end
-  local last, total = usage.last_request, usage.total
-  local function sum(u)
-    return (u.input_tokens or 0)
-      + (u.output_tokens or 0)
-      + (u.cache_read_input_tokens or 0)
-      + (u.cache_creation_input_tokens or 0)
+  local parts = { words.short(all_tokens(usage.total)) .. ' tokens' }
+  local percent = context_percent(usage)
+  if percent then
+    parts[#parts + 1] = ('context %d%%'):format(percent)
   end
-  local text = short(sum(total)) .. ' tokens'
-  if (usage.context_window_tokens or 0) > 0 then
-    text = ('%s, context %d%%'):format(
-      text,
-      math.ceil(100 * sum(last) / usage.context_window_tokens)
-    )
+  if usage.is_priced then
+    parts[#parts + 1] = dollars(usage.cost_usd)
   end
-  return text
+  return table.concat(parts, ', ')
+end
+
+--- For a winbar: tokens in and out of this turn and how many of them were cached, the context, the session's dollars and the
+--- turn's. What matters least comes last and goes first: with each step of `brevity` something more is cut or left out.
+---@param usage sanderling.UsageUpdated
+---@param brevity integer from 0 to 5
+---@return string
+local function usage_words(usage, brevity)
+  local parts = {}
+  local turn = usage.turn or {}
+  local input, percent = prompt_tokens(turn), context_percent(usage)
+  if input > 0 and brevity < 4 then
+    parts[1] = ('↑%s ↓%s'):format(words.short(input), words.short(turn.output_tokens or 0))
+  end
+  if input > 0 and brevity < 3 then
+    local cached = math.floor(100 * (turn.cache_read_input_tokens or 0) / input)
+    parts[#parts + 1] = (brevity < 2 and 'cached %d%%' or '↻%d%%'):format(cached)
+  end
+  if percent then
+    parts[#parts + 1] = (brevity < 2 and 'context %d%%' or 'ctx %d%%'):format(percent)
+  end
+  if usage.is_priced and brevity < 5 then
+    parts[#parts + 1] = dollars(usage.cost_usd)
+  end
+  if usage.is_priced and brevity < 1 then
+    parts[#parts + 1] = ('(+%s)'):format(dollars(usage.turn_cost_usd))
+  end
+  return table.concat(parts, ' ')
+end
+
+--- As much of it as fits into `width` cells.
+---@param usage? sanderling.UsageUpdated
+---@param width integer
+---@return string
+local function fitting_usage(usage, width)
+  for brevity = 0, usage and 5 or -1 do
+    local text = usage_words(usage, brevity)
+    if api.nvim_strwidth(text) <= width then
+      return text
+    end
+  end
+  return ''
 end
 
 local mode_names = {
@@ -311,27 +412,50 @@ local function sandbox_part(session_id, width)
   return text, cells
 end
 
---- 'winbar' of a transcript's window: session (the time it began), tokens, sandbox. What does not fit gives way from the left;
---- the sandbox never does. Neovim makes the window current while it asks.
+--- Which of the sessions that are open this is; nothing when it is the only one.
+---@param session_id string
+---@return string
+local function place_of(session_id)
+  local sessions = live.all()
+  for i, session in ipairs(sessions) do
+    if session.id == session_id and #sessions > 1 then
+      return ('%d/%d '):format(i, #sessions)
+    end
+  end
+  return ''
+end
+
+--- The session's title, else the time at which it began, as it fits into `width` cells.
+---@param session_id string
+---@param width integer
+---@return string
+local function fitting_title(session_id, width)
+  local session = live.find(session_id)
+  local text = session and tools.plain(session:name()) or ''
+  if api.nvim_strwidth(text) <= width then
+    return text
+  end
+  return width >= MIN_TITLE_CELLS and vim.fn.printf(('%%.%dS…'):format(width - 1), text) or ''
+end
+
+--- 'winbar' of a transcript's window: session, tokens and dollars, sandbox. What does not fit gives way from the left; the
+--- sandbox never does. Neovim makes the window current while it asks.
 ---@return string
 function M.transcript_winbar()
   local session_id = vim.b.sanderling_session
-  local usage = describe_usage(state_of(session_id).usage)
   local width = api.nvim_win_get_width(0)
   local sandbox_text, sandbox_width = sandbox_part(session_id, width)
   local mode = mode_here()
   if mode ~= '' and #mode + #'    ' + sandbox_width > width then
     mode = ''
   end
-  local room = width - #mode - #usage - sandbox_width - #'     '
-  local time = session_id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2')
-  local title = 'Sanderling · ' .. time
-  if api.nvim_strwidth(title) > room then
-    title = #time > room and '' or time
-  end
+  local room = width - #mode - sandbox_width - #'     '
+  local place = place_of(session_id)
+  local usage = fitting_usage(state_of(session_id).usage, room - #place)
+  local title = place .. fitting_title(session_id, room - #place - api.nvim_strwidth(usage) - 1)
   return ('%%#AgentMode#%s%%#AgentStatus#%%< %s %%=%s  %s'):format(
     mode ~= '' and ' ' .. mode or '',
-    title,
+    escape(title),
     escape(usage),
     sandbox_text
   )
@@ -344,7 +468,11 @@ local function state_hl(state)
   if next(state.approvals) then
     return 'AgentWarning'
   end
-  return (state.is_in_turn or is_running(state)) and 'AgentBusy' or 'AgentStatus'
+  if state.retry then
+    return 'AgentWarning'
+  end
+  local is_busy = state.is_in_turn or state.name == 'summarising' or is_running(state)
+  return is_busy and 'AgentBusy' or 'AgentStatus'
 end
 
 ---@type table<string, string>
@@ -356,35 +484,37 @@ function M.prompt_winbar()
   local state = state_of(vim.b.sanderling_session)
   local queued = state.is_in_turn and state.queued or 0
   local mode = mode_here()
-  return ('%%#AgentMode# %s %%#%s#%s%%#AgentStatus# %%#%s#%s%s%s%%#AgentStatus# %%=%%<%s '):format(
+  return ('%%#AgentMode# %s %%#%s#%s%%#AgentStatus# %%#%s#%s%s%s%s%%#AgentStatus# %%=%%<%s '):format(
     mode ~= '' and mode or 'PROMPT',
     agent_mode_hls[state.mode],
     state.mode,
     state_hl(state),
     escape(describe(state)),
     queued > 0 and (' · %d queued'):format(queued) or '',
-    state.jobs > 0 and ' · ' .. counted(state.jobs, 'job') or '',
+    state.held > 0 and (' · %d held'):format(state.held) or '',
+    state.jobs > 0 and ' · ' .. words.counted(state.jobs, 'job') or '',
     escape(state.model)
   )
 end
 
 ---@return string
 function M.statusline()
-  local state = newest and states[newest]
-  if not state then
+  local session_id = live.current_id()
+  if not session_id then
     return ''
   end
-  local words = vim.tbl_map(function(word)
+  local state = state_of(session_id)
+  local confinement = vim.tbl_map(function(word)
     return word.text
-  end, sandbox.words(newest))
+  end, sandbox.words(session_id))
   local parts = { describe(state) }
   if state.mode ~= 'ask' then
     parts[#parts + 1] = 'mode ' .. state.mode
   end
   if state.jobs > 0 then
-    parts[#parts + 1] = counted(state.jobs, 'job')
+    parts[#parts + 1] = words.counted(state.jobs, 'job')
   end
-  vim.list_extend(parts, { describe_usage(state.usage), table.concat(words, ' ') })
+  vim.list_extend(parts, { describe_usage(state.usage), table.concat(confinement, ' ') })
   return 'Sanderling: ' .. table.concat(parts, ' · ')
 end
 

@@ -9,7 +9,7 @@ local api = vim.api
 
 local ns = api.nvim_create_namespace('sanderling_tools')
 
-local MAX_TITLE_CHARS = 300
+local MAX_LINE_CHARS = 300
 local MAX_LINE_BYTES = 2048 -- of a line that is searched for a file
 local MAX_TRIES = 40 -- words of it that are looked for on the disk
 local TORN = ' (goes on)'
@@ -45,13 +45,14 @@ function M.plain(text)
   )
 end
 
----@param title string
+--- The first line of `text`, cut where it is very long.
+---@param text string
 ---@return string
-local function short_title(title)
-  local line, rest = title:match('^([^\n]*)(.*)$')
+function M.first_line(text)
+  local line, rest = text:match('^([^\n]*)(.*)$')
   line = M.plain(line)
-  if #line > MAX_TITLE_CHARS then
-    line, rest = vim.fn.strcharpart(line, 0, MAX_TITLE_CHARS), '…'
+  if #line > MAX_LINE_CHARS then
+    line, rest = vim.fn.strcharpart(line, 0, MAX_LINE_CHARS), '…'
   end
   return line .. (rest ~= '' and ' …' or '')
 end
@@ -257,7 +258,7 @@ local function write_detail(self, use, detail, filetype)
 end
 
 function M.draw.tool_started(self, event)
-  local use = { id = event.id, tool = M.plain(event.tool), title = short_title(event.title) }
+  local use = { id = event.id, tool = M.plain(event.tool), title = M.first_line(event.title) }
   self.tools[event.id] = use
   open_block(self, use, '')
 end
@@ -503,7 +504,8 @@ end
 ---@return integer win
 function M.view(title, lines)
   local buf = M.scratch(lines)
-  local width = 20
+  title = (' %s '):format(M.plain(title))
+  local width = math.max(20, api.nvim_strwidth(title))
   for i = 1, math.min(#lines, 200) do
     width = math.max(width, api.nvim_strwidth(lines[i]:sub(1, 200)))
   end
@@ -517,7 +519,7 @@ function M.view(title, lines)
     col = math.floor((vim.o.columns - width) / 2) - 1,
     style = 'minimal',
     border = 'rounded',
-    title = (' %s '):format(vim.fn.strcharpart(M.plain(title), 0, width - 2)),
+    title = vim.fn.strcharpart(title, 0, width),
     zindex = 70, -- above a chat that floats, and a question
   })
   vim.wo[win][0].wrap = true

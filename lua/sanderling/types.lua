@@ -4,6 +4,24 @@
 ---@class (exact) sanderling.SessionOpened
 ---@field type 'session_opened'
 ---@field model string
+---@field title? string
+---@field is_resumed? boolean
+
+---@class (exact) sanderling.SessionInUse
+---@field type 'session_in_use'
+---@field session_id string
+
+---@class (exact) sanderling.TitleChanged
+---@field type 'title_changed'
+---@field title string
+
+---@class (exact) sanderling.ModelChanged
+---@field type 'model_changed'
+---@field model string
+
+---@class (exact) sanderling.ModelsListed
+---@field type 'models_listed'
+---@field models string[]
 
 ---@class (exact) sanderling.Selection
 ---@field path string
@@ -11,6 +29,7 @@
 ---@field last_line integer
 ---@field text string
 ---@field filetype? string
+---@field is_piped? boolean
 
 ---@class (exact) sanderling.Prompt
 ---@field id string
@@ -20,6 +39,34 @@
 ---@class (exact) sanderling.TurnStarted
 ---@field type 'turn_started'
 ---@field prompt sanderling.Prompt
+
+---@class (exact) sanderling.PromptSteered
+---@field type 'prompt_steered'
+---@field prompt sanderling.Prompt
+
+---@class (exact) sanderling.WaitingChanged
+---@field type 'waiting_changed'
+---@field steering? sanderling.Prompt[]
+---@field queued? sanderling.Prompt[]
+---@field is_held? boolean
+
+---@class (exact) sanderling.PromptsReturned
+---@field type 'prompts_returned'
+---@field prompts sanderling.Prompt[]
+
+---@class (exact) sanderling.RetryScheduled
+---@field type 'retry_scheduled'
+---@field attempt integer
+---@field attempts integer
+---@field delay_s number
+---@field reason string
+
+---@class (exact) sanderling.RetryStarted
+---@field type 'retry_started'
+
+---@class (exact) sanderling.AnswerRestarted
+---@field type 'answer_restarted'
+---@field block_id integer
 
 ---@class (exact) sanderling.ProviderStarting
 ---@field type 'provider_starting'
@@ -49,6 +96,54 @@
 ---@field last_request sanderling.Usage
 ---@field total sanderling.Usage
 ---@field context_window_tokens? integer
+---@field turn? sanderling.Usage
+---@field turn_cost_usd? number
+---@field cost_usd? number
+---@field is_priced? boolean
+
+---@class (exact) sanderling.CompactionStarted
+---@field type 'compaction_started'
+
+---@class (exact) sanderling.Compacted
+---@field type 'compacted'
+---@field kind 'cleared'|'summary'
+---@field before_tokens integer
+---@field after_tokens integer
+---@field summary? string
+
+---@class (exact) sanderling.CompactionUndone
+---@field type 'compaction_undone'
+
+---@class (exact) sanderling.ReportShown
+---@field type 'report_shown'
+---@field title string
+---@field text string
+
+---@class (exact) sanderling.TrustNeeded
+---@field type 'trust_needed'
+---@field paths string[]
+
+---@class (exact) sanderling.TrustFile
+---@field path string
+---@field state 'changed'|'new'|'trusted'
+---@field sha256 string
+---@field text? string
+
+---@class (exact) sanderling.TrustShown
+---@field type 'trust_shown'
+---@field project string
+---@field files? sanderling.TrustFile[]
+---@field refusal? string
+
+---@class (exact) sanderling.SlashCommand
+---@field name string
+---@field description? string
+---@field arguments? string
+---@field source? 'project'|'sanderling'|'user'
+
+---@class (exact) sanderling.SlashCommandsChanged
+---@field type 'slash_commands_changed'
+---@field commands sanderling.SlashCommand[]
 
 ---@class (exact) sanderling.Notice
 ---@field type 'notice'
@@ -57,9 +152,49 @@
 
 ---@class (exact) sanderling.ErrorOccurred
 ---@field type 'error_occurred'
----@field kind 'auth'|'cut'|'internal'|'invalid_request'|'malformed'|'network'|'no_key'|'overloaded'|'rate_limited'|'server'|'stalled'
+---@field kind 'auth'|'context_full'|'cut'|'internal'|'invalid_request'|'malformed'|'network'|'no_key'|'overloaded'|'rate_limited'|'server'|'stalled'
 ---@field message string
 ---@field remedy string
+
+---@class (exact) sanderling.CommandStarted
+---@field type 'command_started'
+---@field id string
+---@field command string
+
+---@class (exact) sanderling.CommandOutput
+---@field type 'command_output'
+---@field id string
+---@field text string
+
+---@class (exact) sanderling.CommandEnded
+---@field type 'command_ended'
+---@field id string
+---@field outcome string
+---@field is_success? boolean
+---@field notes? string[]
+
+---@class (exact) sanderling.ToolStarted
+---@field type 'tool_started'
+---@field id string
+---@field tool string
+---@field title string
+
+---@class (exact) sanderling.ToolEnded
+---@field type 'tool_ended'
+---@field id string
+---@field summary? string
+---@field detail? string
+---@field filetype? string
+---@field is_error? boolean
+
+---@class (exact) sanderling.TurnEnded
+---@field type 'turn_ended'
+---@field stop_reason 'budget'|'cancelled'|'context_full'|'end_turn'|'error'|'interrupted'|'max_calls'|'max_tokens'|'refusal'|'stop_sequence'
+
+---@class (exact) sanderling.HistoryShown
+---@field type 'history_shown'
+---@field events (sanderling.TurnStarted|sanderling.PromptSteered|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.Notice|sanderling.ErrorOccurred|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.ToolStarted|sanderling.ToolEnded|sanderling.Compacted|sanderling.CompactionUndone|sanderling.TurnEnded)[]
+---@field has_earlier boolean
 
 ---@class (exact) sanderling.SandboxChanged
 ---@field type 'sandbox_changed'
@@ -81,45 +216,14 @@
 ---@field reason string
 ---@field kept_at? string
 
----@class (exact) sanderling.CommandStarted
----@field type 'command_started'
----@field id string
----@field command string
-
----@class (exact) sanderling.CommandOutput
----@field type 'command_output'
----@field id string
----@field text string
-
----@class (exact) sanderling.CommandEnded
----@field type 'command_ended'
----@field id string
----@field outcome string
----@field is_success? boolean
----@field notes? string[]
-
 ---@class (exact) sanderling.CommandsRunning
 ---@field type 'commands_running'
 ---@field count integer
-
----@class (exact) sanderling.ToolStarted
----@field type 'tool_started'
----@field id string
----@field tool string
----@field title string
 
 ---@class (exact) sanderling.ToolOutput
 ---@field type 'tool_output'
 ---@field id string
 ---@field text string
-
----@class (exact) sanderling.ToolEnded
----@field type 'tool_ended'
----@field id string
----@field summary? string
----@field detail? string
----@field filetype? string
----@field is_error? boolean
 
 ---@class (exact) sanderling.ToolUseShown
 ---@field type 'tool_use_shown'
@@ -171,22 +275,68 @@
 ---@field id string
 ---@field text string
 
----@class (exact) sanderling.TurnEnded
----@field type 'turn_ended'
----@field stop_reason 'cancelled'|'context_full'|'end_turn'|'error'|'interrupted'|'max_tokens'|'refusal'|'stop_sequence'
-
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.TurnStarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ToolUseShown|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.ModelsListed|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.ReportShown|sanderling.TrustNeeded|sanderling.TrustShown|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ToolUseShown|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
 ---@field project string
+---@field wants_history boolean
 
 ---@class (exact) sanderling.SubmitPrompt
 ---@field type 'submit_prompt'
 ---@field prompt sanderling.Prompt
+
+---@class (exact) sanderling.SteerTurn
+---@field type 'steer_turn'
+---@field prompt sanderling.Prompt
+
+---@class (exact) sanderling.EditWaiting
+---@field type 'edit_waiting'
+---@field id string
+---@field text string
+
+---@class (exact) sanderling.ReleaseWaiting
+---@field type 'release_waiting'
+
+---@class (exact) sanderling.RetryNow
+---@field type 'retry_now'
+
+---@class (exact) sanderling.SetModel
+---@field type 'set_model'
+---@field model string
+
+---@class (exact) sanderling.ListModels
+---@field type 'list_models'
+
+---@class (exact) sanderling.Compact
+---@field type 'compact'
+---@field focus string
+
+---@class (exact) sanderling.UndoCompaction
+---@field type 'undo_compaction'
+
+---@class (exact) sanderling.SetTitle
+---@field type 'set_title'
+---@field title string
+
+---@class (exact) sanderling.ShowEarlier
+---@field type 'show_earlier'
+
+---@class (exact) sanderling.ShowUsage
+---@field type 'show_usage'
+
+---@class (exact) sanderling.ShowSettings
+---@field type 'show_settings'
+
+---@class (exact) sanderling.ShowTrust
+---@field type 'show_trust'
+
+---@class (exact) sanderling.TrustFiles
+---@field type 'trust_files'
+---@field hashes table<string, any>
 
 ---@class (exact) sanderling.RunCommand
 ---@field type 'run_command'
@@ -231,6 +381,48 @@
 ---@class (exact) sanderling.CloseSession
 ---@field type 'close_session'
 
+---@class (exact) sanderling.ListSessions
+---@field type 'list_sessions'
+---@field project string
+---@field text string
+
+---@class (exact) sanderling.RenameSession
+---@field type 'rename_session'
+---@field session_id string
+---@field title string
+
+---@class (exact) sanderling.DeleteSession
+---@field type 'delete_session'
+---@field session_id string
+
+---@class (exact) sanderling.ForkSession
+---@field type 'fork_session'
+---@field session_id string
+---@field new_id string
+---@field prompt_id string
+---@field is_before boolean
+
+---@class (exact) sanderling.ExportSession
+---@field type 'export_session'
+---@field session_id string
+---@field path string
+
+---@class (exact) sanderling.Login
+---@field type 'login'
+---@field key string
+
+---@class (exact) sanderling.Logout
+---@field type 'logout'
+
+---@class (exact) sanderling.SessionInfo
+---@field id string
+---@field project string
+---@field title string
+---@field changed_at number
+---@field size_bytes integer
+---@field is_open? boolean
+---@field excerpt? string
+
 ---@class (exact) sanderling.Settings
 ---@field state_dir string
 ---@field log_file string
@@ -247,15 +439,37 @@
 ---@field sandbox_write string[]
 ---@field sandbox_env string[]
 ---@field permissions table<string, any>[]
+---@field max_calls integer
+---@field budget_usd number
+---@field prices table<string, any>
+---@field auto_compact boolean
 
 ---@alias sanderling.Event
 ---| sanderling.SessionOpened
+---| sanderling.SessionInUse
+---| sanderling.TitleChanged
+---| sanderling.ModelChanged
+---| sanderling.ModelsListed
 ---| sanderling.TurnStarted
+---| sanderling.PromptSteered
+---| sanderling.WaitingChanged
+---| sanderling.PromptsReturned
+---| sanderling.RetryScheduled
+---| sanderling.RetryStarted
+---| sanderling.AnswerRestarted
 ---| sanderling.ProviderStarting
 ---| sanderling.ThinkingDelta
 ---| sanderling.TextDelta
 ---| sanderling.BlockEnded
 ---| sanderling.UsageUpdated
+---| sanderling.CompactionStarted
+---| sanderling.Compacted
+---| sanderling.CompactionUndone
+---| sanderling.ReportShown
+---| sanderling.TrustNeeded
+---| sanderling.TrustShown
+---| sanderling.SlashCommandsChanged
+---| sanderling.HistoryShown
 ---| sanderling.Notice
 ---| sanderling.ErrorOccurred
 ---| sanderling.SandboxChanged
@@ -277,9 +491,40 @@
 ---| sanderling.JobOutput
 ---| sanderling.TurnEnded
 
+---@alias sanderling.HistoryEvent
+---| sanderling.TurnStarted
+---| sanderling.PromptSteered
+---| sanderling.ThinkingDelta
+---| sanderling.TextDelta
+---| sanderling.BlockEnded
+---| sanderling.Notice
+---| sanderling.ErrorOccurred
+---| sanderling.CommandStarted
+---| sanderling.CommandOutput
+---| sanderling.CommandEnded
+---| sanderling.ToolStarted
+---| sanderling.ToolEnded
+---| sanderling.Compacted
+---| sanderling.CompactionUndone
+---| sanderling.TurnEnded
+
 ---@alias sanderling.Action
 ---| sanderling.OpenSession
 ---| sanderling.SubmitPrompt
+---| sanderling.SteerTurn
+---| sanderling.EditWaiting
+---| sanderling.ReleaseWaiting
+---| sanderling.RetryNow
+---| sanderling.SetModel
+---| sanderling.ListModels
+---| sanderling.Compact
+---| sanderling.UndoCompaction
+---| sanderling.SetTitle
+---| sanderling.ShowEarlier
+---| sanderling.ShowUsage
+---| sanderling.ShowSettings
+---| sanderling.ShowTrust
+---| sanderling.TrustFiles
 ---| sanderling.RunCommand
 ---| sanderling.SetNetwork
 ---| sanderling.SetSandbox
@@ -290,3 +535,12 @@
 ---| sanderling.StopJob
 ---| sanderling.CancelTurn
 ---| sanderling.CloseSession
+
+---@alias sanderling.Request
+---| sanderling.ListSessions
+---| sanderling.RenameSession
+---| sanderling.DeleteSession
+---| sanderling.ForkSession
+---| sanderling.ExportSession
+---| sanderling.Login
+---| sanderling.Logout

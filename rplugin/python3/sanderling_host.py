@@ -46,6 +46,11 @@ class SanderlingHost:
     def act(self, session_id: str, action: dict[str, Any]) -> None:
         self.host.act(session_id, action)
 
+    @pynvim.rpc_export("sanderling_request")
+    @_logged
+    def request(self, request_id: int, request: dict[str, Any]) -> None:
+        self.host.request(request_id, request)
+
     @pynvim.rpc_export("sanderling_acknowledge")
     @_logged
     def acknowledge(self, session_id: str, seq: int) -> None:

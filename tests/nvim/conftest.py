@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import ChildNvim, wait_until
 
 GRACE_S = 0.32  # a question counts as seen after this
+FACTS = ("[Where this session is:", "[Now:")  # how the notes about the surroundings begin
 
 CATCH_ACTIONS = """
   local host = require('sanderling.host')
@@ -20,6 +21,12 @@ CATCH_ACTIONS = """
   host.open = function() end
   host.act = function(_, action) table.insert(_G.actions, action) end
 """
+
+
+def texts_told(message):
+    """The texts of a message to or from the model, but for our notes about the surroundings."""
+    texts = [block["text"] for block in message["content"] if block["type"] == "text"]
+    return [text for text in texts if not text.startswith(FACTS)]
 
 
 class Screen(ChildNvim):

@@ -1,5 +1,7 @@
 """A real API on the other end: the SDK, HTTP, and a loopback server that speaks the wire format."""
 
+import re
+
 import pytest
 from tests.conftest import wait_until
 from tests.loopback import (
@@ -17,6 +19,7 @@ from tests.loopback import (
     text,
     thinking,
 )
+from tests.nvim.conftest import texts_told
 
 
 @pytest.fixture
@@ -82,54 +85,131 @@ def test_the_model_and_its_options_are_the_users(start_nvim, server):
     assert "thinking" not in body
 
 
+def repeat_until_the_turn_ends(child, command):
+    def has_ended():
+        child.command(command)
+        return child.events("AgentTurnEnded")
+
+    wait_until(has_ended, "the turn ends")
+
+
 FAILURES = {
     "a wrong key": (Status(401), "refused the key", "ANTHROPIC_API_KEY"),
-    "a rate limit": (Status(429, retry_after=7), "rate limit is reached", "again in 7 s"),
-    "an overload": (Status(529), "overloaded", "again in a moment"),
-    "a failing server": (Status(500), "The API failed", "again in a moment"),
+    "an impossible request": (Status(400), "refused the request", "Change the prompt"),
+    "a rate limit": (Status(429, retry_after=7), "rate limit is reached", "to wait for 7 s"),
+    "an overload": (Status(529), "overloaded", "A new prompt goes on from there"),
+    "a failing server": (Status(500), "The API failed", "A new prompt goes on from there"),
     "an error in mid-stream": (
         Reply(message_start(), text("Half an answ"), error("overloaded_error")),
         "overloaded",
-        "again in a moment",
+        "A new prompt goes on from there",
     ),
     "a broken connection": (
         Reply(message_start(), text("Half an answ"), Wait(0.1), RESET),
         "broke",
-        "Send a prompt to go on",
+        "A new prompt goes on from there",
     ),
     "a stream cut short": (
         Reply(message_start(), text("Half an answ"), HANG_UP),
         "broke",
-        "Send a prompt to go on",
+        "A new prompt goes on from there",
     ),
     "a stream without its end": (
         Reply(message_start(), text("Half an answ")),
         "cut off",
-        "Send a prompt to go on",
+        "A new prompt goes on from there",
     ),
 }
+LASTING = ("a wrong key", "an impossible request")
+PASSING = [failure for failure in FAILURES if failure not in LASTING]
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failure_is_told_in_plain_words_and_the_conversation_goes_on(claude, server, failure):
+def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_on(
+    claude, server, failure
+):
     answer, message, remedy = FAILURES[failure]
-    server.answer(answer, Reply(message_start(), text("Better now."), done()))
+    server.answer(answer)
     claude.submit("hi")
-    claude.wait_for_turns()
+    repeat_until_the_turn_ends(claude, "AgentRetry")
+    assert len(server.prompts) == (1 if failure in LASTING else 10)
     transcript = claude.transcript_text()
-    assert message in transcript
-    assert remedy in transcript
+    assert transcript.count(message) == 1
+    assert transcript.count(remedy) == 1
     if isinstance(answer, Reply):
         assert transcript.count("Half an answ") == 1
     (reported,) = claude.events("AgentError")
     assert message in reported["message"]
     assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "error"
     assert "waiting for you" in claude.screen_text()
+    assert "Again" not in claude.screen_text()
+    server.answer(Reply(message_start(), text("Better now."), done()))
     claude.submit("again")
     claude.wait_for_turns(2)
     assert claude.transcript()[-1] == "Better now."
     assert claude.messages().strip() == ""
     assert "Traceback" not in claude.transcript_text()
+
+
+@pytest.mark.parametrize("failure", PASSING)
+def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_there_twice(
+    claude, server, failure
+):
+    answer, _, _ = FAILURES[failure]
+    server.answer(answer, answer, Reply(message_start(), text("Half an answer is whole."), done()))
+    claude.submit("hi")
+    repeat_until_the_turn_ends(claude, "AgentRetry")
+    assert len(server.prompts) == 3
+    assert server.prompts[0].body == server.prompts[1].body == server.prompts[2].body
+    assert claude.transcript_text() == "## You\n\nhi\n\n## Sanderling\n\nHalf an answer is whole."
+    assert "Again" not in claude.screen_text()
+    assert claude.events("AgentError") == []
+    assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
+
+
+def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, server):
+    server.answer(Status(529, retry_after=20), Reply(message_start(), text("Whole."), done()))
+    claude.submit("hi")
+    wait_until(lambda: "try 2 of 10" in claude.screen_text(), "the countdown")
+    screen = " ".join(claude.screen_text().split())
+    assert "The API is overloaded just now" in screen
+    assert re.search(r"Again in (19|20|21) s", screen)
+    assert "overloaded" not in claude.transcript_text()
+    wait_until(lambda: re.search(r"Again in 1[78] s", claude.screen_text()), "it counts")
+    claude.command("AgentRetry")
+    claude.wait_for_turns()
+    assert claude.transcript()[-1] == "Whole."
+    assert len(server.prompts) == 2
+
+
+def test_a_server_that_wants_a_long_wait_is_waited_for_only_if_the_person_says_so(claude, server):
+    server.answer(Status(429, retry_after=61))
+    claude.submit("hi")
+    wait_until(lambda: "Go on?" in claude.screen_text(), "the question")
+    repeat_until_the_turn_ends(claude, "AgentDeny")
+    assert len(server.prompts) == 1
+    assert "to wait for 61 s" in claude.transcript_text()
+    assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "error"
+
+
+def test_prompts_that_wait_are_held_when_the_turn_fails_and_the_next_one_lets_them_go(
+    claude, server
+):
+    server.answer(
+        Reply(message_start(), text("One. "), Wait(0.6), error("invalid_request_error")),
+        Reply(message_start(), text("Answered."), done()),
+    )
+    claude.submit("first")
+    wait_until(lambda: "One." in claude.transcript_text())
+    claude.submit("second")
+    claude.wait_for_turns()
+    wait_until(lambda: "held" in claude.screen_text(), "it is told that the prompt is held")
+    assert len(server.prompts) == 1
+    claude.submit("third")
+    claude.wait_for_turns(3)
+    history = server.prompts[-1].json()["messages"]
+    words = [texts_told(message)[-1] for message in history if message["role"] == "user"]
+    assert words == ["first", "second", "third"]
 
 
 def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
@@ -138,7 +218,7 @@ def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
     )
     child.open_chat()
     child.submit("hi")
-    child.wait_for_turns()
+    repeat_until_the_turn_ends(child, "AgentRetry")
     assert "Cannot reach 127.0.0.1:9" in child.transcript_text()
     assert "Check the network" in child.transcript_text()
 
@@ -159,7 +239,10 @@ def test_no_key_is_told_with_its_remedy(start_nvim):
     child.submit("hi")
     child.wait_for_turns()
     assert "There is no API key." in child.transcript_text()
-    assert "Set ANTHROPIC_API_KEY" in child.transcript_text()
+    assert (
+        "Keep one in the system's keychain with /login, set ANTHROPIC_API_KEY"
+        in child.transcript_text()
+    )
 
 
 def test_a_silent_api_is_given_up_and_pings_keep_it(start_nvim, server):
@@ -168,8 +251,9 @@ def test_a_silent_api_is_given_up_and_pings_keep_it(start_nvim, server):
     child.setup(base_url=server.url, idle_timeout_s=0.5)
     child.open_chat()
     child.submit("hi")
-    child.wait_for_turns()
+    repeat_until_the_turn_ends(child, "AgentRetry")
     assert "went silent: nothing arrived for 0.5 s" in child.transcript_text()
+    assert child.transcript_text().count("Half") == 1
     pings = [step for _ in range(6) for step in (Wait(0.2), ping())]
     server.answer(Reply(message_start(), *pings, text("Late, but whole."), done()))
     child.submit("again")
@@ -196,7 +280,7 @@ def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes
     claude.submit("go on")
     claude.wait_for_turns(2)
     history = server.prompts[1].json()["messages"]
-    assert [m["content"][0]["text"] for m in history] == ["hi", "So far ", "go on"]
+    assert [texts_told(message) for message in history] == [["hi"], ["So far "], ["go on"]]
 
 
 def test_stopping_before_the_agent_process_listens_takes_the_prompt_back_or_ends_its_turn(
@@ -258,8 +342,8 @@ def test_the_winbar_counts_tokens_and_the_context(claude, server):
     )
     claude.submit("hi")
     claude.wait_for_turns()
-    wait_until(lambda: "91.5k tokens, context 10%" in claude.screen_text(), claude.screen_text())
-    assert "91.5k tokens" in claude.lua("return require('sanderling').statusline()")
+    wait_until(lambda: "↑91.0k ↓500 ctx 10%" in claude.screen_text(), claude.screen_text())
+    assert "91.5k tokens, context 10%" in claude.lua("return require('sanderling').statusline()")
 
 
 def test_the_key_is_in_no_log(claude, server, tmp_path):

@@ -74,14 +74,16 @@ def test_a_killed_host_says_so_once_and_the_next_prompt_finds_the_conversation(s
     assert child.messages().strip() == ""
 
 
-def test_prompts_that_a_killed_host_had_not_begun_go_back_into_the_prompt(scripted):
+def test_prompts_that_a_killed_host_had_not_read_go_back_into_the_prompt(scripted):
     child = scripted(SLOW)
     child.command("AgentChat")
     child.submit("slow")
     wait_until(lambda: "The beginning." in child.transcript_text())
+    host = child.host_pid()
+    os.kill(host, signal.SIGSTOP)
     child.feed("iand then<C-s><Esc>")
     wait_until(lambda: child.prompt_lines() == [""])
-    os.kill(child.host_pid(), signal.SIGKILL)
+    os.kill(host, signal.SIGKILL)
     wait_until(lambda: child.prompt_lines() == ["and then"])
 
 

@@ -7,6 +7,8 @@ from tests.conftest import ROOT, wait_until
 from tests.loopback import LoopbackServer
 from tests.rpc import NvimError
 
+from sanderling.config import load_settings
+
 
 @pytest.mark.parametrize(
     "options, message",
@@ -30,6 +32,23 @@ from tests.rpc import NvimError
             {"keys": {"stop": 5}},
             "option 'keys.stop' must be a key, a list of keys, or false, not 5",
         ),
+        ({"max_calls": -1}, "option 'max_calls' must be a whole number from 0 on, not -1"),
+        ({"budget_usd": "5"}, "option 'budget_usd' must be a number from 0 on, not \"5\""),
+        ({"auto_compact": 1}, "option 'auto_compact' must be a boolean, not 1"),
+        ({"prices": 3}, "option 'prices' must be dollars per million tokens by model, like {"),
+        ({"prices": {"m": 3}}, "option 'prices' must be dollars per million tokens by model"),
+        (
+            {"prices": {"m": {"chache_read": 0}}},
+            "unknown option 'prices['m'].chache_read'; did you mean 'prices['m'].cache_read'?",
+        ),
+        (
+            {"prices": {"m": {"input": "1"}}},
+            "option 'prices['m'].input' must be a number, not \"1\"",
+        ),
+        (
+            {"keys": {"next_sesion": "]s"}},
+            "unknown option 'keys.next_sesion'; did you mean 'keys.next_session'?",
+        ),
         ({"provider": "openai"}, "option 'provider' must be one of 'auto', 'anthropic'"),
         ({"provider": "scripted"}, "provider 'scripted' needs the option 'script'"),
     ],
@@ -47,6 +66,19 @@ def test_a_wrong_position_on_the_command_line_is_refused(start_nvim):
     message = wait_until(lambda: child.messages().strip())
     assert message.startswith("sanderling: option 'chat.position' must be one of 'right'")
     assert "\n" not in message
+
+
+def host_settings(child):
+    return child.lua("return require('sanderling.config').host_settings()")
+
+
+def test_the_host_is_given_limits_and_prices_as_it_takes_them(child):
+    assert load_settings(host_settings(child)).prices == {}
+    prices = {"claude-x": {"input": 1, "output": 5.5, "cache_write": 1.25, "cache_read": 0.1}}
+    child.setup(max_calls=0, budget_usd=2.5, prices=prices, auto_compact=False)
+    settings = load_settings(host_settings(child))
+    assert (settings.max_calls, settings.budget_usd, settings.auto_compact) == (0, 2.5, False)
+    assert settings.prices == prices
 
 
 def test_a_script_that_is_none_is_named_in_the_chat(child, tmp_path):
@@ -135,7 +167,7 @@ def test_checkhealth_tells_versions_key_host_and_files(child):
         "there is no API key",
         "answers in",
         "sanderling.log",
-        "the API was not asked",
+        "neither the API nor the keychain was asked",
         "sanderling/sessions",
         "sanderling/rules",
     ):
@@ -150,10 +182,24 @@ def test_checkhealth_never_shows_the_key(start_nvim):
     assert "not running; the first use starts it" in report
 
 
+def test_checkhealth_tells_what_is_kept_and_what_cannot_be_written(child):
+    state_dir = child.home / "state" / "nvim" / "sanderling"
+    (state_dir / "sessions").mkdir(parents=True)
+    (state_dir / "sessions" / "a.jsonl").write_bytes(b"x" * 300_000)
+    (state_dir / "keychain").touch()
+    report = health(child)
+    assert f"sessions: {state_dir}/sessions (1 file, 0.3 MB)" in report
+    assert f"files that you trust: {state_dir}/trust (0 projects, 0.0 MB)" in report
+    assert "an API key is in the keychain" in report
+    assert "cannot be written" not in report
+    child.lua("vim.uv.fs_access = function() return false end")  # a test may be root's
+    assert f"{state_dir}/sessions cannot be written" in health(child)
+
+
 def test_agenthealth_with_a_bang_asks_the_api(start_nvim):
     with LoopbackServer() as server:
         child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
-        assert "the API was not asked" in health(child, "AgentHealth")
+        assert "neither the API nor the keychain was asked" in health(child, "AgentHealth")
         assert server.requests == []
         assert "the API answers and knows claude-sonnet-5-5" in health(child, "AgentHealth!")
         assert [request.path for request in server.requests] == ["/v1/models/claude-sonnet-5-5"]

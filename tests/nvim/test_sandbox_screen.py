@@ -419,7 +419,7 @@ def test_the_model_gives_way_first_in_a_narrow_winbar(screen):
     screen.lua("vim.api.nvim_win_set_width(require('sanderling').transcript().win, 45)")
     bar, _ = screen.winbar()
     assert "claude" not in bar
-    assert "0 tokens  sbx:full net:off" in bar
+    assert bar.rstrip().endswith("  sbx:full net:off")
 
 
 def test_a_float_on_a_small_screen_shows_command_level_and_network(start_screen):
@@ -517,6 +517,7 @@ def test_a_command_that_ran_when_the_host_ended_is_announced_as_interrupted(scre
 @pytest.mark.parametrize("stop", ["<C-c>", "i<C-c>", ":AgentStop<CR>", "<C-w>k<C-c>"])
 def test_a_command_is_stopped_while_no_turn_runs(screen, stop):
     screen.command("AgentRun sleep 100")
+    screen.screen()  # Neovim maps no <C-c> that comes while it draws
     screen.feed(stop)
     wait_until(lambda: screen.actions("cancel_turn"))
 

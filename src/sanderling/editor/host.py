@@ -1,12 +1,9 @@
-"""The host's tasks: actions from Neovim go to their session's orchestrator, its events go back as frames."""
+"""The host: what Neovim asks for goes to the session that it is about; each session is a task."""
 
 import logging
 import math
 import os
-import shutil
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import replace
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -16,54 +13,15 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from sanderling.config import Settings, has_api_key, load_settings
+from sanderling.config import Settings, load_settings
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
-from sanderling.editor.frames import FrameQueue
-from sanderling.errors import ConfigError, ProviderError, SanderlingError, printable
-from sanderling.events import (
-    Action,
-    AnswerApproval,
-    CancelTurn,
-    CloseSession,
-    CommandEnded,
-    CommandStarted,
-    ErrorOccurred,
-    Event,
-    InspectToolUse,
-    NetworkMode,
-    Notice,
-    OpenSession,
-    Prompt,
-    RunCommand,
-    SessionOpened,
-    SetMode,
-    SetNetwork,
-    SetSandbox,
-    StopJob,
-    SubmitPrompt,
-    TurnEnded,
-    TurnStarted,
-    WatchJob,
-)
-from sanderling.orchestrator import Orchestrator
-from sanderling.providers import Provider
-from sanderling.providers.anthropic import AnthropicProvider
-from sanderling.providers.scripted import (
-    ScriptedProvider,
-    copy_sample,
-    load_demo,
-    load_script,
-)
-from sanderling.rules import load_rules
-from sanderling.sandbox.session import policy_for
-from sanderling.session import Session
+from sanderling.editor.live import LiveSession
+from sanderling.editor.requests import answer
+from sanderling.errors import ConfigError, printable
+from sanderling.events import Action, CloseSession, OpenSession, RenameSession, Request, SetTitle
 
 MAX_LOG_BYTES = 1_000_000
-NO_KEY_NOTICE = (
-    "There is no API key, so the demo model answers: it replays a script.\n"
-    "Set ANTHROPIC_API_KEY in the environment that starts Neovim to talk to Claude."
-)
 EXIT_DEFECT = 70  # sysexits.h: an internal software error
 
 log = logging.getLogger(__name__)
@@ -82,7 +40,10 @@ class EditorHost:
         self.settings: Settings | None = None
         self._buffers = NeovimBuffers(bridge)
         self._sessions: dict[str, LiveSession] = {}
-        self._inbox, self._actions = anyio.create_memory_object_stream[tuple[str, Action]](math.inf)
+        self._ending: dict[str, LiveSession] = {}
+        self._inbox, self._asked = anyio.create_memory_object_stream[
+            tuple[str, Action] | tuple[int, Request]
+        ](math.inf)
 
     def configure(self, options: Mapping[str, Any]) -> None:
         """Take the settings, for sessions opened from now on; the first time, start to serve."""
@@ -101,213 +62,69 @@ class EditorHost:
     def act(self, session_id: str, action: Mapping[str, Any]) -> None:
         self._inbox.send_nowait((session_id, msgspec.convert(_printable(action), Action)))
 
+    def request(self, request_id: int, request: Mapping[str, Any]) -> None:
+        """Answer `request`: Neovim is told under the same id."""
+        self._inbox.send_nowait((request_id, msgspec.convert(_printable(request), Request)))
+
     def acknowledge(self, session_id: str, seq: int) -> None:
         if live := self._sessions.get(session_id):
             live.acknowledge(seq)
 
     async def serve(self) -> None:
         async with anyio.create_task_group() as tasks:
-            async for session_id, action in self._actions:
-                self._route(session_id, action, tasks)
+            async for asked in self._asked:
+                match asked:
+                    case (str() as session_id, action):
+                        self._route(session_id, action, tasks)
+                    case (request_id, request):
+                        tasks.start_soon(self._answer, request_id, request)
 
-    def _route(self, session_id: str, action: Action, tasks: TaskGroup) -> None:
+    def _route(self, session_id: str, action: Any, tasks: TaskGroup) -> None:
         live = self._sessions.get(session_id)
         match action:
-            case OpenSession(project):
+            case OpenSession():
                 if live is None:
-                    self._open(session_id, project, tasks)
+                    assert self.settings is not None
+                    live = LiveSession(
+                        session_id, action, self.settings, self.bridge, self._buffers
+                    )
+                    self._sessions[session_id] = live
+                    tasks.start_soon(self._serve_session, live, self._ending.get(session_id))
             case _ if live is None:
                 log.warning(
                     "%s for session %s, which is not open", type(action).__name__, session_id
                 )
-            case SubmitPrompt(prompt):
-                live.submit(prompt)
-            case RunCommand(command_id, command):
-                live.run_command(command_id, command)
-            case SetNetwork(mode):
-                live.set_network(mode)
-            case SetSandbox(is_on):
-                live.switch_sandbox(is_on=is_on)
-            case CancelTurn():
-                live.cancel()
-            case SetMode() | AnswerApproval() | InspectToolUse() | WatchJob() | StopJob():
-                live.act(action)
             case CloseSession():
                 live.close()
-                del self._sessions[session_id]
+                self._ending[session_id] = self._sessions.pop(session_id)
+            case _:
+                live.act(action)
 
-    def _open(self, session_id: str, project: str, tasks: TaskGroup) -> None:
-        assert self.settings is not None
-        live = self._sessions[session_id] = LiveSession(session_id, self.bridge)
-        try:
-            live.sample = copy_sample() if is_demo(self.settings) else ""
-            provider = make_provider(self.settings, live.sample)
-            session = Session.open(self.settings.session_dir, session_id, project)
-            rules = load_rules(self.settings.permissions, session.project)
-        except SanderlingError as error:
-            log.warning("session %s does not open: %s", session_id, error)
-            live.refuse(error)
-        else:
-            policy = policy_for(self.settings, session.project)
-            if live.sample:
-                policy = replace(policy, write_paths=(*policy.write_paths, live.sample))
-            live.orchestrator = Orchestrator(
-                session, provider, live.emit, policy, rules=rules, editor=self._buffers
-            )
-            if self.settings.provider == "auto" and not has_api_key() and not session.history:
-                live.emit(Notice("info", NO_KEY_NOTICE))
-        tasks.start_soon(live.run)
+    async def _serve_session(self, live: LiveSession, before: LiveSession | None) -> None:
+        """One that was closed just now holds the lock of its log until its turn has ended."""
+        if before:
+            await before.ended.wait()
+        await live.run()
+        if self._ending.get(live.id) is live:
+            del self._ending[live.id]
+
+    async def _answer(self, request_id: Any, request: Any) -> None:
+        match request:
+            case RenameSession(session_id, title) if self._is_served(session_id):
+                self._sessions[session_id].act(SetTitle(title))
+                result: dict[str, Any] = {}
+            case _:
+                assert self.settings is not None
+                result = await answer(request, self.settings, set(self._sessions))
+        self.bridge.notify("require('sanderling.host').answered(...)", request_id, result)
+
+    def _is_served(self, session_id: str) -> bool:
+        live = self._sessions.get(session_id)
+        return live is not None and not live.is_refused
 
     def _end(self, error: BaseException | None) -> None:
         log.critical("the host ends: a defect", exc_info=error)
         os._exit(EXIT_DEFECT)
-
-
-class LiveSession:
-    """A session that is open in this host: its orchestrator, and its frames on their way to the screen."""
-
-    def __init__(self, session_id: str, bridge: Bridge) -> None:
-        self.frames = FrameQueue(session_id)
-        self._bridge = bridge
-        self._changed = anyio.Event()
-        self._scope = anyio.CancelScope()
-        self.orchestrator: Orchestrator | None = None
-        self.sample = ""  # where the demo model's tour works
-        self._refusal: SanderlingError | None = None
-
-    async def run(self) -> None:
-        """Serve the session until it is closed; one that cannot be opened only says so."""
-        with self._scope:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._draw)
-                if self.orchestrator:
-                    await self._serve(self.orchestrator, tasks)
-
-    async def _serve(self, orchestrator: Orchestrator, tasks: TaskGroup) -> None:
-        provider, session = orchestrator.provider, orchestrator.session
-        self.emit(SessionOpened(provider.model))
-        tasks.start_soon(_prepare, provider)
-        try:
-            await orchestrator.serve()
-        finally:
-            session.close()
-            if self.sample:
-                shutil.rmtree(Path(self.sample).parent, ignore_errors=True)
-            with anyio.CancelScope(shield=True):
-                await provider.aclose()
-        self._scope.cancel()
-
-    def refuse(self, error: SanderlingError) -> None:
-        """The session cannot be opened: every prompt is answered with the reason."""
-        self._refusal = error
-        self._emit_refusal(error)
-
-    def _emit_refusal(self, error: SanderlingError) -> None:
-        self.emit(
-            ErrorOccurred(
-                "internal", str(error), "Mend it, then begin a new conversation with :clear."
-            )
-        )
-        self.emit(TurnEnded("error"))
-
-    def submit(self, prompt: Prompt) -> None:
-        if self._refusal:
-            self.emit(TurnStarted(prompt))  # what was asked stays to be read
-            self._emit_refusal(self._refusal)
-        elif self.orchestrator:
-            self.orchestrator.submit(prompt)
-
-    def run_command(self, command_id: str, command: str) -> None:
-        if self.orchestrator:
-            self.orchestrator.commands.start(command_id, command)
-        elif self._refusal:
-            self.emit(CommandStarted(command_id, command))
-            self.emit(CommandEnded(command_id, f"Did not start: {self._refusal}"))
-
-    def set_network(self, mode: NetworkMode) -> None:
-        if self.orchestrator:
-            self.orchestrator.set_network(mode)
-
-    def switch_sandbox(self, *, is_on: bool) -> None:
-        if self.orchestrator:
-            self.orchestrator.sandbox.switch(is_on=is_on)
-
-    def act(self, action: SetMode | AnswerApproval | InspectToolUse | WatchJob | StopJob) -> None:
-        if orchestrator := self.orchestrator:
-            match action:
-                case SetMode(mode):
-                    orchestrator.set_mode(mode)
-                case AnswerApproval():
-                    orchestrator.approvals.answer(action)
-                case InspectToolUse(tool_use_id):
-                    orchestrator.inspect(tool_use_id)
-                case WatchJob(job_id, is_on):
-                    orchestrator.watch_job(job_id, is_on=is_on)
-                case StopJob(job_id):
-                    orchestrator.stop_job(job_id)
-
-    def cancel(self) -> None:
-        if self.orchestrator:
-            self.orchestrator.cancel()
-
-    def close(self) -> None:
-        """Let the turn end as a stopped one, then end."""
-        if self.orchestrator:
-            self.orchestrator.close()
-        else:
-            self._scope.cancel()
-
-    def emit(self, event: Event) -> None:
-        self.frames.push(event)
-        self._changed.set()
-
-    def acknowledge(self, seq: int) -> None:
-        self.frames.acknowledge(seq)
-        self._changed.set()
-
-    async def _draw(self) -> None:
-        """Send frames as they fall due."""
-        while True:
-            delay_s = self.frames.delay_s(anyio.current_time())
-            if delay_s is None:
-                self._changed = anyio.Event()
-                await self._changed.wait()
-            elif delay_s > 0:
-                await anyio.sleep(delay_s)
-            else:
-                frame = self.frames.take(anyio.current_time())
-                self._bridge.notify(
-                    "require('sanderling.host').receive(...)", msgspec.to_builtins(frame)
-                )
-
-
-async def _prepare(provider: Provider) -> None:
-    """Ahead of the first prompt; what goes wrong is told by the turn that needs it."""
-    with suppress(ProviderError):
-        await provider.prepare()
-
-
-def is_demo(settings: Settings) -> bool:
-    """Whether the demo model answers: it was asked for, or there is no key for another."""
-    return settings.provider == "demo" or (settings.provider == "auto" and not has_api_key())
-
-
-def make_provider(settings: Settings, sample: str = "") -> Provider:
-    """
-    The provider that the settings ask for; `auto` is Claude with an API key and the demo model without one.
-
-    `sample` is the directory of the demo model's own project.
-
-    Raises:
-        ConfigError: the script cannot be used.
-    """
-    match settings.provider:
-        case "scripted":
-            return ScriptedProvider(load_script(Path(settings.script).expanduser()))
-        case _ if is_demo(settings):
-            return ScriptedProvider(load_demo(sample), "demo")
-        case _:
-            return AnthropicProvider(settings)
 
 
 class PrivateLogHandler(RotatingFileHandler):

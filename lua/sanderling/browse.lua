@@ -1,0 +1,79 @@
+--- Ways through a transcript, and from it to files.
+local api = vim.api
+local message = require('sanderling.message')
+local tools = require('sanderling.tools')
+
+local M = {}
+
+---@type integer? the window for code that was used last
+local code_win
+
+api.nvim_create_autocmd('WinLeave', {
+  group = api.nvim_create_augroup('sanderling_browse', {}),
+  desc = 'Agent: remember where files are to open',
+  callback = function()
+    local win = api.nvim_get_current_win()
+    code_win = tools.is_code_window(win) and win or code_win
+  end,
+})
+
+--- Go to the header before or after the cursor, `vim.v.count1` times.
+---@param transcript sanderling.render.Transcript
+---@param step -1|1
+function M.go_to_message(transcript, step)
+  local row = vim.fn.line('.') - 1
+  local target
+  for _ = 1, vim.v.count1 do
+    local next_row
+    for _, header in ipairs(transcript.headers) do
+      if step > 0 and header > row then
+        next_row = next_row or header
+      elseif step < 0 and header < row then
+        next_row = header
+      end
+    end
+    row = next_row or row
+    target = next_row or target
+  end
+  if target then
+    vim.cmd("normal! m'")
+    api.nvim_win_set_cursor(0, { target + 1, 0 })
+  end
+end
+
+--- The file that the line under the cursor is about; says so when there is none.
+---@param session sanderling.session.Session
+---@return sanderling.tools.Place?
+function M.place_here(session)
+  local lnum, col = unpack(api.nvim_win_get_cursor(0))
+  local closed = vim.fn.foldclosed(lnum)
+  local row = closed == -1 and lnum - 1 or closed - 1
+  local place = tools.place_at(session.transcript, row, closed == -1 and col or 0, session.project)
+  if not place then
+    message.tell('No file that exists is named here.')
+  end
+  return place
+end
+
+--- Open a file where files were looked at last.
+---@param place sanderling.tools.Place
+function M.open(place)
+  local ok, err = pcall(tools.open, place, code_win)
+  if not ok then
+    message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+  end
+end
+
+--- Ask for all that is known of the tool use under the cursor.
+---@param session sanderling.session.Session
+function M.inspect(session)
+  local block = tools.block_at(session.transcript, vim.fn.line('.') - 1)
+  if block then
+    session.inspected = block.id
+    session:act({ type = 'inspect_tool_use', id = block.id })
+  else
+    message.tell('There is no use of a tool here.')
+  end
+end
+
+return M

@@ -1,0 +1,107 @@
+--- The folds of a transcript. They are manual ones, which live in a window: each window that begins to show the transcript gets
+--- those that it lacks, and from then on they are the user's.
+local M = {}
+
+local api = vim.api
+local words = require('sanderling.words')
+
+---@class (exact) sanderling.folds.Fold
+---@field first integer row
+---@field last integer row
+---@field label string
+---@field name? string of the tool, before the label
+---@field summary? string of what it did, before the number of lines
+---@field lines? integer how many there are to read; nil: what stands in the buffer, and it can grow
+---@field hl? string of its line when it is closed
+---@field state? 'open'|'closed unless read' at first; nil: closed
+---@field is_deleted? boolean by the user
+
+---@param fold sanderling.folds.Fold
+---@return boolean
+local function begins_open(fold)
+  local row = vim.fn.line('.') - 1
+  local is_read = row > fold.first and row <= fold.last
+  return fold.state == 'open' or fold.state == 'closed unless read' and is_read
+end
+
+--- Make `fold` in `win`. One that grew while no window showed it covers only its beginning there: then it is made anew, and is
+--- open if it was.
+---@param win integer
+---@param fold sanderling.folds.Fold
+function M.make(win, fold)
+  local first, last = fold.first + 1, fold.last + 1
+  api.nvim_win_call(win, function()
+    local is_partial = not fold.lines
+      and vim.fn.foldlevel(first) > 0
+      and vim.fn.foldlevel(last) == 0
+    if is_partial then
+      local was_open = vim.fn.foldclosed(first) == -1
+      local view = vim.fn.winsaveview()
+      api.nvim_win_set_cursor(win, { first, 0 })
+      vim.cmd('normal! zD')
+      vim.cmd(('%d,%dfold'):format(first, last))
+      if was_open then
+        vim.cmd(first .. 'foldopen')
+      end
+      vim.fn.winrestview(view)
+    elseif vim.fn.foldlevel(first) == 0 and not fold.is_deleted then
+      local view = vim.fn.winsaveview()
+      vim.cmd(('%d,%dfold'):format(first, last))
+      if begins_open(fold) then
+        vim.cmd(first .. 'foldopen')
+        vim.fn.winrestview(view)
+      elseif view.topline > first and view.topline <= last then
+        vim.cmd('normal! zb') -- else the window would begin within the closed fold, with nothing below
+      end
+    end
+  end)
+end
+
+--- Take all folds of `win` away.
+---@param win integer
+function M.drop_all(win)
+  api.nvim_win_call(win, function()
+    local view = vim.fn.winsaveview()
+    vim.cmd('normal! zE')
+    vim.fn.winrestview(view)
+  end)
+end
+
+--- The fold that begins in row `first`.
+---@param folds sanderling.folds.Fold[]
+---@param first integer
+---@return sanderling.folds.Fold?
+function M.at(folds, first)
+  local low, high = 1, #folds
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if folds[middle].first < first then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  local fold = folds[low]
+  return fold and fold.first == first and fold or nil
+end
+
+--- The line of a closed fold: its label is cut, if one has to be, and not what stands around it.
+---@param fold sanderling.folds.Fold
+---@param count integer of the lines in it
+---@return [string, string][]
+function M.line(fold, count)
+  local name = fold.name and fold.name .. (fold.label ~= '' and ' ' or '') or ''
+  local behind = ' · ' .. words.counted(count, 'line')
+  if (fold.summary or '') ~= '' then
+    behind = ('  %s%s'):format(fold.summary, behind)
+  end
+  local label = fold.label
+  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(name .. behind) - #'x  '
+  if api.nvim_strwidth(label) > room then
+    label = vim.fn.printf(('%%.%dS…'):format(math.max(room - 1, 1)), label)
+  end
+  local hl = fold.hl or 'AgentThinking'
+  return { { '▸ ' .. name, fold.name and 'AgentTool' or hl }, { label .. behind, hl } }
+end
+
+return M

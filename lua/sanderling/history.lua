@@ -1,0 +1,166 @@
+--- The pages of what was said before: drawn apart, put above all that is shown, and asked for when a window comes near the top.
+---
+--- Neovim moves views, cursors, folds and marks along with lines that are put in above them. Left to do are the windows that show
+--- the very top, and those that end in an empty space which the page fills.
+local M = {}
+
+local api = vim.api
+local folds = require('sanderling.folds')
+local host = require('sanderling.host')
+local rows = require('sanderling.rows')
+
+local NEAR_LINES = 60
+local MARKER = '▲ earlier messages'
+local LOST = ': :AgentClose and :AgentResume show them'
+local MARKER_LINES = 2 -- with the blank one below
+local MARKED = { 'sanderling', 'sanderling_tools' } -- namespaces; what is Markdown is marked when it is seen
+
+---@class (exact) sanderling.history.Reader of the top
+---@field win integer
+---@field view vim.fn.winsaveview.ret
+---@field is_at_end boolean
+
+local scratch ---@type integer?
+
+--- A buffer to draw a page in.
+---@return integer
+function M.scratch()
+  if not scratch or not api.nvim_buf_is_loaded(scratch) then
+    scratch = api.nvim_create_buf(false, true)
+    vim.bo[scratch].undolevels = -1
+  end
+  return scratch
+end
+
+--- Say at the top of `page` that something comes before it.
+---@param page sanderling.render.Transcript an empty one
+function M.mark_top(page)
+  page.has_earlier = true
+  page:append_block(MARKER, 'AgentPlaceholder')
+end
+
+--- The host is gone, and the next one begins no page where this one ended: say how the rest can be read.
+---@param transcript sanderling.render.Transcript
+function M.lose(transcript)
+  if transcript.has_earlier then
+    transcript.has_earlier = false
+    transcript:append_to_row(0, LOST)
+  end
+end
+
+---@param transcript sanderling.render.Transcript
+---@return sanderling.history.Reader[]
+local function readers_of_top(transcript)
+  local readers = {} ---@type sanderling.history.Reader[]
+  local follows = {} ---@type table<integer, true>
+  for _, follower in ipairs(transcript:followers()) do
+    follows[follower.win] = true
+  end
+  for _, win in ipairs(vim.fn.win_findbuf(transcript.buf)) do
+    local view = api.nvim_win_call(win, vim.fn.winsaveview)
+    if view.topline <= MARKER_LINES then
+      readers[#readers + 1] = { win = win, view = view, is_at_end = follows[win] or false }
+    end
+  end
+  return readers
+end
+
+--- What is read stays where it is on the screen; where the text has ended above the end of the window, it now ends there.
+---@param reader sanderling.history.Reader
+---@param transcript sanderling.render.Transcript
+---@param count integer of rows that were put in above
+local function restore(reader, transcript, count)
+  api.nvim_win_call(reader.win, function()
+    if reader.is_at_end then
+      api.nvim_win_set_cursor(0, { transcript.last + 1, reader.view.col })
+      vim.cmd('normal! zb')
+      return
+    end
+    local view = reader.view
+    view.topline, view.lnum = math.max(view.topline + count, 1), math.max(view.lnum + count, 1)
+    vim.fn.winrestview(view)
+  end)
+end
+
+---@param transcript sanderling.render.Transcript
+---@param page sanderling.render.Transcript
+local function copy_marks(transcript, page)
+  for _, name in ipairs(MARKED) do
+    local ns = api.nvim_create_namespace(name)
+    local marks = api.nvim_buf_get_extmarks(
+      page.buf,
+      ns,
+      0,
+      { page.last - 1, -1 },
+      { details = true }
+    )
+    for _, mark in ipairs(marks) do
+      local _, row, col, details = unpack(mark)
+      details.ns_id = nil
+      api.nvim_buf_set_extmark(transcript.buf, ns, row, col, details)
+    end
+  end
+end
+
+--- Put the text and the marks of `page` above the transcript's, in place of the line that says that there is more.
+---@param transcript sanderling.render.Transcript
+---@param page sanderling.render.Transcript
+local function insert(transcript, page)
+  local buf, count = transcript.buf, page.last -- without the empty line at its end
+  local lines = api.nvim_buf_get_lines(page.buf, 0, count, true)
+  transcript:modify(function()
+    api.nvim_buf_set_lines(buf, 0, 0, true, lines)
+    if transcript.has_earlier then
+      api.nvim_buf_clear_namespace(buf, -1, count, count + MARKER_LINES)
+      api.nvim_buf_set_lines(buf, count, count + MARKER_LINES, true, {})
+      count = count - MARKER_LINES
+    end
+  end)
+  copy_marks(transcript, page)
+  rows.shift(transcript, 0, count)
+  rows.prepend(transcript, page)
+end
+
+--- Give all windows the folds of `page`.
+---@param transcript sanderling.render.Transcript
+---@param page sanderling.render.Transcript
+local function fold(transcript, page)
+  transcript.pages = transcript.pages + 1
+  for _, win in ipairs(vim.fn.win_findbuf(transcript.buf)) do
+    transcript.folded[win] = transcript.pages
+    for _, each in ipairs(page.folds) do
+      folds.make(win, each)
+    end
+  end
+end
+
+--- Put `page`, which is drawn, above all that `transcript` shows. When that is locked, nothing has happened.
+---@param transcript sanderling.render.Transcript
+---@param page sanderling.render.Transcript
+function M.put_above(transcript, page)
+  page:append(page:separator())
+  local is_empty = transcript.last == 0 and transcript.col == 0
+  local last, readers = transcript.last, readers_of_top(transcript)
+  insert(transcript, page)
+  if is_empty then
+    transcript.before = page.before
+  end
+  transcript.has_earlier, transcript.is_asking = page.has_earlier, false
+  fold(transcript, page)
+  for _, reader in ipairs(readers) do
+    restore(reader, transcript, transcript.last - last)
+  end
+end
+
+--- `win` shows other lines than before: ask for what comes before them, when that is near.
+---@param transcript sanderling.render.Transcript
+---@param win integer
+function M.ask_if_near(transcript, win)
+  local is_due = transcript.has_earlier and not transcript.is_asking
+  if is_due and vim.fn.line('w0', win) <= NEAR_LINES then
+    local session_id = vim.b[transcript.buf].sanderling_session
+    transcript.is_asking = host.act(session_id, { type = 'show_earlier' }) == nil
+  end
+end
+
+return M

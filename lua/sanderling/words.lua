@@ -1,0 +1,51 @@
+--- Words on the screen: numbers, keys, lines that fit.
+local M = {}
+
+--- 840, 12.3k, 182k, 1.5M.
+---@param count number
+---@return string
+function M.short(count)
+  for _, unit in ipairs({ { 1e6, 'M' }, { 1e3, 'k' } }) do
+    local size, sign = unpack(unit)
+    if count >= size then
+      return (count < 100 * size and '%.1f%s' or '%.0f%s'):format(count / size, sign)
+    end
+  end
+  return ('%d'):format(count)
+end
+
+--- 1 line, 2 lines.
+---@param count integer
+---@param noun string
+---@return string
+function M.counted(count, noun)
+  return ('%d %s%s'):format(count, noun, count == 1 and '' or 's')
+end
+
+--- The first of the keys, or what to do where there is none.
+---@param key sanderling.config.Key
+---@param otherwise string
+---@return string
+function M.key(key, otherwise)
+  local first = type(key) == 'table' and key[1] or key
+  return type(first) == 'string' and first or otherwise
+end
+
+--- `text` in lines of at most `cells`, as far as its words allow.
+---@param text string
+---@param cells integer
+---@return string[]
+function M.wrapped(text, cells)
+  local lines = {} ---@type string[]
+  for word in text:gmatch('%S+') do
+    local longer = #lines > 0 and lines[#lines] .. ' ' .. word
+    if longer and vim.api.nvim_strwidth(longer) <= cells then
+      lines[#lines] = longer
+    else
+      lines[#lines + 1] = word
+    end
+  end
+  return lines
+end
+
+return M

@@ -1,0 +1,353 @@
+"""A session that is open in the host: its orchestrator, and its frames on their way to the screen."""
+
+import logging
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from sanderling.config import Settings, settings_report
+from sanderling.editor.bridge import Bridge
+from sanderling.editor.buffers import NeovimBuffers
+from sanderling.editor.frames import FrameQueue
+from sanderling.errors import ConfigError, ProviderError, SanderlingError
+from sanderling.events import (
+    Action,
+    AnswerApproval,
+    CancelTurn,
+    CommandEnded,
+    CommandStarted,
+    Compact,
+    EditWaiting,
+    ErrorOccurred,
+    Event,
+    InspectToolUse,
+    ListModels,
+    Notice,
+    OpenSession,
+    ReleaseWaiting,
+    ReportShown,
+    RetryNow,
+    RunCommand,
+    SessionInUse,
+    SessionOpened,
+    SetMode,
+    SetModel,
+    SetNetwork,
+    SetSandbox,
+    SetTitle,
+    ShowEarlier,
+    ShowSettings,
+    ShowTrust,
+    ShowUsage,
+    SlashCommandsChanged,
+    SteerTurn,
+    StopJob,
+    SubmitPrompt,
+    TrustFiles,
+    TurnEnded,
+    TurnStarted,
+    UndoCompaction,
+    WatchJob,
+)
+from sanderling.orchestrator import Orchestrator
+from sanderling.providers import Provider
+from sanderling.providers.choice import is_demo, make_provider
+from sanderling.providers.scripted import copy_sample
+from sanderling.rules import load_rules
+from sanderling.sandbox.session import policy_for
+from sanderling.session import Session, SessionInUseError
+from sanderling.transcript import Pages
+from sanderling.trust import Trust
+from sanderling.trust.settings import project_settings
+
+NO_KEY_NOTICE = (
+    "There is no API key, so the demo model answers: it replays a script.\n"
+    "Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude."
+)
+
+log = logging.getLogger(__name__)
+
+
+class LiveSession:
+    """Serves one session, from its opening on. What is asked of it before it is open waits."""
+
+    def __init__(
+        self,
+        session_id: str,
+        opening: OpenSession,
+        settings: Settings,
+        bridge: Bridge,
+        buffers: NeovimBuffers,
+    ) -> None:
+        self.id = session_id
+        self._opening = opening
+        self._settings = settings
+        self._bridge = bridge
+        self._buffers = buffers
+        self._frames = FrameQueue(session_id)
+        self._changed = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._early: list[Action] = []
+        self._tasks: TaskGroup | None = None  # once it is open, or refused
+        self._orchestrator: Orchestrator | None = None
+        self._sample = ""  # where the demo model's tour works
+        self._refusal: SanderlingError | None = None
+        self._pages: Pages | None = None
+        self._paging = anyio.Lock()
+        self.ended = anyio.Event()
+
+    @property
+    def is_refused(self) -> bool:
+        return self._refusal is not None
+
+    def act(self, action: Action) -> None:
+        if self._tasks:
+            self._do(action, self._tasks)
+        else:
+            self._early.append(action)
+
+    def close(self) -> None:
+        """Let the turn end as a stopped one, then end."""
+        if self._orchestrator:
+            self._orchestrator.close()
+        else:
+            self._scope.cancel()
+
+    def acknowledge(self, seq: int) -> None:
+        self._frames.acknowledge(seq)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Serve the session until it is closed; one that cannot be opened only says so."""
+        try:
+            await self._run()
+        finally:
+            self.ended.set()
+
+    async def _run(self) -> None:
+        with self._scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._draw)
+                try:
+                    orchestrator = await self._open()
+                except SanderlingError as error:
+                    self._refuse(error)
+                else:
+                    self._orchestrator = orchestrator
+                    tasks.start_soon(self._serve, orchestrator)
+                self._tasks = tasks
+                for action in self._early:
+                    self._do(action, tasks)
+
+    # --- opening -------------------------------------------------------------------------------------------------------
+
+    async def _open(self) -> Orchestrator:
+        session = await self._read_session()
+        try:
+            return await self._orchestrate(session)
+        except BaseException:
+            session.close()
+            raise
+
+    async def _read_session(self) -> Session:
+        """A long log takes a while to read: not on the loop."""
+        return await to_thread.run_sync(
+            Session.open, self._settings.session_dir, self.id, self._opening.project
+        )
+
+    async def _orchestrate(self, session: Session) -> Orchestrator:
+        trust = Trust(self._settings.state_dir, session.project)
+        settings = self._settings = project_settings(trust, self._settings)
+        self._sample = copy_sample() if is_demo(settings) else ""
+        provider = make_provider(settings, self._sample)
+        policy = policy_for(settings, session.project)
+        if self._sample:
+            policy = replace(policy, write_paths=(*policy.write_paths, self._sample))
+        rules = load_rules(settings.permissions, session.project)
+        orchestrator = Orchestrator(
+            session, provider, self.emit, policy, settings, rules=rules, editor=self._buffers
+        )
+        await self._show(orchestrator)
+        is_without_key = settings.provider == "auto" and is_demo(settings)
+        if is_without_key and not session.is_resumed:
+            self.emit(Notice("info", NO_KEY_NOTICE))
+        return orchestrator
+
+    async def _show(self, orchestrator: Orchestrator) -> None:
+        """What the screen has to know of a session that begins or goes on."""
+        session = orchestrator.session
+        self.emit(SessionOpened(orchestrator.provider.model, session.title, session.is_resumed))
+        if session.is_resumed and self._opening.wants_history:
+            self._pages = Pages(session)
+            await self._show_earlier(self._pages)
+        if session.damaged_lines:
+            count = session.damaged_lines
+            lines = (
+                "A line of the session's log is" if count == 1 else f"{count} lines of the log are"
+            )
+            self.emit(Notice("warning", f"{lines} damaged, and left out."))
+        orchestrator.show_state()
+        self.emit(SlashCommandsChanged(orchestrator.surroundings.commands()))
+
+    def _refuse(self, error: SanderlingError) -> None:
+        """The session cannot be opened: every prompt is answered with the reason."""
+        log.warning("session %s does not open: %s", self.id, error)
+        self._refusal = error
+        if isinstance(error, SessionInUseError):
+            self.emit(SessionInUse(self.id))
+        self._emit_refusal(error)
+
+    def _emit_refusal(self, error: SanderlingError) -> None:
+        remedy = "Mend it, then begin a new conversation with :clear."
+        if isinstance(error, SessionInUseError):
+            remedy = "Close it there, or fork it: :AgentSessions."
+        self.emit(ErrorOccurred("internal", str(error), remedy))
+        self.emit(TurnEnded("error"))
+
+    async def _serve(self, orchestrator: Orchestrator) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_prepare, orchestrator.provider)
+            try:
+                await orchestrator.serve()
+            finally:
+                orchestrator.session.close()
+                if self._sample:
+                    shutil.rmtree(Path(self._sample).parent, ignore_errors=True)
+                with anyio.CancelScope(shield=True):
+                    await orchestrator.provider.aclose()
+            self._scope.cancel()
+
+    # --- actions -------------------------------------------------------------------------------------------------------
+
+    def _do(self, action: Action, tasks: TaskGroup) -> None:
+        if self._orchestrator:
+            self._act_on(self._orchestrator, action, tasks)
+        elif self._refusal:
+            self._answer_refused(action, self._refusal)
+
+    def _answer_refused(self, action: Action, refusal: SanderlingError) -> None:
+        match action:
+            case SubmitPrompt(prompt) | SteerTurn(prompt):
+                self.emit(TurnStarted(prompt))  # what was asked stays to be read
+                self._emit_refusal(refusal)
+            case RunCommand(command_id, command):
+                self.emit(CommandStarted(command_id, command))
+                self.emit(CommandEnded(command_id, f"Did not start: {refusal}"))
+            case _:
+                pass
+
+    def _act_on(self, orchestrator: Orchestrator, action: Action, tasks: TaskGroup) -> None:
+        match action:
+            case SubmitPrompt(prompt):
+                orchestrator.submit(prompt)
+            case SteerTurn(prompt):
+                orchestrator.steer(prompt)
+            case EditWaiting(prompt_id, text):
+                orchestrator.waiting.edit(prompt_id, text)
+            case ReleaseWaiting():
+                orchestrator.release()
+            case CancelTurn():
+                orchestrator.cancel()
+            case RetryNow():
+                orchestrator.calls.retry_now()
+            case AnswerApproval():
+                orchestrator.approvals.answer(action)
+            case Compact(focus):
+                orchestrator.compact(focus)
+            case UndoCompaction():
+                orchestrator.undo_compaction()
+            case _:
+                self._tell(orchestrator, action, tasks)
+
+    def _tell(self, orchestrator: Orchestrator, action: Action, tasks: TaskGroup) -> None:
+        match action:
+            case ListModels():
+                orchestrator.list_models()
+            case ShowUsage():
+                orchestrator.show_usage()
+            case InspectToolUse(tool_use_id):
+                orchestrator.inspect(tool_use_id)
+            case WatchJob(job_id, is_on):
+                orchestrator.watch_job(job_id, is_on=is_on)
+            case ShowEarlier():
+                if self._pages:
+                    tasks.start_soon(self._show_earlier, self._pages)
+            case ShowSettings():
+                model = orchestrator.provider.model
+                self.emit(ReportShown("Settings", settings_report(self._settings, model)))
+            case ShowTrust():
+                tasks.start_soon(self._show_trust, orchestrator)
+            case TrustFiles(hashes):
+                self._trust(orchestrator, hashes)
+            case _:
+                self._change(orchestrator, action)
+
+    def _change(self, orchestrator: Orchestrator, action: Action) -> None:
+        match action:
+            case RunCommand(command_id, command):
+                orchestrator.commands.start(command_id, command)
+            case SetNetwork(mode):
+                orchestrator.set_network(mode)
+            case SetSandbox(is_on):
+                orchestrator.sandbox.switch(is_on=is_on)
+            case SetMode(mode):
+                orchestrator.set_mode(mode)
+            case SetModel(model):
+                orchestrator.set_model(model)
+            case SetTitle(title):
+                orchestrator.set_title(title)
+            case StopJob(job_id):
+                orchestrator.stop_job(job_id)
+            case _:
+                pass  # opening and closing are the host's
+
+    async def _show_earlier(self, pages: Pages) -> None:
+        async with self._paging:  # one after the other
+            try:
+                self.emit(await to_thread.run_sync(pages.take))
+            except SanderlingError as error:
+                self.emit(Notice("warning", f"What was said before cannot be shown: {error}"))
+
+    async def _show_trust(self, orchestrator: Orchestrator) -> None:
+        self.emit(await to_thread.run_sync(orchestrator.surroundings.shown))
+
+    def _trust(self, orchestrator: Orchestrator, hashes: dict[str, str]) -> None:
+        try:
+            orchestrator.surroundings.trust_files(hashes)
+        except ConfigError as error:
+            self.emit(Notice("warning", str(error)))
+        else:
+            self.emit(SlashCommandsChanged(orchestrator.surroundings.commands()))
+
+    # --- the screen ----------------------------------------------------------------------------------------------------
+
+    def emit(self, event: Event) -> None:
+        self._frames.push(event)
+        self._changed.set()
+
+    async def _draw(self) -> None:
+        """Send frames as they fall due."""
+        while True:
+            delay_s = self._frames.delay_s(anyio.current_time())
+            if delay_s is None:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+            elif delay_s > 0:
+                await anyio.sleep(delay_s)
+            else:
+                frame = self._frames.take(anyio.current_time())
+                self._bridge.notify(
+                    "require('sanderling.host').receive(...)", msgspec.to_builtins(frame)
+                )
+
+
+async def _prepare(provider: Provider) -> None:
+    """Ahead of the first prompt; what goes wrong is told by the turn that needs it."""
+    with suppress(ProviderError):
+        await provider.prepare()

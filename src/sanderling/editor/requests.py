@@ -1,0 +1,72 @@
+"""What Neovim asks about sessions and keys, beside the sessions that are open: each request has one answer."""
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+from anyio import to_thread
+
+from sanderling.config import Settings
+from sanderling.credentials import Credentials
+from sanderling.errors import SanderlingError, SessionError
+from sanderling.events import (
+    DeleteSession,
+    ExportSession,
+    ForkSession,
+    ListSessions,
+    Login,
+    Logout,
+    RenameSession,
+    Request,
+)
+from sanderling.session_store import (
+    delete,
+    export_markdown,
+    fork,
+    list_sessions,
+    rename,
+    write_export,
+)
+
+
+async def answer(request: Request, settings: Settings, open_ids: Collection[str]) -> dict[str, Any]:
+    """Do what is asked, in a thread; the answer has `error`, a sentence, if that fails."""
+    try:
+        return await to_thread.run_sync(_answer, request, settings, open_ids)
+    except SanderlingError as error:
+        return {"error": str(error)}
+
+
+def _answer(request: Request, settings: Settings, open_ids: Collection[str]) -> dict[str, Any]:
+    directory = settings.session_dir
+    match request:
+        case ListSessions(project, text):
+            found = list_sessions(directory, project, text)
+            return {"sessions": msgspec.to_builtins(found)}
+        case RenameSession(session_id, title):
+            rename(directory, session_id, title)
+        case DeleteSession(session_id):
+            if session_id in open_ids:
+                raise SessionError("the session is open: close it first, with :AgentClose")
+            delete(directory, session_id)
+        case ForkSession(session_id, new_id, prompt_id, is_before):
+            prompt = fork(directory, session_id, new_id, prompt_id, is_before=is_before)
+            return {"prompt": prompt.text} if prompt else {}
+        case ExportSession(session_id, path):
+            write_export(path, export_markdown(directory, session_id))
+            return {"path": path}
+        case Login() | Logout():
+            return _log_in_or_out(request, Credentials(settings.state_dir))
+    return {}
+
+
+def _log_in_or_out(request: Login | Logout, credentials: Credentials) -> dict[str, Any]:
+    match request:
+        case Login(key) if key:
+            credentials.store(key)
+        case Login():
+            pass
+        case Logout():
+            credentials.remove()
+            return {}
+    return {"backend": credentials.backend()}

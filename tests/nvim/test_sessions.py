@@ -1,0 +1,699 @@
+"""Several sessions at once, and the way back to earlier ones."""
+
+import json
+import os
+import signal
+
+import pytest
+from tests.conftest import ChildNvim, wait_until
+
+LINES = "".join(f"line {n}\\n" for n in range(100))
+DROPS = "drop\\n" * 60
+ANSWERS = f"""
+[[reply]]
+when = "long"
+repeat = true
+[[reply.step]]
+thinking = "a\\nb\\nc"
+[[reply.step]]
+text = "{LINES}"
+[[reply]]
+when = "slow"
+repeat = true
+[[reply.step]]
+text = "begun "
+[[reply.step]]
+delay_ms = 20000
+[[reply]]
+when = "drip"
+repeat = true
+[[reply.step]]
+text = "{DROPS}drips end"
+chunk_chars = 5
+chunk_delay_ms = 8
+[[reply]]
+repeat = true
+[[reply.step]]
+text = "answered"
+"""
+
+CATCH_CHOICES = """
+  _G.choices = {}
+  vim.ui.select = function(items, opts, on_choice)
+    local lines = vim.tbl_map(opts.format_item or tostring, items)
+    table.insert(_G.choices, { prompt = opts.prompt, lines = lines })
+    _G.answer = function(index) on_choice(index and items[index], index) end
+  end
+"""
+
+
+def current_id(child):
+    return child.lua("return require('sanderling.chat').current_id()")
+
+
+def sessions(child):
+    return child.lua("return require('sanderling').list()")
+
+
+def title(child):
+    return next(each["name"] for each in sessions(child) if each["is_current"])
+
+
+def say(child, text, turn):
+    """Type and send `text`, and wait for the end of the turn that is number `turn` in this Neovim."""
+    child.feed(f"i{text}<C-s><Esc>")
+    child.wait_for_turns(turn)
+
+
+def wait_for_choice(child, count=1):
+    """The lines of the choice that is number `count`, as soon as it is offered."""
+    wait_until(lambda: len(child.lua("return _G.choices")) >= count, f"choice {count}")
+    return child.lua("return _G.choices[...].lines", count)
+
+
+def choose(child, line, count=1):
+    lines = wait_for_choice(child, count)
+    (index,) = [n for n, each in enumerate(lines, 1) if line in each]
+    child.lua("_G.answer(...)", index)
+
+
+@pytest.fixture
+def chat(scripted):
+    """A chat in whose transcript nothing was said yet."""
+    child = scripted(ANSWERS)
+    child.lua(CATCH_CHOICES)
+    child.command("AgentChat")
+    return child
+
+
+@pytest.fixture
+def two(chat):
+    """Two sessions with one turn each; the second is shown."""
+    say(chat, "first", 1)
+    chat.command("AgentNew")
+    say(chat, "second", 2)
+    return chat
+
+
+# --- several that are open ---------------------------------------------------------------------------------------------
+
+
+def test_a_new_session_stands_beside_the_old_one_and_the_keys_switch_between_them(two):
+    ids = [each["id"] for each in sessions(two)]
+    assert len(ids) == 2
+    for window in ("", "<C-w>k"):
+        for key, text in (("]s", "first"), ("[s", "second"), ("]s", "first"), ("]s", "second")):
+            two.feed(window + key)
+            wait_until(lambda text=text: f"## You\n\n{text}\n" in two.transcript_text(), key)
+            assert text in two.screen_text()
+            assert two.lua("return #vim.api.nvim_list_wins()") == 3
+    assert [each["id"] for each in sessions(two)] == ids
+
+
+def test_a_count_goes_further_and_one_session_alone_says_so(chat):
+    chat.feed("]s")
+    wait_until(lambda: "No other session is open" in chat.messages())
+    for _ in range(2):
+        chat.command("AgentNew")
+    first, _, third = [each["id"] for each in sessions(chat)]
+    assert current_id(chat) == third
+    chat.feed("2[s")
+    wait_until(lambda: current_id(chat) == first)
+
+
+def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
+    chat.feed("idrip<C-s><Esc>")
+    wait_until(lambda: "drop" in chat.transcript_text())
+    chat.command("AgentNew")
+    assert "drop" not in chat.screen_text()
+    say(chat, "quick", 1)
+    assert chat.transcript()[-1] == "answered"
+    chat.wait_for_turns(2)
+    assert "drip" not in chat.screen_text()
+    chat.feed("]s")
+    wait_until(lambda: "drips end" in chat.screen_text())
+
+
+def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
+    say(chat, "long", 1)
+    chat.feed("ihalf a thought<Esc><C-w>kgg/Thinking<CR>zo:setlocal nowrap<CR>60Gzt3j2l")
+    wait_until(lambda: chat.in_transcript("line('.')") == 63)
+    state = "[winsaveview(), foldclosed(7), &l:wrap, &l:winfixbuf, &l:winfixwidth]"
+    before = chat.in_transcript(state)
+    chat.feed("<C-w>j")
+    prompt_state = "[winheight(0), &l:winfixheight, &l:winfixbuf, &l:winbar]"
+    prompt_before = chat.lua("return vim.fn.eval(...)", prompt_state)
+    chat.command("AgentNew")
+    assert chat.prompt_lines() == [""]
+    assert chat.in_transcript("&l:wrap") == 0
+    chat.feed("iother words<Esc>[s")
+    wait_until(lambda: chat.prompt_lines() == ["half a thought"])
+    assert chat.in_transcript(state) == before
+    assert chat.lua("return vim.fn.eval(...)", prompt_state) == prompt_before
+    chat.feed("]s")
+    wait_until(lambda: chat.prompt_lines() == ["other words"])
+
+
+@pytest.mark.parametrize("position", ["left", "bottom", "float", "tab", "current"])
+def test_switching_works_wherever_the_chat_is_and_its_windows_close_together(scripted, position):
+    child = scripted(ANSWERS, chat={"position": position})
+    child.command("AgentChat")
+    say(child, "first", 1)
+    child.command("AgentNew")
+    say(child, "second", 2)
+    before = child.lua("return vim.tbl_map(vim.api.nvim_win_get_config, vim.api.nvim_list_wins())")
+    child.lua("vim.api.nvim_set_current_win(...)", child.transcript_win())
+    child.feed("[s")
+    wait_until(lambda: title(child) == "first")
+    assert "first" in child.screen_text()
+    assert "second" not in child.screen_text()
+    after = child.lua("return vim.tbl_map(vim.api.nvim_win_get_config, vim.api.nvim_list_wins())")
+    assert after == before
+    child.feed("q")
+    wait_until(lambda: child.lua("return #vim.api.nvim_list_wins()") == 1)
+
+
+def test_nothing_is_lost_of_three_answers_that_stream_while_the_user_switches(chat):
+    for number in range(3):
+        if number:
+            chat.command("AgentNew")
+        chat.feed("idrip<C-s><Esc>")
+    for _ in range(10):
+        chat.feed("]s<C-w>k[s2]s<C-w>j")
+    chat.wait_for_turns(3)
+    for _ in range(3):
+        assert chat.transcript_text().endswith("drop\n" * 60 + "drips end")
+        assert "drips end" in chat.screen_text()
+        before = current_id(chat)
+        chat.feed("]s")
+        wait_until(lambda before=before: current_id(chat) != before)
+    assert "went wrong" not in chat.messages()
+
+
+def test_hiding_and_showing_comes_back_to_the_session_that_was_shown(two):
+    two.feed("[s")
+    wait_until(lambda: title(two) == "first")
+    two.command("AgentChat")
+    two.command("AgentChat")
+    assert "## You\n\nfirst\n" in two.transcript_text()
+    assert "first" in two.screen_text()
+
+
+def test_tab_pages_show_a_session_each_and_commands_are_about_the_one_that_was_entered(two):
+    two.command("tabnew")
+    two.command("AgentChat")
+    two.feed("[s")
+    wait_until(lambda: title(two) == "first")
+    two.command("tabprevious")
+    assert title(two) == "second"
+    assert "## You\n\nsecond\n" in two.transcript_text()
+    two.command("tabnext")
+    assert title(two) == "first"
+    two.submit("again")
+    two.wait_for_turns(3)
+    assert "## You\n\nagain\n" in two.transcript_text()
+
+
+def test_closing_shows_the_next_session_and_keeps_what_was_typed_in_the_prompt_history(two):
+    two.feed("iunfinished<Esc>")
+    wait_until(lambda: two.prompt_lines() == ["unfinished"])
+    two.command("AgentClose")
+    assert "## You\n\nfirst\n" in two.transcript_text()
+    assert len(sessions(two)) == 1
+    two.feed("<C-p>")
+    wait_until(lambda: two.prompt_lines() == ["unfinished"])
+    two.command("AgentClose")
+    assert two.lua("return #vim.api.nvim_list_wins()") == 1
+    assert sessions(two) == []
+    names = two.lua("return vim.tbl_map(vim.fn.bufname, vim.api.nvim_list_bufs())")
+    assert [name for name in names if name.startswith("sanderling://")] == []
+    assert len(two.session_files()) == 2
+    two.command("AgentChat")
+    assert two.transcript() == [""]
+
+
+def test_closing_a_session_closes_or_changes_its_windows_in_all_tab_pages(two):
+    two.command("tabnew")
+    two.command("AgentChat")
+    two.command("AgentClose")
+    for _ in range(2):
+        assert "## You\n\nfirst\n" in two.transcript_text()
+        assert "first" in two.screen_text()
+        two.command("tabnext")
+
+
+def test_closing_during_a_turn_stops_it_and_what_waits_is_in_the_prompt_history(chat):
+    chat.command("AgentNew")
+    chat.feed("islow<C-s><Esc>")
+    wait_until(lambda: "begun" in chat.transcript_text())
+    chat.feed("iand then<C-s><Esc>")
+    wait_until(lambda: "1 queued" in chat.screen_text())
+    log = chat.session_files()[-1]
+    chat.command("AgentClose")
+    assert chat.events("AgentTurnEnded")[0]["stop_reason"] == "cancelled"
+    wait_until(lambda: '"stop_reason":"cancelled"' in log.read_text())
+    chat.feed("<C-p>")
+    wait_until(lambda: chat.prompt_lines() == ["and then"])
+
+
+def test_a_session_whose_buffer_was_deleted_is_closed_and_the_others_stay(two):
+    two.lua("vim.api.nvim_buf_delete(require('sanderling').transcript().buf, { force = true })")
+    two.command("AgentChat")
+    wait_until(lambda: len(sessions(two)) == 1)
+    assert "## You\n\nfirst\n" in two.transcript_text()
+
+
+def test_what_waits_in_a_session_whose_prompt_is_deleted_is_in_the_prompt_history(chat):
+    chat.feed("islow<C-s><Esc>")
+    wait_until(lambda: "begun" in chat.transcript_text())
+    chat.feed("iand then<C-s><Esc>")
+    wait_until(lambda: "1 queued" in chat.screen_text())
+    chat.command("bwipeout!")
+    chat.command("AgentChat")
+    assert chat.messages().strip() == ""
+    chat.feed("<C-p>")
+    wait_until(lambda: chat.prompt_lines() == ["and then"])
+
+
+def test_what_comes_back_while_text_is_locked_comes_back_afterwards(chat):
+    chat.feed("islow<C-s><Esc>")
+    wait_until(lambda: "begun" in chat.transcript_text())
+    chat.feed("iand then<C-s><Esc>")
+    wait_until(lambda: "1 queued" in chat.screen_text())
+    chat.lua(
+        "vim.keymap.set('n', '<F2>', function() vim.fn.getchar() return '' end, { expr = true })"
+    )
+    chat.feed("<F2>")
+    chat.lua("""
+      local id = require('sanderling.chat').current_id()
+      require('sanderling.host').receive({ session_id = id, events = {
+        { type = 'prompts_returned', prompts = { { id = '1', text = 'locked' } } },
+      } })
+    """)
+    assert chat.prompt_lines() == [""]
+    chat.feed("x")
+    wait_until(lambda: chat.prompt_lines() == ["locked"])
+
+
+def test_autocommands_tell_what_opens_changes_and_closes(chat):
+    wait_until(lambda: len(chat.events("AgentSessionOpened")) == 1)
+    chat.command("AgentNew")
+    first, second = [each["id"] for each in sessions(chat)]
+    wait_until(lambda: len(chat.events("AgentSessionOpened")) == 2)
+    opened = chat.events("AgentSessionOpened")
+    assert [each["session_id"] for each in opened] == [first, second]
+    assert not opened[0]["is_resumed"]
+    assert opened[0]["project"] == str(chat.project)
+    assert chat.events("AgentSessionChanged")[-1] == {"session_id": second, "previous_id": first}
+    chat.command("AgentClose")
+    assert chat.events("AgentSessionClosed") == [{"session_id": second}]
+    assert chat.events("AgentSessionChanged")[-1] == {"session_id": first, "previous_id": second}
+
+
+def test_a_killed_host_is_told_in_both_and_each_goes_on_in_its_own_transcript(two):
+    os.kill(two.host_pid(), signal.SIGKILL)
+    wait_until(lambda: "has ended (signal 9)" in two.transcript_text())
+    for turn, text in ((3, "second"), (4, "first")):
+        assert two.transcript_text().count("has ended (signal 9)") == 1
+        say(two, "more", turn)
+        said = two.transcript_text()
+        assert said.count(f"## You\n\n{text}\n") == 1
+        assert said.endswith("## You\n\nmore\n\n## Sanderling\n\nanswered")
+        two.feed("[s")
+        wait_until(lambda text=text: f"## You\n\n{text}\n" not in two.transcript_text())
+    assert len(two.session_files()) == 2
+
+
+def test_a_question_of_a_session_in_the_background_says_who_asks_and_its_answer_goes_there(
+    start_agent,
+):
+    use = {"name": "bash", "input": {"command": "echo from the first > made.txt"}}
+    child = start_agent(
+        {"when": "work", "step": [{"delay_ms": 300}, {"tool_use": use}]},
+        {"repeat": True, "step": [{"text": "answered"}]},
+    )
+    child.command("AgentChat")
+    child.feed("iwork<C-s><Esc>")
+    wait_until(lambda: "## You\n\nwork" in child.transcript_text())
+    child.command("AgentNew")
+    child.wait_for_question()
+    assert "Session “work” asks." in child.screen_text()
+    child.feed("[s")
+    wait_until(lambda: "asks." not in child.screen_text())
+    child.feed("]s")
+    child.wait_for_screen("Session “work” asks.")
+    child.enter_question()
+    child.feed("a")
+    child.wait_for_turns()
+    assert (child.project / "made.txt").read_text() == "from the first\n"
+    assert child.transcript() == [""]
+
+
+def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
+    job = {"id": "1", "command": "make", "outcome": ""}
+    item = {"content": "mend it", "status": "pending"}
+    screen.send({"type": "jobs_changed", "jobs": [job]}, {"type": "todo_changed", "items": [item]})
+    assert screen.lua("return require('sanderling.jobs').complete('')") == ["1"]
+    wait_until(lambda: "mend it" in screen.screen_text())
+    screen.command("AgentNew")
+    assert screen.lua("return require('sanderling.jobs').complete('')") == []
+    assert "mend it" not in screen.screen_text()
+    screen.command("AgentTodo")
+    assert "has made no list" in screen.messages()
+    screen.feed("[s")
+    wait_until(lambda: "mend it" in screen.screen_text())
+
+
+# --- what waits --------------------------------------------------------------------------------------------------------
+
+
+def test_stopping_gives_back_what_waits_in_its_own_prompt(chat):
+    chat.feed("islow<C-s><Esc>")
+    wait_until(lambda: "begun" in chat.transcript_text())
+    chat.feed("ilater<C-s><Esc>")
+    wait_until(lambda: "1 queued" in chat.screen_text())
+    chat.command("AgentNew")
+    chat.feed("iother<Esc>[s")
+    wait_until(lambda: "begun" in chat.transcript_text())
+    chat.feed("<C-c>")
+    wait_until(lambda: chat.prompt_lines() == ["later"])
+    chat.feed("]s")
+    wait_until(lambda: chat.prompt_lines() == ["other"])
+
+
+def test_the_second_key_steers_and_without_a_turn_it_asks(start_agent):
+    use = {"name": "bash", "input": {"command": "sleep 0.5"}}
+    child = start_agent(
+        {"when": "work", "step": [{"tool_use": use}]},
+        {"repeat": True, "step": [{"text": "answered"}]},
+        setup={"permissions": [{"action": "allow", "tool": "bash", "command": "sleep 0.5"}]},
+    )
+    child.command("AgentChat")
+    child.feed("iwork<C-s>")
+    wait_until(lambda: "bash" in child.transcript_text())
+    child.feed("with care<C-g>")
+    child.wait_for_turns()
+    assert "with care" in child.transcript_text()
+    assert len(child.events("AgentTurnEnded")) == 1
+    assert child.prompt_lines() == [""]
+    child.feed("on my own<C-g>")
+    child.wait_for_turns(2)
+    assert child.transcript_text().endswith("## You\n\non my own\n\n## Sanderling\n\nanswered")
+
+
+def test_what_waited_when_the_host_was_killed_is_held_until_it_is_sent_from_an_empty_prompt(chat):
+    chat.feed("islow<C-s><Esc>")
+    wait_until(lambda: "begun" in chat.transcript_text())
+    chat.feed("ilater<C-s><Esc>")
+    wait_until(lambda: "later" in chat.session_files()[0].read_text())
+    os.kill(chat.host_pid(), signal.SIGKILL)
+    wait_until(lambda: "has ended (signal 9)" in chat.transcript_text())
+    assert chat.prompt_lines() == [""]
+    chat.command("AgentChat")
+    chat.command("AgentChat")
+    wait_until(lambda: "held" in chat.screen_text())
+    chat.feed("<Esc><CR>")
+    wait_until(lambda: "## You\n\nlater\n" in chat.transcript_text())
+    assert chat.prompt_lines() == [""]
+
+
+# --- earlier ones ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def again(scripted):
+    """Start Neovim once more, with a chat, after one in which `prompts` were sent."""
+
+    def start(*prompts, chat=True):
+        before = scripted(ANSWERS)
+        before.command("AgentChat")
+        for turn, prompt in enumerate(prompts, 1):
+            say(before, prompt, turn)
+        before.close()
+        child = scripted(ANSWERS)
+        child.lua(CATCH_CHOICES)
+        if chat:
+            child.command("AgentChat")
+        return child
+
+    return start
+
+
+def test_an_empty_transcript_says_that_the_last_conversation_can_go_on_until_something_is_said(
+    again,
+):
+    child = again("remember me")
+    wait_until(lambda: ":AgentResume goes on with “remember me”, just now." in child.screen_text())
+    say(child, "hello", 1)
+    assert "AgentResume" not in child.screen_text()
+
+
+def test_without_an_earlier_conversation_nothing_is_said_of_one(chat):
+    say(chat, "hello", 1)
+    chat.command("AgentNew")
+    answered = chat.lua("""
+      local done = false
+      require('sanderling.host').request({ type = 'list_sessions' }, function() done = true end)
+      return vim.wait(5000, function() return done end)
+    """)
+    assert answered
+    assert "AgentResume" not in chat.screen_text()
+
+
+def test_resuming_takes_the_place_of_an_empty_session_shows_the_end_and_knows_what_was_said(again):
+    child = again("long", "short")
+    child.command("AgentResume")
+    wait_until(lambda: child.transcript_text().rstrip().endswith("answered"))
+    assert len(sessions(child)) == 1
+    assert "answered" in child.screen_text()
+    assert title(child) == "long"
+    assert child.transcript_text().count("## You") == 2
+    assert child.in_transcript("foldclosedend(search('^Thinking$', 'bw'))") > 0
+    assert child.events("AgentSessionOpened")[-1]["is_resumed"]
+    say(child, "and on", 1)
+    (log,) = child.session_files()
+    prompts = [
+        record["prompt"]["text"]
+        for record in map(json.loads, log.read_text().splitlines())
+        if record["type"] == "message" and record.get("prompt")
+    ]
+    assert prompts == ["long", "short", "and on"]
+
+
+def test_resuming_beside_a_conversation_leaves_that_alone(again):
+    child = again("earlier")
+    say(child, "now", 1)
+    child.command("AgentResume")
+    wait_until(lambda: "## You\n\nearlier\n" in child.transcript_text())
+    assert [each["name"] for each in sessions(child)] == ["now", "earlier"]
+    child.command("AgentResume")
+    wait_until(lambda: "no other session to go on with" in child.messages())
+
+
+def test_a_session_is_resumed_by_its_id_which_completes_from_its_title(again):
+    child = again("the one", chat=False)
+    session_id = child.session_files()[0].stem
+    child.command(f"AgentResume {session_id}")
+    wait_until(lambda: sessions(child))
+    wait_until(lambda: "## You\n\nthe one\n" in child.transcript_text())
+    assert child.lua("return vim.fn.getcompletion('AgentResume 20', 'cmdline')") == [session_id]
+    assert child.lua("return vim.fn.getcompletion('AgentResume The', 'cmdline')") == [session_id]
+    child.command("AgentResume 20010101-000000-aaaa")
+    wait_until(lambda: "There is no session 20010101-000000-aaaa" in child.messages())
+    assert len(child.session_files()) == 1
+
+
+def test_the_sessions_are_offered_newest_first_with_what_can_be_done(again):
+    child = again("alpha")
+    say(child, "beta", 1)
+    child.command("AgentSessions")
+    lines = wait_for_choice(child)
+    assert [line.split(" · ")[0] for line in lines] == ["beta", "alpha"]
+    assert lines[0].endswith("kB · open")
+    assert "just now" in lines[1]
+    assert "open" not in lines[1]
+    choose(child, "alpha")
+    assert wait_for_choice(child, 2) == [
+        "Resume",
+        "Rename",
+        "Fork",
+        "Export as Markdown",
+        "Delete",
+    ]
+    choose(child, "Resume", 2)
+    wait_until(lambda: "## You\n\nalpha\n" in child.transcript_text())
+
+
+def test_a_search_shows_where_it_was_said(again):
+    child = again("alpha", "the needle in here")
+    say(child, "beta", 1)
+    child.command("AgentSessions NEEDLE")
+    (line,) = wait_for_choice(child)
+    assert line.startswith("alpha")
+    assert "the needle in here" in line
+    child.command("AgentSessions nothing like it")
+    wait_until(lambda: "No session of this project holds “nothing like it”" in child.messages())
+
+
+def test_sessions_of_other_projects_are_offered_with_a_bang(again, tmp_path):
+    child = again("alpha", chat=False)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    child.command(f"cd {elsewhere}")
+    child.command("AgentSessions")
+    wait_until(lambda: "There is no session of this project yet." in child.messages())
+    child.command("AgentSessions!")
+    (line,) = wait_for_choice(child)
+    assert str(child.project) in line
+    choose(child, "alpha")
+    choose(child, "Resume", 2)
+    wait_until(lambda: "## You\n\nalpha\n" in child.transcript_text())
+    assert sessions(child)[0]["project"] == str(child.project)
+
+
+def test_who_has_gone_on_to_something_else_is_not_interrupted_by_the_list(again):
+    child = again("alpha")
+    child.lua("""
+      require('sanderling').sessions()
+      vim.cmd.wincmd('h')
+    """)
+    wait_until(lambda: "are found, but you are elsewhere" in child.messages())
+    assert child.lua("return #_G.choices") == 0
+
+
+def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again):
+    child = again("alpha")
+    child.lua("vim.ui.input = function(opts, answer) _G.default = opts.default answer('Other') end")
+    child.command("AgentSessions")
+    choose(child, "alpha")
+    choose(child, "Rename", 2)
+    wait_until(lambda: "called “Other” now" in child.messages())
+    assert child.lua("return _G.default") == "alpha"
+    (log,) = [path for path in child.session_files() if "alpha" in path.read_text()]
+    for count, answer in ((3, "Keep"), (6, "Delete it")):
+        child.command("AgentSessions")
+        choose(child, "Other", count)
+        choose(child, "Delete", count + 1)
+        choose(child, answer, count + 2)
+    wait_until(lambda: not log.exists())
+    wait_until(lambda: "“Other” is deleted." in child.messages())
+
+
+def test_the_current_session_is_renamed(chat):
+    chat.command("AgentRename")
+    assert "Nothing was said in this session yet" in chat.messages()
+    say(chat, "hello", 1)
+    chat.command("AgentRename A better name")
+    wait_until(lambda: title(chat) == "A better name")
+
+
+def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_there(chat):
+    say(chat, "hello / there", 1)
+    chat.lua("vim.ui.input = function(opts, answer) _G.default = opts.default answer(nil) end")
+    chat.command("AgentExport")
+    assert chat.lua("return _G.default") == "hello there.md"
+    for _ in range(2):
+        chat.command("AgentExport notes.md")
+    wait_until(lambda: "notes.md is there already" in chat.transcript_text())
+    assert "stands in notes.md" in chat.messages()
+    text = (chat.project / "notes.md").read_text()
+    assert "hello / there" in text
+    assert "answered" in text
+
+
+# --- forks -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line, number, kept, typed",
+    [
+        ("## You", 2, ["one"], ["two"]),
+        ("two", 1, ["one"], ["two"]),
+        ("answered", 2, ["one", "two"], [""]),
+        ("", 0, ["one", "two", "three"], [""]),
+    ],
+)
+def test_a_fork_ends_where_the_cursor_is(chat, line, number, kept, typed):
+    for turn, text in enumerate(("one", "two", "three"), 1):
+        say(chat, text, turn)
+    original = chat.session_files()[0]
+    before = original.read_text()
+    if line:
+        lnums = [lnum for lnum, each in enumerate(chat.transcript(), 1) if each == line]
+        chat.feed(f"<C-w>k{lnums[number - 1]}G")
+    chat.feed(":AgentFork<CR>")
+    wait_until(lambda: len(sessions(chat)) == 2)
+
+    def prompts():
+        lines = chat.transcript()
+        return [lines[n + 2] for n, each in enumerate(lines) if each == "## You"]
+
+    wait_until(lambda: prompts() == kept, f"{kept} in the fork")
+    wait_until(lambda: chat.prompt_lines() == typed)
+    assert chat.lua("return vim.bo.filetype") == "sanderling_prompt"
+    assert original.read_text() == before
+
+
+def test_a_session_that_another_neovim_has_open_is_offered_as_a_fork(chat, scripted):
+    say(chat, "mine", 1)
+    (log,) = chat.session_files()
+    other = scripted(ANSWERS)
+    other.lua(CATCH_CHOICES)
+    other.command(f"AgentResume {log.stem}")
+    choose(other, "Fork it")
+    wait_until(lambda: "## You\n\nmine\n" in other.transcript_text())
+    assert len(sessions(other)) == 1
+    assert current_id(other) != log.stem
+    before = log.read_text()
+    say(other, "yours", 1)
+    say(chat, "mine again", 2)
+    assert "yours" not in log.read_text()
+    assert log.read_text().startswith(before)
+
+
+def test_who_leaves_a_session_that_another_neovim_has_open_has_an_empty_one(chat, scripted):
+    say(chat, "mine", 1)
+    (log,) = chat.session_files()
+    other = scripted(ANSWERS)
+    other.lua(CATCH_CHOICES)
+    other.command(f"AgentResume {log.stem}")
+    choose(other, "Leave it")
+    assert current_id(other) != log.stem
+    say(other, "hello", 2)  # the first is the end of what could not be opened
+    assert other.transcript()[-1] == "answered"
+
+
+# --- requests ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_starts_the_host_and_one_that_a_dying_host_leaves_is_answered_with_an_error(
+    start_nvim,
+):
+    child: ChildNvim = start_nvim()
+    ask = """
+      _G.results = {}
+      for _ = 1, 20 do
+        require('sanderling.host').request({ type = 'list_sessions' }, function(result)
+          table.insert(_G.results, result)
+        end)
+      end
+    """
+    child.lua(ask)
+    wait_until(lambda: len(child.lua("return _G.results")) == 20)
+    assert child.lua("return _G.results[1].sessions") == []
+    pid = child.host_pid()
+    os.kill(pid, signal.SIGSTOP)
+    child.lua(ask)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: len(child.lua("return _G.results")) == 20)
+    assert "has ended" in child.lua("return _G.results[20].error")
+
+
+def test_a_request_that_no_host_can_be_started_for_is_answered_with_the_reason(child):
+    child.setup(python="/no/such/python")
+    child.lua("""
+      require('sanderling.host').request({ type = 'list_sessions' }, function(result)
+        _G.result = result
+      end)
+    """)
+    assert "cannot be run" in wait_until(lambda: child.lua("return _G.result"))["error"]

@@ -1,0 +1,392 @@
+"""
+Slash commands: what is typed into the prompt, the same verbs as commands of the editor, and the menu that offers them.
+
+Events come by the host's own way in, and what Neovim asks of the host is caught before it leaves.
+"""
+
+import pytest
+from tests.conftest import wait_until
+
+COMMANDS = {
+    "type": "slash_commands_changed",
+    "commands": [
+        {"name": "review", "description": "Review the changes", "arguments": "[what]"},
+        {"name": "ticket:new", "description": "Write\x1b a ticket", "source": "project"},
+        {"name": "clear", "description": "Not what you think", "source": "project"},
+    ],
+}
+
+
+def menu(screen):
+    """The words of the completion menu, None when there is none."""
+    return screen.lua("""
+      local info = vim.fn.complete_info({ 'pum_visible', 'matches' })
+      return info.pum_visible == 1 and vim.tbl_map(function(item) return item.word end, info.matches) or nil
+    """)
+
+
+def wait_for_menu(screen, words):
+    return wait_until(lambda: menu(screen) == words, f"the menu has {words}")
+
+
+def words_typed(screen):
+    """The prompts that the history would keep across sessions."""
+    return screen.lua("return require('sanderling.prompt_history').entries()")
+
+
+# --- in the prompt -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "typed, action",
+    [
+        ("/usage", {"type": "show_usage"}),
+        ("/cost", {"type": "show_usage"}),
+        ("/settings", {"type": "show_settings"}),
+        ("/trust", {"type": "show_trust"}),
+        ("/compact", {"type": "compact", "focus": ""}),
+        ("/compact the parser", {"type": "compact", "focus": "the parser"}),
+        ("/compact the parser<CR>and its tests", {"focus": "the parser\nand its tests"}),
+        ("/compact undo", {"type": "undo_compaction"}),
+        ("/model claude-opus-5-5", {"type": "set_model", "model": "claude-opus-5-5"}),
+        ("/model", {"type": "list_models"}),
+        ("/mode plan", {"type": "set_mode", "mode": "plan"}),
+        ("/net  proxy ", {"type": "set_network", "mode": "proxy"}),
+        ("/sandbox on", {"type": "set_sandbox", "is_on": True}),
+    ],
+)
+def test_a_command_in_the_prompt_is_an_action_and_is_kept_in_the_history(screen, typed, action):
+    screen.feed(f"i{typed}<C-s>")
+    (sent,) = wait_until(screen.actions)
+    assert sent | action == sent
+    assert screen.prompt_lines() == [""]
+    assert words_typed(screen) == [typed.replace("<CR>", "\n").rstrip()] or typed.endswith(" ")
+
+
+def test_without_an_argument_mode_and_network_are_told(screen):
+    screen.feed("i/mode<C-s>")
+    wait_until(lambda: "Mode ask: changes" in screen.messages())
+    screen.feed("/net<C-s>")
+    wait_until(lambda: "Network off: commands reach nothing" in screen.messages())
+    assert screen.actions() == []
+
+
+def test_exit_hides_the_chat(screen):
+    screen.feed("i/exit<C-s>")
+    wait_until(lambda: not screen.transcript_win())
+    assert screen.mode() == "n"
+
+
+def test_clear_begins_anew_in_the_same_windows(screen):
+    screen.in_a_turn("An answer.")
+    screen.feed("i/clear<C-s>")
+    wait_until(lambda: screen.transcript() == [""])
+    assert screen.prompt_lines() == [""]
+
+
+@pytest.mark.parametrize(
+    "typed, sentence",
+    [
+        ("/mdoe plan", "There is no command /mdoe; did you mean /mode?"),
+        ("/tiket:new", "There is no command /tiket:new; did you mean /ticket:new?"),
+        ("/clear all", "/clear takes nothing behind it: nothing was done."),
+        ("/clear<CR>all", "/clear takes nothing behind it: nothing was done."),
+        ("/mode autoo", '/mode [ask|auto|plan] does not know "autoo": nothing was done.'),
+    ],
+)
+def test_what_is_no_command_is_refused_and_stays(screen, typed, sentence):
+    screen.send(COMMANDS)
+    screen.feed(f"i{typed}<C-s>")
+    wait_until(lambda: sentence in screen.messages())
+    assert screen.prompt_lines() == typed.split("<CR>")
+    assert screen.actions() == []
+    assert words_typed(screen) == []
+    assert not screen.is_blocked()
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "/etc is a directory",
+        "/etc/hosts says what?",
+        " /usage",
+        "/Usage",
+        "//usage",
+        "/",
+        "usage<CR>/usage",
+    ],
+)
+def test_what_only_looks_like_a_command_is_a_prompt(screen, typed):
+    screen.send(COMMANDS)
+    screen.feed(f"i{typed}<C-s>")
+    (sent,) = wait_until(screen.actions)
+    assert sent["prompt"]["text"] == typed.replace("<CR>", "\n")
+
+
+def test_the_command_of_a_markdown_file_is_sent_as_it_was_typed(screen):
+    screen.send(COMMANDS)
+    screen.feed("i/ticket:new the parser<CR>crashes<C-s>")
+    (sent,) = wait_until(screen.actions)
+    assert sent["type"] == "submit_prompt"
+    assert sent["prompt"]["text"] == "/ticket:new the parser\ncrashes"
+
+
+def test_before_the_host_has_told_of_its_commands_it_is_asked(screen):
+    screen.feed("i/mycommand<C-s>")
+    (sent,) = wait_until(screen.actions)
+    assert sent["prompt"]["text"] == "/mycommand"
+
+
+def test_a_markdown_file_cannot_take_a_name_of_ours(screen):
+    screen.send(COMMANDS)
+    screen.feed("i/clear<C-s>")
+    wait_until(lambda: screen.prompt_lines() == [""])
+    assert screen.actions("submit_prompt") == []
+
+
+# --- help --------------------------------------------------------------------------------------------------------------
+
+
+def test_help_shows_each_command_with_its_line_and_those_of_markdown_files(screen):
+    screen.send(COMMANDS)
+    screen.feed("i/help<C-s>")
+    wait_until(lambda: screen.lua("return vim.api.nvim_win_get_config(0).relative") == "editor")
+    lines = screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    shown = {line.split()[0]: line for line in lines if line.startswith("/")}
+    required = (
+        "help clear new resume compact model mode net usage cost settings login logout export"
+    )
+    assert {f"/{name}" for name in f"{required} review exit".split()} <= shown.keys()
+    assert shown["/compact"].startswith("/compact [focus|undo]  ")
+    assert shown["/review"].startswith("/review [what]  ")
+    assert shown["/review"].endswith("  Review the changes")
+    assert shown["/ticket:new"].endswith("  Write  a ticket")
+    assert len([line for line in lines if line.startswith("/clear")]) == 1
+    assert all(len(line.split("  ", 1)[1].strip()) > 3 for line in shown.values())
+    assert screen.mode() == "n"
+    screen.feed("q")
+    wait_until(lambda: screen.lua("return vim.bo.filetype") == "sanderling_prompt")
+
+
+# --- models ------------------------------------------------------------------------------------------------------------
+
+
+CATCH_SELECT = "vim.ui.select = function(...) _G.asked = { ... } end"
+
+
+def test_models_are_chosen_from_a_list(screen):
+    screen.lua(CATCH_SELECT)
+    screen.command("AgentModel")
+    screen.send({"type": "models_listed", "models": ["claude-a", "claude-b"]})
+    assert wait_until(lambda: screen.lua("return _G.asked and _G.asked[1]")) == [
+        "claude-a",
+        "claude-b",
+    ]
+    screen.lua("_G.asked[3](_G.asked[1][2])")
+    assert screen.actions("set_model") == [{"type": "set_model", "model": "claude-b"}]
+
+
+def test_models_that_are_known_are_offered_at_once(screen):
+    screen.lua(CATCH_SELECT)
+    screen.send({"type": "models_listed", "models": ["claude-a"]})
+    assert screen.lua("return _G.asked == nil")
+    screen.feed("i/model<C-s>")
+    assert wait_until(lambda: screen.lua("return _G.asked and _G.asked[1]")) == ["claude-a"]
+    assert screen.actions() == []
+
+
+def test_a_list_that_comes_while_something_else_is_typed_asks_nothing(screen):
+    screen.lua(CATCH_SELECT)
+    screen.feed("i/model<C-s>")
+    wait_until(lambda: screen.actions("list_models"))
+    screen.feed("By the way")
+    wait_until(lambda: screen.prompt_lines() == ["By the way"])
+    screen.send({"type": "models_listed", "models": ["claude-a", "claude-b"]})
+    wait_until(lambda: ":AgentModel chooses one" in screen.messages())
+    assert screen.lua("return _G.asked == nil")
+
+
+# --- the menu ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_slash_opens_a_menu_that_inserts_nothing_by_itself(screen):
+    screen.feed("i/")
+    words = wait_until(lambda: menu(screen))
+    assert words[0] == "/help"
+    assert "/model" in words
+    assert screen.prompt_lines() == ["/"]
+    assert "show these commands" in screen.screen_text()
+    screen.feed("mo")
+    wait_for_menu(screen, ["/model", "/mode"])
+    assert screen.prompt_lines() == ["/mo"]
+
+
+def test_tab_goes_through_the_menu_and_is_a_tab_without_it(screen):
+    screen.feed("i/mo")
+    wait_for_menu(screen, ["/model", "/mode"])
+    screen.feed("<Tab>")
+    wait_until(lambda: screen.prompt_lines() == ["/model"])
+    screen.feed("<Tab>")
+    wait_until(lambda: screen.prompt_lines() == ["/mode"])
+    screen.feed(" ")
+    wait_for_menu(screen, ["ask", "auto", "plan"])
+    screen.feed("p")
+    wait_for_menu(screen, ["plan"])
+    screen.feed("<Tab><C-s>")
+    (sent,) = wait_until(screen.actions)
+    assert sent == {"type": "set_mode", "mode": "plan"}
+    screen.feed("a<Tab>b")
+    wait_until(lambda: screen.prompt_lines() == ["a\tb"])
+
+
+def test_sending_with_the_menu_open_leaves_an_empty_prompt_in_which_typing_goes_on(screen):
+    screen.feed("i/usag")
+    wait_for_menu(screen, ["/usage"])
+    screen.feed("e<C-s>")
+    wait_until(lambda: screen.actions("show_usage"))
+    screen.feed("/s<C-s>")
+    wait_until(
+        lambda: "There is no command /s" in screen.messages() or screen.actions("submit_prompt")
+    )
+    screen.feed("<C-u>hello<CR>there<C-s>")
+    sent = wait_until(lambda: screen.actions("submit_prompt"))
+    assert sent[-1]["prompt"]["text"] == "hello\nthere"
+    assert menu(screen) is None
+
+
+def test_return_with_the_menu_open_is_a_line_break(screen):
+    screen.feed("i/co")
+    wait_until(lambda: menu(screen))
+    screen.feed("<CR>")
+    wait_until(lambda: screen.prompt_lines() == ["/co", ""])
+    assert menu(screen) is None
+
+
+def test_a_menu_that_was_sent_away_stays_away_until_the_next_insert(screen):
+    screen.feed("i/c")
+    wait_until(lambda: menu(screen))
+    screen.feed("<C-e>")
+    wait_until(lambda: menu(screen) is None)
+    screen.feed("o")
+    wait_until(lambda: screen.prompt_lines() == ["/co"])
+    assert menu(screen) is None
+    screen.feed("<Esc>A")
+    screen.feed("m")
+    wait_for_menu(screen, ["/compact"])
+    screen.feed("<C-e>")
+    wait_until(lambda: menu(screen) is None)
+    screen.feed("<C-u><C-u>")
+    wait_until(lambda: screen.prompt_lines() == [""])
+    screen.feed("/ex")
+    wait_for_menu(screen, ["/export", "/exit"])
+
+
+def test_the_menu_comes_only_for_the_beginning_of_the_first_line(screen):
+    screen.feed("ilook at /u")
+    wait_until(lambda: screen.prompt_lines() == ["look at /u"])
+    assert menu(screen) is None
+    screen.feed("<CR>/u")
+    wait_until(lambda: screen.prompt_lines() == ["look at /u", "/u"])
+    assert menu(screen) is None
+
+
+def test_a_command_from_the_history_opens_no_menu(screen):
+    screen.feed("i/mode<C-s>/net<C-s>")
+    wait_until(lambda: "Network off" in screen.messages())
+    screen.feed("<C-p>")
+    wait_until(lambda: screen.prompt_lines() == ["/net"])
+    screen.feed("<C-p>")
+    wait_until(lambda: screen.prompt_lines() == ["/mode"])
+    assert menu(screen) is None
+
+
+def test_the_menu_offers_markdown_commands_and_the_models_that_are_known(screen):
+    screen.send(COMMANDS, {"type": "models_listed", "models": ["claude-a", "claude-b"]})
+    screen.feed("i/ti")
+    wait_for_menu(screen, ["/ticket:new"])
+    screen.feed("<Esc>cc/model ")
+    wait_for_menu(screen, ["claude-a", "claude-b"])
+
+
+def test_omnifunc_offers_the_same_in_the_users_own_way(screen):
+    screen.feed("i/mod<Esc>a<C-x><C-o>")
+    wait_for_menu(screen, ["/model", "/mode"])
+    assert screen.prompt_lines() == ["/model"]
+    screen.feed("<C-n>")
+    wait_until(lambda: screen.prompt_lines() == ["/mode"])
+    screen.feed(" <C-x><C-o>")
+    wait_until(lambda: screen.prompt_lines() == ["/mode ask"])
+
+
+def test_a_tab_of_the_users_own_and_another_completion_are_left_alone(screen):
+    screen.lua("vim.keymap.set('i', '<Tab>', 'mine', { buffer = 0 })")
+    screen.feed("i/mo")
+    wait_until(lambda: menu(screen))
+    screen.feed("<Tab>")
+    wait_until(lambda: screen.prompt_lines() == ["/momine"])
+    screen.feed("<Esc>cctwo words<CR>")
+    wait_until(lambda: screen.prompt_lines() == ["two words", ""])
+    screen.feed("w<C-x><C-n>")
+    wait_until(lambda: screen.prompt_lines() == ["two words", "words"])
+    assert (
+        screen.lua("return vim.api.nvim_get_option_value('completeopt', { scope = 'local' })") == ""
+    )
+
+
+# --- commands of the editor --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command, action",
+    [
+        ("AgentCompact", {"type": "compact", "focus": ""}),
+        ("AgentCompact the parser", {"type": "compact", "focus": "the parser"}),
+        ("AgentCompact!", {"type": "undo_compaction"}),
+        ("AgentModel claude-x", {"type": "set_model", "model": "claude-x"}),
+        ("AgentUsage", {"type": "show_usage"}),
+        ("AgentSettings", {"type": "show_settings"}),
+        ("AgentTrust", {"type": "show_trust"}),
+        ("AgentRetry", {"type": "retry_now"}),
+    ],
+)
+def test_the_commands_of_the_editor_do_the_same(screen, command, action):
+    screen.command(command)
+    assert screen.actions() == [action]
+
+
+def test_they_show_a_chat_where_there_is_none_and_leave_the_cursor_where_it_is(start_screen):
+    screen = start_screen()
+    screen.command("AgentUsage")
+    assert screen.actions("show_usage")
+    assert screen.transcript_win()
+    assert screen.lua("return vim.bo.filetype") == ""
+
+
+def test_agentreview_is_the_prompt(screen):
+    screen.command("AgentReview the parser")
+    (sent,) = screen.actions()
+    assert sent["prompt"]["text"] == "/review the parser"
+
+
+def test_agentmodel_and_agentcompact_complete(screen):
+    complete = "return vim.fn.getcompletion(..., 'cmdline')"
+    screen.send({"type": "models_listed", "models": ["claude-a", "claude-b"]})
+    assert screen.lua(complete, "AgentModel claude-") == ["claude-a", "claude-b"]
+    assert screen.lua(complete, "AgentCompact u") == ["undo"]
+
+
+def test_without_a_chat_there_is_nothing_to_retry(start_screen):
+    screen = start_screen()
+    screen.command("AgentRetry")
+    assert screen.actions() == []
+
+
+def test_sessions_are_opened_and_closed_from_the_prompt(screen):
+    first = screen.lua("return require('sanderling.live').current_id()")
+    screen.feed("i/new<C-s>")
+    wait_until(lambda: screen.lua("return require('sanderling.live').current_id()") != first)
+    screen.feed("<Esc>i/close<C-s>")
+    wait_until(lambda: screen.lua("return require('sanderling.live').current_id()") == first)
+    assert screen.prompt_lines() == [""]
+    assert screen.lua("return require('sanderling.host').stderr") == []
+    assert not screen.is_blocked()

@@ -1,0 +1,324 @@
+"""
+:AgentTrust: what stands on its page is what would be trusted, and nothing is trusted that was not answered for.
+
+Events come by the host's own way in, and what Neovim asks of the host is caught before it leaves.
+"""
+
+import hashlib
+import time
+
+import pytest
+from tests.conftest import wait_until
+
+GRACE_S = 0.32  # keys count after this
+
+
+def file(path, text, state="new"):
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    return {"path": path, "state": state, "sha256": sha256, "text": text}
+
+
+RULES = file("AGENTS.md", "# Rules\n\nBe brief.\n")
+COMMAND = file(".sanderling/commands/ship.md", "Ship it.", "changed")
+CONFIG = file(".sanderling/config.toml", "", "trusted")
+FILES = [RULES, COMMAND, CONFIG]
+
+
+def hashes(*files):
+    return {each["path"]: each["sha256"] for each in files}
+
+
+def shown(files=FILES, **fields):
+    return {"type": "trust_shown", "project": "/work/project", "files": list(files)} | fields
+
+
+def is_on_page(screen):
+    return screen.lua("return vim.bo.filetype") == "sanderling_trust"
+
+
+def open_page(screen, files=FILES, **fields):
+    """Ask for the files from a file of the person's, get them, and wait until keys count."""
+    screen.feed("<C-w>h")
+    wait_until(lambda: screen.lua("return vim.bo.filetype") == "")
+    screen.command("AgentTrust")
+    assert screen.actions("show_trust")
+    screen.send(shown(files, **fields))
+    assert is_on_page(screen)
+    time.sleep(GRACE_S)
+
+
+def page(screen):
+    return screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+
+
+def marks(screen):
+    """The boxes of the list, by path."""
+    lines = [line.split() for line in page(screen) if line[0:1] in ("☐", "☑")]
+    return {words[1]: words[0] for words in lines}
+
+
+def test_the_page_shows_each_file_whole_and_what_is_new_or_changed(screen):
+    open_page(screen)
+    lines = page(screen)
+    assert "/work/project" in lines[0]
+    assert any(line.startswith("☐ AGENTS.md ") and line.endswith("  new") for line in lines)
+    assert any(line.endswith("  changed since you trusted it") for line in lines)
+    assert any(line.startswith("☑ .sanderling/config.toml ") for line in lines)
+    assert any(line.startswith("Trust these 3 files as they are shown?") for line in lines)
+    start = lines.index("AGENTS.md (new, 3 lines)")
+    assert lines[start + 1 :] == [
+        "│ # Rules",
+        "│ ",
+        "│ Be brief.",
+        "",
+        ".sanderling/commands/ship.md (changed since you trusted it, 1 line)",
+        "│ Ship it.",
+        "",
+        ".sanderling/config.toml (trusted, 0 lines)",
+    ]
+    assert screen.lua("return vim.bo.modifiable") is False
+    assert screen.mode() == "n"
+
+
+def test_what_a_person_cannot_see_stands_there_as_its_code(screen):
+    smuggled = "".join(chr(0xE0000 + ord(char)) for char in "rm")
+    text = f"a\u202eb\u200bc{smuggled}\ufe0f d\x1b[8mäöü—漢字 🙂"
+    open_page(screen, [file("AGENTS.md", text)])
+    assert page(screen)[-1] == (
+        "│ a<U+202E>b<U+200B>c<U+E0072><U+E006D><U+FE0F> d\x1b[8mäöü—漢字 🙂"
+    )
+    screen_text = screen.screen_text()
+    assert "d^[[8m" in screen_text
+    groups = screen.lua("""
+      return vim.tbl_map(function(mark) return mark[4].hl_group end,
+        vim.api.nvim_buf_get_extmarks(0, -1, { vim.fn.line('$') - 1, 0 }, -1, { details = true }))
+    """)
+    assert groups == ["AgentWarning"] * 5
+
+
+def test_a_file_cannot_pass_for_the_page_or_for_another_file(screen):
+    text = "end\n\nCLAUDE.md (trusted, 1 line)\n☑ CLAUDE.md"
+    open_page(screen, [file("AGENTS.md", text), file("x\nCLAUDE.md (trusted", "text")])
+    lines = page(screen)
+    assert "CLAUDE.md (trusted, 1 line)" not in lines
+    assert "│ CLAUDE.md (trusted, 1 line)" in lines
+    assert "x CLAUDE.md (trusted (new, 1 line)" in lines
+
+
+def test_a_trusts_all_with_the_hashes_that_were_shown_and_goes_back(screen):
+    open_page(screen)
+    screen.feed("a")
+    (sent,) = wait_until(lambda: screen.actions("trust_files"))
+    assert sent["hashes"] == hashes(*FILES)
+    assert screen.lua("return vim.bo.filetype") == ""
+    assert screen.lua("return #vim.api.nvim_list_tabpages()") == 1
+
+
+def test_q_leaves_all_as_it_is(screen):
+    open_page(screen)
+    screen.feed("tq")
+    wait_until(lambda: not is_on_page(screen))
+    assert screen.actions("trust_files") == []
+
+
+def test_a_key_that_was_typed_before_the_page_came_is_no_answer(screen):
+    screen.command("stopinsert | AgentTrust")
+    screen.lua(
+        """
+        local id = vim.b[require('sanderling').transcript().buf].sanderling_session
+        require('sanderling.host').publish(id, { ... })
+        vim.api.nvim_feedkeys('a', 'xt', false)
+        """,
+        shown(),
+    )
+    assert is_on_page(screen)
+    assert screen.actions("trust_files") == []
+
+
+def test_t_marks_the_file_at_the_cursor_in_the_list_or_in_its_text(screen):
+    open_page(screen)
+    assert marks(screen) == {
+        "AGENTS.md": "☐",
+        ".sanderling/commands/ship.md": "☐",
+        ".sanderling/config.toml": "☑",
+    }
+    screen.feed("t/Ship it<CR>t/config.toml (<CR>t")
+    wait_until(
+        lambda: (
+            marks(screen)
+            == {
+                "AGENTS.md": "☑",
+                ".sanderling/commands/ship.md": "☑",
+                ".sanderling/config.toml": "☐",
+            }
+        )
+    )
+    screen.feed("ggt")
+    wait_until(lambda: "The cursor is on no file." in screen.messages())
+
+
+@pytest.mark.parametrize(
+    "choice, chosen",
+    [
+        ("Trust only the 2 marked", [RULES, CONFIG]),
+        ("Trust all 3", FILES),
+        ("Trust none of them", []),
+    ],
+)
+def test_return_asks_by_way_of_vim_ui_select(screen, choice, chosen):
+    screen.lua("vim.ui.select = function(...) _G.asked = { ... } end")
+    open_page(screen)
+    screen.feed("t<CR>")
+    wait_until(lambda: screen.lua("return _G.asked ~= nil"))
+    assert screen.lua("return _G.asked[2].prompt") == "Trust these 3 files as they are shown?"
+    screen.lua(
+        """
+        for _, choice in ipairs(_G.asked[1]) do
+          if _G.asked[2].format_item(choice) == ... then _G.asked[3](choice) end
+        end
+        """,
+        choice,
+    )
+    (sent,) = screen.actions("trust_files")
+    assert sent["hashes"] == hashes(*chosen)
+    assert not is_on_page(screen)
+
+
+def test_what_the_host_has_written_down_is_confirmed_once(screen):
+    changed = {"type": "slash_commands_changed", "commands": []}
+    screen.send(changed)
+    open_page(screen)
+    screen.feed("a")
+    wait_until(lambda: screen.actions("trust_files"))
+    assert "trusted" not in screen.messages()
+    screen.send(changed, changed)
+    assert screen.messages().count("3 files trusted, as shown.") == 1
+
+
+def test_none_is_a_map_on_the_wire(screen):
+    screen.lua("vim.ui.select = function(items, _, choose) choose(items[#items]) end")
+    open_page(screen)
+    screen.feed("<CR>")
+    wait_until(lambda: screen.actions("trust_files"))
+    assert screen.lua("return vim.json.encode(_G.actions[#_G.actions].hashes)") == "{}"
+
+
+def test_a_refusal_is_told_and_leaves_no_key_that_trusts(screen):
+    open_page(screen, refusal="A home directory is not trusted as a whole.")
+    assert "A home directory is not trusted as a whole." in page(screen)
+    assert marks(screen) == {}
+    screen.feed("a<CR><Esc>")
+    assert screen.actions("trust_files") == []
+    screen.feed("q")
+    wait_until(lambda: not is_on_page(screen))
+
+
+def test_a_project_without_such_files_is_a_message_and_a_refusal_a_notice(screen):
+    screen.command("AgentTrust")
+    screen.send(shown([]))
+    assert "no files of its own" in screen.messages()
+    screen.send(shown([], refusal="A home directory is not trusted as a whole."))
+    assert screen.transcript() == ["A home directory is not trusted as a whole."]
+    assert not is_on_page(screen)
+
+
+def test_files_that_come_while_something_else_is_typed_open_nothing(screen):
+    screen.feed("i/trust<C-s>")
+    wait_until(lambda: screen.actions("show_trust"))
+    screen.feed("By the way")
+    wait_until(lambda: screen.prompt_lines() == ["By the way"])
+    screen.send(shown())
+    assert not is_on_page(screen)
+    assert ":AgentTrust shows them" in screen.messages()
+
+
+def test_from_the_prompt_the_page_is_in_normal_mode_and_q_goes_back(screen):
+    screen.feed("i/trust<C-s>")
+    wait_until(lambda: screen.actions("show_trust"))
+    screen.send(shown())
+    wait_until(lambda: is_on_page(screen) and screen.mode() == "n")
+    time.sleep(GRACE_S)
+    screen.feed("q")
+    wait_until(lambda: screen.lua("return vim.bo.filetype") == "sanderling_prompt")
+
+
+def test_the_page_goes_with_its_session(screen):
+    open_page(screen)
+    screen.lua("require('sanderling').clear()")
+    assert not is_on_page(screen)
+
+
+def test_a_second_page_takes_the_place_of_the_first(screen):
+    open_page(screen)
+    screen.command("AgentTrust")
+    screen.send(shown([RULES]))
+    assert is_on_page(screen)
+    assert any(line.startswith("Trust this file as it is shown?") for line in page(screen))
+    assert screen.lua("return #vim.api.nvim_list_tabpages()") == 2
+
+
+def test_after_a_page_was_closed_by_hand_q_goes_back_to_where_the_next_was_asked_for(screen):
+    open_page(screen)
+    screen.command("quit")
+    screen.command("botright new")
+    here = screen.lua("return vim.api.nvim_get_current_win()")
+    screen.command("AgentTrust")
+    screen.send(shown())
+    assert is_on_page(screen)
+    time.sleep(GRACE_S)
+    screen.feed("q")
+    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_win()") == here)
+
+
+# --- what is ignored ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "paths, sentence",
+    [
+        (["AGENTS.md"], "AGENTS.md is ignored: :AgentTrust shows it and lets you trust it."),
+        (["a", "b"], "a and b are ignored: :AgentTrust shows them and lets you trust them."),
+        (["a", "b", "c", "d", "e"], "a, b, c and 2 more are ignored: :AgentTrust shows them"),
+    ],
+)
+def test_files_that_are_ignored_are_named_once(screen, paths, sentence):
+    needed = {"type": "trust_needed", "paths": paths}
+    screen.send(needed, needed)
+    screen.send(needed)
+    assert len(screen.transcript()) == 1
+    assert screen.transcript()[0].startswith(sentence)
+    screen.send({"type": "trust_needed", "paths": ["other.md"]})
+    assert screen.transcript()[-1].startswith("other.md is ignored")
+
+
+def test_no_files_that_are_ignored_are_no_news(screen):
+    screen.send({"type": "trust_needed", "paths": []})
+    assert screen.transcript() == [""]
+
+
+# --- with a host -------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_trusted_is_used_until_it_changes(start_agent, project):
+    reply = {"repeat": True, "step": [{"text": "Yes."}]}
+    rules = project / "AGENTS.md"
+    rules.write_text("Be brief.\n")
+    agent = start_agent(reply)
+    agent.command("AgentChat")
+    agent.submit("go")
+    agent.wait_for_turns()
+    assert "AGENTS.md is ignored: :AgentTrust shows it" in agent.transcript_text()
+    agent.command("AgentTrust")
+    wait_until(lambda: is_on_page(agent))
+    assert "│ Be brief." in page(agent)
+    time.sleep(GRACE_S)
+    agent.feed("a")
+    wait_until(lambda: "1 file trusted, as shown." in agent.messages())
+    agent.submit("and now?")
+    agent.wait_for_turns(2)
+    assert "Be brief." in agent.session_files()[-1].read_text()
+    rules.write_text("Be long.\n")
+    agent.command("AgentTrust")
+    wait_until(lambda: is_on_page(agent))
+    assert "AGENTS.md (changed since you trusted it, 1 line)" in page(agent)
+    assert marks(agent) == {"AGENTS.md": "☐"}

@@ -1,0 +1,139 @@
+"""What a turn uses and costs, in the winbar; titles; reports."""
+
+import pytest
+from tests.conftest import wait_until
+from tests.nvim.test_tools_screen import TURN_STARTED, prompt_winbar
+
+
+def usage(**fields):
+    event = {
+        "type": "usage_updated",
+        "last_request": {"input_tokens": 3_000, "cache_read_input_tokens": 62_000},
+        "total": {"input_tokens": 90_000, "output_tokens": 1_500},
+        "turn": {
+            "input_tokens": 300,
+            "cache_read_input_tokens": 11_800,
+            "cache_creation_input_tokens": 200,
+            "output_tokens": 840,
+        },
+        "context_window_tokens": 200_000,
+        "turn_cost_usd": 0.034,
+        "cost_usd": 0.42,
+        "is_priced": True,
+    }
+    return event | fields
+
+
+def bar(screen, width):
+    screen.lua(
+        "vim.api.nvim_win_set_width(require('sanderling').transcript().win, ...)",
+        width,
+    )
+    return screen.winbar()[0]
+
+
+def test_the_winbar_tells_tokens_cache_context_and_dollars(screen):
+    screen.send(usage())
+    assert "↑12.3k ↓840 cached 95% context 33% $0.42 (+$0.03)" in bar(screen, 100)
+    assert "91.5k tokens, context 33%, $0.42" in screen.lua(
+        "return require('sanderling').statusline()"
+    )
+
+
+@pytest.mark.parametrize(
+    "width, text",
+    [
+        (70, "↑12.3k ↓840 cached 95% context 33% $0.42"),
+        (60, "↑12.3k ↓840 ↻95% ctx 33% $0.42"),
+        (52, "↑12.3k ↓840 ctx 33% $0.42"),
+        (42, "ctx 33% $0.42"),
+        (34, "ctx 33%"),
+    ],
+)
+def test_what_matters_least_goes_first(screen, width, text):
+    screen.send(usage())
+    line = bar(screen, width).rstrip()
+    assert f" {text}  sbx:" in line
+    assert line.endswith("net:off")
+
+
+def test_without_a_price_there_are_no_dollars_and_without_a_window_no_context(screen):
+    screen.send(usage(is_priced=False, context_window_tokens=0))
+    line = bar(screen, 100)
+    assert "↑12.3k ↓840 cached 95%" in line
+    assert "$" not in line
+    assert "context" not in line
+
+
+def test_cents_are_not_rounded_to_nothing(screen):
+    screen.send(usage(cost_usd=0.0004, turn_cost_usd=0))
+    assert "<$0.01 (+$0.00)" in bar(screen, 100)
+
+
+def test_the_title_is_in_the_winbar_and_is_cut_before_the_numbers(screen):
+    screen.send({"type": "title_changed", "title": "Fix the 100% flaky test of the parser"})
+    assert " Fix the 100% flaky test of the parser " in bar(screen, 80)
+    screen.send(usage())
+    line = bar(screen, 80)
+    assert "↑12.3k ↓840 cached 95% context 33% $0.42" in line
+    assert " Fix the" in bar(screen, 90)
+    assert "…" in bar(screen, 90)
+
+
+def test_the_place_among_several_sessions_is_in_the_winbar(screen):
+    assert "1/" not in bar(screen, 80)
+    screen.command("AgentNew")
+    wait_until(lambda: "2/2 " in bar(screen, 80))
+
+
+def test_the_model_that_was_chosen_is_in_the_winbar(screen):
+    screen.send({"type": "model_changed", "model": "claude-opus-5-6"})
+    assert "claude-opus-5-6" in prompt_winbar(screen)
+
+
+def test_summarising_is_said_until_it_is_done(screen):
+    screen.send(TURN_STARTED, {"type": "compaction_started"})
+    assert "summarising" in prompt_winbar(screen)
+    screen.send(
+        {"type": "compacted", "kind": "summary", "before_tokens": 2, "after_tokens": 1},
+    )
+    assert "thinking" in prompt_winbar(screen)
+    screen.send({"type": "compaction_started"})
+    screen.send({"type": "notice", "level": "warning", "text": "It could not be summarized."})
+    assert "summarising" not in prompt_winbar(screen)
+
+
+# --- reports -----------------------------------------------------------------------------------------------------------
+
+
+REPORT = {"type": "report_shown", "title": "Usage", "text": "# Usage\n\n| a | b |\n| - | - |\n"}
+
+
+def floats(screen):
+    return screen.lua(
+        """
+        return vim.tbl_filter(function(win)
+          return vim.api.nvim_win_get_config(win).relative ~= ''
+        end, vim.api.nvim_list_wins())
+        """
+    )
+
+
+def test_a_report_is_a_float_that_q_closes(screen):
+    before = screen.lua("return vim.api.nvim_get_current_win()")
+    screen.feed("i")
+    wait_until(lambda: screen.mode() == "i")
+    screen.send(REPORT)
+    assert len(floats(screen)) == 1
+    assert " Usage " in screen.screen_text()
+    assert "| a | b |" in screen.screen_text()
+    wait_until(lambda: screen.mode() == "n")
+    screen.feed("q")
+    wait_until(lambda: floats(screen) == [])
+    assert screen.lua("return vim.api.nvim_get_current_win()") == before
+
+
+def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
+    screen.command("tabnew")
+    screen.send(REPORT)
+    assert floats(screen) == []
