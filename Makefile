@@ -10,7 +10,7 @@ HAS_NEW_NEOVIM = nvim --clean --headless -c "execute has('nvim-0.11') ? 'quit' :
 
 ATTACKS := tests/sandbox/test_escapes.py
 
-.PHONY: help install chat test check bench lock format clean development peers
+.PHONY: help install chat test fuzz check bench lock format clean development peers
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' "$(ROOT)/Makefile" | expand -t 10
@@ -30,6 +30,9 @@ else # the attacks alone: some of them end whatever else the same user runs
 	cd "$(ROOT)" && "$(BIN)/python" -m pytest --numprocesses auto --dist loadfile --ignore $(ATTACKS)
 	cd "$(ROOT)" && "$(BIN)/python" -m pytest $(ATTACKS)
 endif
+
+fuzz: development ## cut, stall, stop and kill everywhere; takes half an hour
+	cd "$(ROOT)" && SANDERLING_FUZZ=full "$(BIN)/python" -m pytest --numprocesses auto tests/fuzz tests/chaos $(ARGS)
 
 check: development peers ## formatting, lint, types; changes nothing
 	cd "$(ROOT)" && "$(BIN)/ruff" format --check

@@ -13,29 +13,36 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import anyio
+import httpx2
 import pytest
 from tests.conftest import policy_of, wait_until
 
 from sanderling.config import Settings
+from sanderling.errors import ProviderError
 from sanderling.events import (
     ErrorOccurred,
     Event,
     Prompt,
     TextDelta,
     ThinkingDelta,
+    TodoChanged,
     TurnEnded,
     UsageUpdated,
 )
-from sanderling.messages import Message, TextBlock, ThinkingBlock, ToolUse, Usage
+from sanderling.history import without_thoughts
+from sanderling.messages import Message, TextBlock, ThinkingBlock, ToolResult, ToolUse, Usage
 from sanderling.orchestrator import Orchestrator
+from sanderling.providers import ModelRequest
 from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.retries import Backoff
 from sanderling.session import Session
 
 PEERS = Path(os.environ.get("SANDERLING_PEERS", Path(__file__).parent.parent / "peers"))
 CLI = PEERS / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 FIXTURES = [
     {
@@ -57,7 +64,8 @@ FIXTURES = [
         "response": {
             "toolCalls": [
                 {"id": "toolu_1", "name": "teleport", "arguments": {"to": "mars", "at": [1, 2]}}
-            ]
+            ],
+            "reasoning": "Mars, then.",
         },
     },
     {"match": {"toolCallId": "toolu_1"}, "response": {"content": "I cannot."}},
@@ -69,6 +77,24 @@ FIXTURES = [
         },
     },
 ]
+TURNS = 10
+REASONING = "First the list; then I try the other thing. ⚙"
+
+
+def _tool_session() -> Iterator[dict[str, Any]]:
+    """Two rounds of tools and an answer for each turn, and a thought before each of them."""
+    for turn in range(TURNS):
+        items = [{"content": f"Turn {turn}", "status": "in_progress"}]
+        plan = {"id": f"plan_{turn}", "name": "todo", "arguments": {"items": items}}
+        look = {"id": f"look_{turn}", "name": "teleport", "arguments": {"to": f"mars {turn}"}}
+        asked = {"userMessage": f"Turn {turn}.", "hasToolResult": False}
+        yield _fixture(asked, toolCalls=[plan])
+        yield _fixture({"toolCallId": f"plan_{turn}"}, toolCalls=[look])
+        yield _fixture({"toolCallId": f"look_{turn}"}, content=f"Answer {turn}.")
+
+
+def _fixture(match: dict[str, Any], **response: Any) -> dict[str, Any]:
+    return {"match": match, "response": response | {"reasoning": REASONING}}
 
 
 class Aimock:
@@ -95,7 +121,9 @@ def aimock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aimock]:
         reason = f"needs node and {CLI}: npm install in tests/peers"
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     directory = tmp_path_factory.mktemp("aimock")
-    (directory / "fixtures.json").write_text(json.dumps({"fixtures": FIXTURES}))
+    (directory / "fixtures.json").write_text(
+        json.dumps({"fixtures": [*FIXTURES, *_tool_session()]})
+    )
     argv = [
         node,
         str(CLI),
@@ -124,23 +152,55 @@ def find_url(log: str) -> str:
     return next((word for word in log.split() if word.startswith("http://127.0.0.1:")), "")
 
 
+class EnabledThinking(httpx2.AsyncHTTPTransport):
+    """aimock holds requests against the rules for thoughts where thinking is `enabled`, not yet where it is `adaptive`."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        body = (await request.aread()).replace(
+            b'"type":"adaptive"', b'"type":"enabled","budget_tokens":9999'
+        )
+        headers = [pair for pair in request.headers.raw if pair[0].lower() != b"content-length"]
+        return await super().handle_async_request(
+            httpx2.Request(request.method, request.url, headers=headers, content=body)
+        )
+
+
+class Provider(AnthropicProvider):
+    """The real one, whose requests pass by `EnabledThinking`."""
+
+    def _make_client(self) -> anthropic.AsyncAnthropic:
+        client = httpx2.AsyncClient(transport=EnabledThinking())
+        return super()._make_client().with_options(http_client=client)
+
+
 class Talk:
     def __init__(self, url: str, directory: Path) -> None:
-        settings = Settings(state_dir=str(directory), base_url=url, provider="anthropic")
+        self.settings = Settings(state_dir=str(directory), base_url=url, provider="anthropic")
         self.events: list[Event] = []
-        self.provider = AnthropicProvider(settings)
-        self.session = Session.open(settings.session_dir, "s1", "/project")
+        self.provider = Provider(self.settings)
+        project = directory / "project"
+        project.mkdir()
+        self.session = Session.open(self.settings.session_dir, "s1", str(project))
 
     async def say(self, *prompts: str) -> list[Message]:
         orchestrator = Orchestrator(
-            self.session, self.provider, self.events.append, policy_of(self.session)
+            self.session,
+            self.provider,
+            self.events.append,
+            policy_of(self.session),
+            self.settings,
         )
+        orchestrator.calls.backoff = Backoff(attempts=2, first_s=0)
         with anyio.fail_after(DEADLINE_S):
-            for n, prompt in enumerate(prompts):
-                await orchestrator.run_turn(Prompt(f"p{n}", prompt))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(orchestrator.serve)
+                for count, prompt in enumerate(prompts, 1):
+                    orchestrator.submit(Prompt(f"p{count}", prompt))
+                    while len(self.of(TurnEnded)) < count:
+                        await anyio.sleep(0.005)
+                orchestrator.close()
         self.session.close()
-        assert self.provider._client
-        await self.provider._client.close()
+        await self.provider.aclose()
         return self.session.history
 
     def of(self, kind: type) -> list[Any]:
@@ -187,3 +247,26 @@ async def test_error_is_told_and_the_next_turn_works(talk):
     assert [error.kind for error in talk.of(ErrorOccurred)] == ["rate_limited"]
     assert talk.of(TurnEnded) == [TurnEnded("error"), TurnEnded("end_turn")]
     assert [message.role for message in history] == ["user", "user", "assistant"]
+
+
+async def test_ten_turns_with_tools_and_thoughts_are_accepted_as_they_go_back(aimock, talk):
+    history = await talk.say(*(f"Turn {turn}." for turn in range(TURNS)))
+    assert talk.of(ErrorOccurred) == []
+    assert talk.of(TurnEnded) == [TurnEnded("end_turn")] * TURNS
+    assert len(talk.of(TodoChanged)) == TURNS
+    assert [history[6 * turn + 5].content[-1] for turn in range(TURNS)] == [
+        TextBlock(f"Answer {turn}.") for turn in range(TURNS)
+    ]
+    entries = aimock.journal()
+    assert [entry["response"]["status"] for entry in entries] == [200] * 3 * TURNS
+
+
+async def test_a_dropped_thought_would_have_been_refused(talk):
+    """So that the test before means something."""
+    await talk.say("Turn 0.")
+    talk.session.history[1] = without_thoughts([talk.session.history[1]])[0]
+    again = Message("user", (ToolResult("plan_0", "done"),))
+    request = ModelRequest("", [*talk.session.history[:2], again])
+    with pytest.raises(ProviderError, match="thinking"):
+        [item async for item in talk.provider.stream(request)]
+    await talk.provider.aclose()

@@ -1,0 +1,172 @@
+"""
+A day of work in forty turns, against the API with its cache.
+
+Tools; a change of mode, of the network, of the date, of the branch; lists of what is to be done; instructions; a command of the
+person's; words in between; a restart in the middle.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from sanderling.config import Settings
+from sanderling.events import Event, NetworkMode, Prompt, SandboxChanged, ToolStarted
+from sanderling.orchestrator import Orchestrator
+from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.sandbox.session import policy_for
+from sanderling.session import Session
+from tests.cached_api import CachedApi, Content, text, thought, use
+
+TURNS = 40
+RESUMED_AT = 20
+LONG_ROUND_AT = (12, 27)  # more uses of tools in one message than the API looks back
+MANY = 30
+DEADLINE_S = 60.0
+PAGE_LINES = 40
+LINE = "    total += sum(value for value in row if value is not None)  # {}\n"
+ANSWER = "That function adds up what is there and leaves out what is not. " * 6
+THOUGHT = "The person asks about another part; first I look at the page that has it. "
+BEFORE_MIDNIGHT, AFTER_MIDNIGHT = "<west>+12", "<east>-14"  # 26 hours apart
+
+
+def _answers() -> Iterator[Content]:
+    """What the model says to each request."""
+    for turn in range(TURNS):
+        for number, uses in enumerate(_rounds(turn)):
+            yield [thought(f"{THOUGHT}{turn}.{number}"), text("I look."), *uses]
+        yield [thought(f"Now I know {turn}."), text(f"{turn}: {ANSWER}")]
+
+
+def _rounds(turn: int) -> Iterator[Content]:
+    page = {"offset": 1 + turn * PAGE_LINES, "limit": PAGE_LINES}
+    yield [use(f"read_{turn}", "read", path="src/rows.py", **page)]
+    if turn in LONG_ROUND_AT:
+        several = range(MANY)
+        yield [use(f"many_{turn}_{n}", "read", path="notes.txt", offset=n + 1) for n in several]
+    if turn % 4 == 1:
+        yield [use(f"todo_{turn}", "todo", items=_todo(turn))]
+    if turn % 4 == 2:
+        yield [use(f"grep_{turn}", "grep", pattern=f"# {turn}$", path="src")]
+    if turn % 4 == 3:
+        command = f"echo {turn} >> log.txt; wc -l log.txt"
+        yield [use(f"bash_{turn}", "bash", command=command)]
+
+
+def _todo(turn: int) -> list[dict[str, str]]:
+    return [
+        {"content": "Read the rows.", "status": "completed"},
+        {"content": f"Understand turn {turn}.", "status": "in_progress"},
+    ]
+
+
+class CachedSession:
+    """`run` lives through the day; `api` has seen it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project = folder / "project"
+        (self.project / "src").mkdir(parents=True)
+        (self.project / ".git").mkdir()
+        self._check_out("main")
+        lines = map(LINE.format, range(TURNS * PAGE_LINES))
+        (self.project / "src" / "rows.py").write_text("".join(lines))
+        (self.project / "notes.txt").write_text("A line.\n" * MANY)
+        (self.project / "AGENTS.md").write_text("Answer in whole sentences.\n")
+        (self.project / "src" / "AGENTS.md").write_text("No loops here.\n")
+        answers = _answers()
+        self.api = CachedApi(lambda _body: next(answers))
+        self.events: list[Event] = []
+        self._folder = folder
+
+    async def run(self) -> None:
+        set_zone(BEFORE_MIDNIGHT)
+        with self.api:
+            for turns in (range(RESUMED_AT), range(RESUMED_AT, TURNS)):
+                async with AsyncExitStack() as stack:
+                    await self._open(stack)
+                    for turn in turns:
+                        await self._happen(turn)
+                        self.orchestrator.submit(Prompt(f"p{turn}", _words(turn)))
+                        await self._until(lambda turn=turn: self._count("TurnEnded") > turn)
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        settings = Settings(
+            state_dir=str(self._folder / "state"), base_url=self.api.url, provider="anthropic"
+        )
+        session = Session.open(settings.session_dir, "s1", str(self.project))
+        stack.callback(session.close)
+        provider = AnthropicProvider(settings)
+        stack.push_async_callback(provider.aclose)
+        policy = policy_for(settings, str(self.project))
+        self.orchestrator = Orchestrator(session, provider, self._emit, policy, settings)
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(self.orchestrator.serve)
+        stack.callback(self.orchestrator.close)
+        if session.is_resumed:
+            return
+        self.orchestrator.set_mode("auto")
+
+    def _emit(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, ToolStarted) and event.id == "read_35":
+            self.orchestrator.steer(Prompt("steered", "Leave the tests alone, please."))
+
+    async def _happen(self, turn: int) -> None:
+        """What changes before a turn."""
+        match turn:
+            case 6:
+                self.orchestrator.set_mode("plan")
+            case 7:
+                self.orchestrator.set_mode("auto")
+            case 9:
+                await self._set_network("proxy")
+            case 14:
+                await self._set_network("off")
+            case 17:
+                set_zone(AFTER_MIDNIGHT)
+            case 23 | 26:
+                shown = self.orchestrator.surroundings.shown()
+                self.orchestrator.surroundings.trust_files({f.path: f.sha256 for f in shown.files})
+            case 25:
+                (self.project / "AGENTS.md").write_text("Answer in half sentences.\n")
+            case 30:
+                self._check_out("feature/rows")
+            case 32:
+                self.orchestrator.commands.start("c1", "echo from the person")
+                await self._until(lambda: self._count("CommandEnded") == 1)
+            case _:
+                pass
+
+    def _check_out(self, branch: str) -> None:
+        (self.project / ".git" / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
+
+    async def _set_network(self, mode: NetworkMode) -> None:
+        self.orchestrator.set_network(mode)
+        await self._until(
+            lambda: any(isinstance(e, SandboxChanged) and e.network == mode for e in self.events)
+        )
+
+    def _count(self, kind: str) -> int:
+        return sum(type(event).__name__ == kind for event in self.events)
+
+    async def _until(self, condition: Any) -> None:
+        with anyio.fail_after(DEADLINE_S):
+            while not condition():
+                await anyio.sleep(0.005)
+
+
+def _words(turn: int) -> str:
+    return f"What does the page in turn {turn} do, and what would you change there?"
+
+
+def set_zone(zone: str) -> None:
+    """Where this process lives, and so which day it is there; empty: where the machine is."""
+    if zone:
+        os.environ["TZ"] = zone
+    else:
+        os.environ.pop("TZ", None)
+    time.tzset()

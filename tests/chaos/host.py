@@ -1,0 +1,115 @@
+"""
+Processes that run a session as a host does, to be killed: `python -m tests.chaos.host`.
+
+One process imports everything once. For each line on its standard input, a `Run` as JSON, it forks one that runs the session, prints
+its process id, and when that has ended its exit status.
+"""
+
+import asyncio
+import gc
+import os
+import sys
+from pathlib import Path
+
+import anthropic  # noqa: F401 - once, not in each process
+import anyio
+import msgspec
+
+from sanderling.config import Settings
+from sanderling.events import (
+    AnswerApproval,
+    ApprovalRequested,
+    ErrorOccurred,
+    Event,
+    Prompt,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from sanderling.orchestrator import Orchestrator
+from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.sandbox.session import policy_for
+from sanderling.session import Session
+
+
+class Run(msgspec.Struct, frozen=True):
+    """`prompts` are queued at once, `steered` is said when a tool runs. What has been said goes into the file `said`, line by line."""
+
+    folder: str
+    url: str
+    prompts: tuple[Prompt, ...]
+    steered: Prompt
+    is_confined: bool = False
+
+
+class Host:
+    def __init__(self, run: Run) -> None:
+        folder = Path(run.folder)
+        project = str(folder / "project")
+        settings = Settings(state_dir=str(folder / "state"), base_url=run.url, provider="anthropic")
+        self.run = run
+        self.changed = anyio.Event()
+        self.said = os.open(folder / "said", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self.is_steered = False
+        self.turns = 0  # that have begun and not ended
+        session = Session.open(settings.session_dir, "s1", project)
+        self.provider = AnthropicProvider(settings)
+        self.orchestrator = Orchestrator(
+            session, self.provider, self.emit, policy_for(settings, project), settings
+        )
+        self.orchestrator.sandbox.switch(is_on=run.is_confined)
+
+    def emit(self, event: Event) -> None:
+        match event:
+            case ToolStarted() if not self.is_steered:
+                self.is_steered = True
+                self.orchestrator.steer(self.run.steered)
+                self._tell(self.run.steered)
+            case TurnStarted():
+                self.turns += 1
+            case TurnEnded():
+                self.turns -= 1
+                self.changed.set()
+            case ApprovalRequested(id=question_id):  # unconfined, a command asks
+                answer = AnswerApproval(question_id, "once")
+                asyncio.get_running_loop().call_soon(self.orchestrator.approvals.answer, answer)
+            case ErrorOccurred():
+                raise AssertionError(event)
+            case _:
+                pass
+
+    def _tell(self, prompt: Prompt) -> None:
+        os.write(self.said, f"{prompt.text}\n".encode())
+
+    async def serve(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.orchestrator.serve)
+            self.orchestrator.set_mode("auto")
+            for prompt in self.run.prompts:
+                self.orchestrator.submit(prompt)
+                self._tell(prompt)
+            while self.orchestrator.waiting or self.turns:
+                self.changed = anyio.Event()
+                await self.changed.wait()
+            self.orchestrator.close()
+        await self.provider.aclose()
+
+
+async def serve(run: Run) -> None:
+    await Host(run).serve()
+
+
+def main() -> None:
+    gc.freeze()
+    for line in sys.stdin.buffer:
+        run = msgspec.json.decode(line, type=Run)
+        pid = os.fork()
+        if pid == 0:
+            anyio.run(serve, run)
+            os._exit(0)
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,406 @@
+"""
+A conversation with an API in this very process, which can be cut, stalled or stopped wherever it is; and what must hold afterwards.
+
+Everything is real (orchestrator, tools, log, provider, SDK) but the socket: `InProcessApi` hands the bytes of an answer to the SDK's
+HTTP client, and judges each request.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import anthropic
+import anyio
+import httpx2
+import msgspec
+from anyio.lowlevel import checkpoint
+
+from sanderling.config import Settings
+from sanderling.events import (
+    AnswerApproval,
+    AnswerRestarted,
+    ApprovalRequested,
+    Event,
+    Prompt,
+    PromptsReturned,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from sanderling.messages import Message, TextBlock
+from sanderling.orchestrator import Orchestrator
+from sanderling.providers import ModelLimits
+from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.retries import Backoff
+from sanderling.sandbox.sandbox import Sandbox
+from sanderling.sandbox.session import policy_for
+from sanderling.session import Session
+from tests.api_rules import Block, refusals, request_refusals
+from tests.cached_api import Sent, events_of
+from tests.fuzz.streams import LAST_WORDS
+
+DEADLINE_S = 30.0
+IDLE_TIMEOUT_S = 0.03
+SIGNATURE = b"c2lnbmVk"
+SIGNATURES = {"claude-opus-5-5": b"b3B1cyE1"}
+FAST_DISK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+How = Literal["cut", "reset", "stall", "cancel"]
+HOWS: tuple[How, ...] = ("cut", "reset", "cancel", "stall")
+
+
+# --- the API -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    `data`, `chunk_bytes` at a time.
+
+    If only `at` bytes of it arrive, then `then` is called, and comes what `how` says.
+    """
+
+    data: bytes
+    at: int = -1
+    how: How = "cut"
+    then: Callable[[], None] = lambda: None
+    chunk_bytes: int = 1 << 20
+
+
+class InProcessApi(httpx2.AsyncBaseTransport):
+    """Gives `answers` one after the other, then the last again and again."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.refused: list[str] = []
+        self.changes: list[str] = []
+        """Of the prefix, from one request to the next one to the same model."""
+        self._sent: dict[str, Sent] = {}
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET":
+            return httpx2.Response(
+                404, json={"type": "error", "error": {"type": "not_found_error"}}
+            )
+        body = await request.aread()
+        sent = msgspec.json.decode(body, type=Sent)
+        if broken := [*request_refusals(body), *_of_signatures(json.loads(body))]:
+            self.refused += broken
+            error = {"type": "invalid_request_error", "message": "; ".join(broken)}
+            return httpx2.Response(400, json={"type": "error", "error": error})
+        if (before := self._sent.get(sent.model)) and (change := sent.difference(before)):
+            self.changes.append(change)
+        self._sent[sent.model] = sent
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return httpx2.Response(
+            200,
+            headers={"content-type": "text/event-stream"},
+            stream=AnswerStream(answer, signed_by(sent.model, answer.data)),
+        )
+
+
+def bytes_of(*content: Block) -> bytes:
+    """The events with which the API sends `content`."""
+    signature = SIGNATURE.decode()
+    return events_of(
+        [
+            {**block, "signature": signature} if block["type"] == "thinking" else block
+            for block in content
+        ]
+    )
+
+
+def signed_by(model: str, data: bytes) -> bytes:
+    """`data`, its thoughts signed by this model: their signatures are all of one length."""
+    own = SIGNATURES.get(model, SIGNATURE)
+    for part in (slice(0, 8), slice(0, 4), slice(4, 8)):
+        data = data.replace(b'"%b"' % SIGNATURE[part], b'"%b"' % own[part])
+    return data
+
+
+def _of_signatures(request: dict[str, Any]) -> list[str]:
+    own = SIGNATURES.get(request["model"], SIGNATURE).decode()
+    return [
+        f"messages.{n}: Invalid `signature` in `thinking` block"
+        for n, message in enumerate(request["messages"])
+        for block in message["content"]
+        if block["type"] == "thinking" and block["signature"] != own
+    ]
+
+
+class AnswerStream(httpx2.AsyncByteStream):
+    def __init__(self, answer: Answer, data: bytes) -> None:
+        self.answer = answer
+        self.data = data
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        answer = self.answer
+        end = len(self.data) if answer.at < 0 else answer.at
+        for start in range(0, end, answer.chunk_bytes):
+            yield self.data[start : min(end, start + answer.chunk_bytes)]
+            await checkpoint()
+        if answer.at < 0:
+            return
+        answer.then()
+        if answer.how == "reset":
+            raise httpx2.RemoteProtocolError("reset by the test")
+        if answer.how in ("stall", "cancel"):
+            await anyio.sleep_forever()
+
+    async def aclose(self) -> None:
+        pass
+
+
+class InProcessProvider(AnthropicProvider):
+    """The real one, whose connections end in this process."""
+
+    def __init__(self, settings: Settings, client: anthropic.AsyncAnthropic) -> None:
+        super().__init__(settings)
+        self.limits = ModelLimits(200_000, 64_000)
+        self._in_process = client
+
+    def _make_client(self) -> anthropic.AsyncAnthropic:
+        return self._in_process
+
+    async def aclose(self) -> None:
+        """The client serves all conversations."""
+
+
+@asynccontextmanager
+async def api_client() -> AsyncGenerator[tuple[InProcessApi, anthropic.AsyncAnthropic]]:
+    await Sandbox.probe()  # once, and not beside each conversation
+    api = InProcessApi()
+    async with httpx2.AsyncClient(transport=api) as http:
+        yield (
+            api,
+            anthropic.AsyncAnthropic(
+                api_key="sk-ant-test", base_url="http://api.test", http_client=http, max_retries=0
+            ),
+        )
+
+
+# --- the conversation --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def directory(parent: str | None = FAST_DISK) -> Iterator[Path]:
+    """Where fsync costs nothing, unless a `parent` says otherwise: what is judged here is what was written, not the disk."""
+    path = Path(tempfile.mkdtemp(prefix="fuzz-", dir=parent))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+@dataclass
+class Talk:
+    """A session in the making, with all it has emitted and all that the person has said to it."""
+
+    orchestrator: Orchestrator = field(init=False)
+    events: list[Event] = field(default_factory=list)
+    said: list[Prompt] = field(default_factory=list)
+    changed: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def session(self) -> Session:
+        return self.orchestrator.session
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+        self.changed.set()
+        if isinstance(event, ApprovalRequested):
+            answer = "deny" if event.tool == "tokens" else "once"
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self.orchestrator.approvals.answer, AnswerApproval(event.id, answer))
+
+    def submit(self, text: str) -> None:
+        self.said.append(Prompt(f"p{len(self.said)}", text))
+        self.orchestrator.submit(self.said[-1])
+
+    def steer(self, text: str) -> None:
+        self.said.append(Prompt(f"p{len(self.said)}", text))
+        self.orchestrator.steer(self.said[-1])
+
+    def edit(self, prompt_id: str, text: str) -> None:
+        self.said = [
+            Prompt(prompt.id, text) if prompt.id == prompt_id else prompt for prompt in self.said
+        ]
+        self.orchestrator.waiting.edit(prompt_id, text)
+
+    def count(self, kind: type[Event]) -> int:
+        return sum(isinstance(event, kind) for event in self.events)
+
+    def is_quiet(self) -> bool:
+        """No turn is going on, and nothing waits that goes by itself."""
+        waiting = self.orchestrator.waiting
+        has_ended = self.count(TurnEnded) >= self.count(TurnStarted)
+        return has_ended and bool(self.events) and (not waiting or waiting.is_held)
+
+    async def be_quiet(self) -> None:
+        with anyio.fail_after(DEADLINE_S):
+            while not self.is_quiet():
+                self.changed = anyio.Event()
+                await self.changed.wait()
+
+    async def ask(self, text: str) -> None:
+        ended = self.count(TurnEnded)
+        self.submit(text)
+        with anyio.fail_after(DEADLINE_S):
+            while self.count(TurnEnded) == ended or not self.is_quiet():
+                self.changed = anyio.Event()
+                await self.changed.wait()
+
+
+def settings_in(folder: Path) -> Settings:
+    return Settings(
+        state_dir=str(folder / "state"), provider="anthropic", idle_timeout_s=IDLE_TIMEOUT_S
+    )
+
+
+@asynccontextmanager
+async def talking(
+    folder: Path,
+    client: anthropic.AsyncAnthropic | None = None,
+    *,
+    base_url: str = "",
+    is_confined: bool = False,
+) -> AsyncGenerator[Talk]:
+    """
+    The session in `folder`, new or resumed. Its model is behind `client`, else at `base_url`.
+
+    Without a sandbox, whose processes would take most of the time, unless it is wanted.
+    """
+    project = folder / "project"
+    if not project.exists():
+        project.mkdir(parents=True)
+        (project / "notes.txt").write_text("A note.\n")
+    settings = msgspec.structs.replace(settings_in(folder), base_url=base_url)
+    provider = InProcessProvider(settings, client) if client else AnthropicProvider(settings)
+    session = Session.open(settings.session_dir, "s1", str(project))
+    policy = policy_for(settings, str(project))
+    talk = Talk()
+    talk.orchestrator = orchestrator = Orchestrator(session, provider, talk.emit, policy, settings)
+    orchestrator.calls.backoff = Backoff(attempts=4, first_s=0)
+    orchestrator.sandbox.switch(is_on=is_confined)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(orchestrator.serve)
+        yield talk
+        orchestrator.close()
+    await provider.aclose()
+    session.close()
+
+
+# --- what must hold ----------------------------------------------------------------------------------------------------
+
+
+def texts_of(history: Sequence[Message], role: str) -> list[str]:
+    return [
+        block.text
+        for message in history
+        if message.role == role
+        for block in message.content
+        if isinstance(block, TextBlock)
+    ]
+
+
+def check_talk(talk: Talk) -> None:
+    assert refusals(msgspec.to_builtins(talk.session.history)) == []
+    check_nothing_was_lost(talk)
+    check_tools(talk)
+    check_screen(talk)
+
+
+def records(log: Path, kind: str) -> list[dict[str, Any]]:
+    found = map(json.loads, log.read_bytes().splitlines())
+    return [record for record in found if record["type"] == kind]
+
+
+def logged_texts(log: Path, role: str) -> list[str]:
+    """All that was said, whatever a summary stands for by now."""
+    return [
+        block["text"]
+        for record in records(log, "message")
+        if record["message"]["role"] == role
+        for block in record["message"]["content"]
+        if block["type"] == "text"
+    ]
+
+
+def check_nothing_was_lost(talk: Talk) -> None:
+    """Each prompt was said once, and the model is shown it; or it was given back, or still waits."""
+    waiting = talk.orchestrator.waiting.shown()
+    elsewhere = [
+        *(p.text for e in talk.events if isinstance(e, PromptsReturned) for p in e.prompts),
+        *(prompt.text for prompt in (*waiting.steering, *waiting.queued)),
+    ]
+    said = logged_texts(talk.session.path, "user")
+    shown = "\n".join(texts_of(talk.session.history, "user"))
+    assert [p.text for p in talk.said if p.text in said and p.text not in shown] == []
+    found = Counter([*said, *elsewhere])
+    assert {prompt.text: found[prompt.text] for prompt in talk.said} == {
+        prompt.text: 1 for prompt in talk.said
+    }
+
+
+def check_tools(talk: Talk) -> None:
+    """Each tool use starts at most once, on the screen and in the log, and what starts ends."""
+    started = [event.id for event in talk.events if isinstance(event, ToolStarted)]
+    ended = [event.id for event in talk.events if isinstance(event, ToolEnded)]
+    assert sorted(started) == sorted(ended) == sorted(set(started))
+    ran = [each["tool_use_id"] for each in records(talk.session.path, "tool_started")]
+    assert sorted(ran) == sorted(set(ran))
+    assert talk.count(TurnStarted) <= talk.count(TurnEnded)
+
+
+def check_screen(talk: Talk) -> None:
+    """What the model has said stands on the screen once, as it is in the log."""
+    blocks: dict[tuple[int, int], str] = {}
+    turn = 0
+    for event in talk.events:
+        match event:
+            case TurnStarted():
+                turn += 1
+            case TextDelta(block_id, text):
+                blocks[turn, block_id] = blocks.get((turn, block_id), "") + text
+            case AnswerRestarted(block_id):
+                blocks = {key: text for key, text in blocks.items() if key < (turn, block_id)}
+            case _:
+                pass
+    shown = [text for text in blocks.values() if text.strip()]
+    assert shown == logged_texts(talk.session.path, "assistant")
+
+
+def check_resumed(folder: Path, history: Sequence[Message]) -> None:
+    """The log holds the conversation as it was in memory."""
+    session = Session.open(settings_in(folder).session_dir, "s1", "/elsewhere")
+    try:
+        assert session.history == list(history)
+    finally:
+        session.close()
+
+
+def check_log_of_killed_host(log: bytes, prompts: Sequence[Prompt]) -> None:
+    """A log as a host leaves it that is killed: what follows from it is valid, and all that was said is there."""
+    with directory() as folder:
+        (folder / "s1.jsonl").write_bytes(log)
+        session = Session.open(folder, "s1", "/project")
+        assert refusals(msgspec.to_builtins(session.history)) == []
+        said = texts_of(session.history, "user")
+        waiting = msgspec.json.encode(session.state("waiting") or {}).decode()
+        for prompt in prompts:
+            assert prompt.text in said or prompt.text in waiting
+        session.close()
+
+
+def last_words() -> Answer:
+    return Answer(LAST_WORDS)
