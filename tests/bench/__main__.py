@@ -7,7 +7,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.bench.cache import cache
+from tests.bench.interrupt import interrupt
 from tests.bench.latency import cancel, cold, long, warm
+from tests.bench.print_mode import print_mode
+from tests.bench.resume import resume
+from tests.bench.rounds import rounds
 from tests.bench.sandbox import sandbox
 from tests.bench.shared import Bench, Row, Server
 from tests.bench.start import chat, memory, start
@@ -16,7 +21,24 @@ from tests.bench.tools import tools
 
 GROUPS = {
     group.__name__: group
-    for group in (start, chat, warm, cold, stream, long, flood, cancel, memory, sandbox, tools)
+    for group in (
+        start,
+        chat,
+        warm,
+        cold,
+        stream,
+        long,
+        flood,
+        cancel,
+        interrupt,
+        memory,
+        sandbox,
+        tools,
+        rounds,
+        print_mode,
+        cache,
+        resume,
+    )
 }
 WIDTHS = (62, 50, 18, 5)
 

@@ -119,7 +119,7 @@ async def _on_a_project(bench: Bench, desk: Desk) -> list[Row]:
 
 def _words(_bench: Bench) -> Iterator[Row]:
     sizes = {spec.name: len(msgspec.json.encode(spec)) for spec in tool_specs()}
-    prompt = len(system_prompt("/home/person/project").encode())
+    prompt = len(system_prompt().encode())
     largest = max(sizes, key=sizes.__getitem__)
     note = f"prompt {prompt:,}, tools {sum(sizes.values()):,}, most of them {largest} {sizes[largest]:,}"
     total = prompt + sum(sizes.values())
