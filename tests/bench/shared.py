@@ -294,6 +294,7 @@ class Bench:
             home.mkdir()
             (project / ".git").mkdir(parents=True)
             nvim = BenchNvim(home, project, env)
+            nvim.setup(max_calls=0)  # nobody is here to be asked
             try:
                 yield nvim
             finally:
