@@ -374,14 +374,22 @@ command(
 
 --- vim.keymap.set() would do the same, but loading it is a third of what all of this file costs.
 ---@param modes string a letter each
+---@param rhs string|fun()
 local function map(modes, name, rhs, desc)
+  local callback = type(rhs) == 'function' and rhs or nil
+  local opts = { noremap = true, desc = 'Agent: ' .. desc, callback = callback }
   for mode in modes:gmatch('.') do
-    local opts = { noremap = true, desc = 'Agent: ' .. desc }
-    vim.api.nvim_set_keymap(mode, ('<Plug>(Agent%s)'):format(name), rhs, opts)
+    vim.api.nvim_set_keymap(mode, ('<Plug>(Agent%s)'):format(name), callback and '' or rhs, opts)
   end
 end
 
-local switch = "<Cmd>lua require('sanderling').switch(%svim.v.count1)<CR>"
+--- Go `direction` times as many sessions on as the count says.
+local function switch(direction)
+  return function()
+    require('sanderling').switch(direction * vim.v.count1)
+  end
+end
+
 map('n', 'Chat', '<Cmd>AgentChat<CR>', 'show or hide the chat')
 map('n', 'Stop', '<Cmd>AgentStop<CR>', 'stop the turn')
 map('n', 'New', '<Cmd>AgentNew<CR>', 'begin a conversation')
@@ -389,8 +397,8 @@ map('n', 'Sessions', '<Cmd>AgentSessions<CR>', 'conversations')
 map('n', 'Resume', '<Cmd>AgentResume<CR>', 'the last conversation')
 map('n', 'Fork', '<Cmd>AgentFork<CR>', 'a copy of the conversation')
 map('n', 'Steer', ':AgentSteer ', 'tell the model meanwhile')
-map('n', 'NextSession', switch:format(''), 'next conversation')
-map('n', 'PreviousSession', switch:format('-'), 'previous conversation')
+map('n', 'NextSession', switch(1), 'next conversation')
+map('n', 'PreviousSession', switch(-1), 'previous conversation')
 map('nx', 'Ask', ':AgentAsk ', 'ask')
 map('n', 'Model', '<Cmd>AgentModel<CR>', 'choose who answers')
 map('n', 'Usage', '<Cmd>AgentUsage<CR>', 'show tokens and dollars')
