@@ -32,6 +32,7 @@ from sanderling.providers import (
     ThinkingPiece,
     UsageReport,
 )
+from sanderling.providers.idle import KEEPS_WHAT_CAME
 from sanderling.reply import Reply
 from sanderling.retries import Backoff
 from sanderling.session import Session
@@ -238,7 +239,7 @@ def cut_off() -> ProviderError:
     return ProviderError(
         "cut",
         "The answer was cut off: the connection closed before the model had finished.",
-        "What arrived is kept. A new prompt goes on from there.",
+        KEEPS_WHAT_CAME,
     )
 
 

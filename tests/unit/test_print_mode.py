@@ -484,13 +484,18 @@ def test_a_session_goes_on(shell):
     assert len(session.history) == 6
 
 
-def test_mode_of_a_resumed_session_does_not_come_along(shell):
+def test_mode_of_a_resumed_session_does_not_come_along_and_stays_as_it_was(shell):
     assert shell.play([{"text": "One."}], args=("--mode", "auto")).returncode == 0
-    done = shell.play(
-        [{"tool_use": WRITE}], [{"text": "No."}], args=("--resume", shell.sessions()[0].id)
-    )
+    [session] = shell.sessions()
+    assert session.state("mode") is None, "the flag is of the run"
+    in_editor = Session.open(session.path.parent, session.id, "/")
+    in_editor.keep_state("mode", "auto")
+    in_editor.close()
+    done = shell.play([{"tool_use": WRITE}], [{"text": "No."}], args=("--resume", session.id))
     assert done.returncode == 3
     assert not (shell.project / "new.txt").exists()
+    [session] = shell.sessions()
+    assert session.state("mode") == "auto"
 
 
 def test_a_session_that_is_open_elsewhere_is_refused(shell):

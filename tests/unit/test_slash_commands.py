@@ -14,13 +14,6 @@ from sanderling.trust import Trust
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    root = tmp_path / "project"
-    root.mkdir()
-    return root
-
-
-@pytest.fixture
 def own(tmp_path: Path) -> Path:
     return tmp_path / "config"
 

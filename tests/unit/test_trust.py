@@ -27,13 +27,6 @@ from sanderling.trust.settings import project_settings
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    root = tmp_path / "project"
-    root.mkdir()
-    return root
-
-
-@pytest.fixture
 def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
 

@@ -192,7 +192,8 @@ class _Run:
         if isinstance(event, ModeChanged):
             self._mode = event.mode
         elif isinstance(event, TurnStarted) and self._mode != self._arguments.mode:
-            self._orchestrator.set_mode(self._arguments.mode)  # whatever a resumed session has had
+            # Of this run: a resumed session keeps its own for the editor.
+            self._orchestrator.gate.set_mode(self._arguments.mode)
 
     async def _stop_at_signal(self, signals: AsyncIterator[signal.Signals]) -> None:
         async for number in signals:
