@@ -5,12 +5,9 @@ The SDK knows keys, proxies, headers and connections. The request's bytes, what 
 ours: `anthropic_request`, `anthropic_reply`, `idle`. Each failure becomes one sentence with a remedy (`anthropic_errors`).
 """
 
-import gc
-import importlib
 import logging
 import os
 import ssl
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
@@ -37,8 +34,14 @@ from sanderling.providers.anthropic_errors import (
     no_key,
     retry_after_s,
 )
-from sanderling.providers.anthropic_reply import ReplyDecoder, decode_limits, decode_page
+from sanderling.providers.anthropic_reply import (
+    ReplyDecoder,
+    decode_limits,
+    decode_page,
+    decode_refusal,
+)
 from sanderling.providers.anthropic_request import RequestEncoder
+from sanderling.providers.anthropic_sdk import load_sdk
 from sanderling.providers.idle import KEEPS_WHAT_CAME, IdleWatch
 
 if TYPE_CHECKING:
@@ -84,7 +87,7 @@ class AnthropicProvider:
             if has_api_key() or not self._credentials.is_known():
                 await self._connect()
             else:
-                await to_thread.run_sync(_import_sdk, abandon_on_cancel=True)
+                await to_thread.run_sync(load_sdk, abandon_on_cancel=True)
 
     async def _connect(self) -> None:
         if not self.is_ready:
@@ -109,15 +112,20 @@ class AnthropicProvider:
 
     def _make_client(self) -> "anthropic.AsyncAnthropic":
         key = self._read_key()
-        _import_sdk()
+        load_sdk()
         import anthropic
         import httpx2
 
+        timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)  # silence is IdleWatch's
         try:
             return anthropic.AsyncAnthropic(
                 api_key=key or None,  # None: whatever else the SDK finds, a profile for instance
                 base_url=self._settings.base_url or None,
-                timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S),  # silence is IdleWatch's
+                timeout=timeout,
+                # A refusal is read here: the SDK's errors would load its types.
+                http_client=anthropic.DefaultAsyncHttpxClient(
+                    timeout=timeout, event_hooks={"response": [_raise_refusal]}
+                ),
                 default_headers=self._proxy_headers(key),
                 max_retries=0,  # the SDK's retries are silent, and wait as long as the server says
             )
@@ -263,27 +271,42 @@ class AnthropicProvider:
     def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
         import anthropic
 
-        if isinstance(error, anthropic.APIStatusError):
-            return explain_status(
-                *self._told(error),
-                retry_after_s(error.response.headers),
-                key_remedy=LOG_IN_AGAIN if self._has_kept_key else CHECK_THE_ENVIRONMENT,
-            )
         if isinstance(error, (anthropic.CredentialsError, TypeError)):
             if has_api_key() or self._has_kept_key:
                 raise error  # not about the key: a defect of ours
             return no_key()
         cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
+        if isinstance(cause, _Refusal):
+            return self._explain_refusal(cause.response)
         host = self._client.base_url.netloc.decode() if self._client else "the API"
         return _explain_transport(cause or error, host, is_streaming=is_streaming)
 
-    def _told(self, error: "anthropic.APIStatusError") -> tuple[str, int, str]:
+    def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
         """What the API says of the error: whatever a proxy has made of it, as text, and without the key."""
-        told: tuple[object, object] = (error.type, error.api_message)
-        error_type, words = (each if isinstance(each, str) else "" for each in told)
+        error_type, words = decode_refusal(response.content)
         for key in (self._client.api_key, self._client.auth_token) if self._client else ():
             words = words.replace(key, "[the key]") if key else words
-        return error_type, error.status_code, words or error.response.reason_phrase
+        return explain_status(
+            error_type,
+            response.status_code,
+            words or response.reason_phrase,
+            retry_after_s(response.headers),
+            key_remedy=LOG_IN_AGAIN if self._has_kept_key else CHECK_THE_ENVIRONMENT,
+        )
+
+
+class _Refusal(Exception):  # noqa: N818 - the API's, not a failure of ours
+    """An answer whose status says that there is none; its body is read."""
+
+    def __init__(self, response: "httpx2.Response") -> None:
+        super().__init__(response.status_code)
+        self.response = response
+
+
+async def _raise_refusal(response: "httpx2.Response") -> None:
+    if not response.is_success:
+        await response.aread()
+        raise _Refusal(response)
 
 
 def _explain_transport(error: BaseException, host: str, *, is_streaming: bool) -> ProviderError:
@@ -364,20 +387,6 @@ def _endless() -> ProviderError:
         "If base_url names a proxy, it may be at fault.",
         is_temporary=False,
     )
-
-
-def _import_sdk() -> None:
-    """A second of imports: in a thread, never on the loop."""
-    if "anthropic" in sys.modules:
-        return
-    # Collecting garbage meanwhile would hold the loop up for 80 ms, and later for 120 ms each time, for 150,000 objects that live
-    # as long as the process.
-    gc.disable()
-    try:
-        importlib.import_module("anthropic")
-    finally:
-        gc.enable()
-    gc.freeze()
 
 
 def _words(error: BaseException) -> str:

@@ -93,6 +93,17 @@ class _Error(msgspec.Struct):
     error: _WireError
 
 
+class _WireRefusal(msgspec.Struct):
+    """A proxy's may hold anything."""
+
+    type: Any = ""
+    message: Any = ""
+
+
+class _Refusal(msgspec.Struct):
+    error: _WireRefusal
+
+
 class _WireText(msgspec.Struct):
     text: str
 
@@ -140,6 +151,7 @@ _WireBlock = _WireText | _WireThinking | _WireRedacted | _WireToolUse
 
 _kind_decoder = msgspec.json.Decoder(_Kind)
 _model_decoder = msgspec.json.Decoder(_WireModel)
+_refusal_decoder = msgspec.json.Decoder(_Refusal)
 _page_decoder = msgspec.json.Decoder(ModelPage)
 _input_decoder = msgspec.json.Decoder(dict[str, Any])
 _event_decoders: dict[str, msgspec.json.Decoder[Any]] = {
@@ -214,6 +226,17 @@ def decode_limits(data: bytes) -> ModelLimits:
 
 def decode_page(data: bytes) -> ModelPage:
     return _decode(_page_decoder, data)
+
+
+def decode_refusal(data: bytes) -> tuple[str, str]:
+    """The type of the error and what is said of it; empty where it is not the API's own."""
+    try:
+        error = _refusal_decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return "", ""
+    told: tuple[object, object] = (error.error.type, error.error.message)
+    kind, words = (each if isinstance(each, str) else "" for each in told)
+    return kind, words
 
 
 class ReplyDecoder:
