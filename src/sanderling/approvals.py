@@ -1,16 +1,15 @@
 """Questions to the person: each waits for its answer, without a limit, and beside it the editor stays free."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import anyio
+import msgspec
 
 from sanderling.events import AnswerApproval, ApprovalRequested, ApprovalSettled, Event
 
 
-@dataclass
-class _Open:
-    settled: anyio.Event = field(default_factory=anyio.Event)
+class _Open(msgspec.Struct):
+    settled: anyio.Event = msgspec.field(default_factory=anyio.Event)
     answer: AnswerApproval | None = None
 
 

@@ -4,7 +4,6 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import reduce
 from typing import Any, Literal, NamedTuple
 
@@ -175,7 +174,7 @@ class Gate:
         paths = grant._replace(hosts=())
         async with self._workspace.sandbox.lending(paths):
             return await tool.preview(
-                args, replace(context, workspace=self._workspace.granted(paths))
+                args, msgspec.structs.replace(context, workspace=self._workspace.granted(paths))
             )
 
     @property

@@ -6,12 +6,12 @@ attempts in seconds. Source: https://aws.amazon.com/builders-library/timeouts-re
 """
 
 import random
-from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 
-@dataclass(frozen=True)
-class Backoff:
+
+class Backoff(msgspec.Struct, frozen=True):
     """How often a request is made, and how long each attempt waits, in seconds."""
 
     attempts: int = 10

@@ -12,7 +12,6 @@ import shlex
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -93,8 +92,7 @@ def _effect_of(rule: Rule, example: str, project: str) -> Effect | None:
 # --- Storing -------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class StoredRules:
+class StoredRules(msgspec.Struct, frozen=True):
     """`problem` is a sentence for the person when some of the file cannot be used; "" otherwise."""
 
     rules: tuple[Rule, ...] = ()

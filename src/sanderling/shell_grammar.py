@@ -8,9 +8,10 @@ line may want exactly that; so what one of them reads differently, or does not k
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -24,8 +25,7 @@ MAX_DEPTH = 100
 """How far a line may be nested before it is not read on."""
 
 
-@dataclass(frozen=True)
-class Opaque:
+class Opaque(msgspec.Struct, frozen=True):
     """A word that the shell makes only when the line runs, of a variable or a glob; it may become several."""
 
     can_be_option: bool
@@ -36,8 +36,7 @@ Word = str | Opaque
 Words = Sequence[Word]
 
 
-@dataclass(frozen=True)
-class Redirection:
+class Redirection(msgspec.Struct, frozen=True):
     """`descriptor` is "" if none is written; `target` is a descriptor, "-", or a file."""
 
     descriptor: str
@@ -45,8 +44,7 @@ class Redirection:
     target: Word
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """
     One command of a line, after quote removal.
 
@@ -61,8 +59,7 @@ class Command:
     is_guess: bool = False
 
 
-@dataclass(frozen=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True):
     """
     Every command of a line, wherever it stands. `problem` says why they may not be all, or not the right ones; "" if they are.
 

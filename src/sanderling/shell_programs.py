@@ -8,7 +8,8 @@ judged by its words alone: what is said of it here only ever takes away from wha
 import posixpath
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from sanderling.shell_grammar import Command, Opaque, Parsed, Word, Words, name_set, parse
 
@@ -50,8 +51,7 @@ _RUNNERS = [
 UNKNOWN_OPTION = "one of its arguments is only known when it runs, and may be an option"
 
 
-@dataclass(frozen=True)
-class _Options:
+class _Options(msgspec.Struct, frozen=True):
     """The options with which a program runs or writes something: long ones (also cut short), letters, whole words."""
 
     long: str = ""
@@ -167,8 +167,7 @@ _GIT_HARMLESS_KEYS = r"user\.(name|email)|init\.defaultbranch|push\.default|pull
 # --- The first words of a command ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Beginning:
+class _Beginning(msgspec.Struct, frozen=True):
     """The options before a subcommand that matter to nobody, and those that name the directory to run in."""
 
     harmless: str

@@ -7,7 +7,6 @@ edits of one file for each other. Everything else runs at the same time. On the 
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
@@ -84,8 +83,7 @@ class Gate(Protocol):
         ...
 
 
-@dataclass
-class _Use:
+class _Use(msgspec.Struct):
     """One tool use on its way; it can be run if it has no problem."""
 
     asked: ToolUse
@@ -95,7 +93,7 @@ class _Use:
     effect: Effect = NOTHING
     title: str = ""
     result: ToolResult | None = None
-    ended: anyio.Event = field(default_factory=anyio.Event)
+    ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
 
 class ToolUses:
@@ -219,7 +217,7 @@ class ToolUses:
 
     async def _run_tool(self, tool: Tool, use: _Use, context: Context, grant: Grant) -> Outcome:
         if grant != NO_GRANT:
-            context = replace(context, workspace=self._workspace.granted(grant))
+            context = msgspec.structs.replace(context, workspace=self._workspace.granted(grant))
         try:
             async with self._limiter, self._workspace.sandbox.lending(grant):
                 self._check_confinement(context)

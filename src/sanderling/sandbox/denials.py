@@ -19,10 +19,9 @@ HIDDEN, READ_ONLY, PROTECTED = (
     "only the project can be written",
     "it could make the host run something, so it cannot be changed",
 )
-_COMPLAINT = re.compile(
-    r"No such file(?: or directory)?|Permission denied|Read-only file system|Operation not permitted"
-    r"|Device or resource busy",
-    re.IGNORECASE,
+_COMPLAINT = (
+    r"(?i)No such file(?: or directory)?|Permission denied|Read-only file system|Operation not permitted"
+    r"|Device or resource busy"
 )
 _QUOTES = "'\"`\u2018\u2019\u201c\u201d"
 _PLAIN = rf"[^\s{_QUOTES}:,;()]"
@@ -49,7 +48,7 @@ def denials_in(output: str, policy: SandboxPolicy, cwd: str) -> list[Denial]:
     found: dict[Denial, None] = {}
     for line in output.splitlines():
         shown = line[:MAX_LINE_CHARS]
-        if complaint := _COMPLAINT.search(shown):
+        if complaint := re.search(_COMPLAINT, shown):
             found.update(dict.fromkeys(_denials(complaint[0].lower(), shown, policy, cwd)))
     return list(found)[:MAX_DENIALS]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from sanderling.sandbox.policy import Level, SandboxPolicy
 
-ENVIRONMENT = re.compile(
+ENVIRONMENT = (
     r"PATH|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|COLORTERM|EDITOR|VISUAL|COLUMNS|LINES"
     r"|VIRTUAL_ENV|CONDA_(PREFIX|DEFAULT_ENV)|PYTHON(PATH|UNBUFFERED|DONTWRITEBYTECODE|WARNINGS)|PYENV_(ROOT|VERSION)"
     r"|NVM_(DIR|BIN)|NODE_(PATH|ENV|OPTIONS)|CARGO_(HOME|TARGET_DIR|NET_OFFLINE)|RUSTUP_(HOME|TOOLCHAIN)"
@@ -16,7 +16,7 @@ ENVIRONMENT = re.compile(
     r"|NIX_(PATH|PROFILES|SSL_CERT_FILE)|SSL_CERT_(FILE|DIR)|CURL_CA_BUNDLE|REQUESTS_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
     r"|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL)|CI|NO_COLOR|FORCE_COLOR|SOURCE_DATE_EPOCH"
 )
-"""The variables that may enter. None of them names a secret, a socket or a display."""
+"""The variables that may enter, as a pattern that is compiled when a sandbox opens. None of them names a secret, a socket or a display."""
 
 
 FAIL_FAST = {
@@ -36,7 +36,7 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
         name: value
         for name, value in host.items()
         if name in policy.env_pass
-        or (ENVIRONMENT.fullmatch(name) and not CREDENTIALS.search(value))
+        or (re.fullmatch(ENVIRONMENT, name) and not CREDENTIALS.search(value))
     }
     has_network = policy.network != "off"
     places = _places_without_mounts(policy) if level == "landlock" else _places(policy)

@@ -15,7 +15,7 @@ from anyio import to_thread
 from sanderling.sandbox.git import GIT_TIMEOUT_S, git_program
 from sanderling.sandbox.policy import SandboxPolicy
 
-KEPT = re.compile(
+KEPT = (
     r"user\.(name|email)|init\.defaultbranch|core\.(abbrev|autocrlf|commentchar|eol|quotepath|whitespace)"
     r"|(advice|alias|color|column|rebase|rerere|status)\..*|branch\.(autosetup\w+|sort)|commit\.(cleanup|verbose)"
     r"|diff\.(algorithm|colormoved|indentheuristic|mnemonicprefix|noprefix|renames)|fetch\.prune|format\.pretty"
@@ -37,7 +37,7 @@ def _write(state: Path, settings: dict[str, str]) -> None:
         ignore_text = ignored.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         ignore_text = ""
-    kept = {key: value for key, value in settings.items() if KEPT.fullmatch(key)}
+    kept = {key: value for key, value in settings.items() if re.fullmatch(KEPT, key)}
     lines = [_line(key, value) for key, value in kept.items() if not value.startswith("!")]
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in (

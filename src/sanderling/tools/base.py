@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,8 +42,7 @@ class RefusedError(ToolError):
         self.denial = denial
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """
     What a tool use is done with. `show` draws output in the chat while the tool still runs.
 
@@ -55,7 +53,7 @@ class Context:
     workspace: "Workspace"
     tool_use_id: str
     show: Callable[[str], None]
-    overruled: set[str] = field(default_factory=set)
+    overruled: set[str] = msgspec.field(default_factory=set)
     shell: "ShellState | None" = None
     is_confined: bool = True
 
@@ -84,8 +82,7 @@ Run = Callable[[Any, Context], Awaitable[Outcome]]
 Look = Callable[[Any, Context], Awaitable[Preview]]
 
 
-@dataclass(frozen=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """
     A tool as the orchestrator knows it.
 

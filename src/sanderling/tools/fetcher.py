@@ -373,20 +373,18 @@ def _header(response: "httpcore2.Response", name: bytes) -> str:
 
 # --- the body ----------------------------------------------------------------------------------------------------------
 
-_TEXT = re.compile(
+# Compiled when they are used: the host loads this module with the first chat, and has no page.
+_TEXT = (
     r"text/.*|application/(?:json|xml|yaml|x-yaml|toml|javascript|ecmascript|x-javascript|x-ndjson|x-sh|sql|graphql)"
     r"|[^+]*\+(?:json|xml|yaml)"
 )
 _HTML = ("text/html", "application/xhtml+xml")
-_LOOKS_LIKE_HTML = re.compile(rb"\s{0,100}<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
-_TITLE = re.compile(r"<title\b[^>]{0,200}>([^<]{0,1000})", re.IGNORECASE)
-_CHARSET = re.compile(r"charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})", re.ASCII | re.IGNORECASE)
-_DECLARED = re.compile(
-    rb"<meta\b[^>]{0,500}?charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})|^<\?xml[^>]{0,200}?encoding=[\"']([\w.:-]{1,40})",
-    re.IGNORECASE,
-)
+_LOOKS_LIKE_HTML = rb"(?i)\s{0,100}<(?:!doctype html|html|head|body)\b"
+_TITLE = r"(?i)<title\b[^>]{0,200}>([^<]{0,1000})"
+_CHARSET = r"(?ai)charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})"
+_DECLARED = rb"(?i)<meta\b[^>]{0,500}?charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})|^<\?xml[^>]{0,200}?encoding=[\"']([\w.:-]{1,40})"
 # Python knows more: some take quadratic time, some are none of text.
-_KNOWN_CHARSET = re.compile(
+_KNOWN_CHARSET = (
     r"utf-?8|utf-?(?:16|32)(?:-?[lb]e)?|(?:us-)?ascii|(?:iso-?)?8859-?\d{1,2}|iso-?8859-?\d{1,2}|latin-?\d|(?:windows-|cp)\d{3,4}"
     r"|koi8-?[rut]|gb2312|gbk|gb18030|big5(?:-?hkscs)?|euc-?(?:jp|kr)|shift[_-]?jis|sjis|iso-?2022-?jp|tis-?620|macintosh"
 )
@@ -398,25 +396,25 @@ _BOMS = (  # the longer ones first
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 # Control characters, and the "tags": text that a person does not see, and a model reads.
-_INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\U000e0000-\U000e007f]")
+_INVISIBLE = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\U000e0000-\U000e007f]"
 
 
 def _page(target: Target, response: "httpcore2.Response", offset: int) -> Page:
     is_error = response.status >= HTTPStatus.BAD_REQUEST
     content_type = _header(response, b"content-type")
     media_type = content_type.partition(";")[0].strip().lower()
-    if media_type and not _TEXT.fullmatch(media_type) and not is_error:
+    if media_type and not re.fullmatch(_TEXT, media_type) and not is_error:
         raise ToolError(f"{target.url} is {_described(media_type, response)}, not text.")
     body, notes = _read(target, response, MAX_ERROR_BYTES if is_error else MAX_BODY_BYTES)
     text = _decoded(body, content_type)
     if text is None and not is_error:
         raise ToolError(f"{target.url} is binary ({_described(media_type, response)}), not text.")
     text, title = text or "", ""
-    if media_type in _HTML or (not media_type and _LOOKS_LIKE_HTML.match(body)):
-        found = _TITLE.search(text[:MAX_ERROR_BYTES])
+    if media_type in _HTML or (not media_type and re.match(_LOOKS_LIKE_HTML, body)):
+        found = re.search(_TITLE, text[:MAX_ERROR_BYTES])
         title = _one_line(html.unescape(found[1])) if found else ""
         text = _markdown(text, target.url)
-    text = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
+    text = re.sub(_INVISIBLE, "", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
     if is_error:
         text, offset = text[:MAX_ERROR_CHARS], 0
     if offset and offset >= len(text):
@@ -487,8 +485,8 @@ def _decoded(body: bytes, content_type: str) -> str | None:
     for mark, encoding in _BOMS:
         if body.startswith(mark):
             return body.decode(encoding, "replace")
-    header = _CHARSET.search(content_type)
-    declared = _DECLARED.search(body[:4096])
+    header = re.search(_CHARSET, content_type)
+    declared = re.search(_DECLARED, body[:4096])
     names = (
         header[1] if header else "",
         (declared[1] or declared[2]).decode("ascii", "replace") if declared else "",
@@ -508,7 +506,7 @@ def _decoded(body: bytes, content_type: str) -> str | None:
 
 def _python_charset(name: str) -> str:
     name = name.lower()
-    if not _KNOWN_CHARSET.fullmatch(name):
+    if not re.fullmatch(_KNOWN_CHARSET, name):
         return ""
     try:
         found = codecs.lookup(name).name
@@ -542,7 +540,7 @@ def page_at(text: str, offset: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(_INVISIBLE.sub(" ", text[: 4 * MAX_TITLE_CHARS]).split()).rstrip(".")
+    line = " ".join(re.sub(_INVISIBLE, " ", text[: 4 * MAX_TITLE_CHARS]).split()).rstrip(".")
     return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
 
 

@@ -18,7 +18,6 @@ import tempfile
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -105,8 +104,7 @@ class ShellState(msgspec.Struct, frozen=True):
     previous_cwd: Annotated[str, msgspec.Meta(max_length=MAX_PATH_CHARS)] = ""
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """
     What a command did to the shell.
 
@@ -122,8 +120,7 @@ class Change:
     is_unknown: bool = False
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """A command that runs, what it began with, and the file that it will report in."""
 
     process: Process | UnconfinedProcess
@@ -134,8 +131,7 @@ class Started:
     report_fd: int
 
 
-@dataclass(frozen=True)
-class Directory:
+class Directory(msgspec.Struct, frozen=True):
     """A directory in which commands can write, by the path that it has for us, and by theirs."""
 
     ours: str

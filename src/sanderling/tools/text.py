@@ -8,7 +8,8 @@ every other byte as it is.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 LF, CRLF, CR = range(3)
 LINE_ENDINGS = ("\n", "\r\n", "\r")
@@ -50,8 +51,7 @@ _MAX_CONTROL_SHARE = 0.3
 _CONTROLS = frozenset(map(chr, {*range(32), 127} - set(b"\t\n\r\f\b\x1b")))
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """
     A file's bytes as text.
 

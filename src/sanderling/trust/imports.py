@@ -3,7 +3,8 @@
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 MAX_IMPORT_DEPTH = 5
 
@@ -16,8 +17,7 @@ _BULLET = re.compile(r"\s*(?:[-*+]\s+)?")
 _INDENTED = re.compile(r"(?: {4}|\t)\s*(?![-*+\s])")  # code, unless it is a list in a list
 
 
-@dataclass(frozen=True)
-class Import:
+class Import(msgspec.Struct, frozen=True):
     """`is_alone`: nothing else stands on its line, so it is meant as an import and nothing else."""
 
     mention: str

@@ -6,10 +6,11 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
+
+import msgspec
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_ENTRIES = 20_000
@@ -29,8 +30,7 @@ _HIDDEN = re.compile(
 _WITHIN_SCRIPTS = ("\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d")  # Persian, Hindi, emoji
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(msgspec.Struct, frozen=True):
     """A file's text, and the SHA-256 of its bytes. A file that cannot be taken has neither; `problem` says why."""
 
     text: str = ""
