@@ -9,7 +9,6 @@ import anyio
 import msgspec
 from anyio import to_thread
 from anyio.abc import TaskGroup
-from anyio.lowlevel import checkpoint
 
 from sanderling.approvals import Approvals
 from sanderling.commands import Commands
@@ -82,6 +81,7 @@ Task = Callable[[Any], Coroutine[Any, Any, None]]
 MAX_CHUNK_BYTES = 64 * 1024
 MAX_REPLAYED_BYTES = 1 << 20  # of what a job has written before somebody watches it
 WATCH_PAUSE_S = 0.01
+UNTIL_ASKED_S = 0.01  # from a prompt to its request on the wire, and more
 REPEATED = (
     "The model has made the same call again and again, and its result was the same each time."
 )
@@ -282,11 +282,8 @@ class Orchestrator:
             self._turn = turn
             self._keep_waiting()
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._sync)
                 tasks.start_soon(reply.log_as_it_grows)
-                tasks.start_soon(self._look_for_untrusted)
-                if self.provider.limits is None:
-                    tasks.start_soon(self.provider.learn_limits)
+                tasks.start_soon(self._do_meanwhile, tasks)
                 try:
                     stop_reason = await self._run_model_loop(reply, tasks)
                 except ProviderError as error:
@@ -320,9 +317,12 @@ class Orchestrator:
         self._keep_waiting()
         self.emit(TurnEnded("error"))
 
-    async def _look_for_untrusted(self) -> None:
-        """While the request is on its way: nobody is to wait for that."""
-        await checkpoint()
+    async def _do_meanwhile(self, tasks: TaskGroup) -> None:
+        """What the request must not wait for: it is on its way by then."""
+        await anyio.sleep(UNTIL_ASKED_S)
+        tasks.start_soon(self._sync)
+        if self.provider.limits is None:
+            tasks.start_soon(self.provider.learn_limits)
         self._tell_untrusted()
 
     def _tell_untrusted(self) -> None:

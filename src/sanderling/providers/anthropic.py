@@ -105,8 +105,9 @@ class AnthropicProvider:
         self.model, self.limits = model, None
 
     async def _ready_client(self) -> "anthropic.AsyncAnthropic":
-        async with self._loading:
-            await self._connect()
+        if not self.is_ready:
+            async with self._loading:
+                await self._connect()
         assert self._client is not None
         return self._client
 

@@ -1,0 +1,183 @@
+"""The SDK loaded in part, held against the whole of it: each in a process of its own, for it is loaded once."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anthropic
+import pytest
+from tests.loopback import LoopbackServer, Reply, Status, done, message_start, text, tool_use
+
+TALK = """
+import anyio, json, logging, sys
+logging.basicConfig(level=logging.WARNING)
+if sys.argv[2] == "whole":
+    import anthropic
+from sanderling.config import Settings
+from sanderling.errors import ProviderError
+from sanderling.messages import Message, TextBlock
+from sanderling.providers import ModelRequest
+from sanderling.providers.anthropic import AnthropicProvider
+
+async def talk():
+    provider = AnthropicProvider(Settings(base_url=sys.argv[1], model="claude-test", state_dir="."))
+    for _ in range(int(sys.argv[3])):
+        try:
+            request = ModelRequest("Be brief.", [Message("user", (TextBlock("Hello."),))])
+            print([item async for item in provider.stream(request)])
+        except ProviderError as error:
+            print(error.kind, error.message, error.remedy, error.retry_after_s)
+    print(await provider.list_models())
+    await provider.learn_limits()
+    print(provider.limits)
+
+anyio.run(talk)
+"""
+REFUSALS = (
+    *(
+        Status(status)
+        for status in (400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500, 503, 529)
+    ),
+    # An error of the SDK's own class, with details of a type of its own.
+    *(
+        Status(status, body=json.dumps({"type": "error", "error": error}).encode())
+        for status, error in (
+            (
+                404,
+                {
+                    "type": "not_found_error",
+                    "message": "gone",
+                    "details": {"error_code": "file_expired"},
+                },
+            ),
+            (429, {"type": "rate_limit_error", "message": ["not", "text"], "details": 7}),
+        )
+    ),
+    Status(502, body=b"<html>Bad Gateway</html>"),
+    Status(307, body=b""),
+)
+
+
+def answers():
+    whole = Reply(
+        message_start(input_tokens=3),
+        text("Good ", "morning."),
+        tool_use("toolu_1", "read", '{"path":', '"a"}', index=1),
+        done("tool_use"),
+    )
+    return (whole, *REFUSALS, whole)
+
+
+def run_python(*arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("ANTHROPIC_")
+    }
+    return subprocess.run(
+        [sys.executable, "-c", *arguments],
+        env=environment | {"ANTHROPIC_API_KEY": "sk-test", "NO_PROXY": "*", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+
+def talk(how: str) -> tuple[str, str, list[tuple[object, ...]]]:
+    """What is printed and logged, and what has gone over the wire."""
+    with LoopbackServer() as server:
+        server.answer(*answers())
+        done = run_python(TALK, server.url, how, str(len(answers())))
+        wire = [
+            (each.method, each.path, sorted(each.headers.items()), each.body)
+            for each in server.requests
+        ]
+        return done.stdout.replace(server.url, "URL"), done.stderr, wire
+
+
+def test_requests_answers_and_refusals_are_those_of_the_whole_sdk():
+    said, logged, wire = talk("in part")
+    said_by_whole, _, wire_of_whole = talk("whole")
+    assert said == said_by_whole
+    assert "Good " in said
+    assert len(said.splitlines()) == len(answers()) + 2
+    assert [each[:2] for each in wire] == [each[:2] for each in wire_of_whole]
+    assert logged == ""  # no class of what was left out was needed
+    for one, other in zip(wire, wire_of_whole, strict=True):
+        assert one[3] == other[3]
+        assert dict(one[2]).keys() == dict(other[2]).keys()
+
+
+def test_none_of_the_types_is_loaded():
+    listed = run_python("""
+import json, sys
+from sanderling.providers import anthropic_sdk
+anthropic_sdk.load_sdk()
+import anthropic
+files = {name: getattr(module, "__file__", None) for name, module in sys.modules.items()}
+print(json.dumps([name for name, file in files.items() if file and name.startswith(anthropic_sdk.UNUSED)]))
+assert isinstance(anthropic.AsyncAnthropic(api_key="sk-test").base_url.host, str)
+""")
+    assert json.loads(listed.stdout) == []
+    assert listed.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "anthropic.types.TextBlock(type='text', text='x').text",
+        "isinstance(anthropic.types.beta.BetaTextBlock(type='text', text='x').text, str) and 'x'",
+        "'x' if not issubclass(str, anthropic.types.Message) else 'y'",
+        "client.messages.create.__name__[:0] + 'x'",
+    ],
+)
+def test_what_was_left_out_is_loaded_when_it_is_used(expression):
+    used = run_python(f"""
+import logging
+logging.basicConfig(format="%(message)s")
+from sanderling.providers.anthropic_sdk import load_sdk
+load_sdk()
+import anthropic
+client = anthropic.AsyncAnthropic(api_key="sk-test")
+print({expression})
+""")
+    assert used.stdout == "x\n"
+    assert "is used: its types are loaded" in used.stderr
+
+
+def later_version(directory: Path, more: str) -> str:
+    """A copy of the SDK whose package says more than the one here."""
+    package = directory / "anthropic"
+    package.mkdir()
+    installed = Path(anthropic.__file__).parent
+    for entry in installed.iterdir():
+        if entry.name not in ("__init__.py", "__pycache__"):
+            (package / entry.name).symlink_to(entry)
+    (package / "__init__.py").write_text((installed / "__init__.py").read_text() + more)
+    return str(directory)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "\nclass Later(types.Message):\n    pass\n",
+        "\nassert type(types).__name__ == 'module'\n",
+    ],
+    ids=["a subclass of a type", "whatever looks closely"],
+)
+def test_a_version_that_needs_its_types_is_loaded_whole(tmp_path, more):
+    loaded = run_python(
+        """
+import logging
+logging.basicConfig(format="%(message)s")
+from sanderling.providers.anthropic_sdk import load_sdk
+load_sdk()
+import anthropic
+print(anthropic.__file__, type(anthropic.types.TextBlock).__name__)
+""",
+        path=later_version(tmp_path, more),
+    )
+    assert loaded.stdout.startswith(str(tmp_path))
+    assert "ModelMetaclass" in loaded.stdout
+    assert "the SDK cannot be loaded in part: all of it is" in loaded.stderr
