@@ -277,7 +277,7 @@ class AnthropicProvider:
                 raise error  # not about the key: a defect of ours
             return no_key()
         cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
-        if isinstance(cause, _Refusal):
+        if isinstance(cause, (_Refusal, anthropic.APIStatusError)):
             return self._explain_refusal(cause.response)
         host = self._client.base_url.netloc.decode() if self._client else "the API"
         return _explain_transport(cause or error, host, is_streaming=is_streaming)
