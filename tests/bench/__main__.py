@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.bench.cache import cache
 from tests.bench.interrupt import interrupt
-from tests.bench.latency import cancel, cold, long, warm
+from tests.bench.latency import cancel, cold, first_text, long, warm
 from tests.bench.print_mode import print_mode
 from tests.bench.resume import resume
 from tests.bench.rounds import rounds
@@ -25,6 +25,7 @@ GROUPS = {
         start,
         chat,
         warm,
+        first_text,
         cold,
         stream,
         long,

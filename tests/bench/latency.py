@@ -1,15 +1,31 @@
 """From a key to what it does: a prompt's way to the wire, the answer's way to the screen, a stop's."""
 
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 
-from tests.bench.shared import Bench, BenchNvim, Row, median_row
+from tests.bench.shared import Bench, BenchNvim, Row, median_row, short
 from tests.conftest import ROOT, wait_until
 
 PING_EVERY_S = 0.005
 IMPORT_S = 4.0  # the SDK is loaded by then
+SETTLED_S = 0.5
+NOTE_FIRST_TEXT = """
+  _G.first_text = {}
+  vim.api.nvim_buf_attach(require('sanderling').transcript().buf, false, {
+    on_lines = function(_, buf, _, first, _, last)
+      local now = vim.uv.hrtime()
+      for _, line in ipairs(vim.api.nvim_buf_get_lines(buf, first, last, false)) do
+        local mark = line:match('begin%d+')
+        if mark then
+          _G.first_text[mark] = _G.first_text[mark] or now
+        end
+      end
+    end,
+  })
+"""
 
 
 def _round(bench: Bench, nvim: BenchNvim) -> tuple[float, float]:
@@ -29,8 +45,8 @@ def warm(bench: Bench) -> Iterator[Row]:
         _round(bench, nvim)
         rounds = [_round(bench, nvim) for _ in bench.times(20)]
     to_wire, to_screen = zip(*rounds, strict=True)
-    yield median_row("warm: <CR> → request on the wire", to_wire, "ms", 5)
-    yield median_row("warm: <CR> → text on the screen", to_screen, "ms", 10)
+    yield median_row("warm: <CR> → request on the wire", to_wire, "ms", 4)
+    yield median_row("warm: <CR> → text on the screen", to_screen, "ms", 6.5)
 
 
 def long(bench: Bench) -> Iterator[Row]:
@@ -41,24 +57,54 @@ def long(bench: Bench) -> Iterator[Row]:
     yield median_row("20,000 lines: <CR> → text on the screen", values, "ms", 30)
 
 
+def first_text(bench: Bench) -> Iterator[Row]:
+    """An answer that comes all at once: whoever reads it must not read on while its beginning waits to be drawn."""
+    with bench.warm_nvim() as nvim:
+        nvim.lua(NOTE_FIRST_TEXT)
+        for deltas in (40, 2000):
+            values = []
+            for _ in bench.times(15):
+                answer_id, words = bench.server.words("stream", deltas, 0)
+                nvim.answer_to(words, answer_id)
+                in_buffer = nvim.lua("return _G.first_text[...]", f"begin{answer_id:06}") / 1e9
+                values.append(1000 * (in_buffer - bench.server.report(answer_id)["sent"]["first"]))
+            what = f"first byte → text in the buffer, {deltas:,} deltas at once"
+            yield median_row(what, values, "ms", 2.2)
+
+
 def cold(bench: Bench) -> Iterator[Row]:
-    to_wire, bare = [], []
+    at_once, bare, later = [], [], []
     for _ in bench.times(5):
-        with bench.nvim() as nvim:
-            answer_id, words = bench.server.words("stream", 3, 0)
-            begin = time.monotonic()
-            nvim.rpc.send("nvim_input", f":AgentChat<CR>i{words}<Esc><CR>")
-            nvim.wait_for_mark(f"begin{answer_id:06}")
-            to_wire.append(1000 * (bench.server.report(answer_id)["at"] - begin))
+        at_once.append(_first_request(bench))
         answer_id, words = bench.server.words("stream", 3, 0)
         begin = time.monotonic()
         argv = [sys.executable, "-m", "tests.bench.bare_client", bench.server.url, words]
         subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         bare.append(1000 * (bench.server.report(answer_id)["at"] - begin))
-    yield median_row("cold: :AgentChat and a prompt → request on the wire", to_wire, "ms")
-    yield median_row("cold: a bare SDK client → request on the wire", bare, "ms")
+        later.append(_first_request(bench, settled_s=SETTLED_S))
+    yield median_row("cold: :AgentChat and a prompt → request on the wire", at_once, "ms")
+    ratio = statistics.median(at_once) / statistics.median(bare)
+    note = f"a bare SDK client: {short(statistics.median(bare))} ms"
+    yield Row("cold: the same, of a bare SDK client's", ratio, "", 0.4, note)
+    yield median_row(f"cold: {SETTLED_S:g} s after :AgentChat → on the wire", later, "ms", 15)
     stalls = [1000 * _longest_stall(bench) for _ in bench.times(5)]
     yield median_row("cold: longest stall of the host's loop", stalls, "ms", 100)
+
+
+def _first_request(bench: Bench, settled_s: float = 0) -> float:
+    """The ms from the first prompt of a Neovim to the arrival of its request; the chat has been open for `settled_s`."""
+    with bench.nvim() as nvim:
+        answer_id, words = bench.server.words("stream", 3, 0)
+        keys = f":AgentChat<CR>i{words}<Esc><CR>"
+        if settled_s:
+            nvim.open_prompt()
+            nvim.follow(time.monotonic() + settled_s)
+            nvim.write(words)
+            keys = "<CR>"
+        begin = time.monotonic()
+        nvim.rpc.send("nvim_input", keys)
+        nvim.wait_for_mark(f"begin{answer_id:06}")
+        return 1000 * (bench.server.report(answer_id)["at"] - begin)
 
 
 def _longest_stall(bench: Bench) -> float:

@@ -110,7 +110,9 @@ async def answer(body: bytes, writer: asyncio.StreamWriter) -> None:
                 writer.write(data)
                 await writer.drain()
         else:
-            writer.write(HEAD + b"".join([data async for data in reply.chunks()]))
+            whole = HEAD + b"".join([data async for data in reply.chunks()])
+            reply.sent["first"] = time.monotonic()
+            writer.write(whole)
             await writer.drain()
     finally:
         told = {

@@ -63,4 +63,4 @@ def memory(bench: Bench) -> Iterator[Row]:
     with bench.warm_nvim() as nvim:
         with_sdk = rss_mb(nvim.host_pid())
     yield Row("host's memory before the SDK", before_sdk, "MB", 45)
-    yield Row("host's memory with the SDK", with_sdk, "MB", 110)
+    yield Row("host's memory with the SDK", with_sdk, "MB", 60)

@@ -1,6 +1,7 @@
 """`python -P -m sanderling.editor PLUGIN_PATH`: the host process. Neovim starts it; a person has no use for it."""
 
 import faulthandler
+import gc
 import importlib
 import logging
 import os
@@ -14,7 +15,10 @@ EXIT_LOST = 1
 def main() -> None:
     faulthandler.enable()  # a native crash leaves its stack on stderr, which the shim keeps
     # A package that is missing ends the process here, as a broken environment; within a handler pynvim would print a traceback.
+    gc.disable()  # all of it lives as long as the process
     importlib.import_module("sanderling.editor.host")
+    gc.enable()
+    gc.freeze()
     exit_code = EXIT_LOST
     try:
         run_host(sys.argv[1])
