@@ -9,6 +9,7 @@ import logging
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -113,9 +114,13 @@ class AnthropicProvider:
 
     def _make_client(self) -> "anthropic.AsyncAnthropic":
         key = self._read_key()
-        load_sdk()
-        import anthropic
         import httpx2
+
+        # To read the system's certificates takes a tenth of a start, and needs no interpreter.
+        with ThreadPoolExecutor(1) as beside:
+            trust = beside.submit(httpx2.create_ssl_context)
+            load_sdk()
+        import anthropic
 
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)  # silence is IdleWatch's
         try:
@@ -125,7 +130,9 @@ class AnthropicProvider:
                 timeout=timeout,
                 # A refusal is read here: the SDK's errors would load its types.
                 http_client=anthropic.DefaultAsyncHttpxClient(
-                    timeout=timeout, event_hooks={"response": [_raise_refusal]}
+                    timeout=timeout,
+                    verify=trust.result(),
+                    event_hooks={"response": [_raise_refusal]},
                 ),
                 default_headers=self._proxy_headers(key),
                 max_retries=0,  # the SDK's retries are silent, and wait as long as the server says

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 UNUSED = (
+    "anthropic._error_classes",
     "anthropic.types",
     "anthropic.resources",
     "anthropic.lib._parse",
