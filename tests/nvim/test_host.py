@@ -286,7 +286,7 @@ def test_session_logs_are_private_and_named_by_date_and_time(child):
 
 def test_update_remote_plugins_breaks_nothing(start_nvim, tmp_path):
     child = start_nvim()
-    child.lua("vim.g.python3_host_prog = ...", sys.executable)
+    child.lua("vim.g.loaded_python3_provider, vim.g.python3_host_prog = nil, ...", sys.executable)
     child.lua(
         "vim.g.loaded_remote_plugins = ...", str(tmp_path / "rplugin.vim")
     )  # as at a start without --clean
