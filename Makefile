@@ -8,9 +8,13 @@ INSTALL = "$(PYTHON)" "$(ROOT)/scripts/install.py" --environment "$(VENV)"
 HAS_NODE = command -v node >/dev/null && command -v npm >/dev/null
 HAS_NEW_NEOVIM = nvim --clean --headless -c "execute has('nvim-0.11') ? 'quit' : 'cquit'" >/dev/null 2>&1
 
+# Bytecode is kept: pytest takes longer to compile the tests than to collect them, and each of its processes would.
+PYTEST = cd "$(ROOT)" && PYTHONDONTWRITEBYTECODE= "$(BIN)/python" -m pytest
+# Tests wait for a third of their time.
+PARALLEL = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 ATTACKS := tests/sandbox/test_escapes.py
 
-.PHONY: help install chat test fuzz check bench lock format clean development peers
+.PHONY: help install chat test prove fuzz check bench lock format clean development peers
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' "$(ROOT)/Makefile" | expand -t 10
@@ -23,16 +27,19 @@ chat: ## open Neovim here, with the chat
 	@if $(HAS_NEW_NEOVIM); then nvim=nvim; else nvim="$(BIN)/nvim"; fi; \
 	exec "$$nvim" --cmd "let &rtp = '$(ROOT),' .. &rtp" -c AgentChat
 
-test: development peers ## run the tests; ARGS='-k cancel' chooses
+test: development peers ## run the tests, but for the longest; ARGS='-k cancel' chooses
+	$(PYTEST) -m 'not prove' $(or $(ARGS),$(PARALLEL))
+
+prove: development peers ## run every test; ARGS='-k cancel' chooses
 ifdef ARGS
-	cd "$(ROOT)" && "$(BIN)/python" -m pytest $(ARGS)
-else # the attacks alone: some of them end whatever else the same user runs
-	cd "$(ROOT)" && "$(BIN)/python" -m pytest --numprocesses auto --dist loadfile --ignore $(ATTACKS)
-	cd "$(ROOT)" && "$(BIN)/python" -m pytest $(ATTACKS)
+	$(PYTEST) $(ARGS)
+else # the attacks alone: a fork bomb counts whatever else the same user runs
+	$(PYTEST) $(PARALLEL) --ignore $(ATTACKS)
+	$(PYTEST) $(PARALLEL) --dist loadgroup $(ATTACKS)
 endif
 
 fuzz: development ## cut, stall, stop and kill everywhere; takes half an hour
-	cd "$(ROOT)" && SANDERLING_FUZZ=full "$(BIN)/python" -m pytest --numprocesses auto tests/fuzz tests/chaos $(ARGS)
+	export SANDERLING_FUZZ=full; $(PYTEST) $(PARALLEL) tests/fuzz tests/chaos $(ARGS)
 
 check: development peers ## formatting, lint, types; changes nothing
 	cd "$(ROOT)" && "$(BIN)/ruff" format --check

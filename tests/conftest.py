@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,22 @@ from tests.rpc import Rpc
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 15.0
 POLL_S, MAX_POLL_S = 0.005, 0.05
+
+prove = pytest.mark.prove
+"""Left out of `make test`: one more case of what other tests stand for, or long because of what it is about."""
+
+
+def prove_rest(cases: Iterable[Any], keep: Collection[int] = (0, -1)) -> list[Any]:
+    """Parameters, of which `make test` takes those at `keep` alone: the first, and the strangest."""
+    cases = list(cases)
+    kept = {range(len(cases))[index] for index in keep}
+    return [case if n in kept else _for_prove(case) for n, case in enumerate(cases)]
+
+
+def _for_prove(case: Any) -> Any:
+    if not hasattr(case, "marks"):
+        case = pytest.param(*case) if isinstance(case, tuple) else pytest.param(case)
+    return case._replace(marks=(*case.marks, prove))
 
 
 def wait_until(condition: Callable[[], Any], what: str = "", deadline_s: float = DEADLINE_S) -> Any:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 
 from sanderling.errors import ToolError
 from sanderling.sandbox.worker import stamp_of
@@ -1271,7 +1271,7 @@ PROMPTS = {
 }
 
 
-@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize("prompt", prove_rest(PROMPTS))
 def test_a_neovim_that_waits_for_a_key_is_an_error_within_the_deadline_and_later_nothing(
     child, opened, python_side, prompt
 ):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT, find_neovim, is_alive, wait_until
+from tests.conftest import ROOT, find_neovim, is_alive, prove, prove_rest, wait_until
 
 SLOW = """
 [[reply]]
@@ -87,7 +87,7 @@ def test_prompts_that_a_killed_host_had_not_read_go_back_into_the_prompt(scripte
     wait_until(lambda: child.prompt_lines() == ["and then"])
 
 
-@pytest.mark.parametrize("way", ["qa!", "SIGTERM", "SIGHUP", "SIGKILL"])
+@pytest.mark.parametrize("way", prove_rest(["qa!", "SIGTERM", "SIGHUP", "SIGKILL"]))
 def test_the_host_is_gone_when_neovim_is(scripted, way):
     child = scripted(SLOW)
     child.command("AgentChat")
@@ -148,10 +148,11 @@ def test_without_an_environment_the_chat_says_what_to_do_and_offers_it(start_nvi
     assert len(child.lua("return _G.offers")) == 1, "the offer is made once"
 
 
+@prove
 def test_agentinstall_builds_the_environment_before_the_users_eyes_and_the_chat_works(
     start_nvim, bare_plugin
 ):
-    child = start_nvim({"HOME": os.environ["HOME"]}, plugin_root=bare_plugin)
+    child = start_nvim({"HOME": str(Path.home())}, plugin_root=bare_plugin)
     child.command("AgentInstall")
     wait_until(lambda: "Sanderling is ready" in child.messages(), "installed", deadline_s=300)
     terminal = child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), ' ')")

@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 
 ANSWER = [f"line {n} of the answer" for n in range(120)]
 TEXT = "\n".join([*ANSWER, ""])
@@ -48,7 +48,7 @@ def answer_in(child):
     return [line for line in child.transcript() if line.startswith("line ")]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", prove_rest(MODES, keep=(0, 1, 4, 8, 12, -1)))
 def test_text_that_streams_in_any_mode_is_complete_afterwards(scripted, mode):
     enter, name, leave = MODES[mode]
     child = scripted(STREAM, keys={"hide_prompt": False})

@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 
 SLOW = """
 [[reply]]
@@ -37,7 +37,7 @@ def start_slow_turn(child):
     wait_until(lambda: "begun" in child.transcript_text())
 
 
-@pytest.mark.parametrize("after_ms", [0, 15, 30, 60])
+@pytest.mark.parametrize("after_ms", prove_rest([0, 15, 30, 60]))
 def test_a_prompt_sent_just_after_a_crash_is_sent_once(scripted, after_ms):
     child = scripted(SLOW)
     start_slow_turn(child)

@@ -22,6 +22,7 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox import worker
 from sanderling.sandbox.files import ABSENT, FileChangedError, Files, UnconfinedFiles
 from sanderling.sandbox.session import SessionSandbox
+from tests.conftest import prove, prove_rest
 from tests.sandbox.child import STRANGER, in_child, open_directory
 from tests.sandbox.test_sandbox import (
     DEADLINE_S,
@@ -50,7 +51,7 @@ ACCESS_LIST = struct.pack("<I", 2) + b"".join(
 )
 
 
-@pytest.fixture(params=["full", "landlock", "off"])
+@pytest.fixture(params=prove_rest(["full", "landlock", "off"]))
 def where(request) -> str:
     return request.param
 
@@ -111,7 +112,7 @@ def lines_by_hand(data: bytes, first: int, count: int) -> tuple[list[tuple[bytes
     first=st.integers(1, 40),
     count=st.integers(1, 10),
 )
-@pytest.mark.parametrize("chunk_bytes", [1, 3, 1 << 20])
+@pytest.mark.parametrize("chunk_bytes", prove_rest([1, 3, 1 << 20], keep=(1,)))
 def test_page_is_what_splitting_at_newlines_gives(
     tmp_path_factory, data, first, count, chunk_bytes
 ):
@@ -149,6 +150,7 @@ async def test_first_page_of_five_gigabytes_comes_at_once(place, where):
     assert min(took_s) < 0.05
 
 
+@prove
 async def test_line_of_two_gigabytes_is_not_kept(place, where):
     path = place.project / "line"
     with path.open("wb") as file:
@@ -170,7 +172,7 @@ async def test_line_that_is_not_there_is_an_empty_page_with_the_count(place, whe
 # --- what a write keeps ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o644, 0o755, 0o664, 0o2755])
+@pytest.mark.parametrize("mode", prove_rest([0o600, 0o644, 0o755, 0o664, 0o2755]))
 async def test_write_keeps_the_mode(place, where, mode):
     path = place.project / "file"
     path.chmod(mode)
@@ -472,7 +474,7 @@ async def test_file_in_a_directory_that_may_not_be_written_is_written(place, whe
         path.parent.chmod(0o755)
 
 
-@pytest.mark.parametrize("level", ["full", "landlock"])
+@pytest.mark.parametrize("level", prove_rest(["full", "landlock"], keep=(0,)))
 async def test_no_operation_follows_a_link_that_is_swapped_in_to_the_secret(place, level):
     (place.project / "d").mkdir()
     (place.project / "d/file").write_text("public\n")
@@ -578,9 +580,13 @@ def directory_of(uid: int) -> Iterator[Path]:
         yield directory
 
 
-@pytest.mark.parametrize("uid", [os.getuid(), STRANGER] if IS_ROOT else [os.getuid()])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, None], ids=["full", "broken", "killed"])
-@pytest.mark.parametrize("kind", ["new", "old", "linked"])
+@pytest.mark.parametrize(
+    "uid", prove_rest([os.getuid(), STRANGER] if IS_ROOT else [os.getuid()], keep=(0,))
+)
+@pytest.mark.parametrize(
+    "code", prove_rest([errno.ENOSPC, errno.EIO, None]), ids=["full", "broken", "killed"]
+)
+@pytest.mark.parametrize("kind", prove_rest(["new", "old", "linked"]))
 def test_at_whatever_call_a_write_fails_the_bytes_are_old_or_new(code, kind, uid):
     for at in itertools.count(1):
         with directory_of(uid) as directory:

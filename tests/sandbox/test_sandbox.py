@@ -31,7 +31,7 @@ from sanderling.sandbox.policy import Limits, SandboxPolicy
 from sanderling.sandbox.report import GuardEvent, Report
 from sanderling.sandbox.sandbox import PIPE, STDOUT, Sandbox, SandboxEvent, check_level
 from sanderling.sandbox.zygote import View
-from tests.conftest import is_alive, wait_until
+from tests.conftest import is_alive, prove, prove_rest, wait_until
 from tests.sandbox.child import in_child
 
 LEVELS = ("full", "full-bwrap", "namespaces", "landlock")
@@ -54,10 +54,11 @@ GITCONFIG = """
     sshCommand = ssh -i secret
 """
 
+at_both_ends = pytest.mark.parametrize("level", prove_rest(LEVELS), indirect=True)
 _numbers = itertools.count()
 
 
-@pytest.fixture(params=LEVELS)
+@pytest.fixture(params=prove_rest(LEVELS, keep=(0,)))
 def level(request) -> str:
     return request.param
 
@@ -215,7 +216,8 @@ async def start_daemons(sandbox: Sandbox, marker: str):
 # --- commands ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [0, 1, 7, 127, 255])
+@at_both_ends
+@pytest.mark.parametrize("status", prove_rest([0, 1, 7, 127, 255]))
 async def test_exit_status_is_the_commands(place, level, status):
     async with place.open(level) as sandbox:
         assert await run(sandbox, f"exit {status}") == (status, "", "")
@@ -391,6 +393,7 @@ async def test_descriptors_of_commands_do_not_stay_open(place, level):
 # --- the end of commands -----------------------------------------------------------------------------------------------
 
 
+@at_both_ends
 async def test_kill_takes_the_whole_tree_at_once(place, level, marker):
     async with place.open(level) as sandbox:
         process = await start_daemons(sandbox, marker)
@@ -401,6 +404,7 @@ async def test_kill_takes_the_whole_tree_at_once(place, level, marker):
         assert await run(sandbox, "echo fine") == (0, "fine\n", "")
 
 
+@at_both_ends
 async def test_what_a_command_leaves_behind_ends_with_it(place, level, marker):
     async with place.open(level) as sandbox:
         script = daemons(marker).replace(f"exec {marker}\n", "exit 3\n")
@@ -422,7 +426,9 @@ async def test_commands_beside_a_killed_one_live_on(place, level, marker):
         victim.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", prove_rest([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], keep=(0,))
+)
 async def test_signal_reaches_the_command(place, level, number):
     async with place.open(level) as sandbox:
         process = await sandbox.spawn(["sh", "-c", "echo started; exec sleep 1000"])
@@ -449,6 +455,7 @@ async def test_letting_go_of_a_command_kills_it(place, level, marker):
         await happens(lambda: not running(marker), GONE_S)
 
 
+@at_both_ends
 async def test_nothing_outlives_the_session(place, level, marker):
     async with place.open(level) as sandbox:
         process = await start_daemons(sandbox, marker)
@@ -511,7 +518,9 @@ def start_host(place, level):
         host.stdout.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGABRT])
+@pytest.mark.parametrize(
+    "number", prove_rest([signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGABRT], keep=(0,))
+)
 def test_nothing_outlives_a_host_that_is_killed(start_host, place, marker, number):
     host = start_host(daemons(marker))
     wait_until(lambda: len(running(marker)) >= 4)
@@ -800,6 +809,7 @@ async def test_name_that_is_looked_up_is_a_denial(place, level, mode, rule):
 # --- what may be written, and read -------------------------------------------------------------------------------------
 
 
+@at_both_ends
 async def test_project_and_tmp_are_writable_and_nothing_else_is(place, level):
     script = """
         for directory in . "$TMPDIR" ~ /usr /etc /var .git {base}/secret; do
@@ -827,6 +837,7 @@ async def test_in_plan_mode_project_and_repository_are_read_only_and_tmp_is_not(
     assert place.git("status", "--porcelain") == ""
 
 
+@at_both_ends
 async def test_grant_of_one_launch_is_none_of_the_next(place, level):
     granted = place.base / "granted"
     (granted / "file").write_text("granted\n")
@@ -874,6 +885,7 @@ async def test_grant_that_cannot_be_given_is_refused_and_the_session_lives(place
         assert await run(sandbox, "echo fine") == (0, "fine\n", "")
 
 
+@at_both_ends
 async def test_complaint_of_a_refused_command_is_a_denial_that_can_be_granted(place, level):
     secret = f"{place.secret}/file"
     async with place.open(level) as sandbox:
@@ -904,7 +916,7 @@ PLANTED_FOR_IGNORE_FILE = {
 }
 
 
-@pytest.mark.parametrize("plant", PLANTED_FOR_IGNORE_FILE)
+@pytest.mark.parametrize("plant", prove_rest(PLANTED_FOR_IGNORE_FILE))
 async def test_what_a_command_puts_in_the_place_of_the_ignore_file_changes_nothing(
     place, level, plant
 ):
@@ -930,6 +942,7 @@ async def test_persons_home_is_not_there(place, level):
         assert (await run(sandbox, f"cat {place.home}/.netrc ~/.netrc"))[1] == ""
 
 
+@at_both_ends
 async def test_environment_holds_what_is_allowed_and_what_is_named(place, level, monkeypatch):
     secrets = {
         "NVIM": "/run/nvim",
@@ -992,6 +1005,7 @@ async def test_config_that_the_host_replaces_is_protected_again_for_the_next_com
     assert place.git("config", "some.key") == "2\n"
 
 
+@at_both_ends
 async def test_config_cannot_be_changed_by_a_command(place, level):
     before = (place.project / ".git/config").read_text()
     async with place.open(level) as sandbox:
@@ -1089,6 +1103,7 @@ async def test_what_may_not_be_removed_is_gone_with_its_session(place, level):
     assert not place.temporary_directories()
 
 
+@prove
 async def test_tree_too_deep_for_any_path_is_gone_with_its_session(place, level):
     """3000 levels are more than Python can recurse, and than a path may be long."""
     async with place.open(level) as sandbox:
@@ -1284,6 +1299,7 @@ async def test_files_are_read_whole_or_in_part(place, level):
         assert await files.read(path, offset=len(data)) == (b"", len(data))
 
 
+@at_both_ends
 async def test_files_are_written_whole_and_keep_their_mode(place, level):
     async with place.open_files(level) as files:
         data = os.urandom(3 << 20)
@@ -1357,7 +1373,9 @@ async def test_what_is_no_file_is_an_error_and_nothing_is_waited_for(place, leve
         assert names_in(place.project) == [".git", "fifo", "file"]
 
 
-@pytest.mark.parametrize("path", ["a\0b", "/\ud800", "/" + "x" * 5000, "", "/x" * 5000])
+@pytest.mark.parametrize(
+    "path", prove_rest(["a\0b", "/\ud800", "/" + "x" * 5000, "", "/x" * 5000], keep=(0, 1))
+)
 async def test_path_that_cannot_be_is_an_error_and_the_worker_lives(place, level, path):
     async with place.open_files(level) as files:
         for call in (files.read(path), files.write(path, b"x"), files.list(path)):
@@ -1425,7 +1443,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("level", ["full", "landlock"], indirect=True)
+@pytest.mark.parametrize("level", prove_rest(["full", "landlock"], keep=(0,)), indirect=True)
 async def test_link_that_is_swapped_in_never_leads_to_the_secret(place, level):
     (place.project / "d").mkdir()
     (place.project / "d/file").write_text("public\n")

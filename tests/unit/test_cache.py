@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from tests.cached_api import CachedApi, text, thought, use
 from tests.cached_session import TURNS, CachedSession, set_zone
-from tests.conftest import policy_of
+from tests.conftest import policy_of, prove
 
 from sanderling.config import Settings
 from sanderling.events import (
@@ -34,6 +34,7 @@ def alone(monkeypatch, tmp_path):
     set_zone("")
 
 
+@prove
 async def test_a_day_of_forty_turns_reads_nearly_all_of_its_input_from_the_cache(tmp_path):
     day = CachedSession(tmp_path)
     await day.run()

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import prove_rest
 
 from sanderling.permissions import Effect, Mode, Rule, applies, decide
 from sanderling.shell_grammar import name_set
@@ -924,24 +925,27 @@ def test_decision_names_the_rule_that_made_it(project):
 
 @pytest.mark.parametrize(
     "piece",
-    [
-        "$(",
-        "a=b ",
-        "a;",
-        "git -C a ",
-        "cd a; ",
-        "a:b=c@d ",
-        "sudo ",
-        "bash -c 'a; b' ",
-        "printf '%0",
-        "uv run ",
-        "npx ",
-        "sed -e p ",
-        "make -C a ",
-        "env -S'a b' ",
-        "-f",
-        "a=a/../",
-    ],
+    prove_rest(
+        [
+            "$(",
+            "a=b ",
+            "a;",
+            "git -C a ",
+            "cd a; ",
+            "a:b=c@d ",
+            "sudo ",
+            "bash -c 'a; b' ",
+            "printf '%0",
+            "uv run ",
+            "npx ",
+            "sed -e p ",
+            "make -C a ",
+            "env -S'a b' ",
+            "-f",
+            "a=a/../",
+        ],
+        keep=(0, 6, -1),
+    ),
 )
 def test_hostile_line_is_decided_at_once_whatever_the_rules(piece):
     rules = [Rule(action="deny", tool="bash", command=f"x{number} y") for number in range(30)]

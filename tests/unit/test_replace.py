@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import prove_rest
 
 from sanderling.errors import ToolError
 from sanderling.tools.buffers import bytes_of, text_in
@@ -948,21 +949,25 @@ def test_a_file_of_ten_megabytes_is_edited_soon(data, replacements):
 
 @pytest.mark.parametrize(
     "data, old",
-    [
-        pytest.param(LARGE.encode(), "nothing like it\nis there", id="nothing alike"),
-        pytest.param(LARGE.encode(), "value_120000 = compute(first_11, x)", id="something alike"),
-        pytest.param(LARGE.encode(), "value_120000 =  compute(first_11,", id="whitespace"),
-        pytest.param(b"a" * 10_000_000, "a" * 5000 + "b", id="one letter"),
-        pytest.param(b"a" * 10_000_000, "A" * 5000, id="one letter, otherwise written"),
-        pytest.param(b"aaaa\n" * 2_000_000, "aaaa\n" * 1000 + "b", id="one line"),
-        pytest.param(b"aaaa\n" * 900_000, " aaaa\n" * 1000, id="one line, otherwise indented"),
-        pytest.param(b"\n" * 10_000_000 + b"b", "\n\n c\n", id="no lines"),
-        pytest.param((b" " * 99 + b"\n") * 100_000, "b \n  b  ", id="blanks"),
-        pytest.param(b"word word word\n" * 700_000, "word wordx word\n" * 300, id="words"),
-        pytest.param(b"x=1;" * 2_500_000, "y=2; x=1;", id="one long line"),
-        pytest.param(b"x\n" + b" " * 5_000_000 + b"y", "x\n" + "\t" * 500_000 + "y", id="deep"),
-        pytest.param("é\u2019".encode() * 2_000_000, "é'" * 1000 + "x", id="typography"),
-    ],
+    prove_rest(
+        [
+            pytest.param(LARGE.encode(), "nothing like it\nis there", id="nothing alike"),
+            pytest.param(
+                LARGE.encode(), "value_120000 = compute(first_11, x)", id="something alike"
+            ),
+            pytest.param(LARGE.encode(), "value_120000 =  compute(first_11,", id="whitespace"),
+            pytest.param(b"a" * 10_000_000, "a" * 5000 + "b", id="one letter"),
+            pytest.param(b"a" * 10_000_000, "A" * 5000, id="one letter, otherwise written"),
+            pytest.param(b"aaaa\n" * 2_000_000, "aaaa\n" * 1000 + "b", id="one line"),
+            pytest.param(b"aaaa\n" * 900_000, " aaaa\n" * 1000, id="one line, otherwise indented"),
+            pytest.param(b"\n" * 10_000_000 + b"b", "\n\n c\n", id="no lines"),
+            pytest.param((b" " * 99 + b"\n") * 100_000, "b \n  b  ", id="blanks"),
+            pytest.param(b"word word word\n" * 700_000, "word wordx word\n" * 300, id="words"),
+            pytest.param(b"x=1;" * 2_500_000, "y=2; x=1;", id="one long line"),
+            pytest.param(b"x\n" + b" " * 5_000_000 + b"y", "x\n" + "\t" * 500_000 + "y", id="deep"),
+            pytest.param("é\u2019".encode() * 2_000_000, "é'" * 1000 + "x", id="typography"),
+        ]
+    ),
 )
 def test_a_refusal_comes_soon_whatever_the_file_is(data, old):
     started = time.monotonic()

@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.conftest import prove, prove_rest
 from tests.sandbox.child import in_child
 
 from sanderling.errors import ToolError
@@ -172,27 +173,30 @@ async def test_matches_are_grouped_by_file_in_the_order_of_paths(repository):
 
 @pytest.mark.parametrize(
     "options, files",
-    [
-        ({"path": "src"}, ["src/app.py", "src/deep/er/util.ts", "src/view.tsx"]),
-        ({"path": "src/app.py"}, ["src/app.py"]),
-        ({"path": "./src/../src/deep"}, ["src/deep/er/util.ts"]),
-        ({"glob": "*.py"}, ["src/app.py"]),
-        ({"glob": "*.{ts,tsx}"}, ["src/deep/er/util.ts", "src/view.tsx"]),
-        ({"glob": "src/*.{py,tsx}"}, ["src/app.py", "src/view.tsx"]),
-        ({"glob": "src/**/*.ts"}, ["src/deep/er/util.ts"]),
-        ({"glob": "**/er/*"}, ["src/deep/er/util.ts"]),
-        ({"glob": "{src,lib}/**/u?il.t[a-s]"}, ["src/deep/er/util.ts"]),
-        ({"glob": "*.py", "path": "src/view.tsx"}, ["src/view.tsx"]),
-        ({"type": "py"}, ["src/app.py"]),
-        ({"type": "ts", "glob": "view.*"}, ["src/view.tsx"]),
-        ({"type": "py", "glob": "*.ts"}, []),
-        # What is ignored is found where it is named itself, and nowhere else.
-        ({"glob": "secret.py"}, []),
-        ({"glob": "*.log"}, ["keep.log"]),
-        ({"path": "build"}, ["build/out.py"]),
-        ({"path": "src/generated"}, ["src/generated/code.py"]),
-        ({"path": "src/secret.py"}, ["src/secret.py"]),
-    ],
+    prove_rest(
+        [
+            ({"path": "src"}, ["src/app.py", "src/deep/er/util.ts", "src/view.tsx"]),
+            ({"path": "src/app.py"}, ["src/app.py"]),
+            ({"path": "./src/../src/deep"}, ["src/deep/er/util.ts"]),
+            ({"glob": "*.py"}, ["src/app.py"]),
+            ({"glob": "*.{ts,tsx}"}, ["src/deep/er/util.ts", "src/view.tsx"]),
+            ({"glob": "src/*.{py,tsx}"}, ["src/app.py", "src/view.tsx"]),
+            ({"glob": "src/**/*.ts"}, ["src/deep/er/util.ts"]),
+            ({"glob": "**/er/*"}, ["src/deep/er/util.ts"]),
+            ({"glob": "{src,lib}/**/u?il.t[a-s]"}, ["src/deep/er/util.ts"]),
+            ({"glob": "*.py", "path": "src/view.tsx"}, ["src/view.tsx"]),
+            ({"type": "py"}, ["src/app.py"]),
+            ({"type": "ts", "glob": "view.*"}, ["src/view.tsx"]),
+            ({"type": "py", "glob": "*.ts"}, []),
+            # What is ignored is found where it is named itself, and nowhere else.
+            ({"glob": "secret.py"}, []),
+            ({"glob": "*.log"}, ["keep.log"]),
+            ({"path": "build"}, ["build/out.py"]),
+            ({"path": "src/generated"}, ["src/generated/code.py"]),
+            ({"path": "src/secret.py"}, ["src/secret.py"]),
+        ],
+        keep=(0, 8, 13, -1),
+    ),
 )
 async def test_filters_choose_files_and_never_bring_back_what_is_ignored(
     repository, options, files
@@ -321,6 +325,7 @@ async def test_output_stays_below_30_kb_and_says_so(place):
     assert 20_000 < len(text.encode()) <= 30_000
 
 
+@prove
 async def test_line_longer_than_memory_does_not_keep_the_rest_from_being_searched(
     place, monkeypatch
 ):
@@ -664,26 +669,33 @@ async def test_unsaved_changes_in_what_was_searched_are_told(repository):
 
 @pytest.mark.parametrize(
     "pattern, path, names",
-    [
-        ("**/*.py", ".", ["src/app.py"]),
-        ("*.py", ".", ["src/app.py"]),
-        ("/*.py", "src", ["src/app.py"]),
-        ("./*.py", ".", []),
-        ("*.log", ".", ["keep.log"]),
-        ("*.{ts,tsx}", ".", ["src/deep/er/util.ts", "src/view.tsx"]),
-        ("**/{app,util}.{py,ts}", ".", ["src/app.py", "src/deep/er/util.ts"]),
-        ("src/**", ".", ["src/.gitignore", "src/app.py", "src/deep/er/util.ts", "src/view.tsx"]),
-        ("src/*/", ".", ["src/deep/er/util.ts"]),
-        ("deep/**/*.ts", "src", ["src/deep/er/util.ts"]),
-        ("../src/app.*", "src", ["src/app.py"]),
-        ("src/app.py", ".", ["src/app.py"]),
-        ("build/*", ".", ["build/out.py"]),
-        ("**/.git*", ".", [".gitignore", "src/.gitignore"]),
-        (".git/HEAD", ".", [".git/HEAD"]),
-        ("[R]EADM?.md", ".", ["README.md"]),
-        ("**/[!a]*.{py,tsx}", ".", ["src/view.tsx"]),
-        ("readme.md", ".", []),
-    ],
+    prove_rest(
+        [
+            ("**/*.py", ".", ["src/app.py"]),
+            ("*.py", ".", ["src/app.py"]),
+            ("/*.py", "src", ["src/app.py"]),
+            ("./*.py", ".", []),
+            ("*.log", ".", ["keep.log"]),
+            ("*.{ts,tsx}", ".", ["src/deep/er/util.ts", "src/view.tsx"]),
+            ("**/{app,util}.{py,ts}", ".", ["src/app.py", "src/deep/er/util.ts"]),
+            (
+                "src/**",
+                ".",
+                ["src/.gitignore", "src/app.py", "src/deep/er/util.ts", "src/view.tsx"],
+            ),
+            ("src/*/", ".", ["src/deep/er/util.ts"]),
+            ("deep/**/*.ts", "src", ["src/deep/er/util.ts"]),
+            ("../src/app.*", "src", ["src/app.py"]),
+            ("src/app.py", ".", ["src/app.py"]),
+            ("build/*", ".", ["build/out.py"]),
+            ("**/.git*", ".", [".gitignore", "src/.gitignore"]),
+            (".git/HEAD", ".", [".git/HEAD"]),
+            ("[R]EADM?.md", ".", ["README.md"]),
+            ("**/[!a]*.{py,tsx}", ".", ["src/view.tsx"]),
+            ("readme.md", ".", []),
+        ],
+        keep=(0, 5, 10, -2),
+    ),
 )
 async def test_glob_finds(repository, pattern, path, names):
     async with repository.tools() as tools:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.api_rules import refusals
+from tests.conftest import prove_rest
 
 from sanderling.errors import SessionError
 from sanderling.events import Prompt, Selection
@@ -315,16 +316,25 @@ def expected(data: bytes) -> list[Message]:
     return [*messages, Message("assistant", (TextBlock(text),))] if text else messages
 
 
-def cuts(log: Path) -> list[tuple[Path, bytes]]:
-    """A copy of the log for each byte it may be cut at."""
+CUT_STEP = 7
+at_any_byte = pytest.mark.parametrize("first_cut", prove_rest(range(CUT_STEP), keep=(0,)))
+
+
+def cuts(log: Path, first: int) -> list[tuple[Path, bytes]]:
+    """A copy of the log for each seventh byte it may be cut at."""
     data = log.read_bytes()
     copies = log.parent / "cut"
     copies.mkdir()
-    return [(copies / f"s{size}.jsonl", data[:size]) for size in range(len(data) + 1)]
+    return [
+        (copies / f"s{size}.jsonl", data[:size]) for size in range(first, len(data) + 1, CUT_STEP)
+    ]
 
 
-def test_log_cut_at_any_byte_gives_what_it_says_and_reading_it_again_changes_nothing(log):
-    for path, data in cuts(log):
+@at_any_byte
+def test_log_cut_at_any_byte_gives_what_it_says_and_reading_it_again_changes_nothing(
+    log, first_cut
+):
+    for path, data in cuts(log, first_cut):
         path.write_bytes(data)
         session = reopen(path)
         assert session.history == expected(data), len(data)
@@ -337,8 +347,9 @@ def test_log_cut_at_any_byte_gives_what_it_says_and_reading_it_again_changes_not
         assert path.read_bytes() == mended, len(data)
 
 
-def test_log_cut_at_any_byte_ends_in_a_turn_that_has_ended(log):
-    for path, data in cuts(log):
+@at_any_byte
+def test_log_cut_at_any_byte_ends_in_a_turn_that_has_ended(log, first_cut):
+    for path, data in cuts(log, first_cut):
         path.write_bytes(data)
         reopen(path)
         records = logged(path)
@@ -349,9 +360,10 @@ def test_log_cut_at_any_byte_ends_in_a_turn_that_has_ended(log):
             assert records[-1] == {"type": "turn_ended", "stop_reason": "interrupted", "at": AT}
 
 
-def test_log_cut_at_any_byte_can_be_continued(log):
+@at_any_byte
+def test_log_cut_at_any_byte_can_be_continued(log, first_cut):
     unreadable: dict[int, str] = {}
-    for path, data in cuts(log):
+    for path, data in cuts(log, first_cut):
         path.write_bytes(data)
         session = Session.open(path.parent, path.stem, "/project")
         say_hello(session)
@@ -363,9 +375,10 @@ def test_log_cut_at_any_byte_can_be_continued(log):
     assert unreadable == {}
 
 
-def test_log_cut_at_any_byte_gives_a_history_that_the_api_accepts(log):
+@at_any_byte
+def test_log_cut_at_any_byte_gives_a_history_that_the_api_accepts(log, first_cut):
     refused: dict[int, list[str]] = {}
-    for path, data in cuts(log):
+    for path, data in cuts(log, first_cut):
         path.write_bytes(data)
         history = [*reopen(path).history, Message("user", (TextBlock("Go on."),))]
         if broken := refusals(msgspec.to_builtins(history)):
@@ -440,7 +453,7 @@ def test_damaged_log_is_refused_with_a_sentence_and_left_alone(log, lnum, line, 
         b'{"type":"partial","block":"text","text":"\xff","at":"2026-11-21T22:00:00Z"}',
     ],
 )
-@pytest.mark.parametrize("lnum", range(2, 30))
+@pytest.mark.parametrize("lnum", prove_rest(range(2, 30), keep=(0, 7, -1)))
 def test_damaged_line_is_left_out_and_the_rest_is_a_history_that_the_api_accepts(log, lnum, line):
     log.write_bytes(line_of(log, lnum, line))
     session = reopen(log)
