@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT, is_alive, wait_until
+from tests.conftest import ROOT, is_alive, prove, prove_rest, wait_until
 
 from sanderling.history import NOT_RUN
 from sanderling.messages import ToolResult
@@ -135,6 +135,7 @@ def test_what_led_to_a_question_stands_above_it(start_agent):
     assert said_above_question(agent) == ["So I mend it.", "", "edit src/app.py …"]
 
 
+@prove
 @pytest.mark.usefixtures("app")
 def test_what_led_to_a_question_stands_above_it_in_a_chat_that_is_opened_later(start_agent):
     agent = start_agent(reply(LONG_TALK, edit()))
@@ -159,6 +160,7 @@ def test_a_question_leaves_the_place_of_somebody_who_reads_the_chat(start_agent,
     assert "Line 0." in agent.wait_for_question()
 
 
+@prove
 def test_a_file_far_down_is_named_whole_in_a_question_that_is_narrow(start_agent, project):
     path = "src/a_directory_with_a_long_name/and_another_one_below_it/app.py"
     agent = start_agent(reply(use("write", path=path, content="x\n")))
@@ -169,6 +171,7 @@ def test_a_file_far_down_is_named_whole_in_a_question_that_is_narrow(start_agent
     assert list(project.iterdir()) == [project / ".git"]
 
 
+@prove
 @pytest.mark.usefixtures("app")
 def test_a_chat_that_is_low_does_not_cut_a_question(start_agent):
     agent = start_agent(reply(edit()), setup={"chat": {"position": "bottom", "size": 0.4}})
@@ -196,7 +199,8 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
 
 
 @pytest.mark.parametrize(
-    "mode, answer", [("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")]
+    "mode, answer",
+    prove_rest([("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")]),
 )
 def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     start_agent, app, project, mode, answer
@@ -376,6 +380,7 @@ def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_ag
     assert agent.transcript_text().count("✗ not run") == 2
 
 
+@prove
 @pytest.mark.usefixtures("app")
 def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
     agent = start_agent(reply(use("read", path="src/app.py"), repeat=True))
@@ -393,7 +398,7 @@ def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
 # --- from anywhere -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [":AgentApprove<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"])
+@pytest.mark.parametrize("how", prove_rest([":AgentApprove<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"]))
 def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent, app, how):
     agent = start_agent(reply(edit()), DONE)
     agent.command("map <F2> <Plug>(AgentApprove)")
@@ -411,7 +416,7 @@ def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent,
 
 @pytest.mark.parametrize(
     "keys",
-    [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"],
+    prove_rest([":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"]),
 )
 def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, app, keys):
     agent = start_agent(reply(edit()), DONE)
@@ -425,6 +430,7 @@ def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, a
     wait_until(lambda: app.read_text() == FIXED)
 
 
+@prove
 @pytest.mark.usefixtures("app")
 def test_it_is_whole_on_a_screen_that_becomes_small(start_agent):
     agent = start_agent(reply(edit()), DONE)
@@ -562,7 +568,7 @@ def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_
     wait_until(lambda: not pids_of(marker))
 
 
-@pytest.mark.parametrize("way", ["AgentStop", "quit", "kill", "clear"])
+@pytest.mark.parametrize("way", prove_rest(["AgentStop", "quit", "kill", "clear"]))
 def test_nothing_is_left_running(start_agent, way):
     marker = f"4712.{os.getpid()}"
     sleep = f"sleep {marker}"
@@ -680,7 +686,7 @@ def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, proj
 # --- ends --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_job", [False, True])
+@pytest.mark.parametrize("is_job", prove_rest([False, True], keep=(-1,)))
 def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
     start_agent, project, is_job
 ):
@@ -779,6 +785,7 @@ def test_a_command_that_called_out_can_be_granted_that_host_and_runs_again_confi
     assert "net:off" in agent.screen_text()
 
 
+@prove
 def test_who_does_not_grant_a_host_is_not_asked_for_it_again(start_agent):
     agent = start_agent(reply(bash(CALL_OUT)), reply(bash(CALL_OUT)), DONE)
     agent.command("AgentMode auto")
@@ -823,7 +830,7 @@ def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_trac
 # --- the tour ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("columns, lines", [(130, 40), (80, 24)])
+@pytest.mark.parametrize("columns, lines", prove_rest([(130, 40), (80, 24)], keep=(-1,)))
 def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, lines):
     agent = start_agent(setup={"provider": "demo"}, columns=columns, lines=lines)
     agent.command("AgentAsk tour")

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.conftest import prove_rest, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 from tests.loopback import (
     HANG_UP,
     RESET,
@@ -167,6 +167,7 @@ def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_ther
     assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
 
 
+@prove
 def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, server):
     server.answer(Status(529, retry_after=20), Reply(message_start(), text("Whole."), done()))
     claude.submit("hi")
@@ -182,6 +183,7 @@ def test_the_wait_that_a_server_asks_for_is_counted_down_on_the_screen(claude, s
     assert len(server.prompts) == 2
 
 
+@prove
 def test_a_server_that_wants_a_long_wait_is_waited_for_only_if_the_person_says_so(claude, server):
     server.answer(Status(429, retry_after=61))
     claude.submit("hi")
@@ -192,6 +194,7 @@ def test_a_server_that_wants_a_long_wait_is_waited_for_only_if_the_person_says_s
     assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "error"
 
 
+@prove
 def test_prompts_that_wait_are_held_when_the_turn_fails_and_the_next_one_lets_them_go(
     claude, server
 ):
@@ -223,6 +226,7 @@ def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
     assert "Check the network" in child.transcript_text()
 
 
+@prove
 def test_certificates_that_are_not_there_are_told_and_the_host_lives(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "SSL_CERT_FILE": "/no/such.pem"})
     child.open_chat()
@@ -245,6 +249,7 @@ def test_no_key_is_told_with_its_remedy(start_nvim):
     )
 
 
+@prove
 def test_a_silent_api_is_given_up_and_pings_keep_it(start_nvim, server):
     server.answer(Reply(message_start(), text("Half"), STALL))
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
@@ -327,6 +332,7 @@ def test_stopping_gives_back_the_prompts_that_waited(claude, server):
     assert len(server.prompts) == 1
 
 
+@prove
 def test_a_proxy_for_earlier_versions_of_the_api_finds_the_key_too(claude, server):
     claude.submit("hi")
     claude.wait_for_turns()

@@ -8,7 +8,7 @@ import re
 import time
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 
 GRACE_S = 0.3
 SIZES = {"usual": {"columns": 120, "lines": 40}, "small": {"columns": 60, "lines": 20}}
@@ -348,7 +348,7 @@ def test_it_gives_way_to_the_cursor(editor):
 # --- answers -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", prove_rest(SIZES, keep=(0,)))
 @pytest.mark.parametrize(
     "keys, expected",
     [
@@ -386,20 +386,23 @@ def test_to_cancel_what_an_answer_asks_for_is_to_go_back_to_the_question(editor,
 
 @pytest.mark.parametrize(
     "how, expected",
-    [
-        (":AgentApprove<CR>", answer("once")),
-        (":AgentApprove once<CR>", answer("once")),
-        (":AgentApprove session<CR>", answer("session")),
-        (":AgentApprove always<CR><CR>", answer("always", rule="make *")),
-        (":AgentDeny<CR>", answer("deny")),
-        (":AgentDeny not | now<CR>", answer("deny", reason="not | now")),
-        ("<F2>", answer("once")),
-        ("<F3>", answer("session")),
-        ("<F4><CR>", answer("always", rule="make *")),
-        ("<F5>", answer("deny")),
-        ("i<F2>", answer("once")),
-        ("v<F5>", answer("deny")),
-    ],
+    prove_rest(
+        [
+            (":AgentApprove<CR>", answer("once")),
+            (":AgentApprove once<CR>", answer("once")),
+            (":AgentApprove session<CR>", answer("session")),
+            (":AgentApprove always<CR><CR>", answer("always", rule="make *")),
+            (":AgentDeny<CR>", answer("deny")),
+            (":AgentDeny not | now<CR>", answer("deny", reason="not | now")),
+            ("<F2>", answer("once")),
+            ("<F3>", answer("session")),
+            ("<F4><CR>", answer("always", rule="make *")),
+            ("<F5>", answer("deny")),
+            ("i<F2>", answer("once")),
+            ("v<F5>", answer("deny")),
+        ],
+        keep=(0, 3, 5, -4, -1),
+    ),
 )
 def test_commands_and_maps_answer_from_anywhere(editor, how, expected):
     screen = editor()
@@ -553,18 +556,21 @@ def test_it_is_gone_when_it_is_settled_or_the_host_ends_or_the_chat_is_cleared(s
 # --- where it is -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", prove_rest(SIZES, keep=(0,)))
 @pytest.mark.parametrize(
     "keys",
-    [
-        ":split<CR>:only<CR>",
-        ":split<CR><C-w>o",
-        ":tabnew<CR>",
-        ":tabnew<CR>:tabclose<CR>",
-        ":tabnew<CR>gt:tabclose<CR>",
-        ":tab split<CR>:split<CR>:only<CR>:tabonly<CR>",
-        ":fclose!<CR>",
-    ],
+    prove_rest(
+        [
+            ":split<CR>:only<CR>",
+            ":split<CR><C-w>o",
+            ":tabnew<CR>",
+            ":tabnew<CR>:tabclose<CR>",
+            ":tabnew<CR>gt:tabclose<CR>",
+            ":tab split<CR>:split<CR>:only<CR>:tabonly<CR>",
+            ":fclose!<CR>",
+        ],
+        keep=(0, 3, 5, -1),
+    ),
 )
 def test_it_survives_what_closes_windows(editor, size, keys):
     screen = editor(size)

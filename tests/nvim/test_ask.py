@@ -1,7 +1,7 @@
 """`:AgentAsk`, with and without lines."""
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove, wait_until
 from tests.loopback import (
     LoopbackServer,
     Reply,
@@ -69,6 +69,7 @@ def test_without_lines_only_the_question_goes(claude, server):
     assert content(server) == ["what is a sanderling?"]
 
 
+@prove
 def test_the_plug_map_asks_about_the_selection(claude, server):
     claude.command("xmap <F6> <Plug>(AgentAsk)")
     claude.feed("5GV<F6>why?<CR>")
@@ -76,12 +77,14 @@ def test_the_plug_map_asks_about_the_selection(claude, server):
     assert "time.sleep(9)" in content(server)[0]
 
 
+@prove
 def test_the_cursor_stays_in_the_file(claude):
     claude.command("AgentAsk why?")
     claude.wait_for_turns()
     assert claude.lua("return vim.fn.expand('%:t')") == "slow.py"
 
 
+@prove
 def test_lines_with_fences_are_fenced_with_more(claude, server):
     claude.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { '```', 'x', '````' })")
     claude.command("%AgentAsk what?")
@@ -149,6 +152,7 @@ def test_an_empty_prompt_from_lua_is_refused(claude, server):
     assert server.prompts == []
 
 
+@prove
 def test_an_enormous_prompt_is_sent_whole_or_refused_whole(claude, server):
     line = "x" * 1023
     claude.lua(

@@ -470,7 +470,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", prove_rest(KINDS, keep=(0, 3, -1)))
 @pytest.mark.parametrize("is_dirty", [False, True])
 def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_dirty):
     before, after = KINDS[kind]
@@ -636,11 +636,13 @@ def test_a_pending_operator_is_waited_for_and_does_what_it_would_have(child, ope
 
 @pytest.mark.parametrize(
     "keys, what, leave",
-    [
-        ("d", "the motion of an operator", "<Esc>"),
-        ("<F5>", "a key for a mapping", "x"),  # E565
-        (":echo 1 | echo 2 | echo 3<CR>", "the hit-enter prompt", "<CR>"),
-    ],
+    prove_rest(
+        [
+            ("d", "the motion of an operator", "<Esc>"),
+            ("<F5>", "a key for a mapping", "x"),  # E565
+            (":echo 1 | echo 2 | echo 3<CR>", "the hit-enter prompt", "<CR>"),
+        ]
+    ),
 )
 def test_where_neovim_goes_on_waiting_that_is_told_and_nothing_is_changed(
     child, opened, desk, *, keys, what, leave
@@ -932,7 +934,7 @@ class Crowd:
         return "".join(line + "\n" for line in self.held)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", prove_rest(range(3), keep=(0,)))
 def test_whatever_comes_together_nobodys_change_is_lost(child, opened, desk, seed):
     path = opened(data="".join(f"{n:02} {0:05}\n" for n in range(LINES)))
     crowd = Crowd(child, path, desk, seed)

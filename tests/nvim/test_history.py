@@ -8,7 +8,7 @@ import itertools
 import random
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 from tests.nvim.test_tools_screen import TURN_ENDED, delta, edited, ended, fold_at, go_to, started
 
 DIALOGUE_ROWS = 7  # of a prompt of one line and its answer of one line, with the blank line behind
@@ -602,7 +602,7 @@ WRONG_ROWS = """
 """
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", prove_rest(range(6)))
 def test_what_is_remembered_by_row_stays_right_in_any_order_of_events(screen, seed):
     choose = random.Random(seed)
     ids = itertools.count()

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.conftest import ROOT, wait_until
+from tests.conftest import ROOT, prove, wait_until
 from tests.loopback import LoopbackServer
 from tests.rpc import NvimError
 
@@ -196,6 +196,7 @@ def test_checkhealth_tells_what_is_kept_and_what_cannot_be_written(child):
     assert f"{state_dir}/sessions cannot be written" in health(child)
 
 
+@prove
 def test_agenthealth_with_a_bang_asks_the_api(start_nvim):
     with LoopbackServer() as server:
         child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})

@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from tests.conftest import ChildNvim, wait_until
+from tests.conftest import ChildNvim, is_alive, prove_rest, wait_until
 
 LINES = "".join(f"line {n}\\n" for n in range(100))
 DROPS = "drop\\n" * 60
@@ -154,7 +154,7 @@ def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
     wait_until(lambda: chat.prompt_lines() == ["other words"])
 
 
-@pytest.mark.parametrize("position", ["left", "bottom", "float", "tab", "current"])
+@pytest.mark.parametrize("position", prove_rest(["left", "bottom", "float", "tab", "current"]))
 def test_switching_works_wherever_the_chat_is_and_its_windows_close_together(scripted, position):
     child = scripted(ANSWERS, chat={"position": position})
     child.command("AgentChat")
@@ -431,7 +431,9 @@ def again(scripted):
         before.command("AgentChat")
         for turn, prompt in enumerate(prompts, 1):
             say(before, prompt, turn)
+        host = before.host_pid()
         before.close()
+        wait_until(lambda: not is_alive(host), "its host lets go of the session")
         child = scripted(ANSWERS)
         child.lua(CATCH_CHOICES)
         if chat:
@@ -608,12 +610,14 @@ def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_
 
 @pytest.mark.parametrize(
     "line, number, kept, typed",
-    [
-        ("## You", 2, ["one"], ["two"]),
-        ("two", 1, ["one"], ["two"]),
-        ("answered", 2, ["one", "two"], [""]),
-        ("", 0, ["one", "two", "three"], [""]),
-    ],
+    prove_rest(
+        [
+            ("## You", 2, ["one"], ["two"]),
+            ("two", 1, ["one"], ["two"]),
+            ("answered", 2, ["one", "two"], [""]),
+            ("", 0, ["one", "two", "three"], [""]),
+        ]
+    ),
 )
 def test_a_fork_ends_where_the_cursor_is(chat, line, number, kept, typed):
     for turn, text in enumerate(("one", "two", "three"), 1):

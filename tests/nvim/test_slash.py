@@ -5,7 +5,7 @@ Events come by the host's own way in, and what Neovim asks of the host is caught
 """
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 
 COMMANDS = {
     "type": "slash_commands_changed",
@@ -86,13 +86,15 @@ def test_clear_begins_anew_in_the_same_windows(screen):
 
 @pytest.mark.parametrize(
     "typed, sentence",
-    [
-        ("/mdoe plan", "There is no command /mdoe; did you mean /mode?"),
-        ("/tiket:new", "There is no command /tiket:new; did you mean /ticket:new?"),
-        ("/clear all", "/clear takes nothing behind it: nothing was done."),
-        ("/clear<CR>all", "/clear takes nothing behind it: nothing was done."),
-        ("/mode autoo", '/mode [ask|auto|plan] does not know "autoo": nothing was done.'),
-    ],
+    prove_rest(
+        [
+            ("/mdoe plan", "There is no command /mdoe; did you mean /mode?"),
+            ("/tiket:new", "There is no command /tiket:new; did you mean /ticket:new?"),
+            ("/clear all", "/clear takes nothing behind it: nothing was done."),
+            ("/clear<CR>all", "/clear takes nothing behind it: nothing was done."),
+            ("/mode autoo", '/mode [ask|auto|plan] does not know "autoo": nothing was done.'),
+        ]
+    ),
 )
 def test_what_is_no_command_is_refused_and_stays(screen, typed, sentence):
     screen.send(COMMANDS)

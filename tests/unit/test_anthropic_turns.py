@@ -98,9 +98,9 @@ async def test_answer_that_is_cut_is_asked_for_again_and_replaced(server, talk, 
     assert server.prompts[0].body == server.prompts[1].body
 
 
-@pytest.mark.parametrize("steps", prove_rest(CUTS.values()), ids=CUTS.keys())
-async def test_answer_that_is_always_cut_is_kept_and_the_next_prompt_works(server, talk, steps):
-    server.answer(*[Reply(*steps)] * ATTEMPTS, loopback.hello())
+@pytest.mark.parametrize("name", prove_rest(CUTS))
+async def test_answer_that_is_always_cut_is_kept_and_the_next_prompt_works(server, talk, name):
+    server.answer(*[Reply(*CUTS[name])] * ATTEMPTS, loopback.hello())
     await talk.say("Good morning.")
     [error] = talk.of(ErrorOccurred)
     assert error.kind in {"cut", "stalled", "overloaded"}

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
+from tests.conftest import prove
 from tests.unit.test_bash import Desk, happens, open_files, opened, running
 
 from sanderling.errors import ToolError
@@ -155,6 +156,7 @@ async def test_what_a_read_tells_is_bounded_and_all_of_it_is_in_the_file(desk):
     assert (await desk.say(f"wc -l {path}")).startswith("200000 ")
 
 
+@prove
 async def test_more_than_so_many_jobs_are_refused(desk, monkeypatch):
     monkeypatch.setattr(module, "MAX_RUNNING", 2)
     for _ in range(2):

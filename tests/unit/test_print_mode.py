@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests import loopback
-from tests.conftest import ROOT, is_alive, prove_rest, wait_until
+from tests.conftest import ROOT, is_alive, prove, prove_rest, wait_until
 from tests.loopback import (
     LoopbackServer,
     Reply,
@@ -279,6 +279,7 @@ def test_standard_input_goes_before_the_prompt_in_a_fence(shell):
     assert words == "Do it."
 
 
+@prove
 def test_an_input_that_nobody_writes_into_is_not_waited_for(shell):
     reader, writer = os.pipe()
     started = time.monotonic()
@@ -463,6 +464,7 @@ def test_without_a_key_no_demo_model_answers(shell):
     assert "There is no API key." in done.stderr
 
 
+@prove
 def test_retries_are_counted_down_on_standard_error(shell, api):
     api.answer(Status(529), Reply(message_start(), text("At last."), loopback.done()))
     ran = shell.run("-p", "hi")

@@ -874,22 +874,23 @@ def check_edit(file: AnyFile, chance: random.Random) -> bool:
 
 
 EDITS_PER_FILE = 20
-FILES = 600
+FILES = 100
 
 
-def test_no_edit_changes_a_byte_outside_of_what_it_replaces():
+@pytest.mark.parametrize("part", prove_rest(range(6), keep=(0,)))
+def test_no_edit_changes_a_byte_outside_of_what_it_replaces(part):
     checked = 0
 
     @given(st.integers(0, 2**32))
     @settings(max_examples=FILES, deadline=None, derandomize=True, database=None)
     def check(seed: int) -> None:
         nonlocal checked
-        chance = random.Random(seed)
+        chance = random.Random(f"{part} {seed}")
         for _ in range(EDITS_PER_FILE):
             checked += check_edit(AnyFile(chance), chance)
 
     check()
-    assert checked >= 10_000
+    assert checked >= 1_667
 
 
 @given(st.integers(0, 2**32))

@@ -371,6 +371,7 @@ def peak_rise_kib(function: Callable[[], None]) -> int:
     return in_child(measured)
 
 
+@prove
 def test_line_of_256_mb_takes_little_memory_of_ours(place):
     with (place.project / "big.json").open("wb") as file:
         for _ in range(32):
