@@ -146,15 +146,6 @@ local function watch_windows()
       live.set_current(session)
     end
   end)
-  on('WinScrolled', 'highlight what comes into view', function()
-    for _, session in ipairs(live.all()) do
-      for _, win in ipairs(vim.fn.win_findbuf(session.transcript_buf)) do
-        if vim.v.event[tostring(win)] then
-          session.transcript:show_markdown(win)
-        end
-      end
-    end
-  end)
   on('VimResized', 'keep floats on the screen', function()
     for tab, windows in pairs(windows_by_tab) do
       if api.nvim_tabpage_is_valid(tab) and shown_in(tab) then

@@ -1,8 +1,10 @@
 --- Markdown highlighting whose cost is what is new or newly seen, however long the chat is.
 ---
 --- A tree-sitter highlighter on the buffer would parse all of it after each change. Here the text is cut into blocks at blank
---- lines; a block is parsed once, by itself, when it is complete and on the screen, and gets static extmarks. The block that is
---- still growing is parsed again at most each `LIVE_MS`.
+--- lines; a block that is complete is parsed by itself while a window shows it, and gets static extmarks. The block that is still
+--- growing is parsed again at most each `LIVE_MS`. No list is kept of what is to be done: each slice of work looks at what windows
+--- show then, so what has scrolled by meanwhile costs nothing. Of the marks, those that were made last are kept, and all that a
+--- window shows.
 local M = {}
 
 local api, uv = vim.api, vim.uv
@@ -13,6 +15,7 @@ local SLICE_PAUSE_MS = 8
 local MAX_BLOCK_LINES = 40
 local MAX_BLOCK_BYTES = 32768 -- a longer one stays plain: parsing would stall the screen
 local MARGIN_LINES = 40 -- highlighted ahead of what a window shows
+local MAX_MARKS = 10000 -- of a transcript; each takes 0.4 kB, and those of a window's lines are 1,000 or so
 
 local ns = api.nvim_create_namespace('sanderling_markdown')
 
@@ -20,8 +23,9 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@field first integer row
 ---@field last integer row behind the block
 ---@field fence? string the line that opened the code fence in which the block begins
----@field is_queued? boolean
----@field is_gone? boolean its text was taken back
+---@field is_drawn? boolean it was complete when it was parsed
+---@field marks? integer how many it has
+---@field is_gone? boolean its text was taken back, and with it the marks
 
 ---@class (exact) sanderling.highlight.Blocks
 ---@field buf integer
@@ -30,11 +34,15 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@field private scanned integer rows before this one are known to the open block
 ---@field private fence? string the fence that is open at `scanned`
 ---@field private is_armed boolean
+---@field private marked sanderling.highlight.Block[] those with marks, the oldest ones first
+---@field private mark_count integer of them all
 local Blocks = {}
 Blocks.__index = Blocks
 
----@type { buf: integer, block: sanderling.highlight.Block }[]
-local queue = {}
+---@alias sanderling.highlight.View [integer, integer] first row and the one behind the last
+
+---@type table<sanderling.highlight.Blocks, true> those of which a window may show more than is highlighted
+local due = {}
 local is_ticking = false
 
 ---@type table<string, vim.treesitter.Query|false>
@@ -60,6 +68,7 @@ end
 
 ---@param buf integer
 ---@param block sanderling.highlight.Block
+---@return integer count of the marks
 local function parse(buf, block)
   local lines = api.nvim_buf_get_lines(buf, block.first, block.last, false)
   local offset = block.first
@@ -69,12 +78,13 @@ local function parse(buf, block)
   end
   local text = table.concat(lines, '\n') .. '\n'
   if #text > MAX_BLOCK_BYTES then
-    return
+    return 0
   end
   local ok, parser = pcall(vim.treesitter.get_string_parser, text, 'markdown')
   if not ok then
-    return
+    return 0
   end
+  local count = 0
   parser:parse(true)
   parser:for_each_tree(function(tree, language_tree)
     local lang = language_tree:lang()
@@ -104,21 +114,23 @@ local function parse(buf, block)
           priority = 100,
           strict = false,
         })
+        count = count + 1
       end
     end
   end)
+  return count
 end
 
+--- Highlight for as long as a slice lasts.
 local function tick()
   is_ticking = false
-  local start = uv.hrtime()
-  while #queue > 0 and uv.hrtime() - start < SLICE_NS do
-    local job = table.remove(queue) -- the newest first: it is what the user looks at
-    if api.nvim_buf_is_loaded(job.buf) and not job.block.is_gone then
-      parse(job.buf, job.block)
+  local deadline = uv.hrtime() + SLICE_NS
+  for blocks in pairs(due) do
+    if blocks:draw_seen(deadline) then
+      due[blocks] = nil
     end
   end
-  if #queue > 0 then
+  if next(due) then
     is_ticking = true
     vim.defer_fn(tick, SLICE_PAUSE_MS)
   end
@@ -128,7 +140,14 @@ end
 ---@return sanderling.highlight.Blocks
 function M.new(buf)
   api.nvim_buf_clear_namespace(buf, ns, 0, -1)
-  return setmetatable({ buf = buf, closed = {}, scanned = 0, is_armed = false }, Blocks)
+  return setmetatable({
+    buf = buf,
+    closed = {},
+    scanned = 0,
+    is_armed = false,
+    marked = {},
+    mark_count = 0,
+  }, Blocks)
 end
 
 --- Markdown begins at `row`.
@@ -167,7 +186,7 @@ function Blocks:finish(last)
     self:grow(last)
     self:close_block(last + 1)
     self.open = nil
-    self:show_in_windows()
+    self:show()
   end
 end
 
@@ -202,50 +221,109 @@ end
 function Blocks:close_block(last)
   self.open.last = last
   if last > self.open.first then
-    api.nvim_buf_clear_namespace(self.buf, ns, self.open.first, last)
     self.closed[#self.closed + 1] = self.open
   end
 end
 
---- Queue the blocks in and near what `win` shows that were never parsed.
----@param win integer
-function Blocks:show(win)
-  local top = vim.fn.line('w0', win) - 1 - MARGIN_LINES
-  local bottom = vim.fn.line('w$', win) - 1 + MARGIN_LINES
-  local low, high = 1, #self.closed + 1
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if self.closed[middle].last <= top then
-      low = middle + 1
-    else
-      high = middle
-    end
-  end
-  for i = low, #self.closed do
-    local block = self.closed[i]
-    if block.first > bottom then
-      break
-    end
-    if not block.is_queued then
-      block.is_queued = true
-      queue[#queue + 1] = { buf = self.buf, block = block }
-    end
-  end
-  if #queue > 0 and not is_ticking then
+--- Windows show other rows of the text than before, or there is more of it: highlight what they show, and some rows around it.
+function Blocks:show()
+  due[self] = true
+  if not is_ticking then
     is_ticking = true
     vim.defer_fn(tick, SLICE_PAUSE_MS)
   end
 end
 
+--- What windows show of the buffer.
 ---@private
----@return integer last_row the lowest row that any window shows, -1 when none shows the buffer
-function Blocks:show_in_windows()
-  local last_row = -1
-  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
-    self:show(win)
-    last_row = math.max(last_row, vim.fn.line('w$', win) - 1)
+---@param margin integer rows more on both sides
+---@return sanderling.highlight.View[]
+function Blocks:views(margin)
+  return vim.tbl_map(function(win)
+    return { vim.fn.line('w0', win) - 1 - margin, vim.fn.line('w$', win) + margin }
+  end, vim.fn.win_findbuf(self.buf))
+end
+
+---@param block sanderling.highlight.Block
+---@param views sanderling.highlight.View[]
+---@return boolean
+local function is_seen(block, views)
+  return vim.iter(views):any(function(view)
+    return block.first < view[2] and block.last > view[1]
+  end)
+end
+
+--- Index of the first block that is complete and ends behind `row`.
+---@private
+---@param row integer
+---@return integer
+function Blocks:find(row)
+  local low, high = 1, #self.closed + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if self.closed[middle].last <= row then
+      low = middle + 1
+    else
+      high = middle
+    end
   end
-  return last_row
+  return low
+end
+
+--- Highlight the complete blocks that windows show and that are plain, then those around them.
+---@private
+---@param deadline integer
+---@return boolean is_done there was time for all of them
+function Blocks:draw_seen(deadline)
+  for _, margin in ipairs({ 0, MARGIN_LINES }) do
+    for _, view in ipairs(self:views(margin)) do
+      for i = self:find(view[1]), #self.closed do
+        local block = self.closed[i]
+        if block.first >= view[2] then
+          break
+        elseif not block.is_drawn and uv.hrtime() > deadline then
+          return false
+        elseif not block.is_drawn then
+          block.is_drawn = true
+          self:draw(block)
+        end
+      end
+    end
+  end
+  return true
+end
+
+---@private
+---@param block sanderling.highlight.Block
+function Blocks:draw(block)
+  api.nvim_buf_clear_namespace(self.buf, ns, block.first, block.last)
+  if not block.marks then
+    self.marked[#self.marked + 1] = block
+  end
+  local before = block.marks or 0
+  block.marks = parse(self.buf, block)
+  self.mark_count = self.mark_count + block.marks - before
+  if self.mark_count > MAX_MARKS then
+    self:drop_marks()
+  end
+end
+
+--- Take away the older half of the marks, but for what windows show.
+---@private
+function Blocks:drop_marks()
+  local views, kept = self:views(MARGIN_LINES), {}
+  for _, block in ipairs(self.marked) do
+    if self.mark_count <= MAX_MARKS / 2 or is_seen(block, views) then
+      kept[#kept + 1] = block
+    else
+      if not block.is_gone then
+        api.nvim_buf_clear_namespace(self.buf, ns, block.first, block.last)
+      end
+      self.mark_count = self.mark_count - block.marks
+      block.is_drawn, block.marks = nil, nil
+    end
+  end
+  self.marked = kept
 end
 
 --- Rows were put in before the row `from`, or as many as `-delta` taken out that stood right before it.
@@ -281,13 +359,9 @@ end
 ---@private
 function Blocks:draw_open_block()
   self.is_armed = false
-  if not api.nvim_buf_is_loaded(self.buf) then
-    return
-  end
-  local last_row = self:show_in_windows()
-  if self.open and last_row >= self.open.first then
-    api.nvim_buf_clear_namespace(self.buf, ns, self.open.first, -1)
-    parse(self.buf, self.open)
+  self:show()
+  if self.open and is_seen(self.open, self:views(0)) then
+    self:draw(self.open)
   end
 end
 

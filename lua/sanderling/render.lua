@@ -357,7 +357,7 @@ function Transcript:show_in(win)
   for _, fold in ipairs(self.folds) do
     folds.make(win, fold)
   end
-  self:show_markdown(win)
+  self.markdown:show()
   history.ask_if_near(self, win)
   if self.countdown then
     self.countdown:resume()
@@ -373,12 +373,6 @@ function Transcript:leave(win)
       fold.state = vim.fn.foldclosed(fold.first + 1) == -1 and 'open' or nil
     end
   end)
-end
-
---- A window shows other lines of the transcript than before.
----@param win integer
-function Transcript:show_markdown(win)
-  self.markdown:show(win)
 end
 
 --- 'foldtext' of a transcript.
@@ -548,8 +542,8 @@ end
 
 function draw.history_shown(self, event)
   history.put_above(self, self:draw_page(event))
+  self.markdown:show()
   for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
-    self:show_markdown(win)
     history.ask_if_near(self, win)
   end
 end
@@ -653,6 +647,7 @@ api.nvim_create_autocmd('WinScrolled', {
       local win = tonumber(name) -- or "all"
       local transcript = win and transcripts[api.nvim_win_get_buf(win)]
       if transcript then
+        transcript.markdown:show()
         history.ask_if_near(transcript, win)
         if vim.v.event[name].topline > 0 then -- who scrolls up may see the footer go
           transcript:show_footer()

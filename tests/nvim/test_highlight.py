@@ -1,9 +1,12 @@
 """Markdown is highlighted block by block, where it is seen."""
 
 import json
+import time
 
 import pytest
 from tests.conftest import wait_until
+
+MARGIN_LINES, MAX_MARKS = 40, 10_000  # of highlight.lua
 
 
 def captures(child, line):
@@ -88,6 +91,81 @@ def test_only_what_is_seen_is_parsed_and_the_rest_when_it_is_scrolled_to(scripte
     child.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
     child.feed("/\\*\\*500<CR>")
     wait_for_capture(child, "paragraph **500**", "@markup.strong.markdown_inline")
+
+
+def marked_rows(child):
+    """The rows on which a mark begins, each as often as there are marks."""
+    return child.lua("""
+      local buf = require('sanderling').transcript().buf
+      local ns = vim.api.nvim_get_namespaces().sanderling_markdown
+      return vim.tbl_map(function(mark) return mark[2] end, vim.api.nvim_buf_get_extmarks(buf, ns, 0, -1, {}))
+    """)
+
+
+def wait_until_marked(child):
+    """Until nothing more is highlighted; returns the rows of the marks."""
+    readings = [None]
+
+    def is_quiet():
+        readings.append(marked_rows(child))
+        time.sleep(0.1)
+        return readings[-1] == readings[-2]
+
+    wait_until(is_quiet, "highlighting comes to an end")
+    return readings[-1]
+
+
+def says(text, block_id=1):
+    return {"type": "text_delta", "block_id": block_id, "text": text}
+
+
+def paragraphs(first, last):
+    return "".join(f"paragraph **{n}**\n\n" for n in range(first, last))
+
+
+def test_what_has_scrolled_by_before_it_could_be_highlighted_stays_plain(screen):
+    """Each page is on the screen once, and the next one comes at once."""
+    screen.lua(
+        """
+        local id = vim.b[require('sanderling').transcript().buf].sanderling_session
+        for block_id, text in ipairs(...) do
+          require('sanderling.host').receive({ session_id = id, seq = block_id, events = {
+            { type = 'text_delta', block_id = block_id, text = text },
+            { type = 'block_ended', block_id = block_id },
+          } })
+          vim.cmd.redraw()
+        end
+        """,
+        [paragraphs(first, first + 20) for first in range(0, 2000, 20)],
+    )
+    rows = wait_until_marked(screen)
+    assert "@markup.strong.markdown_inline" in captures(screen, "paragraph **1999**")
+    assert min(rows) >= screen.in_transcript("line('w0')") - MARGIN_LINES - 1 - 2, "of a block"
+
+
+def test_marks_far_from_any_window_are_dropped_and_made_again_when_they_are_seen(screen):
+    dense = "".join("`a` **b** *c* " * 8 + f"{n}\n\n" for n in range(1000))
+    screen.send(says(dense), {"type": "block_ended", "block_id": 1})
+    screen.lua("vim.api.nvim_set_current_win(require('sanderling').transcript().win)")
+    top_rows = []
+    for lnum in (*range(1, 2000, 200), 1):
+        screen.feed(f"<Esc>{lnum}Gzt")
+        line = screen.transcript()[lnum - 1]
+        wait_for_capture(screen, line, "@markup.strong.markdown_inline")
+        rows = wait_until_marked(screen)
+        assert len(rows) <= MAX_MARKS
+        top_rows.append([row for row in rows if row < 100])
+    assert top_rows[0] == top_rows[1]
+    assert top_rows[-2] == []
+    assert top_rows[-1] == top_rows[0]
+
+
+def test_a_block_keeps_its_highlights_from_the_time_when_it_grew(screen):
+    """Else it would be plain for a moment each time that a paragraph ends."""
+    screen.send(says("some **strong** words"))
+    wait_for_capture(screen, "some **strong** words", "@markup.strong.markdown_inline")
+    screen.send(says(".\n\nMore"))
+    assert "@markup.strong.markdown_inline" in captures(screen, "some **strong** words.")
 
 
 def test_a_nested_lists_paragraph_is_not_taken_for_code(scripted):
