@@ -1,5 +1,6 @@
 --- The folds of a transcript. They are manual ones, which live in a window: each window that begins to show the transcript gets
---- those that it lacks, and from then on they are the user's.
+--- those that it lacks, and from then on they are the user's. Neovim gives a window that shows the transcript again the folds that
+--- it had, as they were, and a new one those of the window that was left last: only what has come since is made.
 local M = {}
 
 local api = vim.api
@@ -24,35 +25,42 @@ local function begins_open(fold)
   return fold.state == 'open' or fold.state == 'closed unless read' and is_read
 end
 
---- Make `fold` in `win`. One that grew while no window showed it covers only its beginning there: then it is made anew, and is
---- open if it was.
----@param win integer
+--- Make `fold` in the current window. One that grew while no window showed it covers only its beginning there: then it is made
+--- anew, and is open if it was.
 ---@param fold sanderling.folds.Fold
-function M.make(win, fold)
+local function make(fold)
   local first, last = fold.first + 1, fold.last + 1
-  api.nvim_win_call(win, function()
-    local is_partial = not fold.lines
-      and vim.fn.foldlevel(first) > 0
-      and vim.fn.foldlevel(last) == 0
-    if is_partial then
-      local was_open = vim.fn.foldclosed(first) == -1
-      local view = vim.fn.winsaveview()
-      api.nvim_win_set_cursor(win, { first, 0 })
-      vim.cmd('normal! zD')
-      vim.cmd(('%d,%dfold'):format(first, last))
-      if was_open then
-        vim.cmd(first .. 'foldopen')
-      end
+  local is_partial = not fold.lines and vim.fn.foldlevel(first) > 0 and vim.fn.foldlevel(last) == 0
+  if is_partial then
+    local was_open = vim.fn.foldclosed(first) == -1
+    local view = vim.fn.winsaveview()
+    api.nvim_win_set_cursor(0, { first, 0 })
+    vim.cmd('normal! zD')
+    vim.cmd(('%d,%dfold'):format(first, last))
+    if was_open then
+      vim.cmd(first .. 'foldopen')
+    end
+    vim.fn.winrestview(view)
+  elseif vim.fn.foldlevel(first) == 0 and not fold.is_deleted then
+    local view = vim.fn.winsaveview()
+    vim.cmd(('%d,%dfold'):format(first, last))
+    if begins_open(fold) then
+      vim.cmd(first .. 'foldopen')
       vim.fn.winrestview(view)
-    elseif vim.fn.foldlevel(first) == 0 and not fold.is_deleted then
-      local view = vim.fn.winsaveview()
-      vim.cmd(('%d,%dfold'):format(first, last))
-      if begins_open(fold) then
-        vim.cmd(first .. 'foldopen')
-        vim.fn.winrestview(view)
-      elseif view.topline > first and view.topline <= last then
-        vim.cmd('normal! zb') -- else the window would begin within the closed fold, with nothing below
-      end
+    elseif view.topline > first and view.topline <= last then
+      vim.cmd('normal! zb') -- else the window would begin within the closed fold, with nothing below
+    end
+  end
+end
+
+--- Make those of `folds`, from the index `from` on, that `win` lacks.
+---@param win integer
+---@param folds sanderling.folds.Fold[]
+---@param from integer
+function M.make(win, folds, from)
+  api.nvim_win_call(win, function()
+    for i = from, #folds do
+      make(folds[i])
     end
   end)
 end

@@ -125,13 +125,10 @@ end
 ---@param transcript sanderling.render.Transcript
 ---@param page sanderling.render.Transcript
 local function fold(transcript, page)
-  transcript.pages = transcript.pages + 1
   for _, win in ipairs(vim.fn.win_findbuf(transcript.buf)) do
-    transcript.folded[win] = transcript.pages
-    for _, each in ipairs(page.folds) do
-      folds.make(win, each)
-    end
+    folds.make(win, page.folds, 1)
   end
+  transcript:note_move()
 end
 
 --- Put `page`, which is drawn, above all that `transcript` shows. When that is locked, nothing has happened.

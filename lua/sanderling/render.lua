@@ -50,6 +50,10 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@field first integer row
 ---@field answer integer row at which the answer begins
 
+---@class (exact) sanderling.render.Folded what a window had when it had all folds
+---@field moves integer
+---@field count integer of the folds
+
 ---@class (exact) sanderling.render.Follower a window that goes along with the text
 ---@field win integer
 ---@field is_at_end boolean it goes along within a line, too
@@ -60,8 +64,8 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@field turns sanderling.render.Turn[]
 ---@field pieces sanderling.render.Piece[] in the order of their rows
 ---@field folds sanderling.folds.Fold[]
----@field folded table<integer, integer> how many pages there were when a window last had all folds
----@field pages integer of the history that were put above
+---@field private folded table<integer, sanderling.render.Folded> by window; closed ones until another one is left
+---@field private moves integer how often rows with folds were moved or taken out
 ---@field has_earlier boolean there are more, and the first line says so
 ---@field is_asking boolean one was asked for
 ---@field footer sanderling.footer.Footer
@@ -104,7 +108,7 @@ function M.new(buf, on_defect)
     pieces = {},
     folds = {},
     folded = {},
-    pages = 0,
+    moves = 0,
     has_earlier = false,
     is_asking = false,
     footer = footer.new(buf),
@@ -342,21 +346,50 @@ end
 function Transcript:add_fold(fold)
   self.folds[#self.folds + 1] = fold
   for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
-    folds.make(win, fold)
+    folds.make(win, self.folds, #self.folds)
   end
   return fold
+end
+
+--- `win` has all folds.
+---@private
+---@param win integer
+function Transcript:note_folded(win)
+  self.folded[win] = { moves = self.moves, count = #self.folds }
+end
+
+--- Rows have moved: Neovim moves the folds of windows that show them, not those that it has kept for others.
+function Transcript:note_move()
+  self.moves = self.moves + 1
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    self:note_folded(win)
+  end
+end
+
+--- How many of the folds Neovim has given `win`; nil: those that it has may be in rows in which they were once.
+---@private
+---@param win integer
+---@return integer?
+function Transcript:count_kept(win)
+  local count
+  for _, folded in pairs(self.folded[win] and { self.folded[win] } or self.folded) do
+    if folded.moves ~= self.moves then
+      return nil
+    end
+    count = math.min(count or folded.count, folded.count)
+  end
+  return count
 end
 
 --- A window shows the transcript (again): give it the folds that it does not have.
 ---@param win integer
 function Transcript:show_in(win)
-  if self.pages > 0 and self.folded[win] ~= self.pages then
-    folds.drop_all(win) -- Neovim gives them back in the rows in which they were
-    self.folded[win] = self.pages
+  local kept = self:count_kept(win)
+  if not kept then
+    folds.drop_all(win)
   end
-  for _, fold in ipairs(self.folds) do
-    folds.make(win, fold)
-  end
+  folds.make(win, self.folds, math.max(kept or 0, 1)) -- the last one may have grown
+  self:note_folded(win)
   self.markdown:show()
   history.ask_if_near(self, win)
   if self.countdown then
@@ -373,6 +406,12 @@ function Transcript:leave(win)
       fold.state = vim.fn.foldclosed(fold.first + 1) == -1 and 'open' or nil
     end
   end)
+  for other in pairs(self.folded) do
+    if not api.nvim_win_is_valid(other) then
+      self.folded[other] = nil -- a new window gets the folds of this one
+    end
+  end
+  self:note_folded(win)
 end
 
 --- 'foldtext' of a transcript.

@@ -204,6 +204,7 @@ local function take_back(self, piece)
     self.last, self.col = first, 0
     self.before = first > 0 and #self:line(first - 1) or 0
   end
+  self:note_move()
   for _, follower in ipairs(followers) do
     api.nvim_win_set_cursor(follower.win, { self.last + 1, self.col })
   end

@@ -327,6 +327,51 @@ def test_folds_are_right_in_a_window_that_shows_the_chat_after_a_page_came(scree
     assert fold_at(screen, first - 1)[0] == 0
 
 
+def test_folds_of_ones_own_are_there_again_when_the_chat_is_shown_after_pages_came(screen):
+    screen.send(page(*turns(20, 30), has_earlier=True))
+    screen.send(page(turn(1, *edited("t1")), *turns(2, 19)))
+    go_to(screen, "^question 25")
+    screen.feed("zfj")
+    wait_until(lambda: len(folds(screen)) == 2)
+    before = folds(screen)
+    screen.command("AgentChat")
+    assert screen.transcript_win() is None
+    screen.send(turn(31, *edited("t31"))[0], *edited("t31"))
+    screen.command("AgentChat")
+    assert folds(screen)[:-1] == before
+    assert folded_texts(screen) == [
+        "edit src/app.py  +3 −2",
+        "question 25",
+        "edit src/app.py  +3 −2",
+    ]
+
+
+def test_a_page_that_comes_while_another_window_shows_the_chat_moves_no_fold_of_either(screen):
+    """Neovim keeps the folds of a window that shows something else, in the rows of that time."""
+    screen.send(page(*turns(20, 29), turn(30, *edited("t30")), has_earlier=True))
+    screen.command("tab sbuffer sanderling://*/transcript | new | only")
+    other = screen.lua("return vim.api.nvim_get_current_win()")
+    screen.command("tabprevious")
+    screen.send(page(turn(1, *edited("t1")), *turns(2, 19)))
+    expected = folds(screen)
+    assert len(expected) == 2
+    screen.command("tabnext | buffer sanderling://*/transcript")
+    ends = f"foldclosedend({expected[0][0]}), foldclosedend({expected[1][0]}), foldlevel({expected[1][0] - 1})"
+    assert screen.lua(
+        f"return vim.api.nvim_win_call({other}, function() return vim.fn.eval('[{ends}]') end)"
+    ) == [expected[0][1], expected[1][1], 0]
+
+
+def test_a_session_that_begins_while_the_chat_is_hidden_has_no_folds_of_the_one_before(screen):
+    screen.send(*turn(1, *edited("t1")))
+    assert len(folds(screen)) == 1
+    screen.command("AgentChat")
+    screen.lua("require('sanderling').clear()")
+    screen.send(*turn(1, answer="a line\n" * 30))
+    screen.command("AgentChat")
+    assert folds(screen) == []
+
+
 def test_who_ends_up_at_the_very_top_gets_page_after_page(screen):
     screen.send(page(*turns(41, 60), has_earlier=True))
     for first in (21, 1):
@@ -450,6 +495,16 @@ def test_what_was_cut_off_is_replaced(screen):
     assert folded_texts(screen) == ["Thinking"]
     assert "AgentThinking" not in screen.highlight("The answer.")
     assert "The answer." in screen.screen_text()
+
+
+def test_what_was_cut_off_while_the_chat_is_hidden_leaves_no_fold(screen):
+    screen.send({"type": "turn_started", "prompt": {"id": "p", "text": "go"}})
+    screen.send(thinking("Hm.\n" * 5, 0), delta("The ans", 1))
+    assert folded_texts(screen) == ["Thinking"]
+    screen.command("AgentChat")
+    screen.send(restarted(0), delta("The answer.\n" * 10, 2), TURN_ENDED)
+    screen.command("AgentChat")
+    assert folds(screen) == []
 
 
 def test_only_the_blocks_that_were_cut_off_go(screen):
