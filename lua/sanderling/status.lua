@@ -31,6 +31,7 @@ local MIN_TITLE_CELLS = 5
 ---@type table<string, sanderling.status.State> by session id
 local states = {}
 local last_redraw = 0
+local is_redraw_due = false
 
 ---@param session_id string
 ---@return sanderling.status.State
@@ -53,12 +54,17 @@ local function state_of(session_id)
   return states[session_id]
 end
 
+--- Draw the bars again when all events of the frame were handled: each time draws the whole screen, and a frame has several
+--- events that change them.
 ---@param is_urgent boolean
 local function redraw(is_urgent)
-  local now = vim.uv.hrtime()
-  if is_urgent or now - last_redraw > REDRAW_NS then
-    last_redraw = now
-    pcall(vim.cmd.redrawstatus, { bang = true })
+  local is_wanted = is_urgent or vim.uv.hrtime() - last_redraw > REDRAW_NS
+  if is_wanted and not is_redraw_due then
+    is_redraw_due = true
+    vim.schedule(function()
+      is_redraw_due, last_redraw = false, vim.uv.hrtime()
+      pcall(vim.cmd.redrawstatus, { bang = true })
+    end)
   end
 end
 

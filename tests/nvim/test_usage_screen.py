@@ -40,6 +40,22 @@ def test_the_winbar_tells_tokens_cache_context_and_dollars(screen):
     )
 
 
+def test_many_events_of_a_frame_draw_a_statusline_once(screen):
+    """One's own statusline can be costly."""
+    screen.lua("""
+      _G.drawn = 0
+      function _G.Statusline() _G.drawn = _G.drawn + 1 return 'drawn ' .. _G.drawn end
+      vim.o.laststatus, vim.o.statusline = 3, '%{v:lua.Statusline()}'
+      vim.cmd.redraw()
+    """)
+    before = screen.lua("return _G.drawn")
+    modes = ["auto", "plan", "ask", "auto", "plan"]
+    screen.send(*({"type": "mode_changed", "mode": mode} for mode in modes))
+    wait_until(lambda: screen.lua("return _G.drawn") > before)
+    assert screen.lua("return _G.drawn") == before + 1
+    assert "plan idle" in prompt_winbar(screen)
+
+
 @pytest.mark.parametrize(
     "width, text",
     [
