@@ -1,5 +1,6 @@
 """Turns of the real provider, over a real connection: what fails on the way reaches the person, and ends no session."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,35 @@ async def test_first_turn_says_that_the_sdk_is_loading(talk):
     kinds = [type(event) for event in talk.events]
     assert kinds.count(ProviderStarting) == 1
     assert kinds.index(TurnStarted) < kinds.index(ProviderStarting) < kinds.index(TextDelta)
+
+
+async def test_first_words_of_an_answer_that_comes_at_once_are_not_kept_from_the_screen(
+    server, talk
+):
+    """Whoever draws gets its turn on the loop right after them, with all of the answer there to be read."""
+    pieces = 2000
+    server.answer(
+        Reply(loopback.message_start(), loopback.text(*["word "] * pieces), loopback.done())
+    )
+    said_when_drawn: list[int] = []
+
+    def emit(event: Event) -> None:
+        talk.events.append(event)
+        if isinstance(event, TextDelta) and len(talk.of(TextDelta)) == 1:
+            asyncio.get_running_loop().call_soon(
+                lambda: said_when_drawn.append(len(talk.of(TextDelta)))
+            )
+
+    talk.orchestrator.calls._emit = emit
+    await talk.say("Tell me all.")
+    assert said_when_drawn == [1]
+    assert len(talk.of(TextDelta)) == pieces
+
+
+async def test_request_for_the_limits_does_not_go_before_the_prompt(server, talk):
+    server.answer(loopback.hello())
+    await talk.say("Good morning.")
+    with anyio.fail_after(DEADLINE_S):
+        while len(server.requests) == 1 and talk.provider.limits is None:
+            await talk.say("And?")
+    assert server.requests[0].method == "POST"
