@@ -32,6 +32,7 @@ from sanderling.providers import (
     ReplyDone,
     TextPiece,
     ThinkingPiece,
+    ToolUseBegun,
     UsageReport,
 )
 from sanderling.providers.idle import KEEPS_WHAT_CAME
@@ -70,9 +71,11 @@ class ModelCalls:
         self._left = 0  # of the turn's calls
         self.budget_usd = settings.budget_usd
         self._go_now = anyio.Event()
+        self.tool_use_begun = anyio.Event()  # the turn's first
 
     def begin_turn(self) -> None:
         self._left = self._settings.max_calls
+        self.tool_use_begun = anyio.Event()
         self._session.ledger.begin_turn()
 
     def retry_now(self) -> None:
@@ -199,6 +202,8 @@ class ModelCalls:
                         case ThinkingPiece(text):
                             reply.add("thinking", text)
                             self._emit(ThinkingDelta(self._block_id, text))
+                        case ToolUseBegun():
+                            self.tool_use_begun.set()
                         case BlockDone(block, problem):
                             reply.finish_block(block, problem)
                             self._emit(BlockEnded(self._block_id))

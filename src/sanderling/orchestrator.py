@@ -10,6 +10,7 @@ import msgspec
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from sanderling import shell_grammar
 from sanderling.approvals import Approvals
 from sanderling.commands import Commands
 from sanderling.compactor import Compactor
@@ -86,11 +87,16 @@ REPEATED = (
     "The model has made the same call again and again, and its result was the same each time."
 )
 CUT_BY_LIMIT = "The answer has reached the limit of tokens that one answer can have (max_tokens)."
+THINKING_S = 0.04  # after which an answer that was ready has come
 GO_ON = "Your answer has reached its limit of tokens. Go on exactly where it stops."
 
 
 class Orchestrator:
-    """One session's turns and commands. `emit` takes the events; it must not block."""
+    """
+    One session's turns and commands. `emit` takes the events; it must not block.
+
+    What tools need is got ready when the model begins to use one; if this `is_eager`, already while it thinks.
+    """
 
     _tasks: TaskGroup | None = None
 
@@ -104,6 +110,7 @@ class Orchestrator:
         *,
         rules: tuple[Rule, ...] = (),
         editor: Editor | None = None,
+        is_eager: bool = True,
     ) -> None:
         self.session = session
         self.provider = provider
@@ -140,6 +147,7 @@ class Orchestrator:
         self._wanted_summary: str | None = None  # its focus
         self._arrived = anyio.Event()
         self._is_closed = False
+        self._is_eager = is_eager
         self._turn: anyio.CancelScope | None = None
         self._last_write_error = ""
         self._watched: dict[str, anyio.CancelScope] = {}
@@ -224,6 +232,8 @@ class Orchestrator:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             tasks.start_soon(self.sandbox.serve)
+            if self._is_eager:
+                tasks.start_soon(self.sandbox.find_level)
             for task, argument in self._early:
                 tasks.start_soon(task, argument)
             await self._serve_prompts()
@@ -278,12 +288,14 @@ class Orchestrator:
         reply = Reply(self.session)
         stop_reason: StopReason = "cancelled"
         error_message = ""
-        with anyio.CancelScope() as turn:
+        with anyio.CancelScope() as turn, self.sandbox.kept_open():
             self._turn = turn
             self._keep_waiting()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(reply.log_as_it_grows)
                 tasks.start_soon(self._do_meanwhile, tasks)
+                if self.provider.limits is None:
+                    tasks.start_soon(self.provider.learn_limits)
                 try:
                     stop_reason = await self._run_model_loop(reply, tasks)
                 except ProviderError as error:
@@ -318,12 +330,16 @@ class Orchestrator:
         self.emit(TurnEnded("error"))
 
     async def _do_meanwhile(self, tasks: TaskGroup) -> None:
-        """What the request must not wait for: it is on its way by then."""
+        """What the request must not wait for: the person does."""
         await anyio.sleep(UNTIL_ASKED_S)
         tasks.start_soon(self._sync)
-        if self.provider.limits is None:
-            tasks.start_soon(self.provider.learn_limits)
         self._tell_untrusted()
+        with suppress(ProviderError):  # which the turn tells
+            await self.provider.prepare()
+        with anyio.move_on_after(THINKING_S if self._is_eager else None):
+            await self.calls.tool_use_begun.wait()
+        await self.sandbox.get_ready()
+        await to_thread.run_sync(shell_grammar.parse, "", abandon_on_cancel=True)
 
     def _tell_untrusted(self) -> None:
         if paths := self.surroundings.news_of_untrusted():

@@ -7,6 +7,7 @@ which all processes share. The last words of a prompt say how it is answered:
     stream ID COUNT RATE       COUNT deltas, RATE of them per second; 0: all at once
     fill ID LINES              that many lines, in large pieces
     use ID COUNT TOOL INPUT    COUNT uses of a tool, one after the other; a value "#" becomes the number of the use
+    think ID COUNT TOOL INPUT  the same, each after THINKING_S
 
 Every answer begins with `begin<ID>` and ends with `end<ID>`; one that uses a tool does so behind its last use. Its line tells, too,
 how many results the request held, what the last one begins with, and the Unix time.
@@ -38,6 +39,7 @@ LIMITS = json.dumps(
 ).encode()
 FILL_CHARS = 1000
 TOLD_CHARS = 200
+THINKING_S = 0.4
 
 
 def chunk(data: bytes) -> bytes:
@@ -54,7 +56,7 @@ class Answer:
             text = document(int(numbers[0]))
             starts = range(0, len(text), FILL_CHARS)
             self.deltas = [(text[start : start + FILL_CHARS], []) for start in starts]
-        elif kind == "use":
+        elif kind in ("use", "think"):
             self.rate, self.deltas = 0, []
         else:
             count, self.rate = map(int, numbers)
@@ -86,7 +88,7 @@ def asked(messages: list[dict[str, Any]]) -> tuple[str, list[str]]:
 
 def next_use(words: str, number: int) -> bytes:
     """The tool use with this number, as the API sends it; empty if the answer has no such use."""
-    if not words.startswith("use "):
+    if not words.startswith(("use ", "think ")):
         return b""
     _, answer_id, count, tool, data = words.split(" ", 4)
     if number > int(count):
@@ -101,6 +103,7 @@ async def answer(body: bytes, writer: asyncio.StreamWriter) -> None:
     reply = Answer(words)
     try:
         if use := next_use(words, len(results) + 1):
+            await asyncio.sleep(THINKING_S if words.startswith("think ") else 0)
             writer.write(HEAD + chunk(use) + b"0\r\n\r\n")
             await writer.drain()
             reply.sent["use"] = time.monotonic()

@@ -2,6 +2,7 @@
 
 import json
 import re
+import statistics
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -40,6 +41,11 @@ FIRST_USES: dict[str, dict[str, object]] = {
     "edit": {"path": "file.py", "edits": [{"old": "return 1", "new": "return 2"}]},
     "grep": {"pattern": "return"},
 }
+ROUNDS_OF: dict[str, dict[str, object]] = {
+    "read": {"path": "long.txt", "offset": "#", "limit": 100},
+    "bash": {"command": "echo $RANDOM"},
+}
+LATER = range(5)
 GRACE_S = 0.4  # a question takes no answer at first
 LINE = "a line of about forty characters or so.\n"
 
@@ -78,6 +84,31 @@ def gap(bench: Bench) -> Iterator[Row]:
     yield median_row("echo in the sandbox → next request on the wire", gaps, "ms", 40)
     yield Row("echo in the sandbox → next request on the wire: p90", percentile(gaps, 90), "ms", 40)
     yield median_row("tool use on the wire → the echo's result on the wire", rounds, "ms")
+
+
+def first_round(bench: Bench) -> Iterator[Row]:
+    """The model thinks before each use, as models do: the first round has a sandbox to open, and what tools need to load."""
+    for tool, data in ROUNDS_OF.items():
+        firsts, later = [], []
+        for _ in bench.times(7):
+            with bench.warm_nvim() as nvim:
+                _in_auto_mode(nvim)
+                Path(nvim.project, "long.txt").write_text(LINE * 1000)
+                words = (len(LATER) + 1, tool, json.dumps(data))
+                answer_id, words = bench.server.words("think", *words)
+                nvim.submit(words)
+                reports = [bench.server.report(answer_id) for _ in (None, None, *LATER)]
+                nvim.wait_for_mark(f"end{answer_id:06}")
+                nvim.wait_until_idle()
+            rounds = pairwise(reports)
+            gaps = [1000 * (after["at"] - before["sent"]["use"]) for before, after in rounds]
+            firsts.append(gaps[0])
+            later += gaps[1:]
+        what = f"{tool} on the wire → its result on the wire"
+        yield median_row(f"{what}: first round", firsts, "ms")
+        yield median_row(f"{what}: later rounds", later, "ms")
+        more = statistics.median(firsts) - statistics.median(later)
+        yield Row(f"{what}: first round, longer than later ones", more, "ms", 10)
 
 
 def output(bench: Bench) -> Iterator[Row]:
@@ -203,5 +234,5 @@ def _slowest_ping_ms(nvim: BenchNvim, until_mark: str) -> float:
 
 
 def tools(bench: Bench) -> Iterator[Row]:
-    for measure in (gap, output, approval, stall, rounds, each_tool):
+    for measure in (first_round, gap, output, approval, stall, rounds, each_tool):
         yield from measure(bench)

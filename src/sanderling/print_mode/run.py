@@ -92,7 +92,13 @@ class _Run:
         self._provider = self._make_provider()
         policy = replace(policy_for(self._settings, project), network=arguments.net)
         self._orchestrator = Orchestrator(
-            self._session, self._provider, self._take, policy, self._settings, rules=rules
+            self._session,
+            self._provider,
+            self._take,
+            policy,
+            self._settings,
+            rules=rules,
+            is_eager=False,  # many a run asks one thing, and is over
         )
         self._stdout = Stdout()
         self._face = PrintFace(

@@ -44,6 +44,10 @@ class BlockDone(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+class ToolUseBegun(msgspec.Struct, frozen=True):
+    """The model begins to write a use of a tool, which takes it a while; a provider that knows says so."""
+
+
 class UsageReport(msgspec.Struct, frozen=True):
     """Tokens of this request so far; the last report counts."""
 
@@ -56,7 +60,7 @@ class ReplyDone(msgspec.Struct, frozen=True):
     stop_reason: StopReason
 
 
-StreamItem = TextPiece | ThinkingPiece | BlockDone | UsageReport | ReplyDone
+StreamItem = TextPiece | ThinkingPiece | ToolUseBegun | BlockDone | UsageReport | ReplyDone
 
 
 class ModelLimits(msgspec.Struct, frozen=True):

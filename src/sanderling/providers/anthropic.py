@@ -58,6 +58,7 @@ MAX_REPLY_BYTES = (
     128 << 20
 )  # 128,000 tokens, each in an event of its own of 100 bytes, are a tenth of that
 DRAIN_S = 0.5
+BEHIND_S = 0.01  # a prompt that goes at the same time goes first
 NO_REDIRECTS: "RequestOptions" = {"follow_redirects": False}  # key and conversation would go along
 
 log = logging.getLogger(__name__)
@@ -176,6 +177,7 @@ class AnthropicProvider:
         return {"x-api-key": key} if is_proxied and key else {}
 
     async def learn_limits(self) -> None:
+        await anyio.sleep(BEHIND_S)
         model = self.model
         try:
             limits = await self.fetch_limits()

@@ -27,6 +27,7 @@ from sanderling.providers import (
     StreamItem,
     TextPiece,
     ThinkingPiece,
+    ToolUseBegun,
     UsageReport,
 )
 from sanderling.providers.anthropic_errors import explain_status, malformed
@@ -282,6 +283,8 @@ class ReplyDecoder:
         self._block, self._pieces, self._signature = block, [], ""
         if isinstance(block, _WireText | _WireThinking):
             yield from self._grow_block(block)
+        elif isinstance(block, _WireToolUse):
+            yield ToolUseBegun()
 
     def _grow_block(self, delta: Any) -> Iterator[StreamItem]:
         match delta:

@@ -27,6 +27,7 @@ from sanderling.providers import (
     StreamItem,
     TextPiece,
     ThinkingPiece,
+    ToolUseBegun,
     UsageReport,
 )
 from sanderling.providers.scripted import (
@@ -195,6 +196,8 @@ class _Answer:
                 self._usage = usage
             case ReplyDone(stop_reason):
                 self.stop_reason = stop_reason
+            case ToolUseBegun():
+                pass
 
     def reply(self, end: Step) -> ScriptedReply:
         """The answer as far as it came; `end` is how, unless the model, or the person, has ended it."""

@@ -90,6 +90,17 @@ class View:
     def is_used(self) -> bool:
         return self.runs_commands or any(worker.is_running for worker in self.file_workers)
 
+    async def holds_memory(self) -> bool:
+        """Whether commands have left something there that is on no disk; not, if it does not answer any more."""
+        with suppress(OSError, anyio.ClosedResourceError):
+            await self.send(("look",), ())
+            match await _receive(self.channel):
+                case ("holds", is_something), _:
+                    return is_something
+                case _:
+                    pass
+        return False
+
     def kill_commands(self) -> None:
         for command in self.commands:
             command.kill()
@@ -171,14 +182,18 @@ class Sandbox:
         """
         Open the sandbox of a session. When the context ends, everything that was started in it is gone.
 
-        What the kernel can do is found out beside that, unless `report` says it, or it is known.
+        With a `tmp_dir` in `policy` it goes on where one has come to rest. What the kernel can do is found out beside that, unless
+        `report` says it, or it is known.
 
         Raises:
             SandboxError: the policy cannot be enforced here, at a level that it accepts.
         """
         _check_system()
         policy = resolve(policy)
-        policy = replace(policy, tmp_dir=f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}")
+        if not policy.tmp_dir:
+            path = f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}"
+            granted = (*policy.read_paths, *policy.write_paths)
+            policy = replace(policy, tmp_dir=path, lasting_paths=granted)
         async with _started("supervisor") as supervisor, _task_group() as tasks:
             with _refusing_on_os_errors():  # while the supervisor starts
                 report = report or await cls.probe()
@@ -313,7 +328,7 @@ class Sandbox:
         watch = DiskWatch(paths)
         next_audit = anyio.current_time() + AUDIT_S
         try:
-            while any(view.runs_commands for view in self._views.values()):
+            while self.runs_commands:
                 await anyio.sleep(DISK_CHECK_S)
                 self.retire_views()
                 if anyio.current_time() >= next_audit:
@@ -343,6 +358,7 @@ class Sandbox:
     def _drop(self, view: View) -> None:
         """Nothing is started there any more; what runs there goes on, with its mounts."""
         self._views = {key: other for key, other in self._views.items() if other is not view}
+        anyio.notify_closing(view.channel)
         view.channel.close()
 
     # --- views ---------------------------------------------------------------------------------------------------------
@@ -459,16 +475,31 @@ class Sandbox:
                         raise SandboxError(f"The host knows no {received[0]!r}.")
         self.has_ended.set()
 
+    @property
+    def runs_commands(self) -> bool:
+        return any(view.runs_commands for view in self._views.values())
+
+    async def holds_memory(self) -> bool:
+        """Whether commands have left what would go with our processes: shared memory, semaphores or message queues."""
+        return any([await view.holds_memory() for view in list(self._views.values())])
+
+    async def rest(self) -> None:
+        """End all processes. What commands have left in /tmp stays, for `open` with this policy's `tmp_dir`."""
+        await self._end(keeps_tmp=True)
+
     async def _close(self) -> None:
-        """Let the supervisor kill what runs, look once more and clean up; hear what it says about that."""
-        with suppress(OSError), anyio.move_on_after(CLOSE_S):
-            wire.send(self._supervisor, ("close",))
-            await self.has_ended.wait()
+        await self._end(keeps_tmp=False)
         self._listening.cancel()
         for view in self._views.values():
             view.channel.close()
         for listener in self._proxies:
             listener.close()
+
+    async def _end(self, *, keeps_tmp: bool) -> None:
+        """Let the supervisor kill what runs, look once more and clean up; hear what it says about that."""
+        with suppress(OSError), anyio.move_on_after(CLOSE_S):
+            wire.send(self._supervisor, ("close", keeps_tmp))
+            await self.has_ended.wait()
 
 
 def _check_system() -> None:

@@ -1,18 +1,27 @@
-"""The sandbox in a session's life: opened when it is first needed, again after a mishap, and switched off by the person alone."""
+"""
+The sandbox in a session's life: opened ahead of its first use, again after a mishap, and switched off by the person alone.
 
+It costs processes, and holds the project as it found it. So it comes to **rest** when nobody has needed it for some minutes, and
+at once after a turn that did without: its processes end, and the next one opens it again. What commands have left on the disk is
+still there then, in the private HOME and in /tmp; with anything that they have left in memory, or still run, it does not rest.
+"""
+
+import math
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 
 import anyio
+from anyio import to_thread
 
 from sanderling.config import Settings
 from sanderling.errors import SandboxError
 from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.files import Files, UnconfinedFiles
 from sanderling.sandbox.gaps import missing_at
+from sanderling.sandbox.layout import remove_tree
 from sanderling.sandbox.network import HostRules, is_loopback, split_authority
 from sanderling.sandbox.policy import (
     NO_GRANT,
@@ -30,6 +39,7 @@ from sanderling.sandbox.unconfined import UnconfinedProcess, spawn_unconfined
 
 SHELL = ("/bin/sh", "-c")
 SESSION = "session"
+REST_AFTER_S = 300.0
 
 
 def policy_for(settings: Settings, project: str) -> SandboxPolicy:
@@ -53,6 +63,7 @@ class SessionSandbox:
     `serve` must run as long as the session lives. `on_change` is called when `level`, `network`, `missing` or `problem` changed.
     """
 
+    rest_after_s = REST_AFTER_S
     _report: Report | None = None
 
     def __init__(
@@ -69,6 +80,9 @@ class SessionSandbox:
         self._sandbox: Sandbox | None = None
         self._is_wanted = anyio.Event()
         self._is_decided = anyio.Event()
+        self._is_kept_open = False
+        self._needed_at = -math.inf  # the last time, since it is open
+        self._patience: anyio.CancelScope | None = None  # until it may rest
         self._files: dict[Grant, tuple[Files, object]] = {}  # each with what it was opened for
         self._opening_files = anyio.Lock()
         self._hosts_let_in: dict[object, tuple[str, ...]] = {}  # by whom, or what, they are for
@@ -101,41 +115,111 @@ class SessionSandbox:
         return tuple(gap["what"] for gap in missing_at(self._report, self.level))
 
     async def serve(self) -> None:
-        """Find out what the kernel can do; then hold the sandbox open from its first use on."""
+        """Open the sandbox whenever it is wanted, until it can rest."""
+        try:
+            while True:
+                await self._is_wanted.wait()
+                await self._hold_open()
+        finally:
+            if self._policy.tmp_dir:  # still there, if it rests
+                with anyio.CancelScope(shield=True):
+                    await to_thread.run_sync(remove_tree, self._policy.tmp_dir)
+
+    async def find_level(self) -> None:
+        """Find out what the kernel can do, for those who want to see it before anything is opened."""
         try:
             self._report = await Sandbox.probe()
             check_level(self._policy, self._report)
         except SandboxError as error:
             self.problem = str(error)
         self._on_change()
-        while True:
-            await self._is_wanted.wait()
-            await self._hold_open()
-            self._sandbox, self._is_wanted = None, anyio.Event()
-            self._is_decided.set()
-            self._on_change()
 
     async def _hold_open(self) -> None:
+        is_decided = self._is_decided  # when this one comes to its end, the next may be waited for
         try:
             async with Sandbox.open(self._in_force, self._on_event, self._report) as sandbox:
+                tmp_dir, lasting_paths = sandbox.policy.tmp_dir, sandbox.policy.lasting_paths
+                self._policy = replace(self._policy, tmp_dir=tmp_dir, lasting_paths=lasting_paths)
                 self._sandbox, self.problem = sandbox, ""
-                self._is_decided.set()
-                await sandbox.has_ended.wait()
+                if self._report is None:
+                    self._report = sandbox.report
+                    self._on_change()
+                is_decided.set()
+                try:
+                    await self._until_it_can_rest(sandbox)
+                finally:
+                    self._let_go()
+                if sandbox.has_ended.is_set():  # a mishap
+                    self._on_change()
+                else:
+                    await sandbox.rest()
         except SandboxError as error:
             self.problem = str(error)
-        finally:
-            for files, _ in self._files.values():
-                files.close()
-            self._files.clear()
+        if not is_decided.is_set():
+            self._let_go()
+            is_decided.set()
 
-    async def _opened(self) -> Sandbox:
+    async def _until_it_can_rest(self, sandbox: Sandbox) -> None:
+        """Return when it has ended, or nobody has needed it for a while and nothing would be lost."""
+        while not sandbox.has_ended.is_set():
+            with anyio.CancelScope(deadline=self._rest_at) as self._patience:
+                await sandbox.has_ended.wait()
+            if self._rest_at > anyio.current_time():
+                continue
+            if sandbox.runs_commands or await sandbox.holds_memory():
+                self._need()
+            elif self._rest_at <= anyio.current_time():
+                return
+
+    @property
+    def _rest_at(self) -> float:
+        return math.inf if self._is_kept_open else self._needed_at + self.rest_after_s
+
+    def _need(self) -> None:
+        self._needed_at = anyio.current_time()
+
+    def _let_go(self) -> None:
+        """Whoever needs it from now on opens it anew."""
+        self._sandbox, self._is_wanted = None, anyio.Event()
+        self._needed_at = -math.inf
+        for files, _ in self._files.values():
+            files.close()
+        self._files.clear()
+
+    @contextmanager
+    def kept_open(self) -> Generator[None]:
+        """Once it is open, it stays so in this context; afterwards it rests at once if nobody has needed it."""
+        self._is_kept_open = True
+        try:
+            yield
+        finally:
+            self._is_kept_open = False
+            if self._patience:
+                self._patience.deadline = self._rest_at
+
+    async def get_ready(self) -> None:
+        """Open it ahead of its use, if that can be; if it cannot, who needs it is told."""
+        if not self.is_off:
+            await self._decided()
+        if self._sandbox:
+            with suppress(SandboxError):
+                await self._files_of(self._sandbox, NO_GRANT)
+
+    async def _decided(self) -> None:
+        """Return when it is open, or that was tried."""
         if self._sandbox is None:
             if not self._is_wanted.is_set():
                 self._is_decided = anyio.Event()
                 self._is_wanted.set()
             await self._is_decided.wait()
+
+    async def _opened(self) -> Sandbox:
+        self._need()
+        await self._decided()
         if self._sandbox is None:
+            self._on_change()
             raise SandboxError(self.problem)
+        self._need()
         return self._sandbox
 
     async def spawn_shell(self, command: str) -> Process | UnconfinedProcess:
@@ -175,7 +259,9 @@ class SessionSandbox:
         """
         if self.is_off:
             return UnconfinedFiles()
-        sandbox = await self._opened()
+        return await self._files_of(await self._opened(), grant)
+
+    async def _files_of(self, sandbox: Sandbox, grant: Grant) -> Files:
         async with self._opening_files:
             policy = _policy_of_now(sandbox, grant) or sandbox.policy
             wanted = (sandbox, policy.mode, policy.read_paths, policy.write_paths)

@@ -26,6 +26,7 @@ from sanderling.sandbox.layout import (
     listening_sockets,
     mounted_layout,
     private_directory,
+    remove_tree,
     unmounted_layout,
 )
 from sanderling.sandbox.policy import Level, Limits, SandboxPolicy
@@ -84,8 +85,8 @@ class Supervisor:
             case ("audit", is_routine):
                 if not is_routine or time.monotonic() >= self._next_routine_audit:
                     self._audit()
-            case ("close",):
-                self.end()
+            case ("close", keeps_tmp):
+                self.end(keeps_tmp=keeps_tmp)
             case _:
                 raise SandboxError(f"A supervisor knows no {message[0]!r}.")
 
@@ -209,9 +210,7 @@ class Supervisor:
 
     def _note_placeholders(self, number: int, layout: Layout, policy: SandboxPolicy) -> None:
         """The view's mount points that are not there yet, or only as another's."""
-        assert self._policy
-        settled = {*self._policy.read_paths, *self._policy.write_paths}
-        granted = {*policy.read_paths, *policy.write_paths} - settled
+        granted = {*policy.read_paths, *policy.write_paths}.difference(policy.lasting_paths)
         known = set[str]().union(*self._placeholders.values())
         places = _steps(layout, granted)
         self._placeholders[number] = {
@@ -244,7 +243,7 @@ class Supervisor:
         now = time.monotonic()
         self._next_routine_audit = now + ROUTINE_SHARE * (now - began)
 
-    def end(self) -> NoReturn:
+    def end(self, *, keeps_tmp: bool = False) -> NoReturn:
         """Kill what runs, look once more, clean up; nobody has to wait for that, and it does not last for ever."""
         signal.alarm(LAST_LOOK_S)
         init.kill_tree()
@@ -256,7 +255,8 @@ class Supervisor:
                 self._remove_placeholders(number)
             if self._policy:
                 git.remove_sentinels(self._policy.state_dir, self._claim)
-                _remove_tree(self._policy.tmp_dir)
+                if not keeps_tmp:
+                    remove_tree(self._policy.tmp_dir)
             with suppress(OSError):
                 wire.send(self.channel, ("closed",))
             os._exit(0)
@@ -282,17 +282,4 @@ def _remove_temporary_files_of_the_dead(directory: str) -> None:
     """Each session's directory begins with the pid of its host."""
     for name in os.listdir(directory):
         if not os.path.exists(f"/proc/{name.partition('-')[0]}"):
-            _remove_tree(f"{directory}/{name}")
-
-
-def _remove_tree(path: str) -> None:
-    """By `rm`: a tree that is too deep for Python's own way is one line of shell. What stays is tried again at the next start."""
-    if not _runs("rm", "-rf", "--", path):  # a directory in it forbids that; Go's module cache does
-        _runs("chmod", "-R", "u+rwX", "--", path)
-        _runs("rm", "-rf", "--", path)
-
-
-def _runs(*command: str) -> bool:
-    nothing = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
-    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=nothing)
-    return os.waitpid(pid, 0)[1] == 0
+            remove_tree(f"{directory}/{name}")

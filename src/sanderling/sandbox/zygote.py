@@ -27,6 +27,8 @@ from sanderling.sandbox.syscalls import prctl, syscall
 PID_MAX_IS_OURS = (6, 14)  # since this Linux, pid_max belongs to the pid namespace
 RESERVED_PIDS = 300  # low ones, which a namespace does not give out again
 OOM_SCORE_ADJ = "500"  # when memory runs out, these go first
+MEMORY = ("/dev/shm", "/dev/mqueue")
+LISTS_OF_MEMORY = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
 
 
 class View(NamedTuple):
@@ -142,6 +144,8 @@ class Zygote:
         match message:
             case ("launch", key, *launch):
                 self._launch(key, tuple(launch), descriptors)
+            case ("look",):
+                wire.send(self.channel, ("holds", self.view.is_mounted and _holds_memory()))
             case ("hold", path):
                 with suppress(OSError):  # it has gone, and with it what could be changed
                     namespaces.hold(path)
@@ -195,6 +199,20 @@ class Zygote:
         if not self.view.can_nest:
             init.kill_tree()
         os._exit(0)
+
+
+def _holds_memory() -> bool:
+    """Whether commands have left shared memory, semaphores or message queues behind, as far as they let us look."""
+    try:
+        if any(os.listdir(directory) for directory in filter(os.path.isdir, MEMORY)):
+            return True
+        for path in filter(os.path.exists, LISTS_OF_MEMORY):
+            with open(path, encoding="ascii") as file:
+                if len(file.readlines()) > 1:  # the first holds headings
+                    return True
+    except OSError:
+        return True
+    return False
 
 
 def _listeners() -> dict[str, socket.socket]:

@@ -1,0 +1,155 @@
+"""The sandbox of a session at rest: no processes while nobody needs it, and nothing is lost by that."""
+
+import os
+
+import anyio
+import pytest
+
+from sanderling.sandbox.policy import Grant
+from sanderling.sandbox.session import REST_AFTER_S, SessionSandbox
+from tests.sandbox.test_files import session_of
+from tests.sandbox.test_grants import private_home, said
+from tests.sandbox.test_sandbox import Place, happens, supervisors
+
+SOON_S = 0.05
+LONGER_S = 10 * SOON_S
+"""In which it would have come to rest, if nothing kept it."""
+IN_MEMORY = {
+    "a file in /dev/shm": "echo x >/dev/shm/left",
+    "shared memory": "command -v ipcmk || exit 99; ipcmk -M 100",
+}
+
+
+def is_at_rest() -> bool:
+    return not supervisors(os.getpid())
+
+
+async def rest(session: SessionSandbox) -> None:
+    """Let the minutes pass: from the next look on, until it is at rest."""
+    session.rest_after_s = SOON_S
+    with session.kept_open():
+        pass
+    await happens(is_at_rest)
+    session.rest_after_s = REST_AFTER_S
+
+
+async def would_rest(session: SessionSandbox) -> None:
+    """Let the minutes pass, of a session that something keeps from resting."""
+    session.rest_after_s = SOON_S
+    with session.kept_open():
+        pass
+    await anyio.sleep(LONGER_S)
+    session.rest_after_s = REST_AFTER_S
+
+
+async def test_idle_session_has_no_processes_and_what_commands_left_on_the_disk_is_there_afterwards(
+    place,
+):
+    async with session_of(place) as session:
+        await said(session, "echo a >/tmp/left; echo b >~/left")
+        await rest(session)
+        assert place.sentinels() == []
+        assert await said(session, "cat /tmp/left ~/left") == "a\nb\n"
+    assert place.temporary_directories() == []
+
+
+async def test_tmp_goes_with_a_session_that_ends_at_rest(place):
+    async with session_of(place) as session:
+        await said(session, "mkdir -p /tmp/a/b; chmod 0 /tmp/a/b")
+        await rest(session)
+        assert len(place.temporary_directories()) == 1
+    assert place.temporary_directories() == []
+
+
+async def test_session_does_not_rest_while_a_command_runs(place):
+    async with session_of(place) as session:
+        process = await session.spawn(["sleep", "600"])
+        await would_rest(session)
+        assert process.is_running
+        assert not is_at_rest()
+        process.kill()
+        await process.wait()
+        process.close()
+        await rest(session)
+
+
+@pytest.mark.parametrize("script", IN_MEMORY.values(), ids=IN_MEMORY.keys())
+async def test_session_does_not_rest_while_it_would_lose_what_is_in_memory(place, script):
+    async with session_of(place) as session:
+        process = await session.spawn(["sh", "-c", script])
+        if await process.wait() == 99:
+            pytest.skip("no ipcmk")
+        process.close()
+        await would_rest(session)
+        assert not is_at_rest()
+        await said(session, "rm -f /dev/shm/left; ipcrm --all=shm 2>/dev/null")
+        await rest(session)
+
+
+async def test_what_was_granted_and_the_network_are_as_before_after_a_rest(place):
+    other = place.base / "granted"
+    async with session_of(place) as session:
+        await session.extend(Grant(write_paths=(str(other),), hosts=("example.org",)))
+        await rest(session)
+        assert await said(session, f"echo x >{other}/new && echo $https_proxy") != ""
+        assert (other / "new").read_text() == "x\n"
+        assert session.network == "proxy"
+
+
+async def test_nothing_stays_in_home_of_what_was_granted_to_a_session_that_has_rested(place):
+    notes = place.home / "documents/notes"
+    notes.parent.mkdir()
+    notes.write_text("my notes\n")
+    async with session_of(place) as session:
+        await session.extend(Grant(read_paths=(str(notes),)))
+        await rest(session)
+        assert await said(session, f"cat {notes}") == "my notes\n"
+    assert not (private_home(place) / "documents").exists()
+
+
+async def test_mode_that_is_set_at_rest_holds_afterwards(place):
+    async with session_of(place) as session:
+        await said(session, "true")
+        await rest(session)
+        session.set_mode("ro")
+        assert "Read-only" in await said(session, "echo x 2>&1 >new")
+
+
+async def test_sandbox_that_was_made_ready_is_kept_in_its_context_and_rests_if_nobody_needed_it(
+    place,
+):
+    async with session_of(place) as session:
+        with session.kept_open():
+            await session.get_ready()
+            assert not is_at_rest()
+            session.rest_after_s = SOON_S
+            await anyio.sleep(LONGER_S)
+            assert not is_at_rest()
+        await happens(is_at_rest)
+
+
+async def test_sandbox_that_was_used_in_a_context_stays_when_that_ends(place):
+    async with session_of(place) as session:
+        with session.kept_open():
+            await said(session, "true")
+        await anyio.sleep(LONGER_S)
+        assert not is_at_rest()
+
+
+async def test_environment_file_that_is_made_during_a_rest_is_hidden_afterwards(place):
+    async with session_of(place) as session:
+        await said(session, "true")
+        await rest(session)
+        (place.project / ".env").write_text("TOKEN=1\n")
+        assert await said(session, "cat .env") == ""
+
+
+async def test_what_cannot_be_made_ready_is_told_to_who_needs_it(place: Place):
+    changes: list[str] = []
+    async with session_of(place, min_level="full", level="landlock") as session:
+        session._on_change = lambda: changes.append(session.problem)
+        await session.get_ready()
+        assert changes == []
+        with pytest.raises(Exception, match="landlock"):
+            await said(session, "true")
+        assert changes

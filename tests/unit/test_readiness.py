@@ -1,0 +1,178 @@
+"""What tools need is there when the model asks for one: got ready while it thinks, or while it writes the use."""
+
+import os
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from tests import loopback
+from tests.conftest import policy_of, settings_of
+from tests.loopback import LoopbackServer, Reply, Until
+from tests.sandbox.test_sandbox import supervisors
+
+from sanderling.config import Settings
+from sanderling.events import Event, Prompt, TextDelta, ToolEnded, TurnEnded
+from sanderling.messages import ToolResult
+from sanderling.orchestrator import Orchestrator
+from sanderling.providers import Provider
+from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.providers.scripted import Script, ScriptedProvider
+from sanderling.sandbox.session import REST_AFTER_S
+from sanderling.session import Session
+
+DEADLINE_S = 20.0
+FOR_EVER_MS = 3_600_000
+TEXT = loopback.message_start() + loopback.text("Hello there.")
+BEGUN = loopback.message_start() + loopback.block_start(
+    type="tool_use", id="t1", name="read", input={}
+)
+REST = (
+    loopback.delta(kind="input_json_delta", partial_json='{"path": "file"}')
+    + loopback.block_stop()
+    + loopback.done("tool_use")
+)
+
+
+class Talk:
+    """A session in a project of its own, and all it emitted."""
+
+    def __init__(self, base: Path, make_provider: Callable[[], Provider], **options: Any) -> None:
+        self.project = base / "home/project"
+        self.project.mkdir(parents=True)
+        (self.project / "file").write_text("what it says\n")
+        self.events: list[Event] = []
+        self.session = Session.open(base / "state/sessions", "s1", str(self.project))
+        self.orchestrator = Orchestrator(
+            self.session,
+            make_provider(),
+            self.events.append,
+            policy_of(self.session),
+            settings_of(self.session),
+            **options,
+        )
+
+    @asynccontextmanager
+    async def asked(self) -> AsyncIterator["Talk"]:
+        """While the session is served, with a prompt that has been sent."""
+        with anyio.fail_after(DEADLINE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.orchestrator.serve)
+                self.submit()
+                yield self
+                tasks.cancel_scope.cancel()
+            await self.orchestrator.provider.aclose()
+        self.session.close()
+
+    def submit(self) -> None:
+        self.orchestrator.submit(Prompt(f"p{len(self.events)}", "Do it."))
+
+    async def turns(self, count: int = 1) -> None:
+        await happens(lambda: len(self.of(TurnEnded)) == count)
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def results(self) -> list[Any]:
+        blocks = (block for message in self.session.history for block in message.content)
+        return [block.content for block in blocks if isinstance(block, ToolResult)]
+
+
+async def happens(condition: Callable[[], object]) -> None:
+    while not condition():
+        await anyio.sleep(0.002)
+
+
+def is_open() -> bool:
+    return bool(supervisors(os.getpid()))
+
+
+@pytest.fixture
+def talk(tmp_path) -> Callable[..., Talk]:
+    def make(*replies: list[dict[str, Any]], **options: Any) -> Talk:
+        script = {"version": 1, "reply": [{"step": steps} for steps in replies]}
+        return Talk(tmp_path, lambda: ScriptedProvider(msgspec.convert(script, Script)), **options)
+
+    return make
+
+
+@pytest.fixture
+def talk_to(tmp_path, monkeypatch) -> Callable[..., Talk]:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
+    monkeypatch.setenv("NO_PROXY", "*")
+
+    def make(server: LoopbackServer, **options: Any) -> Talk:
+        settings = Settings(str(tmp_path), base_url=server.url)
+        return Talk(tmp_path, lambda: AnthropicProvider(settings), **options)
+
+    return make
+
+
+async def test_sandbox_is_open_before_the_model_that_takes_its_time_asks_for_a_tool(talk):
+    thinking = talk([{"delay_ms": FOR_EVER_MS}])
+    async with thinking.asked():
+        await happens(lambda: thinking.orchestrator.sandbox._files)  # its worker, too
+        assert thinking.of(TurnEnded) == []
+
+
+async def test_turn_that_needs_no_tool_leaves_no_processes(talk):
+    chatting = talk([{"delay_ms": FOR_EVER_MS}])
+    async with chatting.asked():
+        await happens(is_open)
+        chatting.orchestrator.cancel()
+        await chatting.turns()
+        await happens(lambda: not is_open())
+
+
+async def test_sandbox_opens_when_the_model_begins_to_write_a_tool_use(talk_to):
+    may_go_on = threading.Event()
+    with LoopbackServer() as server:
+        server.answer(Reply(BEGUN, Until(may_go_on), REST), loopback.hello())
+        patient = talk_to(server, is_eager=False)
+        async with patient.asked():
+            await happens(is_open)
+            assert patient.of(ToolEnded) == []
+            may_go_on.set()
+            await patient.turns()
+    assert "what it says" in patient.results()[0]
+
+
+async def test_patient_session_starts_no_process_for_a_turn_that_needs_no_tool(talk_to):
+    may_end = threading.Event()
+    with LoopbackServer() as server:
+        server.answer(Reply(TEXT, Until(may_end), loopback.done()))
+        patient = talk_to(server, is_eager=False)
+        async with patient.asked():
+            await happens(lambda: patient.of(TextDelta))
+            assert patient.orchestrator.sandbox.level is None
+            may_end.set()
+            await patient.turns()
+            assert patient.orchestrator.sandbox.level is None
+            assert not is_open()
+
+
+async def test_shell_goes_on_after_a_rest_where_it_was(talk):
+    first = {"command": "mkdir sub; cd sub; export GREETING=hello; echo there >/tmp/left"}
+    again = {"command": 'echo "$(basename $PWD) $GREETING $(cat /tmp/left)"'}
+    resting = talk(
+        [{"tool_use": {"name": "bash", "input": first}}],
+        [{"text": "Done."}],
+        [{"tool_use": {"name": "bash", "input": again}}],
+        [{"text": "Done."}],
+    )
+    resting.orchestrator.set_mode("auto")
+    async with resting.asked():
+        await resting.turns()
+        sandbox = resting.orchestrator.sandbox
+        sandbox.rest_after_s = 0
+        with sandbox.kept_open():
+            pass
+        await happens(lambda: not is_open())
+        sandbox.rest_after_s = REST_AFTER_S
+        resting.submit()
+        await resting.turns(2)
+    assert "sub hello there" in resting.results()[1]
