@@ -11,12 +11,12 @@ from tests.bench.cache import cache
 from tests.bench.interrupt import interrupt
 from tests.bench.latency import cancel, cold, first_text, long, warm
 from tests.bench.print_mode import print_mode
-from tests.bench.resume import resume
+from tests.bench.resume import resume, shown
 from tests.bench.rounds import rounds
 from tests.bench.sandbox import sandbox
 from tests.bench.shared import Bench, Row, Server
 from tests.bench.start import chat, memory, start
-from tests.bench.stream import flood, stream
+from tests.bench.stream import flood, grown, stream
 from tests.bench.tools import tools
 
 GROUPS = {
@@ -28,6 +28,7 @@ GROUPS = {
         first_text,
         cold,
         stream,
+        grown,
         long,
         flood,
         cancel,
@@ -39,6 +40,7 @@ GROUPS = {
         print_mode,
         cache,
         resume,
+        shown,
     )
 }
 WIDTHS = (62, 50, 18, 5)

@@ -19,7 +19,7 @@ from sanderling.messages import (
 )
 from sanderling.session import Session
 from sanderling.session_log import LoggedToolEnd
-from tests.bench.shared import Bench, Row, median_row, rss_mb
+from tests.bench.shared import Bench, Row, cpu_s, median_row, rss_mb
 from tests.conftest import ROOT
 
 LOG_BYTES = 20 << 20
@@ -30,6 +30,22 @@ ANSWER = "It adds up the values that are there.\n\n```py\nprint(total([1, None, 
 THOUGHT = "The person wants to know what the function does, so I look at it first. " * 4
 END = "end999999"
 USAGE = Usage(12, 400, 800, 40_000)
+LOAD_ALL = """
+local win = require('sanderling').transcript().win
+vim.api.nvim_win_set_cursor(win, { 1, 0 })
+local first = vim.api.nvim_buf_get_lines(vim.api.nvim_win_get_buf(win), 0, 1, true)[1]
+return not vim.startswith(first, '▲')
+"""
+TOGGLE_MS = """
+local function ms(fn)
+  local begin = vim.uv.hrtime()
+  fn()
+  vim.cmd.redraw()
+  return (vim.uv.hrtime() - begin) / 1e6
+end
+local sanderling = require('sanderling')
+return { ms(sanderling.hide), ms(sanderling.chat) }
+"""
 RESUME = """
 import json, sys, time
 from pathlib import Path
@@ -89,6 +105,23 @@ def resume(bench: Bench) -> Iterator[Row]:
     growths = [each["mb"] for each in found]
     yield median_row(":AgentResume of 20 MB → its end on the screen", milliseconds, "ms", 300)
     yield median_row(":AgentResume of 20 MB: what it adds to the host's memory", growths, "MB", 60)
+
+
+def shown(bench: Bench) -> Iterator[Row]:
+    """All pages of a long session, hidden and shown again: 250,000 lines with 4,000 folds."""
+    with bench.warm_nvim() as nvim:
+        write_long_session(nvim.session_files()[0].parent, str(nvim.project))
+        nvim.command("AgentResume long")
+        nvim.wait_for_mark(END)
+        begin, before = time.monotonic(), cpu_s(nvim.pid)
+        nvim.wait(lambda: nvim.lua(LOAD_ALL), "all pages are there")
+        wall, cpu = time.monotonic() - begin, cpu_s(nvim.pid) - before
+        times = [nvim.lua(TOGGLE_MS) for _ in bench.times(15)]
+    hidden, again = zip(*times, strict=True)
+    yield Row("all pages of 20 MB: wall", wall, "s")
+    yield Row("all pages of 20 MB: Neovim's CPU", cpu, "s")
+    yield median_row("250,000 lines, 4,000 folds: hidden", hidden, "ms", 16)
+    yield median_row("250,000 lines, 4,000 folds: shown again", again, "ms", 8)
 
 
 def _resumed_in_neovim(bench: Bench) -> dict[str, float]:

@@ -5,7 +5,7 @@ It prints its port, then for each answer a line of JSON: when the request had ar
 which all processes share. The last words of a prompt say how it is answered:
 
     stream ID COUNT RATE       COUNT deltas, RATE of them per second; 0: all at once
-    fill ID LINES              that many lines, in large pieces
+    fill ID LINES [RATE]       that many lines, in large pieces; with a RATE in small ones, so many of them per second
     use ID COUNT TOOL INPUT    COUNT uses of a tool, one after the other; a value "#" becomes the number of the use
     think ID COUNT TOOL INPUT  the same, each after THINKING_S
 
@@ -38,6 +38,7 @@ LIMITS = json.dumps(
     }
 ).encode()
 FILL_CHARS = 1000
+FLOW_CHARS = 200
 TOLD_CHARS = 200
 THINKING_S = 0.4
 
@@ -52,10 +53,10 @@ class Answer:
         self.id = int(answer_id)
         self.sent: dict[str, float] = {}
         if kind == "fill":
-            self.rate = 0
-            text = document(int(numbers[0]))
-            starts = range(0, len(text), FILL_CHARS)
-            self.deltas = [(text[start : start + FILL_CHARS], []) for start in starts]
+            lines, self.rate = map(int, (*numbers, 0)[:2])
+            text, size = document(lines), FLOW_CHARS if self.rate else FILL_CHARS
+            starts = range(0, len(text), size)
+            self.deltas = [(text[start : start + size], []) for start in starts]
         elif kind in ("use", "think"):
             self.rate, self.deltas = 0, []
         else:

@@ -8,13 +8,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from tests.bench.shared import Bench, BenchNvim, Row, cpu_s, median_row, percentile
+from tests.bench.shared import Bench, BenchNvim, Row, cpu_s, median_row, percentile, rss_mb
 from tests.conftest import ROOT
 
 RATE = 100  # deltas per second
 IDLE_S = 4
 SIZES = (0, 20_000, 100_000)  # lines
 FLOOD = 20_000  # deltas at once
+GROWN = 100_000  # lines
+FULL_SPEED = 2_000  # pieces per second, of a fast model or of one that copies
+GROWN_S = 5
+COUNT_MARKS = """
+local ns = vim.api.nvim_get_namespaces().sanderling_markdown
+return #vim.api.nvim_buf_get_extmarks(require('sanderling').transcript().buf, ns, 0, -1, {})
+"""
 TARGETS: dict[str, tuple[str, float | None]] = {
     "Neovim's CPU": ("%", 10),
     "key echo p99": ("ms", 5),
@@ -83,6 +90,32 @@ def stream(bench: Bench) -> Iterator[Row]:
                 target,
                 reference=empty if size and target else None,
             )
+
+
+def grown(bench: Bench) -> Iterator[Row]:
+    """
+    What a chat costs that has just grown at full speed.
+
+    Nothing is measured before and subtracted: that would hide work that was put off.
+    """
+    cpus, marks, sizes = [], [], []
+    for _ in bench.times(3):
+        with bench.warm_nvim() as nvim:
+            answer_id, words = bench.server.words("fill", GROWN, FULL_SPEED)
+            nvim.answer_to(words, answer_id)
+            answer_id, words = bench.server.words("stream", 2 * GROWN_S * RATE, RATE)
+            nvim.submit(words)
+            begin = nvim.wait_for_mark(f"begin{answer_id:06}")
+            before = cpu_s(nvim.pid)
+            nvim.follow(begin + 0.5)
+            marks.append(nvim.lua(COUNT_MARKS))
+            nvim.follow(begin + GROWN_S)
+            cpus.append(100 * (cpu_s(nvim.pid) - before) / (time.monotonic() - begin))
+            sizes.append(rss_mb(nvim.pid))
+    what = f"{GROWN:,} lines at {FULL_SPEED:,} pieces/s"
+    yield median_row(f"{what}: Neovim's CPU in the next {GROWN_S} s", cpus, "%", 10)
+    yield median_row(f"{what}: highlights 0.5 s later", marks, "", 12_000)
+    yield median_row(f"{what}: Neovim's memory", sizes, "MB", 60)
 
 
 def flood(bench: Bench) -> Iterator[Row]:
