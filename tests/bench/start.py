@@ -1,5 +1,6 @@
 """What Neovim's start, the first `:AgentChat` and the host's memory cost."""
 
+import json
 import os
 import re
 import subprocess
@@ -8,9 +9,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.bench.latency import PING_EVERY_S
 from tests.bench.shared import Bench, Row, child_pids, median_row, rss_mb
 from tests.conftest import ROOT, find_neovim
 
+LINE = "a line of about forty characters or so.\n"
+ROUNDS = 120
+SETTLED_S = 2.0
 WITH_PLUGIN = ("--cmd", f"set rtp^={ROOT}")
 
 
@@ -64,3 +69,30 @@ def memory(bench: Bench) -> Iterator[Row]:
         with_sdk = rss_mb(nvim.host_pid())
     yield Row("host's memory before the SDK", before_sdk, "MB", 45)
     yield Row("host's memory with the SDK", with_sdk, "MB", 60)
+    yield from _after_conversations(bench)
+
+
+def _after_conversations(bench: Bench) -> Iterator[Row]:
+    """Each reads 20 KB in every round, and is closed; the pings go on meanwhile."""
+    slowest = 0.0
+    data = json.dumps({"path": "long.txt", "offset": "#", "limit": 500})
+    with bench.warm_nvim() as nvim:
+        Path(nvim.project, "long.txt").write_text(LINE * (ROUNDS + 500))
+        for _ in bench.times(5):
+            answer_id, words = bench.server.words("use", ROUNDS, "read", data)
+            nvim.submit(words)
+            for _ in range(ROUNDS + 1):
+                bench.server.report(answer_id)  # or the server waits for somebody to read it
+            nvim.wait_for_mark(f"end{answer_id:06}")
+            nvim.wait_until_idle()
+            nvim.feed("<Esc>:clear<CR>")
+            end = time.monotonic() + SETTLED_S
+            while time.monotonic() < end:
+                begin = time.monotonic()
+                nvim.rpc.request("nvim_exec_lua", "require('sanderling.host').ping()", [])
+                slowest = max(slowest, time.monotonic() - begin)
+                nvim.follow(begin + PING_EVERY_S)
+        after = rss_mb(nvim.host_pid())
+    what = f"conversations of {ROUNDS} rounds were closed"
+    yield Row(f"host's memory after {len(bench.times(5))} {what}", after, "MB", 105)
+    yield Row(f"longest stall of the host's loop when {what}", 1000 * slowest, "ms", 20)

@@ -17,6 +17,7 @@ from sanderling.config import Settings, load_settings
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.live import LiveSession
+from sanderling.editor.memory import give_back
 from sanderling.editor.requests import answer
 from sanderling.errors import ConfigError, printable
 from sanderling.events import Action, CloseSession, OpenSession, RenameSession, Request, SetTitle
@@ -89,7 +90,9 @@ class EditorHost:
                         session_id, action, self.settings, self.bridge, self._buffers
                     )
                     self._sessions[session_id] = live
-                    tasks.start_soon(self._serve_session, live, self._ending.get(session_id))
+                    before = self._ending.get(session_id)
+                    has_ended = before.ended if before else None
+                    tasks.start_soon(self._serve_session, live, has_ended, tasks)
             case _ if live is None:
                 log.warning(
                     "%s for session %s, which is not open", type(action).__name__, session_id
@@ -100,13 +103,16 @@ class EditorHost:
             case _:
                 live.act(action)
 
-    async def _serve_session(self, live: LiveSession, before: LiveSession | None) -> None:
+    async def _serve_session(
+        self, live: LiveSession, before_ended: anyio.Event | None, tasks: TaskGroup
+    ) -> None:
         """One that was closed just now holds the lock of its log until its turn has ended."""
-        if before:
-            await before.ended.wait()
+        if before_ended:
+            await before_ended.wait()
         await live.run()
         if self._ending.get(live.id) is live:
             del self._ending[live.id]
+        tasks.start_soon(give_back)  # when nobody here knows it any more
 
     async def _answer(self, request_id: Any, request: Any) -> None:
         match request:
