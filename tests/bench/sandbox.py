@@ -7,6 +7,7 @@ Without arguments it tells how many ms it took to probe the kernel, which a proc
 
 import asyncio
 import os
+import re
 import select
 import signal
 import subprocess
@@ -22,6 +23,7 @@ import anyio
 
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Process, Sandbox
+from sanderling.sandbox.session import REST_AFTER_S, SessionSandbox
 from tests.bench.shared import Bench, Row, forget_peak_mb, median_row, peak_mb, rss_mb
 from tests.conftest import ROOT
 
@@ -29,6 +31,7 @@ TRUE = ["/bin/true"]
 HOST_MB = (100, 300)
 TREE = "for n in $(seq 25); do setsid sleep 600 & sleep 600 & done; echo started; wait"
 FORK_BOMB = "bomb() { bomb | bomb & }; echo started; bomb; sleep 600"
+RESTING_S = 1.0
 BOMB_S = 1.0  # until it has reached the limit of processes
 OUTPUT_MB = 300
 WORK = {
@@ -41,7 +44,7 @@ WORK = {
 def sandbox(bench: Bench) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         policy = _policy(Path(folder, "project"), Path(folder, "state"))
-        for measure in (_opening, _commands, _network, _stopping, _output, _work):
+        for measure in (_opening, _resting, _commands, _network, _stopping, _output, _work):
             yield from asyncio.run(measure(bench, policy))
         yield _killed_host(bench, policy)
 
@@ -106,6 +109,47 @@ async def _opening(bench: Bench, policy: SandboxPolicy) -> list[Row]:
         median_row("sandbox: open a session", first, "ms", 80),
         median_row("sandbox: open a session, the kernel known", known, "ms"),
     ]
+
+
+async def _resting(bench: Bench, policy: SandboxPolicy) -> list[Row]:
+    """A session that nobody has needed for the time after which it rests, which is shortened here."""
+    awake, memory, first, later, left = [], [], [], [], 0
+    others = set(_descendants(os.getpid()))
+    for _ in bench.times(5):
+        session = SessionSandbox(policy, lambda _: None, lambda: None)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.serve)
+            await (await session.files()).list(policy.project)
+            later.append(await _ms(lambda session=session: _true_in(session)))
+            running = set(_descendants(os.getpid())) - others
+            awake.append(len(running))
+            memory.append(sum(map(_pss_mb, running)))
+            session.rest_after_s = 0
+            with session.kept_open():
+                pass
+            await anyio.sleep(RESTING_S)
+            left = max(left, len(set(_descendants(os.getpid())) - others))
+            session.rest_after_s = REST_AFTER_S
+            first.append(await _ms(lambda session=session: _true_in(session)))
+            tasks.cancel_scope.cancel()
+    return [
+        median_row("a session that has used a tool: processes", awake, ""),
+        median_row("a session that has used a tool: their memory (PSS)", memory, "MB"),
+        Row("a session at rest: processes", left, "", 0),
+        median_row("a session at rest: first command", first, "ms", 150),
+        median_row("a session that is not: command", later, "ms"),
+    ]
+
+
+async def _true_in(session: SessionSandbox) -> None:
+    process = await session.spawn(TRUE)
+    assert await process.wait() == 0
+    process.close()
+
+
+def _pss_mb(pid: int) -> float:
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(re.search(r"\nPss:\s+(\d+)", text)[1]) / 1024
 
 
 async def _commands(bench: Bench, policy: SandboxPolicy) -> list[Row]:
