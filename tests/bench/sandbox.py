@@ -31,7 +31,7 @@ TRUE = ["/bin/true"]
 HOST_MB = (100, 300)
 TREE = "for n in $(seq 25); do setsid sleep 600 & sleep 600 & done; echo started; wait"
 FORK_BOMB = "bomb() { bomb | bomb & }; echo started; bomb; sleep 600"
-RESTING_S = 1.0
+RESTING_S, SETTLED_S = 1.0, 0.1
 BOMB_S = 1.0  # until it has reached the limit of processes
 OUTPUT_MB = 300
 WORK = {
@@ -121,6 +121,7 @@ async def _resting(bench: Bench, policy: SandboxPolicy) -> list[Row]:
             tasks.start_soon(session.serve)
             await (await session.files()).list(policy.project)
             later.append(await _ms(lambda session=session: _true_in(session)))
+            await anyio.sleep(SETTLED_S)  # the init of the next command is there
             running = set(_descendants(os.getpid())) - others
             awake.append(len(running))
             memory.append(sum(map(_pss_mb, running)))

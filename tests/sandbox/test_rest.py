@@ -115,6 +115,18 @@ async def test_mode_that_is_set_at_rest_holds_afterwards(place):
         assert "Read-only" in await said(session, "echo x 2>&1 >new")
 
 
+async def test_what_changes_while_the_sandbox_opens_holds_for_the_first_command(place):
+    async with session_of(place) as session, anyio.create_task_group() as tasks:
+        tasks.start_soon(session.get_ready)
+        await happens(lambda: not is_at_rest())
+        assert session._sandbox is None
+        session.set_mode("ro")
+        async with session.lending(Grant(hosts=("example.org",))):
+            told = await said(session, "echo x 2>&1 >new; echo $https_proxy")
+    assert "Read-only" in told
+    assert "http" in told
+
+
 async def test_sandbox_that_was_made_ready_is_kept_in_its_context_and_rests_if_nobody_needed_it(
     place,
 ):

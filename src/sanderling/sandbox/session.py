@@ -144,8 +144,9 @@ class SessionSandbox:
                 if self._report is None:
                     self._report = sandbox.report
                     self._on_change()
-                is_decided.set()
                 try:
+                    await self._catch_up(sandbox)
+                    is_decided.set()
                     await self._until_it_can_rest(sandbox)
                 finally:
                     self._let_go()
@@ -158,6 +159,11 @@ class SessionSandbox:
         if not is_decided.is_set():
             self._let_go()
             is_decided.set()
+
+    async def _catch_up(self, sandbox: Sandbox) -> None:
+        """What has changed while it opened is in force before anything is started in it."""
+        sandbox.policy = replace(sandbox.policy, mode=self._policy.mode)
+        await self._renew_network()
 
     async def _until_it_can_rest(self, sandbox: Sandbox) -> None:
         """Return when it has ended, or nobody has needed it for a while and nothing would be lost."""
