@@ -127,6 +127,7 @@ def said_above_question(agent):
     return [row.rpartition("│")[2] for row in rows[top - 3 : top]]
 
 
+@prove
 @pytest.mark.usefixtures("app")
 def test_what_led_to_a_question_stands_above_it(start_agent):
     agent = start_agent(reply(LONG_TALK, edit()))
@@ -146,6 +147,7 @@ def test_what_led_to_a_question_stands_above_it_in_a_chat_that_is_opened_later(s
     wait_until(lambda: said_above_question(agent) == ["So I mend it.", "", "edit src/app.py …"])
 
 
+@prove
 @pytest.mark.usefixtures("app")
 def test_a_question_leaves_the_place_of_somebody_who_reads_the_chat(start_agent, project):
     agent = start_agent(
@@ -309,6 +311,7 @@ def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
     assert second.events("AgentApprovalRequested") == []
 
 
+@prove
 def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, project):
     agent = start_agent(reply(bash("mkdir first")), DONE)
     agent.ask()
@@ -364,6 +367,7 @@ def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_a
     assert app.read_text() == FIXED
 
 
+@prove
 def test_who_denies_one_of_three_denies_all_three_and_each_has_a_result(start_agent, project):
     agent = start_agent(reply(bash("touch one"), bash("touch two"), bash("touch three")), DONE)
     agent.ask()
@@ -510,6 +514,7 @@ def test_in_plan_nothing_changes_not_even_by_a_command(start_agent, app, project
     assert agent.events("AgentApprovalRequested") == []
 
 
+@prove
 def test_what_was_asked_before_the_mode_changed_to_plan_is_not_done(start_agent, app):
     agent = start_agent(reply(edit()), DONE)
     agent.ask()
@@ -540,6 +545,7 @@ def test_a_command_shows_what_it_writes_while_it_runs(start_agent, project):
     assert "ended" in agent.transcript()
 
 
+@prove
 def test_a_command_that_fails_stays_open(start_agent):
     agent = start_agent(reply(bash("echo wrong; exit 3")), DONE)
     agent.command("AgentMode auto")
@@ -686,6 +692,7 @@ def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, proj
 # --- ends --------------------------------------------------------------------------------------------------------------
 
 
+@prove
 @pytest.mark.parametrize("is_job", prove_rest([False, True], keep=(-1,)))
 def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
     start_agent, project, is_job
@@ -705,6 +712,7 @@ def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
     assert not agent.is_blocked()
 
 
+@prove
 def test_a_neovim_that_is_killed_while_it_asks_leaves_a_session_that_goes_on(
     start_agent, app, project
 ):
@@ -797,6 +805,7 @@ def test_who_does_not_grant_a_host_is_not_asked_for_it_again(start_agent):
     assert "the network is off" in agent.results()[0]
 
 
+@prove
 def test_to_allow_a_page_that_the_network_does_not_reach_is_to_grant_its_host(start_agent):
     agent = start_agent(reply(use("web_fetch", url="http://example.org/page")), DONE)
     agent.ask()
@@ -830,6 +839,7 @@ def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_trac
 # --- the tour ----------------------------------------------------------------------------------------------------------
 
 
+@prove
 @pytest.mark.parametrize("columns, lines", prove_rest([(130, 40), (80, 24)], keep=(-1,)))
 def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, lines):
     agent = start_agent(setup={"provider": "demo"}, columns=columns, lines=lines)

@@ -73,6 +73,7 @@ def test_a_prompt_sent_while_the_sdk_loads_is_answered_and_the_winbar_says_start
     assert child.transcript()[-1] == "Here."
 
 
+@prove
 def test_the_model_and_its_options_are_the_users(start_nvim, server):
     server.answer(Reply(message_start(), text("ok"), done()))
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
@@ -215,6 +216,7 @@ def test_prompts_that_wait_are_held_when_the_turn_fails_and_the_next_one_lets_th
     assert words == ["first", "second", "third"]
 
 
+@prove
 def test_a_server_that_is_not_there_is_told_in_plain_words(start_nvim):
     child = start_nvim(
         {"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
@@ -306,6 +308,7 @@ def test_stopping_before_the_agent_process_listens_takes_the_prompt_back_or_ends
     assert "Too late." not in child.transcript_text()
 
 
+@prove
 def test_prompts_sent_during_a_turn_wait_and_are_counted(claude, server):
     server.answer(
         Reply(message_start(), text("One. "), Wait(0.6), text("Done."), done()),
@@ -320,6 +323,7 @@ def test_prompts_sent_during_a_turn_wait_and_are_counted(claude, server):
     assert "queued" not in claude.screen_text()
 
 
+@prove
 def test_stopping_gives_back_the_prompts_that_waited(claude, server):
     server.answer(Reply(message_start(), text("One. "), STALL))
     claude.submit("first")
@@ -339,6 +343,7 @@ def test_a_proxy_for_earlier_versions_of_the_api_finds_the_key_too(claude, serve
     assert server.prompts[0].headers["x-api-key"] == "sk-secret"
 
 
+@prove
 def test_the_winbar_counts_tokens_and_the_context(claude, server):
     server.answer(
         Reply(

@@ -8,7 +8,7 @@ import re
 import time
 
 import pytest
-from tests.conftest import prove_rest, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 
 GRACE_S = 0.3
 SIZES = {"usual": {"columns": 120, "lines": 40}, "small": {"columns": 60, "lines": 20}}
@@ -203,6 +203,7 @@ def test_one_endless_line_is_cut_at_the_end_of_the_float(editor):
     assert float_of(screen)["config"]["height"] <= 16
 
 
+@prove
 def test_five_megabytes_are_shown_at_once(editor):
     screen = editor()
     begin = time.monotonic()
@@ -505,7 +506,7 @@ def test_what_comes_later_does_not_replace_what_is_being_read(editor):
     assert "Allow bash make all? ─" in screen.screen_text()
 
 
-@pytest.mark.parametrize("key", ["<Esc>", "q", ":quit<CR>", "<C-w>c"])
+@pytest.mark.parametrize("key", prove_rest(["<Esc>", "q", ":quit<CR>", "<C-w>c"]))
 def test_leaving_answers_nothing_and_the_question_comes_back(editor, key):
     screen = editor()
     ask(screen)

@@ -47,6 +47,7 @@ def test_a_visual_selection_goes_along_with_its_file_lines_and_filetype(claude, 
     assert "▸ slow.py:4-6 · 3 lines" in claude.screen_text()
 
 
+@prove
 def test_unsaved_text_is_what_goes_along(claude, server):
     claude.feed("5Gccunsaved<Esc>")
     claude.feed(":5AgentAsk what is this?<CR>")
@@ -54,6 +55,7 @@ def test_unsaved_text_is_what_goes_along(claude, server):
     assert "```python\n    unsaved\n```" in content(server)[0]
 
 
+@prove
 def test_the_path_is_told_from_the_projects_root(claude, server, project):
     (project / "deep").mkdir()
     (project / "deep" / "in.py").write_text("x = 1\n")
@@ -122,6 +124,7 @@ def test_a_prompt_that_is_no_text_is_refused_and_kept(claude, server):
     assert server.prompts == []
 
 
+@prove
 def test_a_refusal_during_a_turn_disturbs_neither_the_answer_nor_its_end(claude, server):
     server.answer(
         Reply(
@@ -176,6 +179,7 @@ def test_text_with_every_awkward_character_arrives_as_typed(claude, server):
     assert awkward in claude.transcript_text()
 
 
+@prove
 def test_what_the_model_says_arrives_byte_for_byte(claude, server):
     awkward = "nul \0 cr \r\n tab\t \u2028 \U0001f426 \x1b[31mred\x1b[0m end"
     server.answer(Reply(message_start(), text(awkward), done()))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.conftest import find_neovim, prove_rest, wait_until
+from tests.conftest import find_neovim, prove, prove_rest, wait_until
 from tests.unit.test_replace import AnyFile, any_edit
 
 from sanderling.errors import ToolError
@@ -494,7 +494,7 @@ def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_
 
 
 @pytest.mark.parametrize(
-    "autoread", ["set autoread", "set noautoread", "set noautoread | setlocal autoread"]
+    "autoread", prove_rest(["set autoread", "set noautoread", "set noautoread | setlocal autoread"])
 )
 def test_a_file_changed_by_others_is_loaded_edited_and_written(child, opened, desk, autoread):
     path = opened()
@@ -529,6 +529,7 @@ def test_a_hidden_buffer_is_edited_and_an_unloaded_one_left_unloaded(child, open
     assert_undisturbed(child)
 
 
+@prove
 def test_a_huge_file_is_edited_on_the_disk_but_not_under_a_huge_buffer(
     child, project, opened, desk
 ):
@@ -594,11 +595,13 @@ def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, 
 
 @pytest.mark.parametrize(
     "keys, mode, line",
-    [
-        ("70GAmine", "i", "line 70mine"),
-        ("70GRmine", "R", "mine 70"),
-        ("70Gccmine", "i", "mine"),
-    ],
+    prove_rest(
+        [
+            ("70GAmine", "i", "line 70mine"),
+            ("70GRmine", "R", "mine 70"),
+            ("70Gccmine", "i", "mine"),
+        ]
+    ),
 )
 def test_an_edit_while_somebody_types_is_an_undo_step_of_its_own(
     child, opened, desk, *, keys, mode, line
@@ -815,6 +818,7 @@ def test_a_host_that_dies_between_change_and_write_leaves_both_texts(child, open
 # --- any edit of any file ----------------------------------------------------------------------------------------------
 
 
+@prove
 @pytest.mark.parametrize("seed", prove_rest(range(2), keep=(0,)))
 def test_no_edit_in_a_buffer_changes_a_byte_outside_of_what_it_replaces(child, opened, desk, seed):
     chance = random.Random(f"edits in buffers {seed}")

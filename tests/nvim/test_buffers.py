@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import prove_rest, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 
 from sanderling.errors import ToolError
 from sanderling.sandbox.worker import stamp_of
@@ -1098,6 +1098,7 @@ def test_an_edit_of_a_hundred_thousand_lines_stops_the_screen_only_shortly(child
     assert change_ms < 50
 
 
+@prove
 @pytest.mark.parametrize(
     "kind", prove_rest(["every second line", "shuffled", "two kinds of lines", "all new"])
 )
@@ -1310,6 +1311,7 @@ def test_a_prompt_that_is_answered_in_time_is_only_waited_for(child, opened, pyt
     assert lines(child)[0] == "ONE"
 
 
+@prove
 def test_a_slow_hook_is_waited_for(child, opened, python_side):
     path = opened("a.txt")
     child.command("autocmd BufWritePre *.txt lua vim.wait(1500) vim.fn.setline(1, 'formatted')")

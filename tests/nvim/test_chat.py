@@ -1,7 +1,7 @@
 """The chat's windows, keys and words, as a person uses them."""
 
 import pytest
-from tests.conftest import prove_rest, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 
 NOTICE = "There is no API key, so the demo model answers: it replays a script."
 
@@ -202,6 +202,7 @@ def test_hiding_and_showing_keeps_cursor_scroll_and_folds_while_a_turn_goes_on(s
     assert "more 99" in child.transcript_text()
 
 
+@prove
 def test_a_chat_that_was_at_its_end_is_shown_at_its_end_again(scripted):
     child = scripted(LONG)
     child.command("AgentChat")
@@ -329,6 +330,7 @@ def test_a_chat_that_was_moved_to_another_tab_page_is_shown_here_too(child):
     assert windows(child)[-2:] == ["sanderling", "sanderling_prompt"]
 
 
+@prove
 def test_closing_the_tab_page_of_the_chat_leaves_the_chat_usable(child):
     child.open_chat(position="tab")
     child.command("tabclose")
@@ -529,6 +531,7 @@ def test_a_session_file_that_is_loaded_leaves_the_chat_that_is_there_alone(start
     assert child.lua("return vim.api.nvim_buf_is_valid(...)", transcript)
 
 
+@prove
 def test_a_wiped_chat_comes_back_new(child):
     child.command("AgentChat")
     child.feed("iping<C-s><Esc>")

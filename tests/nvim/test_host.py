@@ -110,6 +110,7 @@ def test_the_host_is_gone_when_neovim_is_killed_while_the_sdk_loads(start_nvim):
     wait_until(lambda: not is_alive(host), "host gone", deadline_s=3)
 
 
+@prove
 def test_the_host_is_gone_when_a_frozen_neovim_is_killed_with_text_unread(scripted):
     child = scripted(
         """
@@ -170,6 +171,7 @@ def test_agentinstall_builds_the_environment_before_the_users_eyes_and_the_chat_
     assert "another version" not in report
 
 
+@prove
 def test_closed_sessions_leave_no_open_files_behind(child):
     child.command("AgentChat")
     for turn in range(1, 6):

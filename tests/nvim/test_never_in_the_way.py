@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.conftest import prove_rest, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 
 ANSWER = [f"line {n} of the answer" for n in range(120)]
 TEXT = "\n".join([*ANSWER, ""])
@@ -146,6 +146,7 @@ def test_reading_resumes_with_the_text_after_going_back_to_the_end(scripted):
     assert child.in_transcript("line('.') == line('$')")
 
 
+@prove
 def test_every_window_on_the_transcript_keeps_its_own_place(scripted):
     child = scripted(STREAM)
     child.open_chat(position="tab")

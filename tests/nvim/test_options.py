@@ -182,6 +182,7 @@ def test_checkhealth_never_shows_the_key(start_nvim):
     assert "not running; the first use starts it" in report
 
 
+@prove
 def test_checkhealth_tells_what_is_kept_and_what_cannot_be_written(child):
     state_dir = child.home / "state" / "nvim" / "sanderling"
     (state_dir / "sessions").mkdir(parents=True)

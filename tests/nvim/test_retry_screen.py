@@ -1,7 +1,7 @@
 """A request that is made again: the countdown below the transcript, and what ends it."""
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove, wait_until
 from tests.nvim.test_tools_screen import TURN_ENDED, TURN_STARTED, delta, go_to, prompt_winbar
 
 
@@ -31,6 +31,7 @@ def test_the_countdown_stands_below_the_text_and_is_no_text(screen):
     assert screen.transcript() == before
 
 
+@prove
 def test_it_counts_down_without_moving_anything_or_asking_for_a_key(screen):
     screen.send(TURN_STARTED, delta("line\n" * 100), scheduled(3))
     assert "Again in 3 s" in screen.screen_text()

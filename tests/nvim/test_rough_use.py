@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from tests.conftest import prove_rest, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 
 SLOW = """
 [[reply]]
@@ -123,6 +123,7 @@ def test_a_thinking_fold_that_grew_while_hidden_is_as_it_was(scripted, is_open):
     assert state == [-1 if is_open else head, 1, 1]
 
 
+@prove
 def test_a_fold_that_the_user_deleted_stays_deleted(scripted):
     child = scripted(THINKING)
     child.command("AgentChat")
@@ -143,6 +144,7 @@ def test_window_options_that_the_user_set_last(child):
     assert child.in_transcript("[&l:wrap, &l:number, &l:foldenable]") == [0, 1, 0]
 
 
+@prove
 def test_a_long_paragraph_is_followed_from_any_column(scripted):
     words = " ".join(f"word{n}" for n in range(900))
     child = scripted(f"""
@@ -185,6 +187,7 @@ def test_a_file_in_the_transcripts_window_is_not_the_chat(child):
     assert child.lua("return vim.fn.bufloaded('other.txt')") == 1
 
 
+@prove
 def test_the_placeholder_never_covers_text(scripted):
     child = scripted(SLOW)
     start_slow_turn(child)
@@ -194,6 +197,7 @@ def test_the_placeholder_never_covers_text(scripted):
     assert "Ask anything" not in child.screen_text()
 
 
+@prove
 @pytest.mark.parametrize("position", prove_rest(["top", "bottom", "float", "right"]))
 def test_on_a_small_screen_the_transcript_keeps_its_share(start_nvim, position):
     child = start_nvim(columns=80, lines=24)
@@ -204,6 +208,7 @@ def test_on_a_small_screen_the_transcript_keeps_its_share(start_nvim, position):
     assert "pong" in child.screen_text()
 
 
+@prove
 def test_floats_stay_on_a_screen_that_shrinks(child):
     child.open_chat(position="float")
     child.submit("ping")

@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from tests.conftest import ChildNvim, is_alive, prove_rest, wait_until
+from tests.conftest import ChildNvim, is_alive, prove, prove_rest, wait_until
 
 LINES = "".join(f"line {n}\\n" for n in range(100))
 DROPS = "drop\\n" * 60
@@ -173,6 +173,7 @@ def test_switching_works_wherever_the_chat_is_and_its_windows_close_together(scr
     wait_until(lambda: child.lua("return #vim.api.nvim_list_wins()") == 1)
 
 
+@prove
 def test_nothing_is_lost_of_three_answers_that_stream_while_the_user_switches(chat):
     for number in range(3):
         if number:
@@ -263,6 +264,7 @@ def test_a_session_whose_buffer_was_deleted_is_closed_and_the_others_stay(two):
     assert "## You\n\nfirst\n" in two.transcript_text()
 
 
+@prove
 def test_what_waits_in_a_session_whose_prompt_is_deleted_is_in_the_prompt_history(chat):
     chat.feed("islow<C-s><Esc>")
     wait_until(lambda: "begun" in chat.transcript_text())
@@ -310,6 +312,7 @@ def test_autocommands_tell_what_opens_changes_and_closes(chat):
     assert chat.events("AgentSessionChanged")[-1] == {"session_id": first, "previous_id": second}
 
 
+@prove
 def test_a_killed_host_is_told_in_both_and_each_goes_on_in_its_own_transcript(two):
     os.kill(two.host_pid(), signal.SIGKILL)
     wait_until(lambda: "has ended (signal 9)" in two.transcript_text())
@@ -401,6 +404,7 @@ def test_the_second_key_steers_and_without_a_turn_it_asks(start_agent):
     assert child.transcript_text().endswith("## You\n\non my own\n\n## Sanderling\n\nanswered")
 
 
+@prove
 def test_what_waited_when_the_host_was_killed_is_held_until_it_is_sent_from_an_empty_prompt(chat):
     chat.feed("islow<C-s><Esc>")
     wait_until(lambda: "begun" in chat.transcript_text())
@@ -452,6 +456,7 @@ def test_an_empty_transcript_says_that_the_last_conversation_can_go_on_until_som
     assert "AgentResume" not in child.screen_text()
 
 
+@prove
 def test_without_an_earlier_conversation_nothing_is_said_of_one(chat):
     say(chat, "hello", 1)
     chat.command("AgentNew")
@@ -484,6 +489,7 @@ def test_resuming_takes_the_place_of_an_empty_session_shows_the_end_and_knows_wh
     assert prompts == ["long", "short", "and on"]
 
 
+@prove
 def test_resuming_beside_a_conversation_leaves_that_alone(again):
     child = again("earlier")
     say(child, "now", 1)
@@ -528,6 +534,7 @@ def test_the_sessions_are_offered_newest_first_with_what_can_be_done(again):
     wait_until(lambda: "## You\n\nalpha\n" in child.transcript_text())
 
 
+@prove
 def test_a_search_shows_where_it_was_said(again):
     child = again("alpha", "the needle in here")
     say(child, "beta", 1)
@@ -539,6 +546,7 @@ def test_a_search_shows_where_it_was_said(again):
     wait_until(lambda: "No session of this project holds “nothing like it”" in child.messages())
 
 
+@prove
 def test_sessions_of_other_projects_are_offered_with_a_bang(again, tmp_path):
     child = again("alpha", chat=False)
     elsewhere = tmp_path / "elsewhere"
@@ -555,6 +563,7 @@ def test_sessions_of_other_projects_are_offered_with_a_bang(again, tmp_path):
     assert sessions(child)[0]["project"] == str(child.project)
 
 
+@prove
 def test_who_has_gone_on_to_something_else_is_not_interrupted_by_the_list(again):
     child = again("alpha")
     child.lua("""
@@ -657,6 +666,7 @@ def test_a_session_that_another_neovim_has_open_is_offered_as_a_fork(chat, scrip
     assert log.read_text().startswith(before)
 
 
+@prove
 def test_who_leaves_a_session_that_another_neovim_has_open_has_an_empty_one(chat, scripted):
     say(chat, "mine", 1)
     (log,) = chat.session_files()

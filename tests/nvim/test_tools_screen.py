@@ -8,7 +8,7 @@ import re
 import time
 
 import pytest
-from tests.conftest import prove_rest, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 from tests.rpc import NvimError
 
 DIFF = """\
@@ -331,6 +331,7 @@ def test_a_block_is_complete_when_the_buffer_could_not_be_written(screen):
     assert "rror" not in screen.messages()
 
 
+@prove
 def test_a_use_costs_the_same_however_long_the_transcript_is(screen):
     def seconds(first):
         ids = [f"t{n}" for n in range(first, first + 300)]

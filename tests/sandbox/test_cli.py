@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sanderling.sandbox.policy import LEVELS
-from tests.conftest import ROOT, prove_rest, wait_until
+from tests.conftest import ROOT, prove, prove_rest, wait_until
 
 GOLDEN = ROOT / "tests/golden/sandbox_status.json"
 STRANGER = 12345  # a user id of nobody
@@ -149,6 +149,7 @@ def shape(value: object) -> object:
             return type(value).__name__
 
 
+@prove
 def test_status_has_the_keys_that_scripts_rely_on(caller):
     done = caller.call("status", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -192,6 +193,7 @@ def test_exit_status_is_passed_through(me, status):
     assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
 
 
+@prove
 def test_exit_status_of_a_signal_is_128_more(me):
     for number in (signal.SIGTERM, signal.SIGKILL):
         assert me.exec("--", "sh", "-c", f"kill -{number} $$").returncode == 128 + number
@@ -223,6 +225,7 @@ def test_command_starts_where_the_caller_is(me):
     assert done.stdout == f"{me.project}/sub\n"
 
 
+@prove
 def test_project_is_the_directory_of_the_caller_unless_it_is_told(me):
     assert me.exec("--", "touch", "new").returncode == 0
     assert (me.project / "new").exists()
@@ -230,6 +233,7 @@ def test_project_is_the_directory_of_the_caller_unless_it_is_told(me):
     assert not (me.project / "new").read_text()
 
 
+@prove
 def test_project_can_be_used_from_anywhere(me):
     done = me.exec("--project", str(me.project), "--", "cat", "file", cwd=me.base / "outside")
     assert done.stdout == "public\n" or "is not a directory inside the sandbox" in refusal(done)
@@ -252,6 +256,7 @@ def test_outside_is_seen_and_written_only_when_it_is_granted(caller):
     assert (outside / "new").read_text() == "new\n"
 
 
+@prove
 def test_grants_can_be_repeated(me):
     for name in ("a", "b"):
         (me.base / name).mkdir()
@@ -289,6 +294,7 @@ def test_proxy_refuses_a_host_that_is_not_listed_and_says_so(me, needs):
     assert "sanderling: denied: connect sanderling.example:81 (" in done.stderr
 
 
+@prove
 def test_what_the_guard_did_is_told_on_stderr(caller):
     done = caller.exec("--", "sh", "-c", "echo evil > .envrc; echo out; echo err >&2; exit 3")
     assert (done.returncode, done.stdout) == (3, "out\n")
@@ -403,6 +409,7 @@ def test_command_that_a_signal_ends_is_told_as_128_more(caller, number):
     assert process.returncode == 128 + number
 
 
+@prove
 def test_terminal_that_interrupts_everybody_ends_the_command_once(me):
     """The me's process group gets SIGINT, as from a terminal; the command has a session of its own."""
     script = "trap 'echo caught; exit 9' INT; echo started; while :; do sleep 0.05; done"

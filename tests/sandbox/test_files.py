@@ -474,6 +474,7 @@ async def test_file_in_a_directory_that_may_not_be_written_is_written(place, whe
         path.parent.chmod(0o755)
 
 
+@prove
 @pytest.mark.parametrize("level", prove_rest(["full", "landlock"], keep=(0,)))
 async def test_no_operation_follows_a_link_that_is_swapped_in_to_the_secret(place, level):
     (place.project / "d").mkdir()
@@ -651,6 +652,7 @@ def test_write_that_may_still_be_going_on_is_not_swept_away(tmp_path):
     assert leftovers(tmp_path) == [young.name]
 
 
+@prove
 async def test_killed_worker_leaves_the_file_old_or_new(place):
     path = place.project / "file"
     data = os.urandom(64 << 20)

@@ -26,7 +26,7 @@ from sanderling.sandbox.git import (
 )
 from sanderling.sandbox.gitconfig import write_gitconfig
 from sanderling.sandbox.policy import SandboxPolicy
-from tests.conftest import wait_until
+from tests.conftest import prove, wait_until
 
 
 class Git:
@@ -501,6 +501,7 @@ def test_asking_for_env_files_fetches_nothing(git: Git, repository: Path):
     assert (git.root / "ran").exists(), "the control"
 
 
+@prove
 def test_a_config_that_never_ends_is_not_waited_for_in_each_repository(git: Git, repository: Path):
     for name in ("one", "two", "three"):
         nested = git.repository(repository / name)

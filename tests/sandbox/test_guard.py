@@ -18,7 +18,7 @@ import pytest
 
 from sanderling.sandbox.git import Survey, executable_settings, protection, survey
 from sanderling.sandbox.guard import ROOT_NAMES, Guard, GuardEvent, existing_protected
-from tests.conftest import prove_rest
+from tests.conftest import prove, prove_rest
 
 TRIPWIRE_MS = 1.0
 
@@ -453,6 +453,7 @@ def test_a_lost_event_is_made_up_for(yard: Yard):
     assert kinds(guard.audit()) == [("quarantined", ".envrc")]
 
 
+@prove
 def test_an_overflown_queue_loses_nothing(yard: Yard):
     guard = yard.start_guard()
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -499,6 +500,7 @@ def test_the_quarantine_may_be_on_another_file_system(yard: Yard):
         shutil.rmtree(other)
 
 
+@prove
 @pytest.mark.parametrize("shape", ["deep", "large", "many"])
 def test_what_is_too_much_to_copy_stays_under_another_name(yard: Yard, shape: str):
     shm = Path("/dev/shm")

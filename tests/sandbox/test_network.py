@@ -30,6 +30,7 @@ from sanderling.sandbox.network import (
     proxy_environment,
     serve_proxy,
 )
+from tests.conftest import prove
 
 DEADLINE_S = 10.0
 NOT_LISTED = "only listed hosts, through the proxy"
@@ -306,6 +307,7 @@ async def test_a_flood_leaves_the_loop_to_others():
         assert longest < 0.2
 
 
+@prove
 async def test_costly_heads_of_many_clients_take_turns_with_the_loop():
     head = b"GET http://other.example/ HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 4000
     longest = 0.0
@@ -677,6 +679,7 @@ RESPONSES = st.builds(
 )  # fmt: skip
 
 
+@prove
 @MANY
 @given(st.one_of(RESPONSES, st.binary(max_size=200)), st.sampled_from(["GET", "HEAD", "POST"]))
 def test_no_bytes_of_a_server_break_the_proxy(response: bytes, method: str):

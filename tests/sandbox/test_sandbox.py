@@ -359,6 +359,7 @@ async def test_twenty_commands_run_at_once(place, level):
     assert sorted(found) == sorted((0, f"{number}\n", "") for number in numbers)
 
 
+@prove
 async def test_300_mb_of_output_do_not_stay_in_the_host(place):
     async with place.open() as sandbox:
         process = await sandbox.spawn(["head", "-c", "300000000", "/dev/zero"])
@@ -1273,6 +1274,7 @@ def small_disk(place) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place.project)], check=True)
 
 
+@prove
 async def test_commands_that_fill_the_disk_are_stopped_in_time(place, small_disk):
     script = "while head -c 1000000 /dev/zero >> big; do sleep 0.01; done; sleep 1000"
     async with place.open() as sandbox:

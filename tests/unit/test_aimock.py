@@ -17,7 +17,7 @@ import anthropic
 import anyio
 import httpx2
 import pytest
-from tests.conftest import policy_of, wait_until
+from tests.conftest import policy_of, prove, wait_until
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
@@ -249,6 +249,7 @@ async def test_error_is_told_and_the_next_turn_works(talk):
     assert [message.role for message in history] == ["user", "user", "assistant"]
 
 
+@prove
 async def test_ten_turns_with_tools_and_thoughts_are_accepted_as_they_go_back(aimock, talk):
     history = await talk.say(*(f"Turn {turn}." for turn in range(TURNS)))
     assert talk.of(ErrorOccurred) == []

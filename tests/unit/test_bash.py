@@ -142,7 +142,7 @@ async def opened(desk: Desk) -> AsyncIterator[Desk]:
     await serving
 
 
-@pytest.fixture(params=["sandbox", "off"])
+@pytest.fixture(params=prove_rest(["sandbox", "off"], keep=(0,)))
 async def desk(tmp_path, request) -> AsyncIterator[Desk]:
     async for desk in opened(Desk(tmp_path, is_confined=request.param == "sandbox")):
         yield desk

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import settings_of
+from tests.conftest import prove_rest, settings_of
 
 from sanderling.events import (
     AccessDenied,
@@ -174,12 +174,14 @@ async def test_output_is_drawn_while_the_command_runs(talk):
 
 @pytest.mark.parametrize(
     "command, outcome",
-    [
-        ("exit 3", "Failed with exit status 3 after "),
-        ("kill -SEGV $$", "Ended by SIGSEGV after "),
-        ("kill -40 $$", "Ended by signal 40 after "),
-        ("no-such-program", "Failed with exit status 127 after "),
-    ],
+    prove_rest(
+        [
+            ("exit 3", "Failed with exit status 3 after "),
+            ("kill -SEGV $$", "Ended by SIGSEGV after "),
+            ("kill -40 $$", "Ended by signal 40 after "),
+            ("no-such-program", "Failed with exit status 127 after "),
+        ]
+    ),
 )
 async def test_failure_is_told_in_words(talk, command, outcome):
     async with talk.served():

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 from tests.api_rules import refusals
-from tests.conftest import policy_of, settings_of
+from tests.conftest import policy_of, prove, settings_of
 
 from sanderling.events import (
     AnswerApproval,
@@ -760,6 +760,7 @@ async def test_tool_use_is_shown_whole_after_a_summary(tmp_path):
 # --- questions ---------------------------------------------------------------------------------------------------------
 
 
+@prove
 async def test_answer_to_a_limit_is_not_taken_for_the_next_question_of_its_kind(tmp_path):
     talk = Talk(tmp_path, *[[LOOK]] * 5, [{"text": "Done."}], max_calls=1)
     async with talk.served():

@@ -94,6 +94,7 @@ def pass_by(seconds: float) -> None:
     wait_until(lambda: time.monotonic() > over, "the time is over")
 
 
+@prove
 @pytest.mark.parametrize(
     "comes_s_after", prove_rest([0, 0.2], keep=(-1,)), ids=["meanwhile", "soon after"]
 )

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
-from tests.conftest import Watch, prove
+from tests.conftest import Watch, prove, prove_rest
 from tests.unit.test_bash import Desk, happens, open_files, opened, running
 
 from sanderling.errors import ToolError
@@ -20,7 +20,7 @@ def short_first_look(monkeypatch):
     monkeypatch.setattr("sanderling.tools.bash.FIRST_LOOK_S", 0.3)
 
 
-@pytest.fixture(params=["sandbox", "off"])
+@pytest.fixture(params=prove_rest(["sandbox", "off"], keep=(-1,)))
 async def desk(tmp_path, request) -> AsyncIterator[Desk]:
     async for desk in opened(Desk(tmp_path, is_confined=request.param == "sandbox")):
         yield desk

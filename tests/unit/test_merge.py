@@ -5,6 +5,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import prove
 
 from sanderling.tools.merge import Change, Conflict, line_changes, merge
 
@@ -132,6 +133,7 @@ def test_where_one_side_did_nothing_the_other_is_the_result(base, other):
     assert merge(base, other, other).text == other
 
 
+@prove
 @given(TEXTS, TEXTS, TEXTS)
 @settings(max_examples=500, deadline=None)
 def test_it_does_not_matter_who_is_we(base, ours, theirs):
@@ -165,6 +167,7 @@ def test_each_line_is_as_the_side_that_touched_it_left_it(edits):
     assert merge(*texts[:3]).text == texts[3]
 
 
+@prove
 @given(TEXTS, TEXTS, TEXTS)
 @settings(max_examples=500, deadline=None)
 def test_the_ranges_of_a_conflict_are_what_was_changed(base, ours, theirs):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import prove_rest
+from tests.conftest import prove, prove_rest
 
 from sanderling.permissions import Effect, Mode, Rule, applies, decide
 from sanderling.shell_grammar import name_set
@@ -305,6 +305,7 @@ AROUND = ["{}", "({})", "{{ {}; }}", "! {}", "if {}; then ls; fi", "if ls; then 
           "case x in y) {};; esac", "$({})", 'ls "$({})"', "cat <({})", "f() {{ {}; }}", "{} 2>&1", "ls && ({})"]  # fmt: skip
 
 
+@prove
 @settings(max_examples=600, deadline=None)
 @given(st.data())
 def test_nothing_that_is_forbidden_hides_behind_what_is_allowed(data):

@@ -337,6 +337,7 @@ def test_flags_are_not_guessed(shell):
     assert "unrecognized arguments" in done.stderr
 
 
+@prove
 def test_words_that_are_no_utf8_are_a_prompt_all_the_same(shell):
     model = shell.write_script([{"text": "Yes."}])
     done = shell.run("-p", "caf\udce9?", "--model", model, "--output-format", "stream-json")
@@ -403,6 +404,7 @@ def test_mode_auto_lets_through_what_the_sandbox_confines(shell):
     assert (shell.project / "new.txt").exists()
 
 
+@prove
 def test_a_rule_lets_through_what_it_names(shell):
     allowed = ("--allow", "write ./new.txt", "--output-format", "json")
     done = shell.play(
@@ -413,12 +415,14 @@ def test_a_rule_lets_through_what_it_names(shell):
     assert [denied["tool"] for denied in json.loads(done.stdout)["denials"]] == ["bash"]
 
 
+@prove
 def test_a_rule_of_the_flag_can_name_its_action(shell):
     allowed = ("--allow", "allow write ./new.txt", "--allow", "deny bash make all")
     done = shell.play([{"tool_use": WRITE}], [{"text": "Done."}], args=allowed)
     assert (done.returncode, done.stdout) == (0, "Done.\n")
 
 
+@prove
 def test_settings_of_the_project_count_once_they_are_trusted(shell):
     text = "[[permissions]]\naction = 'deny'\ntool = 'write'\n"
     path = shell.project / ".sanderling" / "config.toml"
@@ -432,6 +436,7 @@ def test_settings_of_the_project_count_once_they_are_trusted(shell):
     assert done.returncode == 3
 
 
+@prove
 def test_limit_of_calls_ends_the_turn(shell):
     look = [{"tool_use": {"name": "ls", "input": {}}}]
     done = shell.play(look, look, look, args=("--max-turns", "2", "--output-format", "json"))
@@ -458,6 +463,7 @@ def test_refused_key_is_an_error(shell, api):
     )
 
 
+@prove
 def test_without_a_key_no_demo_model_answers(shell):
     done = shell.run("-p", "hi")
     assert (done.returncode, done.stdout) == (1, "")
@@ -472,6 +478,7 @@ def test_retries_are_counted_down_on_standard_error(shell, api):
     assert re.search(r"overloaded.* Trying again in [\d.]+ s \(2 of \d+\)", ran.stderr)
 
 
+@prove
 def test_quiet_leaves_nothing_but_errors(shell):
     denied = shell.play([{"tool_use": MAKE}], [{"text": "No."}], args=("--quiet",))
     assert (denied.returncode, denied.stderr) == (3, "")
@@ -495,6 +502,7 @@ def test_a_session_goes_on(shell):
     assert len(session.history) == 6
 
 
+@prove
 def test_mode_of_a_resumed_session_does_not_come_along_and_stays_as_it_was(shell):
     assert shell.play([{"text": "One."}], args=("--mode", "auto")).returncode == 0
     [session] = shell.sessions()
@@ -509,6 +517,7 @@ def test_mode_of_a_resumed_session_does_not_come_along_and_stays_as_it_was(shell
     assert session.state("mode") == "auto"
 
 
+@prove
 def test_a_session_that_is_open_elsewhere_is_refused(shell):
     assert shell.play([{"text": "One."}]).returncode == 0
     [session] = shell.sessions()
@@ -543,6 +552,7 @@ def test_no_session_leaves_no_log(shell, tmp_path):
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@prove
 def test_names_say_nothing_to_the_terminal(shell, tmp_path):
     shell.project = tmp_path / "pro\x1b[2J\nject"
     (shell.project / ".git").mkdir(parents=True)
@@ -558,6 +568,7 @@ def test_no_line_of_somebody_elses_passes_for_ours(capsys):
     )
 
 
+@prove
 def test_sessions_are_listed(shell):
     assert shell.play([{"text": "One."}]).returncode == 0
     [session] = shell.sessions()
@@ -567,6 +578,7 @@ def test_sessions_are_listed(shell):
     assert json.loads(shell.run("sessions", "--json").stdout)["id"] == session.id
 
 
+@prove
 def test_a_recorded_run_replays_the_same(shell, api, tmp_path):
     api.answer(
         Reply(
@@ -695,6 +707,7 @@ def test_a_reader_that_goes_ends_it_quietly(shell):
     process.stderr.close()
 
 
+@prove
 def test_a_full_disk_behind_standard_output_is_an_error(shell):
     with Path("/dev/full").open("w") as full:
         done = shell.play([{"text": "Hello."}], stdout=full)

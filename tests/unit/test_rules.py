@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.conftest import prove
 
 from sanderling import rules
 from sanderling.errors import ConfigError
@@ -158,6 +159,7 @@ def add_many(barrier, state: str, project: str, name: str) -> None:
         RuleStore(state, project).add(allow(f"{name} {number}"))
 
 
+@prove
 def test_processes_that_store_at_the_same_time_lose_nothing(tmp_path, project):
     state = str(tmp_path / "state")
     context = multiprocessing.get_context("spawn")

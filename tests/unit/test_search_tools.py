@@ -386,6 +386,7 @@ def test_line_of_256_mb_takes_little_memory_of_ours(place):
     assert peak_rise_kib(lambda: anyio.run(search)) < 64 * 1024
 
 
+@prove
 async def test_search_that_takes_too_long_is_stopped_and_tells_what_it_found(place, monkeypatch):
     """Each match of this pattern looks through all of the line, and each letter is one."""
     place.write({"a.txt": "needle\n", "slow.txt": "A" * 1_000_000})
@@ -621,6 +622,7 @@ async def test_content_cannot_pretend_to_be_a_record_or_an_error(place):
         assert "Not everything" not in text
 
 
+@prove
 async def test_records_survive_many_errors_written_at_the_same_time(place):
     """Both come through one pipe: an error in the middle of a record would make it unreadable."""
     place.write({f"{n:03}.txt": f"needle {'x' * 400}\n" * 40 for n in range(200)})

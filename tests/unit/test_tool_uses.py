@@ -10,7 +10,7 @@ import anyio
 import msgspec
 import pytest
 from tests.api_rules import refusals
-from tests.conftest import policy_of, settings_of
+from tests.conftest import policy_of, prove, settings_of
 
 from sanderling.events import (
     AnswerApproval,
@@ -718,6 +718,7 @@ async def test_in_plan_mode_nothing_that_was_granted_can_be_written_either(tmp_p
     assert outside.read_text() == "my notes\n"
 
 
+@prove
 async def test_jobs_that_can_still_write_are_named_when_plan_mode_begins(tmp_path):
     talk = Talk(tmp_path, uses(bash("sleep 60", background=True)), mode="auto")
     async with talk.asked():
@@ -772,6 +773,7 @@ async def test_search_of_a_directory_waits_for_the_edit_of_a_file_in_it(tmp_path
     assert "return 2" in talk.told(1)
 
 
+@prove
 async def test_server_of_the_session_is_fetched_in_auto_mode_without_a_question(tmp_path):
     serve = bash("python3 -m http.server 8123 --bind 127.0.0.1", background=True)
     fetch = ("web_fetch", {"url": "http://localhost:8123/app.py"})

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import prove
 
 from sanderling.config import Settings
 from sanderling.errors import ConfigError
@@ -330,6 +331,7 @@ def test_what_is_trusted_stays_among_the_shown(state, project):
     assert states(Trust(str(state), str(project))) == {"vendor/x/AGENTS.md": "trusted"}
 
 
+@prove
 def test_search_is_bounded(tmp_path):
     deep = "/".join("d" for _ in range(MAX_DEPTH + 1))
     write(tmp_path / "deep", f"{deep}/AGENTS.md")

@@ -510,6 +510,7 @@ def test_gzip_is_unpacked(server):
     assert page(server, answer(gzip.compress(b"hello"), Content_Encoding="gzip")).text == "hello"
 
 
+@prove
 def test_a_gzip_bomb_is_unpacked_to_the_limit_in_bounded_memory(server):
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(bytes(1 << 20).replace(b"\0", b"x")) for _ in range(200))
@@ -933,6 +934,7 @@ def test_a_fetcher_that_finds_itself_outside_does_not_take_loopback(server):
     assert server.requests == []
 
 
+@prove
 async def test_a_page_that_takes_too_long_is_given_up(in_sandbox, monkeypatch):
     monkeypatch.setattr(web_fetch_module, "TOTAL_S", 1.0)
     async with in_sandbox() as place, place.dev_server() as port:
@@ -942,6 +944,7 @@ async def test_a_page_that_takes_too_long_is_given_up(in_sandbox, monkeypatch):
         assert time.monotonic() - began < 5
 
 
+@prove
 async def test_long_pages_come_in_parts_that_say_how_to_go_on(in_sandbox):
     async with in_sandbox() as place, place.dev_server() as port:
         first = await place.fetch(f"http://localhost:{port}/long")
