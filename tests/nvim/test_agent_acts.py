@@ -266,10 +266,13 @@ def test_once_is_once(start_agent):
 @pytest.mark.usefixtures("app")
 @pytest.mark.parametrize(
     "first, second",
-    [
-        (bash("touch made"), bash("touch made")),
-        (edit(), edit({"old": "(1, 2)", "new": "(2, 3)"})),
-    ],
+    prove_rest(
+        [
+            (bash("touch made"), bash("touch made")),
+            (edit(), edit({"old": "(1, 2)", "new": "(2, 3)"})),
+        ],
+        keep=(0,),
+    ),
     ids=["same command", "same file"],
 )
 def test_for_the_session_is_not_asked_again(start_agent, first, second):
@@ -323,7 +326,7 @@ def test_what_is_no_rule_is_told_in_the_question_which_stays(start_agent, projec
     assert not agent.is_blocked()
 
 
-@pytest.mark.parametrize("keys", ["d", ":AgentDeny<CR>"])
+@pytest.mark.parametrize("keys", prove_rest(["d", ":AgentDeny<CR>"], keep=(0,)))
 def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project, keys):
     agent = start_agent(reply(bash("touch made")), DONE)
     agent.ask()
@@ -337,7 +340,9 @@ def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project,
     assert agent.transcript()[-1] == "Done."
 
 
-@pytest.mark.parametrize("keys", ["Dnot | now<CR>", ":AgentDeny not | now<CR>"])
+@pytest.mark.parametrize(
+    "keys", prove_rest(["Dnot | now<CR>", ":AgentDeny not | now<CR>"], keep=(0,))
+)
 def test_the_model_reads_the_reason_of_a_denial(start_agent, project, keys):
     agent = start_agent(reply(bash("touch made")), DONE)
     agent.ask()
@@ -627,6 +632,7 @@ def test_k_shows_input_and_output_in_full(start_agent):
     wait_until(lambda: agent.lua("return vim.api.nvim_win_get_config(0).relative") == "")
 
 
+@prove
 @pytest.mark.usefixtures("app")
 @pytest.mark.parametrize("key", ["gf", "<CR>"])
 def test_a_place_that_a_command_names_is_opened_where_code_was_looked_at_last(start_agent, key):

@@ -330,6 +330,7 @@ def random_hunks(rng, text):
     return hunks
 
 
+@prove
 def test_random_hunks_give_the_text_they_say_and_one_undo_gives_it_back(child, opened):
     """The text is that of `split` and `join`, whatever it ends in; undo restores the lines, byte for byte."""
     rng = random.Random(4)

@@ -128,6 +128,7 @@ def test_prompt_history_goes_back_and_forth_and_keeps_the_draft(child):
         )
 
 
+@prove
 def test_prompt_history_outlives_neovim_and_keeps_line_breaks(start_nvim):
     first = start_nvim()
     first.command("AgentChat")

@@ -102,6 +102,7 @@ def test_the_host_is_gone_when_neovim_is(scripted, way):
     wait_until(lambda: not is_alive(host), f"host gone after {way}", deadline_s=3)
 
 
+@prove
 def test_the_host_is_gone_when_neovim_is_killed_while_the_sdk_loads(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})
     child.command("AgentChat")

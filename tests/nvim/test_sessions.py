@@ -200,6 +200,7 @@ def test_hiding_and_showing_comes_back_to_the_session_that_was_shown(two):
     assert "first" in two.screen_text()
 
 
+@prove
 def test_tab_pages_show_a_session_each_and_commands_are_about_the_one_that_was_entered(two):
     two.command("tabnew")
     two.command("AgentChat")
@@ -243,6 +244,7 @@ def test_closing_a_session_closes_or_changes_its_windows_in_all_tab_pages(two):
         two.command("tabnext")
 
 
+@prove
 def test_closing_during_a_turn_stops_it_and_what_waits_is_in_the_prompt_history(chat):
     chat.command("AgentNew")
     chat.feed("islow<C-s><Esc>")

@@ -56,7 +56,7 @@ def interpreter(user: User) -> str:
     """A Python that `user` can run: ours, or the system's of the same version. A venv below /root is root's alone."""
     minor = f"python3.{sys.version_info.minor}"
     for python in (sys.executable, f"/usr/bin/{minor}", f"/usr/local/bin/{minor}"):
-        command = [python, "-c", "import anthropic, landlock, msgspec, sanderling"]
+        command = [python, "-c", "import landlock, msgspec, sanderling"]
         environment = {"PYTHONPATH": python_path(ROOT / "src")}
         try:
             tried = subprocess.run(

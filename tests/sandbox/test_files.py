@@ -92,6 +92,7 @@ async def test_stamp_is_that_of_the_file_outside(place, where):
     assert (stamp.mode, stamp.nlink) == (status.st_mode, 1)
 
 
+@prove
 async def test_forty_megabytes_come_and_go_whole(place, where):
     data = os.urandom(40 << 20)
     async with open_files(place, where) as files:
@@ -106,6 +107,7 @@ def lines_by_hand(data: bytes, first: int, count: int) -> tuple[list[tuple[bytes
     return [(line[:8], len(line)) for line in lines[first - 1 :][:count]], len(lines)
 
 
+@prove
 @settings(max_examples=300, deadline=None)
 @given(
     data=st.lists(st.sampled_from([b"", b"a", b"\r", b"0123456789"]), max_size=30).map(b"\n".join),
@@ -132,6 +134,7 @@ async def test_page_ends_where_its_bytes_are_used_up(place, where):
     assert (page.line_count, page.is_counted) == (3, True)
 
 
+@prove
 async def test_first_page_of_five_gigabytes_comes_at_once(place, where):
     path = place.project / "huge"
     with path.open("wb") as file:
@@ -318,7 +321,9 @@ def replaced(path: Path) -> None:
     (path.parent / "other").rename(path)
 
 
-@pytest.mark.parametrize("change", [rewritten, rewritten_with_its_old_time, replaced, Path.unlink])
+@pytest.mark.parametrize(
+    "change", prove_rest([rewritten, rewritten_with_its_old_time, replaced, Path.unlink])
+)
 async def test_file_that_was_changed_meanwhile_is_not_written(place, where, change):
     path = place.project / "file"
     async with open_files(place, where) as files:
@@ -337,6 +342,7 @@ async def test_file_that_has_come_meanwhile_is_not_written(place, where):
     assert (place.project / "file").read_bytes() == b"public\n"
 
 
+@prove
 async def test_change_right_after_a_look_is_noticed_each_time(place):
     path = place.project / "file"
     files = UnconfinedFiles()
@@ -523,7 +529,7 @@ def full_disk(place) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place.project)], check=True)
 
 
-@pytest.mark.parametrize("is_linked", [False, True])
+@pytest.mark.parametrize("is_linked", prove_rest([False, True], keep=(-1,)))
 async def test_full_disk_leaves_the_old_bytes_and_nothing_else(place, where, full_disk, is_linked):
     path = full_disk / "file"
     path.write_bytes(b"old" * 1000)
@@ -816,6 +822,7 @@ async def test_without_a_sandbox_the_person_has_their_own_files(place):
             await (await session.files()).load(f"{place.secret}/file", 100)
 
 
+@prove
 async def test_answer_to_a_cancelled_question_is_not_taken_for_the_next_ones(place):
     (place.project / "big").write_bytes(bytes(8 << 20))
     async with place.open_files("full") as files:

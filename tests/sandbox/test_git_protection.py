@@ -598,6 +598,7 @@ def test_what_is_no_sentinel_any_more_is_left(repository: Path, state: Path):
     assert sentinel.read_text() == "../elsewhere\n"
 
 
+@prove
 def test_git_works_with_a_sentinel_as_it_does_without(
     git: Git, repository: Path, state: Path, tmp_path: Path
 ):

@@ -373,7 +373,7 @@ def test_new_repositories_may_not_borrow_objects_from_outside(yard: Yard):
         keep=(0, 5, 10, -1),
     ),
 )
-@pytest.mark.parametrize("how", ["create", "directory", "rename", "link"])
+@pytest.mark.parametrize("how", prove_rest(["create", "directory", "rename", "link"]))
 def test_a_protected_name_that_appears_is_quarantined(yard: Yard, name: str, how: str):
     guard = yard.start_guard()
     path = yard.project / name
@@ -607,7 +607,7 @@ def test_git_status_runs_the_change(yard: Yard, change: Callable[[Yard], None]):
     assert yard.victim_status(yard.project)
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", prove_rest(CHANGES))
 @pytest.mark.parametrize("moment", ["in one go", "as it happens"])
 def test_what_changed_is_put_back_where_no_mount_protects(
     yard: Yard, change: Callable[[Yard], None], moment: str
@@ -813,6 +813,7 @@ def test_a_config_that_the_host_removed_is_judged_when_it_comes_back(yard: Yard)
 # What must not stop the guard.
 
 
+@prove
 def test_no_shape_of_a_tree_makes_the_guard_raise(yard: Yard):
     guard = yard.start_guard(restores=True)
     for index, shape in enumerate(("config", "HEAD", "commondir", "hooks")):

@@ -282,6 +282,7 @@ async def test_who_does_not_read_is_sent_no_more():
         del reader
 
 
+@prove
 async def test_a_flood_leaves_the_loop_to_others():
     async def swallow(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         while await reader.read(1 << 20):

@@ -705,6 +705,7 @@ async def test_proxy_lets_through_to_listed_hosts_only_and_while_it_is_on(place,
         assert (await run(sandbox, *client, listed))[1] == "200 hello\n"
 
 
+@prove
 async def test_hosts_of_the_proxy_can_be_replaced_while_somebody_uses_it(place, port):
     listed = f"127.0.0.1:{port}"
     client = (PYTHON, "-c", THROUGH_PROXY, listed)
@@ -764,6 +765,7 @@ async def start_squatter(sandbox: Sandbox, **options):
     return process
 
 
+@prove
 @pytest.mark.parametrize("level", MOUNTED, indirect=True)
 async def test_proxy_whose_port_a_command_has_taken_is_refused_until_it_is_free(place, level, port):
     """The host's socket holds the port, but does not listen while the network is off: who also allows reuse gets it."""
@@ -784,6 +786,7 @@ async def test_proxy_whose_port_a_command_has_taken_is_refused_until_it_is_free(
         assert (await run(sandbox, *client))[1] == "200 hello\n"
 
 
+@prove
 async def test_proxy_that_is_refused_for_one_view_serves_none(place, port):
     """At this level each view has a loopback of its own, and the port on it."""
     listed = f"127.0.0.1:{port}"
@@ -1128,6 +1131,7 @@ async def test_last_of_two_sessions_cleans_up(place):
     assert not place.temporary_directories()
 
 
+@prove
 def test_next_start_cleans_up_after_everything_was_killed(start_host, place, level, marker):
     host = start_host(daemons(marker))
     wait_until(lambda: len(running(marker)) >= 4)
@@ -1420,6 +1424,7 @@ async def test_cancelled_operation_does_not_leave_its_answer_to_the_next(place, 
             assert await files.read(f"{place.project}/other") == (b"other", 5)
 
 
+@prove
 async def test_worker_that_has_ended_is_told(place, level):
     async with place.open(level) as sandbox, files_of(sandbox) as files:
         os.kill(zygote_of(supervisors(os.getpid())[0]), signal.SIGKILL)

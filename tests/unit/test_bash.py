@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import prove_rest
+from tests.conftest import prove, prove_rest
 
 from sanderling.errors import ToolError
 from sanderling.output import MAX_SCREEN_CHARS
@@ -371,6 +371,7 @@ async def test_too_large_a_variable_is_not_kept_and_that_is_told(desk):
     assert (await desk.say('echo "${BIG-unset} $SMALL"')).startswith("unset 1\n")
 
 
+@prove
 async def test_thousand_variables_are_bounded_and_the_shell_works(desk):
     told = await desk.say("for i in {1..1000}; do printf -v V$i %500s; export V$i; done")
     assert "Too large to carry over to the next command: V" in told
@@ -552,6 +553,7 @@ asyncio.run(main())
 """
 
 
+@prove
 @pytest.mark.parametrize(
     "command",
     prove_rest(
@@ -645,6 +647,7 @@ async def test_network_that_is_off_is_told(confined):
     assert "[The network is off: do without, or ask the person" in told
 
 
+@prove
 async def test_refusals_are_bounded(confined):
     told = await confined.say("for i in {1..15}; do touch /etc/x$i; done; false")
     assert told.count("[The sandbox refused: ") == 5
@@ -681,6 +684,7 @@ async def test_cancelled_command_is_gone_within_300_ms_and_what_it_wrote_is_kept
     assert (await desk.say("echo fine")).startswith("fine\n")
 
 
+@prove
 async def test_nothing_is_left_open_after_many_commands(desk):
     await desk.say("true")
     before = open_files()

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import prove_rest, settings_of
+from tests.conftest import prove, prove_rest, settings_of
 
 from sanderling.events import (
     AccessDenied,
@@ -200,6 +200,7 @@ async def test_commands_run_side_by_side(talk):
     assert max(event.count for event in talk.of(CommandsRunning)) == 2
 
 
+@prove
 async def test_command_that_comes_before_the_session_is_served_runs(talk):
     talk.start("c1", "echo early")
     async with talk.served():
@@ -221,6 +222,7 @@ async def test_long_output_is_shown_in_bounds_and_kept_in_a_file(talk):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@prove
 async def test_line_without_end_does_not_hold_up_the_session(talk):
     """10 MB without a newline, and the loop still turns at least ten times a second."""
     async with talk.served():
@@ -262,6 +264,7 @@ async def test_model_is_told_of_what_still_runs_and_of_its_end(talk):
         assert await talk.ask() == []
 
 
+@prove
 async def test_what_the_model_is_told_of_a_long_output_is_bounded(talk):
     async with talk.served():
         await talk.run("c1", "seq 100000")
@@ -299,6 +302,7 @@ async def test_during_a_turn_the_events_of_commands_are_held_until_it_ends(tmp_p
     assert kinds[at + 1 : at + 4] == shown
 
 
+@prove
 async def test_command_survives_prompts(talk):
     async with talk.served():
         talk.start("c1", f"echo begun; {ENDS_ON_FILE}; echo done")
@@ -326,6 +330,7 @@ async def test_cancel_stops_the_newest_command_and_then_the_one_before(talk):
     assert not any(end.is_success for end in talk.of(CommandEnded))
 
 
+@prove
 async def test_cancel_twice_in_a_row_stops_two_commands(talk):
     async with talk.served():
         for number in (1, 2):
@@ -336,6 +341,7 @@ async def test_cancel_twice_in_a_row_stops_two_commands(talk):
         await talk.until(CommandEnded, 2)
 
 
+@prove
 async def test_cancel_stops_a_command_that_has_not_begun(talk):
     async with talk.served():
         talk.start("c1", "sleep 1000")
@@ -390,6 +396,7 @@ async def test_command_is_a_record_of_the_log(talk):
     assert record["output"] == "out\n"
 
 
+@prove
 async def test_command_that_no_prompt_told_of_is_told_after_the_session_is_resumed(tmp_path):
     talk = Conversation(tmp_path)
     async with talk.served():

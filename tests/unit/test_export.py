@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conftest import prove
 
 from sanderling.compaction import input_line
 from sanderling.errors import SessionError
@@ -222,6 +223,7 @@ def open_fences(text: str) -> list[str]:
     return outside
 
 
+@prove
 @settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

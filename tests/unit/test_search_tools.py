@@ -274,6 +274,7 @@ async def test_input_with_a_pattern_that_is_an_option_is_searched_for(place):
     assert not (place.project / "pwned").exists()
 
 
+@prove
 async def test_configuration_of_ripgrep_is_not_read(place, monkeypatch):
     place.write({"a.txt": "needle\n", "rc": "--invert-match\n"})
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(place.project / "rc"))
@@ -297,6 +298,7 @@ async def test_more_matches_than_the_limit_are_counted_and_said(place):
         assert exact.startswith("600 matches in 4 files:\n")
 
 
+@prove
 async def test_which_matches_are_shown_does_not_depend_on_the_order_they_are_found_in(place):
     place.write({f"{n:03}/file.txt": f"needle {'x' * 300}\n" * 5 for n in range(400)})
     async with place.tools() as tools:
@@ -344,6 +346,7 @@ async def test_too_many_matches_for_memory_are_an_error_beside_what_was_found(pl
         assert "ran out of memory" in await tools.refusal(grep, pattern="A")
 
 
+@prove
 async def test_match_in_a_line_of_many_megabytes_is_told_but_not_read(place):
     place.write({"a.txt": "needle\n", "big.json": b"abcdefg " * (4 << 20) + b"needle\nneedle\n"})
     async with place.tools() as tools:
@@ -403,6 +406,7 @@ async def test_search_that_takes_too_long_is_stopped_and_tells_what_it_found(pla
     )
 
 
+@prove
 async def test_search_that_waits_for_ever_is_stopped_as_an_error(place, monkeypatch):
     monkeypatch.setattr(ripgrep, "TIMEOUT_S", 0.5)
     os.mkfifo(place.project / "pipe")
@@ -421,6 +425,7 @@ async def test_cancelled_search_leaves_no_process(place):
     await happens(lambda: not running(str(place.project / "pipe")))
 
 
+@prove
 async def test_hostile_pattern_is_refused_or_fast(place):
     place.write({"a.txt": "a" * 20_000 + "\n"})
     began = time.monotonic()
@@ -771,6 +776,7 @@ pipe  (FIFO)"""
     )
 
 
+@prove
 async def test_depth_is_how_many_levels_are_opened(repository):
     async with repository.tools() as tools:
         assert await tools.text(ls, path="src", depth=1) == (
@@ -806,6 +812,7 @@ async def test_what_is_near_comes_before_what_is_deep(place):
     ]
 
 
+@prove
 async def test_tree_of_long_names_stays_below_30_kb(place):
     for n in range(400):
         (place.project / f"{n // 90}").mkdir(exist_ok=True)
@@ -997,6 +1004,7 @@ def visible(directory: str, ignored: tree.Ignored) -> set[str]:
     return found
 
 
+@prove
 def test_what_is_ignored_is_what_git_ignores(place, monkeypatch):
     monkeypatch.setenv("HOME", str(place.home))
     chance = random.Random(4)
@@ -1022,6 +1030,7 @@ def test_what_is_ignored_is_what_git_ignores(place, monkeypatch):
     assert hidden > 500
 
 
+@prove
 def test_ignore_files_that_are_no_files_or_huge_are_no_trouble(place):
     os.mkfifo(place.project / ".gitignore")
     (place.project / "sub").mkdir()

@@ -306,6 +306,7 @@ async def test_always_keeps_the_rule_as_the_person_has_changed_it_outside_of_the
     assert not list(talk.project.rglob("*rules*"))
 
 
+@prove
 async def test_rule_that_is_none_is_asked_about_again(tmp_path):
     talk = Talk(tmp_path, uses(bash("git commit -m x")))
     async with talk.asked():
@@ -372,6 +373,7 @@ async def test_what_was_granted_for_the_session_is_not_asked_again(tmp_path, out
     assert len(talk.of(ApprovalRequested)) == 1
 
 
+@prove
 async def test_what_was_not_granted_is_not_offered_again(tmp_path, outside):
     twice = [uses(bash(f"cat {outside}"))] * 2
     talk = Talk(tmp_path, *twice, mode="auto")
@@ -433,6 +435,7 @@ async def test_fetch_while_the_network_is_off_asks_once_and_lets_in_that_host_fo
     assert {event.network for event in talk.of(SandboxChanged)} == {"off"}
 
 
+@prove
 async def test_host_that_is_let_in_and_refused_all_the_same_is_not_offered_again(tmp_path):
     url = f"https://{socket.gethostname()}/"
     talk = Talk(tmp_path, uses(("web_fetch", {"url": url})), mode="auto")
@@ -495,6 +498,7 @@ async def test_link_that_is_turned_elsewhere_is_not_what_was_allowed_for_the_ses
     assert other.read_text() == outside.read_text() == "my notes\n"
 
 
+@prove
 async def test_what_was_allowed_for_the_session_is_allowed_in_that_mode_alone(tmp_path):
     command = "mkdir $(echo made)"  # no rule can be proposed for it
     later = [{"delay_ms": 1000, "text": "And now:"}, *uses(bash(command))]
@@ -611,6 +615,7 @@ async def test_todo_list_is_shown_and_is_there_when_the_session_is_resumed(tmp_p
     assert "◐ Look" in texts[0]
 
 
+@prove
 async def test_directory_and_environment_of_the_shell_are_there_when_the_session_is_resumed(
     tmp_path,
 ):
@@ -633,6 +638,7 @@ async def test_tool_use_is_shown_in_full_when_it_is_asked_for(tmp_path):
 # --- what is asked is what happens -------------------------------------------------------------------------------------
 
 
+@prove
 async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path):
     directory = tmp_path / "home/settings"
     directory.mkdir(parents=True)
@@ -658,6 +664,7 @@ async def test_command_runs_in_the_directory_that_was_asked_about(tmp_path):
     assert (talk.project / "here").exists()
 
 
+@prove
 async def test_command_that_is_granted_something_runs_again_where_it_ran_first(tmp_path, outside):
     talk = Talk(tmp_path, uses(bash(f"cd sub && pwd && cat {outside}")), mode="auto")
     (talk.project / "sub").mkdir(parents=True)
@@ -756,6 +763,7 @@ async def test_odd_paths_end_neither_the_turn_nor_the_host(tmp_path, call):
     assert len(talk.results) == 1
 
 
+@prove
 async def test_what_is_gone_when_it_is_granted_for_the_session_is_not_granted(tmp_path, outside):
     talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")
     async with talk.asked():
@@ -765,6 +773,7 @@ async def test_what_is_gone_when_it_is_granted_for_the_session_is_not_granted(tm
     assert "No such file" in talk.told()
 
 
+@prove
 async def test_search_of_a_directory_waits_for_the_edit_of_a_file_in_it(tmp_path):
     talk = Talk(
         tmp_path, uses(edit("app.py", "1", "2"), ("grep", {"pattern": "return"})), mode="auto"
