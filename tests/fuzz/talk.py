@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -252,11 +253,16 @@ class Talk:
                 self.changed = anyio.Event()
                 await self.changed.wait()
 
+    def is_answered(self, prompt: Prompt) -> bool:
+        """Its own turn has ended: a compaction ends one that has not started."""
+        events = dropwhile(lambda event: event != TurnStarted(prompt), self.events)
+        return any(isinstance(event, TurnEnded) for event in events)
+
     async def ask(self, text: str) -> None:
-        ended = self.count(TurnEnded)
         self.submit(text)
+        prompt = self.said[-1]
         with anyio.fail_after(DEADLINE_S):
-            while self.count(TurnEnded) == ended or not self.is_quiet():
+            while not (self.is_answered(prompt) and self.is_quiet()):
                 self.changed = anyio.Event()
                 await self.changed.wait()
 

@@ -957,7 +957,7 @@ def test_hostile_line_is_decided_at_once_whatever_the_rules(piece):
     assert time.process_time() - start < 1.0
 
 
-def test_typical_command_is_decided_in_a_millisecond(project):
+def test_typical_command_is_decided_in_few_milliseconds(project):
     rules = [*RULES, rule("deny read .env"), rule("deny bash rm"), rule("ask bash git push")]
     line = "git status --short && npm test 2>&1 | tail -30"
     times: list[float] = []
@@ -965,7 +965,7 @@ def test_typical_command_is_decided_in_a_millisecond(project):
         start = time.process_time()
         decide(run(line), "ask", rules, project=project, is_confined=True)
         times.append(time.process_time() - start)
-    assert min(times) < 0.001
+    assert min(times) < 0.005  # 0.6 ms where nothing else runs
 
 
 def test_line_of_100_kb_asks_at_once(project):
