@@ -202,7 +202,9 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
 
 @pytest.mark.parametrize(
     "mode, answer",
-    prove_rest([("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")]),
+    prove_rest(
+        [("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")], keep=(0,)
+    ),
 )
 def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     start_agent, app, project, mode, answer
@@ -263,6 +265,7 @@ def test_once_is_once(start_agent):
     agent.wait_for_turns()
 
 
+@prove
 @pytest.mark.usefixtures("app")
 @pytest.mark.parametrize(
     "first, second",
@@ -340,6 +343,7 @@ def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project,
     assert agent.transcript()[-1] == "Done."
 
 
+@prove
 @pytest.mark.parametrize(
     "keys", prove_rest(["Dnot | now<CR>", ":AgentDeny not | now<CR>"], keep=(0,))
 )
@@ -354,6 +358,7 @@ def test_the_model_reads_the_reason_of_a_denial(start_agent, project, keys):
     assert not (project / "made").exists()
 
 
+@prove
 def test_to_leave_a_question_answers_nothing_and_it_can_be_reached_again(start_agent, app):
     agent = start_agent(reply(edit()), DONE)
     agent.ask()
@@ -407,7 +412,9 @@ def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
 # --- from anywhere -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", prove_rest([":AgentApprove<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"]))
+@pytest.mark.parametrize(
+    "how", prove_rest([":AgentApprove<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"], keep=(0,))
+)
 def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent, app, how):
     agent = start_agent(reply(edit()), DONE)
     agent.command("map <F2> <Plug>(AgentApprove)")
@@ -425,7 +432,10 @@ def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent,
 
 @pytest.mark.parametrize(
     "keys",
-    prove_rest([":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"]),
+    prove_rest(
+        [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"],
+        keep=(-1,),
+    ),
 )
 def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, app, keys):
     agent = start_agent(reply(edit()), DONE)
@@ -579,7 +589,7 @@ def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_
     wait_until(lambda: not pids_of(marker))
 
 
-@pytest.mark.parametrize("way", prove_rest(["AgentStop", "quit", "kill", "clear"]))
+@pytest.mark.parametrize("way", prove_rest(["AgentStop", "quit", "kill", "clear"], keep=(0,)))
 def test_nothing_is_left_running(start_agent, way):
     marker = f"4712.{os.getpid()}"
     sleep = f"sleep {marker}"
@@ -649,6 +659,7 @@ def test_a_place_that_a_command_names_is_opened_where_code_was_looked_at_last(st
     assert agent.lua("return vim.api.nvim_get_current_win() == _G.code_win")
 
 
+@prove
 def test_the_list_of_what_is_to_be_done_is_pinned_and_shown(start_agent):
     def items(*statuses):
         names = ("Look", "Change", "Test")
@@ -776,6 +787,7 @@ CALL_OUT = (
 )
 
 
+@prove
 def test_a_command_that_called_out_can_be_granted_that_host_and_runs_again_confined(
     start_agent, tmp_path
 ):

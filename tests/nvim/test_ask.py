@@ -65,6 +65,7 @@ def test_the_path_is_told_from_the_projects_root(claude, server, project):
     assert content(server)[0].startswith("deep/in.py:1-1, ")
 
 
+@prove
 def test_without_lines_only_the_question_goes(claude, server):
     claude.command("AgentAsk what is a sanderling?")
     claude.wait_for_turns()

@@ -425,6 +425,7 @@ def test_08_file_deleted_an_edit_stays_in_the_buffer_and_a_whole_file_is_written
 # --- buffers of other kinds --------------------------------------------------------------------------------------------
 
 
+@prove
 @pytest.mark.parametrize("option", ["readonly", "nomodifiable"])
 def test_a_locked_buffer_is_refused_in_words_and_so_is_its_file(child, opened, desk, option):
     path = opened()
@@ -435,6 +436,7 @@ def test_a_locked_buffer_is_refused_in_words_and_so_is_its_file(child, opened, d
     assert not is_modified(child)
 
 
+@prove
 @pytest.mark.parametrize("is_opened_by_link", [True, False])
 def test_a_link_and_its_file_are_one_buffer(child, project, desk, is_opened_by_link):
     real, link = project / "real.txt", project / "link.txt"
@@ -471,7 +473,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", prove_rest(KINDS, keep=(0, 3, -1)))
-@pytest.mark.parametrize("is_dirty", [False, True])
+@pytest.mark.parametrize("is_dirty", prove_rest([False, True], keep=(-1,)))
 def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_dirty):
     before, after = KINDS[kind]
     child.command("set nofixendofline")
@@ -493,6 +495,7 @@ def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_
     assert_undisturbed(child)
 
 
+@prove
 @pytest.mark.parametrize(
     "autoread", prove_rest(["set autoread", "set noautoread", "set noautoread | setlocal autoread"])
 )
@@ -510,6 +513,7 @@ def test_a_file_changed_by_others_is_loaded_edited_and_written(child, opened, de
     assert_undisturbed(child)
 
 
+@prove
 @pytest.mark.parametrize("autoread", ["autoread", "noautoread"])
 def test_a_hidden_buffer_is_edited_and_an_unloaded_one_left_unloaded(child, opened, desk, autoread):
     child.command(f"set {autoread} hidden")
@@ -545,6 +549,7 @@ def test_a_huge_file_is_edited_on_the_disk_but_not_under_a_huge_buffer(
     assert not is_modified(child)
 
 
+@prove
 def test_what_the_swap_file_holds_is_the_change_too(child, opened, desk, tmp_path):
     child.command(f"set directory={tmp_path} updatecount=1 swapfile")
     path = opened()
@@ -662,6 +667,7 @@ def test_where_neovim_goes_on_waiting_that_is_told_and_nothing_is_changed(
     assert path.read_text() == CHANGED
 
 
+@prove
 def test_a_substitution_that_is_being_typed_and_previewed_is_no_obstacle(child, opened, desk):
     child.command("set inccommand=split")
     path = opened()
@@ -676,6 +682,7 @@ def test_a_substitution_that_is_being_typed_and_previewed_is_no_obstacle(child, 
     assert text_of(child) == CHANGED
 
 
+@prove
 def test_the_command_line_window_is_no_obstacle(child, opened, desk):
     path = opened()
     child.feed("q:")
@@ -689,6 +696,7 @@ def test_the_command_line_window_is_no_obstacle(child, opened, desk):
     assert_undisturbed(child)
 
 
+@prove
 def test_big_u_is_a_change_of_the_last_changed_line_that_can_be_undone_too(child, opened, desk):
     path = opened()
     desk.told("read", path)
@@ -712,6 +720,7 @@ APPEND_BEFORE_WRITE = (
 )
 
 
+@prove
 def test_a_file_that_others_change_each_time_is_shown_as_they_left_it(child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePost * let g:wrote = 1")
@@ -726,6 +735,7 @@ def test_a_file_that_others_change_each_time_is_shown_as_they_left_it(child, ope
     assert_undisturbed(child)
 
 
+@prove
 def test_what_others_write_before_neovim_hears_of_our_write_is_shown(child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePre * call nvim_input(':echo 1 | echo 2 | echo 3<CR>')")

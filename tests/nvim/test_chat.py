@@ -39,7 +39,9 @@ def test_without_a_key_the_chat_says_that_the_demo_model_answers(child):
     assert "the demo model answers" in child.screen_text()
 
 
-@pytest.mark.parametrize("keys", ["iping<Esc><CR>", "iping<C-s>", "iping<Esc><C-s>"])
+@pytest.mark.parametrize(
+    "keys", prove_rest(["iping<Esc><CR>", "iping<C-s>", "iping<Esc><C-s>"], keep=(0,))
+)
 def test_a_prompt_is_sent_from_either_mode_and_answered(child, keys):
     child.command("AgentChat")
     child.feed(keys)
@@ -58,6 +60,7 @@ def test_enter_in_insert_mode_is_a_newline(child):
     assert "## You\n\none\ntwo\n\n## Sanderling" in child.transcript_text()
 
 
+@prove
 def test_enter_in_insert_mode_sends_when_the_user_wants_it(child):
     child.setup(keys={"send_insert": ["<C-s>", "<CR>"]})
     child.command("AgentChat")
@@ -215,6 +218,7 @@ def test_a_chat_that_was_at_its_end_is_shown_at_its_end_again(scripted):
     assert "more 99" in child.screen_text()
 
 
+@prove
 def test_a_thinking_block_that_grew_while_hidden_is_one_closed_fold(scripted):
     child = scripted("""
 [[reply]]
@@ -264,6 +268,7 @@ def test_the_chat_opens_in_every_position_and_closes_again(child, position, expe
     assert "pong" in child.screen_text()
 
 
+@prove
 def test_two_tab_pages_may_show_the_chat_and_each_hides_its_own(child):
     child.command("AgentChat")
     child.command("tabnew")
@@ -341,6 +346,7 @@ def test_closing_the_tab_page_of_the_chat_leaves_the_chat_usable(child):
     assert child.transcript()[-1] == "pong"
 
 
+@prove
 def test_where_there_is_no_room_the_chat_says_so_in_one_line(start_nvim):
     child = start_nvim(columns=20, lines=5)
     child.feed(":AgentChat<CR>")
@@ -354,6 +360,7 @@ def test_where_there_is_no_room_the_chat_says_so_in_one_line(start_nvim):
     child.wait_for_turns()
 
 
+@prove
 def test_a_deleted_prompt_comes_back_with_a_new_chat(child):
     child.command("AgentChat")
     child.command("bdelete!")
@@ -374,6 +381,7 @@ def type_command(child, text):
     child.feed(f":{text}<CR>")
 
 
+@prove
 def test_the_words_quit_clear_and_help_work_in_the_chat(child):
     child.command("AgentChat")
     child.feed("iping<C-s><Esc>")
@@ -385,6 +393,7 @@ def test_the_words_quit_clear_and_help_work_in_the_chat(child):
     wait_until(lambda: windows(child) == [""])
 
 
+@prove
 def test_help_opens_the_plugins_own_or_any_other_and_an_unknown_topic_blocks_nothing(child):
     child.command("AgentChat")
     type_command(child, "help")
@@ -396,6 +405,7 @@ def test_help_opens_the_plugins_own_or_any_other_and_an_unknown_topic_blocks_not
     assert not child.is_blocked()
 
 
+@prove
 def test_clear_during_a_turn_ends_it_and_gives_back_what_waited(scripted):
     child = scripted("""
 [[reply]]
@@ -441,6 +451,7 @@ def test_clear_begins_a_new_session_and_keeps_the_old_one_on_disk(child):
     assert len(child.session_files()) == 2
 
 
+@prove
 def test_bracket_keys_go_from_message_to_message(child):
     child.command("AgentChat")
     for turn in (1, 2):
@@ -521,6 +532,7 @@ def test_a_session_file_that_knows_the_chat_leaves_no_empty_windows_of_it(start_
     assert second.lua("return vim.fn.bufname()") == "code.py"
 
 
+@prove
 def test_a_session_file_that_is_loaded_leaves_the_chat_that_is_there_alone(start_nvim, tmp_path):
     path = tmp_path / "Session.vim"
     start_nvim().command(f"mksession {path}")

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove, wait_until
 
 MARGIN_LINES, MAX_MARKS = 40, 10_000  # of highlight.lua
 
@@ -143,6 +143,7 @@ def test_what_has_scrolled_by_before_it_could_be_highlighted_stays_plain(screen)
     assert min(rows) >= screen.in_transcript("line('w0')") - MARGIN_LINES - 1 - 2, "of a block"
 
 
+@prove
 def test_marks_far_from_any_window_are_dropped_and_made_again_when_they_are_seen(screen):
     dense = "".join("`a` **b** *c* " * 8 + f"{n}\n\n" for n in range(1000))
     screen.send(says(dense), {"type": "block_ended", "block_id": 1})
@@ -168,12 +169,14 @@ def test_a_block_keeps_its_highlights_from_the_time_when_it_grew(screen):
     assert "@markup.strong.markdown_inline" in captures(screen, "some **strong** words.")
 
 
+@prove
 def test_a_nested_lists_paragraph_is_not_taken_for_code(scripted):
     child = answered(scripted, "1. one\n\n    more of **one**\n\n2. two\n")
     wait_for_capture(child, "1. one", "@markup.list.markdown")
     assert "@markup.raw.block.markdown" not in captures(child, "    more of **one**")
 
 
+@prove
 @pytest.mark.parametrize("size", [100_000])
 def test_one_enormous_line_stays_plain_and_stalls_nothing(scripted, size):
     child = answered(scripted, "**x** " * (size // 6), chunk_chars=2000)

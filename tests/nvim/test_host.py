@@ -88,7 +88,7 @@ def test_prompts_that_a_killed_host_had_not_read_go_back_into_the_prompt(scripte
     wait_until(lambda: child.prompt_lines() == ["and then"])
 
 
-@pytest.mark.parametrize("way", prove_rest(["qa!", "SIGTERM", "SIGHUP", "SIGKILL"]))
+@pytest.mark.parametrize("way", prove_rest(["qa!", "SIGTERM", "SIGHUP", "SIGKILL"], keep=(0,)))
 def test_the_host_is_gone_when_neovim_is(scripted, way):
     child = scripted(SLOW)
     child.command("AgentChat")
@@ -203,6 +203,7 @@ def test_an_action_that_is_none_is_logged_and_blocks_nothing(child):
     assert child.messages().strip() == ""
 
 
+@prove
 @pytest.mark.parametrize("place", ["log", "state"])
 def test_where_nothing_can_be_written_the_chat_still_answers(start_nvim, place):
     child = start_nvim()

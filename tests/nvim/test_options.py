@@ -142,6 +142,7 @@ def test_options_set_while_the_host_runs_take_effect_with_the_next_session(child
     assert child.transcript()[-1] == "scripted now"
 
 
+@prove
 def test_the_demo_notice_is_about_a_missing_key_only(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "key"})
     child.setup(provider="demo")

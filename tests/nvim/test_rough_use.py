@@ -37,7 +37,7 @@ def start_slow_turn(child):
     wait_until(lambda: "begun" in child.transcript_text())
 
 
-@pytest.mark.parametrize("after_ms", prove_rest([0, 15, 30, 60]))
+@pytest.mark.parametrize("after_ms", prove_rest([0, 15, 30, 60], keep=(0,)))
 def test_a_prompt_sent_just_after_a_crash_is_sent_once(scripted, after_ms):
     child = scripted(SLOW)
     start_slow_turn(child)
@@ -97,6 +97,7 @@ def test_a_macro_on_the_prompt_keeps_the_order_of_its_keys(child):
     wait_until(lambda: child.prompt_lines() == ["one", "wo", "three"])
 
 
+@prove
 @pytest.mark.parametrize("keys", ["v<C-c>", "gh<C-c>"])
 def test_control_c_stops_from_visual_and_select_mode(scripted, keys):
     child = scripted(SLOW)
@@ -107,6 +108,7 @@ def test_control_c_stops_from_visual_and_select_mode(scripted, keys):
     assert child.events("AgentTurnEnded")[0]["stop_reason"] == "cancelled"
 
 
+@prove
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_thinking_fold_that_grew_while_hidden_is_as_it_was(scripted, is_open):
     child = scripted(THINKING)
@@ -162,6 +164,7 @@ chunk_delay_ms = 4
     assert "word899" in child.screen_text()
 
 
+@prove
 def test_a_chat_in_its_own_tab_page_is_opened_once(child):
     child.setup(chat={"position": "tab"})
     for turn in (1, 2):

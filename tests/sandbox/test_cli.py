@@ -178,6 +178,7 @@ def test_status_for_people_names_the_level_and_each_gap(me):
     assert others == [f"- {gap['what']} ({gap['reason']})" for gap in status["missing"]]
 
 
+@prove
 def test_level_of_the_status_is_the_one_that_commands_get(caller):
     level = json.loads(caller.call("status", "--json").stdout)["level"]
     done = caller.exec("--", "sh", "-c", "echo $SANDERLING_SANDBOX")
@@ -222,6 +223,7 @@ def test_options_come_before_the_command_only(me):
     assert me.exec("--", "echo", "--mode", "ro", "--").stdout == "--mode ro --\n"
 
 
+@prove
 def test_command_starts_where_the_caller_is(me):
     done = me.exec("--project", "..", "--", "pwd", cwd=me.project / "sub")
     assert done.stdout == f"{me.project}/sub\n"
@@ -268,7 +270,7 @@ def test_grants_can_be_repeated(me):
     assert done.stdout == "ab"
 
 
-@pytest.mark.parametrize("level", prove_rest(LEVELS[:-1]))
+@pytest.mark.parametrize("level", prove_rest(LEVELS[:-1], keep=(-1,)))
 def test_level_is_the_one_that_is_asked_for_or_refused(caller, level):
     done = caller.exec("--level", level, "--", "sh", "-c", "echo $SANDERLING_SANDBOX")
     if done.returncode:
@@ -278,7 +280,7 @@ def test_level_is_the_one_that_is_asked_for_or_refused(caller, level):
 
 
 @pytest.mark.parametrize(
-    "network, is_open", prove_rest([("off", False), ("proxy", False), ("on", True)])
+    "network, is_open", prove_rest([("off", False), ("proxy", False), ("on", True)], keep=(-1,))
 )
 def test_network_is_the_one_that_is_asked_for(me, needs, network, is_open):
     needs("namespaces")
@@ -305,6 +307,7 @@ def test_what_the_guard_did_is_told_on_stderr(caller):
     assert not (caller.project / ".envrc").exists()
 
 
+@prove
 def test_guard_can_be_left_out(me):
     done = me.exec("--no-guard", "--", "sh", "-c", "echo kept > .envrc")
     assert (done.returncode, done.stderr) == (0, "")
@@ -360,6 +363,7 @@ def test_state_that_cannot_be_kept_is_a_refusal(me, base):
     assert not (me.project / "ran").exists()
 
 
+@prove
 def test_directory_that_is_gone_is_a_refusal(me):
     script = 'rmdir "$PWD" && exec "$@"'
     argv = ["sh", "-c", script, "sh", *me.argv("exec", "--project", str(me.project), "--", "pwd")]
@@ -367,6 +371,7 @@ def test_directory_that_is_gone_is_a_refusal(me):
     refusal(subprocess.run(argv, check=False, capture_output=True, text=True, **options))
 
 
+@prove
 def test_argument_that_is_no_text_is_passed(me):
     argv = [os.fsencode(word) for word in me.argv("exec", "--", "printf", "%s")]
     done = subprocess.run([*argv, b"\xff"], check=False, capture_output=True, **me.options())

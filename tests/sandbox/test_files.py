@@ -365,6 +365,7 @@ async def test_file_that_has_just_changed_is_loaded_when_its_stamp_says_enough(p
             assert time.time_ns() - stamp.ctime_ns >= worker.TICK_NS
 
 
+@prove
 async def test_file_that_never_stands_still_is_loaded_all_the_same(place, where):
     path = place.project / "log"
     path.touch()
@@ -591,9 +592,11 @@ def directory_of(uid: int) -> Iterator[Path]:
     "uid", prove_rest([os.getuid(), STRANGER] if IS_ROOT else [os.getuid()], keep=(0,))
 )
 @pytest.mark.parametrize(
-    "code", prove_rest([errno.ENOSPC, errno.EIO, None]), ids=["full", "broken", "killed"]
+    "code",
+    prove_rest([errno.ENOSPC, errno.EIO, None], keep=(-1,)),
+    ids=["full", "broken", "killed"],
 )
-@pytest.mark.parametrize("kind", prove_rest(["new", "old", "linked"]))
+@pytest.mark.parametrize("kind", prove_rest(["new", "old", "linked"], keep=(-1,)))
 def test_at_whatever_call_a_write_fails_the_bytes_are_old_or_new(code, kind, uid):
     for at in itertools.count(1):
         with directory_of(uid) as directory:
@@ -832,6 +835,7 @@ async def test_answer_to_a_cancelled_question_is_not_taken_for_the_next_ones(pla
             assert (await files.load(f"{place.project}/file", 100)).data == b"public\n"
 
 
+@prove
 async def test_cancelled_write_is_done_all_the_same(place, where):
     data = os.urandom(32 << 20)
     async with open_files(place, where) as files:

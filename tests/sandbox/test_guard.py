@@ -276,9 +276,7 @@ def test_git_status_runs_the_plant(yard: Yard, plant: Callable[[Yard], Path]):
     assert yard.victim_status(plant(yard))
 
 
-@pytest.mark.parametrize(
-    "plant", prove_rest(PLANTS, keep=(0, 6, 12, -1)), ids=lambda plant: plant.__name__[6:]
-)
+@pytest.mark.parametrize("plant", prove_rest(PLANTS), ids=lambda plant: plant.__name__[6:])
 @pytest.mark.parametrize("restores", [False, True], ids=["mounts", "restores"])
 def test_git_status_does_not_run_what_the_guard_has_seen(
     yard: Yard, plant: Callable[[Yard], Path], restores: bool

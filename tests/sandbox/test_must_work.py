@@ -29,7 +29,7 @@ import pytest
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.report import NEEDS
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import DEADLINE_S, ROOT, find_neovim, prove_rest, wait_until
+from tests.conftest import DEADLINE_S, ROOT, find_neovim, prove, prove_rest, wait_until
 
 DEVELOPER_PROJECT = Path(__file__).with_name("developer_project")
 TIMEOUT_S = 60
@@ -788,7 +788,7 @@ def test_the_core_works_at_the_levels_between(own_workshop, case, level):
 
 
 @pytest.mark.parametrize("level", prove_rest(["full", "landlock"], keep=(-1,)))
-@pytest.mark.parametrize("case", prove_rest(CORE), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", prove_rest(CORE, keep=(0,)), ids=lambda case: case.name)
 def test_the_core_works_for_an_unprivileged_user(unprivileged_workshop, case, level):
     assert_same(unprivileged_workshop, case, level)
 
@@ -851,7 +851,7 @@ def test_a_background_job_that_holds_the_output_does_not_hold_up_the_end(sandbox
 
 @pytest.mark.parametrize(
     "number",
-    prove_rest([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]),
+    prove_rest([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], keep=(0,)),
     ids=lambda n: n.name,
 )
 def test_a_signal_to_the_command_line_leaves_nothing_behind(own_workshop, place, sandboxed, number):
@@ -876,6 +876,7 @@ def test_a_signal_to_the_command_line_leaves_nothing_behind(own_workshop, place,
     assert sandboxed("git status --porcelain", check=True).stdout == ""
 
 
+@prove
 def test_two_sessions_share_a_project(own_workshop, place, sandboxed):
     argv = [*own_workshop.command_line(place, "full"), "/bin/sh", "-euc"]
     argv.append(

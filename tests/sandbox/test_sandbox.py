@@ -343,6 +343,7 @@ async def test_argument_of_any_other_bytes_passes(place):
         process.close()
 
 
+@prove
 async def test_twenty_commands_run_at_once(place, level):
     numbers = range(20)
     found = []
@@ -669,6 +670,7 @@ async def test_network_is_what_it_was_when_a_command_started(place, level, port)
             prober.process.close()
 
 
+@prove
 @pytest.mark.parametrize("level", SHARED_NETWORK, indirect=True)
 async def test_server_of_one_view_answers_in_the_others(place, level):
     async with place.open(level) as sandbox:
@@ -920,6 +922,7 @@ PLANTED_FOR_IGNORE_FILE = {
 }
 
 
+@prove
 @pytest.mark.parametrize("plant", prove_rest(PLANTED_FOR_IGNORE_FILE))
 async def test_what_a_command_puts_in_the_place_of_the_ignore_file_changes_nothing(
     place, level, plant

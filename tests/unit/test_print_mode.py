@@ -490,6 +490,7 @@ def test_quiet_leaves_nothing_but_errors(shell):
 # --- sessions ----------------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_a_session_goes_on(shell):
     assert shell.play([{"text": "One."}]).returncode == 0
     [session] = shell.sessions()

@@ -872,6 +872,7 @@ async def test_while_the_network_is_off_the_host_is_named_and_nothing_is_started
         assert "`:AgentNet proxy`" in str(error)
 
 
+@prove
 async def test_through_the_proxy_only_listed_hosts_are_fetched(in_sandbox, server, monkeypatch):
     real = socket.getaddrinfo
 
