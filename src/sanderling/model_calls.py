@@ -1,12 +1,10 @@
 """Requests to the model: made again while that may help, counted, and held against what the person has set as limits."""
 
-import math
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import TypeVar
 
 import anyio
-from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
@@ -43,7 +41,6 @@ from sanderling.tools.catalog import tool_specs
 from sanderling.usage import load_prices
 
 MINUTE_S = 60
-MAX_UNDRAWN_S = 0.008  # how long what was said may stay unseen while more of it is there to be read
 
 T = TypeVar("T")
 
@@ -182,7 +179,6 @@ class ModelCalls:
 
     async def _stream(self, reply: Reply, first_block_id: int) -> StopReason:
         is_again = reply.has_begun
-        drawn_at = -math.inf
         model, usage = self._provider.model, Usage()
         if not is_again:
             reply.model = model
@@ -212,10 +208,6 @@ class ModelCalls:
                             self._emit_usage(usage, model, usage)
                         case ReplyDone(stop_reason):
                             return stop_reason
-                    # As long as a piece is there to be read, reading it does not give way to whoever draws.
-                    if reply.has_begun and anyio.current_time() - drawn_at > MAX_UNDRAWN_S:
-                        await checkpoint()
-                        drawn_at = anyio.current_time()
         finally:
             self._block_id += reply.has_open_block  # the one that was cut off keeps its own
             self._book(model, usage)

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -244,7 +243,9 @@ class Talk:
     def is_quiet(self) -> bool:
         """No turn is going on, and nothing waits that goes by itself."""
         waiting = self.orchestrator.waiting
-        has_ended = self.count(TurnEnded) >= self.count(TurnStarted)
+        # Not their counts: to cancel between two turns ends one that has not started.
+        turns = [event for event in self.events if isinstance(event, TurnStarted | TurnEnded)]
+        has_ended = not turns or isinstance(turns[-1], TurnEnded)
         return has_ended and bool(self.events) and (not waiting or waiting.is_held)
 
     async def be_quiet(self) -> None:
@@ -253,16 +254,11 @@ class Talk:
                 self.changed = anyio.Event()
                 await self.changed.wait()
 
-    def is_answered(self, prompt: Prompt) -> bool:
-        """Its own turn has ended: a compaction ends one that has not started."""
-        events = dropwhile(lambda event: event != TurnStarted(prompt), self.events)
-        return any(isinstance(event, TurnEnded) for event in events)
-
     async def ask(self, text: str) -> None:
+        ended = self.count(TurnEnded)
         self.submit(text)
-        prompt = self.said[-1]
         with anyio.fail_after(DEADLINE_S):
-            while not (self.is_answered(prompt) and self.is_quiet()):
+            while self.count(TurnEnded) == ended or not self.is_quiet():
                 self.changed = anyio.Event()
                 await self.changed.wait()
 

@@ -6,6 +6,7 @@ ours: `anthropic_request`, `anthropic_reply`, `idle`. Each failure becomes one s
 """
 
 import logging
+import math
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -16,6 +17,7 @@ from urllib.parse import quote
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings, has_api_key
 from sanderling.credentials import Credentials, CredentialsError, is_mangled
@@ -58,6 +60,7 @@ MAX_REPLY_BYTES = (
     128 << 20
 )  # 128,000 tokens, each in an event of its own of 100 bytes, are a tenth of that
 DRAIN_S = 0.5
+UNSEEN_S = 0.008  # how long the next words may wait while more of them can be read
 BEHIND_S = 0.01  # a prompt that goes at the same time goes first
 NO_REDIRECTS: "RequestOptions" = {"follow_redirects": False}  # key and conversation would go along
 
@@ -226,6 +229,7 @@ class AnthropicProvider:
         import anthropic
 
         reply = ReplyDecoder()
+        unseen_until = -math.inf
         try:
             response = await self._send(client, request, model)
             try:
@@ -237,6 +241,10 @@ class AnthropicProvider:
                         await _read_to_end(events)
                         yield ReplyDone(reply.stop_reason)
                         return
+                    # As long as more is there to be read, reading it does not give way to whoever draws.
+                    if reply.has_words and anyio.current_time() > unseen_until:
+                        await checkpoint()
+                        unseen_until = anyio.current_time() + UNSEEN_S
             finally:
                 await response.aclose()
         except (_sdk_error(), TypeError, UnicodeDecodeError, *_transport_errors()) as error:

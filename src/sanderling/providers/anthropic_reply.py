@@ -244,7 +244,7 @@ class ReplyDecoder:
     """Turns the events of one reply into stream items. What a later API adds is passed over, what breaks its format is an error."""
 
     def __init__(self) -> None:
-        self.has_started = False
+        self.has_started = self.has_words = False
         self.is_done = False
         self.stop_reason: StopReason = "end_turn"
         self._block: _WireBlock | None = None
@@ -290,11 +290,13 @@ class ReplyDecoder:
         match delta:
             case _WireText(text) if text:
                 self._pieces.append(text)
+                self.has_words = True
                 yield TextPiece(text)
             case _WireThinking(thinking, signature):
                 self._signature += signature
                 if thinking:
                     self._pieces.append(thinking)
+                    self.has_words = True
                     yield ThinkingPiece(thinking)
             case _WireSignature(signature):
                 self._signature += signature
