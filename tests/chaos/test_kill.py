@@ -23,7 +23,7 @@ from sanderling.events import Prompt
 from sanderling.history import UNKNOWN_OUTCOME
 from tests.cached_api import Body, CachedApi, Content, text, thought, use
 from tests.chaos.host import Run
-from tests.conftest import ROOT
+from tests.conftest import ROOT, prove
 from tests.fuzz import IS_FULL
 
 KILLS = 200 if IS_FULL else 6
@@ -139,6 +139,7 @@ def check(folder: Path, api: CachedApi) -> None:
     assert len(started) == len(set(started))
 
 
+@prove
 def test_a_host_may_be_killed_at_any_moment(hosts, tmp_path):
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)

@@ -200,6 +200,7 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
     assert "# mine" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
 
 
+@prove
 @pytest.mark.parametrize(
     "mode, answer",
     prove_rest(
@@ -255,6 +256,7 @@ def test_a_question_takes_no_key_of_somebody_who_types(start_agent, app):
 # --- answers -----------------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_once_is_once(start_agent):
     agent = start_agent(reply(bash("touch made")), reply(bash("touch made")), DONE)
     agent.ask()
@@ -412,6 +414,7 @@ def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
 # --- from anywhere -----------------------------------------------------------------------------------------------------
 
 
+@prove
 @pytest.mark.parametrize(
     "how", prove_rest([":AgentApprove<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"], keep=(0,))
 )
@@ -430,6 +433,7 @@ def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent,
     assert app.read_text() == (FIXED if is_allowed else APP)
 
 
+@prove
 @pytest.mark.parametrize(
     "keys",
     prove_rest(
@@ -468,6 +472,7 @@ def test_it_is_whole_on_a_screen_that_becomes_small(start_agent):
     assert any("more lines: :AgentApprovals" in row for row in rows[top:bottom])
 
 
+@prove
 def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_agent, app):
     agent = start_agent(reply(edit(), use("write", path="new.txt", content="x\n")))
     agent.ask()
@@ -571,6 +576,7 @@ def test_a_command_that_fails_stays_open(start_agent):
     assert re.search(r"│wrong\n", screen)
 
 
+@prove
 def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_stopped(
     start_agent,
 ):
@@ -626,6 +632,7 @@ def in_transcript(agent, pattern):
     assert agent.lua("return vim.fn.search(..., 'cW')", pattern) > 0
 
 
+@prove
 def test_k_shows_input_and_output_in_full(start_agent):
     agent = start_agent(reply(bash("seq 1 3; echo done")), DONE)
     agent.command("AgentMode auto")
@@ -765,6 +772,7 @@ def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, 
     assert app.read_text() == APP
 
 
+@prove
 def test_a_host_that_is_killed_while_it_asks_takes_the_question_along_and_the_next_one_goes_on(
     start_agent, app
 ):

@@ -59,6 +59,7 @@ def test_a_conversation_streams_thinking_and_text_and_sends_its_history(claude, 
     assert "claude-sonnet-5-5" in screen
 
 
+@prove
 def test_a_prompt_sent_while_the_sdk_loads_is_answered_and_the_winbar_says_starting(
     start_nvim, server
 ):
@@ -152,6 +153,7 @@ def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_o
     assert "Traceback" not in claude.transcript_text()
 
 
+@prove
 @pytest.mark.parametrize("failure", prove_rest(PASSING, keep=(-1,)))
 def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_there_twice(
     claude, server, failure

@@ -472,7 +472,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", prove_rest(KINDS, keep=(0, 3, -1)))
+@pytest.mark.parametrize("kind", prove_rest(KINDS, keep=(0,)))
 @pytest.mark.parametrize("is_dirty", prove_rest([False, True], keep=(-1,)))
 def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_dirty):
     before, after = KINDS[kind]
@@ -582,6 +582,7 @@ def test_what_the_swap_file_holds_is_the_change_too(child, opened, desk, tmp_pat
     assert recovered.read_text() == CHANGED.replace("line 1\n", "line 1mine\n", 1)
 
 
+@prove
 def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, desk, tmp_path):
     path = opened()
     other = start_nvim(commands=[f"set directory={tmp_path} swapfile", f"edit {path}"])
@@ -605,7 +606,8 @@ def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, 
             ("70GAmine", "i", "line 70mine"),
             ("70GRmine", "R", "mine 70"),
             ("70Gccmine", "i", "mine"),
-        ]
+        ],
+        keep=(0,),
     ),
 )
 def test_an_edit_while_somebody_types_is_an_undo_step_of_its_own(
@@ -632,6 +634,7 @@ def test_an_edit_while_somebody_types_is_an_undo_step_of_its_own(
     assert path.read_text() == TEXT
 
 
+@prove
 def test_a_pending_operator_is_waited_for_and_does_what_it_would_have(child, opened, desk):
     path = opened()
     type_keys(child, "10Gd", "no")
@@ -649,7 +652,8 @@ def test_a_pending_operator_is_waited_for_and_does_what_it_would_have(child, ope
             ("d", "the motion of an operator", "<Esc>"),
             ("<F5>", "a key for a mapping", "x"),  # E565
             (":echo 1 | echo 2 | echo 3<CR>", "the hit-enter prompt", "<CR>"),
-        ]
+        ],
+        keep=(0,),
     ),
 )
 def test_where_neovim_goes_on_waiting_that_is_told_and_nothing_is_changed(
@@ -775,6 +779,7 @@ def test_what_is_typed_while_the_write_waits_is_not_written(child, opened, desk)
     write_by_hand(child, path, text_of(child))
 
 
+@prove
 def test_a_buffer_that_a_hook_closes_leaves_the_file_alone(child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePre * ++once bwipeout!")
@@ -948,6 +953,7 @@ class Crowd:
         return "".join(line + "\n" for line in self.held)
 
 
+@prove
 @pytest.mark.parametrize("seed", prove_rest(range(3), keep=(0,)))
 def test_whatever_comes_together_nobodys_change_is_lost(child, opened, desk, seed):
     path = opened(data="".join(f"{n:02} {0:05}\n" for n in range(LINES)))

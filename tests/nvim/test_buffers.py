@@ -1228,12 +1228,15 @@ def test_the_python_side_edits_and_writes_a_file(child, opened, python_side):
 
 @pytest.mark.parametrize(
     "option, codec",
-    [
-        ("utf-16", "utf-16-be"),
-        ("ucs-2le", "utf-16-le"),
-        ("ucs-4", "utf-32-be"),
-        ("cp1252", "cp1252"),
-    ],
+    prove_rest(
+        [
+            ("utf-16", "utf-16-be"),
+            ("ucs-2le", "utf-16-le"),
+            ("ucs-4", "utf-32-be"),
+            ("cp1252", "cp1252"),
+        ],
+        keep=(0,),
+    ),
 )
 def test_a_buffer_has_the_bytes_that_neovim_would_write(child, opened, python_side, option, codec):
     path = opened("a.txt")
@@ -1275,7 +1278,7 @@ PROMPTS = {
 }
 
 
-@pytest.mark.parametrize("prompt", prove_rest(PROMPTS))
+@pytest.mark.parametrize("prompt", prove_rest(PROMPTS, keep=(0,)))
 def test_a_neovim_that_waits_for_a_key_is_an_error_within_the_deadline_and_later_nothing(
     child, opened, python_side, prompt
 ):

@@ -56,6 +56,7 @@ def test_headings_emphasis_and_code_are_highlighted(scripted):
     wait_for_capture(child, "local x = 1", "@keyword.lua")
 
 
+@prove
 def test_a_block_is_highlighted_while_it_still_grows(scripted):
     child = scripted("""
 [[reply]]
@@ -69,6 +70,7 @@ delay_ms = 20000
     wait_for_capture(child, "local early = 1", "@keyword.lua")
 
 
+@prove
 def test_code_keeps_its_language_across_blank_lines_and_long_fences(scripted):
     body = "\n".join(f"local v{n} = {n}" for n in range(100))
     child = answered(

@@ -254,6 +254,7 @@ def test_a_real_interpreter_without_the_packages_is_a_broken_environment(child, 
     wait_until(lambda: "is broken (ModuleNotFoundError" in child.transcript_text())
 
 
+@prove
 def test_settings_that_the_host_refuses_are_told_and_the_prompt_comes_back(child):
     child.lua("require('sanderling.config').options.max_tokens = -1")
     child.open_chat()

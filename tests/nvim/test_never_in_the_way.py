@@ -92,6 +92,7 @@ def test_streaming_does_not_change_the_mode(scripted, enter, mode):
     assert child.mode() == mode
 
 
+@prove
 def test_a_visual_selection_at_the_end_does_not_grow(scripted):
     child = scripted(STREAM)
     child.open_chat()
@@ -134,6 +135,7 @@ def test_a_reader_on_the_last_line_goes_along(scripted):
     assert "line 119 of the answer" in child.screen_text()
 
 
+@prove
 def test_reading_resumes_with_the_text_after_going_back_to_the_end(scripted):
     child = scripted(STREAM)
     child.open_chat()
@@ -203,6 +205,7 @@ MOTIONS = st.sampled_from(
 )
 
 
+@prove
 @settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

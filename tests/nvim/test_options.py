@@ -115,6 +115,7 @@ def test_the_public_api(child):
     assert child.lua("return require('sanderling').transcript().win == nil")
 
 
+@prove
 def test_an_error_in_a_users_autocommand_does_not_stop_the_stream(child):
     child.lua(
         "vim.api.nvim_create_autocmd('User', { pattern = 'AgentTurnStarted', callback = function() error('mine') end })"
@@ -175,6 +176,7 @@ def test_checkhealth_tells_versions_key_host_and_files(child):
         assert fact in report, fact
 
 
+@prove
 def test_checkhealth_never_shows_the_key(start_nvim):
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret"})
     report = health(child)

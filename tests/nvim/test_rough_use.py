@@ -73,6 +73,7 @@ def test_what_is_typed_on_while_a_prompt_comes_back_stays_in_its_line(scripted):
     wait_until(lambda: child.prompt_lines() == ["queued prompt", "half done"])
 
 
+@prove
 def test_undo_brings_back_a_prompt_that_was_typed_and_sent_in_one_insert(child):
     child.command("AgentChat")
     child.feed("iping<C-s><Esc>")
@@ -228,6 +229,7 @@ def test_what_users_do_on_entering_a_window_finds_the_prompts_height_fixed(child
     assert child.lua("return vim.api.nvim_win_get_height(0)") <= 8
 
 
+@prove
 def test_deleting_the_transcript_during_a_turn_is_no_error(scripted):
     child = scripted(THINKING)
     child.command("AgentChat")

@@ -219,6 +219,7 @@ def test_tab_pages_show_a_session_each_and_commands_are_about_the_one_that_was_e
     assert "## You\n\nagain\n" in two.transcript_text()
 
 
+@prove
 def test_closing_shows_the_next_session_and_keeps_what_was_typed_in_the_prompt_history(two):
     two.feed("iunfinished<Esc>")
     wait_until(lambda: two.prompt_lines() == ["unfinished"])
@@ -336,6 +337,7 @@ def test_a_killed_host_is_told_in_both_and_each_goes_on_in_its_own_transcript(tw
     assert len(two.session_files()) == 2
 
 
+@prove
 def test_a_question_of_a_session_in_the_background_says_who_asks_and_its_answer_goes_there(
     start_agent,
 ):
@@ -379,6 +381,7 @@ def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
 # --- what waits --------------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_stopping_gives_back_what_waits_in_its_own_prompt(chat):
     chat.feed("islow<C-s><Esc>")
     wait_until(lambda: "begun" in chat.transcript_text())
@@ -456,6 +459,7 @@ def again(scripted):
     return start
 
 
+@prove
 def test_an_empty_transcript_says_that_the_last_conversation_can_go_on_until_something_is_said(
     again,
 ):
@@ -509,6 +513,7 @@ def test_resuming_beside_a_conversation_leaves_that_alone(again):
     wait_until(lambda: "no other session to go on with" in child.messages())
 
 
+@prove
 def test_a_session_is_resumed_by_its_id_which_completes_from_its_title(again):
     child = again("the one", chat=False)
     session_id = child.session_files()[0].stem
@@ -583,6 +588,7 @@ def test_who_has_gone_on_to_something_else_is_not_interrupted_by_the_list(again)
     assert child.lua("return #_G.choices") == 0
 
 
+@prove
 def test_an_earlier_session_is_renamed_and_deleted_when_that_is_confirmed(again):
     child = again("alpha")
     child.lua("vim.ui.input = function(opts, answer) _G.default = opts.default answer('Other') end")
@@ -610,6 +616,7 @@ def test_the_current_session_is_renamed(chat):
     wait_until(lambda: title(chat) == "A better name")
 
 
+@prove
 def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_there(chat):
     say(chat, "hello / there", 1)
     chat.lua("vim.ui.input = function(opts, answer) _G.default = opts.default answer(nil) end")

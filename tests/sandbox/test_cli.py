@@ -206,6 +206,7 @@ def test_program_that_is_missing_or_none_is_told_as_a_shell_does(me):
     assert me.exec("--", "./file").returncode == 126
 
 
+@prove
 def test_streams_are_passed_through_as_bytes(caller):
     data = os.urandom(1 << 20)
     done = caller.exec("--", "sh", "-c", "cat; echo err >&2", input=data, text=False)
@@ -288,6 +289,7 @@ def test_network_is_the_one_that_is_asked_for(me, needs, network, is_open):
     assert (len(done.stdout.splitlines()) > 3) is is_open
 
 
+@prove
 def test_proxy_refuses_a_host_that_is_not_listed_and_says_so(me, needs):
     needs("namespaces")
     if not shutil.which("curl"):
@@ -314,6 +316,7 @@ def test_guard_can_be_left_out(me):
     assert (me.project / ".envrc").exists()
 
 
+@prove
 def test_state_is_where_the_caller_keeps_state(me, base):
     me.variables["XDG_STATE_HOME"] = str(base / "my-state")
     me.exec("--", "sh", "-c", "echo kept > ~/file")
@@ -337,7 +340,8 @@ def test_state_is_where_the_caller_keeps_state(me, base):
             (["--ro", ".."], "more than a command may touch"),
             (["--net", "proxy", "--allow-host", "a b"], "is no host"),
             (["--net", "proxy", "--level", "landlock"], "proxy needs namespaces"),
-        ]
+        ],
+        keep=(0,),
     ),
     ids=str,
 )
@@ -380,7 +384,9 @@ def test_argument_that_is_no_text_is_passed(me):
 
 @pytest.mark.parametrize(
     "words",
-    prove_rest([[], ["--"], ["--bogus", "--", "true"], ["--net", "wide", "--", "true"]]),
+    prove_rest(
+        [[], ["--"], ["--bogus", "--", "true"], ["--net", "wide", "--", "true"]], keep=(-1,)
+    ),
     ids=str,
 )
 def test_call_that_is_none_is_status_2_and_the_usage(me, words):
@@ -407,6 +413,7 @@ def test_signal_is_forwarded_and_its_status_is_the_commands(me, number):
     assert (process.returncode, output) == (9, "caught\n")
 
 
+@prove
 @pytest.mark.parametrize(
     "number", prove_rest([signal.SIGINT, signal.SIGTERM], keep=(0,)), ids=lambda n: n.name
 )

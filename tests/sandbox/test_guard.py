@@ -680,6 +680,7 @@ def test_nothing_outside_is_written_through_a_link(yard: Yard):
     assert names(other / "hooks") == sorted({Path(path).name for path in was} - {"config", "hooks"})
 
 
+@prove
 @pytest.mark.parametrize(
     "restores", prove_rest([False, True], keep=(0,)), ids=["mounts", "restores"]
 )

@@ -535,21 +535,14 @@ CASES = (*GIT, *COMPILERS, *PYTHON, *NODE, *TERMINALS, *SYSTEM, *PROTOCOL)
 CORE = [case for case in CASES if case.is_core]
 USUAL = (
     "git: add, commit, log, show, blame",
-    "git: the project is a linked worktree",
     "C: make -j4, a second make, a run",
     "npm: test",
-    "tmux",
-    "Neovim edits a file",
-    "devices",
     "a Python server and curl on the loopback",
     "timeout, nice, setsid, nohup, background jobs, traps",
     "names that are not UTF-8, long, or odd",
-    "death by TERM",
     "arguments arrive as they are",
     "any byte through stdin and stdout",
-    "stdin closed",
     "no signal is blocked or ignored",
-    "no descriptor but the three",
 )
 IS_USUAL = [n for n, case in enumerate(CASES) if case.name in USUAL]
 assert len(IS_USUAL) == len(USUAL)
@@ -781,6 +774,7 @@ def test_a_command_gives_inside_what_it_gives_outside(own_workshop, case, level)
     assert_same(own_workshop, case, level)
 
 
+@prove
 @pytest.mark.parametrize("level", prove_rest(LEVELS[1:-1], keep=(-1,)))
 @pytest.mark.parametrize("case", prove_rest(CORE, keep=(0,)), ids=lambda case: case.name)
 def test_the_core_works_at_the_levels_between(own_workshop, case, level):
@@ -825,12 +819,14 @@ def sandboxed(own_workshop, place):
     return run
 
 
+@prove
 def test_a_cache_lasts_from_one_session_to_the_next(sandboxed, place):
     sandboxed("mkdir -p ~/.cache/tool && echo kept > ~/.cache/tool/file", check=True)
     assert sandboxed("cat ~/.cache/tool/file", check=True).stdout == "kept\n"
     assert not (place / "home" / ".cache" / "tool").exists()
 
 
+@prove
 def test_a_name_fails_at_once_while_the_network_is_off(sandboxed):
     run = sandboxed("timeout 5 getent hosts example.org || echo $?")
     assert run.stdout in ("2\n", "1\n"), run  # not found; 124 would be the timeout
@@ -845,6 +841,7 @@ def test_what_a_command_leaves_in_the_background_ends_with_it(sandboxed):
     wait_until(lambda: not running(f"sleep 7{os.getpid()}."))
 
 
+@prove
 def test_a_background_job_that_holds_the_output_does_not_hold_up_the_end(sandboxed):
     assert sandboxed(f"sleep 8{os.getpid()} & echo started", timeout=20).stdout == "started\n"
 

@@ -637,6 +637,7 @@ MANY = settings(
 )
 
 
+@prove
 @MANY
 @given(BYTES)
 @example(b"")

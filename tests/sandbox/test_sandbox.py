@@ -688,7 +688,7 @@ async def test_server_of_one_view_answers_in_the_others(place, level):
         server.close()
 
 
-@pytest.mark.parametrize("level", SHARED_NETWORK, indirect=True)
+@pytest.mark.parametrize("level", prove_rest(SHARED_NETWORK, keep=(0,)), indirect=True)
 async def test_proxy_lets_through_to_listed_hosts_only_and_while_it_is_on(place, level, port):
     listed, other = f"127.0.0.1:{port}", "127.0.0.1:1"
     client = (PYTHON, "-c", THROUGH_PROXY)
@@ -986,6 +986,7 @@ async def test_commits_are_the_persons_and_nothing_of_theirs_is_run(place, level
     assert place.git("status", "--porcelain") == ""
 
 
+@prove
 @pytest.mark.parametrize("level", MOUNTED, indirect=True)
 async def test_config_that_the_host_replaces_is_protected_again_for_the_next_command(place, level):
     async with place.open(level) as sandbox:
@@ -1453,6 +1454,7 @@ while True:
 """
 
 
+@prove
 @pytest.mark.parametrize("level", prove_rest(["full", "landlock"], keep=(0,)), indirect=True)
 async def test_link_that_is_swapped_in_never_leads_to_the_secret(place, level):
     (place.project / "d").mkdir()

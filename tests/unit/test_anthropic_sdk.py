@@ -125,6 +125,7 @@ assert isinstance(anthropic.AsyncAnthropic(api_key="sk-test").base_url.host, str
     assert listed.stderr == ""
 
 
+@prove
 @pytest.mark.parametrize(
     "expression",
     prove_rest(

@@ -226,6 +226,7 @@ def test_texts_that_are_hard_to_compare_are_compared_roughly_and_soon(old, new):
     assert sum(len(change.old) for change in changes) <= len(old)
 
 
+@prove
 def test_a_large_text_with_few_changes_is_compared_exactly():
     old = [str(n) for n in range(300_000)]
     new = [f"x{n}" if n % 1000 == 500 else str(n) for n in range(300_000)]

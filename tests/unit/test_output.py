@@ -9,6 +9,7 @@ from pathlib import Path  # noqa: TC003
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import prove
 
 from sanderling.output import (
     CUT_LINE,
@@ -344,6 +345,7 @@ def test_line_that_is_too_long_is_told_in_part_and_the_short_one_after_it_whole(
     assert len(text) > MAX_TAIL_BYTES
 
 
+@prove
 def test_states_of_a_progress_line_take_no_room():
     states = [b"\r%d%%" % number for number in range(100_000)]
     assert fed([b"begin\n", *states, b"\nend\n"]) == "begin\n99999%\nend\n"

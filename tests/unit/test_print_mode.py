@@ -314,7 +314,7 @@ def test_an_input_that_nobody_writes_into_is_not_waited_for(shell):
             (["-p", "hi", "--project", "/nowhere"], "there is no directory '/nowhere'"),
             (["-p", "hi", "--record", "/nowhere/x.json"], "cannot record to /nowhere/x.json"),
         ],
-        keep=(0, 3, -1),
+        keep=(0,),
     ),
 )
 def test_wrong_usage_is_refused_by_name(shell, args, why):
@@ -323,6 +323,7 @@ def test_wrong_usage_is_refused_by_name(shell, args, why):
     assert why in done.stderr
 
 
+@prove
 @pytest.mark.parametrize("session_id", prove_rest(["../../s1", "x" * 300, "a/b", ""], keep=(0,)))
 def test_what_is_no_id_of_a_session_names_none(shell, session_id):
     assert shell.play([{"text": "One."}]).returncode == 0

@@ -411,6 +411,7 @@ async def test_host_that_a_command_cannot_reach_is_offered_and_for_the_session_g
     assert talk.orchestrator.sandbox.network == "proxy"
 
 
+@prove
 async def test_network_that_was_lent_for_one_command_is_off_again(tmp_path):
     command = "python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'; echo $https_proxy; exit 1"
     talk = Talk(tmp_path, uses(bash(command)), mode="auto")
@@ -445,6 +446,7 @@ async def test_host_that_is_let_in_and_refused_all_the_same_is_not_offered_again
     assert talk.results[0].is_error
 
 
+@prove
 async def test_rule_for_one_host_opens_the_network_to_it_and_a_rule_for_all_does_not(tmp_path):
     fetch = uses(("web_fetch", {"url": "https://docs.example/page"}))
     for name, rule, count in (

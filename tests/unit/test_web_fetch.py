@@ -827,6 +827,7 @@ def in_sandbox(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Plac
     return open_place
 
 
+@prove
 @pytest.mark.parametrize("level", prove_rest(WITH_NETWORK, keep=(0,)))
 async def test_a_server_of_the_session_can_be_fetched_while_the_network_is_off(in_sandbox, level):
     async with in_sandbox(level) as place, place.dev_server() as port:
