@@ -124,12 +124,15 @@ def test_the_hint_names_the_key_that_is_configured(start_screen):
 def test_a_cut_answer_is_asked_for_again_and_stands_there_once(start_agent):
     cut = {"step": [{"text": "Half of the ans"}, {"cut": True}]}
     whole = {"step": [{"text": "All of the answer."}]}
-    agent = start_agent(
-        *[cut] * 4, whole
-    )  # the first waits are random, and may be too short to be seen
+    agent = start_agent(*[cut] * 4, whole)  # how long it waits is random: one wait will be seen
     agent.ask()
     agent.wait_for_screen("Half of the ans", "Again in")
-    wait_until(lambda: agent.command("AgentRetry") or agent.events("AgentTurnEnded"))
+
+    def has_ended():
+        agent.command("AgentRetry")
+        return agent.events("AgentTurnEnded")
+
+    wait_until(has_ended)
     wait_until(lambda: "All of the answer." in agent.screen_text())
     assert agent.transcript()[4:] == ["## Sanderling", "", "All of the answer."]
     assert "Again" not in agent.screen_text()

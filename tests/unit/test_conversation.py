@@ -325,7 +325,10 @@ async def test_what_waits_survives_the_end_of_the_host_and_is_held(tmp_path):
         await talk.until(TextDelta)
         talk.orchestrator.submit(Prompt("p2", "two"))
         talk.orchestrator.steer(Prompt("p3", "three"))
-        log = talk.session.path.read_bytes()  # what a kill -9 would leave
+        with anyio.fail_after(5):
+            while b'"text":"a"' not in (log := talk.session.path.read_bytes()):
+                await anyio.sleep(0.005)
+        # That is what a kill -9 would leave.
     talk.session.path.write_bytes(log)
     again = Talk(tmp_path, [{"text": "b"}], [{"text": "c"}])
     again.orchestrator.show_state()
