@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -1071,6 +1072,27 @@ def test_bubblewrap_that_cannot_build_the_root_says_why():
     except SandboxError as error:
         pytest.skip(str(error))
     assert "/nowhere: No such file" in in_child(complaint_about_a_missing_source)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's own files are hidden in /etc")
+async def test_private_files_of_the_system_that_come_and_go_are_no_obstacle(place):
+    is_over = threading.Event()
+
+    def come_and_go() -> None:
+        while not is_over.is_set():
+            path = Path(f"/etc/sanderling-test-{os.getpid()}-{next(_numbers)}")
+            path.touch(mode=0o600)
+            path.unlink()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        for _ in range(6):
+            async with place.open("full") as sandbox:
+                assert await run(sandbox, "echo fine") == (0, "fine\n", "")
+    finally:
+        is_over.set()
+        thread.join()
 
 
 async def test_without_a_guard_nothing_is_taken_away(place, level):

@@ -4,6 +4,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from sanderling.sandbox.policy import SandboxPolicy, is_within
@@ -84,12 +85,17 @@ RESOLVER = "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n"
 
 
 class Bind(NamedTuple):
-    """`source` outside appears as `target` inside. `is_private`: what stands in the way of the target may be removed."""
+    """
+    `source` outside appears as `target` inside.
+
+    `is_private`: what stands in the way of the target may be removed. `is_mask`: it hides the target, which may be gone by then.
+    """
 
     source: str
     target: str
     is_writable: bool = False
     is_private: bool = False
+    is_mask: bool = False
 
 
 class Access(NamedTuple):
@@ -288,7 +294,7 @@ def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
     no_directory = private_directory(policy, "nowhere")
     for path in (*secrets, *protection.masked):
         if path not in granted and os.path.lexists(path):
-            yield Bind(no_directory if os.path.isdir(path) else no_file, path)
+            yield Bind(no_directory if os.path.isdir(path) else no_file, path, is_mask=True)
 
 
 def listening_sockets(roots: tuple[str, ...]) -> list[str]:
@@ -314,10 +320,11 @@ def _root_only(directory: str) -> Iterator[str]:
             continue
         is_directory = entry.is_dir()
         readable = stat.S_IROTH | stat.S_IXOTH if is_directory else stat.S_IROTH
-        if entry.stat().st_mode & readable != readable:
-            yield entry.path
-        elif is_directory:
-            yield from _root_only(entry.path)
+        with suppress(FileNotFoundError):  # gone meanwhile
+            if entry.stat().st_mode & readable != readable:
+                yield entry.path
+            elif is_directory:
+                yield from _root_only(entry.path)
 
 
 def _all_but(directory: str, hidden: frozenset[str]) -> Iterator[str]:
