@@ -88,14 +88,15 @@ class Bind(NamedTuple):
     """
     `source` outside appears as `target` inside.
 
-    `is_private`: what stands in the way of the target may be removed. `is_mask`: it hides the target, which may be gone by then.
+    `is_private`: what stands in the way of the target may be removed. `may_vanish`: the target is the system's own, and may be gone
+    by then.
     """
 
     source: str
     target: str
     is_writable: bool = False
     is_private: bool = False
-    is_mask: bool = False
+    may_vanish: bool = False
 
 
 class Access(NamedTuple):
@@ -289,12 +290,13 @@ def _project_binds(policy: SandboxPolicy, protection: Protection) -> Iterator[Bi
 def _masks(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:
     """Empty files and directories over what must not be seen, unless the person has granted exactly that."""
     granted = {*policy.read_paths, *policy.write_paths}
-    secrets = list(_root_only("/etc")) if os.geteuid() == 0 else []
+    secrets = set(_root_only("/etc")) if os.geteuid() == 0 else set[str]()
     no_file = _private_file(policy, "nothing", "")
     no_directory = private_directory(policy, "nowhere")
     for path in (*secrets, *protection.masked):
         if path not in granted and os.path.lexists(path):
-            yield Bind(no_directory if os.path.isdir(path) else no_file, path, is_mask=True)
+            nothing = no_directory if os.path.isdir(path) else no_file
+            yield Bind(nothing, path, may_vanish=path in secrets)
 
 
 def listening_sockets(roots: tuple[str, ...]) -> list[str]:

@@ -110,7 +110,7 @@ def enter_root(layout: "Layout") -> None:
         try:
             _bind(bind, new)
         except OSError as error:
-            if bind.is_mask and not os.path.lexists(bind.target):
+            if bind.may_vanish and not os.path.lexists(bind.target):
                 continue  # gone since it was found: nothing is left to hide
             raise SandboxError(
                 f"{bind.source} cannot be mounted at {bind.target}: {error.strerror}"
