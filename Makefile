@@ -27,7 +27,7 @@ chat: ## open Neovim here, with the chat
 	@if $(HAS_NEW_NEOVIM); then nvim=nvim; else nvim="$(BIN)/nvim"; fi; \
 	exec "$$nvim" --cmd "let &rtp = '$(ROOT),' .. &rtp" -c AgentChat
 
-test: development peers ## run the tests, but for the longest; ARGS='-k cancel' chooses
+test: development peers ## run the tests that find the usual mistakes; ARGS='-k cancel' chooses
 	$(PYTEST) -m 'not prove' $(or $(ARGS),$(PARALLEL))
 
 prove: development peers ## run every test; ARGS='-k cancel' chooses

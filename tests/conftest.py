@@ -46,24 +46,6 @@ def wait_until(condition: Callable[[], Any], what: str = "", deadline_s: float =
     raise AssertionError(f"did not happen within {deadline_s} s: {what or condition}")
 
 
-class Watch:
-    """Seconds, but for those in which somebody had to wait for a core: what a busy machine takes is no fault of ours."""
-
-    def __init__(self) -> None:
-        self._began = self._now()
-
-    @property
-    def passed_s(self) -> float:
-        return self._now() - self._began
-
-    def _now(self) -> float:
-        try:
-            stalled_us = int(Path("/proc/pressure/cpu").read_text().split("total=")[1].split()[0])
-        except OSError:  # a kernel that does not tell
-            stalled_us = 0
-        return time.monotonic() - stalled_us / 1e6
-
-
 def settings_of(session: Session) -> Settings:
     return Settings(state_dir=str(session.path.parent))
 

@@ -87,7 +87,7 @@ REPEATED = (
     "The model has made the same call again and again, and its result was the same each time."
 )
 CUT_BY_LIMIT = "The answer has reached the limit of tokens that one answer can have (max_tokens)."
-THINKING_S = 0.04  # after which an answer that was ready has come
+READY_AFTER_S = 0.04  # an answer that comes at once is not held up
 GO_ON = "Your answer has reached its limit of tokens. Go on exactly where it stops."
 
 
@@ -95,7 +95,7 @@ class Orchestrator:
     """
     One session's turns and commands. `emit` takes the events; it must not block.
 
-    What tools need is got ready when the model begins to use one; if this `is_eager`, already while it thinks.
+    What tools need is made ready when the model begins to use one, or, if this `is_eager`, while it still thinks.
     """
 
     _tasks: TaskGroup | None = None
@@ -316,6 +316,7 @@ class Orchestrator:
 
     async def _show_end(self, stop_reason: StopReason) -> None:
         self._report_write_error()
+        self._tell_untrusted()  # a short turn has not come to it
         self.emit(TurnEnded(stop_reason))
         self.show_waiting()
         self.commands.show_held()
@@ -330,16 +331,16 @@ class Orchestrator:
         self.emit(TurnEnded("error"))
 
     async def _do_meanwhile(self, tasks: TaskGroup) -> None:
-        """What the request must not wait for: the person does."""
+        """What is needed soon, but must not hold up the request."""
         await anyio.sleep(UNTIL_ASKED_S)
         tasks.start_soon(self._sync)
         self._tell_untrusted()
         with suppress(ProviderError):  # which the turn tells
             await self.provider.prepare()
-        with anyio.move_on_after(THINKING_S if self._is_eager else None):
+        with anyio.move_on_after(READY_AFTER_S if self._is_eager else None):
             await self.calls.tool_use_begun.wait()
         await self.sandbox.get_ready()
-        await to_thread.run_sync(shell_grammar.parse, "", abandon_on_cancel=True)
+        await to_thread.run_sync(shell_grammar.parse, "", abandon_on_cancel=True)  # loads it
 
     def _tell_untrusted(self) -> None:
         if paths := self.surroundings.news_of_untrusted():

@@ -29,7 +29,7 @@ from tests.sandbox.victim import OWN_PROJECT, Launch, User, Verdict, Victim
 OLDER_KERNEL = Path(__file__).with_name("older_kernel.py")
 IS_ROOT = os.geteuid() == 0
 # Nobody else's id, also of the other processes of xdist: the kernel counts the processes of a user.
-UNPRIVILEGED = User("unprivileged", 100_000 + os.getpid() if IS_ROOT else os.geteuid())
+UNPRIVILEGED = User("unprivileged", 20_000 + os.getpid() % 40_000 if IS_ROOT else os.geteuid())
 USERS = [UNPRIVILEGED, User("root", 0)] if IS_ROOT else [UNPRIVILEGED]
 LEVELS = ("full", "full-bwrap", "namespaces", "landlock")
 pytestmark = [] if IS_ROOT else [pytest.mark.xdist_group("one user")]

@@ -18,7 +18,7 @@ from tests.sandbox.test_sandbox import supervisors
 from sanderling.config import Settings
 from sanderling.events import Event, Prompt, TextDelta, ToolEnded, TurnEnded
 from sanderling.messages import ToolResult
-from sanderling.orchestrator import THINKING_S, Orchestrator
+from sanderling.orchestrator import READY_AFTER_S, Orchestrator
 from sanderling.providers import Provider
 from sanderling.providers.anthropic import AnthropicProvider
 from sanderling.providers.scripted import Script, ScriptedProvider
@@ -148,7 +148,7 @@ async def test_patient_session_starts_no_process_for_a_turn_that_needs_no_tool(t
         patient = talk_to(server, is_eager=False)
         async with patient.asked():
             await happens(lambda: patient.of(TextDelta))
-            await anyio.sleep(4 * THINKING_S)  # in which one that is not patient would begin
+            await anyio.sleep(4 * READY_AFTER_S)  # in which one that is not patient would begin
             assert not is_open()
             may_end.set()
             await patient.turns()

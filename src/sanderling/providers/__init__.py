@@ -84,7 +84,7 @@ class Provider(Protocol):
 
     async def prepare(self) -> None:
         """
-        Load what the first request needs (an SDK takes a second), off the event loop. Idempotent.
+        Load what the first request needs , off the event loop. Idempotent.
 
         Raises:
             ProviderError: the environment or the settings make it impossible.

@@ -294,7 +294,7 @@ class AnthropicProvider:
                 raise error  # not about the key: a defect of ours
             return no_key()
         cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
-        if isinstance(cause, (_Refusal, anthropic.APIStatusError)):
+        if isinstance(cause, (_RefusedError, anthropic.APIStatusError)):
             return self._explain_refusal(cause.response)
         host = self._client.base_url.netloc.decode() if self._client else "the API"
         return _explain_transport(cause or error, host, is_streaming=is_streaming)
@@ -313,7 +313,7 @@ class AnthropicProvider:
         )
 
 
-class _Refusal(Exception):  # noqa: N818 - the API's, not a failure of ours
+class _RefusedError(Exception):
     """An answer whose status says that there is none; its body is read."""
 
     def __init__(self, response: "httpx2.Response") -> None:
@@ -324,7 +324,7 @@ class _Refusal(Exception):  # noqa: N818 - the API's, not a failure of ours
 async def _raise_refusal(response: "httpx2.Response") -> None:
     if not response.is_success:
         await response.aread()
-        raise _Refusal(response)
+        raise _RefusedError(response)
 
 
 def _explain_transport(error: BaseException, host: str, *, is_streaming: bool) -> ProviderError:

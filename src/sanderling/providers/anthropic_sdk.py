@@ -54,7 +54,7 @@ def _import_sdk() -> None:
             importlib.import_module("anthropic")
         except Exception:  # whatever another version makes of classes that are not the real ones
             log.warning("the SDK cannot be loaded in part: all of it is", exc_info=True)
-            _unload_stand_ins()
+            _remove_empty_modules()
             for name in [name for name in sys.modules if name.startswith("anthropic.")]:
                 del sys.modules[name]
             importlib.import_module("anthropic")
@@ -63,15 +63,15 @@ def _import_sdk() -> None:
     gc.freeze()
 
 
-def _unload_stand_ins() -> None:
+def _remove_empty_modules() -> None:
     """Have what is imported from now on be real."""
     sys.meta_path.remove(_finder)
-    for name in [name for name, module in sys.modules.items() if isinstance(module, _StandIn)]:
+    for name in [name for name, module in sys.modules.items() if isinstance(module, _EmptyModule)]:
         del sys.modules[name]
 
 
 class _Unloaded(type):
-    """What classes are of until they are used."""
+    """The type of classes that are loaded when they are used."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> "_Unloaded":
         if bases:
@@ -82,7 +82,7 @@ class _Unloaded(type):
         with _loading:
             if _finder in sys.meta_path:
                 log.warning("%s of the SDK is used: its types are loaded", cls.__name__)
-                _unload_stand_ins()
+                _remove_empty_modules()
             return getattr(importlib.import_module(cls.__module__), cls.__name__)
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
@@ -98,7 +98,7 @@ class _Unloaded(type):
         return cls
 
 
-class _StandIn(ModuleType):
+class _EmptyModule(ModuleType):
     """A module without code."""
 
     def __getattr__(self, name: str) -> type:
@@ -119,7 +119,7 @@ class _Finder(MetaPathFinder, Loader):
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _StandIn(spec.name)
+        return _EmptyModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         pass

@@ -150,6 +150,9 @@ class Sandbox:
         self._tasks = tasks
         self._on_event = on_event
         self._views: dict[object, View] = {}
+        self._left: list[
+            View
+        ] = []  # in which something still runs, and nothing is started any more
         self._opening = anyio.Lock()
         self._keys = itertools.count()
         self._view_numbers = itertools.count()
@@ -335,7 +338,7 @@ class Sandbox:
                     self.audit(is_routine=True)
                     next_audit = anyio.current_time() + AUDIT_S
                 if full := watch.look():
-                    for view in self._views.values():
+                    for view in (*self._views.values(), *self._left):
                         view.kill_commands()
                     self._on_event(full)
                     return
@@ -358,6 +361,7 @@ class Sandbox:
     def _drop(self, view: View) -> None:
         """Nothing is started there any more; what runs there goes on, with its mounts."""
         self._views = {key: other for key, other in self._views.items() if other is not view}
+        self._left = [other for other in (*self._left, view) if other.runs_commands]
         anyio.notify_closing(view.channel)
         view.channel.close()
 
@@ -477,7 +481,7 @@ class Sandbox:
 
     @property
     def runs_commands(self) -> bool:
-        return any(view.runs_commands for view in self._views.values())
+        return any(view.runs_commands for view in (*self._views.values(), *self._left))
 
     async def holds_memory(self) -> bool:
         """Whether commands have left what would go with our processes: shared memory, semaphores or message queues."""

@@ -3,7 +3,7 @@ The sandbox in a session's life: opened ahead of its first use, again after a mi
 
 It costs processes, and holds the project as it found it. So it comes to **rest** when nobody has needed it for some minutes, and
 at once after a turn that did without: its processes end, and the next one opens it again. What commands have left on the disk is
-still there then, in the private HOME and in /tmp; with anything that they have left in memory, or still run, it does not rest.
+still there then, in the private HOME and in /tmp. While one of them runs, or has left something in memory alone, it does not rest.
 """
 
 import math
@@ -135,7 +135,8 @@ class SessionSandbox:
         self._on_change()
 
     async def _hold_open(self) -> None:
-        is_decided = self._is_decided  # when this one comes to its end, the next may be waited for
+        # When this one comes to its end, the next may be waited for already.
+        is_decided, is_wanted = self._is_decided, self._is_wanted
         try:
             async with Sandbox.open(self._in_force, self._on_event, self._report) as sandbox:
                 tmp_dir, lasting_paths = sandbox.policy.tmp_dir, sandbox.policy.lasting_paths
@@ -156,9 +157,9 @@ class SessionSandbox:
                     await sandbox.rest()
         except SandboxError as error:
             self.problem = str(error)
-        if not is_decided.is_set():
+        if self._is_wanted is is_wanted:
             self._let_go()
-            is_decided.set()
+        is_decided.set()
 
     async def _catch_up(self, sandbox: Sandbox) -> None:
         """What has changed while it opened is in force before anything is started in it."""
