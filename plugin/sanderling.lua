@@ -59,7 +59,7 @@ local function guarded(fn)
   return function(cmd)
     local ok, err = pcall(fn, cmd)
     if not ok then
-      local line = tostring(err):gsub('\n.*', ''):gsub('^%S+%.lua:%d+: ', ''):gsub('Vim:', '')
+      local line = tostring(err):gsub('\n.*', ''):gsub('^.-%.lua:%d+: ', ''):gsub('Vim:', '')
       vim.notify(line, vim.log.levels.ERROR)
     end
   end

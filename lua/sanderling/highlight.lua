@@ -36,6 +36,7 @@ local ns = api.nvim_create_namespace('sanderling_markdown')
 ---@field private is_armed boolean
 ---@field private marked sanderling.highlight.Block[] those with marks, the oldest ones first
 ---@field private mark_count integer of them all
+---@field private max_marks integer
 local Blocks = {}
 Blocks.__index = Blocks
 
@@ -147,6 +148,7 @@ function M.new(buf)
     is_armed = false,
     marked = {},
     mark_count = 0,
+    max_marks = MAX_MARKS,
   }, Blocks)
 end
 
@@ -303,8 +305,10 @@ function Blocks:draw(block)
   local before = block.marks or 0
   block.marks = parse(self.buf, block)
   self.mark_count = self.mark_count + block.marks - before
-  if self.mark_count > MAX_MARKS then
+  if self.mark_count > self.max_marks then
     self:drop_marks()
+    -- What windows show stays, and may be more: a closed fold shows all that is in it.
+    self.max_marks = math.max(MAX_MARKS, 2 * self.mark_count)
   end
 end
 

@@ -1,6 +1,7 @@
 """The sandbox of a session at rest: no processes while nobody needs it, and nothing is lost by that."""
 
 import os
+from pathlib import Path
 
 import anyio
 import pytest
@@ -11,7 +12,7 @@ from sanderling.sandbox.sandbox import Sandbox
 from sanderling.sandbox.session import REST_AFTER_S, SessionSandbox
 from tests.conftest import prove_rest
 from tests.sandbox.test_files import session_of
-from tests.sandbox.test_grants import private_home, said
+from tests.sandbox.test_grants import said
 from tests.sandbox.test_sandbox import Place, happens, supervisors
 
 SOON_S = 0.05
@@ -122,25 +123,48 @@ async def test_session_does_not_rest_while_it_would_lose_what_is_in_memory(place
         await rest(session)
 
 
-async def test_what_was_granted_and_the_network_are_as_before_after_a_rest(place):
-    other = place.base / "granted"
+async def test_hosts_and_network_are_as_before_after_a_rest(place):
     async with session_of(place) as session:
-        await session.extend(Grant(write_paths=(str(other),), hosts=("example.org",)))
+        await session.extend(Grant(hosts=("example.org",)))
         await rest(session)
-        assert "http" in await said(session, f"echo x >{other}/new && echo $https_proxy")
-        assert (other / "new").read_text() == "x\n"
+        assert "http" in await said(session, "echo $https_proxy")
         assert session.network == "proxy"
 
 
-async def test_nothing_stays_in_home_of_what_was_granted_to_a_session_that_has_rested(place):
-    notes = place.home / "documents/notes"
-    notes.parent.mkdir()
-    notes.write_text("my notes\n")
+async def test_session_with_paths_that_were_let_in_does_not_rest(place):
+    """What they lead to would be looked up again, after commands that may have put links in their places."""
+    other = place.base / "granted"
     async with session_of(place) as session:
-        await session.extend(Grant(read_paths=(str(notes),)))
+        await session.extend(Grant(write_paths=(str(other),)))
+        await would_rest(session)
+        assert not is_at_rest()
+
+
+async def test_tmp_survives_an_opening_that_fails(place):
+    async with session_of(place) as session:
+        await said(session, "echo kept >/tmp/left")
         await rest(session)
-        assert await said(session, f"cat {notes}") == "my notes\n"
-    assert not (private_home(place) / "documents").exists()
+        root = Path(session._policy.state_dir) / "root"
+        aside = root.rename(f"{root}~")
+        root.touch()
+        with pytest.raises(SandboxError):
+            await said(session, "true")
+        root.unlink()
+        aside.rename(root)
+        assert await said(session, "cat /tmp/left") == "kept\n"
+
+
+async def test_programs_of_the_project_do_not_clean_up(place, monkeypatch):
+    programs = place.project / "bin"
+    programs.mkdir()
+    (programs / "rm").write_text(f"#!/bin/sh\ntouch {place.base}/was_run\n")
+    (programs / "rm").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+    async with session_of(place) as session:
+        await said(session, "true")
+        await rest(session)
+    assert not (place.base / "was_run").exists()
+    assert place.temporary_directories() == []
 
 
 async def test_mode_that_is_set_at_rest_holds_afterwards(place):

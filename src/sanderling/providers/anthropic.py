@@ -302,12 +302,13 @@ class AnthropicProvider:
     def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
         """What the API says of the error: whatever a proxy has made of it, as text, and without the key."""
         error_type, words = decode_refusal(response.content)
+        words = words or response.reason_phrase
         for key in (self._client.api_key, self._client.auth_token) if self._client else ():
             words = words.replace(key, "[the key]") if key else words
         return explain_status(
             error_type,
             response.status_code,
-            words or response.reason_phrase,
+            words,
             retry_after_s(response.headers),
             key_remedy=LOG_IN_AGAIN if self._has_kept_key else CHECK_THE_ENVIRONMENT,
         )

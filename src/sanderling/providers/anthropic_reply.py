@@ -7,6 +7,7 @@ Wire format: https://docs.anthropic.com/en/api/messages-streaming
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
@@ -94,15 +95,8 @@ class _Error(msgspec.Struct):
     error: _WireError
 
 
-class _WireRefusal(msgspec.Struct):
-    """A proxy's may hold anything."""
-
-    type: Any = ""
-    message: Any = ""
-
-
 class _Refusal(msgspec.Struct):
-    error: _WireRefusal
+    error: dict[str, Any]
 
 
 class _WireText(msgspec.Struct):
@@ -152,7 +146,6 @@ _WireBlock = _WireText | _WireThinking | _WireRedacted | _WireToolUse
 
 _kind_decoder = msgspec.json.Decoder(_Kind)
 _model_decoder = msgspec.json.Decoder(_WireModel)
-_refusal_decoder = msgspec.json.Decoder(_Refusal)
 _page_decoder = msgspec.json.Decoder(ModelPage)
 _input_decoder = msgspec.json.Decoder(dict[str, Any])
 _event_decoders: dict[str, msgspec.json.Decoder[Any]] = {
@@ -230,14 +223,15 @@ def decode_page(data: bytes) -> ModelPage:
 
 
 def decode_refusal(data: bytes) -> tuple[str, str]:
-    """The type of the error and what is said of it; empty where it is not the API's own."""
-    try:
-        error = _refusal_decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return "", ""
-    told: tuple[object, object] = (error.error.type, error.error.message)
-    kind, words = (each if isinstance(each, str) else "" for each in told)
-    return kind, words
+    """The type of the error and what is said of it; empty where it is not the API's own. A proxy's may hold anything."""
+    error: dict[str, Any] = {}
+    with suppress(ValueError, RecursionError, msgspec.ValidationError):
+        body = json.loads(data.decode(json.detect_encoding(data), "replace"))
+        error = msgspec.convert(body, _Refusal).error
+    kind, words = (
+        told if isinstance(told := error.get(key), str) else "" for key in ("type", "message")
+    )
+    return kind, printable(words)
 
 
 class ReplyDecoder:

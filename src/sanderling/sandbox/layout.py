@@ -24,6 +24,7 @@ SYSTEM = (
     "sys",
     "usr",
 )
+PROGRAMS = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
 SYSTEM_STATE = (
     "/var/cache/fontconfig",
     "/var/cache/man",
@@ -223,9 +224,14 @@ def remove_tree(path: str) -> None:
         _runs("rm", "-rf", "--", path)
 
 
-def _runs(*command: str) -> bool:
-    nothing = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
-    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=nothing)
+def _runs(name: str, *arguments: str) -> bool:
+    """Whether a program of the system's succeeds. Not PATH's, which may lead into the project; and it is told nothing of ours."""
+    program = next((path for at in PROGRAMS if os.access(path := f"{at}/{name}", os.X_OK)), "")
+    nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+    try:
+        pid = os.posix_spawn(program, (name, *arguments), {}, file_actions=nothing)
+    except OSError:
+        return False
     return os.waitpid(pid, 0)[1] == 0
 
 

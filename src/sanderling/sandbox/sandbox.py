@@ -185,7 +185,7 @@ class Sandbox:
         """
         Open the sandbox of a session. When the context ends, everything that was started in it is gone.
 
-        With a `tmp_dir` in `policy` it goes on where one has come to rest. What the kernel can do is found out beside that, unless
+        With a `tmp_dir` in `policy`, whose owner removes it, it goes on where one has come to rest. What the kernel can do is found out beside that, unless
         `report` says it, or it is known.
 
         Raises:
@@ -193,10 +193,10 @@ class Sandbox:
         """
         _check_system()
         policy = resolve(policy)
-        if not policy.tmp_dir:
+        goes_on = bool(policy.tmp_dir)
+        if not goes_on:
             path = f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}"
-            granted = (*policy.read_paths, *policy.write_paths)
-            policy = replace(policy, tmp_dir=path, lasting_paths=granted)
+            policy = replace(policy, tmp_dir=path)
         async with _started("supervisor") as supervisor, _task_group() as tasks:
             with _refusing_on_os_errors():  # while the supervisor starts
                 report = report or await cls.probe()
@@ -210,7 +210,7 @@ class Sandbox:
                 yield sandbox
             finally:
                 with anyio.CancelScope(shield=True):
-                    await sandbox._close()
+                    await sandbox._close(keeps_tmp=goes_on)
 
     async def spawn(
         self,
@@ -491,8 +491,8 @@ class Sandbox:
         """End all processes. What commands have left in /tmp stays, for `open` with this policy's `tmp_dir`."""
         await self._end(keeps_tmp=True)
 
-    async def _close(self) -> None:
-        await self._end(keeps_tmp=False)
+    async def _close(self, *, keeps_tmp: bool) -> None:
+        await self._end(keeps_tmp=keeps_tmp)
         self._listening.cancel()
         for view in self._views.values():
             view.channel.close()

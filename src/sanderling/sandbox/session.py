@@ -3,7 +3,8 @@ The sandbox in a session's life: opened ahead of its first use, again after a mi
 
 It costs processes, and holds the project as it found it. So it comes to **rest** when nobody has needed it for some minutes, and
 at once after a turn that did without: its processes end, and the next one opens it again. What commands have left on the disk is
-still there then, in the private HOME and in /tmp. While one of them runs, or has left something in memory alone, it does not rest.
+still there then, in the private HOME and in /tmp. While one of them runs, or has left something in memory alone, it does not rest;
+nor does it with paths that the person has let in: what they lead to is looked up when it opens, and commands may have changed that.
 """
 
 import math
@@ -40,6 +41,7 @@ from sanderling.sandbox.unconfined import UnconfinedProcess, spawn_unconfined
 SHELL = ("/bin/sh", "-c")
 SESSION = "session"
 REST_AFTER_S = 300.0
+REMOVE_S = 5.0  # what is left by then, the next session of the project removes
 
 
 def policy_for(settings: Settings, project: str) -> SandboxPolicy:
@@ -121,9 +123,11 @@ class SessionSandbox:
                 await self._is_wanted.wait()
                 await self._hold_open()
         finally:
-            if self._policy.tmp_dir:  # still there, if it rests
-                with anyio.CancelScope(shield=True):
-                    await to_thread.run_sync(remove_tree, self._policy.tmp_dir)
+            if self._policy.tmp_dir:  # still there, if it rests or has rested
+                with anyio.move_on_after(REMOVE_S, shield=True):
+                    await to_thread.run_sync(
+                        remove_tree, self._policy.tmp_dir, abandon_on_cancel=True
+                    )
 
     async def find_level(self) -> None:
         """Find out what the kernel can do, for those who want to see it before anything is opened."""
@@ -139,8 +143,7 @@ class SessionSandbox:
         is_decided, is_wanted = self._is_decided, self._is_wanted
         try:
             async with Sandbox.open(self._in_force, self._on_event, self._report) as sandbox:
-                tmp_dir, lasting_paths = sandbox.policy.tmp_dir, sandbox.policy.lasting_paths
-                self._policy = replace(self._policy, tmp_dir=tmp_dir, lasting_paths=lasting_paths)
+                self._policy = replace(self._policy, tmp_dir=sandbox.policy.tmp_dir)
                 self._sandbox, self.problem = sandbox, ""
                 if self._report is None:
                     self._report = sandbox.report
@@ -173,7 +176,8 @@ class SessionSandbox:
                 await sandbox.has_ended.wait()
             if self._rest_at > anyio.current_time():
                 continue
-            if sandbox.runs_commands or await sandbox.holds_memory():
+            has_paths = self._policy.read_paths or self._policy.write_paths
+            if has_paths or sandbox.runs_commands or await sandbox.holds_memory():
                 self._need()
             elif self._rest_at <= anyio.current_time():
                 return
@@ -214,11 +218,10 @@ class SessionSandbox:
 
     async def _decided(self) -> None:
         """Return when it is open, or that was tried."""
-        if self._sandbox is None:
-            if not self._is_wanted.is_set():
-                self._is_decided = anyio.Event()
-                self._is_wanted.set()
-            await self._is_decided.wait()
+        if self._sandbox is None and not self._is_wanted.is_set():
+            self._is_decided = anyio.Event()
+            self._is_wanted.set()
+        await self._is_decided.wait()
 
     async def _opened(self) -> Sandbox:
         self._need()

@@ -210,7 +210,9 @@ class Supervisor:
 
     def _note_placeholders(self, number: int, layout: Layout, policy: SandboxPolicy) -> None:
         """The view's mount points that are not there yet, or only as another's."""
-        granted = {*policy.read_paths, *policy.write_paths}.difference(policy.lasting_paths)
+        assert self._policy
+        settled = {*self._policy.read_paths, *self._policy.write_paths}
+        granted = {*policy.read_paths, *policy.write_paths} - settled
         known = set[str]().union(*self._placeholders.values())
         places = _steps(layout, granted)
         self._placeholders[number] = {
