@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,10 @@ from tests.rpc import Rpc
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE_S = 15.0
 POLL_S, MAX_POLL_S = 0.005, 0.05
+
+# A script's job in the background ignores interrupts, and so would all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 prove = pytest.mark.prove
 """Left out of `make test`: one more case of what other tests stand for, or long because of what it is about."""

@@ -155,7 +155,7 @@ def test_a_long_paragraph_is_followed_from_any_column(scripted):
 [[reply.step]]
 text = "{words}"
 chunk_chars = 30
-chunk_delay_ms = 4
+chunk_delay_ms = 12
 """)
     child.command("AgentChat")
     child.feed("igo<C-s><Esc>")

@@ -213,7 +213,9 @@ class Victim:
 
     def _make_what_root_can(self) -> None:
         self.facts["has_run"] = True
-        for directory in (Path("/etc", self.name), Path("/usr/local/lib", self.name)):
+        # What only root reads in /etc is in every sandbox's way: none that no attack is after.
+        in_etc = [Path("/etc", self.name)] if self.user.uid == 0 else []
+        for directory in (*in_etc, Path("/usr/local/lib", self.name)):
             directory.mkdir()
             (directory / "file").write_text("")
             (directory / "key").write_text(f"{self.token}\n")
@@ -242,7 +244,7 @@ class Victim:
             name = dict(line.split("=") for line in _lines(block)).get("DEVNAME", "")
             if name and _can_open(f"/dev/{name}"):
                 self.facts |= {"block_device": f"/dev/{name}", "block_numbers": numbers}
-        self._made += [Path("/etc", self.name), Path("/usr/local/lib", self.name), log, mail]
+        self._made += [*in_etc, Path("/usr/local/lib", self.name), log, mail]
 
     def _own(self, *roots: Path) -> None:
         """Give everything to the user, except what belongs to someone else on purpose."""

@@ -719,9 +719,9 @@ def test_a_full_disk_behind_standard_output_is_an_error(shell):
 
 def test_closed_streams_are_no_files_of_ours(shell):
     model = shell.write_script([{"text": "Hello."}])
-    line = f"exec {sys.executable} -m sanderling -p hi --model {model} <&- >&- 2>&-"
+    line = 'exec "$0" -m sanderling -p hi --model "$1" <&- >&- 2>&-'
     done = subprocess.run(
-        ["sh", "-c", line],
+        ["sh", "-c", line, sys.executable, model],
         cwd=shell.project,
         env=shell.environment,
         timeout=DEADLINE_S,
