@@ -8,6 +8,7 @@ import pytest
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox.policy import Grant
+from sanderling.sandbox.processes import Process
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.sandbox.session import REST_AFTER_S, SessionSandbox
 from tests.conftest import prove_rest
@@ -66,16 +67,20 @@ async def test_tmp_goes_with_a_session_that_ends_at_rest(place):
     assert place.temporary_directories() == []
 
 
+async def rests_when_it_has_ended(session: SessionSandbox, process: Process) -> None:
+    await would_rest(session)
+    assert process.is_running
+    assert not is_at_rest()
+    process.kill()
+    await process.wait()
+    process.close()
+    await rest(session)
+
+
 async def test_session_does_not_rest_while_a_command_runs(place):
     async with session_of(place) as session:
         process = await session.spawn(["sleep", "600"])
-        await would_rest(session)
-        assert process.is_running
-        assert not is_at_rest()
-        process.kill()
-        await process.wait()
-        process.close()
-        await rest(session)
+        await rests_when_it_has_ended(session, process)
 
 
 async def test_session_does_not_rest_while_a_command_runs_in_a_view_that_was_left(place):
@@ -84,13 +89,7 @@ async def test_session_does_not_rest_while_a_command_runs_in_a_view_that_was_lef
         sandbox = session._sandbox
         [view] = sandbox._views.values()
         sandbox._drop(view)  # as when the host has replaced what is mounted there
-        await would_rest(session)
-        assert process.is_running
-        assert not is_at_rest()
-        process.kill()
-        await process.wait()
-        process.close()
-        await rest(session)
+        await rests_when_it_has_ended(session, process)
 
 
 async def test_whoever_needs_a_sandbox_while_one_that_failed_closes_gets_the_next(
