@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sanderling.events import Prompt, Selection, WaitingChanged
 from sanderling.waiting import Waiting
+from tests.conftest import examples
 
 TEXTS = st.text(min_size=1).filter(str.strip)
 SELECTIONS = st.just(()) | st.just((Selection("a.py", 1, 2, "x = 1\n"),))
@@ -128,5 +129,7 @@ def _edited(prompts: list[Prompt], prompt_id: str, text: str) -> list[Prompt]:
     return [changed for prompt in prompts for changed in change(prompt)]
 
 
-WaitingMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+WaitingMachine.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=25, deadline=None
+)
 TestWaiting = WaitingMachine.TestCase

@@ -412,8 +412,7 @@ def test_08_file_deleted_an_edit_stays_in_the_buffer_and_a_whole_file_is_written
     type_keys(child, "u")
     assert text_of(child) == TEXT
     child.feed(":silent write<CR>")
-    wait_until(path.exists, "it is written by hand")
-    assert path.read_text() == TEXT
+    wait_until(lambda: path.exists() and path.read_text() == TEXT, "it is written by hand")
     path.unlink()
     desk.told("read", path)
     desk.told("write", path, content="all new\n")

@@ -1295,7 +1295,7 @@ def test_a_neovim_that_waits_for_a_key_is_an_error_within_the_deadline_and_later
     start = time.monotonic()
     with pytest.raises(ToolError) as error:
         python_side.call("change", buffer, (Hunk(0, 1, ("late",)),), "use-1")
-    assert 0.9 < time.monotonic() - start < 1.6
+    assert 0.9 < time.monotonic() - start < 5
     assert f"Neovim waits for a key ({what})" in str(error.value)
     child.feed(leave)
     wait_until(lambda: not child.is_blocked() and child.mode() == "n", "the prompt is left")

@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.conftest import prove, prove_rest, wait_until
+from tests.conftest import examples, prove, prove_rest, wait_until
 
 ANSWER = [f"line {n} of the answer" for n in range(120)]
 TEXT = "\n".join([*ANSWER, ""])
@@ -207,7 +207,9 @@ MOTIONS = st.sampled_from(
 
 @prove
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     deltas=st.lists(

@@ -22,7 +22,7 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox import worker
 from sanderling.sandbox.files import ABSENT, FileChangedError, Files, UnconfinedFiles
 from sanderling.sandbox.session import SessionSandbox
-from tests.conftest import prove, prove_rest
+from tests.conftest import examples, prove, prove_rest
 from tests.sandbox.child import STRANGER, in_child, open_directory
 from tests.sandbox.test_sandbox import (
     DEADLINE_S,
@@ -108,7 +108,7 @@ def lines_by_hand(data: bytes, first: int, count: int) -> tuple[list[tuple[bytes
 
 
 @prove
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     data=st.lists(st.sampled_from([b"", b"a", b"\r", b"0123456789"]), max_size=30).map(b"\n".join),
     first=st.integers(1, 40),
@@ -680,7 +680,7 @@ async def test_killed_worker_leaves_the_file_old_or_new(place):
             assert path.read_bytes() in (b"old", data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     old=st.binary(max_size=200),
     new=st.binary(max_size=200),

@@ -953,9 +953,9 @@ async def test_cancelling_mid_stream_closes_the_connection_and_the_next_request_
                         cancelled_at = time.monotonic()
                         scope.cancel()
         assert scope.cancelled_caught
-        assert time.monotonic() - cancelled_at < 1
+        assert time.monotonic() - cancelled_at < 5
         await happens(lambda: server.prompts[0].closed_at)
-        assert (server.prompts[0].closed_at or 0) - cancelled_at < 1
+        assert (server.prompts[0].closed_at or 0) - cancelled_at < 5
         assert (await ask(provider))[-1] == ReplyDone("end_turn")
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import api_rules
+from tests.conftest import examples
 
 from sanderling.compaction import (
     KEPT_PROMPT_TOKENS,
@@ -179,7 +180,7 @@ def test_an_input_is_told_in_a_line(data, line):
     assert input_line(ToolUse("t", "tool", data)) == line
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(
         st.lists(st.sampled_from([0, 10, 250, 5_000, 30_000]), min_size=1, max_size=4), max_size=12
@@ -302,7 +303,7 @@ PROMPTS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.text(min_size=1).filter(str.strip), PROMPTS, st.lists(st.text(), max_size=3), st.booleans()
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.conftest import prove
+from tests.conftest import examples, prove
 
 from sanderling.compaction import input_line
 from sanderling.errors import SessionError
@@ -225,7 +225,9 @@ def open_fences(text: str) -> list[str]:
 
 @prove
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(said=HOSTILE, put_out=HOSTILE, command=HOSTILE, lines=HOSTILE)
 def test_whatever_was_said_and_put_out_stays_in_its_place(tmp_path, said, put_out, command, lines):

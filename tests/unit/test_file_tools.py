@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import prove, prove_rest
+from tests.conftest import examples, prove, prove_rest
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 
 from sanderling.errors import ToolError
@@ -1571,7 +1571,7 @@ TEXTS = st.lists(st.sampled_from(["a", "b", "", "c d", "x"]), max_size=30).flatm
 
 
 @prove
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(TEXTS, TEXTS)
 def test_difference_makes_one_text_of_the_other(old, new):
     difference = Difference(old, new)

@@ -5,7 +5,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import prove, prove_rest
+from tests.conftest import examples, prove, prove_rest
 
 from sanderling.tools.merge import Change, Conflict, line_changes, merge
 
@@ -126,7 +126,7 @@ def test_no_line_is_joined_to_another():
 
 
 @given(TEXTS, TEXTS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_where_one_side_did_nothing_the_other_is_the_result(base, other):
     assert merge(base, base, other).text == other
     assert merge(base, other, base).text == other
@@ -135,7 +135,7 @@ def test_where_one_side_did_nothing_the_other_is_the_result(base, other):
 
 @prove
 @given(TEXTS, TEXTS, TEXTS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_it_does_not_matter_who_is_we(base, ours, theirs):
     one, other = merge(base, ours, theirs), merge(base, theirs, ours)
     assert one.conflicts or one.text == other.text
@@ -151,7 +151,7 @@ EDITS = st.lists(
 
 
 @given(EDITS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_each_line_is_as_the_side_that_touched_it_left_it(edits):
     base, ours, theirs, expected = [], [], [], []
     for number, edit in enumerate(edits):
@@ -169,7 +169,7 @@ def test_each_line_is_as_the_side_that_touched_it_left_it(edits):
 
 @prove
 @given(TEXTS, TEXTS, TEXTS)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_the_ranges_of_a_conflict_are_what_was_changed(base, ours, theirs):
     for conflict in merge(base, ours, theirs).conflicts:
         parts = [
@@ -188,7 +188,7 @@ def test_the_ranges_of_a_conflict_are_what_was_changed(base, ours, theirs):
 
 @prove
 @given(FEW, FEW)
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=examples(700), deadline=None)
 def test_the_changes_make_the_new_of_the_old_with_as_few_lines_as_possible(old, new):
     changes = line_changes(old, new)
     made, done = [], 0

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.api_rules import refusals
-from tests.conftest import policy_of, settings_of
+from tests.conftest import examples, policy_of, settings_of
 
 from sanderling.events import (
     BlockEnded,
@@ -378,7 +378,7 @@ steps = st.one_of(
 scripts = st.lists(st.lists(steps, max_size=5), min_size=1, max_size=4)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(scripts, st.lists(st.integers(0, 30), max_size=2))
 def test_any_conversation_leaves_a_history_that_the_api_accepts_and_the_log_gives_back(
     replies: list[Steps], cancel_at: list[int]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import prove, prove_rest
+from tests.conftest import examples, prove, prove_rest
 
 from sanderling.permissions import Effect, Mode, Rule, applies, decide
 from sanderling.shell_grammar import name_set
@@ -306,7 +306,7 @@ AROUND = ["{}", "({})", "{{ {}; }}", "! {}", "if {}; then ls; fi", "if ls; then 
 
 
 @prove
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.data())
 def test_nothing_that_is_forbidden_hides_behind_what_is_allowed(data):
     """However they are joined: a command that no rule covers makes the whole line ask."""
@@ -319,7 +319,7 @@ def test_nothing_that_is_forbidden_hides_behind_what_is_allowed(data):
     assert action(run(line), "/project", *RULES) == "ask", line
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.sampled_from(ALLOWED), min_size=1, max_size=5), st.data())
 def test_what_is_allowed_stays_allowed_in_company(commands, data):
     line = commands[0]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import prove_rest
+from tests.conftest import examples, prove_rest
 
 from sanderling.errors import ToolError
 from sanderling.tools.buffers import bytes_of, text_in
@@ -882,7 +882,7 @@ def test_no_edit_changes_a_byte_outside_of_what_it_replaces(part):
     checked = 0
 
     @given(st.integers(0, 2**32))
-    @settings(max_examples=FILES, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=examples(FILES), deadline=None, derandomize=True, database=None)
     def check(seed: int) -> None:
         nonlocal checked
         chance = random.Random(f"{part} {seed}")
@@ -890,11 +890,11 @@ def test_no_edit_changes_a_byte_outside_of_what_it_replaces(part):
             checked += check_edit(AnyFile(chance), chance)
 
     check()
-    assert checked >= 1_667
+    assert checked >= examples(1_667)
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_several_edits_are_what_they_are_one_after_the_other(seed):
     chance = random.Random(seed)
     data = "".join(f"{n} {chance.choice('abc')}\r\n" for n in range(8)).encode()

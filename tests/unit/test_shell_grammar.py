@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.conftest import prove_rest
+from tests.conftest import examples, prove_rest
 
 from sanderling.shell_grammar import MAX_CHARACTERS, Command, Opaque, parse
 from sanderling.shell_programs import all_commands, runs_more
@@ -259,7 +259,9 @@ PIECES = st.sampled_from(
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash")
 @settings(
-    max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(600),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(PIECES, min_size=1, max_size=12).map("".join))
 @example("a >f b")
@@ -304,7 +306,7 @@ def test_oracle_sees_what_is_not_said(tmp_path):
 # --- It never raises, and takes no time ------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.text(max_size=200) | st.lists(PIECES, max_size=60).map("".join))
 def test_any_text_is_parsed(line):
     parsed = parse(line)

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import prove
+from tests.conftest import examples, prove
 
 from sanderling.errors import ConfigError
 from sanderling.messages import Usage
@@ -64,7 +64,7 @@ REQUESTS = st.lists(
 
 
 @prove
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(REQUESTS, st.integers(1, 400))
 def test_a_sum_is_exact_wherever_long_prompts_begin(requests, limit):
     mine = {

@@ -252,7 +252,7 @@ def test_passwords_are_refused_by_that_name():
 
 
 def test_no_url_takes_long_to_read():
-    began = time.monotonic()
+    began = time.thread_time()
     for url in (
         "http://" + "[" * 3900,
         "a" * 3990,
@@ -261,7 +261,7 @@ def test_no_url_takes_long_to_read():
     ):
         with suppress(ToolError):
             parse_url(url)
-    assert time.monotonic() - began < 0.5
+    assert time.thread_time() - began < 0.5
 
 
 # --- redirects ---------------------------------------------------------------------------------------------------------
