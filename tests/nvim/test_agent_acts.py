@@ -203,9 +203,7 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
 @prove
 @pytest.mark.parametrize(
     "mode, answer",
-    prove_rest(
-        [("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")], keep=(0,)
-    ),
+    [("auto", "AgentApprove"), ("auto", "AgentDeny"), ("ask", "AgentApprove")],
 )
 def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     start_agent, app, project, mode, answer
@@ -271,13 +269,10 @@ def test_once_is_once(start_agent):
 @pytest.mark.usefixtures("app")
 @pytest.mark.parametrize(
     "first, second",
-    prove_rest(
-        [
-            (bash("touch made"), bash("touch made")),
-            (edit(), edit({"old": "(1, 2)", "new": "(2, 3)"})),
-        ],
-        keep=(0,),
-    ),
+    [
+        (bash("touch made"), bash("touch made")),
+        (edit(), edit({"old": "(1, 2)", "new": "(2, 3)"})),
+    ],
     ids=["same command", "same file"],
 )
 def test_for_the_session_is_not_asked_again(start_agent, first, second):
@@ -346,9 +341,7 @@ def test_what_is_denied_does_not_run_and_the_model_is_told(start_agent, project,
 
 
 @prove
-@pytest.mark.parametrize(
-    "keys", prove_rest(["Dnot | now<CR>", ":AgentDeny not | now<CR>"], keep=(0,))
-)
+@pytest.mark.parametrize("keys", ["Dnot | now<CR>", ":AgentDeny not | now<CR>"])
 def test_the_model_reads_the_reason_of_a_denial(start_agent, project, keys):
     agent = start_agent(reply(bash("touch made")), DONE)
     agent.ask()
@@ -415,9 +408,7 @@ def test_a_model_that_goes_in_circles_goes_on_only_when_it_is_let(start_agent):
 
 
 @prove
-@pytest.mark.parametrize(
-    "how", prove_rest([":AgentApprove<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"], keep=(0,))
-)
+@pytest.mark.parametrize("how", [":AgentApprove<CR>", "<F2>", ":AgentDeny<CR>", "<F3>"])
 def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent, app, how):
     agent = start_agent(reply(edit()), DONE)
     agent.command("map <F2> <Plug>(AgentApprove)")
@@ -436,10 +427,7 @@ def test_it_is_answered_from_another_tab_page_without_going_into_it(start_agent,
 @prove
 @pytest.mark.parametrize(
     "keys",
-    prove_rest(
-        [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"],
-        keep=(-1,),
-    ),
+    [":only<CR>", "<C-w>o", ":tabnew<CR>:tabclose<CR>", ":tab split<CR>:tabonly<CR>"],
 )
 def test_it_survives_what_closes_windows_and_can_be_answered_then(start_agent, app, keys):
     agent = start_agent(reply(edit()), DONE)
@@ -717,7 +705,7 @@ def test_a_command_that_changes_files_is_seen_in_their_buffers(start_agent, proj
 
 
 @prove
-@pytest.mark.parametrize("is_job", prove_rest([False, True], keep=(-1,)))
+@pytest.mark.parametrize("is_job", [False, True])
 def test_what_a_command_of_the_persons_or_a_job_changes_is_seen_in_buffers_too(
     start_agent, project, is_job
 ):
@@ -866,7 +854,7 @@ def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_trac
 
 
 @prove
-@pytest.mark.parametrize("columns, lines", prove_rest([(130, 40), (80, 24)], keep=(-1,)))
+@pytest.mark.parametrize("columns, lines", [(130, 40), (80, 24)])
 def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, lines):
     agent = start_agent(setup={"provider": "demo"}, columns=columns, lines=lines)
     agent.command("AgentAsk tour")

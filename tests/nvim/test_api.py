@@ -154,7 +154,7 @@ def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_o
 
 
 @prove
-@pytest.mark.parametrize("failure", prove_rest(PASSING, keep=(-1,)))
+@pytest.mark.parametrize("failure", PASSING)
 def test_a_failure_that_passes_is_followed_by_the_answer_and_nothing_stands_there_twice(
     claude, server, failure
 ):

@@ -496,7 +496,7 @@ def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_
 
 @prove
 @pytest.mark.parametrize(
-    "autoread", prove_rest(["set autoread", "set noautoread", "set noautoread | setlocal autoread"])
+    "autoread", ["set autoread", "set noautoread", "set noautoread | setlocal autoread"]
 )
 def test_a_file_changed_by_others_is_loaded_edited_and_written(child, opened, desk, autoread):
     path = opened()
@@ -833,7 +833,7 @@ def test_a_host_that_dies_between_change_and_write_leaves_both_texts(child, open
 
 
 @prove
-@pytest.mark.parametrize("seed", prove_rest(range(2), keep=(0,)))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_edit_in_a_buffer_changes_a_byte_outside_of_what_it_replaces(child, opened, desk, seed):
     chance = random.Random(f"edits in buffers {seed}")
     child.command("set nofixendofline fileformats=unix,dos,mac")
@@ -953,7 +953,7 @@ class Crowd:
 
 
 @prove
-@pytest.mark.parametrize("seed", prove_rest(range(3), keep=(0,)))
+@pytest.mark.parametrize("seed", range(3))
 def test_whatever_comes_together_nobodys_change_is_lost(child, opened, desk, seed):
     path = opened(data="".join(f"{n:02} {0:05}\n" for n in range(LINES)))
     crowd = Crowd(child, path, desk, seed)

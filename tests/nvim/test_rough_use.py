@@ -202,7 +202,7 @@ def test_the_placeholder_never_covers_text(scripted):
 
 
 @prove
-@pytest.mark.parametrize("position", prove_rest(["top", "bottom", "float", "right"]))
+@pytest.mark.parametrize("position", ["top", "bottom", "float", "right"])
 def test_on_a_small_screen_the_transcript_keeps_its_share(start_nvim, position):
     child = start_nvim(columns=80, lines=24)
     child.open_chat(position=position)

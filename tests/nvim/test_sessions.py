@@ -637,14 +637,12 @@ def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_
 @prove
 @pytest.mark.parametrize(
     "line, number, kept, typed",
-    prove_rest(
-        [
-            ("## You", 2, ["one"], ["two"]),
-            ("two", 1, ["one"], ["two"]),
-            ("answered", 2, ["one", "two"], [""]),
-            ("", 0, ["one", "two", "three"], [""]),
-        ]
-    ),
+    [
+        ("## You", 2, ["one"], ["two"]),
+        ("two", 1, ["one"], ["two"]),
+        ("answered", 2, ["one", "two"], [""]),
+        ("", 0, ["one", "two", "three"], [""]),
+    ],
 )
 def test_a_fork_ends_where_the_cursor_is(chat, line, number, kept, typed):
     for turn, text in enumerate(("one", "two", "three"), 1):

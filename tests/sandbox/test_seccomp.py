@@ -313,7 +313,7 @@ ON_THE_SHARED_HOST = {
 
 @needs_filter
 @users
-@pytest.mark.parametrize("mode", prove_rest(MODES))
+@pytest.mark.parametrize("mode", prove_rest(MODES, keep=(-1,)))
 def test_what_anybody_may_do_outside_is_refused_inside(mode, uid):
     attempts = ATTEMPTS | (ON_THE_SHARED_HOST if mode in SHARED else {})
 

@@ -324,7 +324,7 @@ def test_wrong_usage_is_refused_by_name(shell, args, why):
 
 
 @prove
-@pytest.mark.parametrize("session_id", prove_rest(["../../s1", "x" * 300, "a/b", ""], keep=(0,)))
+@pytest.mark.parametrize("session_id", ["../../s1", "x" * 300, "a/b", ""])
 def test_what_is_no_id_of_a_session_names_none(shell, session_id):
     assert shell.play([{"text": "One."}]).returncode == 0
     done = shell.play([{"text": "Two."}], args=("--resume", f"{session_id}.x"))
@@ -608,7 +608,9 @@ def test_a_recorded_run_replays_the_same(shell, api, tmp_path):
 # --- the end -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    "number, status", prove_rest([(signal.SIGINT, 130), (signal.SIGTERM, 143)], keep=(0,))
+)
 def test_a_signal_stops_the_turn_and_leaves_nothing_behind(shell, number, status):
     model = shell.write_script([{"text": "Some."}, {"tool_use": FOREVER}])
     process = shell.start(

@@ -828,7 +828,7 @@ def in_sandbox(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Plac
 
 
 @prove
-@pytest.mark.parametrize("level", prove_rest(WITH_NETWORK, keep=(0,)))
+@pytest.mark.parametrize("level", WITH_NETWORK)
 async def test_a_server_of_the_session_can_be_fetched_while_the_network_is_off(in_sandbox, level):
     async with in_sandbox(level) as place, place.dev_server() as port:
         for host in ("localhost", "127.0.0.1", "app.localhost"):
