@@ -8,6 +8,9 @@ local sandbox = require('sanderling.sandbox')
 
 local M = {}
 
+local DESC = 'Agent: '
+local INTERRUPT = '\3'
+
 --- What a person can do in the chat's windows.
 ---@class (exact) sanderling.keys.Actions
 ---@field hide fun()
@@ -44,7 +47,7 @@ end
 ---@param desc string
 local function map(buf, modes, key, rhs, desc)
   for _, lhs in ipairs(list(key)) do
-    vim.keymap.set(modes, lhs, rhs, { buffer = buf, desc = 'Agent: ' .. desc })
+    vim.keymap.set(modes, lhs, rhs, { buffer = buf, desc = DESC .. desc })
   end
 end
 
@@ -56,6 +59,22 @@ local function cycle_or_select(lhs, cycle_mode)
     api.nvim_feedkeys(vim.keycode(lhs), 'ni', false)
   else
     cycle_mode()
+  end
+end
+
+--- What is typed while Neovim draws is an interrupt if it is a `<C-c>`: no mapping sees it. Ours do.
+---@param key string
+---@param typed string empty if a mapping, or `feedkeys`, put the key there
+---@return string? empty if it is done with
+local function run_in_spite_of_drawing(key, typed)
+  if key ~= INTERRUPT or typed ~= INTERRUPT then
+    return
+  end
+  local mode = api.nvim_get_mode().mode:sub(1, 1):lower():gsub('\22', 'v')
+  local mapping = vim.fn.maparg('<C-c>', mode, false, true)
+  if mapping.buffer == 1 and vim.startswith(mapping.desc or '', DESC) then
+    vim.schedule(mapping.callback)
+    return ''
   end
 end
 
@@ -75,6 +94,7 @@ function M.set(transcript, prompt, actions)
     end
   end
 
+  vim.on_key(run_in_spite_of_drawing, api.nvim_create_namespace('sanderling_interrupt'))
   for _, buf in ipairs({ transcript, prompt }) do
     map(buf, 'n', keys.next_session, to_session(1), 'next session')
     map(buf, 'n', keys.previous_session, to_session(-1), 'previous session')
