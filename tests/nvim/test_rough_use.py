@@ -52,14 +52,35 @@ def test_a_prompt_sent_just_after_a_crash_is_sent_once(scripted, after_ms):
 
 
 def test_a_prompt_sent_after_a_stop_is_answered_and_not_given_back(scripted):
-    child = scripted(SLOW)
+    child = scripted(SLOW, keys={"stop": "<F5>"})  # <C-c> drops what is typed ahead
     start_slow_turn(child)
-    child.feed("i<C-c>")
+    child.feed("i<F5>")
     child.feed("next<C-s>")
     child.wait_for_turns(2)
     assert child.transcript()[-1] == "answered"
     assert child.prompt_lines() == [""]
     assert "queued" not in child.screen_text()
+
+
+@pytest.mark.parametrize("keys, mode", [("", "n"), ("i", "i"), ("V", "V"), ("<C-w>k", "n")])
+def test_an_interrupt_that_no_mapping_sees_stops_the_turn_and_nothing_else(scripted, keys, mode):
+    child = scripted(SLOW)
+    start_slow_turn(child)
+    child.feed(keys)
+    child.lua("vim.api.nvim_feedkeys('\\3', 'nt', false)")  # so one arrives that comes while Neovim draws
+    child.wait_for_turns()
+    assert "Stopped." in child.transcript_text()
+    assert child.lua("return vim.fn.mode()") == mode
+
+
+def test_an_interrupt_elsewhere_is_neovims_own(scripted):
+    child = scripted(SLOW)
+    start_slow_turn(child)
+    child.command("new")
+    child.feed("i")
+    child.lua("vim.api.nvim_feedkeys('\\3', 'nt', false)")
+    wait_until(lambda: child.lua("return vim.fn.mode()") == "n")
+    assert not child.events("AgentTurnEnded")
 
 
 def test_what_is_typed_on_while_a_prompt_comes_back_stays_in_its_line(scripted):
