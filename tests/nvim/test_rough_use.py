@@ -37,6 +37,11 @@ def start_slow_turn(child):
     wait_until(lambda: "begun" in child.transcript_text())
 
 
+def interrupt(child):
+    """A `<C-c>` as it arrives if it comes while Neovim draws: typed, and no mapping is looked for."""
+    child.lua("vim.api.nvim_feedkeys('\\3', 'nt', false)")
+
+
 @pytest.mark.parametrize("after_ms", prove_rest([0, 15, 30, 60], keep=(0,)))
 def test_a_prompt_sent_just_after_a_crash_is_sent_once(scripted, after_ms):
     child = scripted(SLOW)
@@ -67,7 +72,7 @@ def test_an_interrupt_that_no_mapping_sees_stops_the_turn_and_nothing_else(scrip
     child = scripted(SLOW)
     start_slow_turn(child)
     child.feed(keys)
-    child.lua("vim.api.nvim_feedkeys('\\3', 'nt', false)")  # so one arrives that comes while Neovim draws
+    interrupt(child)
     child.wait_for_turns()
     assert "Stopped." in child.transcript_text()
     assert child.lua("return vim.fn.mode()") == mode
@@ -78,7 +83,7 @@ def test_an_interrupt_elsewhere_is_neovims_own(scripted):
     start_slow_turn(child)
     child.command("new")
     child.feed("i")
-    child.lua("vim.api.nvim_feedkeys('\\3', 'nt', false)")
+    interrupt(child)
     wait_until(lambda: child.lua("return vim.fn.mode()") == "n")
     assert not child.events("AgentTurnEnded")
 
