@@ -34,8 +34,8 @@ prove: development peers ## run every test; ARGS='-k cancel' chooses
 ifdef ARGS
 	$(PYTEST) $(ARGS)
 else # the attacks alone: a fork bomb counts whatever else the same user runs
-	$(PYTEST) $(PARALLEL) --ignore $(ATTACKS)
-	$(PYTEST) $(PARALLEL) --dist loadgroup $(ATTACKS)
+	$(PYTEST) $(PARALLEL) --ignore $(ATTACKS); failed=$$?; \
+	$(PYTEST) $(PARALLEL) --dist loadgroup $(ATTACKS) && exit $$failed
 endif
 
 fuzz: development ## cut, stall, stop and kill everywhere; takes half an hour
