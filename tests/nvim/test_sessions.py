@@ -126,8 +126,8 @@ def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
     wait_until(lambda: "drop" in chat.transcript_text())
     chat.command("AgentNew")
     assert "drop" not in chat.screen_text()
-    say(chat, "quick", 1)
-    assert chat.transcript()[-1] == "answered"
+    chat.submit("quick")
+    wait_until(lambda: chat.transcript()[-1] == "answered")
     chat.wait_for_turns(2)
     assert "drip" not in chat.screen_text()
     chat.feed("]s")
