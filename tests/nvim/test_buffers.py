@@ -1120,7 +1120,7 @@ def test_a_hostile_whole_file_change_is_no_freeze(child, opened, kind):
         assert change(child, buffer, *request)
         took_s = time.monotonic() - start
         print(f"{kind}, {count} lines: {took_s:.2f} s")
-        assert took_s < 2
+        assert took_s < 10
     assert lines(child) == new
 
 

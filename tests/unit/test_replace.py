@@ -20,7 +20,7 @@ from sanderling.tools.lines import applied, buffer_hunks
 from sanderling.tools.replace import Replacement, replace
 from sanderling.tools.text import decode
 
-DEADLINE_S = 3.0  # where nothing else runs, each takes less than one
+DEADLINE_S = 3.0  # of the processor; each takes less than one
 
 
 def change(old: str, new: str = "new", *, everywhere: bool = False) -> Replacement:
@@ -689,10 +689,10 @@ def test_lines_that_are_to_differ_in_whitespace_only_are_refused():
 def test_python_that_only_a_compiler_would_choke_on_is_checked_soon():
     nested = "".join(f"{' ' * n}try:\n{' ' * n} x\n{' ' * n}finally:\n" for n in range(40))
     data = f"if x:\n\ta\n{nested}{' ' * 40}x\n".encode()
-    started = time.monotonic()
+    started = time.process_time()
     edited = replace(data, [change("  a\n", "  b\n")], path="a.py")
     assert edited.notes[0].endswith("It still is valid Python.")
-    assert time.monotonic() - started < DEADLINE_S
+    assert time.process_time() - started < DEADLINE_S
 
 
 # --- hunks for a buffer ------------------------------------------------------------------------------------------------
@@ -943,9 +943,9 @@ LARGE = "".join(
     ],
 )
 def test_a_file_of_ten_megabytes_is_edited_soon(data, replacements):
-    started = time.monotonic()
+    started = time.process_time()
     assert edit(data, *replacements, path="app.py") != data
-    assert time.monotonic() - started < DEADLINE_S
+    assert time.process_time() - started < DEADLINE_S
 
 
 @pytest.mark.parametrize(
@@ -971,9 +971,9 @@ def test_a_file_of_ten_megabytes_is_edited_soon(data, replacements):
     ),
 )
 def test_a_refusal_comes_soon_whatever_the_file_is(data, old):
-    started = time.monotonic()
+    started = time.process_time()
     assert len(refusal(data, change(old, old.upper() + "\n"))) < 20_000
-    assert time.monotonic() - started < DEADLINE_S
+    assert time.process_time() - started < DEADLINE_S
 
 
 def test_a_file_cannot_be_blown_up():

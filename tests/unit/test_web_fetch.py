@@ -604,7 +604,7 @@ def test_a_body_that_trickles_is_shown_as_far_as_it_came(server, monkeypatch):
     monkeypatch.setattr(fetcher, "BODY_S", 0.3)
     began = time.monotonic()
     found = page(server, trickle(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert 0 < found.total < 1000
     assert found.notes == ("Only what came within 0 s is here.",)
 
