@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import reduce
 from typing import Any, Literal, NamedTuple
+from uuid import uuid4
 
 import anyio
 import msgspec
@@ -19,12 +20,13 @@ from sanderling.events import (
     Mode,
     ModeChanged,
     Notice,
+    Prompt,
 )
 from sanderling.permissions import Effect, Rule, decide, unguarded
 from sanderling.rules import RuleStore, propose
 from sanderling.sandbox.denials import PROTECTED, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant, is_within, real_path
-from sanderling.tool_uses import DeniedError, ForbiddenError
+from sanderling.tool_uses import DeniedError, ForbiddenError, Offered
 from sanderling.tools.base import Context, OverlapError, Preview, Tool
 from sanderling.tools.workspace import Workspace
 
@@ -69,7 +71,8 @@ class Gate:
     """
     What a session allows. `own_rules` are the person's settings, `store` holds what "always" has made.
 
-    `mode` is the person's alone: no tool can reach it. `on_allowed` is called when `state` has changed.
+    `mode` is the person's alone: no tool can reach it. `on_allowed` is called when `state` has changed, `on_said` with why
+    the person does not want the turn to go on.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Gate:
         emit: Callable[[Event], None],
         *,
         on_allowed: Callable[[], None] = lambda: None,
+        on_said: Callable[[Prompt], None] = lambda _: None,
     ) -> None:
         self.mode: Mode = "ask"
         self.told_mode: Mode | None = "ask"  # the one that the model knows
@@ -93,6 +97,7 @@ class Gate:
         self._session_effects: set[tuple[Conditions, Effect, Grant]] = set()
         self._granted = NO_GRANT  # for the session
         self._on_allowed = on_allowed
+        self._on_said = on_said
         self._refused: set[str] = set()  # what the person did not want to grant
         self._limits_asked = 0
         self._in_order = anyio.Lock()
@@ -205,13 +210,14 @@ class Gate:
 
     async def offer(
         self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
-    ) -> Grant | None:
+    ) -> Offered:
         """
         What the person lets in of what was refused: asked for reading, writing and the network apart.
 
         Each thing is offered once in a session, and never what is protected.
         """
-        granted = NO_GRANT
+        granted: Grant = NO_GRANT
+        reasons: tuple[str, ...] = ()
         for operations in OFFERED_TOGETHER:
             wanted = {
                 denial: grant
@@ -234,24 +240,26 @@ class Gate:
                     self._workspace.project,
                     ("once", "session"),
                 )
-                granted = granted.and_also(await self._offered(question, grant, wanted))
-        return None if granted == NO_GRANT else granted
+                more, said = await self._offered(question, grant, wanted)
+                granted, reasons = granted.and_also(more), (*reasons, *said)
+        return Offered(granted, reasons)
 
     async def _offered(
         self, question: ApprovalRequested, grant: Grant, denials: Iterable[Denial]
-    ) -> Grant:
-        answer = (await self._approvals.ask(question)).answer
-        if answer == "deny":
+    ) -> Offered:
+        answer = await self._approvals.ask(question)
+        if answer.answer == "deny":
             self._refused |= {denial.target for denial in denials}
-            return NO_GRANT
-        if answer == "session":
+            reason = answer.reason.strip()
+            return Offered(NO_GRANT, (reason,) if reason else ())
+        if answer.answer == "session":
             try:
                 await self._workspace.sandbox.extend(grant)
             except SandboxError:  # what was there when this was asked is gone
-                return NO_GRANT
+                return Offered(NO_GRANT)
             self._granted = self._granted.and_also(grant)
             self._on_allowed()
-        return grant
+        return Offered(grant)
 
     def _grant_for(self, denial: Denial) -> Grant | None:
         """The least that undoes the denial, if it can be undone."""
@@ -342,7 +350,10 @@ class Gate:
             ("once",),
         )
         self._emit(Notice("warning", reason))
-        return (await self._approvals.ask(question)).answer != "deny"
+        answer = await self._approvals.ask(question)
+        if said := answer.reason.strip():
+            self._on_said(Prompt(uuid4().hex, said))
+        return answer.answer != "deny"
 
     # --- resumed sessions ----------------------------------------------------------------------------------------------
 

@@ -128,7 +128,13 @@ class Orchestrator:
         self.approvals = Approvals(emit)
         store = RuleStore(settings.state_dir, session.project)
         self.gate = Gate(
-            self.workspace, self.approvals, store, rules, emit, on_allowed=self._keep_grants
+            self.workspace,
+            self.approvals,
+            store,
+            rules,
+            emit,
+            on_allowed=self._keep_grants,
+            on_said=self._append_said,
         )
         self.surroundings = Surroundings(settings, session.project)
         self.calls = ModelCalls(session, provider, settings, self.gate, emit)
@@ -398,6 +404,11 @@ class Orchestrator:
             self.emit(PromptSteered(prompt))
         self._keep_shell_state()
         self._report_write_error()
+
+    def _append_said(self, prompt: Prompt) -> None:
+        """What the person says where the turn stops; the model reads it with what they ask next."""
+        self.session.append_message(prompt_message(prompt), (prompt,))
+        self.emit(PromptSteered(prompt))
 
     async def _goes_on(self, stop_reason: StopReason) -> bool:
         """Whether the turn goes on though the model has asked for no tool."""

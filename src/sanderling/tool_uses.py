@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import anyio
 import msgspec
@@ -51,6 +51,13 @@ class NotAskedError(DeniedError):
     """They do not want another use of the same message."""
 
 
+class Offered(NamedTuple):
+    """What the person lets in of what the sandbox has refused, and why not the rest, if they have said so."""
+
+    grant: Grant
+    reasons: tuple[str, ...] = ()
+
+
 class Gate(Protocol):
     """Whoever says what may be done."""
 
@@ -78,8 +85,8 @@ class Gate(Protocol):
 
     async def offer(
         self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
-    ) -> Grant | None:
-        """What the person lets in of what the sandbox has refused, so that the tool use is run again; None: they do not."""
+    ) -> Offered:
+        """Ask what to let in of what the sandbox has refused; if that is anything, the tool use is run again."""
         ...
 
 
@@ -196,10 +203,10 @@ class ToolUses:
         denials = [denial for denial in outcome.denials if denial.target not in granted]
         if not (outcome.is_error and denials):
             return outcome
-        more = await self._gate.offer(use.title, tool_use_id, use.tool.name, denials)
-        if more is None:
-            return outcome
-        return await self._run_reviewed(use.tool, use, context, grant.and_also(more))
+        more, reasons = await self._gate.offer(use.title, tool_use_id, use.tool.name, denials)
+        if more != NO_GRANT:
+            outcome = await self._run_reviewed(use.tool, use, context, grant.and_also(more))
+        return _with_reasons(outcome, reasons)
 
     async def _run_reviewed(self, tool: Tool, use: _Use, context: Context, grant: Grant) -> Outcome:
         """Run it; what the person has not saved meanwhile is theirs to give up, as often as that happens."""
@@ -343,6 +350,18 @@ def _logged_ending(use: _Use, outcome: Outcome, *, has_result: bool) -> LoggedTo
         outcome.filetype,
         outcome.is_error,
         use.result if has_result else None,
+    )
+
+
+def _with_reasons(outcome: Outcome, reasons: Sequence[str]) -> Outcome:
+    """The outcome, with what the person has said against what the sandbox refused: for the model and for the screen."""
+    if not reasons:
+        return outcome
+    text = "\n".join(f"[The person did not allow that: {reason}]" for reason in reasons)
+    return msgspec.structs.replace(
+        outcome,
+        content=_with_text(outcome.content, text),
+        detail=f"{outcome.detail.rstrip()}\n{text}".lstrip("\n"),
     )
 
 

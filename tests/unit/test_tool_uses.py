@@ -21,6 +21,7 @@ from sanderling.events import (
     ModeChanged,
     Notice,
     Prompt,
+    PromptSteered,
     SandboxChanged,
     TodoChanged,
     ToolEnded,
@@ -240,6 +241,21 @@ async def test_the_same_call_again_and_again_warns_the_model_and_then_asks_the_p
     assert talk.session.history[-1].role == "user"
 
 
+async def test_reason_why_a_turn_is_not_to_go_on_is_told_to_the_model_with_what_comes_next(
+    tmp_path,
+):
+    same = [[{"tool_use": {"name": "read", "input": {"path": "app.py"}}}]] * 5
+    talk = Talk(tmp_path, *same)
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "deny", reason="Look elsewhere.")
+    assert talk.of(TurnEnded) == [TurnEnded("end_turn")]
+    assert talk.session.history[-1] == Message("user", (TextBlock("Look elsewhere."),))
+    assert [event.prompt.text for event in talk.of(PromptSteered)] == ["Look elsewhere."]
+    again = Session.open(tmp_path / "state/sessions", "s1", str(talk.project))
+    assert again.history == talk.session.history
+    again.close()
+
+
 # --- asking ------------------------------------------------------------------------------------------------------------
 
 
@@ -381,6 +397,33 @@ async def test_what_was_not_granted_is_not_offered_again(tmp_path, outside):
         talk.answer(await talk.until(ApprovalRequested), "deny")
     assert len(talk.of(ApprovalRequested)) == 1
     assert all("No such file" in talk.told(n) for n in (0, 1))
+
+
+async def test_reason_why_something_was_not_granted_is_told_to_the_model_and_shown(
+    tmp_path, outside
+):
+    talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "deny", reason=" These are private. ")
+    said = "[The person did not allow that: These are private.]"
+    assert "No such file" in talk.told()
+    assert talk.told().endswith(f"\n\n{said}")
+    [ended] = talk.of(ToolEnded)
+    assert ended.detail.endswith(f"\n{said}")
+    assert said in b"".join(path.read_bytes() for path in tmp_path.rglob("*.jsonl")).decode()
+
+
+@prove
+async def test_reason_against_one_grant_is_told_though_another_was_given(tmp_path, outside):
+    command = f"cat {outside}; python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'"
+    talk = Talk(tmp_path, uses(bash(command)), mode="auto")
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "once")
+        network = await talk.until(ApprovalRequested, 2)
+        assert network.subject == "resolve example.org"
+        talk.answer(network, "deny", reason="No network.")
+    assert talk.told().startswith("my notes\n")
+    assert talk.told().endswith("[The person did not allow that: No network.]")
 
 
 async def test_file_outside_of_the_project_is_written_when_that_is_allowed(tmp_path, outside):
