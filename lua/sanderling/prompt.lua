@@ -8,7 +8,9 @@ local words = require('sanderling.words')
 local M = {}
 
 local PLACEHOLDER = 'Ask anything: %s sends, %s in insert mode; /help, !command'
+local ON_ITS_OWN = 'sent on its own'
 local ns = api.nvim_create_namespace('sanderling_prompt')
+local seams_ns = api.nvim_create_namespace('sanderling_seams')
 
 ---@class (exact) sanderling.prompt.Prompt
 ---@field buf integer
@@ -42,16 +44,71 @@ function Prompt:set(lines)
   self:draw_placeholder()
 end
 
---- Put texts that will not be answered back, above what is being typed: the cursor goes along with its line.
+--- A command of the chat's or one for the shell: it is one at the beginning of a prompt only.
+---@param text string
+---@return boolean
+local function is_command(text)
+  return text:find('^[/!]') ~= nil
+end
+
+--- What stands from `row` on is a prompt of its own. The mark goes with the line and comes back with it.
+---@private
+---@param row integer
+function Prompt:mark_seam(row)
+  local line = api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1]
+  api.nvim_buf_set_extmark(self.buf, seams_ns, row, 0, {
+    end_col = #line,
+    right_gravity = false,
+    invalidate = true,
+    virt_text = { { ON_ITS_OWN, 'AgentPlaceholder' } },
+  })
+end
+
+--- Put texts that will not be answered back, above what is being typed: the cursor goes along with its line. A command stays
+--- apart from what stands beside it.
 ---@param texts string[]
 function Prompt:put_back(texts)
   local lines = vim.split(table.concat(texts, '\n'), '\n', { plain = true })
-  if table.concat(self:lines()) == '' then
+  local draft = table.concat(self:lines(), '\n')
+  if draft == '' then
     self:set(lines)
   else
     api.nvim_buf_set_lines(self.buf, 0, 0, true, lines)
     self:draw_placeholder()
   end
+  local row, parts = 0, draft == '' and texts or vim.list_extend(vim.list_slice(texts), { draft })
+  for i = 2, #parts do
+    row = row + select(2, parts[i - 1]:gsub('\n', '')) + 1
+    if is_command(parts[i - 1]) or is_command(parts[i]) then
+      self:mark_seam(row)
+    end
+  end
+end
+
+--- What stands here, as the prompts that it is to be.
+---@private
+---@return string[][]
+function Prompt:parts()
+  local lines, parts, first = self:lines(), {}, 0
+  local seams = api.nvim_buf_get_extmarks(self.buf, seams_ns, 0, -1, { details = true })
+  local rows = { #lines }
+  for _, seam in ipairs(seams) do
+    if not seam[4].invalid then
+      table.insert(rows, seam[2])
+    end
+  end
+  table.sort(rows)
+  for _, row in ipairs(rows) do
+    local part = vim.list_slice(lines, first + 1, row)
+    while #part > 0 and vim.trim(part[#part]) == '' do
+      part[#part] = nil
+    end
+    if #part > 0 then
+      parts[#parts + 1] = part
+    end
+    first = math.max(first, row)
+  end
+  return parts
 end
 
 --- End a completion: it would go on in a text that is no longer there.
@@ -64,21 +121,23 @@ end
 --- Send what stands here: `send` is given the lines without the blank ones at the end, and says whether it took them.
 ---@param send fun(lines: string[]): boolean
 function Prompt:send(send)
-  local lines = self:lines()
-  local sent = vim.list_slice(lines)
-  while #sent > 0 and vim.trim(sent[#sent]) == '' do
-    sent[#sent] = nil
-  end
-  if #sent == 0 then
+  local lines, parts = self:lines(), self:parts()
+  if #parts == 0 then
     return
   end
   close_menu()
   self:set({ '' })
-  if send(sent) then
-    self.history_index, self.draft = nil, nil
-    prompt_history.add(table.concat(sent, '\n'))
-  else
-    self:set(lines)
+  for i, part in ipairs(parts) do
+    if send(part) then
+      self.history_index, self.draft = nil, nil
+      prompt_history.add(table.concat(part, '\n'))
+    elseif #parts == 1 then
+      return self:set(lines)
+    else
+      return self:put_back(vim.tbl_map(function(rest)
+        return table.concat(rest, '\n')
+      end, vim.list_slice(parts, i)))
+    end
   end
 end
 

@@ -343,7 +343,7 @@ end
 function Session:send_typed(lines, is_steering)
   local slash = require('sanderling.slash')
   if slash.is_command(lines) then
-    return slash.run(lines, self)
+    return slash.run(lines, self, is_steering)
   elseif vim.startswith(lines[1], '!') then
     local command = vim.list_slice(lines)
     command[1] = command[1]:sub(2)

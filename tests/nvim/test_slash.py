@@ -133,6 +133,74 @@ def test_the_command_of_a_markdown_file_is_sent_as_it_was_typed(screen):
     assert sent["prompt"]["text"] == "/ticket:new the parser\ncrashes"
 
 
+def test_the_command_of_a_markdown_file_steers_with_the_key_that_steers(screen):
+    screen.send(COMMANDS)
+    screen.in_a_turn()
+    screen.feed("i/review it<C-g>")
+    (sent,) = wait_until(screen.actions)
+    assert (sent["type"], sent["prompt"]["text"]) == ("steer_turn", "/review it")
+
+
+RETURNED = {
+    "type": "prompts_returned",
+    "prompts": [
+        {"id": "1", "text": "plain\nsteer"},
+        {"id": "2", "text": "/review 14"},
+        {"id": "3", "text": "words"},
+        {"id": "4", "text": "more words"},
+    ],
+}
+
+
+def test_prompts_that_come_back_are_sent_again_with_each_command_on_its_own(screen):
+    screen.send(COMMANDS, RETURNED)
+    assert screen.prompt_lines() == ["plain", "steer", "/review 14", "words", "more words"]
+    rows = [row for row in screen.screen() if "sent on its own" in row]
+    assert [row.split("sent")[0].split("│")[-1].split()[0] for row in rows] == ["/review", "words"]
+    screen.feed("<C-s>")
+    sent = wait_until(lambda: len(screen.actions()) == 3 and screen.actions())
+    assert [each["prompt"]["text"] for each in sent] == [
+        "plain\nsteer",
+        "/review 14",
+        "words\nmore words",
+    ]
+    screen.feed("<Esc>u")
+    wait_until(lambda: "/review 14" in screen.prompt_lines())
+    screen.feed("<C-s>")
+    wait_until(lambda: len(screen.actions()) == 6)
+    assert screen.actions()[4]["prompt"]["text"] == "/review 14"
+
+
+def test_what_is_being_typed_stays_apart_from_a_command_that_comes_back(screen):
+    screen.send(COMMANDS)
+    screen.feed("ihalf typed")
+    wait_until(lambda: screen.prompt_lines() == ["half typed"])
+    screen.send({"type": "prompts_returned", "prompts": RETURNED["prompts"][1:2]})
+    screen.feed(", done<C-s>")
+    sent = wait_until(lambda: len(screen.actions()) == 2 and screen.actions())
+    assert [each["prompt"]["text"] for each in sent] == ["/review 14", "half typed, done"]
+
+
+def test_what_is_refused_of_several_stands_in_the_prompt_with_what_comes_after_it(screen):
+    texts = ["one", "/nonsense", "three"]
+    prompts = [{"id": str(n), "text": text} for n, text in enumerate(texts)]
+    screen.send(COMMANDS, {"type": "prompts_returned", "prompts": prompts})
+    screen.feed("<C-s>")
+    wait_until(lambda: screen.prompt_lines() == ["/nonsense", "three"])
+    assert [each["prompt"]["text"] for each in screen.actions()] == ["one"]
+    screen.feed("ggdd<C-s>")
+    wait_until(lambda: len(screen.actions()) == 2)
+
+
+def test_a_line_that_is_taken_out_or_rewritten_leaves_no_seam(screen):
+    screen.send(COMMANDS, RETURNED)
+    screen.feed("<Esc>3Gdd")
+    wait_until(lambda: screen.prompt_lines() == ["plain", "steer", "words", "more words"])
+    screen.feed("3Gdd<C-s>")
+    (sent,) = wait_until(screen.actions)
+    assert sent["prompt"]["text"] == "plain\nsteer\nmore words"
+
+
 def test_before_the_host_has_told_of_its_commands_it_is_asked(screen):
     screen.feed("i/mycommand<C-s>")
     (sent,) = wait_until(screen.actions)
