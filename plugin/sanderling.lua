@@ -182,9 +182,13 @@ command(
 command(
   'AgentDeny',
   guarded(function(cmd)
-    require('sanderling.approval').deny(cmd.args)
+    require('sanderling.approval').deny(cmd.args, cmd.bang)
   end),
-  { nargs = '*', desc = 'Agent: deny what is asked, for a reason that the model reads' }
+  {
+    nargs = '*',
+    bang = true,
+    desc = 'Agent: deny what is asked, for a reason that the model reads; with !, only this one',
+  }
 )
 
 command(

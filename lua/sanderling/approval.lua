@@ -253,7 +253,7 @@ local function body_of(q, width)
     marks[#marks + 1] = { row = 0, col = 0, end_col = #asker, hl = 'AgentApprovalTitle' }
   end
   if (event.rule or '') ~= '' then -- what is allowed by that is more than this one use
-    local rule = 'session, always: ' .. tools.plain(event.rule)
+    local rule = 's/A would allow: ' .. tools.plain(event.rule):gsub('^allow ', '')
     lines[#lines + 1] = rule
     marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #rule, hl = 'AgentStatus' }
   end
@@ -276,14 +276,43 @@ local key_words = {
     s = 'for the session',
     A = 'always',
     d = 'deny',
-    D = 'deny, say why',
-    p = 'show all',
+    D = 'deny + reason',
+    x = 'deny only this',
+    X = '+ reason',
+    p = 'full view',
+    q = 'later',
     ['<Tab>'] = 'next',
   },
-  { a = 'once', s = 'session', A = 'always', d = 'deny', D = 'why', p = 'all', ['<Tab>'] = 'next' },
-  { a = 'once', s = 'session', A = 'always', d = 'deny', D = 'why', p = '', ['<Tab>'] = '' },
-  { a = '', s = '', A = '', d = '', D = '', p = '', ['<Tab>'] = '' },
+  {
+    a = 'once',
+    s = 'session',
+    A = 'always',
+    d = 'deny',
+    D = '+ reason',
+    x = 'only this',
+    X = '+ reason',
+    p = 'full view',
+    q = 'later',
+    ['<Tab>'] = 'next',
+  },
+  { a = 'once', s = 'session', A = 'always', d = 'deny', D = '+ reason', x = 'only this' },
+  { a = 'once', s = 'session', A = 'always', d = 'deny', x = 'only this' },
+  { d = 'deny', x = 'only this' },
+  {},
 }
+
+--- What is denied with it, if anything is: those that wait for an answer, too, or what comes after it.
+---@param q sanderling.approval.Question
+---@return string
+local function also_denied(q)
+  if not q.event.is_of_several then
+    return ''
+  end
+  local count = #vim.tbl_filter(function(other)
+    return other.session_id == q.session_id and other.event.is_of_several or false
+  end, questions)
+  return count > 1 and (' all %d'):format(count) or ' the rest, too'
+end
 
 ---@param q sanderling.approval.Question
 ---@return string[] keys that apply
@@ -294,7 +323,9 @@ local function keys_of(q)
       keys[#keys + 1] = key
     end
   end
-  vim.list_extend(keys, { 'd', 'D', 'p', #questions > 1 and '<Tab>' or nil })
+  vim.list_extend(keys, { 'd', 'D' })
+  vim.list_extend(keys, q.event.is_of_several and { 'x', 'X' } or {})
+  vim.list_extend(keys, { 'p', 'q', #questions > 1 and '<Tab>' or nil })
   return keys
 end
 
@@ -308,7 +339,8 @@ local function keys_line(q, width)
     local cells = 1
     chunks = {}
     for _, key in ipairs(keys_of(q)) do
-      local word = words[key] ~= '' and ' ' .. words[key] or ''
+      local word = words[key] and ' ' .. words[key] or ''
+      word = word .. (key == 'd' and words.d and also_denied(q) or '')
       chunks[#chunks + 1] = { ' ' .. key, 'AgentApprovalKey' }
       chunks[#chunks + 1] = { word, 'AgentApproval' }
       cells = cells + #key + #word + 1
@@ -322,13 +354,13 @@ local function keys_line(q, width)
 end
 
 --- How to get into the float.
----@return [string, string][]
-local function hint()
+---@param purpose string
+---@return string
+local function ways_in(purpose)
   local key = config.options.keys.approvals
   key = type(key) == 'table' and key[1] or key
-  local text = key and (' :AgentApprovals to answer, %s in the chat '):format(key)
-    or ' :AgentApprovals to answer '
-  return { { text, 'AgentApprovalKey' } }
+  local text = (':AgentApprovals %s'):format(purpose)
+  return key and ('%s, %s in the chat'):format(text, key) or text
 end
 
 -- where it is ---------------------------------------------------------------------------------------------------------
@@ -570,7 +602,8 @@ local function draw()
     zindex = ZINDEX,
     border = 'rounded',
     title = title_of(q, place.width),
-    footer = is_focused() and keys_line(q, place.width) or hint(),
+    footer = is_focused() and keys_line(q, place.width)
+      or { { (' %s '):format(ways_in('to answer')), 'AgentApprovalKey' } },
     footer_pos = 'right',
   }
   if float then
@@ -610,6 +643,18 @@ end
 
 local update_soon = vim.schedule_wrap(update)
 
+--- The person has left the question unanswered: say how they come back to it.
+local function set_left()
+  is_left = true
+  local count = #questions
+  message.tell(
+    ('%s: %s.'):format(
+      count == 1 and 'The question waits' or ('%d questions wait'):format(count),
+      ways_in('brings it back')
+    )
+  )
+end
+
 --- What moves the float, changes what it says, or takes it away.
 ---@param buf integer
 function M.watch(buf)
@@ -628,7 +673,7 @@ function M.watch(buf)
   on('WinClosed', function(args)
     local is_ours = float and tonumber(args.match) == float.win
     if is_ours and is_focused() then
-      is_left = true -- `:quit` in it
+      set_left() -- `:quit` in it
     end
     if is_ours then
       update_soon()
@@ -709,7 +754,7 @@ local function is_seen()
 end
 
 ---@param q sanderling.approval.Question
----@param answer { answer: 'once'|'session'|'always'|'deny', reason?: string, rule?: string }
+---@param answer { answer: 'once'|'session'|'always'|'deny', reason?: string, rule?: string, is_alone?: boolean }
 local function send(q, answer)
   if not vim.list_contains(questions, q) then
     tell('Nobody waits for that answer any more.')
@@ -721,6 +766,7 @@ local function send(q, answer)
     answer = answer.answer,
     reason = answer.reason or '',
     rule = answer.rule or '',
+    is_alone = answer.is_alone,
   })
   if err then
     host.publish(q.session_id, { { type = 'local_failed', message = err } })
@@ -733,7 +779,7 @@ end
 local refusals = {
   once = 'This cannot be allowed.',
   session = 'This cannot be allowed for the whole session.',
-  always = 'No rule can allow this always.',
+  always = 'This cannot be allowed for good.',
 }
 
 --- Allow what is asked. For `always`, the rule that will be kept is shown, and can be changed, first.
@@ -760,9 +806,11 @@ local function question_to_answer()
     tell('Nothing waits for an answer.')
     return nil
   elseif not is_seen() then
+    local text = is_left and 'Here is the question again: now answer it.'
+      or 'The question has only just appeared: read it, then answer again.'
     is_left = false
     update()
-    tell('The question has only just appeared: read it, then answer again.')
+    tell(text)
     return nil
   end
   return question()
@@ -781,10 +829,11 @@ function M.approve(choice)
 end
 
 ---@param reason? string that the model reads
-function M.deny(reason)
+---@param is_alone? boolean what else the same message asks for is not denied with it
+function M.deny(reason, is_alone)
   local q = question_to_answer()
   if q then
-    send(q, { answer = 'deny', reason = reason or '' })
+    send(q, { answer = 'deny', reason = reason or '', is_alone = is_alone or nil })
   end
 end
 
@@ -805,8 +854,8 @@ end
 
 --- Close the float without an answer. The question waits on.
 local function leave()
-  is_left = true
   close()
+  set_left()
 end
 
 ---@param step -1|1
@@ -858,24 +907,29 @@ function M.set_keys(buf)
       'allow: ' .. choice
     )
   end
-  map(
-    'd',
-    answering(function(q)
-      send(q, { answer = 'deny' })
-    end),
-    'deny'
-  )
-  map(
-    'D',
-    answering(function(q)
-      vim.ui.input({ prompt = 'Deny, because: ' }, function(reason)
-        if reason then
-          send(q, { answer = 'deny', reason = vim.trim(reason) })
-        end
-      end)
-    end),
-    'deny, and say why'
-  )
+  --- `d` and `D`, or those for this one alone, which are `d` and `D` where it is the only one.
+  local function map_denying(lhs, lhs_with_reason, is_alone)
+    map(
+      lhs,
+      answering(function(q)
+        send(q, { answer = 'deny', is_alone = is_alone })
+      end),
+      'deny'
+    )
+    map(
+      lhs_with_reason,
+      answering(function(q)
+        vim.ui.input({ prompt = 'Deny, because: ' }, function(reason)
+          if reason then
+            send(q, { answer = 'deny', reason = vim.trim(reason), is_alone = is_alone })
+          end
+        end)
+      end),
+      'deny, and say why'
+    )
+  end
+  map_denying('d', 'D')
+  map_denying('x', 'X', true)
   map('<Tab>', function()
     go_to_question(1)
   end, 'next question')

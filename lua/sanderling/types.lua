@@ -244,6 +244,7 @@
 ---@field filetype? string
 ---@field rule? string
 ---@field path? string
+---@field is_of_several? boolean
 
 ---@class (exact) sanderling.ApprovalSettled
 ---@field type 'approval_settled'
@@ -361,6 +362,7 @@
 ---@field answer 'always'|'deny'|'once'|'session'
 ---@field reason string
 ---@field rule string
+---@field is_alone boolean
 
 ---@class (exact) sanderling.InspectToolUse
 ---@field type 'inspect_tool_use'

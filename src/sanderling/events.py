@@ -349,7 +349,8 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
 
     `subject` is what would be done, whole, in the syntax `filetype`: the command, the diff, the address. `reason` says why
     that is asked, `cwd` where it would be done. `rule` is what the answer "always" would keep, as text that can be edited;
-    "always" and "session" are offered as `choices` says. `path` is the file that it is about.
+    "always" and "session" are offered as `choices` says. `path` is the file that it is about. `is_of_several`: to deny it denies
+    other tool uses of the same message.
     """
 
     id: str
@@ -362,6 +363,7 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
     filetype: str = ""
     rule: str = ""
     path: str = ""
+    is_of_several: bool = False
 
 
 class ApprovalSettled(msgspec.Struct, tag="approval_settled", frozen=True):
@@ -608,12 +610,17 @@ class SetMode(msgspec.Struct, tag="set_mode", frozen=True, forbid_unknown_fields
 class AnswerApproval(
     msgspec.Struct, tag="answer_approval", frozen=True, forbid_unknown_fields=True
 ):
-    """`reason` is for the model, with "deny"; `rule` is what "always" keeps, as it was shown or as the person has changed it."""
+    """
+    `reason` is for the model, with "deny"; `rule` is what "always" keeps, as it was shown or as the person has changed it.
+
+    `is_alone`: "deny" is about this one only, not about other tool uses of the same message.
+    """
 
     id: str
     answer: Literal["once", "session", "always", "deny"]
     reason: str = ""
     rule: str = ""
+    is_alone: bool = False
 
 
 class InspectToolUse(

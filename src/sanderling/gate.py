@@ -297,6 +297,7 @@ class Gate:
             ("once",),
             preview.filetype,
             path=effect.path,
+            is_of_several=context.is_of_several,
         )
 
     def _with_choices(
@@ -397,7 +398,9 @@ def _offered_as(denial: Denial, grant: Grant) -> str:
 def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
     reason = answer.reason.strip()
     return DeniedError(
-        DENIED_WITH_REASON.format(reason=reason) if reason else without_reason, reason
+        DENIED_WITH_REASON.format(reason=reason) if reason else without_reason,
+        reason,
+        is_alone=answer.is_alone,
     )
 
 

@@ -36,11 +36,16 @@ NOTHING = Effect("", "none")
 
 
 class DeniedError(Exception):
-    """The person does not want it; `str` is what the model is told, `reason` what they have said."""
+    """
+    The person does not want it; `str` is what the model is told, `reason` what they have said.
 
-    def __init__(self, message: str, reason: str = "") -> None:
+    `is_alone`: what else the same message asks for may be done.
+    """
+
+    def __init__(self, message: str, reason: str = "", *, is_alone: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
+        self.is_alone = is_alone
 
 
 class ForbiddenError(ToolError):
@@ -190,6 +195,9 @@ class ToolUses:
             lambda text: show(ToolOutput(tool_use_id, text)),
             is_confined=not self._workspace.sandbox.is_off,
             shell=self._workspace.shell.now,  # what is judged and shown is where it runs, also when it runs again
+            is_of_several=any(
+                other is not use and not other.ended.is_set() for other in self._uses
+            ),
         )
         try:
             grant = await self._ask(use, context)
@@ -218,7 +226,7 @@ class ToolUses:
                 try:
                     await self._gate.review(tool, use.args, context, overlap)
                 except DeniedError as denied:
-                    self._is_denied = True
+                    self._is_denied = self._is_denied or not denied.is_alone
                     outcome = _denial(denied)
                     return msgspec.structs.replace(outcome, content=f"{denied}\n{overlap}")
 
@@ -247,7 +255,7 @@ class ToolUses:
             raise ToolError(SWITCHED)
 
     async def _ask(self, use: _Use, context: Context) -> Grant:
-        """Return when `use` may run, with what is granted to it. Who denies one use denies those that have not begun with it."""
+        """Return when `use` may run, with what is granted to it. Who denies one use denies those that have not begun with it, or it alone."""
         assert use.tool
         assert use.args is not None
         with anyio.CancelScope() as scope:
@@ -256,10 +264,11 @@ class ToolUses:
             self._asking.add(scope)
             try:
                 return await self._gate.permit(use.tool, use.args, context)
-            except DeniedError:
-                self._is_denied = True
-                for other in self._asking - {scope}:
-                    other.cancel()
+            except DeniedError as denied:
+                if not denied.is_alone:
+                    self._is_denied = True
+                    for other in self._asking - {scope}:
+                        other.cancel()
                 raise
             finally:
                 self._asking.discard(scope)

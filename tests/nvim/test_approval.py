@@ -173,10 +173,10 @@ def test_a_long_subject_shows_its_head_and_whole_where_it_is_entered(editor, siz
 def test_the_rule_that_holds_for_the_session_or_always_is_shown_where_there_is_one(editor, size):
     screen = editor(size)
     ask(screen, asked(tool="edit", title="src/app.py", rule="allow edit ./src/**"))
-    assert "│session, always: allow edit ./src/**  " in drawn(screen)
+    assert "│s/A would allow: edit ./src/**  " in drawn(screen)
     screen.send(settled())
     ask(screen, asked(choices=["once", "session"], rule=""))
-    assert "session, always" not in drawn(screen)
+    assert "would allow" not in drawn(screen)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -256,9 +256,9 @@ def test_only_the_choices_that_there_are_are_offered_and_taken(editor):
     ask(screen, asked(choices=["once"]))
     enter(screen)
     footer = screen.screen_text().splitlines()[-3]
-    assert footer.endswith("─ a allow once d deny D deny, say why p show all ╯")
+    assert footer.endswith("─ a allow once d deny D deny + reason p full view q later ╯")
     screen.feed("sA")
-    wait_until(lambda: "No rule can allow this always." in screen.messages())
+    wait_until(lambda: "This cannot be allowed for good." in screen.messages())
     assert "This cannot be allowed for the whole session." in screen.messages()
     assert screen.actions() == []
 
@@ -497,6 +497,30 @@ def test_questions_wait_in_one_float_and_are_gone_through_with_tab(editor):
     assert float_of(screen)["is_focused"]
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_the_keys_say_what_is_denied_and_one_denies_only_the_question_that_is_shown(editor, size):
+    screen = editor(size)
+    ask(screen, *[asked(f"q{n}", is_of_several=True) for n in (1, 2, 3)], asked("limit"))
+    enter(screen)
+    footer = screen.screen_text().splitlines()[-3]
+    assert " d deny all 3 " in footer
+    assert re.search(" x (deny )?only this ", footer)
+    screen.feed("x")
+    wait_until(lambda: screen.actions() == [answer("deny", "q1") | {"is_alone": True}])
+    wait_until(lambda: " d deny all 2 " in screen.screen_text())
+    time.sleep(GRACE_S)
+    screen.feed("Xkeep it<CR>")
+    alone = answer("deny", "q2", reason="keep it") | {"is_alone": True}
+    wait_until(lambda: screen.actions()[1:] == [alone])
+    wait_until(lambda: " d deny the rest, too " in screen.screen_text())
+    time.sleep(GRACE_S)
+    screen.feed(":AgentDeny! not now<CR>")
+    alone = answer("deny", "q3", reason="not now") | {"is_alone": True}
+    wait_until(lambda: screen.actions()[2:] == [alone])
+    wait_until(lambda: re.search(" d deny +D ", screen.screen_text()))
+    assert "only this" not in screen.screen_text()
+
+
 def test_what_comes_later_does_not_replace_what_is_being_read(editor):
     screen = editor()
     ask(screen)
@@ -518,6 +542,8 @@ def test_leaving_answers_nothing_and_the_question_comes_back(editor, key):
     assert screen.actions() == []
     assert screen.lua("return vim.fn.expand('%')") == "code.py"
     assert "1 to approve" in screen.lua("return require('sanderling').statusline()")
+    how = "The question waits: :AgentApprovals brings it back, ga in the chat."
+    wait_until(lambda: how in screen.screen_text())
     enter(screen)
     screen.feed("q")
     wait_until(lambda: not float_of(screen))

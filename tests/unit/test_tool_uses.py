@@ -288,6 +288,31 @@ async def test_reason_of_a_denial_is_told_to_the_model(tmp_path):
     assert not (talk.project / "made").exists()
 
 
+async def test_one_of_a_batch_is_denied_alone_where_the_person_says_so(tmp_path):
+    talk = Talk(tmp_path, uses(*[bash(f"touch {n}") for n in (1, 2, 3)]))
+    async with talk.asked():
+        await talk.until(ApprovalRequested, 3)
+        first, second, third = talk.of(ApprovalRequested)
+        assert [each.is_of_several for each in (first, second, third)] == [True] * 3
+        talk.orchestrator.approvals.answer(
+            AnswerApproval(second.id, "deny", "Not that.", is_alone=True)
+        )
+        talk.answer(first, "once")
+        talk.answer(third, "once")
+    assert talk.told(1) == "The person denied this: Not that."
+    made = sorted(path.name for path in talk.project.iterdir())
+    assert made == ["1", "3", "app.py"]
+
+
+async def test_a_question_about_the_only_tool_use_left_denies_no_other(tmp_path):
+    calls = [("read", {"path": "app.py"}), edit("app.py", "return 1", "return 2")]
+    talk = Talk(tmp_path, uses(*calls))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert not question.is_of_several
+        talk.answer(question, "deny")
+
+
 async def test_denying_one_of_a_batch_denies_the_rest_of_it(tmp_path):
     talk = Talk(tmp_path, uses(*[bash(f"touch {n}") for n in (1, 2, 3)]))
     async with talk.asked():

@@ -47,7 +47,8 @@ class Context(msgspec.Struct, frozen=True):
     What a tool use is done with. `show` draws output in the chat while the tool still runs.
 
     `overruled` are the texts of buffers whose unsaved changes the person has let this go over. `shell` is what a command begins
-    with, and `is_confined` whether the sandbox held when it was judged: it is to run as it was judged.
+    with, and `is_confined` whether the sandbox held when it was judged: it is to run as it was judged. `is_of_several`: others of
+    the same message have not ended yet.
     """
 
     workspace: "Workspace"
@@ -56,6 +57,7 @@ class Context(msgspec.Struct, frozen=True):
     overruled: set[str] = msgspec.field(default_factory=set)
     shell: "ShellState | None" = None
     is_confined: bool = True
+    is_of_several: bool = False
 
 
 class Preview(msgspec.Struct, frozen=True):
