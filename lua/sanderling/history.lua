@@ -11,7 +11,7 @@ local rows = require('sanderling.rows')
 
 local NEAR_LINES = 60
 local MARKER = '▲ earlier messages'
-local LOST = ': :AgentClose and :AgentResume show them'
+local LOST = ': scroll up to here, or send a prompt, to load them'
 local MARKER_LINES = 2 -- with the blank one below
 local MARKED = { 'sanderling', 'sanderling_tools' } -- namespaces; what is Markdown is marked when it is seen
 
@@ -39,13 +39,13 @@ function M.mark_top(page)
   page:append_block(MARKER, 'AgentPlaceholder')
 end
 
---- The host is gone, and the next one begins no page where this one ended: say how the rest can be read.
+--- The host is gone. The next one is not started for a page before a person scrolls up: it may end of that again.
 ---@param transcript sanderling.render.Transcript
 function M.lose(transcript)
-  if transcript.has_earlier then
-    transcript.has_earlier = false
+  if transcript.has_earlier and not transcript.is_lost then
     transcript:append_to_row(0, LOST)
   end
+  transcript.is_lost, transcript.is_asking = true, false
 end
 
 ---@param transcript sanderling.render.Transcript
@@ -152,11 +152,24 @@ end
 --- `win` shows other lines than before: ask for what comes before them, when that is near.
 ---@param transcript sanderling.render.Transcript
 ---@param win integer
-function M.ask_if_near(transcript, win)
+---@param is_wanted? boolean by a person, who has scrolled up
+function M.ask_if_near(transcript, win, is_wanted)
   local is_due = transcript.has_earlier and not transcript.is_asking
-  if is_due and vim.fn.line('w0', win) <= NEAR_LINES then
-    local session_id = vim.b[transcript.buf].sanderling_session
-    transcript.is_asking = host.act(session_id, { type = 'show_earlier' }) == nil
+  if is_due and (is_wanted or not transcript.is_lost) and vim.fn.line('w0', win) <= NEAR_LINES then
+    local action = { type = 'show_earlier', before = transcript.start }
+    transcript.is_asking = true -- first: a host that cannot start says so in the transcript
+    if host.act(vim.b[transcript.buf].sanderling_session, action) then
+      transcript.is_asking = false
+    end
+  end
+end
+
+--- A host serves the session: ask it for what is near in any window.
+---@param transcript sanderling.render.Transcript
+function M.ask_anew(transcript)
+  transcript.is_lost = false
+  for _, win in ipairs(vim.fn.win_findbuf(transcript.buf)) do
+    M.ask_if_near(transcript, win)
   end
 end
 

@@ -68,6 +68,8 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@field private moves integer how often rows with folds were moved or taken out
 ---@field has_earlier boolean there are more, and the first line says so
 ---@field is_asking boolean one was asked for
+---@field is_lost boolean no host serves the session
+---@field start integer where in the log the first page begins
 ---@field footer sanderling.footer.Footer
 ---@field private countdown? sanderling.retry.Countdown
 ---@field last integer row of the last line
@@ -111,6 +113,8 @@ function M.new(buf, on_defect)
     moves = 0,
     has_earlier = false,
     is_asking = false,
+    is_lost = false,
+    start = 0,
     footer = footer.new(buf),
     last = 0,
     col = 0,
@@ -581,11 +585,12 @@ end
 
 function draw.history_shown(self, event)
   history.put_above(self, self:draw_page(event))
+  self.start = event.start or 0
   self.markdown:show()
-  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
-    history.ask_if_near(self, win)
-  end
+  history.ask_anew(self)
 end
+
+draw.session_opened = history.ask_anew
 
 -- below the text ------------------------------------------------------------------------------------------------------
 
@@ -687,7 +692,7 @@ api.nvim_create_autocmd('WinScrolled', {
       local transcript = win and transcripts[api.nvim_win_get_buf(win)]
       if transcript then
         transcript.markdown:show()
-        history.ask_if_near(transcript, win)
+        history.ask_if_near(transcript, win, vim.v.event[name].topline < 0)
         if vim.v.event[name].topline > 0 then -- who scrolls up may see the footer go
           transcript:show_footer()
         end

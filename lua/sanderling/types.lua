@@ -195,6 +195,7 @@
 ---@field type 'history_shown'
 ---@field events (sanderling.TurnStarted|sanderling.PromptSteered|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.Notice|sanderling.ErrorOccurred|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.ToolStarted|sanderling.ToolEnded|sanderling.Compacted|sanderling.CompactionUndone|sanderling.TurnEnded)[]
 ---@field has_earlier boolean
+---@field start integer
 
 ---@class (exact) sanderling.SandboxChanged
 ---@field type 'sandbox_changed'
@@ -325,6 +326,7 @@
 
 ---@class (exact) sanderling.ShowEarlier
 ---@field type 'show_earlier'
+---@field before integer
 
 ---@class (exact) sanderling.ShowUsage
 ---@field type 'show_usage'

@@ -431,11 +431,12 @@ class HistoryShown(msgspec.Struct, tag="history_shown", frozen=True):
     """
     What was said before all that is shown so far; it goes above that.
 
-    It begins with a turn or in the middle of one. `has_earlier`: there is more, for `ShowEarlier`.
+    It begins with a turn or in the middle of one. `has_earlier`: there is more, for `ShowEarlier`, before `start`.
     """
 
     events: tuple[HistoryEvent, ...]
     has_earlier: bool
+    start: int = 0  # in the log, in bytes
 
 
 Event = (
@@ -561,7 +562,9 @@ class SetTitle(msgspec.Struct, tag="set_title", frozen=True, forbid_unknown_fiel
 
 
 class ShowEarlier(msgspec.Struct, tag="show_earlier", frozen=True, forbid_unknown_fields=True):
-    """Ask for the `HistoryShown` that comes before what is shown."""
+    """Ask for the `HistoryShown` that comes before what is shown, which begins at `before`: another process may have shown that."""
+
+    before: int = 0
 
 
 class ShowUsage(msgspec.Struct, tag="show_usage", frozen=True, forbid_unknown_fields=True):

@@ -1,5 +1,6 @@
 """A session's log as it is shown again: page by page from its end, for a long one is not drawn whole."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from sanderling.events import (
@@ -45,12 +46,12 @@ MAX_DETAIL_CHARS = 16_384
 
 
 class Pages:
-    """The pages of what a resumed session holds, the last one first."""
+    """The pages of what a resumed session holds, or holds before the byte `end` of its log; the last one first."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, end: int | None = None) -> None:
         self._session = session
-        self._end = session.resumed_bytes
-        self._earlier = len(session.page_offsets)  # parts that no page has shown
+        self._end = session.resumed_bytes if end is None else min(end, session.resumed_bytes)
+        self._earlier = bisect_left(session.page_offsets, self._end)  # parts that no page has shown
         self._next_id = 0
 
     def take(self) -> HistoryShown:
@@ -67,7 +68,7 @@ class Pages:
         start = offsets[first] if first < len(offsets) else self._end
         records = self._session.records(start, self._end)
         self._earlier, self._end = first, start
-        return HistoryShown(tuple(self._events(records)), has_earlier=first > 0)
+        return HistoryShown(tuple(self._events(records)), has_earlier=first > 0, start=start)
 
     def _is_small(self, first: int) -> bool:
         """Whether the page that begins with this part can take one more."""

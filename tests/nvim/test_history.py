@@ -5,7 +5,9 @@ And two lines of its own: a prompt in the middle of a turn, the place where the 
 """
 
 import itertools
+import os
 import random
+import signal
 
 import pytest
 from tests.conftest import prove_rest, wait_until
@@ -418,13 +420,33 @@ def test_page_after_page_of_tool_uses_and_a_clear_at_the_end(screen):
     assert screen.transcript() == [""]
 
 
-def test_without_the_host_that_knew_the_pages_the_first_line_says_how_to_see_them(screen):
-    screen.send(page(*turns(20, 60), has_earlier=True))
-    screen.send({"type": "local_failed", "message": "The agent process has ended."})
-    scroll_to_top(screen)
-    first = "▲ earlier messages: :AgentClose and :AgentResume show them"
-    assert screen.transcript()[:3] == [first, "", "## You"]
+def test_the_next_host_is_asked_for_the_pages_that_the_one_before_has_not_shown(screen):
+    screen.send(page(*turns(20, 60), has_earlier=True) | {"start": 4711})
+    for _ in range(2):
+        screen.send({"type": "local_failed", "message": "The agent process has ended."})
+    first = "▲ earlier messages: scroll up to here, or send a prompt, to load them"
+    assert screen.transcript()[0] == first
     assert screen.actions("show_earlier") == []
+    screen.send({"type": "session_opened", "model": "m", "is_resumed": True})
+    scroll_to_top(screen)
+    wait_until(lambda: screen.actions("show_earlier"))
+    assert screen.actions("show_earlier") == [{"type": "show_earlier", "before": 4711}]
+    screen.send(page(*turns(1, 19)))
+    assert "earlier messages" not in "\n".join(screen.transcript())
+
+
+def test_without_a_host_only_who_scrolls_up_starts_one_for_a_page(screen):
+    screen.send(page(*turns(1, 4), has_earlier=True))
+    wait_until(lambda: screen.actions("show_earlier"))
+    screen.lua("_G.actions = {}")
+    screen.send({"type": "local_failed", "message": "The agent process has ended."})
+    screen.send(*(event for number in range(5, 60) for event in turn(number)))
+    for _ in range(2):
+        screen.command("AgentChat")
+    assert screen.actions("show_earlier") == []
+    scroll_to_top(screen)
+    wait_until(lambda: screen.actions("show_earlier"))
+    assert len(screen.actions("show_earlier")) == 1
 
 
 # --- message_at --------------------------------------------------------------------------------------------------------
@@ -623,6 +645,34 @@ def test_a_session_that_is_resumed_shows_what_was_said_and_goes_on(start_agent, 
     second.wait_for_turns()
     assert second.transcript()[-3:] == ["## Sanderling", "", "Nothing else."]
     assert message_at(second, "It has a *heading*.")["is_prompt"] is False
+
+
+@pytest.mark.parametrize("then", ["scroll", "send"])
+def test_after_the_hosts_end_all_that_was_said_can_still_be_read(start_agent, then):
+    first = start_agent({"step": [{"text": "It goes on."}], "repeat": True})
+    for number in range(1, 81):
+        first.ask(f"question {number}.")
+        first.wait_for_turns(number)
+    first.close()
+    second = start_agent({"step": [{"text": "Yes."}]})
+    second.command("AgentResume")
+    second.wait_for_screen("question 80.")
+    assert "question 1.\n" not in second.transcript_text()
+    os.kill(second.host_pid(), signal.SIGKILL)
+    wait_until(lambda: "has ended (signal 9)" in second.transcript_text())
+    if then == "send":
+        second.submit("Go on?")
+        second.wait_for_turns()
+    second.feed("<Esc><C-w>k")
+    wait_until(lambda: second.lua("return vim.bo.filetype") == "sanderling")
+
+    def is_all_there():
+        second.feed("gg")
+        return "question 1.\n" in second.transcript_text()
+
+    wait_until(is_all_there)
+    text = second.transcript_text()
+    assert [text.count(f"question {n}.\n") for n in range(1, 81)] == [1] * 80
 
 
 WRONG_ROWS = """

@@ -81,6 +81,23 @@ def test_every_turn_is_shown_once_and_in_order_however_many_pages_there_are(sess
         assert started == [e.id for e in page if isinstance(e, ToolEnded)]
 
 
+def test_another_process_goes_on_with_the_page_before_those_that_were_shown(session):
+    for number in range(200):
+        say(session, number)
+    resumed = reopened(session)
+    shown = Pages(resumed).take()
+    say(resumed, 200)
+    again = reopened(resumed)
+    pages = Pages(again, shown.start)
+    taken = [shown]
+    while taken[-1].has_earlier:
+        taken.append(pages.take())
+    again.close()
+    events = itertools.chain.from_iterable(page.events for page in reversed(taken))
+    prompts = [event.prompt.text for event in events if isinstance(event, TurnStarted)]
+    assert prompts == [f"prompt {n}" for n in range(200)]
+
+
 def test_page_is_small_though_a_part_may_be_large(session):
     for number in range(40):
         say(session, number, chars=30_000)

@@ -275,9 +275,10 @@ class LiveSession:
                 orchestrator.inspect(tool_use_id)
             case WatchJob(job_id, is_on):
                 orchestrator.watch_job(job_id, is_on=is_on)
-            case ShowEarlier():
-                if self._pages:
-                    tasks.start_soon(self._show_earlier, self._pages)
+            case ShowEarlier(before):
+                if self._pages is None:  # the process that has shown the last ones is gone
+                    self._pages = Pages(orchestrator.session, before)
+                tasks.start_soon(self._show_earlier, self._pages)
             case ShowSettings():
                 model = orchestrator.provider.model
                 self.emit(ReportShown("Settings", settings_report(self._settings, model)))
