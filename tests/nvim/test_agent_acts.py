@@ -195,9 +195,14 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
     assert "\n".join(lines) == f"{FIXED}# mine"
     assert agent.lua("return vim.bo.modified")
     assert app.read_text() == APP
+    assert "edit src/app.py  +1 −1 · not saved" in agent.wait_for_screen("· not saved")
     agent.command("silent undo")
     assert "    return a - b" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
     assert "# mine" in agent.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+    agent.close()
+    again = start_agent()
+    again.command("AgentResume")
+    again.wait_for_screen("edit src/app.py  +1 −1 · not saved")
 
 
 @prove

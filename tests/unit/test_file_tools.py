@@ -1107,7 +1107,10 @@ async def test_unsaved_changes_elsewhere_are_merged_and_not_written(place, opene
     async with place.desk(opened.editor, is_on=True) as desk:
         await desk.use(read, path="a")
         opened.editor.type(opened.path, before.replace("six", "SIX (unsaved)"))
-        told = await desk.told(edit, path="a", edits=TWO)
+        outcome = await desk.use(edit, path="a", edits=TWO)
+        told = outcome.content
+        assert isinstance(told, str)
+        assert outcome.summary == "+1 −1 · not saved"
         assert told.startswith("Changed a in the editor: +1 −1.\n")
         assert "the file on the disk is not written" in told
         assert "-six\n+SIX (unsaved)" in told

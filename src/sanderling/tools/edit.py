@@ -66,10 +66,12 @@ async def edit(args: EditInput, context: Context) -> Outcome:
 
 def described(changed: Changed, what: Difference, *words: str) -> Outcome:
     """What has come of a change: for the model in `words`, for the screen as the difference."""
-    words = words if changed.old != changed.new else ("It holds exactly that already.",)
+    is_changed = changed.old != changed.new
+    words = words if is_changed else ("It holds exactly that already.",)
+    is_unsaved = is_changed and not changed.is_written
     return Outcome(
         content="\n".join([*words, *changed.notes]),
-        summary=what.summary,
+        summary=what.summary + " · not saved" * is_unsaved,
         detail=shown_to_person(what).subject,
         filetype="diff",
     )
