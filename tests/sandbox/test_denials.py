@@ -10,6 +10,7 @@ import pytest
 from sanderling.sandbox.denials import (
     HIDDEN,
     MAX_DENIALS,
+    PLAN,
     PROTECTED,
     READ_ONLY,
     Denial,
@@ -121,7 +122,10 @@ def test_protected_file_is_told_as_such(found, output):
 
 def test_in_plan_mode_the_project_is_read_only(found):
     output = "touch: cannot touch '{project}/new': Read-only file system"
-    assert found(output, mode="ro") == [("write", "project/new", READ_ONLY)]
+    assert found(output, mode="ro") == [("write", "project/new", PLAN)]
+    elsewhere = "touch: cannot touch '{base}/outside/new': Read-only file system"
+    assert found(elsewhere, mode="ro") == [("write", "outside/new", PLAN)]
+    assert "nothing can be written in plan mode" in PLAN
 
 
 def test_granted_path_that_misses_something_is_no_denial(found, tmp_path):

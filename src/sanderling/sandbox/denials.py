@@ -14,9 +14,10 @@ from typing import Literal
 from sanderling.sandbox.layout import SYSTEM
 from sanderling.sandbox.policy import SandboxPolicy, is_within
 
-HIDDEN, READ_ONLY, PROTECTED = (
+HIDDEN, READ_ONLY, PLAN, PROTECTED = (
     "it is outside of the project, and hidden",
     "only the project can be written",
+    "nothing can be written in plan mode, in which the sandbox is read-only",
     "it could make the host run something, so it cannot be changed",
 )
 _COMPLAINT = (
@@ -61,9 +62,9 @@ def _denials(complaint: str, line: str, policy: SandboxPolicy, cwd: str) -> Iter
                 yield Denial("read", path, HIDDEN)
         elif _is_in_any(path, _writable(policy)):
             if complaint != "permission denied":  # that is the file's own mode
-                yield Denial("write", path, PROTECTED if policy.mode == "rw" else READ_ONLY)
+                yield Denial("write", path, PROTECTED if policy.mode == "rw" else PLAN)
         elif os.path.isdir(os.path.dirname(path)):
-            yield Denial("write", path, READ_ONLY)
+            yield Denial("write", path, READ_ONLY if policy.mode == "rw" else PLAN)
 
 
 def _writable(policy: SandboxPolicy) -> tuple[str, ...]:

@@ -403,6 +403,11 @@ class SessionSandbox:
         path = sandbox.policy.tmp_dir
         return path, path if sandbox.level == "landlock" else "/tmp"
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether anything of the person's can be written: in plan mode nothing can."""
+        return self._policy.mode == "rw"
+
     def set_mode(self, mode: ProjectMode) -> None:
         """Whether what is started from now on can write the project."""
         self._policy = replace(self._policy, mode=mode)

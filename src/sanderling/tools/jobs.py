@@ -13,7 +13,7 @@ import msgspec
 from sanderling.errors import SandboxError, ToolError, printable
 from sanderling.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText, follow
 from sanderling.permissions import Effect
-from sanderling.sandbox.denials import HIDDEN, PROTECTED, READ_ONLY, Denial
+from sanderling.sandbox.denials import HIDDEN, PLAN, PROTECTED, READ_ONLY, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import signal_name
 from sanderling.sandbox.sandbox import alone
@@ -333,6 +333,7 @@ def _refusal(denial: Denial) -> str:
     instead = {
         HIDDEN: "Use what is in the project, or ask the person to grant that path.",
         READ_ONLY: "Write in the project or in $TMPDIR, or ask the person to grant that path.",
+        PLAN: "Say what you would change; the person can change the mode.",
         PROTECTED: "Tell the person what to change there.",
     }
     return f"{what} {instead.get(denial.rule, '')}".rstrip()
