@@ -19,7 +19,6 @@ MAX_BODY_BYTES = 32 << 20
 MAX_IMAGE_BYTES = 5 << 20
 MAX_IMAGES = 100
 MAX_BREAKPOINTS = 4
-MAX_USED_NAME_CHARS = 200
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # alone it is no text; in a pair it is
 ID = re.compile(r"[a-zA-Z0-9_-]+")
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -237,8 +236,8 @@ def _of_block(block: Block) -> Iterator[str]:
 def _of_use(use: Block) -> Iterator[str]:
     if not ID.fullmatch(use["id"]):
         yield f".tool_use.id: String should match pattern '^{ID.pattern}$'"
-    if not 0 < len(use.get("name", "")) <= MAX_USED_NAME_CHARS:
-        yield f".tool_use.name: String should have 1 to {MAX_USED_NAME_CHARS} characters"
+    if not TOOL_NAME.fullmatch(use.get("name", "")):
+        yield f".tool_use.name: String should match pattern '^{TOOL_NAME.pattern}$'"
     if not isinstance(use.get("input"), dict):
         yield ".tool_use.input: Input should be a valid dictionary"
 

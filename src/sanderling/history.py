@@ -2,10 +2,13 @@
 What the API asks of a history, kept by construction: whatever is appended, a request made of it is valid.
 
 Each tool use has its result at the head of the very next message, no block is blank, thoughts are signed and never last, the first
-message is the person's. Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
+message is the person's, ids and names of tools have the API's own characters.
+Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 
 import msgspec
 
@@ -24,6 +27,8 @@ UNKNOWN_OUTCOME = (
 )
 NOT_RUN = "This was not run: the session was interrupted before."
 NO_OUTPUT = "(no output)"
+MAX_NAME_CHARS = 64  # of a tool; some who pass the API on take no more
+_UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Ran(msgspec.Struct):
@@ -66,6 +71,46 @@ def continued(history: Sequence[Message], message: Message, ran: Ran) -> list[Me
     if not blocks:
         return []
     return [message if blocks == message.content else Message("user", blocks)]
+
+
+def plain(words: str, limit: int = MAX_NAME_CHARS) -> str:
+    """Their first characters, those that ids and names cannot have as `_`."""
+    return _UNFIT.sub("_", words[:limit])
+
+
+def fit_name(name: str) -> str:
+    """
+    The name of a tool, or what a model takes for one, as the API takes it.
+
+    What had to be changed ends with `_`, as no tool's name does: nothing is run that the model did not name.
+    """
+    is_fit = name and name == plain(name)
+    return name if is_fit else f"{plain(name, MAX_NAME_CHARS - 1) or 'unknown'}_"
+
+
+def fit_id(tool_use_id: str) -> str:
+    """An id as the API takes it: the same for a tool use and its result, and another for each."""
+    if tool_use_id and tool_use_id == plain(tool_use_id):
+        return tool_use_id
+    tag = blake2b(tool_use_id.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    return f"{plain(tool_use_id, MAX_NAME_CHARS // 2) or 'use'}_{tag}"
+
+
+def fit(message: Message) -> Message:
+    """`message` with names and ids that the API takes."""
+    blocks = tuple(map(_fit, message.content))
+    is_fit = all(one is other for one, other in zip(blocks, message.content, strict=True))
+    return message if is_fit else Message(message.role, blocks)
+
+
+def _fit(block: ContentBlock) -> ContentBlock:
+    match block:
+        case ToolUse(id=use_id, name=name) if (fit_id(use_id), fit_name(name)) != (use_id, name):
+            return ToolUse(fit_id(use_id), fit_name(name), block.input)
+        case ToolResult(tool_use_id=use_id) if fit_id(use_id) != use_id:
+            return msgspec.structs.replace(block, tool_use_id=fit_id(use_id))
+        case _:
+            return block
 
 
 def without_thoughts(history: Iterable[Message]) -> list[Message]:
@@ -139,8 +184,8 @@ def _spoken(blocks: Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
             case ToolUse(id=tool_use_id):
                 is_accepted = tool_use_id not in ids
                 ids.add(tool_use_id)
-            case RedactedThinkingBlock():
-                is_accepted = True
+            case RedactedThinkingBlock(data):
+                is_accepted = bool(data)
             case ToolResult():
                 is_accepted = False
         if is_accepted:

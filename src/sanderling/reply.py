@@ -1,17 +1,15 @@
 """What the model says, as it says it: kept on the disk while it grows, and as a message of the history when it is whole."""
 
-import re
 from typing import Literal
 
 import anyio
 import msgspec
 
-from sanderling.history import without_thoughts
+from sanderling.history import MAX_NAME_CHARS, fit_name, plain, without_thoughts
 from sanderling.messages import ContentBlock, Message, TextBlock, ToolUse
 from sanderling.session import Session
 
 PARTIAL_INTERVAL_S = 0.25  # how much of a streaming answer a killed host may lose
-_UNFIT_FOR_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Reply:
@@ -41,21 +39,21 @@ class Reply:
     def finish_block(self, block: ContentBlock, problem: str = "") -> None:
         self._log_open_block()
         if isinstance(block, ToolUse):
-            block = self._with_own_id(block)
+            block = self._with_own_names(block)
             if problem:
                 self.problems[block.id] = problem
         self._blocks.append(block)
         self._open_pieces, self._logged_pieces = [], 0
 
-    def _with_own_id(self, use: ToolUse) -> ToolUse:
-        """The API refuses an id that is there twice, or that has other characters than its own; some models send such."""
-        fit = _UNFIT_FOR_IDS.sub("_", use.id) or "use"
+    def _with_own_names(self, use: ToolUse) -> ToolUse:
+        """The API refuses an id that is there twice, and ids and names of tools that it cannot read; some models send such."""
+        fit = plain(use.id, MAX_NAME_CHARS - len("_9999")) or "use"
         taken = {block.id for block in self._blocks if isinstance(block, ToolUse)}
         own, number = fit, 1
         while own in taken or own in self._session.tool_use_ids:
             number += 1
             own = f"{fit}_{number}"
-        return use if own == use.id else msgspec.structs.replace(use, id=own)
+        return msgspec.structs.replace(use, id=own, name=fit_name(use.name))
 
     def restart(self, model: str) -> None:
         """The stream was cut: what came of it is said again, by `model`."""

@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from sanderling import __version__
 from sanderling.errors import printable
 from sanderling.events import Prompt, StopReason
+from sanderling.history import fit, fit_id
 from sanderling.messages import CommandRecord, Message, ToolResult, Usage
 
 LOG_VERSION = 4
@@ -192,7 +194,30 @@ def begins_page(record: Record) -> bool:
 
 
 def decoded(line: bytes) -> Record | None:
+    """The record in `line`, with ids and names that the API takes: other versions have written down what models make up."""
     try:
-        return _decoder.decode(line)
+        return _fit(_decoder.decode(line))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+def _fit(record: Record) -> Record:
+    match record:
+        case LoggedMessage(message=message):
+            fitting = fit(message)
+            return record if fitting is message else replace(record, message=fitting)
+        case LoggedSummary(history=history):
+            return replace(record, history=tuple(map(fit, history)))
+        case LoggedToolStart(tool_use_id=use_id) if fit_id(use_id) != use_id:
+            return replace(record, tool_use_id=fit_id(use_id))
+        case LoggedToolEnd(tool_use_id=use_id, result=result) if fit_id(use_id) != use_id:
+            own = fit_id(use_id)
+            return replace(
+                record, tool_use_id=own, result=result and replace(result, tool_use_id=own)
+            )
+        case LoggedClearing(results=results) if any(fit_id(use_id) != use_id for use_id in results):
+            return replace(
+                record, results={fit_id(use_id): text for use_id, text in results.items()}
+            )
+        case _:
+            return record

@@ -118,6 +118,12 @@ PLAIN: dict[str, bytes] = {
         tool_use("toolu_1", "todo", TODO, index=1),
         stop_reason="tool_use",
     ),
+    "names that no API takes": _of(
+        tool_use("", "", READ),
+        tool_use("a b", "read\0 " * 100, READ, index=1),
+        tool_use("toolu_1", "x" * 600, READ, index=2),
+        stop_reason="tool_use",
+    ),
     "half an input": _cut_input(),
     "a tool and half an input": _cut_input(tool_use("toolu_1", "todo", TODO)),
     "thought, text and half an input": _cut_input(thinking("Hm."), text("I plan.", index=1)),

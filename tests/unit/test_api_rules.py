@@ -86,7 +86,7 @@ CHANGES: dict[str, Change] = {
     ),
     "thinking.signature: Field required": lambda r: content(r, 1)[0].update(signature=""),
     "tool_use.id: String should match": lambda r: content(r, 1)[2].update(id="a.b"),
-    "tool_use.name: String should have": lambda r: content(r, 1)[2].update(name="x" * 201),
+    "tool_use.name: String should match": lambda r: content(r, 1)[2].update(name="x" * 201),
     "Input should be a valid dictionary": lambda r: content(r, 1)[2].update(input="{}"),
     "tool_result.content.0: `thinking`": lambda r: content(r, 2)[0].update(content=[THOUGHT]),
     "tool_result.content.0: text content": lambda r: content(r, 2)[0].update(content=[text("")]),

@@ -57,6 +57,22 @@ LOOK = {"tool_use": {"name": "ls", "input": {"path": "."}}}
 ROOM = "x" * 4000
 MANY = {"input_tokens": 170_000, "output_tokens": 10}
 
+UNFIT_NAMES = [
+    "",
+    " ",
+    "\0",
+    "x" * 600,
+    "a b!" * 150 + "\0",
+    "web fetch",
+    "web.fetch",
+    " ls ",
+    "ls\n",
+    "mcp/server:tool",
+    "mcp__server__" + "tool" * 40,
+    "工具",
+    "\ud83d",
+]
+
 Reply = list[dict[str, Any]] | dict[str, Any]
 
 
@@ -516,6 +532,17 @@ async def test_tool_use_id_that_comes_twice_or_is_no_id_gets_one_of_its_own(tmp_
     ]
     assert ids == ["call_1_", "call_1__2", "call_1__3"]
     assert accepted(talk.session.history)
+
+
+@pytest.mark.parametrize("name", UNFIT_NAMES)
+async def test_tool_name_that_no_api_takes_is_answered_and_can_be_sent_back(tmp_path, name):
+    use = {"tool_use": {"name": name, "input": {"url": "https://example.org"}, "id": name}}
+    talk = await Talk(tmp_path, [use, use], [{"text": "Done."}]).run(HELLO)
+    assert accepted(talk.session.history)
+    assert talk.of(ApprovalRequested) == []
+    results = [block for block in talk.session.history[2].content if isinstance(block, ToolResult)]
+    assert len(results) == 2
+    assert all("There is no tool" in str(result.content) for result in results)
 
 
 # --- models: in the middle of an answer --------------------------------------------------------------------------------

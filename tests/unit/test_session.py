@@ -492,6 +492,47 @@ def test_half_of_a_surrogate_pair_is_written_as_the_replacement_character(tmp_pa
     assert reopen(session.path).history == [Message("user", (TextBlock("Hello \ufffd"),))]
 
 
+@pytest.mark.parametrize(
+    "name", ["", "\0", "a b! \0" * 100, "x" * 600, "web fetch", "工具", "line\nline"]
+)
+def test_log_with_names_and_ids_that_no_api_takes_is_read_as_one_that_it_does(tmp_path, name):
+    ids = [name, f"{name}!", f"{name}?"]
+    say_hello(session := Session.open(tmp_path, "s1", "/src"))
+    session.append_prompt(Message("user", (TextBlock("Do."),)), Prompt("p2", "Do."))
+    session.append_message(Message("assistant", tuple(ToolUse(each, name, {}) for each in ids)))
+    for each in ids[:2]:
+        session.append_tool_start(each)
+    session.append_tool_end(LoggedToolEnd(ids[0], "", result=ToolResult(ids[0], "first")))
+    session.close()
+
+    again = Session.open(tmp_path, "s1", "/src")
+    results = [block for block in again.history[-1].content if isinstance(block, ToolResult)]
+    assert [result.content for result in results] == ["first", UNKNOWN_OUTCOME, NOT_RUN]
+    assert refusals(msgspec.to_builtins(again.history)) == []
+    again.clear_results({results[0].tool_use_id: "cleared"}, 10, 5)
+    again.summarize(tuple(again.history), "All.", 5, 4)
+    again.close()
+    once_more = Session.open(tmp_path, "s1", "/src")
+    assert once_more.history == again.history
+    assert next(iter(once_more.history[-1].content)).content == "cleared"
+    once_more.close()
+
+
+def test_summary_with_names_that_no_api_takes_is_read_as_one_that_it_does(tmp_path):
+    say_hello(session := Session.open(tmp_path, "s1", "/src"))
+    use = ToolUse("a b", "", {})
+    history = (
+        Message("user", (TextBlock("Summary."),)),
+        Message("assistant", (use,)),
+        Message("user", (ToolResult("a b", "nothing"),)),
+    )
+    session.summarize(history, "Summary.", 10, 5)
+    session.close()
+    again = Session.open(tmp_path, "s1", "/src")
+    assert refusals(msgspec.to_builtins(again.history)) == []
+    again.close()
+
+
 def test_session_that_was_closed_can_be_opened_at_once_whoever_still_has_its_file(tmp_path):
     session = Session("s1", "/project", tmp_path / "s1.jsonl")
     say_hello(session)
