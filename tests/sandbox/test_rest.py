@@ -1,6 +1,7 @@
 """The sandbox of a session at rest: no processes while nobody needs it, and nothing is lost by that."""
 
 import os
+import shutil
 from pathlib import Path
 
 import anyio
@@ -65,6 +66,27 @@ async def test_tmp_goes_with_a_session_that_ends_at_rest(place):
         await rest(session)
         assert len(place.temporary_directories()) == 1
     assert place.temporary_directories() == []
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+async def test_sandbox_whose_private_directories_go_is_opened_anew(place, is_moved):
+    async with session_of(place) as session:
+        assert await said(session, "echo a >/tmp/left; cat /tmp/left") == "a\n"
+        files = await session.files()
+        await files.write(f"{place.project}/by_tool", b"1")
+        if is_moved:
+            (place.base / "state").rename((place.base / "state").with_name("moved"))
+        else:
+            shutil.rmtree(place.base / "state")
+        command = "cat /tmp/left; echo b >/tmp/left; echo c >~/left; cat /tmp/left ~/left"
+        assert (await said(session, command)).endswith("left: No such file or directory\nb\nc\n")
+        files = await session.files()
+        await files.write(f"{place.project}/by_tool", b"2")
+        shutil.rmtree(place.base / "state")
+        _, theirs = await session.scratch()
+        assert await said(session, f"echo d >{theirs}/left; cat {theirs}/left") == "d\n"
+        shutil.rmtree(place.base / "state")
+    assert place.sentinels() == []
 
 
 async def rests_when_it_has_ended(session: SessionSandbox, process: Process) -> None:

@@ -753,6 +753,7 @@ def clean_up_after_the_dead(sandbox_state_root: str) -> None:
 @contextmanager
 def _only_one(state_dir: str) -> Generator[None]:
     """One process at a time: a shared lock and an exclusive one are not exchanged in one step."""
+    os.makedirs(state_dir, mode=0o700, exist_ok=True)  # the person may have removed it meanwhile
     fd = os.open(f"{state_dir}/placed.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -5,6 +5,9 @@ It costs processes, and holds the project as it found it. So it comes to **rest*
 at once after a turn that did without: its processes end, and the next one opens it again. What commands have left on the disk is
 still there then, in the private HOME and in /tmp. While one of them runs, or has left something in memory alone, it does not rest;
 nor does it with paths that the person has let in: what they lead to is looked up when it opens, and commands may have changed that.
+
+Its private HOME and /tmp are files of the person's, who may remove them: commands would find nothing there that they could write.
+So it ends, and is opened again, when they are not those any more that it was opened with.
 """
 
 import math
@@ -16,6 +19,7 @@ from itertools import chain
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings
 from sanderling.errors import SandboxError
@@ -83,6 +87,8 @@ class SessionSandbox:
         self._is_wanted = anyio.Event()
         self._is_decided = anyio.Event()
         self._is_kept_open = False
+        self._private: object = None  # what the private directories were when it opened
+        self._is_lost = False
         self._needed_at = -math.inf  # the last time, since it is open
         self._patience: anyio.CancelScope | None = None  # until it may rest
         self._files: dict[Grant, tuple[Files, object]] = {}  # each with what it was opened for
@@ -145,6 +151,7 @@ class SessionSandbox:
             async with Sandbox.open(self._in_force, self._on_event, self._report) as sandbox:
                 self._policy = replace(self._policy, tmp_dir=sandbox.policy.tmp_dir)
                 self._sandbox, self.problem = sandbox, ""
+                self._private, self._is_lost = _private_directories(sandbox), False
                 if self._report is None:
                     self._report = sandbox.report
                     self._on_change()
@@ -170,8 +177,8 @@ class SessionSandbox:
         await self._renew_network()
 
     async def _until_it_can_rest(self, sandbox: Sandbox) -> None:
-        """Return when it has ended, or nobody has needed it for a while and nothing would be lost."""
-        while not sandbox.has_ended.is_set():
+        """Return when it has ended or lost its files, or nobody has needed it for a while and nothing would be lost."""
+        while not (sandbox.has_ended.is_set() or self._is_lost):
             with anyio.CancelScope(deadline=self._rest_at) as self._patience:
                 await sandbox.has_ended.wait()
             if self._rest_at > anyio.current_time():
@@ -225,12 +232,22 @@ class SessionSandbox:
 
     async def _opened(self) -> Sandbox:
         self._need()
+        if self._sandbox and _private_directories(self._sandbox) != self._private:
+            await self._give_up(self._sandbox)
         await self._decided()
         if self._sandbox is None:
             self._on_change()
             raise SandboxError(self.problem)
         self._need()
         return self._sandbox
+
+    async def _give_up(self, sandbox: Sandbox) -> None:
+        """Return when `sandbox` is nobody's any more; what runs in it ends."""
+        self._is_lost = True
+        while self._sandbox is sandbox:
+            if self._patience:
+                self._patience.cancel()
+            await checkpoint()
 
     async def spawn_shell(self, command: str) -> Process | UnconfinedProcess:
         """Start a line for the shell in the project's root, as `spawn` does."""
@@ -430,6 +447,16 @@ class SessionSandbox:
             self._sandbox.audit()
             for denial in self._sandbox.denials_in(output, cwd) if has_failed else ():
                 self._on_event(denial)
+
+
+def _private_directories(sandbox: Sandbox) -> object:
+    """Which directories private HOME and /tmp are; None if one is gone."""
+    policy = sandbox.policy
+    try:
+        found = [os.stat(path) for path in (f"{policy.state_dir}/home", policy.tmp_dir)]
+    except OSError:
+        return None
+    return [(status.st_dev, status.st_ino) for status in found]
 
 
 def _policy_of_now(sandbox: Sandbox, grant: Grant) -> SandboxPolicy | None:
