@@ -6,7 +6,8 @@ record per fact, written as it happens, so that a killed host loses at most the 
 the orchestrator writes a piece each quarter of a second). A turn without its `turn_ended` was interrupted; reading the log back
 says so and keeps what the model had said.
 
-One process at a time has a log open: it holds the lock on the file.
+One process at a time has a log open: it holds the lock on the file. Others can take the file away all the same, or cut it: who
+resets Neovim removes its state, for instance. The next record finds that out, and the log is written anew.
 """
 
 import fcntl
@@ -64,6 +65,8 @@ from sanderling.usage import Ledger
 MAX_TITLE_CHARS = 60
 CHUNK_BYTES = 1 << 16
 LOCK_WAIT_S, LOCK_POLL_S = 0.3, 0.01
+IN_THE_LOG_ALONE = (LoggedPartial, LoggedRestart, LoggedToolEnd, LoggedTurnEnd)
+"""The records of what a session does not know itself."""
 MAX_UNDOS = 4  # each keeps what the model was shown before a compaction
 _MARKDOWN = re.compile(r"^[#>*\-\s`]+|[`*]+")
 
@@ -89,6 +92,7 @@ class Session:
         self.path = path
         self.history: list[Message] = []
         self.prompts: list[Prompt] = []
+        self._asked: list[tuple[Message, Prompt]] = []  # what stands in the history for a prompt
         self.tool_use_ids: set[str] = set()
         self.ledger = Ledger()
         self.last_usage = Usage()  # of one request, or what a compaction has left of it
@@ -98,7 +102,7 @@ class Session:
             "Q"
         )  # of the records in it with which a page of the transcript can begin
         self._commands: list[CommandRecord] = []
-        self._states: dict[str, Any] = {}
+        self._states: dict[StateKey, LoggedState] = {}
         self._ran = Ran()
         self._is_in_turn, self._partial_text = False, ""
         self._compactions: list[_Compaction] = []
@@ -107,6 +111,7 @@ class Session:
         self._fd: int | None = None
         self._has_header = False
         self._unwritten = b""
+        self._size = 0  # of the log, as we have written it
         self._written = self._synced = 0  # records
         self._syncing = anyio.Lock()
 
@@ -156,9 +161,14 @@ class Session:
     # --- what is said --------------------------------------------------------------------------------------------------
 
     def append_prompt(self, message: Message, prompt: Prompt) -> None:
+        self._append_prompt(message, prompt)
+        self._write(LoggedMessage(message, prompt))
+
+    def _append_prompt(self, message: Message, prompt: Prompt) -> None:
         self._append(message)
         self.prompts.append(prompt)
-        self._write(LoggedMessage(message, prompt))
+        self._is_in_turn = True
+        self._asked += [(each, prompt) for each in self.history[-1:]]
 
     def append_message(self, message: Message, steered: tuple[Prompt, ...] = ()) -> None:
         self._append(message)
@@ -181,6 +191,7 @@ class Session:
         self._write(LoggedRestart())
 
     def end_turn(self, stop_reason: StopReason, error: str = "") -> None:
+        self._is_in_turn = False
         self._write(LoggedTurnEnd(stop_reason, error=error))
 
     def append_usage(self, model: str, usage: Usage) -> None:
@@ -255,19 +266,21 @@ class Session:
 
     def keep_state(self, key: StateKey, value: Any) -> None:
         """Keep what is to be known again when the session is resumed, plain data; nothing if that is known."""
-        if value != self._states.get(key):
-            self._states[key] = value
-            self._write(LoggedState(key, value))
+        if value != self.state(key):
+            self._write_state(LoggedState(key, value))
+
+    def _write_state(self, state: LoggedState) -> None:
+        self._states[state.key] = state
+        self._write(state)
 
     def state(self, key: StateKey) -> Any:
         """What was kept last; None if nothing was."""
-        return self._states.get(key)
+        return self._states[key].value if key in self._states else None
 
     def switch_model(self, model: str) -> None:
         """Another model goes on, without the thoughts of the one before: the API refuses them."""
         self._forget_thoughts()
-        self._states["model"] = model
-        self._write(LoggedState("model", model))
+        self._write_state(LoggedState("model", model))
 
     def _forget_thoughts(self) -> None:
         self.history = without_thoughts(self.history)
@@ -356,8 +369,13 @@ class Session:
             if self._fd is None and self._unwritten:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._fd = self._open_log(os.O_CREAT)
+                self._size = os.fstat(self._fd).st_size
+            elif self._fd is not None and self._unwritten and not self._is_whole(self._fd):
+                self._write_anew(self._fd)
             while self._unwritten and self._fd is not None:
-                self._unwritten = self._unwritten[os.write(self._fd, self._unwritten) :]
+                written = os.write(self._fd, self._unwritten)
+                self._unwritten = self._unwritten[written:]
+                self._size += written
         except OSError as error:
             self._write_error = f"{error.strerror}: {self.path}"
         except SessionInUseError as error:
@@ -365,9 +383,69 @@ class Session:
         else:
             self._write_error = ""
 
-    def _open_log(self, flags: int, wait_s: float = 0.0) -> int:
+    def _is_whole(self, fd: int) -> bool:
+        """Whether the log is where it was, with all that was written."""
+        ours = os.fstat(fd)
+        try:
+            there = self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return os.path.samestat(ours, there) and ours.st_size >= self._size
+
+    def _write_anew(self, fd: int) -> None:
+        """
+        Write the log once more in its place, with what it held; `fd` stays its descriptor.
+
+        A file that was taken away can still be read. Of one that was cut, the history is in memory. What others have put in its
+        place is kept beside it.
+        """
+        is_cut = os.fstat(fd).st_size < self._size
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = self.path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        new = self._open_log(os.O_CREAT | os.O_EXCL, path=temporary)
+        try:
+            for chunk in self._known_records() if is_cut else _chunks(fd):
+                _write_all(new, chunk)
+            if self.path.exists() and not os.path.samestat(os.fstat(fd), self.path.stat()):
+                os.close(self._open_log(0))  # fails if another process has opened what stands there
+                self.path.replace(self.path.with_suffix(".replaced"))
+            temporary.replace(self.path)
+            os.dup2(new, fd, inheritable=False)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(new)
+        self._size = os.fstat(fd).st_size
+        if is_cut:
+            del self.page_offsets[:]  # of what is no more
+            lines = self._unwritten.splitlines(keepends=True)
+            self._unwritten = b"".join(
+                line for line in lines if isinstance(decoded(line), IN_THE_LOG_ALONE)
+            )
+
+    def _known_records(self) -> Iterator[bytes]:
+        """A log that is read back as the session is now."""
+        yield encode(Header(LOG_VERSION, self.id, self.project)) + b"\n"
+        prompts = {id(message): prompt for message, prompt in self._asked}
+        known: list[Record] = list(self._states.values())
+        for message in self.history:
+            prompt = prompts.get(id(message))
+            known += (
+                [LoggedTurnEnd("end_turn")] if prompt and message is not self.history[0] else []
+            )
+            known.append(LoggedMessage(message, prompt))
+        known += [] if self._is_in_turn else [LoggedTurnEnd("end_turn")]
+        known += [LoggedToolStart(tool_use_id) for tool_use_id in sorted(self._ran.started)]
+        known += map(LoggedCommand, self._commands)
+        known += [LoggedUsage(model, usage) for model, usage in self.ledger.by_model.items()]
+        known.append(LoggedUsage(self.model, Usage()))
+        yield from (encode(record) + b"\n" for record in known)
+
+    def _open_log(self, flags: int, wait_s: float = 0.0, *, path: Path | None = None) -> int:
         """`wait_s` is for a lock that is being given up: a killed process keeps it until the last of its threads is gone."""
-        fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
+        fd = os.open(path or self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
         is_ours = False
         try:
             is_ours = _lock(fd, wait_s)
@@ -391,7 +469,7 @@ class Session:
             self._check_version(header)
         if self._cut_off_torn_record():
             self._replay(self._records())
-            self.resumed_bytes = os.fstat(self._fd).st_size
+            self.resumed_bytes = self._size = os.fstat(self._fd).st_size
 
     def _cut_off_torn_record(self) -> int:
         """Drop the record that was being written when the host died; return what is left of the log, in bytes."""
@@ -471,11 +549,12 @@ class Session:
     def _replay_said(self, record: Record) -> None:
         match record:
             case LoggedMessage(message=message, prompt=prompt, steered=steered):
-                self._append(message)
                 if prompt:
+                    self._append_prompt(message, prompt)
                     self._commands = []
-                    self.prompts.append(prompt)
                     self.ledger.begin_turn()
+                else:
+                    self._append(message)
                 self.prompts += steered
                 self._is_in_turn, self._partial_text = True, ""
             case LoggedCommand(record=command):
@@ -506,8 +585,8 @@ class Session:
                 self._ran.started.add(tool_use_id)
             case LoggedToolEnd(result=ToolResult() as result):
                 self._ran.ended[result.tool_use_id] = result
-            case LoggedState(key=key, value=value):
-                self._states[key] = value
+            case LoggedState(key=key):
+                self._states[key] = record
                 if key == "model":
                     self._forget_thoughts()
             case LoggedUsage(model=model, usage=usage):
@@ -522,6 +601,18 @@ class Session:
         elif missing := continued(self.history, Message("user", ()), self._ran):
             self.append_message(missing[0])
         self.end_turn("interrupted")
+
+
+def _chunks(fd: int) -> Iterator[bytes]:
+    offset = 0
+    while chunk := os.pread(fd, CHUNK_BYTES, offset):
+        yield chunk
+        offset += len(chunk)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 def _lock(fd: int, wait_s: float) -> bool:

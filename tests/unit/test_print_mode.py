@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -26,6 +27,7 @@ from tests.loopback import (
 )
 
 from sanderling.events import AnswerRestarted, Event, TextDelta, ToolEnded, ToolStarted, TurnEnded
+from sanderling.messages import Message, TextBlock
 from sanderling.print_mode.inputs import new_session_id
 from sanderling.print_mode.result import Denied, Result, Tally
 from sanderling.print_mode.streams import STDIN_WAIT_S, say
@@ -137,6 +139,27 @@ def api(shell: Shell) -> Iterator[LoopbackServer]:
             "NO_PROXY": "*",
         }
         yield server
+
+
+def test_state_directory_that_goes_in_the_middle_of_a_turn_is_made_again(shell):
+    first = {"tool_use": {"name": "bash", "input": {"command": "echo one"}, "id": "t1"}}
+    again = {"tool_use": {"name": "bash", "input": {"command": "echo x >~/f; cat ~/f"}, "id": "t2"}}
+    model = shell.write_script([first], [{"delay_ms": 1500}, again], [{"text": "Done."}])
+    args = ("-p", "Go.", "--model", model, "--mode", "auto", "--output-format", "stream-json")
+    with shell.start(*args) as process:
+        assert process.stdout
+        for line in process.stdout:
+            if json.loads(line)["type"] == "tool_ended":
+                shutil.rmtree(shell.state)
+                break
+        out, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, err) == (0, "")
+    ended = [event for event in map(json.loads, out.splitlines()) if event["type"] == "tool_ended"]
+    assert [event.get("is_error", False) for event in ended] == [False]
+    [session] = shell.sessions()
+    assert session.history[-1] == Message("assistant", (TextBlock("Done."),))
+    assert len(session.history) == 6
+    assert not (shell.project / ".git" / "commondir").exists()
 
 
 # --- what is printed ---------------------------------------------------------------------------------------------------

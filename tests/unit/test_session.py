@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import stat
 import tracemalloc
 from pathlib import Path
@@ -29,7 +30,7 @@ from sanderling.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.session import Session
+from sanderling.session import Session, SessionInUseError
 from sanderling.session_log import LoggedToolEnd
 
 GOLDEN_DIR = Path(__file__).parent.parent / "golden"
@@ -268,6 +269,94 @@ def test_device_without_room_is_named(tmp_path):
     assert session.write_error == "No space left on device: /dev/full"
     assert len(session.history) == 2
     assert tmp_path.exists()
+
+
+# --- a log that others take away ---------------------------------------------------------------------------------------
+
+
+def _remove_all(log: Path) -> None:
+    shutil.rmtree(log.parent.parent)
+
+
+def _move_all(log: Path) -> None:
+    log.parent.parent.rename(log.parent.parent.with_name("moved"))
+
+
+def _move_all_and_make_anew(log: Path) -> None:
+    _move_all(log)
+    log.parent.mkdir(parents=True)
+
+
+def _replace(log: Path) -> None:
+    log.with_suffix(".other").write_bytes(log.read_bytes()[:50] + b"\n")
+    log.with_suffix(".other").replace(log)
+
+
+TAKEN_AWAY = [Path.unlink, _remove_all, _move_all, _move_all_and_make_anew, _replace]
+
+
+@pytest.mark.parametrize("take_away", TAKEN_AWAY)
+def test_log_that_is_taken_away_is_written_anew_with_the_next_record(tmp_path, take_away):
+    session = Session.open(tmp_path / "state" / "sessions", "s1", "/src")
+    say_everything(session)
+    before = session.path.read_bytes()
+    take_away(session.path)
+    say_hello(session)
+    assert session.write_error == ""
+    assert session.path.read_bytes().startswith(before)
+    assert stat.S_IMODE(session.path.stat().st_mode) == 0o600
+    with pytest.raises(SessionInUseError):
+        Session.open(session.path.parent, "s1", "/src")
+    session.close()
+    assert reopen(session.path).history == session.history
+
+
+@pytest.mark.parametrize("size", [0, 70, 900])
+@pytest.mark.parametrize("record", ["prompt", "reply", "usage", "state", "end", "compaction"])
+def test_log_that_is_cut_while_it_is_open_is_written_anew_from_memory(tmp_path, size, record):
+    session = Session.open(tmp_path, "s1", "/src")
+    say_hello(session)
+    session.append_prompt(Message("user", (TextBlock("Look."),)), Prompt("p2", "Look."))
+    session.append_message(Message("assistant", (ToolUse("t1", "ls", {}),)))
+    session.append_tool_start("t1")
+    session.append_message(Message("user", (ToolResult("t1", "a.py"),)))
+    session.keep_state("mode", "plan")
+    os.truncate(session.path, size)
+    match record:
+        case "prompt":
+            session.append_prompt(Message("user", (TextBlock("And?"),)), Prompt("p3", "And?"))
+        case "reply":
+            session.append_message(Message("assistant", (TextBlock("Here."),)))
+        case "usage":
+            session.append_usage("m", Usage(7, 1))
+        case "state":
+            session.keep_state("title", "Called so")
+        case "end":
+            session.end_turn("end_turn")
+        case _:
+            session.clear_results({"t1": "cleared"}, 10, 5)
+    session.end_turn("end_turn")
+    assert session.write_error == ""
+    session.close()
+    again = reopen(session.path)
+    assert (again.history, again.prompts) == (session.history, session.prompts)
+    assert (again.ledger.total, again.model) == (session.ledger.total, session.model)
+    assert (again.title, again.state("mode")) == (session.title, "plan")
+    assert again.damaged_lines == 0
+
+
+def test_log_whose_place_is_taken_is_told_as_one_that_cannot_be_written(tmp_path):
+    session = Session.open(tmp_path / "sessions", "s1", "/src")
+    say_hello(session)
+    shutil.rmtree(tmp_path / "sessions")
+    (tmp_path / "sessions").touch()
+    say_hello(session)
+    assert str(session.path) in session.write_error
+    (tmp_path / "sessions").unlink()
+    session.write_again()
+    assert session.write_error == ""
+    session.close()
+    assert reopen(session.path).history == session.history
 
 
 # --- reading what a crash left -----------------------------------------------------------------------------------------
