@@ -38,6 +38,7 @@ DRAWING = {"render", "turns", "command_blocks", "folds", "rows", "history", "foo
     "words",
     "highlight",
     "tools",
+    "files",
 }
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 EVERYWHERE = {"anyio", "msgspec"}
@@ -230,4 +231,4 @@ def test_what_all_that_draws_builds_on_requires_nothing(name):
 
 def test_host_in_lua_knows_nobody_who_receives():
     # It names itself where Neovim is to run its autocommands.
-    assert requires(LUA / "host.lua") <= {"config", "host"}
+    assert requires(LUA / "host.lua") <= {"config", "host", "files"}

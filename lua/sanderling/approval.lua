@@ -9,6 +9,7 @@ M.CHOICES = { 'once', 'session', 'always' }
 
 local api = vim.api
 local config = require('sanderling.config')
+local files = require('sanderling.files')
 local host = require('sanderling.host')
 local live = require('sanderling.live')
 local message = require('sanderling.message')
@@ -869,9 +870,7 @@ local function open_whole()
   local q = assert(question())
   local event = q.event
   local filetype, path = event.filetype or '', event.path or ''
-  local stat = filetype ~= 'diff' and vim.uv.fs_stat(path)
-  if stat and stat.type == 'file' then
-    api.nvim_cmd({ cmd = 'tabedit', args = { path }, magic = { file = false, bar = false } }, {})
+  if filetype ~= 'diff' and files.open_in_tab(path) then
     return
   end
   local buf = tools.scratch(tools.lines_of(event.subject))

@@ -1,21 +1,10 @@
 --- Ways through a transcript, and from it to files.
 local api = vim.api
+local files = require('sanderling.files')
 local message = require('sanderling.message')
 local tools = require('sanderling.tools')
 
 local M = {}
-
----@type integer? the window for code that was used last
-local code_win
-
-api.nvim_create_autocmd('WinLeave', {
-  group = api.nvim_create_augroup('sanderling_browse', {}),
-  desc = 'Agent: remember where files are to open',
-  callback = function()
-    local win = api.nvim_get_current_win()
-    code_win = tools.is_code_window(win) and win or code_win
-  end,
-})
 
 --- Go to the header before or after the cursor, `vim.v.count1` times.
 ---@param transcript sanderling.render.Transcript
@@ -41,27 +30,29 @@ function M.go_to_message(transcript, step)
   end
 end
 
---- The file that the line under the cursor is about; says so when there is none.
 ---@param session sanderling.session.Session
----@return sanderling.tools.Place?
-function M.place_here(session)
+---@return sanderling.files.Place?
+local function place_in_transcript(session)
   local lnum, col = unpack(api.nvim_win_get_cursor(0))
   local closed = vim.fn.foldclosed(lnum)
   local row = closed == -1 and lnum - 1 or closed - 1
-  local place = tools.place_at(session.transcript, row, closed == -1 and col or 0, session.project)
-  if not place then
-    message.tell('No file that exists is named here.')
-  end
-  return place
+  return tools.place_at(session.transcript, row, closed == -1 and col or 0, session.project)
 end
 
---- Open a file where files were looked at last.
----@param place sanderling.tools.Place
-function M.open(place)
-  local ok, err = pcall(tools.open, place, code_win)
-  if not ok then
-    message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+--- The file that the line under the cursor is about, in the transcript or the prompt; says so when there is none.
+---@param session sanderling.session.Session
+---@return sanderling.files.Place?
+function M.place_here(session)
+  local place
+  if api.nvim_get_current_buf() == session.transcript_buf then
+    place = place_in_transcript(session)
+  else
+    place = files.place_here(session.project)
   end
+  if not place then
+    message.tell(files.NOT_NAMED)
+  end
+  return place
 end
 
 --- Ask for all that is known of the tool use under the cursor.

@@ -15,6 +15,7 @@
 local M = {}
 
 local api = vim.api
+local files = require('sanderling.files')
 
 local RETRY_MS = 50
 local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.3 s, at 250,000 lines
@@ -63,26 +64,14 @@ local function identity(path)
   return directory and vim.fs.joinpath(directory, vim.fs.basename(path))
 end
 
---- Does a plugin write this buffer in its own way (encrypted, over a network)? Then its text is not what its file holds.
+--- Does a plugin read or write this buffer in its own way (encrypted, over a network)? Then its text is not what its file holds.
+---@param event 'BufReadCmd'|'BufWriteCmd'
 ---@param buf integer
----@param name string
 ---@return boolean
-local function is_written_by_plugin(buf, name)
-  local tail = vim.fs.basename(name)
-  for _, autocmd in ipairs(api.nvim_get_autocmds({ event = 'BufWriteCmd' })) do
-    local pattern = autocmd.pattern
-    if autocmd.buflocal then
-      if autocmd.buffer == buf then
-        return true
-      end
-    else
-      local subject = pattern:find('/', 1, true) and name or tail
-      if vim.fn.match(subject, vim.fn.glob2regpat(pattern)) >= 0 then
-        return true
-      end
-    end
-  end
-  return false
+local function is_plugins(event, buf)
+  local name = api.nvim_buf_get_name(buf)
+  -- a pattern is compared with all of the name, with the end of it, and with what is short below the working directory
+  return files.is_handled(event, { name, vim.fs.basename(name), vim.fn.bufname(buf) }, buf)
 end
 
 --- Is it loaded, and an ordinary buffer of a file?
@@ -93,7 +82,7 @@ local function is_file_buffer(buf)
     return false
   end
   local name = api.nvim_buf_get_name(buf)
-  return name ~= '' and identity(name) ~= nil and not is_written_by_plugin(buf, name)
+  return name ~= '' and identity(name) ~= nil and not is_plugins('BufWriteCmd', buf)
 end
 
 ---@param path string absolute

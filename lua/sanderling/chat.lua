@@ -3,6 +3,7 @@ local api = vim.api
 local browse = require('sanderling.browse')
 local config = require('sanderling.config')
 local context = require('sanderling.context')
+local files = require('sanderling.files')
 local host = require('sanderling.host')
 local keys = require('sanderling.keys')
 local layout = require('sanderling.layout')
@@ -654,7 +655,7 @@ local function go_to_file(session)
   if windows and windows.float then
     M.hide() -- it would cover the file
   end
-  browse.open(place)
+  files.open(place)
 end
 
 ---@param session sanderling.session.Session

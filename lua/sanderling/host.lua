@@ -420,6 +420,7 @@ function M.open_log()
   end
   vim.cmd.split({ vim.fn.fnameescape(path) })
   vim.bo.readonly = true
+  require('sanderling.files').guard(vim.api.nvim_get_current_buf())
   vim.cmd.normal({ 'G', bang = true })
 end
 

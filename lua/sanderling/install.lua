@@ -1,5 +1,6 @@
 --- :AgentInstall: builds the Python environment, with its progress in a terminal.
 local config = require('sanderling.config')
+local files = require('sanderling.files')
 local host = require('sanderling.host')
 
 local M = {}
@@ -35,6 +36,7 @@ function M.run()
   vim.cmd.enew()
   local buf = vim.api.nvim_get_current_buf()
   vim.bo[buf].bufhidden = 'wipe'
+  files.guard(buf)
   vim.fn.jobstart({
     python,
     vim.fs.joinpath(host.root(), 'scripts', 'install.py'),

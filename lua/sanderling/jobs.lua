@@ -3,6 +3,7 @@ local M = {}
 
 local api = vim.api
 local config = require('sanderling.config')
+local files = require('sanderling.files')
 local host = require('sanderling.host')
 local live = require('sanderling.live')
 local tools = require('sanderling.tools')
@@ -212,6 +213,10 @@ end
 ---@param job sanderling.Job
 ---@param session_id string
 local function set_keys(buf, job, session_id)
+  files.guard(buf, function()
+    local session = live.find(session_id)
+    files.go_to_name_here(session and session.project or vim.fn.getcwd())
+  end)
   local stop_key = config.options.keys.stop
   for _, lhs in ipairs(type(stop_key) == 'table' and stop_key or { stop_key or nil }) do
     vim.keymap.set({ 'n', 't' }, lhs, function()

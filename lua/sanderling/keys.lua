@@ -2,6 +2,7 @@
 local api = vim.api
 local approval = require('sanderling.approval')
 local config = require('sanderling.config')
+local files = require('sanderling.files')
 local host = require('sanderling.host')
 local jobs = require('sanderling.jobs')
 local sandbox = require('sanderling.sandbox')
@@ -96,6 +97,7 @@ function M.set(transcript, prompt, actions)
 
   vim.on_key(run_in_spite_of_drawing, api.nvim_create_namespace('sanderling_interrupt'))
   for _, buf in ipairs({ transcript, prompt }) do
+    files.guard(buf, actions.go_to_file)
     map(buf, 'n', keys.next_session, to_session(1), 'next session')
     map(buf, 'n', keys.previous_session, to_session(-1), 'previous session')
     map(buf, 'n', keys.waiting, actions.queue, 'show the prompts that wait')

@@ -1,17 +1,15 @@
---- Tool uses on the screen: their blocks in the transcript, diffs, the way from a line to the file that it names, and the float
---- that shows something whole.
+--- Tool uses on the screen: their blocks in the transcript, diffs, and the float that shows something whole.
 ---
 --- A block is a header, `edit src/app.py  +3 −1`, what the tool puts out while it runs, and its detail. All of it becomes one
 --- fold when the tool has ended. The summary is put behind the header then: a change within a row, so that no row moves.
 local M = {}
 
 local api = vim.api
+local files = require('sanderling.files')
 
 local ns = api.nvim_create_namespace('sanderling_tools')
 
 local MAX_LINE_CHARS = 300
-local MAX_LINE_BYTES = 2048 -- of a line that is searched for a file
-local MAX_TRIES = 40 -- words of it that are looked for on the disk
 local TORN = ' (goes on)'
 
 ---@class (exact) sanderling.tools.Use that runs
@@ -326,84 +324,12 @@ end
 
 -- from a line to a file -----------------------------------------------------------------------------------------------
 
----@class (exact) sanderling.tools.Place
----@field path string absolute, of a file
----@field lnum? integer
----@field col? integer from 1
-
----@param name string
----@param project string
----@return string? path only of a plain file: opening a fifo would wait for ever
-local function find_file(name, project)
-  for _, path in ipairs({ name, name:match('^[ab]/(.+)$') }) do
-    if path:sub(1, 1) == '~' then
-      path = vim.fs.normalize(path)
-    elseif path:sub(1, 1) ~= '/' then
-      path = vim.fs.joinpath(project, path)
-    end
-    local stat = vim.uv.fs_stat(path)
-    if stat and stat.type == 'file' then
-      return path
-    end
-  end
-end
-
----@param word string
----@param project string
----@return sanderling.tools.Place?
-local function place_of(word, project)
-  local bare = word:match('^["\'`(%[{<]*(.-)["\'`)%]}>,;:.]*$')
-  for _, name in ipairs({ word, bare }) do
-    local path = name ~= '' and find_file(name, project)
-    if path then
-      return { path = path }
-    end
-  end
-  local name, lnum, rest = bare:match('^([^:]+):(%d+)(.*)$')
-  local path = name and find_file(name, project)
-  return path and { path = path, lnum = tonumber(lnum), col = tonumber(rest:match('^:(%d+)')) }
-    or nil
-end
-
---- The words of `line` as they are tried: the one under the cursor first, then those behind it, then those before.
----@param line string
----@param col integer byte, from 0
----@return string[]
-local function words_from(line, col)
-  local behind, before = {}, {}
-  for first, word in line:gmatch('()(%S+)') do
-    local words = first + #word > col and behind or before
-    words[#words + 1] = word
-  end
-  return vim.list_extend(behind, before)
-end
-
---- The file that a line names.
----@param line string
----@param col integer byte of the cursor, from 0
----@param project string root for relative paths
----@return sanderling.tools.Place?
-function M.place_in(line, col, project)
-  line = line:sub(1, MAX_LINE_BYTES)
-  local name, lnum = line:match('File "([^"]+)", line (%d+)') -- a traceback of Python
-  local path = name and find_file(name, project)
-  if path then
-    return { path = path, lnum = tonumber(lnum) }
-  end
-  for i, word in ipairs(words_from(line, col)) do
-    local place = i <= MAX_TRIES and place_of(word, project)
-    if place then
-      return place
-    end
-  end
-end
-
 --- The file that the cursor's line is about: the line of it, where that is one of a diff.
 ---@param self sanderling.render.Transcript
 ---@param row integer
 ---@param col integer
 ---@param project string
----@return sanderling.tools.Place?
+---@return sanderling.files.Place?
 function M.place_at(self, row, col, project)
   local block = M.block_at(self, row)
   if block and block.diff and row >= block.diff then
@@ -411,7 +337,7 @@ function M.place_at(self, row, col, project)
     local lines = api.nvim_buf_get_lines(self.buf, block.diff, row + 1, true)
     walk_diff(lines, function(i, _, path, lnum)
       if i == #lines and lnum then
-        local found = find_file(path or block.title, project)
+        local found = files.find(path or block.title, project)
         place = found and { path = found, lnum = lnum }
       end
     end)
@@ -420,69 +346,12 @@ function M.place_at(self, row, col, project)
     end
   end
   if block and row == block.first then
-    local path = find_file(block.title, project) -- it may hold blanks
+    local path = files.find(block.title, project) -- it may hold blanks
     if path then
       return { path = path }
     end
   end
-  return M.place_in(api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1], col, project)
-end
-
----@param win integer
----@return boolean a file can be shown here
-function M.is_code_window(win)
-  local buf = api.nvim_win_get_buf(win)
-  return api.nvim_win_get_config(win).relative == ''
-    and vim.bo[buf].buftype == ''
-    and not vim.b[buf].sanderling_session
-    and not vim.wo[win].winfixbuf
-end
-
---- Go to the window that shows `path`, else to the code window that was used last, else to the largest; make one if there is none.
----@param path string
----@param last_code_win? integer
-local function go_to_code_window(path, last_code_win)
-  local best, best_size = nil, 0
-  for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
-    if M.is_code_window(win) then
-      local size = api.nvim_win_get_width(win) * api.nvim_win_get_height(win)
-      if vim.fs.normalize(api.nvim_buf_get_name(api.nvim_win_get_buf(win))) == path then
-        size = math.huge
-      elseif win == last_code_win then
-        size = 1e9
-      end
-      if size > best_size then
-        best, best_size = win, size
-      end
-    end
-  end
-  if best then
-    api.nvim_set_current_win(best)
-  else
-    vim.cmd('topleft vnew')
-  end
-end
-
---- Open a file in a window for code.
----@param place sanderling.tools.Place
----@param last_code_win? integer
-function M.open(place, last_code_win)
-  go_to_code_window(vim.fs.normalize(place.path), last_code_win)
-  vim.cmd("normal! m'")
-  if vim.fs.normalize(api.nvim_buf_get_name(0)) ~= vim.fs.normalize(place.path) then
-    local short = vim.fn.fnamemodify(place.path, ':.')
-    api.nvim_cmd({
-      cmd = 'edit',
-      args = { short:find('^[%w_.]') and short or place.path }, -- which `:edit` cannot take for an option
-      magic = { file = false, bar = false },
-      mods = { hide = true },
-    }, {})
-  end
-  if place.lnum then
-    local lnum = math.max(1, math.min(place.lnum, api.nvim_buf_line_count(0)))
-    api.nvim_win_set_cursor(0, { lnum, math.max((place.col or 1) - 1, 0) })
-    vim.cmd('normal! zv')
-  end
+  return files.place_in(api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1], col, project)
 end
 
 -- something shown whole -----------------------------------------------------------------------------------------------
@@ -494,6 +363,7 @@ function M.scratch(lines)
   api.nvim_buf_set_lines(buf, 0, -1, true, lines)
   vim.bo[buf].bufhidden = 'wipe'
   vim.bo[buf].modifiable = false
+  files.guard(buf)
   return buf
 end
 
@@ -522,6 +392,11 @@ function M.view(title, lines)
     title = vim.fn.strcharpart(title, 0, width),
     zindex = 70, -- above a chat that floats, and a question
   })
+  files.guard(buf, function()
+    files.go_to_name_here(vim.fn.getcwd(), function() -- it would cover the file
+      api.nvim_win_close(win, true)
+    end)
+  end)
   vim.wo[win][0].wrap = true
   vim.wo[win][0].smoothscroll = true
   local room = vim.o.lines - 6

@@ -4,6 +4,7 @@ local M = {}
 
 local api = vim.api
 local attention = require('sanderling.attention')
+local files = require('sanderling.files')
 local host = require('sanderling.host')
 local live = require('sanderling.live')
 local message = require('sanderling.message')
@@ -373,6 +374,7 @@ local function open(session, event)
   end
   api.nvim_buf_set_name(view.buf, ('sanderling://%d/trust'):format(view.buf))
   vim.bo[view.buf].filetype = 'sanderling_trust'
+  files.guard(view.buf)
   vim.cmd.stopinsert()
   vim.cmd(('tab sbuffer %d'):format(view.buf))
   vim.bo[view.buf].bufhidden = 'wipe'
