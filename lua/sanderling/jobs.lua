@@ -8,12 +8,15 @@ local host = require('sanderling.host')
 local live = require('sanderling.live')
 local tools = require('sanderling.tools')
 
+---@alias sanderling.jobs.State 'text'|'escape'|'csi'|'other'|'string'
+
 ---@class (exact) sanderling.jobs.Screen where a job is shown
 ---@field buf integer
 ---@field channel integer
 ---@field session_id string
----@field in_string boolean what was written last ended within a string of the terminal's
----@field rest string the escape sequence that was not complete yet
+---@field state sanderling.jobs.State where in a sequence what was written last ended
+---@field parameters string of the CSI sequence that is not complete yet
+---@field rest string the character that is not
 ---@field is_over? boolean its end stands there
 
 ---@type table<string, sanderling.Job[]> by session id
@@ -30,51 +33,95 @@ end
 
 -- what is written -----------------------------------------------------------------------------------------------------
 
---- Take out of what a job wrote the strings that speak to the terminal itself: a job must not set the clipboard or the title, nor
---- ask for answers. Colours and the cursor's movements stay.
+-- Controls that are no text; some end sequences, and are seen there.
+local IGNORED = '[%z\1-\6\11\12\14-\23\25\28-\31\127]'
+local STRING_STARTS = '[PX%]^_]' -- behind ESC: DCS, SOS, OSC, PM, APC
+local MAX_PARAMETERS = 64 -- bytes; what is longer does nothing
+
+--- Erasing, the cursor's movements, colours and modes; nothing that asks the terminal for an answer.
+---@param parameters string
+---@param final string
+---@return boolean
+local function is_drawing(parameters, final)
+  if #parameters > MAX_PARAMETERS then
+    return false
+  elseif parameters:find('^%?[%d;]*$') then
+    return final:find('[hlJK]') ~= nil
+  end
+  return parameters:find('^[%d:;]*$') ~= nil and final:find('[@A-HJ-MPSTXZ`abdefghlmrsu]') ~= nil
+end
+
+---@type table<sanderling.jobs.State, fun(screen: sanderling.jobs.Screen, char: string): string?> what is written for a character
+local write_char = {}
+
+function write_char.escape(screen, char)
+  if char == '[' then
+    screen.state, screen.parameters = 'csi', ''
+  elseif char:find(STRING_STARTS) then
+    screen.state = 'string'
+  elseif char:find('[ -/]') then
+    screen.state = 'other'
+  else
+    screen.state = 'text'
+    return char:find('[\128-\255]') and char or ''
+  end
+end
+
+function write_char.other(screen, char)
+  if not char:find('[ -/]') then
+    screen.state = 'text'
+    return char:find('[\128-\255]') and char or ''
+  end
+end
+
+function write_char.csi(screen, char)
+  if char:find('[ -?]') then
+    if #screen.parameters <= MAX_PARAMETERS then
+      screen.parameters = screen.parameters .. char
+    end
+    return
+  end
+  screen.state = 'text'
+  if char:find('[\128-\255]') then
+    return char
+  elseif is_drawing(screen.parameters, char) then
+    return '\27[' .. screen.parameters .. char
+  end
+end
+
+--- Of what a job wrote, the text, and of the sequences those that begin with CSI. All others speak to the terminal itself: a job must
+--- not set the clipboard or the title. This reads as a terminal does (https://vt100.net/emu/dec_ansi_parser): line breaks may stand
+--- within a sequence, and a character of U+0080 to U+009F is one. What passes is written anew and in one piece, so that a terminal
+--- which reads otherwise finds no other sequence in it.
 ---@param screen sanderling.jobs.Screen
 ---@param text string
 ---@return string
-local function without_strings(screen, text)
+local function text_and_csi(screen, text)
   text = screen.rest .. text
-  screen.rest = ''
+  screen.rest = text:match('\194$') or '' -- the first half of what may be such a character
+  text = text:sub(1, #text - #screen.rest):gsub(IGNORED, ''):gsub('\194([\128-\159])', function(c1)
+    return '\27' .. string.char(c1:byte() - 64)
+  end)
   local pieces, pos = {}, 1
   while pos <= #text do
-    if screen.in_string then
-      -- ends with BEL, ST (ESC \ or U+009C); CAN, SUB and any other sequence break it off
-      local at = text:find('[\7\24\26\27\156]', pos)
-      local is_split = at and at == #text and text:byte(at) == 27
-      if not at or is_split then
-        screen.rest = is_split and '\27' or ''
-        break
+    local char = text:sub(pos, pos)
+    if screen.state == 'text' or screen.state == 'string' then
+      local at = text:find('[\7\24\26\27]', pos) or #text + 1
+      if screen.state == 'text' then
+        pieces[#pieces + 1] = text:sub(pos, at - 1)
       end
-      if text:byte(at) == 27 then
-        screen.in_string = false
-        pos = text:sub(at + 1, at + 1) == '\\' and at + 2 or at
-      else
-        screen.in_string = text:byte(at) == 156 and text:byte(at - 1) ~= 194
-        pos = at + 1
-      end
-    else
-      local at = text:find('[\27\194]', pos)
-      pieces[#pieces + 1] = text:sub(pos, (at or 0) - 1)
-      if not at then
-        break
-      elseif at == #text then
-        screen.rest = text:sub(at)
-        break
-      end
-      local next_byte = text:sub(at + 1, at + 1)
-      -- DCS, SOS, OSC, PM and APC: ESC and a letter, or one character of U+0080 to U+009F
-      if text:byte(at) == 27 and next_byte:find('[PX%]%^_]') then
-        screen.in_string, pos = true, at + 2
-      elseif text:byte(at) == 194 and next_byte:find('[\144\152\157\158\159]') then
-        screen.in_string, pos = true, at + 2
-      else
-        pieces[#pieces + 1] = text:sub(at, at)
-        pos = at + 1
-      end
+      pos, char = at, text:sub(at, at)
     end
+    if char == '\27' then
+      screen.state = 'escape'
+    elseif char:find('[\24\26]') or (char == '\7' and screen.state == 'string') then
+      screen.state = 'text'
+    elseif char:find('[\8-\13]') then
+      pieces[#pieces + 1] = char
+    elseif char ~= '' and char ~= '\7' then
+      pieces[#pieces + 1] = write_char[screen.state](screen, char)
+    end
+    pos = pos + 1
   end
   return table.concat(pieces)
 end
@@ -82,7 +129,7 @@ end
 ---@param screen sanderling.jobs.Screen
 ---@param text string
 local function write(screen, text)
-  text = without_strings(screen, text):gsub('\r?\n', '\r\n')
+  text = text_and_csi(screen, text):gsub('\r?\n', '\r\n')
   pcall(api.nvim_chan_send, screen.channel, text) -- the buffer may be going
 end
 
@@ -91,7 +138,7 @@ end
 local function write_end(screen, sentence)
   if not screen.is_over then
     screen.is_over = true
-    screen.in_string, screen.rest = false, ''
+    screen.state, screen.rest = 'text', ''
     write(screen, ('\27[0m\n[%s]\n'):format(tools.plain(sentence)))
   end
 end
@@ -241,7 +288,8 @@ local function open(job, session_id)
     buf = buf,
     channel = api.nvim_open_term(buf, {}), -- in its window, which gives it its size
     session_id = session_id,
-    in_string = false,
+    state = 'text',
+    parameters = '',
     rest = '',
   }
   screens[key(session_id, job.id)] = screen

@@ -718,7 +718,29 @@ def test_agentterminal_watches_the_newest_job_and_shows_what_it_writes(screen):
     assert terminal(screen).count("[exit status 3]") == 1
 
 
-def test_what_a_job_writes_cannot_speak_to_the_terminal(screen):
+CLIPBOARD = "52;c;ZXZpbA=="
+WHOLE = "\x1b[2J\x1b[HabcdefghÜi"  # alone
+HOSTILE_OUTPUT = {
+    "strings": f"a\x1b]{CLIPBOARD}\x07b\x1b]{CLIPBOARD}\x1b\\c\x1bP1$r\x1b\\d\x9d{CLIPBOARD}\x9ce"
+    "\x1b_x\x1b\\f\x1b]0;title\x18g\x1b[1mh\x1b[0mÜ\x1b]2;Ü\x07i",
+    **{
+        f"control {control:#x}": f"\x1b{chr(control)}]{CLIPBOARD}\x07\x1b]{chr(control)}0;x\x07"
+        f"\x1b{chr(control)}P1$r\x07\x1b[{chr(control)}0m\x1b[1{chr(control)}\x1b]2;x\x07{WHOLE}"
+        for control in (*range(24), 25, *range(28, 32), 127)
+    },
+    "line feed": f"\x1b\n]{CLIPBOARD}\x07\x1b\n\r\n]2;x\x1b\\{WHOLE}",
+    "controls": f"abcdef\x1b\0\x01\t\b\x7f]{CLIPBOARD}\x07g\x9b\x010mh\x90x\x9cÜ\x1b\x1b]2;x\x07i",
+    "C1": f"abcdef\x9d{CLIPBOARD}\x07\x90x\x9c\x98x\x9c\x9ex\x9c\x9f52;x\x9cg\x9b1mh\x9b0m\x85Ü\x80\x99i",
+    "cancelled": f"abcdef\x1b\x18g\x1b[1\x1ah\x1b[1\x1b]{CLIPBOARD}\x07Ü\x1b[\x9d{CLIPBOARD}\x07i",
+    "in a CSI": f"\x1b[1\x1b]{CLIPBOARD}\x07\x1b[\x1b\x1b]2;x\x07\x1b[0;\x07m\x1b[99]2;x\b\x1b[ü]2;x{WHOLE}",
+    "other": "abc\x1b(Bdef\x1b7g\x1b8h\x1b=\x1b>\x1bc\x1b( ]\x1b%G\x1b#8\x1b#Ü\x1b N\x1bNi",
+    "answers": "abc\x1b[6n\x1b[cd\x1b[>c\x1b[>qe\x1b[?6nf\x1b[21tg\x1b[?25$ph\x1b[!pÜ\x1b[?u\x1b[=1ui",
+    "long": f"abcdefgh\x1b[{'1;' * 99}m\x1b[{'9' * 200}A\x1b]{'x' * 5000}\x07Üi",
+}
+
+
+@pytest.mark.parametrize("name", prove_rest(HOSTILE_OUTPUT, keep=(0, 1, 2, 8, -8, -7, -6, -5, -4)))
+def test_what_a_job_writes_cannot_speak_to_the_terminal(screen, name):
     screen.lua("""
       _G.requests = {}
       vim.api.nvim_create_autocmd('TermRequest', { callback = function(args)
@@ -730,16 +752,20 @@ def test_what_a_job_writes_cannot_speak_to_the_terminal(screen):
     """)
     screen.send(jobs(""))
     screen.command("AgentTerminal")
-    hostile = (
-        "a\x1b]52;c;ZXZpbA==\x07b\x1b]52;c;ZXZpbA==\x1b\\c\x1bP1$r\x1b\\d\x9d52;c;ZXZpbA==\x9ce"
-        "\x1b_x\x1b\\f\x1b]0;title\x18g\x1b[1mh\x1b[0mÜ\x1b]2;Ü\x07i"
-    )
-    for split in range(1, len(hostile) + 1, 3):
-        screen.send(job_output("\x1b[2J\x1b[H"))
+    title = screen.lua("return vim.b.term_title")
+    hostile = HOSTILE_OUTPUT[name]
+    for split in range(1, len(hostile) + 1, max(3, len(hostile) // 20)):
+        screen.send(job_output("\x1b[0m\x1b[2J\x1b[H"))
         screen.send(job_output(hostile[:split]), job_output(hostile[split:]))
-        wait_until(lambda: "".join(terminal(screen)).endswith("abcdefghÜi"), f"cut at {split}")
+        wait_until(lambda: shown(screen).endswith("abcdefghÜi"), f"{name} cut at {split}")
     assert screen.lua("return _G.requests") == []
     assert screen.lua("return _G.copied == nil")
+    assert screen.lua("return vim.b.term_title") == title
+
+
+def shown(screen):
+    """What stands in the terminal, without blanks."""
+    return "".join("".join(terminal(screen)).split())
 
 
 def test_a_job_is_stopped_by_a_key_or_a_command_and_hidden_by_q(screen):
