@@ -28,7 +28,7 @@ from sanderling.tools.base import Context, Outcome, Tool
 from sanderling.tools.editor import Buffer
 from sanderling.tools.glob import glob
 from sanderling.tools.grep import GrepInput, grep
-from sanderling.tools.ls import ls
+from sanderling.tools.ls import PYTHON, ls
 from sanderling.tools.paths import MAX_ALTERNATIVES, Glob, GlobError, escaped, rooted
 from sanderling.tools.workspace import Workspace
 
@@ -407,6 +407,77 @@ async def test_search_that_takes_too_long_is_stopped_and_tells_what_it_found(pla
 
 
 @prove
+def cut_off(place: Place, monkeypatch: pytest.MonkeyPatch, after: str) -> None:
+    """Let each search be one that writes `after`, and is killed then."""
+    program = place.project / "rg"
+    program.write_text(f"#!/bin/sh\n{after}\nkill -9 $$\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(ripgrep, "find_ripgrep", lambda _: str(program))
+
+
+@pytest.mark.parametrize("after", ["", "echo torn | tr -d '\\n'"])
+async def test_search_that_was_killed_before_it_found_something_has_failed(
+    repository, monkeypatch, after
+):
+    cut_off(repository, monkeypatch, after)
+    async with repository.tools() as tools:
+        for tool in (glob, grep):
+            told = await tools.refusal(tool, pattern="needle")
+            assert "ended by SIGKILL before it was done" in told
+            assert "Killed" not in told
+
+
+async def test_search_that_was_killed_later_tells_what_it_found_and_that_it_is_not_complete(
+    repository, monkeypatch
+):
+    root = repository.project
+    cut_off(repository, monkeypatch, f"printf '{root}/README.md\\0{root}/src/a'")
+    async with repository.tools() as tools:
+        told = await tools.text(glob, pattern="**/*")
+    assert told.startswith("1 file, the newest first:\nREADME.md\n\n")
+    assert told.endswith(
+        "ripgrep was ended by SIGKILL, so this is not complete: search a smaller directory."
+    )
+
+
+async def test_matches_of_a_search_that_was_killed_are_not_all_of_them(repository, monkeypatch):
+    found = await anyio.run_process(
+        [RIPGREP, "--json", "needle", str(repository.project / "src/app.py")]
+    )
+    records = repository.project / "records"
+    records.write_bytes(
+        b"".join(found.stdout.splitlines(keepends=True)[:-1]) + b'{"type":"match","da'
+    )
+    cut_off(repository, monkeypatch, f"cat {records}")
+    async with repository.tools() as tools:
+        told = await tools.grep("needle")
+    assert "The first 2 of at least 2 matches in 1 file" in told
+    assert "too long to show" not in told
+    assert "not complete" in told
+
+
+async def test_search_whose_shell_was_killed_has_failed(repository, monkeypatch):
+    cut_off(repository, monkeypatch, "kill -9 $PPID")
+    async with repository.tools() as tools:
+        assert "not known" in await tools.refusal(glob, pattern="*")
+        assert "not known" in await tools.refusal(grep, pattern="needle")
+
+
+async def test_files_are_not_counted_by_a_search_that_was_killed(repository, monkeypatch):
+    """What grep has not found in files of a glob, it says with their number."""
+    cut_off(repository, monkeypatch, f'case "$*" in *--json*) exec {RIPGREP} "$@";; esac')
+    async with repository.tools() as tools:
+        assert "not known" in await tools.refusal(grep, pattern="nowhere", glob="*.py")
+
+
+async def test_listing_that_was_killed_has_failed(repository, monkeypatch):
+    program = "import os, sys; print('src/'); sys.stdout.flush(); os.kill(os.getpid(), 9)"
+    monkeypatch.setattr("sanderling.tools.ls.PYTHON", (*PYTHON[:-1], program))
+    async with repository.tools() as tools:
+        told = await tools.refusal(ls, path="src")
+    assert told == "src cannot be listed: the listing was ended by SIGKILL"
+
+
 async def test_search_that_waits_for_ever_is_stopped_as_an_error(place, monkeypatch):
     monkeypatch.setattr(ripgrep, "TIMEOUT_S", 0.5)
     os.mkfifo(place.project / "pipe")

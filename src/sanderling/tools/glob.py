@@ -7,7 +7,7 @@ import msgspec
 from sanderling.permissions import Effect
 from sanderling.tools.base import Context, Outcome, tool
 from sanderling.tools.paths import escaped, rooted
-from sanderling.tools.ripgrep import FAILED, NO_MATCH, Filter, each_file, failure
+from sanderling.tools.ripgrep import Filter, each_file, failure
 from sanderling.tools.workspace import Workspace
 
 MAX_FILES = 200
@@ -69,7 +69,7 @@ async def glob(args: GlobInput, context: Context) -> Outcome:
     ended = await each_file(workspace, directory, files, newest.take, is_newest_first=True)
     shown = escaped(workspace.shown(directory))
     is_refused = any(error.startswith(f"{shown}: ") for error in ended.errors.split("\n"))
-    if not newest.count and (is_refused or ended.status not in (0, NO_MATCH, FAILED)):
+    if not newest.count and (is_refused or ended.is_late or ended.is_cut_off):
         raise failure(ended, workspace, directory)
     if not newest.count:
         text = f"No files match {escaped(args.pattern)} in {shown}."

@@ -247,7 +247,8 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     files = Filter(directory, glob, args.type, workspace.may_read)
     found, ended, left_out = await _search(args, workspace, directory, files)
     shown = escaped(workspace.shown(directory))
-    if not found.matches and (ended.is_late or (ended.errors and not found.searched)):
+    has_failed = ended.is_late or ended.is_cut_off or (ended.errors and not found.searched)
+    if not found.matches and has_failed:
         raise failure(ended, workspace, directory)
     if not found.matches:
         count = found.searched
@@ -291,7 +292,7 @@ async def _search(
         found = Found(files, args.limit, most)
         ended = await run_ripgrep(workspace, arguments, directory, found.take)
     found.finish_file()
-    found.is_all_counted &= ended.status is not None
+    found.is_all_counted &= ended.status is not None and not ended.is_cut_off
     return found, ended, left_out
 
 
@@ -302,7 +303,9 @@ async def _count(workspace: Workspace, directory: str, files: Filter) -> int:
         nonlocal count
         count += 1
 
-    await each_file(workspace, directory, files, take)
+    ended = await each_file(workspace, directory, files, take)
+    if ended.is_late or ended.is_cut_off:
+        raise failure(ended, workspace, directory)
     return count
 
 

@@ -60,6 +60,8 @@ async def ls(args: LsInput, context: Context) -> Outcome:
     if ended.is_late:
         raise ToolError(f"Listing {shown} took longer than {TIMEOUT_S:.0f} s: use a smaller depth.")
     text = "\n".join(lines)
+    if ended.is_cut_off:
+        raise _failure(workspace, path, f"the listing {ended.how}")
     if ended.status:
         raise _failure(workspace, path, text or f"exit status {ended.status}")
     return Outcome(content=f"{shown}/\n{text}", summary=f"{len(lines):,} lines")

@@ -2,7 +2,8 @@
 ripgrep, and how it is run: in the sandbox, with bounds on time, memory and what is read of its output.
 
 It is started through a shell, for two reasons. A line of a gigabyte must not become gigabytes of memory, so the shell sets a limit;
-and errors share a pipe with output here, where they could tear a record apart, so the shell holds them back until the end.
+and errors share a pipe with output here, where they could tear a record apart, so the shell holds them back until the end. What the
+shell itself has to say ("Killed") is no part of either.
 """
 
 import os
@@ -16,6 +17,7 @@ import msgspec
 
 from sanderling.errors import SandboxError, ToolError, printable
 from sanderling.sandbox.policy import is_within
+from sanderling.sandbox.processes import signal_name
 from sanderling.tools.paths import Glob, GlobError, escaped
 from sanderling.tools.workspace import Workspace
 
@@ -26,12 +28,15 @@ MAX_RECORD_BYTES = 8 * 1024 * 1024
 MAX_ERRORS = 50
 MAX_ERROR_CHARS = 2000
 
-NO_MATCH, FAILED, CANNOT_RUN, NOT_FOUND, ABORTED = 1, 2, 126, 127, 128 + 6
+EXIT_SIGNALLED = 128  # and the signal's number, as a shell says it
+NO_MATCH, FAILED, CANNOT_RUN, NOT_FOUND, ABORTED = 1, 2, 126, 127, EXIT_SIGNALLED + 6
+HAS_RUN = (0, NO_MATCH, FAILED)
+"""What rg ends with by itself: found, nothing found, not everything could be searched. With any other status it was cut off."""
 NEWLINE, NUL = b"\n", b"\0"
 
 SHELL = """
-ulimit -d {memory} 2>/dev/null
-exec 3>&1
+exec 3>&1 2>/dev/null
+ulimit -d {memory}
 errors=$("$@" 2>&1 >&3 3>&-)
 status=$?
 printf '\\{separator:03o}%s\\{separator:03o}%s' {mark} "$errors"
@@ -64,10 +69,26 @@ class Ended(msgspec.Struct, frozen=True):
     is_late: bool = False
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether it has not come to its end: killed when memory ran out, for instance."""
+        return self.status is not None and self.status not in HAS_RUN
+
+    @property
+    def how(self) -> str:
+        """In words, how it was cut off."""
+        assert self.status is not None
+        number = -self.status if self.status < 0 else self.status - EXIT_SIGNALLED
+        if number <= 0:
+            return f"ended with exit status {self.status}"
+        return f"was ended by {signal_name(number)}"
+
+    @property
     def notes(self) -> str:
         """What the model must know before it takes what was found for everything; empty if it is."""
         if self.is_late:
             return f"Stopped after {TIMEOUT_S:.0f} s, so this is not everything: search a smaller directory."
+        if self.is_cut_off:
+            return f"ripgrep {self.how}, so this is not complete: search a smaller directory."
         return f"Not everything could be searched:\n{self.errors}" if self.errors else ""
 
 
@@ -111,14 +132,17 @@ async def run_ripgrep(
     script = SHELL.format(memory=MAX_MEMORY_KIB, separator=separator[0], mark=mark)
     shell = ["/bin/sh", "-c", script, "rg"]
     errors: list[bytes] = []
+    last = b""  # taken when the next one has come: where rg was killed, it is torn
 
     def take_record(record: bytes) -> bool:
+        nonlocal last
         if errors:
             errors.extend([record] if len(errors) < MAX_ERRORS else [])
         elif record == mark.encode():
             errors.append(b"")
-        elif record:
-            return take(record)
+        else:
+            whole, last = last, record
+            return take(whole) if whole else True
         return True
 
     command = [*shell, program, *OPTIONS, *arguments, "--", directory]
@@ -296,10 +320,8 @@ def failure(ended: Ended, workspace: Workspace, directory: str) -> ToolError:
     """What to tell the model of a search that found nothing because it failed."""
     if ended.is_late:
         return ToolError(f"Nothing was found in {TIMEOUT_S:.0f} s. {ended.notes}")
-    if ended.status == ABORTED:
-        return ToolError(
-            "ripgrep ran out of memory, so the search is not complete: narrow the pattern, or leave out files with huge lines."
-        )
+    if ended.is_cut_off:
+        return _cut_off(ended, escaped(workspace.shown(directory)))
     if "No such file or directory" in ended.errors:
         return workspace.absent(directory, " Look at what is above it with ls.")
     if "unrecognized file type" in ended.errors:
@@ -309,3 +331,14 @@ def failure(ended: Ended, workspace: Workspace, directory: str) -> ToolError:
             f"The pattern is no regular expression that ripgrep understands. Set literal to search for it as it is.\n{ended.errors}"
         )
     return ToolError(f"The search has failed: {ended.errors or f'exit status {ended.status}'}")
+
+
+def _cut_off(ended: Ended, shown: str) -> ToolError:
+    if ended.status == ABORTED:
+        return ToolError(
+            "ripgrep ran out of memory, so the search is not complete: narrow the pattern, or leave out files with huge lines."
+        )
+    return ToolError(
+        f"ripgrep {ended.how} before it was done, so what is in {shown} is not known: search a smaller directory."
+        f"\n{ended.errors}".rstrip()
+    )
