@@ -563,6 +563,31 @@ async def test_death_of_a_zygote_takes_its_commands_and_the_next_command_starts(
         assert not sandbox.has_ended.is_set()
 
 
+def leaves(pid: int) -> list[int]:
+    """Its descendants that have no child."""
+    below = [child for child in children(pid) if is_alive(child)]
+    return [leaf for child in below for leaf in leaves(child)] or [pid]
+
+
+async def test_command_runs_though_the_init_that_waited_for_it_was_killed(place, level, marker):
+    """Once, with what runs already left in peace; and so does the next one."""
+    async with place.open(level) as sandbox:
+        process = await start_daemons(sandbox, marker)
+        zygote = zygote_of(supervisors(os.getpid())[0])
+        for number in range(2):
+            await happens(lambda: len(set(leaves(zygote)) - set(running(marker))) == 1)
+            [spare] = set(leaves(zygote)) - set(running(marker))  # an init without a command
+            os.kill(spare, signal.SIGKILL)
+            await happens(lambda pid=spare: not is_alive(pid))
+            assert await run(sandbox, "echo ran >>times; wc -l <times") == (
+                0,
+                f"{number + 1}\n",
+                "",
+            )
+        assert process.is_running
+        process.close()
+
+
 async def test_commands_that_wait_for_a_zygote_that_dies_start_in_the_next(place):
     async with place.open("full") as sandbox:
         await run(sandbox, "true")

@@ -157,9 +157,7 @@ class Zygote:
                 raise SandboxError(f"A zygote knows no {message[0]!r}.")
 
     def _launch(self, key: int, launch: wire.Message, descriptors: list[int]) -> None:
-        spare = self._spare or self._fork_init()
-        with spare.channel:
-            wire.send(spare.channel, launch, tuple(descriptors))
+        spare = self._handed_over(launch, tuple(descriptors))
         *streams, status = descriptors
         for descriptor in streams:
             os.close(descriptor)
@@ -167,6 +165,19 @@ class Zygote:
         self._running[pidfd] = Running(key, spare.pid, status)
         self._poll.register(pidfd, select.POLLIN)
         self._spare = self._fork_init()
+
+    def _handed_over(self, launch: wire.Message, descriptors: tuple[int, ...]) -> Spare:
+        """The init that has the command now: the spare one, or if that was killed while it waited, another."""
+        spare = self._spare or self._fork_init()
+        try:
+            with spare.channel:
+                wire.send(spare.channel, launch, descriptors)
+        except ConnectionError:
+            os.waitpid(spare.pid, 0)
+            spare = self._fork_init()
+            with spare.channel:
+                wire.send(spare.channel, launch, descriptors)
+        return spare
 
     def _fork_init(self) -> Spare:
         here, there = wire.socket_pair()
