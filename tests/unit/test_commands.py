@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -515,6 +516,22 @@ async def test_unconfined_command_can_be_stopped_with_its_group(talk):
         await happens(lambda: talk.ended("c1"))
         await happens(lambda: not running(marker), GONE_S)
     assert talk.ended("c1").outcome.startswith("Stopped after ")
+
+
+@pytest.mark.parametrize(
+    "number", prove_rest([signal.SIGINT, signal.SIGQUIT, signal.SIGHUP], keep=(0,))
+)
+async def test_unconfined_command_ignores_no_signal_that_we_ignore(talk, number):
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        async with talk.served():
+            talk.orchestrator.sandbox.switch(is_on=False)
+            end = await talk.run("c1", f"kill -{number:d} $$; echo on")
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+    assert end.outcome.startswith(f"Ended by {number.name}")
+    assert talk.output("c1") == ""
 
 
 async def test_unconfined_daemon_that_holds_the_output_does_not_hold_up_the_end(talk):

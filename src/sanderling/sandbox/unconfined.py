@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 import anyio
 from anyio import to_thread
@@ -12,6 +13,16 @@ from anyio import to_thread
 from sanderling.sandbox.processes import PipeReader
 
 REAP_S = 1.0
+RESET = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCHLD,
+)
+"""What a command must not find ignored, as inside; `subprocess` sees to what Python itself ignores."""
 
 
 class UnconfinedProcess:
@@ -94,18 +105,39 @@ async def spawn_unconfined(
     """
     reader, writer = os.pipe2(os.O_CLOEXEC) if sys.platform == "linux" else os.pipe()
     try:
-        process = subprocess.Popen(  # noqa: ASYNC220, S603
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=writer,
-            stderr=subprocess.STDOUT,
-            cwd=cwd,
-            env={**os.environ, **env} if env else None,
-            start_new_session=True,
-        )
+        with _nothing_ignored():
+            process = subprocess.Popen(  # noqa: ASYNC220, S603
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=writer,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env={**os.environ, **env} if env else None,
+                start_new_session=True,
+            )
     except BaseException:
         os.close(reader)
         raise
     finally:
         os.close(writer)
     return UnconfinedProcess(process, PipeReader(reader))
+
+
+@contextmanager
+def _nothing_ignored() -> Generator[None]:
+    """
+    What is started in this context ignores no signal, though we do: whoever starts an editor in the background may leave it that.
+
+    What is caught, a new program does not inherit.
+    """
+    ignored = [number for number in RESET if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, _do_nothing)
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _do_nothing(_number: int, _frame: object) -> None: ...
