@@ -15,6 +15,7 @@ local live = require('sanderling.live')
 local message = require('sanderling.message')
 local sandbox = require('sanderling.sandbox')
 local tools = require('sanderling.tools')
+local key_text = require('sanderling.words').key
 
 local GRACE_NS = 300 * 1e6
 local RETRY_MS = 50
@@ -358,10 +359,9 @@ end
 ---@param purpose string
 ---@return string
 local function ways_in(purpose)
-  local key = config.options.keys.approvals
-  key = type(key) == 'table' and key[1] or key
+  local key = key_text(config.options.keys.approvals, '')
   local text = (':AgentApprovals %s'):format(purpose)
-  return key and ('%s, %s in the chat'):format(text, key) or text
+  return key ~= '' and ('%s, %s in the chat'):format(text, key) or text
 end
 
 -- where it is ---------------------------------------------------------------------------------------------------------

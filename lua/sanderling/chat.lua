@@ -701,8 +701,8 @@ function actions_of(session)
     go_to_message = function(step)
       browse.go_to_message(session.transcript, step)
     end,
-    recall = function(lhs, step)
-      session.prompt:recall_or_move(lhs, step)
+    recall = function(step)
+      session.prompt:recall_or_move(step)
     end,
   }
 end

@@ -33,7 +33,7 @@ local INTERRUPT = '\3'
 ---@field inspect fun()
 ---@field write fun() go to the prompt, in insert mode
 ---@field go_to_message fun(step: -1|1)
----@field recall fun(lhs: string, step: -1|1)
+---@field recall fun(step: -1|1) through the prompts that were sent
 
 ---@param key sanderling.config.Key
 ---@return string[]
@@ -123,16 +123,12 @@ function M.set(transcript, prompt, actions)
   end
   map(prompt, 'n', keys.hide_prompt, actions.hide, 'hide the chat')
   map(prompt, { 'n', 'i', 'v' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')
-  for _, lhs in ipairs(list(keys.history_previous)) do
-    map(prompt, { 'n', 'i' }, lhs, function()
-      actions.recall(lhs, -1)
-    end, 'older prompt')
-  end
-  for _, lhs in ipairs(list(keys.history_next)) do
-    map(prompt, { 'n', 'i' }, lhs, function()
-      actions.recall(lhs, 1)
-    end, 'newer prompt')
-  end
+  map(prompt, { 'n', 'i' }, keys.history_previous, function()
+    actions.recall(-1)
+  end, 'older prompt')
+  map(prompt, { 'n', 'i' }, keys.history_next, function()
+    actions.recall(1)
+  end, 'newer prompt')
 end
 
 --- Open the help on `topic`; not every way to install a plugin has written its tags.

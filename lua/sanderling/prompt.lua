@@ -163,17 +163,19 @@ function Prompt:recall(step)
 end
 
 --- The keys of the prompt history move in the completion menu when it is open, and in the text where there is a line to go to.
----@param lhs string the key
 ---@param step -1|1
-function Prompt:recall_or_move(lhs, step)
+function Prompt:recall_or_move(step)
   local lnum = vim.fn.line('.')
   local edge = step < 0 and 1 or vim.fn.line('$')
   if vim.fn.pumvisible() == 0 and lnum == edge then
     self:recall(step)
     return
   end
-  local move = step < 0 and '<Up>' or '<Down>'
-  local keys = vim.fn.pumvisible() == 1 and lhs or move
+  local select, move = '<C-n>', '<Down>'
+  if step < 0 then
+    select, move = '<C-p>', '<Up>'
+  end
+  local keys = vim.fn.pumvisible() == 1 and select or move
   local count = vim.v.count > 0 and vim.v.count or ''
   api.nvim_feedkeys(count .. vim.keycode(keys), 'ni', false) -- before what is typed or played already
 end

@@ -22,13 +22,20 @@ function M.counted(count, noun)
   return ('%d %s%s'):format(count, noun, count == 1 and '' or 's')
 end
 
---- The first of the keys, or what to do where there is none.
+--- The first of the keys, as it is typed here, or what to do where there is none.
 ---@param key sanderling.config.Key
 ---@param otherwise string
 ---@return string
 function M.key(key, otherwise)
   local first = type(key) == 'table' and key[1] or key
-  return type(first) == 'string' and first or otherwise
+  if type(first) ~= 'string' then
+    return otherwise
+  end
+  return (
+    first:gsub('<%a*[Ll]eader>', function(leader)
+      return vim.fn.keytrans(vim.keycode(leader))
+    end)
+  )
 end
 
 --- `text` in lines of at most `cells`, as far as its words allow.

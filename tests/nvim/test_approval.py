@@ -429,7 +429,7 @@ def test_the_map_into_the_float_leaves_insert_mode(editor):
 
 
 def test_a_key_goes_to_the_question_from_both_windows_of_the_chat(screen):
-    for keys in ("ga", "<C-w>kga"):
+    for keys in ("\\a", "<C-w>k\\a"):
         ask(screen)
         screen.feed(keys)
         wait_until(lambda: float_of(screen)["is_focused"], keys)

@@ -120,12 +120,12 @@ def test_prompt_history_goes_back_and_forth_and_keeps_the_draft(child):
         child.wait_for_turns(number)
     child.feed("idraft")
     for key, expected in [
-        ("<C-p>", "hello"),
-        ("<C-p>", "ping"),
-        ("<C-p>", "ping"),
-        ("<C-n>", "hello"),
-        ("<C-n>", "draft"),
-        ("<C-n>", "draft"),
+        ("<M-p>", "hello"),
+        ("<M-p>", "ping"),
+        ("<M-p>", "ping"),
+        ("<M-n>", "hello"),
+        ("<M-n>", "draft"),
+        ("<M-n>", "draft"),
     ]:
         child.feed(key)
         wait_until(
@@ -141,7 +141,7 @@ def test_prompt_history_outlives_neovim_and_keeps_line_breaks(start_nvim):
     first.wait_for_turns()
     second = start_nvim()
     second.command("AgentChat")
-    second.feed("<C-p>")
+    second.feed("<M-p>")
     wait_until(lambda: second.prompt_lines() == ["one", "two"])
     path = first.home / "state" / "nvim" / "sanderling" / "prompt_history.jsonl"
     assert path.read_text() == '"one\\ntwo"\n'
@@ -154,16 +154,69 @@ def test_completion_works_in_the_prompt(child):
     wait_until(lambda: child.prompt_lines() == ["alphabet alphabet"])
 
 
-@pytest.mark.parametrize("window", ["", "<C-w>k"])
-def test_q_hides_the_chat_from_both_windows(child, window):
+@pytest.mark.parametrize("keys", ["\\q", "<C-w>k\\q", "<C-w>kq"])
+def test_a_key_hides_the_chat_from_each_window(child, keys):
     child.command("AgentChat")
-    child.feed(window + "q")
+    child.feed(keys)
     wait_until(lambda: windows(child) == [""])
+
+
+def mapped(child, modes):
+    """What is mapped in this buffer alone, by the keys as they are typed."""
+    return child.lua(
+        """
+        local found = {}
+        for mode in (...):gmatch('.') do
+          for _, map in ipairs(vim.api.nvim_buf_get_keymap(0, mode)) do
+            found[#found + 1] = map.lhs
+          end
+        end
+        return found
+        """,
+        modes,
+    )
+
+
+def test_in_the_prompt_vims_own_keys_do_what_they_do_everywhere(child):
+    child.command("AgentChat")
+    ours = {"<CR>", "<C-S>", "<C-C>", "<S-Tab>", "<M-p>", "<M-n>", "<M-s>"}
+    ours |= {f"\\{key}" for key in "aqwnp"}
+    assert set(mapped(child, "nixso")) == ours
+    child.feed("ione two three four five<C-g>u<Esc>:set textwidth=10<CR>gwip")
+    wait_until(lambda: child.prompt_lines() == ["one two", "three four", "five"])
+    child.feed("uqa0x<Esc>q@a")
+    wait_until(lambda: child.prompt_lines() == ["e two three four five"])
+    child.feed("ccfour fo<C-p>")
+    wait_until(lambda: child.prompt_lines() == ["four four"])
+
+
+def test_the_keys_follow_the_persons_localleader_on_the_screen_too(start_nvim):
+    child = start_nvim(commands=["let maplocalleader = ' '"])
+    child.setup(keys={"send_normal": "<LocalLeader>s", "send_insert": False})
+    child.command("AgentChat")
+    assert "<Space>s sends, :Send in insert mode" in child.screen_text()
+    child.feed("iping<Esc> s")
+    child.wait_for_turns()
+    child.feed(" q")
+    wait_until(lambda: windows(child) == [""])
+
+
+def test_the_keys_of_the_prompt_history_select_in_a_completion_menu(child):
+    child.command("AgentChat")
+    child.feed("iping<C-s>")
+    child.wait_for_turns()
+    child.feed("alpha alpine al<C-x><C-n>")
+    wait_until(lambda: child.lua("return vim.fn.pumvisible()"))
+    child.feed("<M-n>")
+    wait_until(lambda: child.prompt_lines() == ["alpha alpine alpine"])
+    child.feed("<M-p>")
+    wait_until(lambda: child.prompt_lines() == ["alpha alpine alpha"])
+    assert child.mode() == "ic"
 
 
 def test_the_text_in_the_prompt_survives_hiding(child):
     child.command("AgentChat")
-    child.feed("ihalf a thought<Esc>q")
+    child.feed("ihalf a thought<Esc>\\q")
     wait_until(lambda: windows(child) == [""])
     child.command("AgentChat")
     assert child.prompt_lines() == ["half a thought"]
@@ -199,7 +252,7 @@ def test_hiding_and_showing_keeps_cursor_scroll_and_folds_while_a_turn_goes_on(s
     folds = "[foldclosed(7), foldlevel(7), foldclosed(42), foldclosedend(42)]"
     open_and_closed = child.in_transcript(folds)
     assert open_and_closed == [-1, 1, 40, 50]
-    child.feed("q")
+    child.feed("\\q")
     wait_until(lambda: windows(child) == [""])
     child.wait_for_turns(2)
     child.command("AgentChat")
@@ -214,7 +267,7 @@ def test_a_chat_that_was_at_its_end_is_shown_at_its_end_again(scripted):
     child.command("AgentChat")
     child.feed("igo<C-s><Esc>")
     child.wait_for_turns()
-    child.feed("igo on<C-s><Esc>q")
+    child.feed("igo on<C-s><Esc>\\q")
     child.wait_for_turns(2)
     child.command("AgentChat")
     assert "more 99" in child.screen_text()
@@ -234,7 +287,7 @@ text = "done"
     child.command("AgentChat")
     child.feed("igo<C-s><Esc>")
     wait_until(lambda: "one" in child.transcript_text())
-    child.feed("q")
+    child.feed("\\q")
     child.wait_for_turns()
     child.command("AgentChat")
     assert "▸ Thinking · 5 lines" in child.screen_text()
@@ -288,7 +341,7 @@ def test_two_tab_pages_may_show_the_chat_and_each_hides_its_own(child):
 def test_the_current_window_gets_its_file_back(child):
     child.command("edit file.txt")
     child.open_chat(position="current")
-    child.feed("q")
+    child.feed("\\q")
     wait_until(lambda: windows(child) == ["text"])
     assert child.lua("return vim.fn.expand('%:t')") == "file.txt"
 
@@ -323,7 +376,7 @@ def test_only_keeps_the_window_that_it_was_typed_in_and_neovim(child):
     wait_until(lambda: windows(child) == ["sanderling"])
     child.command("AgentChat")
     assert windows(child)[-1] == "sanderling_prompt"
-    child.feed("q")
+    child.feed("\\q")
     wait_until(lambda: windows(child) == ["sanderling"])
     child.feed("q")
     wait_until(lambda: windows(child) == [""])

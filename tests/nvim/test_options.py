@@ -46,7 +46,7 @@ from sanderling.config import load_settings
             "option 'prices['m'].input' must be a number, not \"1\"",
         ),
         (
-            {"keys": {"next_sesion": "]s"}},
+            {"keys": {"next_sesion": "gs"}},
             "unknown option 'keys.next_sesion'; did you mean 'keys.next_session'?",
         ),
         ({"provider": "openai"}, "option 'provider' must be one of 'auto', 'anthropic'"),

@@ -112,14 +112,14 @@ def test_a_new_draft_survives_a_look_at_the_history(child):
     child.command("AgentChat")
     child.feed("iping<C-s><Esc>")
     child.wait_for_turns()
-    child.feed("<C-p>ccnew text<Esc><C-p><C-n><C-n>")
+    child.feed("<M-p>ccnew text<Esc><M-p><M-n><M-n>")
     wait_until(lambda: child.prompt_lines() == ["new text"])
 
 
 def test_a_macro_on_the_prompt_keeps_the_order_of_its_keys(child):
     child.command("AgentChat")
     child.feed("ione<CR>two<CR>three<Esc>")
-    child.lua("vim.fn.setreg('m', vim.keycode('<C-p>x'))")
+    child.lua("vim.fn.setreg('m', vim.keycode('<M-p>x'))")
     child.feed("0@m")
     wait_until(lambda: child.prompt_lines() == ["one", "wo", "three"])
 
@@ -144,7 +144,7 @@ def test_a_thinking_fold_that_grew_while_hidden_is_as_it_was(scripted, is_open):
     wait_until(lambda: "one" in child.transcript_text())
     if is_open:
         child.feed("<C-w>k/Thinking<CR>zo<C-w>j")
-    child.feed("q")
+    child.feed("\\q")
     child.wait_for_turns()
     child.command("AgentChat")
     head = child.transcript().index("Thinking") + 1

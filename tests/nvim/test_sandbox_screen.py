@@ -221,7 +221,7 @@ def test_long_output_is_not_folded_away_from_who_reads_it(screen):
 
 def test_folds_of_output_that_ended_while_hidden_are_as_they_would_have_been(screen):
     screen.send(started(), output("x\n" * 50))
-    screen.feed("q")
+    screen.feed("\\q")
     wait_until(lambda: screen.lua("return require('sanderling').transcript().win == nil"))
     screen.send(ended(), started("two", "c2"), output("x\n" * 500, "c2"), ended(id_="c2"))
     screen.command("AgentChat")
@@ -369,7 +369,7 @@ def test_a_change_of_the_network_is_confirmed_once_and_other_changes_are_not(scr
 
 
 def test_a_change_of_the_network_is_a_message_where_the_chat_is_hidden(screen):
-    screen.feed("q")
+    screen.feed("\\q")
     wait_until(lambda: screen.lua("return require('sanderling').transcript().win == nil"))
     screen.send(changed(network="proxy"))
     assert "Network proxy, for commands started from now on." in screen.messages()
@@ -470,7 +470,7 @@ def test_a_prompt_that_begins_with_an_exclamation_mark_is_a_command(screen):
     assert action["command"] == "for i in 1 2\ndo echo $i; done"
     assert screen.actions("submit_prompt") == []
     assert screen.prompt_lines() == [""]
-    screen.feed("<C-p>")
+    screen.feed("<M-p>")
     wait_until(lambda: screen.prompt_lines() == ["!for i in 1 2", "do echo $i; done"])
 
 

@@ -102,7 +102,7 @@ def test_a_new_session_stands_beside_the_old_one_and_the_keys_switch_between_the
     ids = [each["id"] for each in sessions(two)]
     assert len(ids) == 2
     for window in ("", "<C-w>k"):
-        for key, text in (("]s", "first"), ("[s", "second"), ("]s", "first"), ("]s", "second")):
+        for key, text in (("\\n", "first"), ("\\p", "second"), ("\\n", "first"), ("\\n", "second")):
             two.feed(window + key)
             wait_until(lambda text=text: f"## You\n\n{text}\n" in two.transcript_text(), key)
             assert text in two.screen_text()
@@ -111,13 +111,13 @@ def test_a_new_session_stands_beside_the_old_one_and_the_keys_switch_between_the
 
 
 def test_a_count_goes_further_and_one_session_alone_says_so(chat):
-    chat.feed("]s")
+    chat.feed("\\n")
     wait_until(lambda: "No other session is open" in chat.messages())
     for _ in range(2):
         chat.command("AgentNew")
     first, _, third = [each["id"] for each in sessions(chat)]
     assert current_id(chat) == third
-    chat.feed("2[s")
+    chat.feed("2\\p")
     wait_until(lambda: current_id(chat) == first)
 
 
@@ -130,7 +130,7 @@ def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
     wait_until(lambda: chat.transcript()[-1] == "answered")
     chat.wait_for_turns(2)
     assert "drip" not in chat.screen_text()
-    chat.feed("]s")
+    chat.feed("\\n")
     wait_until(lambda: "drips end" in chat.screen_text())
 
 
@@ -146,11 +146,11 @@ def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
     chat.command("AgentNew")
     assert chat.prompt_lines() == [""]
     assert chat.in_transcript("&l:wrap") == 0
-    chat.feed("iother words<Esc>[s")
+    chat.feed("iother words<Esc>\\p")
     wait_until(lambda: chat.prompt_lines() == ["half a thought"])
     assert chat.in_transcript(state) == before
     assert chat.lua("return vim.fn.eval(...)", prompt_state) == prompt_before
-    chat.feed("]s")
+    chat.feed("\\n")
     wait_until(lambda: chat.prompt_lines() == ["other words"])
 
 
@@ -165,7 +165,7 @@ def test_switching_works_wherever_the_chat_is_and_its_windows_close_together(scr
     say(child, "second", 2)
     before = child.lua("return vim.tbl_map(vim.api.nvim_win_get_config, vim.api.nvim_list_wins())")
     child.lua("vim.api.nvim_set_current_win(...)", child.transcript_win())
-    child.feed("[s")
+    child.feed("\\p")
     wait_until(lambda: title(child) == "first")
     assert "first" in child.screen_text()
     assert "second" not in child.screen_text()
@@ -182,20 +182,20 @@ def test_nothing_is_lost_of_three_answers_that_stream_while_the_user_switches(ch
             chat.command("AgentNew")
         chat.feed("idrip<C-s><Esc>")
     for _ in range(10):
-        chat.feed("]s<C-w>k[s2]s<C-w>j")
+        chat.feed("\\n<C-w>k\\p2\\n<C-w>j")
     chat.wait_for_turns(3)
     for _ in range(3):
         assert chat.transcript_text().endswith("drop\n" * 60 + "drips end")
         assert "drips end" in chat.screen_text()
         before = current_id(chat)
-        chat.feed("]s")
+        chat.feed("\\n")
         wait_until(lambda before=before: current_id(chat) != before)
     assert "went wrong" not in chat.messages()
 
 
 @prove
 def test_hiding_and_showing_comes_back_to_the_session_that_was_shown(two):
-    two.feed("[s")
+    two.feed("\\p")
     wait_until(lambda: title(two) == "first")
     two.command("AgentChat")
     two.command("AgentChat")
@@ -207,7 +207,7 @@ def test_hiding_and_showing_comes_back_to_the_session_that_was_shown(two):
 def test_tab_pages_show_a_session_each_and_commands_are_about_the_one_that_was_entered(two):
     two.command("tabnew")
     two.command("AgentChat")
-    two.feed("[s")
+    two.feed("\\p")
     wait_until(lambda: title(two) == "first")
     two.command("tabprevious")
     assert title(two) == "second"
@@ -226,7 +226,7 @@ def test_closing_shows_the_next_session_and_keeps_what_was_typed_in_the_prompt_h
     two.command("AgentClose")
     assert "## You\n\nfirst\n" in two.transcript_text()
     assert len(sessions(two)) == 1
-    two.feed("<C-p>")
+    two.feed("<M-p>")
     wait_until(lambda: two.prompt_lines() == ["unfinished"])
     two.command("AgentClose")
     assert two.lua("return #vim.api.nvim_list_wins()") == 1
@@ -260,7 +260,7 @@ def test_closing_during_a_turn_stops_it_and_what_waits_is_in_the_prompt_history(
     chat.command("AgentClose")
     assert chat.events("AgentTurnEnded")[0]["stop_reason"] == "cancelled"
     wait_until(lambda: '"stop_reason":"cancelled"' in log.read_text())
-    chat.feed("<C-p>")
+    chat.feed("<M-p>")
     wait_until(lambda: chat.prompt_lines() == ["and then"])
 
 
@@ -281,7 +281,7 @@ def test_what_waits_in_a_session_whose_prompt_is_deleted_is_in_the_prompt_histor
     chat.command("bwipeout!")
     chat.command("AgentChat")
     assert chat.messages().strip() == ""
-    chat.feed("<C-p>")
+    chat.feed("<M-p>")
     wait_until(lambda: chat.prompt_lines() == ["and then"])
 
 
@@ -332,7 +332,7 @@ def test_a_killed_host_is_told_in_both_and_each_goes_on_in_its_own_transcript(tw
         said = two.transcript_text()
         assert said.count(f"## You\n\n{text}\n") == 1
         assert said.endswith("## You\n\nmore\n\n## Sanderling\n\nanswered")
-        two.feed("[s")
+        two.feed("\\p")
         wait_until(lambda text=text: f"## You\n\n{text}\n" not in two.transcript_text())
     assert len(two.session_files()) == 2
 
@@ -352,9 +352,9 @@ def test_a_question_of_a_session_in_the_background_says_who_asks_and_its_answer_
     child.command("AgentNew")
     child.wait_for_question()
     assert "Session “work” asks." in child.screen_text()
-    child.feed("[s")
+    child.feed("\\p")
     wait_until(lambda: "asks." not in child.screen_text())
-    child.feed("]s")
+    child.feed("\\n")
     child.wait_for_screen("Session “work” asks.")
     child.enter_question()
     child.feed("a")
@@ -374,7 +374,7 @@ def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
     assert "mend it" not in screen.screen_text()
     screen.command("AgentTodo")
     assert "has made no list" in screen.messages()
-    screen.feed("[s")
+    screen.feed("\\p")
     wait_until(lambda: "mend it" in screen.screen_text())
 
 
@@ -388,11 +388,11 @@ def test_stopping_gives_back_what_waits_in_its_own_prompt(chat):
     chat.feed("ilater<C-s><Esc>")
     wait_until(lambda: "1 queued" in chat.screen_text())
     chat.command("AgentNew")
-    chat.feed("iother<Esc>[s")
+    chat.feed("iother<Esc>\\p")
     wait_until(lambda: "begun" in chat.transcript_text())
     chat.feed("<C-c>")
     wait_until(lambda: chat.prompt_lines() == ["later"])
-    chat.feed("]s")
+    chat.feed("\\n")
     wait_until(lambda: chat.prompt_lines() == ["other"])
 
 
@@ -406,12 +406,12 @@ def test_the_second_key_steers_and_without_a_turn_it_asks(start_agent):
     child.command("AgentChat")
     child.feed("iwork<C-s>")
     wait_until(lambda: "bash" in child.transcript_text())
-    child.feed("with care<C-g>")
+    child.feed("with care<M-s>")
     child.wait_for_turns()
     assert "with care" in child.transcript_text()
     assert len(child.events("AgentTurnEnded")) == 1
     assert child.prompt_lines() == [""]
-    child.feed("on my own<C-g>")
+    child.feed("on my own<M-s>")
     child.wait_for_turns(2)
     assert child.transcript_text().endswith("## You\n\non my own\n\n## Sanderling\n\nanswered")
 

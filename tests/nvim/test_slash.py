@@ -363,9 +363,9 @@ def test_the_menu_comes_only_for_the_beginning_of_the_first_line(screen):
 def test_a_command_from_the_history_opens_no_menu(screen):
     screen.feed("i/mode<C-s>/net<C-s>")
     wait_until(lambda: "Network off" in screen.messages())
-    screen.feed("<C-p>")
+    screen.feed("<M-p>")
     wait_until(lambda: screen.prompt_lines() == ["/net"])
-    screen.feed("<C-p>")
+    screen.feed("<M-p>")
     wait_until(lambda: screen.prompt_lines() == ["/mode"])
     assert menu(screen) is None
 
