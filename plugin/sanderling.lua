@@ -453,7 +453,8 @@ vim.api.nvim_create_autocmd('SessionLoadPost', {
   desc = 'Agent: leave no empty windows of a chat that was',
   callback = function()
     for _, buf in ipairs(vim.api.nvim_list_bufs()) do
-      local is_ours = vim.api.nvim_buf_get_name(buf):find('^sanderling://%d+/%a+$')
+      local name = vim.api.nvim_buf_get_name(buf)
+      local is_ours = name:find('%[Sanderling[^/]*%]$') or name:find('^sanderling://%d+/%a+$')
       if is_ours and vim.bo[buf].filetype == '' then
         vim.api.nvim_buf_delete(buf, { force = true })
       end

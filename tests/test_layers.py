@@ -39,6 +39,7 @@ DRAWING = {"render", "turns", "command_blocks", "folds", "rows", "history", "foo
     "highlight",
     "tools",
     "files",
+    "scratch",
 }
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 EVERYWHERE = {"anyio", "msgspec"}
@@ -224,7 +225,7 @@ def test_what_draws_the_transcript_knows_nothing_of_chats_and_their_windows(name
     assert requires(LUA / f"{name}.lua") <= DRAWING | {"config", "host", "message", "sandbox"}
 
 
-@pytest.mark.parametrize("name", ["highlight", "rows", "words"])
+@pytest.mark.parametrize("name", ["highlight", "rows", "scratch", "words"])
 def test_what_all_that_draws_builds_on_requires_nothing(name):
     assert requires(LUA / f"{name}.lua") == set()
 

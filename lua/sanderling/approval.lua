@@ -14,6 +14,7 @@ local host = require('sanderling.host')
 local live = require('sanderling.live')
 local message = require('sanderling.message')
 local sandbox = require('sanderling.sandbox')
+local scratch = require('sanderling.scratch')
 local tools = require('sanderling.tools')
 local key_text = require('sanderling.words').key
 
@@ -533,14 +534,14 @@ end
 
 ---@param config_ vim.api.keyset.win_config
 local function open(config_)
-  local buf = tools.scratch({})
+  local buf = tools.scratch('question', {})
   local win = api.nvim_open_win(
     buf,
     false,
     vim.tbl_extend('error', config_, { focusable = false, style = 'minimal', noautocmd = true })
   )
   float = { win = win, buf = buf }
-  local options = {
+  scratch.set_win_options(win, {
     wrap = true,
     linebreak = false, -- every blank that is there is seen
     breakindent = false,
@@ -551,10 +552,7 @@ local function open(config_)
     winbar = '',
     winfixbuf = true,
     winhighlight = 'NormalFloat:AgentApproval,FloatBorder:AgentApprovalBorder',
-  }
-  for name, value in pairs(options) do
-    vim.wo[win][0][name] = value
-  end
+  })
   M.set_keys(buf)
   M.watch(buf)
 end
@@ -563,9 +561,9 @@ end
 ---@param q sanderling.approval.Question
 local function fill(place, q)
   local buf, body = assert(float).buf, place.body
-  vim.bo[buf].modifiable = true
+  scratch.set_buf_options(buf, { modifiable = true })
   api.nvim_buf_set_lines(buf, 0, -1, true, place.lines)
-  vim.bo[buf].modifiable = false
+  scratch.set_buf_options(buf, { modifiable = false })
   api.nvim_buf_clear_namespace(buf, -1, 0, -1)
   for _, mark in ipairs(body.marks) do
     api.nvim_buf_set_extmark(buf, ns, mark.row, mark.col, {
@@ -873,7 +871,7 @@ local function open_whole()
   if filetype ~= 'diff' and files.open_in_tab(path) then
     return
   end
-  local buf = tools.scratch(tools.lines_of(event.subject))
+  local buf = tools.scratch('question', tools.lines_of(event.subject))
   vim.cmd(('tab sbuffer %d'):format(buf))
   tools.set_syntax(buf, filetype, 1)
   vim.keymap.set('n', 'q', function()

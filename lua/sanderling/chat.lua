@@ -10,10 +10,13 @@ local layout = require('sanderling.layout')
 local live = require('sanderling.live')
 local message = require('sanderling.message')
 local sandbox = require('sanderling.sandbox')
+local scratch = require('sanderling.scratch')
 local session_module = require('sanderling.session')
 local sessions = require('sanderling.sessions')
 
 local M = {}
+
+local RETRY_MS = 20
 
 local augroup = api.nvim_create_augroup('sanderling', {})
 
@@ -101,6 +104,9 @@ local function watch(session)
     end
   end
   local both = session:buffers()
+  for _, buf in ipairs(both) do
+    api.nvim_clear_autocmds({ group = augroup, buffer = buf })
+  end
   on(
     { 'TextChanged', 'TextChangedI', 'TextChangedP' },
     { session.prompt.buf },
@@ -121,7 +127,9 @@ local function watch(session)
   on('BufWinEnter', { session.transcript_buf }, 'folds and highlights in a new window', function()
     local win = api.nvim_get_current_win()
     layout.set_transcript_options(win)
-    session.transcript:show_in(win)
+    if session:is_whole() then
+      session.transcript:show_in(win)
+    end
   end)
   on('BufEnter', both, 'the session that is meant', function()
     if not is_swapping then
@@ -170,18 +178,80 @@ end
 ---@type fun(session: sanderling.session.Session): sanderling.keys.Actions
 local actions_of
 
---- Begin a session in buffers of its own, or resume the one that `id` names. It is current.
----@param id? string
----@param project? string
----@return sanderling.session.Session
-local function add_session(id, project)
-  local session = session_module.new()
-  session:begin(id or session_module.new_id(), project or session_module.project_here())
+--- Make the buffers of `session` a chat's.
+---@param session sanderling.session.Session
+local function set_up(session)
   local actions = actions_of(session)
   keys.set(session.transcript_buf, session.prompt.buf, actions)
   keys.set_words(session:buffers(), actions)
   watch(session)
   session.prompt:draw_placeholder()
+end
+
+--- Close what is left of chats that somebody has taken apart.
+local function close_torn_chats()
+  for tab, windows in pairs(windows_by_tab) do
+    if api.nvim_tabpage_is_valid(tab) and not shown_in(tab) then
+      windows_by_tab[tab] = nil
+      layout.close(vim.tbl_filter(function(win)
+        return api.nvim_win_is_valid(win) and live.of_buffer(api.nvim_win_get_buf(win)) ~= nil
+      end, { windows.prompt, windows.transcript }))
+    end
+  end
+end
+
+--- Give sessions back the buffers that somebody has deleted or emptied. What runs has gone on meanwhile, which is told.
+local function restore_sessions()
+  local is_any_new, is_any_busy = false, false
+  for _, session in ipairs(live.all()) do
+    if not session:is_whole() then
+      local is_new = session:restore()
+      if is_new then
+        set_up(session)
+      end
+      for _, win in ipairs(vim.fn.win_findbuf(session.transcript_buf)) do
+        restore_view(session, win)
+      end
+      is_any_new = is_any_new or is_new
+      is_any_busy = is_any_busy or is_new and session:is_busy()
+    end
+  end
+  if is_any_new then
+    close_torn_chats()
+  end
+  if is_any_busy then
+    local text = 'What runs here goes on: :AgentChat shows it, :AgentStop stops it.'
+    message.tell(text, vim.log.levels.WARN)
+  end
+end
+
+local is_restoring = false
+
+--- Restore sessions as soon as that is allowed.
+local function restore_sessions_soon()
+  if is_restoring then
+    return
+  end
+  is_restoring = true
+  vim.schedule(function()
+    is_restoring = false
+    local ok, err = pcall(restore_sessions)
+    if not ok and scratch.is_locked(err) then
+      vim.defer_fn(restore_sessions_soon, RETRY_MS)
+    elseif not ok then
+      host.note_defect(err)
+    end
+  end)
+end
+
+--- Begin a session in buffers of its own, or resume the one that `id` names. It is current.
+---@param id? string
+---@param project? string
+---@return sanderling.session.Session
+local function add_session(id, project)
+  local session = session_module.new(restore_sessions_soon)
+  session:begin(id or session_module.new_id(), project or session_module.project_here())
+  set_up(session)
   live.add(session)
   live.set_current(session)
   return session
@@ -204,14 +274,10 @@ local function remove_session(session)
   session:delete_buffers()
 end
 
---- The current session; a new one when there is none. Sessions whose buffers were deleted are closed.
+--- The current session; a new one when there is none. Those whose buffers were deleted have them again.
 ---@return sanderling.session.Session
 local function current_session()
-  for _, session in ipairs(live.all()) do
-    if not session:is_whole() then
-      remove_session(session)
-    end
-  end
+  restore_sessions()
   return live.current() or add_session()
 end
 
@@ -386,7 +452,7 @@ function M.open(id, project, opts)
   local open_one, current = live.find(id), live.current()
   if open_one then
     live.set_current(open_one)
-  elseif current and current.is_fresh and current:is_whole() then
+  elseif current and current.is_fresh then
     M.replace(current, id, project)
   else
     add_session(id, project)

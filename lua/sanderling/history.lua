@@ -8,6 +8,7 @@ local api = vim.api
 local folds = require('sanderling.folds')
 local host = require('sanderling.host')
 local rows = require('sanderling.rows')
+local scratch_buffers = require('sanderling.scratch')
 
 local NEAR_LINES = 60
 local MARKER = '▲ earlier messages'
@@ -26,8 +27,8 @@ local scratch ---@type integer?
 ---@return integer
 function M.scratch()
   if not scratch or not api.nvim_buf_is_loaded(scratch) then
-    scratch = api.nvim_create_buf(false, true)
-    vim.bo[scratch].undolevels = -1
+    scratch = scratch_buffers.new('page')
+    scratch_buffers.set_buf_options(scratch, { undolevels = -1 })
   end
   return scratch
 end

@@ -6,6 +6,7 @@ local config = require('sanderling.config')
 local files = require('sanderling.files')
 local host = require('sanderling.host')
 local live = require('sanderling.live')
+local scratch = require('sanderling.scratch')
 local tools = require('sanderling.tools')
 
 ---@alias sanderling.jobs.State 'text'|'escape'|'csi'|'other'|'string'
@@ -234,7 +235,7 @@ local function open_split(buf)
     win = -1,
     height = math.max(3, math.floor(vim.o.lines / 3)),
   })
-  for name, value in pairs({
+  scratch.set_win_options(win, {
     winbar = '',
     winfixbuf = false,
     winfixheight = true,
@@ -243,9 +244,7 @@ local function open_split(buf)
     signcolumn = 'no',
     foldcolumn = '0',
     statuscolumn = '',
-  }) do
-    vim.wo[win][0][name] = value
-  end
+  })
 end
 
 ---@param job sanderling.Job
@@ -280,9 +279,8 @@ end
 ---@param job sanderling.Job
 ---@param session_id string
 local function open(job, session_id)
-  local buf = api.nvim_create_buf(false, true)
-  vim.bo[buf].bufhidden = 'hide'
-  pcall(api.nvim_buf_set_name, buf, ('sanderling://job/%s'):format(key(session_id, job.id)))
+  local buf = scratch.new('job ' .. job.id)
+  scratch.set_buf_options(buf, { bufhidden = 'hide' })
   open_split(buf)
   local screen = {
     buf = buf,

@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local scratch = require('sanderling.scratch')
 
 ---@class (exact) sanderling.layout.Windows
 ---@field transcript integer
@@ -75,14 +76,6 @@ local function open_prompt(opts, transcript_win, prompt_buf)
   })
 end
 
----@param win integer
----@param options table<string, any>
-local function set_options(win, options)
-  for name, value in pairs(options) do
-    vim.wo[win][0][name] = value
-  end
-end
-
 local shared_options = {
   wrap = true,
   linebreak = true,
@@ -120,7 +113,7 @@ function M.set_transcript_options(win)
   local buf = api.nvim_win_get_buf(win)
   if vim.w[win].sanderling_transcript ~= buf then
     vim.w[win].sanderling_transcript = buf
-    set_options(win, transcript_options)
+    scratch.set_win_options(win, transcript_options)
   end
 end
 
@@ -130,7 +123,7 @@ end
 local function get_options(win, names)
   local options = {}
   for name in pairs(names) do
-    options[name] = vim.wo[win][name]
+    options[name] = vim.wo[win][0][name]
   end
   return options
 end
@@ -162,10 +155,10 @@ local function open_transcript(opts, transcript_buf, options)
     vim.cmd('tab split')
   end
   local win = api.nvim_get_current_win()
-  vim.wo[win].winfixbuf = false
+  scratch.set_win_options(win, { winfixbuf = false })
   api.nvim_win_set_buf(win, transcript_buf)
   M.set_transcript_options(win)
-  set_options(win, options or {})
+  scratch.set_win_options(win, options or {})
   return win
 end
 
@@ -185,7 +178,7 @@ local function keep_buffers(wins)
   end
   for _, win in ipairs(wins) do
     if api.nvim_win_is_valid(win) then
-      vim.wo[win].winfixbuf = true
+      scratch.set_win_options(win, { winfixbuf = true })
     end
   end
 end
@@ -204,13 +197,13 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
     M.close({ transcript }, replaced)
     error('sanderling: there is no room for the chat here: ' .. tostring(prompt), 0)
   end
-  set_options(prompt, prompt_options)
+  scratch.set_win_options(prompt, prompt_options)
   if opts.position ~= 'current' then
     keep_buffers({ transcript, prompt })
   end
   if side_splits[opts.position] then
-    vim.wo[transcript].winfixwidth = true
-    vim.wo[prompt].winfixwidth = true
+    scratch.set_win_options(transcript, { winfixwidth = true })
+    scratch.set_win_options(prompt, { winfixwidth = true })
   end
   api.nvim_set_current_win(prompt) -- last: what the user does on entering a window finds its sizes fixed
   return {
@@ -224,7 +217,7 @@ end
 ---@param win integer
 ---@param buf integer
 local function show_instead(win, buf)
-  vim.wo[win].winfixbuf = false
+  scratch.set_win_options(win, { winfixbuf = false })
   api.nvim_win_set_buf(win, buf)
 end
 
@@ -234,10 +227,9 @@ end
 ---@param names table<string, any> of the options
 local function swap_buffer(win, buf, names)
   local options = get_options(win, names)
-  local is_fixed, has_fixed_width = vim.wo[win].winfixbuf, vim.wo[win].winfixwidth
+  options.winfixbuf, options.winfixwidth = vim.wo[win][0].winfixbuf, vim.wo[win][0].winfixwidth
   show_instead(win, buf)
-  set_options(win, options)
-  vim.wo[win].winfixbuf, vim.wo[win].winfixwidth = is_fixed, has_fixed_width
+  scratch.set_win_options(win, options)
 end
 
 --- Show other buffers in both windows.

@@ -35,7 +35,7 @@ end
 ---@param lines string[]
 function Prompt:set(lines)
   api.nvim_buf_call(self.buf, function()
-    vim.cmd('let &l:undolevels = &l:undolevels') -- ends the block of changes
+    vim.cmd('noautocmd let &l:undolevels = &l:undolevels') -- ends the block of changes
   end)
   api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
   for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do

@@ -16,6 +16,7 @@ local highlight = require('sanderling.highlight')
 local history = require('sanderling.history')
 local report = require('sanderling.report')
 local retry = require('sanderling.retry')
+local scratch = require('sanderling.scratch')
 local tools = require('sanderling.tools')
 local turns = require('sanderling.turns')
 local waiting = require('sanderling.waiting')
@@ -86,6 +87,7 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@field sandbox { level: string, network: string, problem: string } as it was drawn last
 ---@field private jobs sanderling.render.Job[]
 ---@field private is_waiting boolean
+---@field private is_away? boolean its text has no buffer for the moment
 ---@field markdown sanderling.highlight.Blocks
 ---@field on_defect fun(err: string)
 local Transcript = {}
@@ -93,11 +95,6 @@ Transcript.__index = Transcript
 
 ---@type table<integer, sanderling.render.Transcript> by buffer
 local transcripts = {}
-
----@param err string
-local function is_locked(err)
-  return err:find('E565', 1, true) or err:find('E523', 1, true) or err:find('E11:', 1, true)
-end
 
 ---@param buf integer its text is replaced
 ---@param on_defect fun(err: string) told what could not be drawn
@@ -148,17 +145,36 @@ function M.forget(buf)
   transcripts[buf] = nil
 end
 
+--- Its buffer has lost the text: draw nothing until there is one with all of it.
+function Transcript:go_away()
+  self.is_away = true
+end
+
+--- Go on in `buf`, which holds text and marks as they were.
+---@param buf integer
+function Transcript:come_back(buf)
+  transcripts[self.buf] = nil
+  transcripts[buf] = self
+  self.buf, self.markdown.buf, self.footer.buf = buf, buf, buf
+  self.folded, self.is_away = {}, nil
+  if not self.is_waiting then
+    self:drain()
+  end
+end
+
 -- writing -------------------------------------------------------------------------------------------------------------
 
 --- Change the buffer, which nobody else may.
 ---@param change fun()
 function Transcript:modify(change)
-  vim.bo[self.buf].modifiable = true
-  local ok, err = pcall(change)
-  vim.bo[self.buf].modifiable = false
-  if not ok then
-    error(err, 0)
-  end
+  scratch.quietly(function()
+    vim.bo[self.buf].modifiable = true
+    local ok, err = pcall(change)
+    vim.bo[self.buf].modifiable = false
+    if not ok then
+      error(err, 0)
+    end
+  end)
 end
 
 --- Is `lnum` of `win` inside a closed fold that ends the buffer?
@@ -518,7 +534,7 @@ end
 ---@param event table
 function Transcript:draw_or_tell(event)
   local ok, err = xpcall(self.draw, debug.traceback, self, event)
-  if not ok and is_locked(err) then
+  if not ok and scratch.is_locked(err) then
     error(err, 0)
   elseif not ok then
     self.on_defect(err)
@@ -642,7 +658,7 @@ end
 
 ---@private
 function Transcript:drain()
-  while self.jobs[1] do
+  while self.jobs[1] and not self.is_away do
     local job = self.jobs[1]
     while job.next <= #job.events do
       local event = job.events[job.next]

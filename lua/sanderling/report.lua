@@ -19,7 +19,7 @@ function M.show(session_id, event)
   if not is_here(session_id) then
     return
   end
-  local buf, win = tools.view(event.title, tools.lines_of(event.text))
+  local buf, win = tools.view(event.title, tools.lines_of(event.text), 'report')
   vim.wo[win][0].conceallevel = 2
   vim.treesitter.start(buf, 'markdown')
   vim.cmd.stopinsert()

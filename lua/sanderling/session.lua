@@ -9,6 +9,7 @@ local message = require('sanderling.message')
 local prompt = require('sanderling.prompt')
 local prompt_history = require('sanderling.prompt_history')
 local render = require('sanderling.render')
+local scratch = require('sanderling.scratch')
 local todo = require('sanderling.todo')
 local tools = require('sanderling.tools')
 
@@ -34,6 +35,7 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@field transcript sanderling.render.Transcript
 ---@field transcript_buf integer
 ---@field prompt sanderling.prompt.Prompt
+---@field private on_lost fun()
 ---@field view? sanderling.session.View of the transcript, when it was last hidden
 ---@field is_open boolean the host has opened it, in this process or in one before
 ---@field private is_awaited? fun(): boolean somebody is waiting for it to open
@@ -49,6 +51,7 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@field todo sanderling.todo.Todo
 ---@field inspected? string id of the tool use that is to be shown whole
 ---@field private hint? string what an empty transcript says
+---@field private lost table<integer, sanderling.scratch.Copy> what stood in buffers that were deleted or emptied
 local Session = {}
 Session.__index = Session
 
@@ -74,32 +77,95 @@ function M.project_here()
   return vim.fs.root(0, '.git') or vim.fn.getcwd()
 end
 
----@param name string
+---@param what string for its name
 ---@param filetype string
 ---@return integer
-local function new_buffer(name, filetype)
-  local buf = api.nvim_create_buf(false, true)
-  local number = buf
-  while vim.fn.bufexists(('sanderling://%d/%s'):format(number, name)) == 1 do
-    number = number + 1 -- a session file of Vim's brings back the names of old chats
-  end
-  api.nvim_buf_set_name(buf, ('sanderling://%d/%s'):format(number, name))
-  vim.bo[buf].bufhidden = 'hide'
-  vim.bo[buf].swapfile = false
-  vim.bo[buf].filetype = filetype
+local function new_buffer(what, filetype)
+  local buf = scratch.new(what)
+  scratch.set_buf_options(buf, { bufhidden = 'hide' })
+  scratch.set_filetype(buf, filetype)
   return buf
 end
 
+---@return integer
+local function new_transcript_buffer()
+  local buf = new_buffer('', 'sanderling')
+  scratch.set_buf_options(buf, { undolevels = -1, modifiable = false })
+  return buf
+end
+
+---@return sanderling.prompt.Prompt
+local function new_prompt()
+  return prompt.new(new_buffer('prompt', 'sanderling_prompt'))
+end
+
 --- A session in buffers of its own, which is not begun yet.
+---@param on_lost fun() somebody has deleted or emptied one of them; `restore` gives it back, as soon as that is allowed
 ---@return sanderling.session.Session
-function M.new()
+function M.new(on_lost)
   local self = setmetatable({
-    transcript_buf = new_buffer('transcript', 'sanderling'),
-    prompt = prompt.new(new_buffer('prompt', 'sanderling_prompt')),
+    transcript_buf = new_transcript_buffer(),
+    prompt = new_prompt(),
+    lost = {},
+    on_lost = on_lost,
   }, Session)
   self.todo = todo.new(self.prompt.buf)
-  vim.bo[self.transcript_buf].undolevels = -1
+  for _, buf in ipairs(self:buffers()) do
+    self:guard(buf)
+  end
   return self
+end
+
+--- What stands in `buf` is the session's, and outlives it.
+---@private
+---@param buf integer
+function Session:guard(buf)
+  scratch.guard(buf, function(copied)
+    if vim.list_contains(live.all(), self) then
+      self.lost[buf] = copied
+      if buf == self.transcript_buf then
+        self.transcript:go_away()
+      end
+      self.on_lost()
+    end
+  end)
+end
+
+--- Put what stood in `buf` back, into another one if it was deleted.
+---@private
+---@param buf integer
+---@param renew fun(): integer a new buffer, which is the session's from now on
+---@return integer
+function Session:restore_buffer(buf, renew)
+  local is_deleted = not api.nvim_buf_is_loaded(buf)
+  local restored = buf
+  if is_deleted then
+    pcall(api.nvim_buf_delete, buf, { force = true }) -- its name is the new one's
+    restored = renew()
+    vim.b[restored].sanderling_session = self.id
+  end
+  scratch.paste(self.lost[buf], restored)
+  self:guard(restored)
+  self.lost[buf] = nil
+  return restored
+end
+
+--- Have text and buffers again, if somebody has deleted or emptied them. May raise while text is locked.
+---@return boolean are_new some of the buffers are others than before
+function Session:restore()
+  local before = self:buffers()
+  if self.lost[self.prompt.buf] then
+    self:restore_buffer(self.prompt.buf, function()
+      self.prompt = new_prompt()
+      self.todo.buf = self.prompt.buf
+      return self.prompt.buf
+    end)
+  end
+  if self.lost[self.transcript_buf] then
+    self.transcript_buf = self:restore_buffer(self.transcript_buf, new_transcript_buffer)
+    self.transcript:come_back(self.transcript_buf)
+  end
+  return not vim.deep_equal(before, self:buffers())
 end
 
 ---@return integer[]
@@ -160,9 +226,9 @@ function Session:delete_buffers()
   end
 end
 
----@return boolean nobody has deleted a buffer of it
+---@return boolean nobody has deleted or emptied a buffer of it
 function Session:is_whole()
-  return vim.iter(self:buffers()):all(api.nvim_buf_is_loaded)
+  return next(self.lost) == nil
 end
 
 ---@return boolean a window of this tab page shows the transcript

@@ -280,7 +280,7 @@ function M.show_help(session_id)
     { '', 'A space before the slash sends it as text. :help sanderling tells more.' }
   )
   vim.cmd.stopinsert()
-  local buf = tools.view('Commands', lines)
+  local buf = tools.view('Commands', lines, 'commands')
   for i, row in ipairs(rows) do
     api.nvim_buf_set_extmark(buf, ns, i - 1, 0, {
       end_col = #row.name + 1,

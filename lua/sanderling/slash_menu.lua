@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local scratch = require('sanderling.scratch')
 local slash = require('sanderling.slash')
 
 ---@class (exact) sanderling.slash_menu.Item as |complete-items| has it
@@ -94,7 +95,7 @@ end
 ---@param items sanderling.slash_menu.Item[]
 local function open_menu(buf, col, items)
   local completeopt = api.nvim_get_option_value('completeopt', { buf = buf, scope = 'local' })
-  vim.bo[buf].completeopt = 'menu,menuone,noselect'
+  scratch.set_buf_options(buf, { completeopt = 'menu,menuone,noselect' })
   local give_tab_back = lend_tab(buf)
   vim.fn.complete(col + 1, items)
   api.nvim_create_autocmd('CompleteDone', {
@@ -102,7 +103,7 @@ local function open_menu(buf, col, items)
     once = true,
     desc = 'Agent: the menu of commands is closed',
     callback = function()
-      vim.bo[buf].completeopt = completeopt
+      scratch.set_buf_options(buf, { completeopt = completeopt })
       give_tab_back()
     end,
   })
@@ -122,7 +123,7 @@ end
 ---@param buf integer
 function M.attach(buf)
   if vim.bo[buf].omnifunc == '' then -- a FileType autocommand of the user's may have set it
-    vim.bo[buf].omnifunc = "v:lua.require'sanderling.slash_menu'.omnifunc"
+    scratch.set_buf_options(buf, { omnifunc = "v:lua.require'sanderling.slash_menu'.omnifunc" })
   end
   local is_typed, is_unwanted = false, false
   local function on(events, desc, callback)

@@ -130,7 +130,7 @@ function Todo:show()
   for i, item in ipairs(self.items) do
     lines[i], hls[i] = line_of(item)
   end
-  local buf, win = tools.view('Todo', lines)
+  local buf, win = tools.view('Todo', lines, 'todo')
   for i, hl in ipairs(hls) do
     api.nvim_buf_set_extmark(buf, ns, i - 1, 0, { end_row = i, hl_group = hl, strict = false })
   end

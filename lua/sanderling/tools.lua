@@ -6,6 +6,7 @@ local M = {}
 
 local api = vim.api
 local files = require('sanderling.files')
+local scratch = require('sanderling.scratch')
 
 local ns = api.nvim_create_namespace('sanderling_tools')
 
@@ -356,13 +357,13 @@ end
 
 -- something shown whole -----------------------------------------------------------------------------------------------
 
+---@param what string for its name
 ---@param lines string[]
 ---@return integer buf that cannot be changed, and is gone with its window
-function M.scratch(lines)
-  local buf = api.nvim_create_buf(false, true)
+function M.scratch(what, lines)
+  local buf = scratch.new(what)
   api.nvim_buf_set_lines(buf, 0, -1, true, lines)
-  vim.bo[buf].bufhidden = 'wipe'
-  vim.bo[buf].modifiable = false
+  scratch.set_buf_options(buf, { bufhidden = 'wipe', modifiable = false })
   files.guard(buf)
   return buf
 end
@@ -370,10 +371,11 @@ end
 --- Show `lines` in a float in the middle of the screen, and go there; `q` and <Esc> close it.
 ---@param title string
 ---@param lines string[]
+---@param what string for the buffer's name
 ---@return integer buf
 ---@return integer win
-function M.view(title, lines)
-  local buf = M.scratch(lines)
+function M.view(title, lines, what)
+  local buf = M.scratch(what, lines)
   title = (' %s '):format(M.plain(title))
   local width = math.max(20, api.nvim_strwidth(title))
   for i = 1, math.min(#lines, 200) do
@@ -397,8 +399,7 @@ function M.view(title, lines)
       api.nvim_win_close(win, true)
     end)
   end)
-  vim.wo[win][0].wrap = true
-  vim.wo[win][0].smoothscroll = true
+  scratch.set_win_options(win, { wrap = true, smoothscroll = true })
   local room = vim.o.lines - 6
   if #lines <= room then -- lines that are wrapped need more rows
     height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))
@@ -427,7 +428,7 @@ function M.show(event)
   local input_count = #lines
   lines[#lines + 1] = ''
   vim.list_extend(lines, M.lines_of(event.result))
-  M.set_syntax(M.view(event.tool, lines), 'json', 1, input_count)
+  M.set_syntax(M.view(event.tool, lines, 'tool use'), 'json', 1, input_count)
 end
 
 return M

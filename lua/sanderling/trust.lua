@@ -8,6 +8,7 @@ local files = require('sanderling.files')
 local host = require('sanderling.host')
 local live = require('sanderling.live')
 local message = require('sanderling.message')
+local scratch = require('sanderling.scratch')
 local tools = require('sanderling.tools')
 local words = require('sanderling.words')
 
@@ -195,7 +196,7 @@ end
 local function draw(self)
   local lines = page(self)
   api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
-  vim.bo[self.buf].modifiable = false
+  scratch.set_buf_options(self.buf, { modifiable = false })
   paint(self, 0, 'AgentUser')
   paint(
     self,
@@ -270,7 +271,7 @@ local function toggle(self)
   local file = self.files[i]
   self.is_marked[file.path] = not self.is_marked[file.path]
   local row = self.first_row + i - 1
-  vim.bo[self.buf].modifiable = true
+  scratch.set_buf_options(self.buf, { modifiable = true })
   api.nvim_buf_clear_namespace(self.buf, ns, row, row + 1)
   api.nvim_buf_set_text(
     self.buf,
@@ -280,7 +281,7 @@ local function toggle(self)
     #'☐',
     { self.is_marked[file.path] and '☑' or '☐' }
   )
-  vim.bo[self.buf].modifiable = false
+  scratch.set_buf_options(self.buf, { modifiable = false })
   paint_list_line(self, i)
 end
 
@@ -359,7 +360,7 @@ local function open(session, event)
   end
   view = {
     session = session,
-    buf = api.nvim_create_buf(false, true),
+    buf = scratch.new('trust'),
     came_from = api.nvim_get_current_win(),
     since = vim.uv.hrtime(),
     project = event.project,
@@ -372,15 +373,12 @@ local function open(session, event)
   for _, file in ipairs(event.files) do
     view.is_marked[file.path] = file.state == 'trusted'
   end
-  api.nvim_buf_set_name(view.buf, ('sanderling://%d/trust'):format(view.buf))
-  vim.bo[view.buf].filetype = 'sanderling_trust'
+  scratch.set_filetype(view.buf, 'sanderling_trust')
   files.guard(view.buf)
   vim.cmd.stopinsert()
   vim.cmd(('tab sbuffer %d'):format(view.buf))
-  vim.bo[view.buf].bufhidden = 'wipe'
-  for name, value in pairs(window_options) do
-    vim.wo[0][0][name] = value
-  end
+  scratch.set_buf_options(view.buf, { bufhidden = 'wipe' })
+  scratch.set_win_options(0, window_options)
   draw(view)
   set_keys(view)
   api.nvim_win_set_cursor(0, { view.first_row + 1, 0 })

@@ -5,6 +5,7 @@ local api = vim.api
 local config = require('sanderling.config')
 local host = require('sanderling.host')
 local message = require('sanderling.message')
+local scratch = require('sanderling.scratch')
 local tools = require('sanderling.tools')
 local words = require('sanderling.words')
 
@@ -115,7 +116,7 @@ local function fill(buf)
   for _, row in ipairs(header_rows) do
     api.nvim_buf_set_extmark(buf, ns, row, 0, { end_row = row + 1, hl_group = 'AgentUser' })
   end
-  vim.bo[buf].modified = false
+  scratch.set_buf_options(buf, { modified = false })
 end
 
 ---@param list sanderling.waiting.List
@@ -180,7 +181,7 @@ local function save(buf)
       gone = gone + 1
     end
   end
-  vim.bo[buf].modified = false
+  scratch.set_buf_options(buf, { modified = false })
   if gone > 0 then
     message.tell(
       ('%d prompt%s sent meanwhile, as it was.'):format(gone, gone == 1 and ' was' or 's were'),
@@ -240,9 +241,7 @@ end
 ---@param buf integer
 ---@param session_id string
 local function make_editable(buf, session_id)
-  api.nvim_buf_set_name(buf, ('sanderling://%d/waiting'):format(buf))
-  vim.bo[buf].buftype = 'acwrite'
-  vim.bo[buf].modifiable = true
+  scratch.set_buf_options(buf, { buftype = 'acwrite', modifiable = true })
   lists[buf] = { session_id = session_id, entries = {} }
   api.nvim_create_autocmd('BufWriteCmd', {
     buffer = buf,
@@ -273,7 +272,7 @@ function M.show(session_id)
     message.tell('No prompt waits.')
     return
   end
-  local buf = tools.view(TITLE, (text_of(entries)))
+  local buf = tools.view(TITLE, (text_of(entries)), 'waiting prompts')
   make_editable(buf, session_id)
   set_keys(buf)
   fill(buf)

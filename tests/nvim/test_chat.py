@@ -416,7 +416,7 @@ def test_where_there_is_no_room_the_chat_says_so_in_one_line(start_nvim):
 
 
 @prove
-def test_a_deleted_prompt_comes_back_with_a_new_chat(child):
+def test_a_deleted_prompt_comes_back(child):
     child.command("AgentChat")
     child.command("bdelete!")
     wait_until(lambda: "sanderling_prompt" not in windows(child))
@@ -427,7 +427,9 @@ def test_a_deleted_prompt_comes_back_with_a_new_chat(child):
 
 
 def test_names_of_an_old_chat_do_not_stop_a_new_one(child):
-    child.lua("for n = 1, 9 do vim.fn.bufadd(('sanderling://%d/transcript'):format(n)) end")
+    child.lua(
+        "for n = 1, 9 do vim.fn.bufadd(('[Sanderling %d]'):format(n)) vim.fn.bufadd('[Sanderling]') end"
+    )
     child.command("AgentChat")
     assert windows(child) == ["", "sanderling", "sanderling_prompt"]
 
@@ -583,7 +585,7 @@ def test_a_session_file_that_knows_the_chat_leaves_no_empty_windows_of_it(start_
     second = start_nvim()
     second.command(f"silent source {path}")
     names = second.lua("return vim.tbl_map(vim.fn.bufname, vim.api.nvim_list_bufs())")
-    assert [name for name in names if "sanderling://" in name] == []
+    assert [name for name in names if "[Sanderling" in name] == []
     assert second.lua("return #vim.api.nvim_list_wins()") == 1
     assert second.lua("return vim.fn.bufname()") == "code.py"
 
@@ -601,7 +603,7 @@ def test_a_session_file_that_is_loaded_leaves_the_chat_that_is_there_alone(start
 
 
 @prove
-def test_a_wiped_chat_comes_back_new(child):
+def test_a_wiped_chat_comes_back_as_it_was(child):
     child.command("AgentChat")
     child.feed("iping<C-s><Esc>")
     child.wait_for_turns()

@@ -351,13 +351,13 @@ def test_folds_of_ones_own_are_there_again_when_the_chat_is_shown_after_pages_ca
 def test_a_page_that_comes_while_another_window_shows_the_chat_moves_no_fold_of_either(screen):
     """Neovim keeps the folds of a window that shows something else, in the rows of that time."""
     screen.send(page(*turns(20, 29), turn(30, *edited("t30")), has_earlier=True))
-    screen.command("tab sbuffer sanderling://*/transcript | new | only")
+    screen.command("tab sbuffer \\[Sanderling\\] | new | only")
     other = screen.lua("return vim.api.nvim_get_current_win()")
     screen.command("tabprevious")
     screen.send(page(turn(1, *edited("t1")), *turns(2, 19)))
     expected = folds(screen)
     assert len(expected) == 2
-    screen.command("tabnext | buffer sanderling://*/transcript")
+    screen.command("tabnext | buffer \\[Sanderling\\]")
     ends = f"foldclosedend({expected[0][0]}), foldclosedend({expected[1][0]}), foldlevel({expected[1][0] - 1})"
     assert screen.lua(
         f"return vim.api.nvim_win_call({other}, function() return vim.fn.eval('[{ends}]') end)"
