@@ -22,7 +22,7 @@ local MIN_TITLE_CELLS = 5
 ---@field commands integer that run in the sandbox
 ---@field mode 'ask'|'auto'|'plan'
 ---@field approvals table<string, true> ids of the questions that wait
----@field tools table<string, string> the tools at work, by the id of their use
+---@field tools { id: string, name: string }[] at work, in the order in which they began
 ---@field jobs integer that run in the background
 ---@field usage? sanderling.UsageUpdated
 ---@field stream_began? integer nanoseconds
@@ -135,12 +135,15 @@ function handlers.turn_started(state)
 end
 
 function handlers.tool_started(state, event)
-  state.tools[event.id] = event.tool:match('^[%w_%-]+$') or 'a tool' -- the model can ask for any
+  local name = event.tool:match('^[%w_%-]+$') or 'a tool' -- the model can ask for any
+  table.insert(state.tools, { id = event.id, name = name })
   redraw(true)
 end
 
 function handlers.tool_ended(state, event)
-  state.tools[event.id] = nil
+  state.tools = vim.tbl_filter(function(tool)
+    return tool.id ~= event.id
+  end, state.tools)
   begin_thinking(state)
 end
 
@@ -267,8 +270,10 @@ local function describe(state)
     return ('waiting for you: %d to approve'):format(approvals)
   elseif state.retry and state.name ~= 'stopping' then
     return ('retrying %d/%d'):format(state.retry.attempt, state.retry.attempts)
-  elseif next(state.tools) and state.name ~= 'stopping' then
-    return 'running ' .. select(2, next(state.tools))
+  elseif #state.tools > 1 and state.name ~= 'stopping' then
+    return ('running %s and %d more'):format(state.tools[1].name, #state.tools - 1)
+  elseif #state.tools == 1 and state.name ~= 'stopping' then
+    return 'running ' .. state.tools[1].name
   elseif is_running(state) then
     return 'running ' .. words.counted(state.commands, 'command')
   elseif state.name ~= 'streaming' or not state.stream_began then

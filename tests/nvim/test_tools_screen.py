@@ -541,6 +541,27 @@ def prompt_winbar(screen):
     )
 
 
+def test_of_tools_that_run_side_by_side_the_first_is_named_and_the_others_are_counted(screen):
+    names = ("read", "grep", "bash", "glob")
+    screen.send(TURN_STARTED, *(started(name, "x", name) for name in names))
+    assert "running read and 3 more" in prompt_winbar(screen)
+    screen.send(ended(id_="read"), ended(id_="glob"))
+    assert "running grep and 1 more" in prompt_winbar(screen)
+    screen.send(ended(id_="bash"))
+    assert prompt_winbar(screen).rstrip().endswith("running grep")
+
+
+def test_the_key_that_stops_leaves_select_mode_alone(screen):
+    for buffer in ("transcript", "prompt"):
+        screen.feed("<C-w>p")
+        maps = screen.lua("return { vim.fn.maparg('<C-c>', 'x'), vim.fn.maparg('<C-c>', 's') }")
+        wanted = screen.lua(
+            "return vim.fn.maparg('<C-c>', 'x', false, true).buffer == 1"
+            " and vim.fn.mapcheck('<C-c>', 's') == ''"
+        )
+        assert wanted, (buffer, maps)
+
+
 def test_a_key_in_the_prompt_goes_through_the_modes(screen):
     screen.feed("<S-Tab>i<S-Tab><S-Tab>")
     modes = ["auto", "plan", "ask"]
