@@ -368,10 +368,7 @@ command(
 command(
   'AgentRetry',
   guarded(function()
-    local session = require('sanderling.live').current()
-    if session then
-      session:act({ type = 'retry_now' })
-    end
+    require('sanderling.chat').retry()
   end),
   { desc = 'Agent: make the request again that waits for its retry' }
 )

@@ -196,7 +196,7 @@ def test_an_import_downwards_is_none(tmp_path: Path, name, source):
 
 # --- Lua ---------------------------------------------------------------------------------------------------------------
 
-RECEIVERS = {"chat", "approval", "review", "status"}
+RECEIVERS = {"chat", "approval", "status"}
 
 
 def requires(path: Path) -> set[str]:
@@ -222,10 +222,16 @@ def test_chat_calls_nothing_of_the_status_line():
 
 @pytest.mark.parametrize("name", sorted(DRAWING))
 def test_what_draws_the_transcript_knows_nothing_of_chats_and_their_windows(name):
-    assert requires(LUA / f"{name}.lua") <= DRAWING | {"config", "host", "message", "sandbox"}
+    assert requires(LUA / f"{name}.lua") <= DRAWING | {
+        "config",
+        "host",
+        "locked",
+        "message",
+        "sandbox",
+    }
 
 
-@pytest.mark.parametrize("name", ["highlight", "rows", "scratch", "words"])
+@pytest.mark.parametrize("name", ["highlight", "locked", "rows", "scratch", "words"])
 def test_what_all_that_draws_builds_on_requires_nothing(name):
     assert requires(LUA / f"{name}.lua") == set()
 

@@ -12,6 +12,7 @@ local config = require('sanderling.config')
 local files = require('sanderling.files')
 local host = require('sanderling.host')
 local live = require('sanderling.live')
+local locked = require('sanderling.locked')
 local message = require('sanderling.message')
 local sandbox = require('sanderling.sandbox')
 local scratch = require('sanderling.scratch')
@@ -627,9 +628,7 @@ local function update()
     return
   end
   local ok, err = xpcall(#questions > 0 and draw or close, debug.traceback)
-  if
-    not ok and (err:find('E565', 1, true) or err:find('E523', 1, true) or err:find('E11:', 1, true))
-  then
+  if not ok and locked.reason(err) then
     is_waiting = true
     vim.defer_fn(function()
       is_waiting = false
@@ -759,7 +758,7 @@ local function send(q, answer)
     tell('Nobody waits for that answer any more.')
     return
   end
-  local err = host.act(q.session_id, {
+  local is_sent = host.act_or_tell(q.session_id, {
     type = 'answer_approval',
     id = q.event.id,
     answer = answer.answer,
@@ -767,9 +766,7 @@ local function send(q, answer)
     rule = answer.rule or '',
     is_alone = answer.is_alone,
   })
-  if err then
-    host.publish(q.session_id, { { type = 'local_failed', message = err } })
-  else
+  if is_sent then
     host.publish(q.session_id, { { type = 'approval_settled', id = q.event.id } })
   end
 end

@@ -16,6 +16,7 @@ local M = {}
 
 local api = vim.api
 local files = require('sanderling.files')
+local locked = require('sanderling.locked')
 
 local RETRY_MS = 50
 local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.3 s, at 250,000 lines
@@ -490,16 +491,6 @@ local WAITS = {
   { modes = '^[iR]v?[cx]', is_for = 'the choice of a completion', only_there = true },
 }
 
----@param err string
----@return string? what has to come before it can succeed
-local function what_locks(err)
-  if err:find('E565:', 1, true) or err:find('E523:', 1, true) then
-    return 'a key for a mapping'
-  elseif err:find('E11:', 1, true) then
-    return 'the end of the command-line window'
-  end
-end
-
 --- What has to come before the buffer may be changed.
 ---@param buf integer
 ---@return string?
@@ -512,7 +503,7 @@ local function what_is_awaited(buf)
   end
   -- There is no buffer -1. But where text is locked, Neovim says that first.
   local _, err = pcall(api.nvim_buf_set_lines, -1, 0, 0, true, {})
-  return what_locks(tostring(err))
+  return locked.reason(tostring(err))
 end
 
 --- Tell it in one line, which cannot become a hit-enter prompt.
@@ -536,7 +527,7 @@ local function when_possible(buf, fn, is_possible)
   if not what_is_awaited(buf) and (not is_possible or is_possible()) then
     ok, err = pcall(fn, buf)
   end
-  if not ok and (not err or what_locks(tostring(err))) then
+  if not ok and (not err or locked.reason(tostring(err))) then
     vim.defer_fn(function()
       when_possible(buf, fn, is_possible)
     end, RETRY_MS)
@@ -812,7 +803,7 @@ function M.answer(deadline_ms, question, ...)
   if ok then
     return { value = value }
   end
-  waits_for = what_locks(tostring(value))
+  waits_for = locked.reason(tostring(value))
   return waits_for and { waits_for = waits_for } or { error = tostring(value) }
 end
 

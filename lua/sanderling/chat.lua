@@ -8,9 +8,9 @@ local host = require('sanderling.host')
 local keys = require('sanderling.keys')
 local layout = require('sanderling.layout')
 local live = require('sanderling.live')
+local locked = require('sanderling.locked')
 local message = require('sanderling.message')
 local sandbox = require('sanderling.sandbox')
-local scratch = require('sanderling.scratch')
 local session_module = require('sanderling.session')
 local sessions = require('sanderling.sessions')
 
@@ -236,7 +236,7 @@ local function restore_sessions_soon()
   vim.schedule(function()
     is_restoring = false
     local ok, err = pcall(restore_sessions)
-    if not ok and scratch.is_locked(err) then
+    if not ok and locked.reason(err) then
       vim.defer_fn(restore_sessions_soon, RETRY_MS)
     elseif not ok then
       host.note_defect(err)
@@ -321,8 +321,6 @@ function M.list()
     }
   end, live.all())
 end
-
-M.current_id = live.current_id
 
 -- windows -------------------------------------------------------------------------------------------------------------
 
@@ -573,7 +571,17 @@ end
 
 --- Show the prompts that wait, to be changed.
 function M.queue()
-  require('sanderling.waiting').show(current_session().id)
+  require('sanderling.waiting').show(live.current_id() or '')
+end
+
+--- Make the request again at once that waits for its retry.
+function M.retry()
+  local session = live.current()
+  if session and session.transcript:is_counting_down() then
+    session:act({ type = 'retry_now' })
+  else
+    message.tell('No request waits for its retry.')
+  end
 end
 
 -- what is allowed -----------------------------------------------------------------------------------------------------

@@ -372,6 +372,18 @@ function M.act(session_id, action)
   return M.open(session_id) or notify(session_id, action)
 end
 
+--- Send an action; if that cannot be, the session hears why.
+---@param session_id string
+---@param action sanderling.Action
+---@return boolean is_sent
+function M.act_or_tell(session_id, action)
+  local err = M.act(session_id, action)
+  if err then
+    M.publish(session_id, { { type = 'local_failed', message = err } })
+  end
+  return not err
+end
+
 --- Ask the host something about no session that is open here, starting it when needed. The answer comes later, whatever it is.
 ---@param request sanderling.Request
 ---@param on_answer sanderling.host.OnAnswer

@@ -195,15 +195,6 @@ end)
 
 -- showing and stopping ------------------------------------------------------------------------------------------------
 
----@param session_id string
----@param action sanderling.Action
-local function act(session_id, action)
-  local err = host.act(session_id, action)
-  if err then
-    host.publish(session_id, { { type = 'local_failed', message = err } })
-  end
-end
-
 ---@return sanderling.Job[] of the current session
 local function known()
   return jobs[live.current_id()] or {}
@@ -251,7 +242,7 @@ end
 ---@param session_id string
 local function stop(job, session_id)
   if job.outcome == '' then
-    act(session_id, { type = 'stop_job', id = job.id })
+    host.act_or_tell(session_id, { type = 'stop_job', id = job.id })
   end
 end
 
@@ -299,12 +290,12 @@ local function open(job, session_id)
     callback = function()
       screens[key(session_id, job.id)] = nil
       if jobs[session_id] then
-        act(session_id, { type = 'watch_job', id = job.id, is_on = false })
+        host.act_or_tell(session_id, { type = 'watch_job', id = job.id, is_on = false })
       end
     end,
   })
   vim.cmd('normal! G') -- the window goes along with the output
-  act(session_id, { type = 'watch_job', id = job.id, is_on = true })
+  host.act_or_tell(session_id, { type = 'watch_job', id = job.id, is_on = true })
 end
 
 --- Show a job's output in a split, the newest job's unless `id` is given.

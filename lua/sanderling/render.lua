@@ -14,6 +14,7 @@ local folds = require('sanderling.folds')
 local footer = require('sanderling.footer')
 local highlight = require('sanderling.highlight')
 local history = require('sanderling.history')
+local locked = require('sanderling.locked')
 local report = require('sanderling.report')
 local retry = require('sanderling.retry')
 local scratch = require('sanderling.scratch')
@@ -534,7 +535,7 @@ end
 ---@param event table
 function Transcript:draw_or_tell(event)
   local ok, err = xpcall(self.draw, debug.traceback, self, event)
-  if not ok and scratch.is_locked(err) then
+  if not ok and locked.reason(err) then
     error(err, 0)
   elseif not ok then
     self.on_defect(err)
@@ -609,6 +610,11 @@ end
 draw.session_opened = history.ask_anew
 
 -- below the text ------------------------------------------------------------------------------------------------------
+
+---@return boolean a request waits for its retry
+function Transcript:is_counting_down()
+  return self.countdown ~= nil
+end
 
 function Transcript:end_countdown()
   if self.countdown then

@@ -3,7 +3,6 @@ local M = {}
 
 local api, uv = vim.api, vim.uv
 local config = require('sanderling.config')
-local host = require('sanderling.host')
 local tools = require('sanderling.tools')
 local words = require('sanderling.words')
 
@@ -15,13 +14,6 @@ local words = require('sanderling.words')
 ---@field private is_over boolean
 local Countdown = {}
 Countdown.__index = Countdown
-
---- Make the request again at once.
----@param session_id string
----@return string? error
-function M.now(session_id)
-  return host.act(session_id, { type = 'retry_now' })
-end
 
 --- Count down to the retry that `event` announces.
 ---@param event sanderling.RetryScheduled

@@ -10,13 +10,6 @@ local api = vim.api
 ---@type fun()?
 local job
 
----@param err string
----@return boolean text and windows are locked for now: a completion, an expression or the command-line window is open
-function M.is_locked(err)
-  return (err:find('E565', 1, true) or err:find('E523', 1, true) or err:find('E11:', 1, true))
-    ~= nil
-end
-
 --- Do what `quietly` was called for. (Not for callers outside: it comes here by a command.)
 function M.run_job()
   job()

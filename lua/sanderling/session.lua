@@ -5,6 +5,7 @@ local attention = require('sanderling.attention')
 local context = require('sanderling.context')
 local host = require('sanderling.host')
 local live = require('sanderling.live')
+local locked = require('sanderling.locked')
 local message = require('sanderling.message')
 local prompt = require('sanderling.prompt')
 local prompt_history = require('sanderling.prompt_history')
@@ -26,7 +27,6 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@class (exact) sanderling.session.View
 ---@field saved table as winsaveview() gives it
 ---@field is_at_end boolean
----@field options table<string, any> of the window
 
 ---@class (exact) sanderling.session.Session
 ---@field id string
@@ -313,7 +313,7 @@ function Session:put_back(texts)
     return
   end
   local ok, err = pcall(self.prompt.put_back, self.prompt, texts)
-  if not ok and tostring(err):find('E565', 1, true) then
+  if not ok and locked.reason(tostring(err)) then
     vim.defer_fn(function()
       self:put_back(texts)
     end, RETRY_MS)
@@ -351,10 +351,7 @@ end
 --- Send an action of which nothing is to be put back when the host cannot start.
 ---@param action sanderling.Action
 function Session:act(action)
-  local err = host.act(self.id, action)
-  if err then
-    self:fail(err)
-  end
+  host.act_or_tell(self.id, action)
 end
 
 ---@return string id that no prompt had before, in this process or an earlier one
@@ -434,7 +431,7 @@ end
 function Session:stop()
   if self:is_busy() then
     host.publish(self.id, { { type = 'local_stop_sent' } })
-    host.act(self.id, { type = 'cancel_turn' })
+    self:act({ type = 'cancel_turn' })
   end
 end
 

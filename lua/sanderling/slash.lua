@@ -20,6 +20,7 @@ local ns = api.nvim_create_namespace('sanderling_slash')
 ---@field arguments? string a hint at what it takes; nil: nothing
 ---@field words? fun(session_id: string): string[] what the argument can be
 ---@field is_word? boolean it cannot be anything else
+---@field only_looks? boolean at a session, so that it begins none
 ---@field has_own_page? boolean what it shows is not in the chat
 ---@field is_unkept? boolean what a person may have put behind it is kept nowhere
 ---@field refusal? string of what stands behind it, where nothing may
@@ -134,6 +135,7 @@ local COMMANDS = {
     name = 'compact',
     help = 'summarise what the model has read',
     arguments = '[focus|undo]',
+    only_looks = true,
     words = function()
       return { 'undo' }
     end,
@@ -179,9 +181,14 @@ local COMMANDS = {
     run = api_function('sandbox'),
   },
   { name = 'todo', help = 'show what the model means to do', run = chat_function('todo') },
-  { name = 'usage', help = 'show tokens and dollars', run = act('show_usage') },
-  { name = 'cost', help = 'the same as /usage', run = act('show_usage') },
-  { name = 'settings', help = 'show the settings in force', run = act('show_settings') },
+  { name = 'usage', help = 'show tokens and dollars', only_looks = true, run = act('show_usage') },
+  { name = 'cost', help = 'the same as /usage', only_looks = true, run = act('show_usage') },
+  {
+    name = 'settings',
+    help = 'show the settings in force',
+    only_looks = true,
+    run = act('show_settings'),
+  },
   {
     name = 'trust',
     help = "read and trust the project's files",
@@ -408,6 +415,10 @@ function M.call(name, arguments)
   local command = by_name[name] or {}
   if command.is_unkept and arguments ~= '' then
     forget_command_line(arguments)
+  end
+  if command.only_looks and not live.current() then
+    message.tell('No session is open: :AgentChat begins one.')
+    return
   end
   if not (command.has_own_page and live.current()) then
     require('sanderling.chat').show({ focus = false })

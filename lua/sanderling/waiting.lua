@@ -176,7 +176,10 @@ local function save(buf)
     local is_changed = text ~= prompt.text
     if is_changed and waits(list.session_id, prompt.id) then
       text = text:find('%S') and text or ''
-      host.act(list.session_id, { type = 'edit_waiting', id = prompt.id, text = text })
+      local action = { type = 'edit_waiting', id = prompt.id, text = text }
+      if not host.act_or_tell(list.session_id, action) then
+        return -- what was edited stays to be written
+      end
     elseif is_changed then
       gone = gone + 1
     end
@@ -231,7 +234,7 @@ local function set_keys(buf)
   vim.keymap.set('n', '<CR>', function()
     local session_id = lists[buf].session_id
     if waiting[session_id] and waiting[session_id].is_held then
-      host.act(session_id, { type = 'release_waiting' })
+      host.act_or_tell(session_id, { type = 'release_waiting' })
     end
   end, { buffer = buf, desc = 'Agent: send the prompts that are held' })
   vim.keymap.del('n', '<Esc>', { buffer = buf }) -- it is pressed by habit where text is edited

@@ -107,9 +107,7 @@ def test_a_chat_that_is_cleared_has_no_countdown(screen):
 
 def test_the_wait_can_be_cut_short(screen):
     screen.send(TURN_STARTED, scheduled())
-    screen.lua(
-        "require('sanderling.retry').now(require('sanderling.live').current_id())",
-    )
+    screen.command("AgentRetry")
     assert screen.actions("retry_now") == [{"type": "retry_now"}]
 
 

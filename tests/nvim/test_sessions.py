@@ -48,7 +48,7 @@ CATCH_CHOICES = """
 
 
 def current_id(child):
-    return child.lua("return require('sanderling.chat').current_id()")
+    return child.lua("return require('sanderling.live').current_id()")
 
 
 def sessions(child):
@@ -296,7 +296,7 @@ def test_what_comes_back_while_text_is_locked_comes_back_afterwards(chat):
     )
     chat.feed("<F2>")
     chat.lua("""
-      local id = require('sanderling.chat').current_id()
+      local id = require('sanderling.live').current_id()
       require('sanderling.host').receive({ session_id = id, events = {
         { type = 'prompts_returned', prompts = { { id = '1', text = 'locked' } } },
       } })

@@ -416,7 +416,6 @@ def test_a_tab_of_the_users_own_and_another_completion_are_left_alone(screen):
         ("AgentUsage", {"type": "show_usage"}),
         ("AgentSettings", {"type": "show_settings"}),
         ("AgentTrust", {"type": "show_trust"}),
-        ("AgentRetry", {"type": "retry_now"}),
     ],
 )
 def test_the_commands_of_the_editor_do_the_same(screen, command, action):
@@ -426,10 +425,28 @@ def test_the_commands_of_the_editor_do_the_same(screen, command, action):
 
 def test_they_show_a_chat_where_there_is_none_and_leave_the_cursor_where_it_is(start_screen):
     screen = start_screen()
-    screen.command("AgentUsage")
-    assert screen.actions("show_usage")
+    screen.command("AgentModel")
+    assert screen.actions("list_models")
     assert screen.transcript_win()
     assert screen.lua("return vim.bo.filetype") == ""
+
+
+@pytest.mark.parametrize(
+    "command, sentence",
+    [
+        ("AgentUsage", "No session is open: :AgentChat begins one."),
+        ("AgentSettings", "No session is open: :AgentChat begins one."),
+        ("AgentCompact", "No session is open: :AgentChat begins one."),
+        ("AgentQueue", "No prompt waits."),
+        ("AgentRetry", "No request waits for its retry."),
+    ],
+)
+def test_a_look_at_no_session_begins_none_and_says_so(start_screen, command, sentence):
+    screen = start_screen()
+    screen.command(command)
+    assert sentence in screen.messages()
+    assert screen.actions() == []
+    assert screen.lua("return require('sanderling').list()") == []
 
 
 def test_agentreview_is_the_prompt(screen):
@@ -445,10 +462,11 @@ def test_agentmodel_and_agentcompact_complete(screen):
     assert screen.lua(complete, "AgentCompact u") == ["undo"]
 
 
-def test_without_a_chat_there_is_nothing_to_retry(start_screen):
-    screen = start_screen()
+def test_where_no_request_waits_nothing_is_retried(screen):
+    screen.in_a_turn()
     screen.command("AgentRetry")
     assert screen.actions() == []
+    assert "No request waits for its retry." in screen.messages()
 
 
 def test_sessions_are_opened_and_closed_from_the_prompt(screen):

@@ -124,6 +124,14 @@ def test_what_is_written_unchanged_changes_nothing(listed):
     assert listed.actions("edit_waiting") == []
 
 
+def test_what_cannot_be_sent_stays_to_be_written_and_the_reason_is_told(listed):
+    listed.lua("require('sanderling.host').act = function() return 'It cannot start.' end")
+    type_(listed, "2GA soon<Esc>:w<CR>")
+    assert "fix it soon" in lines(listed)
+    assert listed.lua("return vim.bo.modified")
+    assert "It cannot start." in listed.transcript_text()
+
+
 def test_text_above_the_first_header_is_refused(listed):
     type_(listed, "ggOwhat<Esc>:w<CR>")
     assert listed.actions("edit_waiting") == []
