@@ -20,6 +20,11 @@ from sanderling.session import Session
 from sanderling.tools.workspace import Workspace
 
 MAX_CHANGED_FILES = 100
+PROJECT_REPLACED = (
+    "[The project's directory was replaced by another one of the same name: moved away, or deleted and made again. Commands and"
+    " files are the new one's from here on, and what ran in the old one was stopped. Do not rely on what you have read or changed"
+    " before.]"
+)
 
 
 class _Told(msgspec.Struct):
@@ -74,6 +79,7 @@ class Notes:
 
     def _news(self, paths: Sequence[str], *, is_prompt: bool) -> list[str]:
         notes = [
+            PROJECT_REPLACED if self._workspace.sandbox.take_replaced() else "",
             self._news_of_surroundings(paths),
             self._gate.news(),
             self._workspace.todo.reminder(is_prompt=is_prompt),

@@ -63,9 +63,8 @@ from sanderling.rules import RuleStore
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.policy import SandboxPolicy
-from sanderling.sandbox.report import GuardEvent
-from sanderling.sandbox.sandbox import SandboxEvent
-from sanderling.sandbox.session import SessionSandbox
+from sanderling.sandbox.report import GuardEvent, ProjectReplaced
+from sanderling.sandbox.session import SessionEvent, SessionSandbox
 from sanderling.session import Session
 from sanderling.surroundings import Surroundings
 from sanderling.tool_uses import INTERRUPTED, ToolUses
@@ -85,6 +84,10 @@ WATCH_PAUSE_S = 0.01
 UNTIL_ASKED_S = 0.01  # from a prompt to its request on the wire, and more
 REPEATED = (
     "The model has made the same call again and again, and its result was the same each time."
+)
+PROJECT_REPLACED = (
+    "{project} is another directory than before. What was still running in the old one was stopped;"
+    " from here on, the new one is used."
 )
 CUT_BY_LIMIT = "The answer has reached the limit of tokens that one answer can have (max_tokens)."
 READY_AFTER_S = 0.04  # an answer that comes at once is not held up
@@ -581,7 +584,7 @@ class Orchestrator:
         level = "off" if sandbox.is_off else sandbox.level or ""
         self.emit(SandboxChanged(level, sandbox.network, sandbox.missing, sandbox.problem))
 
-    def _emit_sandbox_event(self, event: SandboxEvent) -> None:
+    def _emit_sandbox_event(self, event: SessionEvent) -> None:
         match event:
             case Denial(operation, target, rule):
                 will_be_told = self.workspace.jobs.denied(event)
@@ -589,6 +592,8 @@ class Orchestrator:
                     self.emit(AccessDenied(operation, target, rule))
             case GuardEvent(kind, path, reason, kept_at):
                 self.emit(GuardActed(kind, printable(path), reason, printable(kept_at)))
+            case ProjectReplaced(project):
+                self.emit(Notice("warning", PROJECT_REPLACED.format(project=printable(project))))
             case DiskFull(path, free_bytes):
                 left = f"{free_bytes / 1e6:,.0f} MB left"
                 self.emit(

@@ -183,6 +183,72 @@ def test_a_chat_that_is_low_does_not_cut_a_question(start_agent):
     assert "more lines" not in screen
 
 
+@pytest.mark.parametrize("has_buffer", prove_rest([True, False], keep=(0,)))
+def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
+    start_agent, app, project, has_buffer
+):
+    agent = start_agent(
+        reply(bash("true")),
+        reply(say("Ready.")),
+        reply(edit()),
+        reply(bash("echo made >new; cat src/app.py")),
+        reply(use("grep", pattern="def ")),
+        DONE,
+    )
+    agent.command("AgentMode auto")
+    if has_buffer:
+        agent.command("edit src/app.py")
+    agent.ask()
+    agent.wait_for_turns()
+    old = project.rename(project.parent / "old")
+    shutil.copytree(old, project)
+    app.write_text("# new\n" + APP)
+    agent.ask()
+    agent.wait_for_turns(2)
+    assert app.read_text() == "# new\n" + FIXED
+    assert (project / "new").read_text() == "made\n"
+    assert (old / "src/app.py").read_text() == APP
+    assert sorted(path.name for path in old.iterdir()) == [".git", "src"]
+    agent.wait_for_screen("than before", "Done.")
+    told = "".join(map(str, agent.records("message")))
+    assert told.count("The project's directory was replaced") == 1
+    assert "2: def add" in agent.results()[-1]
+    if has_buffer:
+        lines = agent.lua("return vim.api.nvim_buf_get_lines(vim.fn.bufnr('app.py'), 0, -1, true)")
+        assert "\n".join(lines) + "\n" == app.read_text()
+        assert not agent.lua("return vim.bo[vim.fn.bufnr('app.py')].modified")
+
+
+def test_without_a_project_nothing_is_done_until_it_is_back(start_agent, app, project):
+    agent = start_agent(
+        reply(bash("true")),
+        reply(say("Ready.")),
+        *(
+            reply(each)
+            for each in (edit(), bash("echo x >new"), use("write", path="n", content="n"))
+        ),
+        reply(use("glob", pattern="*")),
+        reply(say("Nothing.")),
+        reply(edit()),
+        DONE,
+    )
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_turns()
+    away = project.rename(project.parent / "away")
+    agent.ask()
+    agent.wait_for_turns(2)
+    assert not project.exists()
+    assert sorted(path.name for path in away.iterdir()) == [".git", "src"]
+    refused = agent.results()[1:]
+    assert len(refused) == 4
+    assert [each for each in refused if "is gone: nothing runs" not in each] == []
+    away.rename(project)
+    agent.ask()
+    agent.wait_for_turns(3)
+    assert app.read_text() == FIXED
+
+
 def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, app):
     agent = start_agent(reply(use("read", path="src/app.py")), reply(edit()), DONE)
     agent.command("edit src/app.py | call append('$', '# mine')")

@@ -895,8 +895,28 @@ def test_a_project_that_is_deleted_does_not_make_the_guard_raise(tmp_path: Path)
     guard = yard.start_guard(restores=True)
     shutil.rmtree(yard.project)
     guard.handle_events()
-    assert ("failed", str(yard.project)) in kinds(guard.audit())
+    assert guard.audit() == []
     guard.close()
+
+
+@pytest.mark.parametrize("restores", [False, True])
+def test_a_project_that_was_moved_away_is_left_as_it_is_and_so_is_what_is_in_its_place(
+    tmp_path: Path, restores
+):
+    yard = Yard(tmp_path)
+    guard = yard.start_guard(restores=restores)
+    old = yard.project.rename(tmp_path / "old")
+    yard.project.mkdir()
+    for project in (old, yard.project):
+        (project / ".envrc").write_text("mine\n")
+    (old / ".git/config").write_text("[core]\nfsmonitor = mine\n")
+    assert guard.handle_events() == []
+    assert guard.audit() == []
+    assert guard.close() == []
+    assert (old / ".envrc").exists()
+    assert (yard.project / ".envrc").exists()
+    assert not (yard.project / ".git").exists()
+    assert "mine" in (old / ".git/config").read_text()
 
 
 def test_a_lost_quarantine_is_told(yard: Yard):

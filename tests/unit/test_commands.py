@@ -466,7 +466,7 @@ async def test_project_that_is_gone_is_an_outcome_and_the_session_lives(tmp_path
         await talk.run("c1", "true")
         shutil.rmtree(talk.project)
         end = await talk.run("c2", "true")
-        assert "is not a directory inside the sandbox" in end.outcome
+        assert f"The project's directory {talk.project} is gone" in end.outcome
         await talk.ask()
     assert talk.of(TurnEnded) == [TurnEnded("end_turn")]
 

@@ -131,6 +131,7 @@ class Guard:
         self, found: Survey, protection: GitProtection, quarantine_dir: str, *, restores: bool
     ) -> None:
         self._project = found.project
+        self._project_identity = _identity(found.project)
         self._roots = (found.project, *protection.write)
         self._quarantine_dir = quarantine_dir
         self._restores = restores
@@ -194,6 +195,8 @@ class Guard:
         Takes some 30 ms per 20 000 files, in which the tripwire still works.
         """
         self._read_events()
+        if self._has_lost_project():
+            return self._taken()
         if self._restores:
             self._restore()
         self._check_watched()
@@ -222,6 +225,14 @@ class Guard:
         for fd in (*fds, *self._pins.values(), self._quarantine_fd, self._fd):
             os.close(fd)
         return events
+
+    def _has_lost_project(self) -> bool:
+        """
+        Whether something else is in the project's place: then that is none of ours, and what was moved away is left as it is.
+
+        No command can do that, for the directory above is not theirs to write.
+        """
+        return _identity(self._project) != self._project_identity
 
     def _taken(self) -> list[GuardEvent]:
         events, self._events = self._events, []
@@ -266,6 +277,8 @@ class Guard:
                 data = os.read(self._fd, 1 << 16)
             except OSError:
                 return
+            if self._has_lost_project():
+                continue
             position = 0
             while position < len(data):
                 wd, mask, cookie, length = EVENT.unpack_from(data, position)

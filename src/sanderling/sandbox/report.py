@@ -1,4 +1,4 @@
-"""What supervisor and host tell each other about: how much the kernel enforces here, and what the guard has done."""
+"""What the sandbox tells of: how much the kernel enforces here, what the guard has done, what has become of the project."""
 
 from typing import Literal, NamedTuple
 
@@ -48,3 +48,9 @@ class GuardEvent(NamedTuple):
     path: str
     reason: str
     kept_at: str = ""
+
+
+class ProjectReplaced(NamedTuple):
+    """Where the directory `project` was, there is another one by now; the sandbox is opened anew for that."""
+
+    project: str

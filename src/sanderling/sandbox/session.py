@@ -6,8 +6,9 @@ at once after a turn that did without: its processes end, and the next one opens
 still there then, in the private HOME and in /tmp. While one of them runs, or has left something in memory alone, it does not rest;
 nor does it with paths that the person has let in: what they lead to is looked up when it opens, and commands may have changed that.
 
-Its private HOME and /tmp are files of the person's, who may remove them: commands would find nothing there that they could write.
-So it ends, and is opened again, when they are not those any more that it was opened with.
+It holds the very directory that was the project when it opened. Where somebody has put another one in its place since (`mv`, a new
+clone), it is left, with all that runs in it, and opened anew: what is asked for now is meant for what is there now. So it is when
+its private HOME or /tmp, which are files of the person's, were removed: commands would find nothing there that they could write.
 """
 
 import math
@@ -19,7 +20,6 @@ from itertools import chain
 
 import anyio
 from anyio import to_thread
-from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings
 from sanderling.errors import SandboxError
@@ -34,11 +34,12 @@ from sanderling.sandbox.policy import (
     Level,
     NetworkMode,
     SandboxPolicy,
+    real_path,
     resolve,
 )
 from sanderling.sandbox.policy import Mode as ProjectMode
 from sanderling.sandbox.processes import Process
-from sanderling.sandbox.report import Report
+from sanderling.sandbox.report import ProjectReplaced, Report
 from sanderling.sandbox.sandbox import NO_PROXY, STDOUT, Sandbox, SandboxEvent, check_level
 from sanderling.sandbox.unconfined import UnconfinedProcess, spawn_unconfined
 
@@ -46,6 +47,13 @@ SHELL = ("/bin/sh", "-c")
 SESSION = "session"
 REST_AFTER_S = 300.0
 REMOVE_S = 5.0  # what is left by then, the next session of the project removes
+GONE = "The project's directory {project} is gone: nothing runs, is searched or changed until there is one again."
+
+SessionEvent = SandboxEvent | ProjectReplaced
+"""What happens unasked: in a sandbox, or because the project is another directory."""
+
+_Place = tuple[str, int, int]
+"""Which directory a path leads to: the real path, device and inode."""
 
 
 def policy_for(settings: Settings, project: str) -> SandboxPolicy:
@@ -75,7 +83,7 @@ class SessionSandbox:
     def __init__(
         self,
         policy: SandboxPolicy,
-        on_event: Callable[[SandboxEvent], None],
+        on_event: Callable[[SessionEvent], None],
         on_change: Callable[[], None],
     ) -> None:
         self.problem = ""
@@ -84,11 +92,13 @@ class SessionSandbox:
         self._on_change = on_change
         self.is_off = False
         self._sandbox: Sandbox | None = None
+        self._known_place: _Place | None = None  # where the project was last
+        self._opened_at: _Place | None = None  # where it was when the sandbox opened
+        self._has_been_replaced = False
         self._is_wanted = anyio.Event()
         self._is_decided = anyio.Event()
         self._is_kept_open = False
         self._private: object = None  # what the private directories were when it opened
-        self._is_lost = False
         self._needed_at = -math.inf  # the last time, since it is open
         self._patience: anyio.CancelScope | None = None  # until it may rest
         self._files: dict[Grant, tuple[Files, object]] = {}  # each with what it was opened for
@@ -147,11 +157,12 @@ class SessionSandbox:
     async def _hold_open(self) -> None:
         # When this one comes to its end, the next may be waited for already.
         is_decided, is_wanted = self._is_decided, self._is_wanted
+        self._opened_at = _place(self._policy.project)
         try:
             async with Sandbox.open(self._in_force, self._on_event, self._report) as sandbox:
                 self._policy = replace(self._policy, tmp_dir=sandbox.policy.tmp_dir)
                 self._sandbox, self.problem = sandbox, ""
-                self._private, self._is_lost = _private_directories(sandbox), False
+                self._private = _private_directories(sandbox)
                 if self._report is None:
                     self._report = sandbox.report
                     self._on_change()
@@ -160,7 +171,8 @@ class SessionSandbox:
                     is_decided.set()
                     await self._until_it_can_rest(sandbox)
                 finally:
-                    self._let_go()
+                    if self._sandbox is sandbox:  # else it was left
+                        self._let_go()
                 if sandbox.has_ended.is_set():  # a mishap
                     self._on_change()
                 else:
@@ -177,11 +189,11 @@ class SessionSandbox:
         await self._renew_network()
 
     async def _until_it_can_rest(self, sandbox: Sandbox) -> None:
-        """Return when it has ended or lost its files, or nobody has needed it for a while and nothing would be lost."""
-        while not (sandbox.has_ended.is_set() or self._is_lost):
+        """Return when it has ended, was left, or nobody has needed it for a while and nothing would be lost."""
+        while self._sandbox is sandbox and not sandbox.has_ended.is_set():
             with anyio.CancelScope(deadline=self._rest_at) as self._patience:
                 await sandbox.has_ended.wait()
-            if self._rest_at > anyio.current_time():
+            if self._sandbox is not sandbox or self._rest_at > anyio.current_time():
                 continue
             has_paths = self._policy.read_paths or self._policy.write_paths
             if has_paths or sandbox.runs_commands or await sandbox.holds_memory():
@@ -231,23 +243,58 @@ class SessionSandbox:
         await self._is_decided.wait()
 
     async def _opened(self) -> Sandbox:
-        self._need()
-        if self._sandbox and _private_directories(self._sandbox) != self._private:
-            await self._give_up(self._sandbox)
-        await self._decided()
-        if self._sandbox is None:
-            self._on_change()
-            raise SandboxError(self.problem)
-        self._need()
-        return self._sandbox
+        while True:
+            self._look_at_project()
+            if self._sandbox and _private_directories(self._sandbox) != self._private:
+                self._leave(self._sandbox)
+            self._need()
+            await self._decided()
+            if self._sandbox is None:
+                self._on_change()
+                raise SandboxError(self.problem)
+            self._need()
+            if (
+                _place(self._policy.project) == self._opened_at
+            ):  # else it went while the sandbox opened
+                return self._sandbox
 
-    async def _give_up(self, sandbox: Sandbox) -> None:
-        """Return when `sandbox` is nobody's any more; what runs in it ends."""
-        self._is_lost = True
-        while self._sandbox is sandbox:
-            if self._patience:
-                self._patience.cancel()
-            await checkpoint()
+    def _look_at_project(self) -> None:
+        """
+        Leave a sandbox that holds a directory which is the project no more.
+
+        Raises:
+            SandboxError: there is no directory in its place.
+        """
+        place = self._require_project()
+        if self._sandbox and place != self._opened_at:
+            self._leave(self._sandbox)
+        known, self._known_place = self._known_place or place, place
+        if known != place:
+            self._has_been_replaced = True
+            self._on_event(ProjectReplaced(self._policy.project))
+
+    def _require_project(self) -> _Place:
+        if place := _place(self._policy.project):
+            return place
+        raise SandboxError(GONE.format(project=self._policy.project))
+
+    def _leave(self, sandbox: Sandbox) -> None:
+        """It ends with all that runs in it; whoever needs one waits for that, and opens the next."""
+        # What was let in is what it led to then: commands may have put a link in its place since.
+        there = sandbox.policy
+        self._policy = replace(
+            self._policy,
+            read_paths=tuple(path for path in there.read_paths if real_path(path) == path),
+            write_paths=tuple(path for path in there.write_paths if real_path(path) == path),
+        )
+        self._let_go()
+        if self._patience:
+            self._patience.cancel()
+
+    def take_replaced(self) -> bool:
+        """Whether the project's directory was replaced since this was asked last."""
+        has_been_replaced, self._has_been_replaced = self._has_been_replaced, False
+        return has_been_replaced
 
     async def spawn_shell(self, command: str) -> Process | UnconfinedProcess:
         """Start a line for the shell in the project's root, as `spawn` does."""
@@ -272,6 +319,7 @@ class SessionSandbox:
             OSError: there is no sandbox, and it cannot be started.
         """
         if self.is_off:
+            self._look_at_project()
             return await spawn_unconfined(argv, cwd=cwd or self._policy.project, env=env)
         sandbox = await self._opened()
         policy = _policy_of_now(sandbox, grant)
@@ -282,9 +330,10 @@ class SessionSandbox:
         Files as a command of now would see them; without a sandbox, as the person does. Ask anew for each use.
 
         Raises:
-            SandboxError: they cannot be confined.
+            SandboxError: they cannot be confined, or there is no project.
         """
         if self.is_off:
+            self._look_at_project()
             return UnconfinedFiles()
         return await self._files_of(await self._opened(), grant)
 
@@ -312,8 +361,9 @@ class SessionSandbox:
         Return if the person could let that in.
 
         Raises:
-            SandboxError: a path holds too much, or a host needs a proxy that this level does not have.
+            SandboxError: a path holds too much, a host needs a proxy that this level does not have, or there is no project.
         """
+        self._require_project()
         resolve(grant.added_to(self._policy))
         if grant.hosts and self.network != "on" and self.level == "landlock":
             raise SandboxError(f"{NO_PROXY} The person can open all of it: `:AgentNet on`.")
@@ -457,6 +507,15 @@ def _private_directories(sandbox: Sandbox) -> object:
     except OSError:
         return None
     return [(status.st_dev, status.st_ino) for status in found]
+
+
+def _place(project: str) -> _Place | None:
+    """None: there is no directory."""
+    try:
+        status = os.stat(f"{project}/")
+    except OSError:
+        return None
+    return real_path(project), status.st_dev, status.st_ino
 
 
 def _policy_of_now(sandbox: Sandbox, grant: Grant) -> SandboxPolicy | None:
