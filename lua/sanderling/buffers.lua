@@ -86,14 +86,36 @@ local function is_file_buffer(buf)
   return name ~= '' and identity(name) ~= nil and not is_plugins('BufWriteCmd', buf)
 end
 
----@param path string absolute
+--- Is that the name of the very file that the sandbox has opened, or where it found none?
+---@param name string absolute
+---@param device integer
+---@param inode integer
+---@param place string of a file that was not there; then device and inode are its directory's
+---@return boolean
+local function names_file(name, device, inode, place)
+  local stat = vim.uv.fs_stat(name)
+  if place ~= '' then
+    if stat or vim.fs.basename(name) ~= vim.fs.basename(place) then
+      return false
+    end
+    stat = vim.uv.fs_stat(vim.fs.dirname(name))
+  end
+  return stat ~= nil
+    and stat.type == (place == '' and 'file' or 'directory')
+    and stat.dev == device
+    and stat.ino == inode
+end
+
+---@param path string what it was asked for by; of two buffers of one file that one
+---@param device integer
+---@param inode integer
+---@param place string
 ---@return integer? buf
-local function find_buf(path)
-  local wanted = identity(path)
+local function find_buf(path, device, inode, place)
   local found
-  for _, buf in ipairs(wanted and api.nvim_list_bufs() or {}) do
+  for _, buf in ipairs(api.nvim_list_bufs()) do
     local name = api.nvim_buf_get_name(buf)
-    if name ~= '' and identity(name) == wanted and is_file_buffer(buf) then
+    if name ~= '' and names_file(name, device, inode, place) and is_file_buffer(buf) then
       if name == path then
         return buf
       end
@@ -716,13 +738,25 @@ end
 
 ---@type table<string, fun(...): any>
 local questions = {}
+local ONLY_LOOKS = { find = true, again = true }
 
 --- The loaded buffer of a file, by whatever name it was opened.
----@param path string absolute
+---@param path string absolute, what the file is called: it is not looked up, for it may lead elsewhere by now
+---@param device integer
+---@param inode integer
+---@param place string where the file would be, if there is none; then device and inode are its directory's
 ---@return sanderling.buffers.Buffer|false
-function questions.find(path)
-  local buf = find_buf(path)
+function questions.find(path, device, inode, place)
+  local buf = find_buf(path, device, inode, place)
   return buf ~= nil and describe(buf, path)
+end
+
+--- The same buffer as it is now.
+---@param buf integer
+---@param path string
+---@return sanderling.buffers.Buffer|false
+function questions.again(buf, path)
+  return is_file_buffer(buf) and describe(buf, path)
 end
 
 ---@param buf integer
@@ -795,7 +829,7 @@ function M.answer(deadline_ms, question, ...)
   if vim.uv.hrtime() / 1e6 > deadline_ms then
     return { is_late = true }
   end
-  local waits_for = question ~= 'find' and what_is_awaited((...))
+  local waits_for = not ONLY_LOOKS[question] and what_is_awaited((...))
   if waits_for then
     return { waits_for = waits_for }
   end

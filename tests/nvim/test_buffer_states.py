@@ -452,6 +452,96 @@ def test_a_link_and_its_file_are_one_buffer(child, project, desk, is_opened_by_l
     assert_undisturbed(child)
 
 
+FLIP = """
+  local buffers, name, target, questions = require('sanderling.buffers'), ...
+  local answer, files_changed = buffers.answer, buffers.files_changed
+  _G.flips = 0
+  local function flip(to)
+    _G.flips = _G.flips + 1
+    os.remove(name)
+    if to then
+      assert(vim.uv.fs_symlink(to, name))
+    else
+      vim.fn.writefile({ 'plain' }, name)
+    end
+  end
+  function buffers.answer(deadline, question, ...)
+    if vim.list_contains(questions, question) then
+      flip(target)
+    end
+    return answer(deadline, question, ...)
+  end
+  function buffers.files_changed(paths)
+    if vim.list_contains(questions, 'files_changed') then
+      flip(target)
+    end
+    files_changed(paths)
+  end
+"""
+
+
+@pytest.fixture
+def secret(child, project):
+    """A file that the sandbox covers, open with unsaved changes."""
+    (project / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    for name in ("objects", "refs"):
+        (project / ".git" / name).mkdir()
+    (project / ".gitignore").write_text(".env\n")
+    path = project / ".env"
+    path.write_text("TOKEN=secret\n")
+    child.command(f"edit {path}")
+    return path
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_name_that_leads_elsewhere_a_moment_later_shows_no_hidden_buffer(
+    child, project, desk, secret, is_there
+):
+    type_keys(child, "ATOPSECRET<Esc>")
+    name = project / "x"
+    if is_there:
+        name.write_text("plain\n")
+    child.lua(FLIP, str(name), str(secret), ["find"])
+    if is_there:
+        assert "secret" not in desk.told("read", name)
+    else:
+        assert "secret" not in desk.refusal("read", name)
+    assert child.lua("return _G.flips") > 0
+
+
+def test_a_name_that_leads_elsewhere_a_moment_later_changes_no_hidden_buffer(
+    child, project, desk, secret
+):
+    type_keys(child, "otoken<Esc>")
+    before = text_of(child)
+    name = project / "x"
+    name.write_text("token\n")
+    child.lua(FLIP, str(name), str(secret), ["find"])
+    said = desk.refusal("edit", name, edits=[{"old": "token", "new": "evil"}])
+    assert "secret" not in said
+    assert child.lua("return _G.flips") > 0
+    assert text_of(child) == before
+
+
+def test_a_buffer_that_was_loaded_through_a_link_is_not_read_for_the_file_there_now(
+    child, project, desk, secret
+):
+    name = project / "x"
+    name.symlink_to(secret)
+    other = project / "y"
+    other.write_text("plain\n")
+    child.command(f"edit {other}")
+    buf = child.lua("return vim.fn.bufnr()")
+    name.replace(other)
+    child.lua("require('sanderling.buffers').files_changed({})")
+    assert "secret" in text_of(child, buf)  # the person may see it
+    other.unlink()
+    other.write_text("plain\n")
+    child.lua(FLIP, str(other), str(secret), ["files_changed"])
+    assert "secret" not in desk.told("read", other)
+    assert child.lua("return _G.flips") > 0
+
+
 KINDS = {
     "latin1": (
         "größe\nline 50\nende\n".encode("latin-1"),

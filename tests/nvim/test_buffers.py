@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import prove, prove_rest, wait_until
 
 from sanderling.errors import ToolError
+from sanderling.sandbox.files import Identity
 from sanderling.sandbox.worker import stamp_of
 from sanderling.tools.buffers import bytes_of
 from sanderling.tools.editor import Hunk
@@ -36,8 +37,16 @@ def plain(value):
     return str(value) if isinstance(value, Path) else value
 
 
+def identity_of(path):
+    """As the sandbox sees it."""
+    if path.exists():
+        return Identity(path.stat().st_dev, path.stat().st_ino)
+    directory = path.parent.stat() if path.parent.exists() else None
+    return Identity(directory.st_dev, directory.st_ino, str(path)) if directory else Identity(0, 0)
+
+
 def find(child, path):
-    answer = ask(child, "find", path)
+    answer = ask(child, "find", path, *identity_of(Path(path)))
     assert set(answer) == {"value"}, answer
     return answer["value"]
 
@@ -276,7 +285,7 @@ def test_a_binary_buffer_is_its_bytes(child, project):
 
 def test_a_huge_buffer_is_refused_in_words(child, opened):
     path = opened("a.txt", b"0123456789abcdef" * 512 * 1024 + b"more\n")
-    answer = ask(child, "find", path)
+    answer = ask(child, "find", path, *identity_of(Path(path)))
     assert "a buffer of 8 MB" in answer["error"]
 
 
@@ -1084,15 +1093,16 @@ def test_an_edit_of_a_hundred_thousand_lines_stops_the_screen_only_shortly(child
     path = opened("a.txt", "\n".join([*rows, ""]).encode())
     find_ms, change_ms = child.lua(
         """
-        local buffers, path = require('sanderling.buffers'), ...
+        local buffers = require('sanderling.buffers')
         local start = vim.uv.hrtime()
-        local buffer = buffers.answer(1e15, 'find', path).value
+        local buffer = buffers.answer(1e15, 'find', ...).value
         local found = vim.uv.hrtime()
         local hunks = { { 50000, 1, { 'x', 'y' } } }
         assert(buffers.answer(1e15, 'change', buffer.id, buffer.tick, hunks, 'use').value)
         return { (found - start) / 1e6, (vim.uv.hrtime() - found) / 1e6 }
         """,
         str(path),
+        *identity_of(path),
     )
     print(f"find {find_ms:.1f} ms, change {change_ms:.1f} ms")
     assert find_ms < 500
@@ -1183,6 +1193,9 @@ class PythonSide:
         self.send(name, *args)
         return self.receive()
 
+    def buffer(self, path):
+        return self.call("buffer", str(path), identity_of(path))
+
     def close(self):
         self.process.kill()
         self.process.wait()
@@ -1204,8 +1217,8 @@ def as_dict(buffer):
 def test_the_python_side_edits_and_writes_a_file(child, opened, python_side):
     path = opened("a.txt", "größe\ntwo\n".encode("latin1"))
     child.command("autocmd BufWritePre *.txt %s/two/TWO/e")
-    assert python_side.call("buffer", str(path.with_name("b.txt"))) is None
-    buffer = python_side.call("buffer", str(path))
+    assert python_side.buffer(path.with_name("b.txt")) is None
+    buffer = python_side.buffer(path)
     assert as_dict(buffer) == find(child, path) | {"encoding": "latin1"}
     hunk = Hunk(first_line=0, line_count=1, lines=("Größe", "new"))
     assert python_side.call("change", buffer, (hunk,), "use-1") is True
@@ -1214,14 +1227,12 @@ def test_the_python_side_edits_and_writes_a_file(child, opened, python_side):
     assert buffer.text == "Größe\nnew\nTWO\n"
     replace_on_disk(path, buffer.text.encode(buffer.encoding))
     python_side.call("after_write", buffer, stamp_of(path.stat()))
-    assert not python_side.call(
-        "buffer", str(path)
-    ).is_modified  # it is told before the next question is asked
+    assert not python_side.buffer(path).is_modified  # it is told before the next question is asked
     child.command("checktime")
     assert_undisturbed(child)
     replace_on_disk(path, b"from outside\n")
     python_side.call("files_changed", ())
-    assert python_side.call("buffer", str(path)).text == "from outside\n"
+    assert python_side.buffer(path).text == "from outside\n"
 
 
 @pytest.mark.parametrize(
@@ -1239,7 +1250,7 @@ def test_the_python_side_edits_and_writes_a_file(child, opened, python_side):
 def test_a_buffer_has_the_bytes_that_neovim_would_write(child, opened, python_side, option, codec):
     path = opened("a.txt")
     child.command(f"setlocal fileencoding={option}")
-    buffer = python_side.call("buffer", str(path))
+    buffer = python_side.buffer(path)
     child.command("silent write")
     assert bytes_of(buffer) == buffer.text.encode(codec) == path.read_bytes()
 
@@ -1248,7 +1259,7 @@ def test_bytes_that_are_no_text_come_and_go_unchanged(child, project, python_sid
     path = project / "a.bin"
     path.write_bytes(b"\xff\x00\xfe\n\x80\n")
     child.command(f"edit ++bin {path}")
-    buffer = python_side.call("buffer", str(path))
+    buffer = python_side.buffer(path)
     assert buffer.text.encode("utf-8", "surrogateescape") == b"\xff\x00\xfe\n\x80\n"
     row = buffer.text.split("\n")[0]
     assert python_side.call("change", buffer, (Hunk(0, 1, (row + "x",)),), "use-1")
@@ -1258,7 +1269,7 @@ def test_bytes_that_are_no_text_come_and_go_unchanged(child, project, python_sid
 
 def test_half_a_surrogate_pair_is_refused_in_words(opened, python_side):
     path = opened("a.txt")
-    buffer = python_side.call("buffer", str(path))
+    buffer = python_side.buffer(path)
     with pytest.raises(ToolError, match="half of a surrogate pair"):
         python_side.call("change", buffer, (Hunk(0, 1, ("\ud800",)),), "use-1")
     assert python_side.call("change", buffer, (Hunk(0, 1, ("fine",)),), "use-1")
@@ -1282,7 +1293,7 @@ def test_a_neovim_that_waits_for_a_key_is_an_error_within_the_deadline_and_later
 ):
     path = opened("a.txt")
     child.command("nnoremap <expr> <F5> getchar() ? '' : ''")
-    buffer = python_side.call("buffer", str(path))
+    buffer = python_side.buffer(path)
     keys, what, leave = PROMPTS[prompt]
     child.feed(keys)
     wait_until(
@@ -1297,13 +1308,13 @@ def test_a_neovim_that_waits_for_a_key_is_an_error_within_the_deadline_and_later
     assert f"Neovim waits for a key ({what})" in str(error.value)
     child.feed(leave)
     wait_until(lambda: not child.is_blocked() and child.mode() == "n", "the prompt is left")
-    assert python_side.call("buffer", str(path)).text == "one\ntwo\nthree\nfour\n"
+    assert python_side.buffer(path).text == "one\ntwo\nthree\nfour\n"
     assert lines(child) == ["one", "two", "three", "four"]
 
 
 def test_a_prompt_that_is_answered_in_time_is_only_waited_for(child, opened, python_side):
     path = opened("a.txt")
-    buffer = python_side.call("buffer", str(path))
+    buffer = python_side.buffer(path)
     type_keys(child, "d", "no")
     python_side.send("change", buffer, (Hunk(0, 1, ("ONE",)),), "use-1")
     time.sleep(0.2)
@@ -1317,13 +1328,13 @@ def test_a_prompt_that_is_answered_in_time_is_only_waited_for(child, opened, pyt
 def test_a_slow_hook_is_waited_for(child, opened, python_side):
     path = opened("a.txt")
     child.command("autocmd BufWritePre *.txt lua vim.wait(1500) vim.fn.setline(1, 'formatted')")
-    buffer = python_side.call("buffer", str(path))
+    buffer = python_side.buffer(path)
     assert python_side.call("before_write", buffer).text.startswith("formatted\n")
 
 
 def test_a_busy_neovim_does_not_do_later_what_was_asked_too_long_ago(child, opened, python_side):
     path = opened("a.txt")
-    buffer = python_side.call("buffer", str(path))
+    buffer = python_side.buffer(path)
     child.rpc.send("nvim_exec_lua", "vim.uv.sleep(1600)", [])
     time.sleep(0.2)
     with pytest.raises(ToolError, match="Neovim was busy"):
@@ -1333,7 +1344,7 @@ def test_a_busy_neovim_does_not_do_later_what_was_asked_too_long_ago(child, open
 
 def test_what_follows_a_write_is_done_after_a_prompt(child, opened, python_side):
     path = opened("a.txt")
-    buffer = python_side.call("buffer", str(path))
+    buffer = python_side.buffer(path)
     python_side.call("change", buffer, (Hunk(0, 1, ("ONE",)),), "use-1")
     buffer = python_side.call("before_write", buffer)
     replace_on_disk(path, buffer.text.encode())

@@ -19,6 +19,7 @@ from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 
 from sanderling.errors import ToolError
 from sanderling.messages import ImageBlock
+from sanderling.sandbox.files import Identity
 from sanderling.sandbox.policy import Grant, SandboxPolicy
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.sandbox.worker import Stamp
@@ -946,6 +947,14 @@ async def test_effect_names_the_whole_path(place, project):
 # --- an editor ---------------------------------------------------------------------------------------------------------
 
 
+def identity_of(path: Path) -> Identity:
+    try:
+        status, place = path.stat(), ""
+    except FileNotFoundError:
+        status, place = path.parent.stat(), str(path)
+    return Identity(status.st_dev, status.st_ino, place)
+
+
 class MemoryEditor:
     """An editor without a screen: a face like any other. The functions let somebody act at that moment."""
 
@@ -981,11 +990,16 @@ class MemoryEditor:
     def is_modified(self, path: Path) -> bool:
         return self.buffers[str(path)].is_modified
 
-    async def buffer(self, path: str) -> Buffer | None:
+    async def buffer(self, path: str, identity: Identity) -> Buffer | None:
         await anyio.lowlevel.checkpoint()
         if self.is_silent:
             raise ToolError("Neovim waits for a key.")
-        return self.buffers.get(os.path.realpath(path))  # noqa: ASYNC240
+        buffer = self.buffers.get(os.path.realpath(path))  # noqa: ASYNC240
+        return buffer if buffer and identity == identity_of(Path(buffer.path)) else None
+
+    async def again(self, buffer: Buffer) -> Buffer | None:
+        await anyio.lowlevel.checkpoint()
+        return self.buffers.get(os.path.realpath(buffer.path))  # noqa: ASYNC240
 
     async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:
         await anyio.lowlevel.checkpoint()

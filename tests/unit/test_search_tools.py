@@ -20,6 +20,7 @@ from tests.conftest import prove, prove_rest
 from tests.sandbox.child import in_child
 
 from sanderling.errors import ToolError
+from sanderling.sandbox.files import Identity
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Sandbox, alone
 from sanderling.sandbox.session import SessionSandbox
@@ -725,7 +726,7 @@ class Buffers:
         self.modified = modified
         self.is_stuck = False
 
-    async def buffer(self, path: str) -> Buffer | None:
+    async def buffer(self, path: str, _: Identity) -> Buffer | None:
         if self.is_stuck:
             raise ToolError("The editor does not answer.")
         return Buffer(1, path, 1, "", is_modified=True) if path in self.modified else None

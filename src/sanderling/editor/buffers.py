@@ -14,6 +14,7 @@ import msgspec
 
 from sanderling.editor.bridge import Bridge, NeovimError
 from sanderling.errors import ToolError
+from sanderling.sandbox.files import Identity
 from sanderling.sandbox.worker import Stamp
 from sanderling.tools.editor import Buffer, Hunk
 
@@ -46,8 +47,12 @@ class NeovimBuffers:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
 
-    async def buffer(self, path: str) -> Buffer | None:
-        value = await self._ask("find", path)
+    async def buffer(self, path: str, identity: Identity) -> Buffer | None:
+        value = await self._ask("find", path, *identity)
+        return _buffer(value) if value else None
+
+    async def again(self, buffer: Buffer) -> Buffer | None:
+        value = await self._ask("again", buffer.id, buffer.path)
         return _buffer(value) if value else None
 
     async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:

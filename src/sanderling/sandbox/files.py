@@ -31,6 +31,14 @@ class Loaded(NamedTuple):
     stamp: Stamp
 
 
+class Identity(NamedTuple):
+    """A file, by whatever name. One that is not there has a `place`, its real path; device and inode are its directory's then."""
+
+    device: int
+    inode: int
+    place: str = ""
+
+
 class Page(NamedTuple):
     """
     Some lines of a file: of each its first bytes, and how many it has.
@@ -77,6 +85,10 @@ class Files:
     ) -> Page:
         """`count` lines from number `first` (from 1) of a file of any size, as many as `page_bytes` hold, each up to `line_bytes`."""
         return Page(*await self._ask("lines", path, first, count, line_bytes, page_bytes))
+
+    async def identify(self, path: str) -> Identity:
+        """Which file that is, or where it would be."""
+        return Identity(*await self._ask("identify", path))
 
     async def list(self, path: str) -> list[tuple[str, str]]:
         """The names in a directory, sorted, each with "file", "directory", "link" or "other"."""

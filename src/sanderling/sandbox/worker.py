@@ -182,6 +182,24 @@ def _count(chunks: Iterator[bytes], chunk: bytes) -> tuple[int, bool]:
         chunk = following
 
 
+def _identify(path: str) -> tuple[int, int, str]:
+    """
+    Device and inode of a regular file; where there is none, those of the directory that would hold it, and its place there.
+
+    The directory is opened to be read: what hides it hides what could be in it.
+    """
+    try:
+        with _opened(path) as descriptor:
+            status, place = os.fstat(descriptor), ""
+    except FileNotFoundError:
+        parent, name = os.path.split(path)
+        real = os.path.realpath(parent)
+        directory = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        status, place = os.fstat(directory), os.path.join(real, name)
+        os.close(directory)
+    return status.st_dev, status.st_ino, place
+
+
 def _list(path: str) -> list[tuple[str, str]]:
     """The names in a directory, or some of very many, sorted, each with its kind."""
     with os.scandir(path) as entries:
@@ -505,6 +523,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "read": _read,
     "load": _load,
     "lines": _lines,
+    "identify": _identify,
     "list": _list,
     "check": _check,
     "write": _write,

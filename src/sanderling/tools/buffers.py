@@ -4,6 +4,8 @@ import codecs
 import os
 
 from sanderling.errors import ToolError
+from sanderling.sandbox.files import Identity
+from sanderling.sandbox.policy import is_within, real_path
 from sanderling.sandbox.worker import Stamp
 from sanderling.tools.editor import Buffer
 from sanderling.tools.workspace import Workspace
@@ -34,22 +36,30 @@ _CODECS = {
 
 async def buffer_of(workspace: Workspace, path: str, stamp: Stamp | None) -> Buffer | None:
     """
-    The loaded buffer of `path`, if the file is the sandbox's to be seen; `stamp` is that of the file inside, None if there is none.
+    The loaded buffer of a file that the sandbox lets be seen; `stamp` is that of the file inside, None if there is none.
 
-    The editor has every right of the person: what the sandbox hides or covers must not come through a buffer instead.
+    The editor has every right of the person: what the sandbox hides or covers must not come through a buffer instead. So it is
+    asked for the very file that was opened inside, not for a name that may lead elsewhere a moment later.
 
     Raises:
         ToolError: the editor does not answer.
     """
-    if workspace.editor is None or not _is_visible(workspace, path, stamp):
+    if workspace.editor is None:
         return None
-    return await workspace.editor.buffer(path)
+    if stamp:
+        return await workspace.editor.buffer(path, Identity(stamp.device, stamp.inode))
+    identity = await identify(workspace, path)
+    if identity is None or not is_within(identity.place, real_path(workspace.project)):
+        return None
+    return await workspace.editor.buffer(path, identity)
 
 
-def _is_visible(workspace: Workspace, path: str, stamp: Stamp | None) -> bool:
-    if stamp is None:
-        return not os.path.exists(path) and workspace.is_inside(path)
-    return not covers(path, stamp)
+async def identify(workspace: Workspace, path: str) -> Identity | None:
+    """Which file the sandbox has there; None where it lets nothing be seen."""
+    try:
+        return await (await workspace.files()).identify(path)
+    except OSError:
+        return None
 
 
 def covers(path: str, stamp: Stamp) -> bool:

@@ -244,7 +244,7 @@ class Change:
     async def _in_saved(self, editor: Editor, buffer: Buffer, loaded: Loaded | None) -> Changed:
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         if data is not None and not is_in_step(buffer, data):
-            buffer = await self._reloaded(editor)
+            buffer = await self._reloaded(editor, buffer)
         is_in_its_words = data is None or is_in_step(buffer, data)
         old = plain(buffer.text) if is_in_its_words else await self._text(data or b"")
         proposal, known = await self._considered(data, old.strip("\n") and old, stamp)
@@ -257,13 +257,13 @@ class Change:
         notes = (*proposal.notes, *written.notes, *known.notes)
         return Changed(old if loaded else None, new, notes, byte_count=written.byte_count)
 
-    async def _reloaded(self, editor: Editor) -> Buffer:
+    async def _reloaded(self, editor: Editor, buffer: Buffer) -> Buffer:
         """The buffer after it has noticed that its file has changed."""
         await editor.files_changed((self.path,))
-        buffer = await editor.buffer(self.path)
-        if buffer is None or buffer.is_modified:
+        now = await editor.again(buffer)
+        if now is None or now.is_modified:
             raise _MovedError
-        return buffer
+        return now
 
     async def _change_and_write(
         self, editor: Editor, buffer: Buffer, loaded: Loaded | None, proposal: Proposal
@@ -293,7 +293,7 @@ class Change:
                     data = bytes_of(ready)
             stamp = await self._write(data, loaded)
         except (FileChangedError, ToolError) as error:
-            if not await self._take_back(editor, buffer.text, current):
+            if not await self._take_back(editor, buffer, current):
                 why = error if isinstance(error, ToolError) else f"{self._name} has just changed."
                 left = f"{why} The change stands in the editor's buffer, unsaved."
                 raise ToolError(left) from error
@@ -309,16 +309,16 @@ class Change:
             notes = (*notes, f"The file is written, but the editor does not know that yet: {error}")
         return _Written(current, len(data), notes, part.is_whole)
 
-    async def _take_back(self, editor: Editor, before: str, current: str) -> bool:
+    async def _take_back(self, editor: Editor, before: Buffer, current: str) -> bool:
         """Undo our change of a buffer that could not be written; False if that stands there, with what others have done since."""
         with suppress(ToolError):
-            buffer = await editor.buffer(self.path)
+            buffer = await editor.again(before)
             if buffer is None:  # closed meanwhile
                 return True
             if buffer.text == current:
-                hunks = buffer_hunks(current, before)
+                hunks = buffer_hunks(current, before.text)
                 if await editor.change(buffer, hunks, self.context.tool_use_id):
-                    if restored := await editor.buffer(self.path):
+                    if restored := await editor.again(buffer):
                         await editor.not_written(restored)
                     return True
         return False

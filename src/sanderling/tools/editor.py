@@ -4,6 +4,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from sanderling.sandbox.files import Identity
 from sanderling.sandbox.worker import Stamp
 
 
@@ -45,8 +46,16 @@ class Editor(Protocol):
     Every method raises `ToolError` when the editor does not answer in time: it sits in a prompt, for instance.
     """
 
-    async def buffer(self, path: str) -> Buffer | None:
-        """The loaded buffer of the file `path`, by whatever name it was opened; None if there is none."""
+    async def buffer(self, path: str, identity: Identity) -> Buffer | None:
+        """
+        The loaded buffer of the file that `identity` is, by whatever name it was opened; None if there is none.
+
+        `path` is only what it is called: it may lead elsewhere by now, and is not followed again.
+        """
+        ...
+
+    async def again(self, buffer: Buffer) -> Buffer | None:
+        """The same buffer as it is now; None if it is no longer loaded."""
         ...
 
     async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:

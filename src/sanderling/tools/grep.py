@@ -10,6 +10,7 @@ import msgspec
 from sanderling.errors import ToolError
 from sanderling.permissions import Effect
 from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.buffers import identify
 from sanderling.tools.paths import escaped, rooted
 from sanderling.tools.ripgrep import ABORTED, Ended, Filter, each_file, failure, run_ripgrep
 from sanderling.tools.workspace import Workspace
@@ -383,7 +384,8 @@ async def _unsaved(paths: list[str], workspace: Workspace) -> str:
     unsaved: list[str] = []
     try:
         for path in paths[:MAX_BUFFERS]:
-            buffer = await workspace.editor.buffer(path)
+            identity = await identify(workspace, path)
+            buffer = identity and await workspace.editor.buffer(path, identity)
             if buffer and buffer.is_modified:
                 unsaved.append(escaped(workspace.shown(path)))
     except ToolError:  # the editor sits in a prompt: a search must not wait for that

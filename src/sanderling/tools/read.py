@@ -94,13 +94,23 @@ async def _load(workspace: Workspace, path: str) -> Loaded:
 
 
 async def _buffer(workspace: Workspace, path: str, loaded: Loaded) -> Buffer | None:
-    """The buffer of the file, after it has noticed what others have written."""
+    """
+    The buffer of the file, after it has noticed what others have written.
+
+    One without unsaved changes says nothing that the file does not. Where it holds something else, it is left out: it may have
+    been loaded from where the name led at another time.
+    """
     buffer = await buffer_of(workspace, path, loaded.stamp)
-    if buffer and workspace.editor and loaded.is_whole and not buffer.is_modified:
-        with suppress(ToolError):  # an encoding that only the editor knows
-            if not is_in_step(buffer, loaded.data):
-                await workspace.editor.files_changed((path,))
-                buffer = await buffer_of(workspace, path, loaded.stamp)
+    if buffer is None or workspace.editor is None or buffer.is_modified:
+        return buffer
+    if not loaded.is_whole:
+        return None
+    with suppress(ToolError):  # an encoding that only the editor knows
+        if not is_in_step(buffer, loaded.data):
+            await workspace.editor.files_changed((path,))
+            buffer = await workspace.editor.again(buffer)
+            if buffer and not buffer.is_modified and not is_in_step(buffer, loaded.data):
+                return None
     return buffer
 
 
