@@ -309,7 +309,8 @@ class Use:
             for move in moves:
                 if isinstance(move, Opaque) or move.startswith("-") or len(found) > MAX_DIRECTORIES:
                     return None
-                found |= dict.fromkeys([_joined(directory, move) for directory in found])
+                places = [place for directory in found for place in _places(directory, move)]
+                found |= dict.fromkeys(map(os.path.normpath, places))
         return tuple(found)
 
     def files(self, word: str) -> Iterator[str]:
@@ -323,7 +324,7 @@ class Use:
             pieces |= dict.fromkeys(word[start:] for start in range(2, min(len(word), MAX_LETTERS)))
         for directory in dict.fromkeys((*(self.directories or ()), *self.roots)):
             for piece in filter(None, pieces):
-                yield _absolute(directory, piece[:4096])
+                yield from _places(directory, piece[:4096])
 
     @cached_property
     def _targets(self) -> dict[str, tuple[str, ...]]:
@@ -345,14 +346,12 @@ class Use:
         return self._targets[word]
 
 
-def _absolute(directory: str, name: str) -> str:
+def _places(directory: str, name: str) -> tuple[str, ...]:
+    """Where a name leads from a directory. One with a `~` leads home, or, if that was quoted, to a file which is called so."""
+    names = {name: None}
     with suppress(ValueError):  # no user has such a name
-        name = os.path.expanduser(name)  # noqa: PTH111 - the same name as text
-    return os.path.join(directory, name)  # noqa: PTH118
-
-
-def _joined(directory: str, name: str) -> str:
-    return os.path.normpath(_absolute(directory, name))
+        names[os.path.expanduser(name)] = None  # noqa: PTH111 - the same name as text
+    return tuple(os.path.join(directory, each) for each in names)  # noqa: PTH118
 
 
 def _folded(name: str) -> str:
@@ -667,7 +666,8 @@ def _stays_inside(use: Use, name: str) -> bool:
     return use.directories is not None and all(
         any(is_within(path, root) for root in use.roots)
         for directory in use.directories
-        for path in (_joined(directory, name), real_path(_absolute(directory, name)))
+        for place in _places(directory, name)
+        for path in (os.path.normpath(place), real_path(place))
     )
 
 

@@ -169,6 +169,8 @@ _GLOB = re.compile(rb"[*?\[]")
 _HARMLESS_BRACES = re.compile(rb"[^{}]*(?:\{\w*\}[^{}]*)*")
 """What bash leaves alone: `{}` and `HEAD@{1}`, without a comma or a range in them."""
 _PLAIN_START = re.compile(rb"\"?[\w./:@%+,]")
+_FROM_THE_STACK = re.compile(rb"(?:^|[=:])~[-+\d]")
+"""What bash replaces by a directory that it has been in (`~+`, `~-`, `~2`), also where it takes a word for an assignment."""
 
 
 def _unquote(raw: bytes) -> Word:
@@ -186,10 +188,11 @@ def _unquote(raw: bytes) -> Word:
                 is_known, is_split = False, is_split or part[0] != b"$?"
             case "bare":
                 has_glob |= raw != b"[" and _GLOB.search(part[0]) is not None
+                is_split |= _FROM_THE_STACK.search(part[0]) is not None
                 text += part[0]
             case _:
                 text += part["single"] or part["escaped"] or b""
-    if is_known and not has_glob:
+    if is_known and not has_glob and not is_split:
         return text.decode(errors="replace")
     return Opaque(
         can_be_option=is_split or not _PLAIN_START.match(raw),

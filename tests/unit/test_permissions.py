@@ -456,6 +456,9 @@ def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
         "wc --fi=-",
         "grep -f../secret x",
         "ps",
+        "cat ~-/secret",
+        "head -1 ~1/secret",
+        "cat '~/secret'",
     ):
         assert action(run(command), project, is_confined=False) == "ask", command
         assert action(run(command), project, is_confined=True) == "allow", command
@@ -671,6 +674,18 @@ def test_denied_word_that_is_no_command_is_only_a_word(project, forbidden, comma
         ("**/.env", "cat /elsewhere/.env", "deny"),
         ("caf\u00e9", "cat cafe\u0301", "ask"),
         (".env", "cat " + " ".join(f"./{n}" for n in range(1_500)) + " link", "ask"),
+        ("secrets/**", "cat ~+/secrets/key", "ask"),
+        ("secrets/**", "cat ~-/key", "ask"),
+        ("secrets/**", "cat ~0/secrets/key", "ask"),
+        ("secrets/**", "cat ~-1/key", "ask"),
+        ("secrets/**", "cat < ~+2/key", "ask"),
+        ("secrets/**", "grep --file=~+/secrets/key x", "ask"),
+        ("secrets/**", "dd if=a:~+/secrets/key", "ask"),
+        ("secrets/**", "cat ''~+/secrets/key", "ask"),
+        ("secrets/**", "cat '~/key'", "deny"),
+        ("secrets/**", "cat \\~/key", "deny"),
+        ("secrets/**", "cd '~' && cat key", "deny"),
+        ("secrets/**", "git diff HEAD~1 HEAD~+", "allow"),
     ],
 )
 def test_denied_path_is_found_in_the_words_of_commands(project, glob, command, expected):
@@ -679,6 +694,7 @@ def test_denied_path_is_found_in_the_words_of_commands(project, glob, command, e
     Path(project, "sub", "deep").mkdir()
     Path(project, "way").symlink_to(f"{project}/sub/deep")
     Path(project, "vault").symlink_to(f"{project}/secrets")
+    Path(project, "~").symlink_to(f"{project}/secrets")
     denied = Rule(action="deny", tool="read", path=glob)
     assert action(run(command), project, denied, mode="auto") == expected
 
