@@ -212,7 +212,7 @@
 
 ---@class (exact) sanderling.GuardActed
 ---@field type 'guard_acted'
----@field kind 'failed'|'quarantined'|'replaced'|'restored'
+---@field kind 'failed'|'noticed'|'quarantined'|'replaced'|'restored'
 ---@field path string
 ---@field reason string
 ---@field kept_at? string

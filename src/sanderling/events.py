@@ -265,9 +265,13 @@ class AccessDenied(msgspec.Struct, tag="access_denied", frozen=True):
 
 
 class GuardActed(msgspec.Struct, tag="guard_acted", frozen=True, omit_defaults=True):
-    """Something that would have run code outside of the sandbox was undone; `kept_at` is where it is now."""
+    """
+    Something that would have run code outside of the sandbox was undone; `kept_at` is where it is now.
 
-    kind: Literal["quarantined", "restored", "replaced", "failed"]
+    `noticed`: it is new or changed and may run later, or instruct an agent, but stays.
+    """
+
+    kind: Literal["quarantined", "restored", "replaced", "noticed", "failed"]
     path: str
     reason: str
     kept_at: str = ""

@@ -9,7 +9,6 @@ import fnmatch
 import os
 import re
 import shlex
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from sanderling.events import Mode
+from sanderling.sandbox.names import asked_about, folded
 from sanderling.sandbox.network import is_loopback, split_authority
 from sanderling.sandbox.policy import is_within, real_path
 from sanderling.shell_grammar import (
@@ -248,12 +248,6 @@ def uncovered_commands(effect: Effect, *, project: str) -> tuple[Command, ...] |
 
 # --- A tool use, looked at once ----------------------------------------------------------------------------------------------
 
-PROTECTED = name_set(
-    ".git .gitmodules .envrc .exrc .nvimrc .nvim.lua .nvim .vim .lvimrc .lazy.lua .dir-locals.el .vscode .idea .zed .helix .husky"
-    " .devcontainer .mise.toml mise.toml .claude .codex .cursor .cursorrules .gemini .opencode .windsurf .windsurfrules .clinerules"
-    " .mcp.json .sanderling .sanderling.toml agents.md agents.override.md claude.md gemini.md copilot-instructions.md"
-)
-"""What runs, or tells an agent what to do, when a person only opens the project: never written without being asked about."""
 MAX_DIRECTORIES, MAX_REAL_PATHS = 32, 1_000
 MAX_LETTERS = 8
 """How many letters of options may stand before a path in one word (`-nf.env`)."""
@@ -290,8 +284,8 @@ class Use:
         """The parts of the path below the project that may not be written just so."""
         root = next((root for root in self.roots if is_within(self.paths[0], root)), "")
         called = self.paths[0].removeprefix(root)
-        parts = {*called.split("/"), *self.paths[1].removeprefix(self.roots[-1]).split("/")}
-        return frozenset(part for part in parts if _folded(part) in PROTECTED)
+        is_called = asked_about(called.split("/"))
+        return is_called | asked_about(self.paths[1].removeprefix(self.roots[-1]).split("/"))
 
     def is_inside(self, others: Sequence[str] = ()) -> bool:
         """Whether the file really is in the project, or in one of `others`, whatever it is called."""
@@ -352,11 +346,6 @@ def _places(directory: str, name: str) -> tuple[str, ...]:
     with suppress(ValueError):  # no user has such a name
         names[os.path.expanduser(name)] = None  # noqa: PTH111 - the same name as text
     return tuple(os.path.join(directory, each) for each in names)  # noqa: PTH118
-
-
-def _folded(name: str) -> str:
-    """What some file systems take for the same name: without upper case, in one form of Unicode."""
-    return name.lower() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
 # --- Rules that deny or ask: anything that matches is enough -------------------------------------------------------------------
@@ -476,7 +465,7 @@ def _is_named(word: Word, name: str) -> Verdict:
         return "maybe"
     if name in (word, word.rpartition("/")[2]):
         return "yes"
-    return "maybe" if _folded(name) in (_folded(word), _folded(word.rpartition("/")[2])) else "no"
+    return "maybe" if folded(name) in (folded(word), folded(word.rpartition("/")[2])) else "no"
 
 
 def _may_hold(words: Words, name: str) -> bool:
@@ -575,8 +564,8 @@ def _may_reach(glob: str, command: Command) -> bool:
     """Whether a program in another language (`sed 'r.env'`), or one that is not seen, may be about a path of that name."""
     if not runs_more(command.words):
         return False
-    literal = max(re.split(r"[/*?\[\]]+", _folded(glob)), key=len)
-    words = [_folded(word) for word in command.words[1:] if isinstance(word, str)]
+    literal = max(re.split(r"[/*?\[\]]+", folded(glob)), key=len)
+    words = [folded(word) for word in command.words[1:] if isinstance(word, str)]
     is_in = len(literal) >= MIN_LITERAL and any(
         literal in word or (re.search(r"[*?\[]", word) and fnmatch.fnmatchcase(literal, word))
         for word in words
@@ -742,7 +731,7 @@ def _path_pattern(
         anchored = [(root, glob.removeprefix("./")) for root in roots]
     else:
         anchored = [(root, f"**/{glob}") for root in (("/",) if is_anywhere else roots)]
-    fold = _folded if is_folded else str
+    fold = folded if is_folded else str
     patterns = [(fold(root), tuple(filter(None, fold(rest).split("/")))) for root, rest in anchored]
 
     def matches(path: str) -> bool:

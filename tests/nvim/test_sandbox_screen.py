@@ -332,6 +332,16 @@ def test_what_the_guard_could_not_undo_is_an_error_and_what_the_host_did_is_noth
     assert screen.highlight(screen.transcript()[0]) == ["AgentError"]
 
 
+def test_what_the_guard_cannot_hold_is_told_by_name(screen):
+    screen.send(
+        {"type": "guard_acted", "kind": "noticed", "path": "pkg/.envrc", "reason": "is new"}
+    )
+    assert " ".join(screen.transcript()).startswith(
+        "Look at pkg/.envrc before you open, enter or commit the project: it is new, and may run"
+    )
+    assert screen.highlight(screen.transcript()[0]) == ["AgentWarning"]
+
+
 def test_a_problem_is_told_once_as_long_as_it_lasts(screen):
     screen.send(changed("none", problem="No."), changed("none", problem="No."))
     assert screen.transcript() == ["No."]

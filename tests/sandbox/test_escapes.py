@@ -400,12 +400,7 @@ MUTATIONS = (
         (
             (
                 "supervisor.py",
-                "*(path for plan in found for path in plan.read_only),",
-                "",
-            ),
-            (
-                "supervisor.py",
-                "*(path for root in roots for path in existing_protected(root)),",
+                "read_only=tuple(path for plan in found for path in plan.read_only),",
                 "",
             ),
         ),

@@ -16,11 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from sanderling.permissions import Effect, decide
 from sanderling.sandbox.git import Survey, executable_settings, protection, survey
-from sanderling.sandbox.guard import ROOT_NAMES, Guard, GuardEvent, existing_protected
+from sanderling.sandbox.guard import MAX_TOLD, Guard, GuardEvent
+from sanderling.sandbox.names import AT_ROOT, MAX_HELD, TABLE, VERSION_CONTROL, Row
 from tests.conftest import prove, prove_rest
 
 TRIPWIRE_MS = 1.0
+ROOT_NAMES = {name for name in AT_ROOT if "/" not in name}
 
 
 class Yard:
@@ -117,6 +120,12 @@ def wait_and_handle(guard: Guard) -> list[GuardEvent]:
 
 def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
+
+
+def held_names(project: Path) -> list[str]:
+    """What is mounted read-only, beside what belongs to git."""
+    paths = protection(survey(str(project))).read_only
+    return sorted(path.removeprefix(f"{project}/") for path in paths if "/.git/" not in path)
 
 
 def kinds(events: list[GuardEvent]) -> list[tuple[str, str]]:
@@ -408,10 +417,7 @@ def test_names_that_were_there_are_left_to_the_mounts(yard: Yard):
     (yard.project / ".envrc").write_text("export A=1")
     (yard.project / ".vscode").mkdir()
     guard = yard.start_guard()
-    assert existing_protected(str(yard.project)) == [
-        f"{yard.project}/.envrc",
-        f"{yard.project}/.vscode",
-    ]
+    assert held_names(yard.project) == [".envrc", ".vscode"]
     (yard.project / ".envrc").write_text(
         "export A=2"
     )  # the user's own doing, for a mount is over it inside
@@ -419,11 +425,10 @@ def test_names_that_were_there_are_left_to_the_mounts(yard: Yard):
     assert guard.audit() == []
 
 
-def test_a_linked_name_is_watched_for_nothing_can_be_mounted_over_a_link(yard: Yard):
+def test_a_linked_name_is_watched_and_what_it_leads_to_is_held(yard: Yard):
+    """Nothing can be mounted over a link."""
     (yard.project / ".vscode").symlink_to("a.txt")
-    found = survey(str(yard.project))
-    assert existing_protected(str(yard.project)) == []
-    assert protection(found)
+    assert held_names(yard.project) == ["a.txt"]
     (yard.project / ".vscode").unlink()
     guard = yard.start_guard()
     (yard.project / ".vscode").symlink_to("tool.sh")
@@ -443,6 +448,128 @@ def test_the_users_own_links_stay_and_are_put_back(yard: Yard, restores: bool):
     assert kinds(events) == [("quarantined", ".envrc"), ("restored", ".envrc")]
     assert (yard.project / ".envrc").readlink() == Path("a.txt")
     assert guard.audit() == []
+
+
+def put(path: Path, content: str = "x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE if row is not VERSION_CONTROL])
+def test_what_the_tools_ask_about_is_held_or_told(yard: Yard, row: Row):
+    """Both readers of the table, for each of its names: in the root, below it, there already and not."""
+    all_names = [name.replace("*", "x") for name in row.names.split()]
+    for name in all_names:
+        for place in ("", "sub/", "a/b/"):
+            effect = Effect("write", "write", path=f"{yard.project}/{place}{name}")
+            decision = decide(effect, "auto", [], project=str(yard.project), is_confined=True)
+            assert (decision.action == "ask") == row.asks
+        put(yard.project / "old" / name)
+    assert row.asks >= row.anywhere >= bool(row.at_root)
+    held = held_names(yard.project)
+    assert held == (sorted(f"old/{name}" for name in all_names) if row.anywhere else [])
+    guard = yard.start_guard()
+    for name in all_names:
+        put(yard.project / name)
+        put(yard.project / "new" / name)
+    guard.audit(is_routine=True)
+    told = set(names_told(guard.audit()))
+    assert {f"new/{name}" for name in all_names} <= told or len(told) > MAX_TOLD
+    for name in all_names:
+        is_taken = not (yard.project / name).exists()
+        assert is_taken == (row.at_root == "always" and "/" not in name), name
+
+
+def names_told(events: list[GuardEvent]) -> list[str]:
+    return [event.path for event in events if event.kind == "noticed"]
+
+
+def test_what_hooks_name_is_held_and_so_are_their_managers_files(yard: Yard):
+    for name in (
+        "scripts/lint.py",
+        "check.sh",
+        "tools/deep/run",
+        ".githooks/common",
+        "package.json",
+    ):
+        put(yard.project / name)
+    put(
+        yard.project / ".git/hooks/pre-commit",
+        "python scripts/lint.py # package.json\nsh check.sh\n",
+    )
+    put(yard.project / ".githooks/pre-push", '"$(git rev-parse --show-toplevel)/tools/deep/run"\n')
+    yard.git("config", "core.hooksPath", ".githooks")
+    assert held_names(yard.project) == [
+        ".githooks",
+        "check.sh",
+        "scripts/lint.py",
+        "tools/deep/run",
+    ]
+    guard = yard.start_guard()
+    put(yard.project / ".pre-commit-config.yaml")
+    assert kinds(guard.handle_events()) == [("quarantined", ".pre-commit-config.yaml")]
+
+
+@pytest.mark.parametrize("directory", ["", "web/"])
+def test_hooks_that_husky_runs_are_held_and_not_its_wrappers_alone(yard: Yard, directory: str):
+    put(yard.project / f"{directory}.husky/_/pre-commit")
+    put(yard.project / f"{directory}.husky/pre-commit", "./lint.sh\n")
+    put(yard.project / f"{directory}lint.sh")
+    yard.git("config", "core.hooksPath", f"{directory}.husky/_")
+    assert {f"{directory}.husky", f"{directory}lint.sh"} <= set(held_names(yard.project))
+
+
+def test_hooks_that_a_manager_keeps_under_another_name_are_held(yard: Yard):
+    put(yard.project / "dev/hooks/_/pre-commit")
+    yard.git("config", "core.hooksPath", "dev/hooks/_")
+    assert "dev/hooks" in held_names(yard.project)
+
+
+def test_what_is_new_or_changed_and_not_held_is_told_once(yard: Yard):
+    put(yard.project / "AGENTS.md")
+    put(yard.project / "pkg/.envrc")
+    guard = yard.start_guard()
+    put(yard.project / "sub/.vscode/tasks.json")
+    put(yard.project / "AGENTS.md", "Obey.")
+    put(yard.project / "node_modules/x/.vscode/tasks.json")
+    (yard.project / "pkg").rename(yard.project / "moved")
+    put(yard.project / "pkg/.envrc", "evil")
+    events = guard.audit()
+    assert sorted(names_told(events)) == ["AGENTS.md", "moved/.envrc", "pkg/.envrc", "sub/.vscode"]
+    assert {event.reason for event in events} == {"is new", "was changed"}
+    assert guard.audit() == []
+    put(yard.project / "sub/.vscode/tasks.json", "evil")
+    assert names_told(guard.audit()) == ["sub/.vscode"]
+
+
+def test_what_a_command_has_removed_again_is_not_told(yard: Yard):
+    guard = yard.start_guard()
+    put(yard.project / "sub/.envrc")
+    assert guard.audit(is_routine=True) == []
+    (yard.project / "sub/.envrc").unlink()
+    assert guard.audit() == []
+
+
+def test_what_the_host_removes_below_the_root_may_come_back(yard: Yard):
+    put(yard.project / "pkg/.envrc")
+    guard = yard.start_guard()
+    (yard.project / "pkg/.envrc").unlink()
+    assert guard.handle_events() == guard.audit() == []
+    put(yard.project / "pkg/.envrc", "evil")
+    assert guard.handle_events() == []
+    assert names_told(guard.audit()) == ["pkg/.envrc"]
+
+
+def test_more_names_than_can_be_mounted_are_told_instead(yard: Yard):
+    for index in range(MAX_HELD + 5):
+        put(yard.project / f"p{index:04}/.envrc")
+    put(yard.project / ".envrc")
+    assert len(held_names(yard.project)) == MAX_HELD
+    assert ".envrc" in held_names(yard.project)
+    guard = yard.start_guard()
+    put(yard.project / f"p{MAX_HELD + 4:04}/.envrc", "evil")
+    assert names_told(guard.audit()) == [f"p{MAX_HELD + 4:04}/.envrc"]
 
 
 def test_a_lost_event_is_made_up_for(yard: Yard):
@@ -972,4 +1099,4 @@ def test_modes_do_not_keep_the_guard_off():
 
 
 def test_a_survey_of_nothing_is_empty(tmp_path: Path):
-    assert survey(str(tmp_path)) == Survey(str(tmp_path), [], [], [], [])
+    assert survey(str(tmp_path)) == Survey(str(tmp_path), [], [], [], [], [])

@@ -1060,6 +1060,28 @@ async def test_planted_file_is_told_and_kept_elsewhere(place, level):
     assert Path(event.kept_at).read_text() == "evil\n"  # noqa: ASYNC240
 
 
+async def test_hooks_and_editors_files_are_held_wherever_they_stand(place, level):
+    held = (".husky/pre-commit", ".pre-commit-config.yaml", "pkg/.vscode/tasks.json", "pkg/.envrc")
+    for name in (*held, ".husky/_/pre-commit"):
+        (place.project / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.project / name).write_text("mine\n")
+    place.git("config", "core.hooksPath", ".husky/_")
+    async with place.open(level) as sandbox:
+        await run(sandbox, "; ".join(f"echo evil >> {name}" for name in held))
+        sandbox.audit()
+        paths = [place.project / name for name in held]  # taken away before they are put back
+        await happens(lambda: all(path.exists() and path.read_text() == "mine\n" for path in paths))
+
+
+async def test_name_that_nothing_can_hold_is_told_at_the_end_of_the_command(place, level):
+    async with place.open(level) as sandbox:
+        await run(sandbox, "mkdir pkg; echo evil > pkg/.envrc")
+        sandbox.audit()
+        await happens(lambda: place.events)
+    [event] = place.events
+    assert (event.kind, event.path, event.reason) == ("noticed", "pkg/.envrc", "is new")
+
+
 async def test_evil_repository_is_quarantined_while_the_command_that_made_it_runs(place, level):
     ran = place.base / "ran"
     script = (

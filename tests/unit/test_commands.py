@@ -585,6 +585,14 @@ async def test_what_the_guard_did_is_told(talk):
     assert (event.kind, event.path) == ("quarantined", ".envrc")
 
 
+async def test_what_the_guard_could_not_hold_is_told(talk):
+    async with talk.served():
+        await talk.run("c1", "mkdir pkg; echo evil > pkg/.envrc")
+        await talk.until(GuardActed)
+    [event] = talk.of(GuardActed)
+    assert (event.kind, event.path) == ("noticed", "pkg/.envrc")
+
+
 async def test_turn_without_commands_tells_the_model_nothing_more(talk):
     async with talk.served():
         assert await talk.ask() == []

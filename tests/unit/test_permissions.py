@@ -404,6 +404,11 @@ def test_granted_paths_are_written_in_auto_mode(project, tmp_path):
         "agents.MD",
         ".Vscode/x",
         "sub/.vim/x",
+        ".hg/hgrc",
+        ".husky/_/pre-commit",
+        ".cargo/config.toml",
+        "sub/.Cargo/Config.toml",
+        "app.code-workspace",
     ],
 )
 def test_what_runs_when_the_project_is_opened_is_never_written_just_so(project, name):
@@ -412,6 +417,13 @@ def test_what_runs_when_the_project_is_opened_is_never_written_just_so(project, 
     assert action(effect, project, Rule(action="allow", tool="write", path="**/*")) == "ask"
     assert action(effect, project, Rule(action="allow", tool="write")) == "ask"
     assert action(effect, project, Rule(action="allow", tool="write", path=f"./{name}")) == "allow"
+
+
+@pytest.mark.parametrize("name", [".cargo/registry/x", "config.toml", "husky/x", "code-workspace"])
+def test_what_only_resembles_such_a_name_is_written_like_any_other(project, name):
+    assert (
+        action(Effect("write", "write", path=f"{project}/{name}"), project, mode="auto") == "allow"
+    )
 
 
 def test_project_below_a_directory_with_such_a_name_is_written_like_any_other(tmp_path):

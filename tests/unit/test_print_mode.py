@@ -409,6 +409,13 @@ def test_file_of_settings_counts(shell):
     assert (shell.project / "new.txt").read_text() == "x\n"
 
 
+def test_name_that_may_run_later_is_told_at_the_end_of_its_command(shell):
+    plant = MAKE | {"input": {"command": "mkdir pkg; echo evil > pkg/.envrc"}}
+    ran = shell.play([{"tool_use": plant}], [{"text": "Done."}], args=("--mode", "auto"))
+    assert (ran.returncode, ran.stdout) == (0, "Done.\n")
+    assert "guard: noticed: pkg/.envrc: is new" in ran.stderr
+
+
 # --- what is allowed ---------------------------------------------------------------------------------------------------
 
 

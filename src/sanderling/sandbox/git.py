@@ -14,12 +14,14 @@ it is removed when the last session of the project ends, or by the next one to s
 import errno
 import fcntl
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from sanderling.sandbox import names as listed
 from sanderling.sandbox.policy import is_within
 
 SENTINEL = b"./\n"
@@ -27,6 +29,8 @@ SENTINEL = b"./\n"
 MAX_POINTER_BYTES = 1 << 20
 """What git reads of a `.git` file; however much of it is line ends, they are cut off."""
 MAX_CONFIG_BYTES = 1 << 20
+MAX_HOOK_BYTES = 64 << 10
+MAX_NAMED = 2_000
 MAX_CHAIN = 10
 """Steps to follow from one include, or one store of objects, to the next; git itself takes 10 and 5."""
 GIT_TIMEOUT_S = 2
@@ -43,6 +47,11 @@ OTHER_SURFACE = {
     ".jj/repo": ("config.toml",),
 }
 """The same for version control that a shell's prompt or an editor's gutter asks as eagerly."""
+NAMED_IN_A_HOOK = re.compile(
+    r"([\w.@+-]*(?:/[\w.@+-]+)+)|(?:\b(?:sh|bash|dash|zsh|python3?|node|ruby|perl|source)|(?<![^\s;&|(])\.)\s+[\"']?"
+    r"([\w.@+-]+)(?![\w/.@+-])"
+)
+"""What is a path, or stands behind an interpreter: any word that is a file's name would hold `package.json`, for instance."""
 PUBLIC_ENV_ENDINGS = (".example", ".sample", ".template", ".dist")
 
 
@@ -63,7 +72,7 @@ class Survey(NamedTuple):
     What one walk of the project found, absolute; nothing inside `.git` directories, nothing through links.
 
     `repositories`: entries named `.git` and bare repositories. `env_files`: regular files that may hold secrets, by their name.
-    `unlistable`: directories which may be entered but not read.
+    `unlistable`: directories which may be entered but not read. `named`: what the table of names has, links included.
     """
 
     project: str
@@ -71,6 +80,7 @@ class Survey(NamedTuple):
     env_files: list[str]
     sockets: list[str]
     unlistable: list[str]
+    named: list[str]
 
 
 class GitProtection(NamedTuple):
@@ -99,7 +109,7 @@ def survey(project: str, between: Callable[[], object] = lambda: None) -> Survey
         OSError: there is no such directory.
     """
     distrust(project)
-    found = Survey(project, [], [], [], [])
+    found = Survey(project, [], [], [], [], [])
     root = os.open(project, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     waiting = [""]
     count = 0
@@ -125,10 +135,15 @@ def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> 
     """Add what one directory holds to `found`; return the directories in it. Runs for every file there is."""
     directories: list[str] = []
     telling: set[str] = set()
+    above = prefix.split("/")
+    is_foreign = not listed.DEPENDENCIES.isdisjoint(above)
+    directory = above[-2] if prefix else ""
     for entry in entries:
         name = entry.name
         if name in TELLING:
             telling.add(name)
+        if not is_foreign and listed.is_told(name, directory) and len(found.named) < MAX_NAMED:
+            found.named.append(f"{found.project}/{prefix}{name}")
         if name == ".git":
             found.repositories.append(f"{found.project}/{prefix}.git")
         elif entry.is_dir(follow_symlinks=False):
@@ -276,7 +291,9 @@ def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
 
 def protection(survey: Survey) -> GitProtection:
     """
-    What must be protected in the repositories of the project, as they are now: after `place_sentinels`, which this sees.
+    What must be protected in the project and its repositories, as they are now: after `place_sentinels`, which this sees.
+
+    The names of the table that are not in the project's root yet are left to the guard, those in directories of its own excepted.
 
     A repository outside the project is made writable only for the project's own `.git`, and only if it answers to the project.
     """
@@ -287,6 +304,7 @@ def protection(survey: Survey) -> GitProtection:
         plan.hold_git_directory(git_dir)
     for entry in survey.repositories:
         plan.hold_entry(entry)
+    plan.hold_listed(survey.named)
     return GitProtection(
         tuple(plan.write),
         tuple(plan.read),
@@ -306,6 +324,7 @@ class _Plan:
         self.read_only: set[str] = set()
         self.watch: dict[str, set[str]] = {}
         self._seen: set[tuple[str, str]] = set()  # configs, by the worktree they were read for
+        self._has_hooks = False
 
     def is_read_only(self, path: str) -> bool:
         return any(is_within(path, held) for held in self.read_only)
@@ -340,14 +359,52 @@ class _Plan:
         is_main = repository.git_dir == repository.common_dir
         names = SURFACE if is_main else WORKTREE_SURFACE
         self.hold_names(git_dir, names, self._top(git_dir))
-        hooks = f"{git_dir}/hooks"
+        self._hold_what_hooks_name(f"{git_dir}/hooks")
+
+    def hold_listed(self, named: Iterable[str]) -> None:
+        """Hold what the table says: links cannot be, so that the guard watches them, and what they lead to is."""
+        for path in listed.held(named):
+            if os.path.islink(path):
+                self._hold_target(path)
+            else:
+                self.read_only.add(path)
+        for name in (*listed.AT_ROOT, *(listed.WITH_HOOKS if self._has_hooks else ())):
+            directory, _, rest = name.rpartition("/")
+            if not directory and name in listed.WITH_HOOKS:
+                self._hold(f"{self.project}/{rest}")
+            elif directory and _is_plain_directory(f"{self.project}/{directory}"):
+                self._pin(f"{self.project}/{directory}", self.project)
+                self._hold(f"{self.project}/{name}")
+
+    def _hold_what_hooks_name(self, hooks: str) -> None:
+        """What links among them lead to, and one step further: the files that they name."""
         try:
             names = os.listdir(hooks)
         except OSError:
             return
         for name in names:
-            if os.path.islink(f"{hooks}/{name}"):
-                self._hold_target(f"{hooks}/{name}")
+            hook = f"{hooks}/{name}"
+            if os.path.islink(hook):
+                self._hold_target(hook)
+            if name.endswith(".sample") or not os.path.isfile(hook):
+                continue
+            self._has_hooks = True
+            with suppress(OSError):
+                text = os.fsdecode(read_file(hook, MAX_HOOK_BYTES))
+                for words in set(NAMED_IN_A_HOOK.findall(text)):
+                    self._hold_plain_file(hooks, "".join(words))
+
+    def _hold_plain_file(self, hooks: str, word: str) -> None:
+        """
+        What a hook names: by its whole path, from where the hook lies (`$(dirname "$0")/lint`), or from the root, where git runs it.
+
+        Not what is a link: a virtual environment's Python is made anew when that is.
+        """
+        inside, around = word.lstrip("/"), os.path.dirname(hooks)
+        places = (self.project, hooks, around, os.path.dirname(around))
+        for path in (word, *(f"{place}/{inside}" for place in places)):
+            if path.startswith("/") and os.path.isfile(path) and not os.path.islink(path):
+                self._hold_path(path)
 
     def hold_names(self, directory: str, names: Iterable[str], top: str) -> None:
         """Hold `names` in `directory`, and every directory from there up to `top`, which is held too unless it is the project."""
@@ -414,7 +471,16 @@ class _Plan:
             if self._is_inside(os.path.normpath(included)):
                 self._hold_what_config_names(worktree, included, depth - 1)
         elif key == "core.hookspath":
-            self._hold_path(os.path.join(worktree, os.path.expanduser(value)))
+            hooks = os.path.normpath(os.path.join(worktree, os.path.expanduser(value)))
+            around, name = os.path.split(hooks)
+            self._has_hooks = True
+            self._hold_path(hooks)
+            self._hold_what_hooks_name(hooks)
+            if (
+                name == "_" and around != self.project
+            ):  # husky's: what is there runs its namesake one above
+                self._hold_path(around)
+                self._hold_what_hooks_name(around)
         elif value and not is_inert(key):
             for word in value.lstrip("!").split():
                 path = os.path.join(worktree, word.strip("\"'"))
@@ -454,6 +520,10 @@ class _Plan:
     def _watch(self, path: str) -> None:
         directory, name = os.path.split(path)
         self.watch.setdefault(directory, set()).add(name)
+
+
+def _is_plain_directory(path: str) -> bool:
+    return os.path.isdir(path) and os.path.realpath(path) == path
 
 
 def _own_repository(project: str) -> Repository | None:

@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from sanderling.errors import SandboxError
+from sanderling.sandbox import names as listed
 from sanderling.sandbox.git import (
     MAX_CONFIG_BYTES,
     SURFACE,
@@ -41,39 +42,10 @@ from sanderling.sandbox.git import (
 from sanderling.sandbox.policy import is_within
 from sanderling.sandbox.report import GuardEvent
 
-ROOT_NAMES = frozenset(
-    {
-        # editors: what they source, or start as a task or a language server
-        ".exrc",
-        ".nvimrc",
-        ".nvim.lua",
-        ".lazy.lua",
-        ".dir-locals.el",
-        ".dir-locals-2.el",
-        ".helix",
-        ".idea",
-        ".vscode",
-        ".zed",
-        # shells
-        ".envrc",
-        # agents: their hooks, and the servers that they start
-        ".claude",
-        ".codex",
-        ".cursor",
-        ".gemini",
-        ".mcp.json",
-        ".opencode",
-        "opencode.json",
-        "opencode.jsonc",
-        ".sanderling",
-        ".sanderling.toml",
-    }
-)
-"""What runs code when a person opens an editor, a shell or an agent in the project."""
-
 JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
 """What the audit judges by what it holds: the host may remove and make it again, as with a worktree or a submodule."""
 
+MAX_TOLD = 30
 MAX_KEPT_BYTES = 1 << 20
 """A larger file is told by its stamp, and cannot be put back."""
 READS_AT_A_TIME = 64
@@ -108,15 +80,6 @@ class _Watch(NamedTuple):
 _Identity = tuple[int, int]
 
 
-def existing_protected(project: str) -> list[str]:
-    """The protected names that the project has: to be bound read-only, as the guard watches only for the others."""
-    return [
-        path
-        for name in sorted(ROOT_NAMES)
-        if os.path.exists(path := f"{project}/{name}") and not os.path.islink(path)
-    ]
-
-
 class Guard:
     """
     Watch over one project from now on. `found` and `protection` describe it as it is and as the mounts hold it.
@@ -137,8 +100,7 @@ class Guard:
         self._restores = restores
         self._events: list[GuardEvent] = []
         self._settings_of: dict[bytes, frozenset[str]] = {}
-        existing = existing_protected(found.project)
-        held = (*protection.read_only, *existing)
+        held = protection.read_only
         self._kept = _snapshot(held)
         # Whoever opened one of these before it was mounted again can write it for ever: they are judged by content.
         self._replaced: set[str] = set()
@@ -152,8 +114,16 @@ class Guard:
         self._pin_modes = {path: os.fstat(fd).st_mode for path, fd in self._pins.items()}
 
         self._forbidden = {directory: set(names) for directory, names in protection.watch}
-        absent = ROOT_NAMES - {os.path.basename(path) for path in existing}
+        root_names = {name for name in listed.AT_ROOT if "/" not in name}
+        absent = {name for name in root_names if f"{found.project}/{name}" not in held}
         self._forbidden.setdefault(found.project, set()).update(absent)
+        # Below the root a directory may go with what is held in it, and come back: that is told, not undone.
+        self._below_root = {
+            path
+            for path in listed.held(found.named)
+            if os.path.dirname(path) != found.project and self._shown(path) not in listed.AT_ROOT
+        }
+        self._stamps = self._stamped(found.named)
         # Nothing can be mounted over a link, so that the user's own are told by where they lead.
         self._links = {
             path: link
@@ -188,11 +158,12 @@ class Guard:
         self._read_events()
         return self._taken()
 
-    def audit(self) -> list[GuardEvent]:
+    def audit(self, *, is_routine: bool = False) -> list[GuardEvent]:
         """
         Look at everything, after a command and before anything of the host is run again.
 
-        Takes some 30 ms per 20 000 files, in which the tripwire still works.
+        Takes some 30 ms per 20 000 files, in which the tripwire still works. What could not be held is told, unless it `is_routine`:
+        while a command runs, it may remove what it has made.
         """
         self._read_events()
         if self._has_lost_project():
@@ -216,6 +187,8 @@ class Guard:
                 self._judge(entry)
             except OSError as error:
                 self._tell("failed", entry, f"cannot be judged: {error.strerror}")
+        if not is_routine:
+            self._tell_of_names(found.named)
         return self._taken()
 
     def close(self) -> list[GuardEvent]:
@@ -240,7 +213,7 @@ class Guard:
 
     def _tell(
         self,
-        kind: Literal["quarantined", "restored", "replaced", "failed"],
+        kind: Literal["quarantined", "restored", "replaced", "noticed", "failed"],
         path: str,
         reason: str,
         kept_at: str = "",
@@ -333,7 +306,7 @@ class Guard:
             return
         self._held[directory].discard(name)
         self._bound.pop(path, None)
-        if name not in JUDGED_NAMES:
+        if name not in JUDGED_NAMES and path not in self._below_root:
             self._forbidden.setdefault(directory, set()).add(name)
             self._vanished.add(path)
 
@@ -480,6 +453,19 @@ class Guard:
         if not self._is_as_it_was(path) and not all(map(self._is_inside, alternates(store))):
             yield path, "borrows objects from outside the project"
 
+    def _tell_of_names(self, named: list[str]) -> None:
+        """What the table has and nothing held: it stays, and the person is told."""
+        before, self._stamps = self._stamps, self._stamped(named)
+        news = [path for path, stamp in self._stamps.items() if stamp and stamp != before.get(path)]
+        for path in news[:MAX_TOLD]:
+            self._tell("noticed", path, "was changed" if path in before else "is new")
+        if (more := len(news) - MAX_TOLD) > 0:
+            self._tell("noticed", news[MAX_TOLD], f"is new or changed, and {more - 1} others are")
+
+    def _stamped(self, named: list[str]) -> dict[str, tuple[object, ...]]:
+        """What is held needs no looking at."""
+        return {path: () if self._is_as_it_was(path) else listed.stamp(path) for path in named}
+
     def _fault_of_config(self, path: str) -> str:
         if self._is_as_it_was(path):
             return ""
@@ -603,10 +589,10 @@ class Guard:
         try:
             parent = open_directory(os.path.dirname(path))
         except OSError:
-            del self._kept[
-                path
-            ]  # with its directory it is out of git's sight; what comes back is new
-            self._tell("failed", path, "is gone with its directory, so it cannot be put back")
+            # With its directory it is out of git's sight; what comes back is new.
+            del self._kept[path]
+            if not any(is_within(path, below) for below in self._below_root):
+                self._tell("failed", path, "is gone with its directory, so it cannot be put back")
             return
         name = os.path.basename(path)
         try:

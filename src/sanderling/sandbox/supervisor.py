@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox import bubblewrap, git, init, namespaces, wire
-from sanderling.sandbox.guard import Guard, existing_protected
+from sanderling.sandbox.guard import Guard
 from sanderling.sandbox.layout import (
     Layout,
     Protection,
@@ -84,7 +84,7 @@ class Supervisor:
                 self._remove_placeholders(number)
             case ("audit", is_routine):
                 if not is_routine or time.monotonic() >= self._next_routine_audit:
-                    self._audit()
+                    self._audit(is_routine=is_routine)
             case ("close", keeps_tmp):
                 self.end(keeps_tmp=keeps_tmp)
             case _:
@@ -196,10 +196,7 @@ class Supervisor:
             writable=in_git.write,
             readable=in_git.read,
             pinned=tuple(path for plan in found for path in plan.pin),
-            read_only=(
-                *(path for plan in found for path in plan.read_only),
-                *(path for root in roots for path in existing_protected(root)),
-            ),
+            read_only=tuple(path for plan in found for path in plan.read_only),
             masked=(*git.env_files_to_hide(survey), *survey.sockets, *sockets),
         )
         if level == "landlock":
@@ -239,9 +236,9 @@ class Supervisor:
             with suppress(OSError):
                 wire.send(self.channel, ("guard", *event))
 
-    def _audit(self) -> None:
+    def _audit(self, *, is_routine: bool = False) -> None:
         began = time.monotonic()
-        self._report(self._guard.audit() if self._guard else [])
+        self._report(self._guard.audit(is_routine=is_routine) if self._guard else [])
         now = time.monotonic()
         self._next_routine_audit = now + ROUTINE_SHARE * (now - began)
 

@@ -1,0 +1,174 @@
+"""
+The names that run something, or tell an agent what to do, when a person only opens, enters or commits a project: one table.
+
+The permissions read the first column, at any depth: the file tools **ask** before they write there. The sandbox reads the others.
+What is held **at the root** no command can make there. What is held **wherever it stands** no command can change, once the
+sandbox has found it. Of a name that is not held, or is made below the root, the guard **tells**.
+"""
+
+import os
+import stat
+import unicodedata
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+
+class Row(NamedTuple):
+    """`names` may have two parts. `at_root` "with hooks": where the repository has hooks of the person's, which would read them."""
+
+    names: str
+    asks: bool = True
+    at_root: Literal["always", "with hooks", ""] = "always"
+    anywhere: bool = True
+
+
+VERSION_CONTROL = Row(".git .gitmodules .hg .jj", at_root="", anywhere=False)
+"""What is held in them is decided where it is known how they work: `git.py`."""
+
+TABLE = (
+    VERSION_CONTROL,
+    # editors: what they source, or start as a task, a debugger or a container
+    Row(".exrc .nvimrc .nvim.lua .lazy.lua .lvimrc .neoconf.json .dir-locals.el .dir-locals-2.el"),
+    Row(
+        ".nvim .vim .helix .idea .vscode .zed .fleet .devcontainer .devcontainer.json .gdbinit .lldbinit"
+    ),
+    Row(
+        ".vimrc .gvimrc _vimrc _gvimrc _exrc", at_root="", anywhere=False
+    ),  # of many a project, what it is about
+    Row("*.code-workspace *.sublime-project", at_root=""),
+    # language servers: what they load, or start, as soon as a file is opened
+    Row(
+        ".luarc.json .luarc.jsonc .nlsp-settings .ruby-lsp .solargraph.yml .ycm_extra_conf.py omnisharp.json"
+    ),
+    Row(".cargo/config .cargo/config.toml"),
+    Row(
+        ".bsp rust-toolchain rust-toolchain.toml", at_root="", anywhere=False
+    ),  # build tools write them
+    # shells: what is run on entering the directory
+    Row(".envrc .autoenv .autoenv.zsh .rvmrc"),
+    Row(
+        "mise.toml .mise.toml mise.local.toml .mise.local.toml .rtx.toml .config/mise.toml .config/mise"
+    ),
+    Row("mise/config.toml mise/config.local.toml .mise/config.toml .mise/config.local.toml"),
+    Row(".direnv", at_root="", anywhere=False),  # also what `pip install` writes to
+    # hooks of git, and what the hooks of their managers read
+    Row(".husky .githooks .git-hooks"),
+    Row(
+        ".pre-commit-config.yaml .pre-commit-config.yml prek.toml .overcommit.yml captainhook.json grumphp.yml .huskyrc"
+        " .huskyrc.json .huskyrc.yaml .huskyrc.yml .huskyrc.js .huskyrc.cjs husky.config.js husky.config.cjs"
+        " .simple-git-hooks.json .simple-git-hooks.js .simple-git-hooks.cjs simple-git-hooks.json simple-git-hooks.js"
+        " simple-git-hooks.cjs .lintstagedrc .lintstagedrc.json .lintstagedrc.yaml .lintstagedrc.yml .lintstagedrc.js"
+        " .lintstagedrc.cjs .lintstagedrc.mjs .lintstagedrc.ts .lintstagedrc.cts .lintstagedrc.mts lint-staged.config.js"
+        " lint-staged.config.cjs lint-staged.config.mjs lint-staged.config.ts lint-staged.config.cts lint-staged.config.mts"
+        " .commitlintrc .commitlintrc.json .commitlintrc.yaml .commitlintrc.yml .commitlintrc.js .commitlintrc.cjs"
+        " .commitlintrc.mjs .commitlintrc.ts .commitlintrc.cts .commitlintrc.mts commitlint.config.js commitlint.config.cjs"
+        " commitlint.config.mjs commitlint.config.ts commitlint.config.cts commitlint.config.mts .config/lefthook.yml"
+        " .config/lefthook.yaml .config/lefthook.toml .config/lefthook.json .config/lefthook.jsonc"
+        + "".join(
+            f" {stem}.{kind}"
+            for stem in ("lefthook", ".lefthook", "lefthook-local", ".lefthook-local")
+            for kind in ("yml", "yaml", "toml", "json", "jsonc")
+        )
+        + " .lefthook .lefthook-local",
+        at_root="with hooks",
+    ),
+    Row(".yarnrc .yarnrc.yml .npmrc", at_root="", anywhere=False),  # their own tools write them
+    # agents: their hooks, the servers that they start, and what they are told
+    Row(
+        ".claude .codex .cursor .gemini .kiro .opencode .roo .sanderling .windsurf .continue .qwen .amazonq .junie .trae"
+    ),
+    Row(
+        ".augment .factory .kilocode .crush .goose .clinerules .cursorrules .windsurfrules .roorules .roomodes .goosehints"
+    ),
+    Row(
+        ".mcp.json opencode.json opencode.jsonc crush.json .crush.json .aider.conf.yml .sanderling.toml"
+    ),
+    Row(
+        "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md crush.md copilot-instructions.md"
+        " .github/instructions",
+        at_root="",
+        anywhere=False,
+    ),
+)
+
+DEPENDENCIES = frozenset({"node_modules", "bower_components", "site-packages", "_deps"})
+"""Package managers fill and empty these, and people open nothing in them: nothing below is held or told."""
+
+MAX_HELD = 256
+"""Each is a mount in every view. Those nearest to the root go first; the others are told when they change."""
+MAX_STAMPS = 1_000
+
+
+def folded(name: str) -> str:
+    """What some file systems take for the same name: without upper case, in one form of Unicode."""
+    return name.lower() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
+
+
+_ROWS = {name: row for row in TABLE for name in row.names.split()}
+_ENDINGS = {name[1:]: row for name, row in _ROWS.items() if name.startswith("*")}
+_ENDING = tuple(_ENDINGS)
+_LAST_PARTS = frozenset(name.rpartition("/")[2] for name in _ROWS)
+_DIRECTORIES = frozenset(name.partition("/")[0] for name in _ROWS if "/" in name)
+
+AT_ROOT = frozenset(name for name, row in _ROWS.items() if row.at_root == "always")
+WITH_HOOKS = frozenset(name for name, row in _ROWS.items() if row.at_root == "with hooks")
+
+
+def row_of(name: str, directory: str = "") -> Row | None:
+    """What the table says of a `name` in a `directory`, of which the last name counts."""
+    name, directory = folded(name), folded(directory)
+    if row := _ROWS.get(name):
+        return row
+    if directory in _DIRECTORIES and (row := _ROWS.get(f"{directory}/{name}")):
+        return row
+    return _ENDINGS.get(name[name.rfind(".") :])
+
+
+def asked_about(parts: Iterable[str]) -> frozenset[str]:
+    """Those of a path's parts that the file tools ask about."""
+    steps = pairwise(("", *parts))
+    rows = ((part, row_of(part, directory)) for directory, part in steps)
+    return frozenset(part for part, row in rows if row and row.asks)
+
+
+def is_told(name: str, directory: str) -> bool:
+    """Whether a walk notes it: it is in the table, and not somewhere else's business. Runs for every file there is."""
+    lowered = name.lower()
+    if lowered not in _LAST_PARTS and name.isascii() and not lowered.endswith(_ENDING):
+        return False
+    row = row_of(name, directory)
+    return row is not None and row is not VERSION_CONTROL
+
+
+def held(named: Iterable[str]) -> list[str]:
+    """Of the paths that a walk has noted those which no command may change, as far as they are not too many."""
+    found = (path for path in named if (row := _row_at(path)) and row.anywhere)
+    return sorted(found, key=lambda path: (path.count("/"), path))[:MAX_HELD]
+
+
+def _row_at(path: str) -> Row | None:
+    directory, name = os.path.split(path)
+    return row_of(name, os.path.basename(directory))
+
+
+def stamp(path: str) -> tuple[object, ...]:
+    """What changes with `path` or anything below, as far as that is not too much; () for nothing."""
+    found: list[object] = []
+    waiting = [path]
+    while waiting and len(found) < MAX_STAMPS:
+        place = waiting.pop()
+        try:
+            status = os.lstat(place)
+            if stat.S_ISLNK(status.st_mode):
+                found.append((place, os.readlink(place)))
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                waiting += sorted(f"{place}/{name}" for name in os.listdir(place))
+        except OSError:
+            continue
+        # Not of a directory's own times: an editor's backup beside the file changes those.
+        is_file = not stat.S_ISDIR(status.st_mode)
+        times = (status.st_size, status.st_mtime_ns, status.st_ctime_ns) if is_file else ()
+        found.append((place, status.st_dev, status.st_ino, *times))
+    return tuple(found)
