@@ -7,6 +7,7 @@ local M = {}
 
 local api = vim.api
 local message = require('sanderling.message')
+local scratch = require('sanderling.scratch')
 
 M.NOT_NAMED = 'No file that exists is named here.'
 
@@ -327,8 +328,10 @@ function M.guard(buf, go)
   vim.keymap.set({ 'n', 'x' }, 'gx', function()
     message.tell('Links are not opened from here: copy the address if you trust it.')
   end, { buffer = buf, desc = 'Agent: open no link' })
-  vim.bo[buf].keywordprg = ':help' -- `:Man` is asked for whatever name stands there
-  vim.bo[buf].tagfunc = "v:lua.require'sanderling.files'.no_tags" -- the project's tags file is the model's to write
+  scratch.set_buf_options(buf, {
+    keywordprg = ':help', -- `:Man` is asked for whatever name stands there
+    tagfunc = "v:lua.require'sanderling.files'.no_tags", -- the project's tags file is the model's to write
+  })
 end
 
 return M

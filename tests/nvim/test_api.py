@@ -93,6 +93,7 @@ def repeat_until_the_turn_ends(child, command):
         return child.events("AgentTurnEnded")
 
     wait_until(has_ended, "the turn ends")
+    child.command("messages clear")  # where nothing waits any more, the command says so
 
 
 FAILURES = {

@@ -542,7 +542,7 @@ def test_leaving_answers_nothing_and_the_question_comes_back(editor, key):
     assert screen.actions() == []
     assert screen.lua("return vim.fn.expand('%')") == "code.py"
     assert "1 to approve" in screen.lua("return require('sanderling').statusline()")
-    how = "The question waits: :AgentApprovals brings it back, ga in the chat."
+    how = "The question waits: :AgentApprovals brings it back, \\a in the chat."
     wait_until(lambda: how in screen.screen_text())
     enter(screen)
     screen.feed("q")

@@ -136,7 +136,7 @@ def test_the_command_of_a_markdown_file_is_sent_as_it_was_typed(screen):
 def test_the_command_of_a_markdown_file_steers_with_the_key_that_steers(screen):
     screen.send(COMMANDS)
     screen.in_a_turn()
-    screen.feed("i/review it<C-g>")
+    screen.feed("i/review it<M-s>")
     (sent,) = wait_until(screen.actions)
     assert (sent["type"], sent["prompt"]["text"]) == ("steer_turn", "/review it")
 

@@ -303,7 +303,7 @@ def test_a_reader_in_the_block_is_not_folded_away_and_one_at_the_end_goes_along(
 
 
 def test_folds_of_uses_that_ended_while_the_chat_was_hidden_are_as_they_would_have_been(screen):
-    screen.feed("q")
+    screen.feed("\\q")
     wait_until(lambda: screen.lua("return require('sanderling').transcript().win == nil"))
     screen.send(
         *edited(), started(id_="t2"), output("boom", "t2"), ended("", id_="t2", is_error=True)
@@ -549,17 +549,6 @@ def test_of_tools_that_run_side_by_side_the_first_is_named_and_the_others_are_co
     assert "running grep and 1 more" in prompt_winbar(screen)
     screen.send(ended(id_="bash"))
     assert prompt_winbar(screen).rstrip().endswith("running grep")
-
-
-def test_the_key_that_stops_leaves_select_mode_alone(screen):
-    for buffer in ("transcript", "prompt"):
-        screen.feed("<C-w>p")
-        maps = screen.lua("return { vim.fn.maparg('<C-c>', 'x'), vim.fn.maparg('<C-c>', 's') }")
-        wanted = screen.lua(
-            "return vim.fn.maparg('<C-c>', 'x', false, true).buffer == 1"
-            " and vim.fn.mapcheck('<C-c>', 's') == ''"
-        )
-        assert wanted, (buffer, maps)
 
 
 def test_a_key_in_the_prompt_goes_through_the_modes(screen):
