@@ -26,6 +26,7 @@ if vim.fn.has('nvim-0.11') == 0 then
     'AgentFork',
     'AgentRename',
     'AgentExport',
+    'AgentClear',
     'AgentClose',
     'AgentSteer',
     'AgentQueue',
@@ -278,6 +279,14 @@ command(
     require('sanderling').export(cmd.args)
   end),
   { nargs = '?', complete = 'file', desc = 'Agent: write the conversation as Markdown' }
+)
+
+command(
+  'AgentClear',
+  guarded(function()
+    require('sanderling').clear()
+  end),
+  { desc = 'Agent: begin a new session in the windows of this one' }
 )
 
 command(

@@ -64,7 +64,7 @@ function M.offer()
     return
   end
   vim.ui.select({ 'Build it now', 'Not now' }, {
-    prompt = 'Sanderling needs its Python environment (about 85 MB):',
+    prompt = 'Sanderling needs its Python environment (about 110 MB):',
   }, function(choice)
     if choice == 'Build it now' then
       M.run()

@@ -6,6 +6,7 @@ local config = require('sanderling.config')
 local files = require('sanderling.files')
 local host = require('sanderling.host')
 local live = require('sanderling.live')
+local message = require('sanderling.message')
 local scratch = require('sanderling.scratch')
 local tools = require('sanderling.tools')
 
@@ -241,8 +242,10 @@ end
 ---@param job sanderling.Job
 ---@param session_id string
 local function stop(job, session_id)
-  if job.outcome == '' then
-    host.act_or_tell(session_id, { type = 'stop_job', id = job.id })
+  if job.outcome ~= '' then
+    message.tell(('%s has ended already: %s.'):format(job.id, tools.plain(job.outcome)))
+  elseif host.act_or_tell(session_id, { type = 'stop_job', id = job.id }) then
+    message.tell(('Stopping %s: %s'):format(job.id, tools.first_line(job.command)))
   end
 end
 

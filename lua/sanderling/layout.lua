@@ -87,11 +87,11 @@ local shared_options = {
   statuscolumn = '',
   colorcolumn = '',
   cursorcolumn = false,
+  cursorline = false,
   list = false,
 }
 
 local transcript_options = vim.tbl_extend('error', shared_options, {
-  cursorline = false,
   spell = false,
   smoothscroll = true,
   foldenable = true,

@@ -79,6 +79,7 @@ local ns = api.nvim_create_namespace('sanderling')
 ---@field before integer length of the line before it
 ---@field open? sanderling.render.OpenBlock
 ---@field tools table<string, sanderling.tools.Use> those that run, by id
+---@field jobs_shown table<string, integer> mark of the line that began it, of each job that runs
 ---@field tool_blocks sanderling.tools.Block[]
 ---@field tool_end? integer the blank row behind the last tool block that has ended
 ---@field held table[] events beside the model's block that is open
@@ -121,6 +122,7 @@ function M.new(buf, on_defect)
     when_held_are_drawn = {},
     commands = {},
     tools = {},
+    jobs_shown = {},
     tool_blocks = {},
     refused = {},
     sandbox = { level = '', network = 'off', problem = '' },

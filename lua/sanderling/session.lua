@@ -42,6 +42,7 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@field is_fresh boolean nothing was said in it, or run
 ---@field unconfirmed sanderling.Prompt[] prompts that were sent and that no event has named yet
 ---@field waiting sanderling.Prompt[] prompts that the host keeps for later
+---@field steering_count integer the first so many of them go into the turn that runs
 ---@field is_held boolean they go when the user says so
 ---@field is_in_turn boolean
 ---@field commands sanderling.session.Command[] that were sent and have not ended
@@ -179,7 +180,7 @@ end
 function Session:begin(id, project)
   self.id, self.project, self.title = id, project, ''
   self.is_open, self.is_fresh, self.view, self.hint = false, true, nil, nil
-  self.unconfirmed, self.waiting, self.is_held = {}, {}, false
+  self.unconfirmed, self.waiting, self.steering_count, self.is_held = {}, {}, 0, false
   self.is_in_turn, self.commands, self.network = false, {}, 'off'
   self.mode, self.wanted_mode = 'ask', nil
   self.todo:set({})
@@ -289,7 +290,9 @@ end
 ---@private
 function Session:count_prompts()
   local waiting = self.is_held and 0 or #self.waiting
-  host.publish(self.id, { { type = 'local_queue', count = #self.unconfirmed + waiting } })
+  local steering = self.is_held and 0 or self.steering_count
+  local queued = #self.unconfirmed + waiting - steering
+  host.publish(self.id, { { type = 'local_queue', queued = queued, steering = steering } })
 end
 
 --- The host has said something of these prompts: they are safe on disk, or said, or come back on their own.
@@ -535,6 +538,7 @@ end
 
 function handlers.waiting_changed(self, event)
   self.waiting = vim.list_extend(vim.list_slice(event.steering or {}), event.queued or {})
+  self.steering_count = #(event.steering or {})
   self.is_held = event.is_held or false
   self:confirm(self.waiting)
   self:count_prompts()
@@ -625,7 +629,7 @@ function handlers.local_failed(self, event)
   local was_in_turn = self.is_in_turn
   self.is_in_turn = false
   self.mode, self.wanted_mode = 'ask', nil -- until the host says more
-  self.waiting, self.is_held = {}, false -- they are on disk
+  self.waiting, self.steering_count, self.is_held = {}, 0, false -- they are on disk
   self.todo:set_turn(false)
   self:take_back_unconfirmed()
   self:end_commands('Interrupted.')

@@ -11,6 +11,7 @@ local tools = require('sanderling.tools')
 local M = {}
 
 local MAX_NAME_CHARS = 60 -- of an exported file
+local MAX_WAIT_MS = 2000 -- of a person who completes an id, while the host starts
 
 ---@type sanderling.SessionInfo[] as they were listed last, for completion
 local known = {}
@@ -372,10 +373,10 @@ function M.hint(session)
   end)
 end
 
---- Complete an id; the titles of sessions lead to theirs, too.
+--- The ids of those that were listed last; the titles of sessions lead to theirs, too.
 ---@param lead string
 ---@return string[]
-function M.complete(lead)
+function M.ids(lead)
   local ids = {}
   for _, info in ipairs(known) do
     local is_meant = vim.startswith(info.id, lead)
@@ -385,6 +386,20 @@ function M.complete(lead)
     end
   end
   return ids
+end
+
+--- Complete an id for a person who has asked for it: what is known, else what the host says.
+---@param lead string
+---@return string[]
+function M.complete(lead)
+  local has_answered = #known > 0
+  host.request({ type = 'list_sessions', project = M.project_here() }, function(result)
+    known, has_answered = result.sessions or known, true
+  end)
+  vim.wait(MAX_WAIT_MS, function()
+    return has_answered
+  end, 5)
+  return M.ids(lead)
 end
 
 return M

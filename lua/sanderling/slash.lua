@@ -108,7 +108,7 @@ local COMMANDS = {
     help = 'go on with an earlier session',
     arguments = '[id]',
     words = function()
-      return require('sanderling.sessions').complete('')
+      return require('sanderling.sessions').ids('')
     end,
     run = api_function('resume'),
   },

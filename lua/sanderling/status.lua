@@ -16,6 +16,7 @@ local MIN_TITLE_CELLS = 5
 ---@field name 'idle'|'starting'|'thinking'|'streaming'|'summarising'|'stopping'|'waiting for you'
 ---@field model string
 ---@field queued integer prompts that were sent and whose turn has not started
+---@field steering integer prompts that go into the turn that runs
 ---@field held integer prompts that wait until the person lets them go
 ---@field retry? sanderling.RetryScheduled that is waited for
 ---@field is_in_turn boolean
@@ -41,6 +42,7 @@ local function state_of(session_id)
       name = 'idle',
       model = '',
       queued = 0,
+      steering = 0,
       held = 0,
       is_in_turn = false,
       commands = 0,
@@ -100,8 +102,8 @@ function handlers.title_changed()
 end
 
 function handlers.local_queue(state, event)
-  state.queued = event.count
-  if event.count > 0 and not state.is_in_turn then
+  state.queued, state.steering = event.queued, event.steering
+  if event.queued + event.steering > 0 and not state.is_in_turn then
     state.name = 'starting'
   end
   redraw(true)
@@ -494,6 +496,7 @@ local agent_mode_hls = { ask = 'AgentStatus', auto = 'AgentModeAuto', plan = 'Ag
 function M.prompt_winbar()
   local state = state_of(vim.b.sanderling_session)
   local queued = state.is_in_turn and state.queued or 0
+  local steering = state.is_in_turn and state.steering or 0
   local mode = mode_here()
   return ('%%#AgentMode# %s %%#%s#%s%%#AgentStatus# %%#%s#%s%s%s%s%%#AgentStatus# %%=%%<%s '):format(
     mode ~= '' and mode or 'PROMPT',
@@ -501,7 +504,8 @@ function M.prompt_winbar()
     state.mode,
     state_hl(state),
     escape(describe(state)),
-    queued > 0 and (' · %d queued'):format(queued) or '',
+    (steering > 0 and (' · %d steering'):format(steering) or '')
+      .. (queued > 0 and (' · %d queued'):format(queued) or ''),
     state.held > 0 and (' · %d held'):format(state.held) or '',
     state.jobs > 0 and ' · ' .. words.counted(state.jobs, 'job') or '',
     escape(state.model)

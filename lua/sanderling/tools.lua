@@ -6,6 +6,7 @@ local M = {}
 
 local api = vim.api
 local files = require('sanderling.files')
+local folds = require('sanderling.folds')
 local scratch = require('sanderling.scratch')
 
 local ns = api.nvim_create_namespace('sanderling_tools')
@@ -287,7 +288,34 @@ function M.draw.tool_ended(self, event)
   if self.open and self.open.id == event.id then
     fold_block(self, use, summary, is_error)
   end
+  local job = summary:match('^→ (%S+)$')
+  if job then
+    self.jobs_shown[job] = api.nvim_buf_set_extmark(self.buf, ns, use.row, 0, {})
+  end
   self.tools[event.id] = nil -- last: while the buffer cannot be written, all of this is tried again
+end
+
+--- Say behind the lines of jobs that have ended how they did; not in the text, for a change in its first line cuts a fold off.
+function M.draw.jobs_changed(self, event)
+  for _, job in ipairs(event.jobs) do
+    local mark = self.jobs_shown[job.id]
+    local row = mark
+      and job.outcome ~= ''
+      and api.nvim_buf_get_extmark_by_id(self.buf, ns, mark, {})[1]
+    if row then
+      local text = ' · ' .. M.plain(job.outcome)
+      api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
+        id = mark,
+        virt_text = { { text:sub(2), 'AgentStatus' } },
+        virt_text_pos = 'eol',
+      })
+      local fold = folds.at(self.folds, row)
+      if fold and fold.first == row then
+        fold.summary = (fold.summary or '') .. text
+      end
+      self.jobs_shown[job.id] = nil
+    end
+  end
 end
 
 --- The turn is over: what still runs, does no more.
@@ -377,39 +405,43 @@ end
 function M.view(title, lines, what)
   local buf = M.scratch(what, lines)
   title = (' %s '):format(M.plain(title))
-  local width = math.max(20, api.nvim_strwidth(title))
-  for i = 1, math.min(#lines, 200) do
-    width = math.max(width, api.nvim_strwidth(lines[i]:sub(1, 200)))
+  local room = vim.o.lines - 6
+  local function place(width, height)
+    return {
+      relative = 'editor',
+      width = width,
+      height = height,
+      row = math.floor((vim.o.lines - height) / 2) - 1,
+      col = math.floor((vim.o.columns - width) / 2) - 1,
+    }
   end
-  width = math.max(1, math.min(width, vim.o.columns - 6, 100))
-  local height = math.max(1, math.min(#lines, vim.o.lines - 6))
-  local win = api.nvim_open_win(buf, true, {
-    relative = 'editor',
-    width = width,
-    height = height,
-    row = math.floor((vim.o.lines - height) / 2) - 1,
-    col = math.floor((vim.o.columns - width) / 2) - 1,
-    style = 'minimal',
-    border = 'rounded',
-    title = vim.fn.strcharpart(title, 0, width),
-    zindex = 70, -- above a chat that floats, and a question
-  })
+  local height = math.max(1, math.min(#lines, room))
+  local win = api.nvim_open_win(
+    buf,
+    true,
+    vim.tbl_extend('error', place(1, height), {
+      style = 'minimal',
+      border = 'rounded',
+      zindex = 70, -- above a chat that floats, and a question
+    })
+  )
   files.guard(buf, function()
     files.go_to_name_here(vim.fn.getcwd(), function() -- it would cover the file
       api.nvim_win_close(win, true)
     end)
   end)
   scratch.set_win_options(win, { wrap = true, smoothscroll = true })
-  local room = vim.o.lines - 6
+  local width = math.max(20, api.nvim_strwidth(title))
+  for i = 1, math.min(#lines, 200) do
+    width = math.max(width, vim.fn.strdisplaywidth(lines[i]:sub(1, 200))) -- here, where a tab is as wide as it will be
+  end
+  width = math.max(1, math.min(width, vim.o.columns - 6, 100))
+  api.nvim_win_set_config(win, place(width, height))
   if #lines <= room then -- lines that are wrapped need more rows
     height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))
-    api.nvim_win_set_config(win, {
-      relative = 'editor',
-      height = height,
-      row = math.floor((vim.o.lines - height) / 2) - 1,
-      col = math.floor((vim.o.columns - width) / 2) - 1,
-    })
+    api.nvim_win_set_config(win, place(width, height))
   end
+  api.nvim_win_set_config(win, { title = vim.fn.strcharpart(title, 0, width) })
   for _, lhs in ipairs({ 'q', '<Esc>' }) do
     vim.keymap.set(
       'n',

@@ -411,9 +411,11 @@ local handlers = {}
 
 --- Say it once of the same files.
 function handlers.trust_needed(session_id, event)
-  local known = told[session_id] or {}
+  local session = live.find(session_id)
+  local project = session and session.project or session_id
+  local known = told[project] or {}
   local key = table.concat(event.paths, '\n')
-  told[session_id] = known
+  told[project] = known
   if #event.paths > 0 and not known[key] then
     known[key] = true
     local notice = { type = 'local_notice', level = 'info', text = sentence(event.paths) }
@@ -448,7 +450,7 @@ function handlers.slash_commands_changed(session_id)
 end
 
 function handlers.local_closed(session_id)
-  wanted[session_id], told[session_id], answered[session_id] = nil, nil, nil
+  wanted[session_id], answered[session_id] = nil, nil
   if view and view.session.id == session_id then
     close(view)
   end

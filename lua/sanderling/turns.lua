@@ -7,6 +7,7 @@ local rows = require('sanderling.rows')
 local tools = require('sanderling.tools')
 local words = require('sanderling.words')
 
+local SENT = 'sent in its place'
 local ns = api.nvim_create_namespace('sanderling')
 
 ---@type table<string, fun(self: sanderling.render.Transcript, event: any)>
@@ -58,6 +59,14 @@ local function draw_prompt(self, prompt, name)
   local prompt_lines = vim.split(prompt.text, '\n', { plain = true })
   local lines = { '## ' .. name, '' }
   vim.list_extend(lines, prompt_lines)
+  local sent ---@type { first: integer, last: integer }?
+  if (prompt.sent or '') ~= '' then
+    lines[#lines + 1] = ''
+    sent = { first = #lines, last = 0 }
+    lines[#lines + 1] = SENT
+    vim.list_extend(lines, tools.lines_of(prompt.sent))
+    sent.last = #lines - 1
+  end
   local parts = {} ---@type { first: integer, last: integer, selection: sanderling.Selection }[]
   for _, selection in ipairs(prompt.selections or {}) do
     if #parts == 0 then
@@ -75,6 +84,15 @@ local function draw_prompt(self, prompt, name)
   decorate_header(self, row, name, 'AgentUser')
   self.markdown:begin(row + 2)
   self.markdown:finish(row + 1 + #prompt_lines)
+  if sent then
+    self:paint(row + sent.first, row + sent.first, 'AgentContext')
+    self:add_fold({
+      first = row + sent.first,
+      last = row + sent.last,
+      label = SENT,
+      lines = sent.last - sent.first,
+    })
+  end
   for _, part in ipairs(parts) do
     local first, last = row + part.first, row + part.last
     self:paint(first, first, 'AgentContext')

@@ -35,6 +35,7 @@
 ---@field id string
 ---@field text string
 ---@field selections? sanderling.Selection[]
+---@field sent? string
 
 ---@class (exact) sanderling.TurnStarted
 ---@field type 'turn_started'

@@ -49,11 +49,16 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a person sent: an id of the face's choosing, the words, and the lines that go with them."""
+    """
+    What a person sent: an id of the face's choosing, the words, and the lines that go with them.
+
+    `sent` is what the model is told in place of the words, where they are a command of a Markdown file.
+    """
 
     id: str
     text: str
     selections: tuple[Selection, ...] = ()
+    sent: str = ""
 
 
 # --- events ------------------------------------------------------------------------------------------------------------

@@ -286,10 +286,10 @@ class Orchestrator:
         if not prompt_message(asked).content:
             self._refuse(prompt, "The prompt is empty: nothing was sent.")
             return
-        self.emit(TurnStarted(prompt))
+        self.emit(TurnStarted(asked))
         self.calls.begin_turn()
         notes = self._notes.with_prompt(asked)
-        self.session.append_prompt(prompt_message(asked, self.commands.records(), notes), prompt)
+        self.session.append_prompt(prompt_message(asked, self.commands.records(), notes), asked)
         self._notes.keep_told()
         if len(self.session.prompts) == 1:
             self.emit(TitleChanged(self.session.title))
@@ -395,10 +395,10 @@ class Orchestrator:
     def _append_results(self, tool_uses: ToolUses) -> None:
         """With them goes what the person has said meanwhile."""
         is_cancelled = self._turn is None or self._turn.cancel_called
-        steered = () if is_cancelled else self.waiting.take_steering()
-        asked = [self.surroundings.expand_or_keep(prompt) for prompt in steered]
+        waiting = () if is_cancelled else self.waiting.take_steering()
+        steered = tuple(self.surroundings.expand_or_keep(prompt) for prompt in waiting)
         notes = map(TextBlock, self._notes.with_results(tool_uses.take_paths()))
-        said = (block for prompt in asked for block in prompt_message(prompt).content)
+        said = (block for prompt in steered for block in prompt_message(prompt).content)
         message = Message("user", (*tool_uses.results(), *notes, *said))
         self.session.append_message(message, steered)
         self._notes.keep_told()

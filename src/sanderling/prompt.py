@@ -37,7 +37,7 @@ def prompt_message(
 
 def prompt_blocks(prompt: Prompt) -> tuple[TextBlock, ...]:
     """The lines that go with `prompt`, then its words."""
-    return _text_blocks((*map(_selection_text, prompt.selections), prompt.text))
+    return _text_blocks((*map(_selection_text, prompt.selections), prompt.sent or prompt.text))
 
 
 def _text_blocks(texts: Sequence[str]) -> tuple[TextBlock, ...]:

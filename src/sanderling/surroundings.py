@@ -39,7 +39,7 @@ class Surroundings:
             ConfigError: there is no such command, or it cannot be used so.
         """
         text = self._slash_commands.expand(prompt.text)
-        return prompt if text == prompt.text else msgspec.structs.replace(prompt, text=text)
+        return prompt if text == prompt.text else msgspec.structs.replace(prompt, sent=text)
 
     def expand_or_keep(self, prompt: Prompt) -> Prompt:
         """The same, where nothing can be refused any more."""

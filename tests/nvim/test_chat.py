@@ -19,6 +19,13 @@ def current_filetype(child):
     return child.lua("return vim.bo.filetype")
 
 
+def test_no_line_of_the_cursor_shows_behind_the_placeholder(child):
+    child.lua("vim.o.cursorline = true")
+    child.command("AgentChat")
+    assert "Ask anything" in child.screen_text()
+    assert not child.lua("return vim.wo.cursorline")
+
+
 def test_agentchat_shows_a_transcript_over_a_prompt_and_puts_the_cursor_there(child):
     child.command("AgentChat")
     assert windows(child) == ["", "sanderling", "sanderling_prompt"]

@@ -513,6 +513,12 @@ def test_resuming_beside_a_conversation_leaves_that_alone(again):
     wait_until(lambda: "no other session to go on with" in child.messages())
 
 
+def test_ids_complete_before_any_session_was_listed(again):
+    child = again("the one", chat=False)
+    complete = "return vim.fn.getcompletion('AgentResume ', 'cmdline')"
+    assert child.lua(complete) == [child.session_files()[0].stem]
+
+
 @prove
 def test_a_session_is_resumed_by_its_id_which_completes_from_its_title(again):
     child = again("the one", chat=False)

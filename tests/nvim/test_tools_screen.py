@@ -494,6 +494,31 @@ def test_a_key_shows_input_and_result_in_full_in_a_float(screen):
     wait_until(lambda: "result 299" in screen.screen_text())
 
 
+def test_a_line_with_tabs_is_whole_in_the_float(screen):
+    screen.lua("vim.o.list, vim.o.tabstop = true, 8")
+    screen.send(started(), ended())
+    go_to(screen, "^bash")
+    screen.feed("K")
+    wait_until(lambda: screen.actions("inspect_tool_use"))
+    screen.send(shown_use("1\tthe place\tof a float:\n2\tand the next line"))
+    assert "│1       the place       of a float:│" in screen.screen_text()
+
+
+def test_a_job_that_is_stopped_is_told_and_its_line_says_how_it_ended(screen):
+    screen.send(TURN_STARTED, started("bash", "make watch"), output("begun\n"), ended("→ j0"))
+    screen.send(started("bash", "make serve", "t2"), ended("→ j1", id_="t2"), jobs("", ""))
+    screen.command("AgentTerminal! j0")
+    assert "Stopping j0: make" in screen.messages()
+    screen.send(jobs("stopped", ""))
+    screen.send(jobs("stopped", "exit status 2"))
+    screen.command("redraw!")
+    assert "bash make serve  → j1 · exit status 2" in screen.screen_text()
+    assert "▸ bash make watch  → j0 · stopped · 1 line" in screen.screen_text()
+    screen.command("AgentTerminal!")
+    assert "j1 has ended already: exit status 2." in screen.messages()
+    assert len(screen.actions("stop_job")) == 1
+
+
 @pytest.mark.parametrize("key", ["q", "<Esc>"])
 @pytest.mark.parametrize("columns, lines", [(120, 40), (60, 20)])
 def test_the_float_of_a_use_fits_the_screen_and_closes(start_screen, key, columns, lines):

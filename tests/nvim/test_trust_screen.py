@@ -291,6 +291,15 @@ def test_files_that_are_ignored_are_named_once(screen, paths, sentence):
     assert screen.transcript()[-1].startswith("other.md is ignored")
 
 
+def test_files_that_are_ignored_are_no_news_again_in_a_session_that_comes_after(screen):
+    needed = {"type": "trust_needed", "paths": ["AGENTS.md"]}
+    screen.send(needed)
+    screen.command("AgentClear")
+    assert screen.transcript() == [""]
+    screen.send(needed)
+    assert screen.transcript() == [""]
+
+
 def test_no_files_that_are_ignored_are_no_news(screen):
     screen.send({"type": "trust_needed", "paths": []})
     assert screen.transcript() == [""]

@@ -62,6 +62,14 @@ def test_both_lists_stand_below_the_text(screen):
     assert "write docs" not in screen.screen_text()
 
 
+def test_the_winbar_counts_those_that_steer_and_those_that_are_queued(screen):
+    screen.send(TURN_STARTED, waiting(["a1"], ["b2", "c3"]))
+    assert "· 1 steering · 2 queued" in prompt_winbar(screen)
+    screen.send(waiting(["a1"]))
+    assert "· 1 steering" in prompt_winbar(screen)
+    assert "queued" not in prompt_winbar(screen)
+
+
 def test_the_first_three_are_shown_and_how_many_there_are_besides(screen):
     screen.send(TURN_STARTED, waiting(["a1"], ["b2", "c3", "d4", "e5"]))
     text = screen.screen_text()

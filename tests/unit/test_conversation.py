@@ -276,6 +276,23 @@ async def test_steering_goes_in_with_the_next_results_and_queued_prompts_after_t
     assert accepted(talk.session.history)
 
 
+async def test_what_stands_for_a_command_is_sent_shown_and_logged_beside_what_was_typed(tmp_path):
+    talk = Talk(tmp_path, [{"delay_ms": 200}, LOOK], [{"text": "I see."}])
+    async with talk.served():
+        talk.orchestrator.submit(Prompt("p1", "/review the parser"))
+        await talk.until(TurnStarted)
+        talk.orchestrator.steer(Prompt("p2", "/review the tests"))
+        await talk.until(TurnEnded)
+    shown = [talk.of(TurnStarted)[0].prompt, talk.of(PromptSteered)[0].prompt]
+    assert [prompt.text for prompt in shown] == ["/review the parser", "/review the tests"]
+    assert ["What: the parser" in shown[0].sent, "What: the tests" in shown[1].sent] == [True] * 2
+    assert [shown[0].sent, shown[1].sent] == [text for text in talk.texts() if "What: " in text]
+    again = Session.open(tmp_path / "state/sessions", "s1", str(talk.project))
+    assert again.prompts == shown
+    assert again.title == "/review the parser"
+    again.close()
+
+
 async def test_steering_that_finds_no_tool_boundary_is_the_next_turn(tmp_path):
     talk = Talk(tmp_path, [{"text": "Yes"}, {"delay_ms": 100}], [{"text": "Two."}], [{"text": "3"}])
     async with talk.served():

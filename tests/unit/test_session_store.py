@@ -335,6 +335,16 @@ def test_a_fork_holds_all_of_its_source_and_says_where_it_is_from(tmp_path, make
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.jsonl", "s.jsonl"]
 
 
+def test_a_fork_is_told_from_its_source_by_its_title(tmp_path, make):
+    make("s", "One", "Two")
+    assert forked(tmp_path)[0].title == "One (fork)"
+    for source, new, title in (("new", "n2", "One (fork 2)"), ("n2", "n3", "One (fork 3)")):
+        fork(tmp_path, source, new)
+        again = Session.open(tmp_path, new, "/p")
+        assert again.title == title
+        again.close()
+
+
 def test_a_fork_ends_with_the_turn_of_a_prompt_or_before_it(tmp_path, make):
     make("s", "One", "Two", "Three")
     session, prompt = forked(tmp_path, "s-1")

@@ -1,6 +1,7 @@
 """What can be done with a session that is not open: rename, delete, fork."""
 
 import os
+import re
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +25,7 @@ from sanderling.session_log import (
 )
 from sanderling.session_store.logs import header_of, log_path, opened, output_dir, whole_lines
 
+_FORK = re.compile(r"(.*) \(fork(?: (\d+))?\)")
 OWN_STATES = ("waiting", "grants")
 """What a fork begins without: prompts that wait would be sent twice, and what was allowed was allowed to another session."""
 
@@ -105,7 +107,20 @@ def fork(
             fork_file.writelines(cut.kept(lines))
             if prompt_id and not cut.prompt:
                 raise SessionError(f"there is no prompt {prompt_id} in the session {source_id}")
+    _name_fork(session_dir, new_id)
     return cut.prompt if is_before else None
+
+
+def _name_fork(session_dir: Path, session_id: str) -> None:
+    """The fork is told from its source by its title."""
+    session = Session.open(session_dir, session_id, "")
+    try:
+        if title := session.title:
+            fork = _FORK.fullmatch(title)
+            own = f"{fork[1]} (fork {int(fork[2] or 1) + 1})" if fork else f"{title} (fork)"
+            session.keep_state("title", own)
+    finally:
+        session.close()
 
 
 class _Cut:
