@@ -22,6 +22,11 @@ local RETRY_MS = 50
 local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.3 s, at 250,000 lines
 local MAX_PAIRED_LINES = 200 -- of a change; each is an event for every LSP client, which costs it the whole buffer
 local MAX_COMPARED_LINES = 10000 -- on each side; the worst of them take 0.1 s
+local MAX_LOADED_BYTES = 16 * 1024 * 1024 -- by itself, or twice what was held: 64 MB stop Neovim for 3 s, 1 GB takes 7 GB of memory
+local MAX_RELOADED_LINES = 1000000 -- Neovim takes minutes for the old ones of a few millions
+local KEPT = 'your unsaved changes are kept'
+local READ_BY_PLUGIN = 'a plugin reads it: :e loads it'
+local TOO_LARGE = 'it is %d MB now, and is not loaded by itself: :e loads it'
 local WRITE_MS = 10000 -- from the hooks before a write until it is done
 
 ---@alias sanderling.buffers.Hunk [integer, integer, string[]] first line from 0, how many, what replaces them
@@ -115,7 +120,12 @@ local function find_buf(path, device, inode, place)
   local found
   for _, buf in ipairs(api.nvim_list_bufs()) do
     local name = api.nvim_buf_get_name(buf)
-    if name ~= '' and names_file(name, device, inode, place) and is_file_buffer(buf) then
+    if
+      name ~= ''
+      and names_file(name, device, inode, place)
+      and is_file_buffer(buf)
+      and not is_plugins('BufReadCmd', buf)
+    then
       if name == path then
         return buf
       end
@@ -661,13 +671,31 @@ local function write_undo_file(buf)
   end
 end
 
---- Say once that unsaved changes stand against a file that has changed. `:write` asks before it overwrites that.
+--- Say once that a buffer stays as it is while its file has changed. `:write` asks before it overwrites that.
 ---@param buf integer
-local function note_conflict(buf)
-  if not vim.b[buf].sanderling_differs_on_disk then
-    vim.b[buf].sanderling_differs_on_disk = true
-    notify(shown_name(buf) .. ' has changed on disk; your unsaved changes are kept')
+---@param why string
+local function note_conflict(buf, why)
+  if vim.b[buf].sanderling_differs_on_disk ~= why then
+    vim.b[buf].sanderling_differs_on_disk = why
+    notify(('%s has changed on disk; %s'):format(shown_name(buf), why))
   end
+end
+
+--- Has the file of an unmodified buffer become more than may be loaded without asking? Then that is said. Neovim must not compare
+--- it with the buffer either: for that it loads it.
+---@param buf integer
+---@return boolean
+local function is_too_large(buf)
+  local stat = vim.uv.fs_stat(api.nvim_buf_get_name(buf))
+  local line_count = api.nvim_buf_line_count(buf)
+  local held = math.max(0, api.nvim_buf_get_offset(buf, line_count))
+  local limit = line_count > MAX_RELOADED_LINES and 0 or math.max(MAX_LOADED_BYTES, 2 * held)
+  if not stat or stat.size <= limit then
+    return false
+  elseif stat.size ~= held then
+    note_conflict(buf, TOO_LARGE:format(stat.size / 1024 / 1024))
+  end
+  return true
 end
 
 --- Was there no file when the buffer was made? Then checktime would ask ("created after editing started").
@@ -686,7 +714,13 @@ local function load_created_file(buf)
   if not vim.uv.fs_stat(api.nvim_buf_get_name(buf)) then
     return
   elseif vim.bo[buf].modified then
-    note_conflict(buf)
+    note_conflict(buf, KEPT)
+    return
+  end
+  if is_plugins('BufReadCmd', buf) then
+    note_conflict(buf, READ_BY_PLUGIN)
+    return
+  elseif is_too_large(buf) then
     return
   end
   api.nvim_buf_call(buf, function()
@@ -697,10 +731,15 @@ end
 --- Read the file of the buffer again if it has changed. Never asks; unsaved changes stay.
 ---@param buf integer
 local function reload_if_changed(buf)
+  if not vim.bo[buf].modified and is_too_large(buf) then
+    return
+  end
   local views, is_only_stamp
   local take_back = answer_for_user(buf, function(reason)
     if reason == 'conflict' then
-      note_conflict(buf)
+      note_conflict(buf, KEPT)
+    elseif reason == 'changed' and is_plugins('BufReadCmd', buf) then
+      note_conflict(buf, READ_BY_PLUGIN)
     elseif reason == 'changed' then
       views = save_views(buf)
       return 'reload'
@@ -710,7 +749,9 @@ local function reload_if_changed(buf)
   end)
   local autoread = vim.go.autoread
   vim.go.autoread = false -- else it reloads without a word
-  local ok, err = pcall(vim.cmd, 'silent! checktime ' .. buf)
+  local ok, err = pcall(files.reading_plainly, function() -- it reads the file to compare it, too
+    vim.cmd('silent! checktime ' .. buf)
+  end)
   vim.go.autoread = autoread
   take_back()
   if not ok then

@@ -1008,6 +1008,83 @@ def test_unsaved_changes_stay_and_are_noticed_once_without_a_question(child, ope
     assert path.read_bytes() == b"disk again\n"
 
 
+MB = 1 << 20
+
+
+def grow(path, size, kind="zeros"):
+    with path.open("r+b") as file:
+        if kind == "zeros":
+            file.truncate(size)
+        else:
+            file.write(b"y\n" * (size // 2))
+
+
+@pytest.mark.parametrize("kind", ["zeros", "lines"])
+@pytest.mark.parametrize("autoread", prove_rest(["autoread", "noautoread"], keep=(0,)))
+def test_a_file_that_was_blown_up_is_told_and_not_loaded(child, opened, kind, autoread):
+    path = opened("a.txt")
+    child.command(f"set {autoread}")
+    for _ in range(2):  # told once, and never asked about
+        grow(path, 64 * MB, kind)
+        files_changed(child)
+        assert not child.is_blocked()
+        assert lines(child) == ["one", "two", "three", "four"]
+    wait_until(lambda: "a.txt has changed on disk; it is 64 MB now" in child.screen_text())
+    assert child.messages().count("has changed on disk") == 1
+    assert not is_modified(child)
+    path.write_text("small again\n")
+    files_changed(child)
+    assert lines(child) == ["small again"]
+    grow(path, 17 * MB, kind)
+    files_changed(child)
+    wait_until(lambda: child.messages().count("it is 17 MB now") == 1)
+    assert lines(child) == ["small again"]
+
+
+def test_what_was_large_when_it_was_opened_is_loaded_again(child, opened):
+    path = opened("a.txt", (b"y" * 99 + b"\n") * 200_000)
+    with path.open("ab") as file:
+        file.write(b"more\n")
+    files_changed(child)
+    assert child.lua("return vim.fn.getline('$')") == "more"
+    grow(path, 60 * MB)
+    files_changed(child)
+    wait_until(lambda: "it is 60 MB now" in child.messages())
+    assert child.lua("return vim.fn.getline('$')") == "more"
+
+
+def test_a_huge_file_that_is_created_under_an_empty_buffer_is_told(child, project):
+    child.command(f"edit {project}/new.txt")
+    (project / "new.txt").touch()
+    grow(project / "new.txt", 64 * MB)
+    files_changed(child)
+    wait_until(lambda: "it is 64 MB now" in child.messages())
+    assert lines(child) == [""]
+
+
+@pytest.mark.parametrize("pattern, name", [("*.sealed", "a.sealed"), ("sealed:*", "sealed:a")])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_what_a_plugin_reads_is_not_loaded_by_itself(child, project, pattern, name, is_new):
+    path = project / name
+    if not is_new:
+        path.write_text("one\n")
+    child.command(f"edit {path}")
+    child.lua(
+        """
+      vim.api.nvim_create_autocmd('BufReadCmd', { pattern = ..., callback = function(event)
+        _G.reached = event.match
+      end })
+    """,
+        pattern,
+    )
+    child.command("cd .. | cd -")
+    path.write_text("changed\n")
+    files_changed(child)
+    assert child.lua("return _G.reached == nil")
+    wait_until(lambda: "a plugin reads it" in child.messages())
+    assert not child.is_blocked()
+
+
 def test_a_touched_file_changes_nothing_and_asks_nothing_later(child, opened):
     path = opened("a.txt")
     tick = find(child, path)["tick"]
