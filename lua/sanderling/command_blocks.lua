@@ -105,12 +105,15 @@ local network_remedies = {
   proxy = 'The option sandbox.hosts lists the hosts, :AgentNet on opens the network.',
 }
 
+local PROGRAM_REMEDY = 'The option sandbox.read shows a directory in each session.'
+
 function M.draw.access_denied(self, event)
   local text = ('The sandbox refused: %s %s (%s)'):format(event.operation, event.target, event.rule)
   if self.refused[text] then
     return -- who is refused often tries again
   end
   local remedy = is_network_operation[event.operation] and network_remedies[self.sandbox.network]
+    or event.operation == 'execute' and PROGRAM_REMEDY
   local is_told = not remedy or self.refused[remedy]
   remark(self, text, 'AgentWarning', not is_told and remedy or nil)
   self.refused[text] = true

@@ -92,7 +92,12 @@ class Commands:
             self._running.remove(command)
             self._session.append_command(command.record(outcome))
         self._on_end()
-        self._sandbox.look_after(command.log.text(), has_failed=not is_success)
+        self._sandbox.look_after(
+            command.log.text(),
+            has_failed=not is_success,
+            status=command.status,
+            command=command.text,
+        )
         notes = tuple(filter(None, (command.screen_note(), command.log.note())))
         words = outcome.removeprefix("was ")
         words = f"{words[0].upper()}{words[1:]}."
@@ -108,6 +113,7 @@ class Command:
         self.text = text
         self.log = log
         self.is_stopped = False
+        self.status: int | None = None
         self._screen = ScreenText()
         self._process: Process | UnconfinedProcess | None = None
 
@@ -133,7 +139,7 @@ class Command:
         if self.is_stopped:
             self._process.kill()
         try:
-            status = await self._wait(self._process, show)
+            status = self.status = await self._wait(self._process, show)
         except SandboxError as error:
             return f"did not run: {error}".rstrip("."), False
         finally:

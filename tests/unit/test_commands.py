@@ -577,6 +577,20 @@ async def test_refused_path_is_told_when_the_command_has_failed(talk):
     assert [event.target for event in talk.of(AccessDenied)] == [str(secret)]
 
 
+async def test_hidden_program_of_the_path_is_told(talk, monkeypatch):
+    tools = talk.base / "tools"
+    tools.mkdir()
+    (tools / "mytool").write_text("#!/bin/sh\necho mine\n")
+    (tools / "mytool").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    async with talk.served():
+        await talk.run("c1", "mytool")
+        await talk.run("c2", "mytool 2>/dev/null")
+    denied = [(event.operation, event.target) for event in talk.of(AccessDenied)]
+    assert denied == [("execute", str(tools))] * 2
+    assert "`mytool` is there" in talk.of(AccessDenied)[0].rule
+
+
 async def test_what_the_guard_did_is_told(talk):
     async with talk.served():
         await talk.run("c1", "echo evil > .envrc")

@@ -1,5 +1,6 @@
 """The turn's loop with real tools: what runs, what asks, what the model is told, what is shown; in the real sandbox."""
 
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -403,6 +404,31 @@ async def test_hidden_file_that_a_command_misses_is_offered_and_the_command_runs
         talk.answer(again, "deny")
     assert talk.told(0).startswith("my notes\n")
     assert "No such file" in talk.told(1)
+
+
+@pytest.fixture
+def hidden_tool(tmp_path, monkeypatch) -> Path:
+    """The directory of a program that is on the person's PATH, and that the sandbox hides."""
+    directory = tmp_path / "tools"
+    directory.mkdir()
+    (directory / "mytool").write_text("#!/bin/sh\necho mine\n")
+    (directory / "mytool").chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory), prepend=os.pathsep)
+    return directory
+
+
+async def test_directory_of_a_hidden_program_is_offered_and_the_command_runs_again(
+    tmp_path, hidden_tool
+):
+    twice = [uses(bash("mytool"))] * 2
+    talk = Talk(tmp_path, *twice, mode="auto")
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.subject == f"execute {hidden_tool}"
+        talk.answer(question, "once")
+        talk.answer(await talk.until(ApprovalRequested, 2), "deny")
+    assert talk.told(0).startswith("mine\n")
+    assert f"[The sandbox refused: execute {hidden_tool}: `mytool` is there" in talk.told(1)
 
 
 async def test_what_was_granted_for_the_session_is_not_asked_again(tmp_path, outside):

@@ -2,7 +2,8 @@
 What the sandbox refused, as data: enough to offer exactly that grant and to run the command again, still confined.
 
 The network's doors report what they refuse. A refused path is known at first hand only to the program that was refused; its
-complaint is looked at, and believed where the policy says the same.
+complaint is looked at, and believed where the policy says the same. A program that is not found is looked for where the person's own
+shell would find it.
 """
 
 import os
@@ -11,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from sanderling.sandbox.layout import SYSTEM
+from sanderling.sandbox.layout import SYSTEM, TOOLCHAINS, path_entries
 from sanderling.sandbox.policy import SandboxPolicy, is_within
+from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 
 HIDDEN, READ_ONLY, PLAN, PROTECTED = (
     "it is outside of the project, and hidden",
@@ -20,6 +22,13 @@ HIDDEN, READ_ONLY, PLAN, PROTECTED = (
     "nothing can be written in plan mode, in which the sandbox is read-only",
     "it could make the host run something, so it cannot be changed",
 )
+PROGRAM_HIDDEN = "`{name}` is there, on your PATH, and the sandbox hides that directory"
+_NAME = r"(?<![\w./-])([\w.+-]+)"
+_NOT_FOUND = re.compile(
+    rf"(?i)(?:{_NAME}['\"\u2019]?: (?:(?:command |executable file )?not found(?!:)|No such file or directory|Permission denied)"
+    rf"|command not found: {_NAME}|(?:No such file or directory|spawn):? ['\"\u2018`]?{_NAME})"
+)
+_WORD = re.compile(_NAME)
 _COMPLAINT = (
     r"(?i)No such file(?: or directory)?|Permission denied|Read-only file system|Operation not permitted"
     r"|Device or resource busy"
@@ -52,6 +61,44 @@ def denials_in(output: str, policy: SandboxPolicy, cwd: str) -> list[Denial]:
         if complaint := re.search(_COMPLAINT, shown):
             found.update(dict.fromkeys(_denials(complaint[0].lower(), shown, policy, cwd)))
     return list(found)[:MAX_DENIALS]
+
+
+def programs_denied(output: str, status: int, command: str, policy: SandboxPolicy) -> list[Denial]:
+    """
+    The directories of hidden programs that a command which has failed did not find, each once.
+
+    Its `output` names them, or where the `status` says that there was no program and the output does not, the `command`.
+    """
+    lines = (line[:MAX_LINE_CHARS] for line in output.splitlines())
+    named = [name for line in lines for found in _NOT_FOUND.findall(line) for name in found if name]
+    denials = _programs_denied(named, policy)
+    if not denials and status in {EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND}:
+        denials = _programs_denied(_WORD.findall(command[:MAX_LINE_CHARS]), policy)
+    return denials
+
+
+def _programs_denied(names: list[str], policy: SandboxPolicy) -> list[Denial]:
+    found: dict[str, Denial] = {}
+    directories = path_entries()
+    for name in list(dict.fromkeys(names))[:MAX_DENIALS]:
+        for directory in _places_of(name, directories, policy):
+            rule = PROGRAM_HIDDEN.format(name=name)
+            found.setdefault(directory, Denial("execute", directory, rule))
+    return list(found.values())[:MAX_DENIALS]
+
+
+def _places_of(name: str, directories: list[str], policy: SandboxPolicy) -> list[str]:
+    """The hidden directories that it takes to run the program: where it is on the PATH, and where a link there leads."""
+    places = [at for at in directories if os.access(f"{at}/{name}", os.X_OK)]
+    places = [at for at in places if os.path.isfile(f"{at}/{name}")]
+    if not places or name in {".", ".."}:
+        return []
+    first = places[0]
+    real = os.path.dirname(os.path.realpath(f"{first}/{name}"))
+    toolchains = (f"{policy.home}/{toolchain}" for toolchain in TOOLCHAINS)
+    shown = (*_visible(policy), *toolchains, *map(os.path.realpath, policy.programs))
+    needed = dict.fromkeys((os.path.realpath(first), real))
+    return [at for at in needed if not _is_in_any(at, shown)]
 
 
 def _denials(complaint: str, line: str, policy: SandboxPolicy, cwd: str) -> Iterator[Denial]:

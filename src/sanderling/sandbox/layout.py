@@ -5,6 +5,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 from sanderling.sandbox.policy import SandboxPolicy, is_within
@@ -80,6 +81,8 @@ TOOLCHAINS = (
     "miniforge3",
 )
 """Below HOME, what commands are started from. None of these directories holds a key or a token."""
+MAX_PATH_ENTRIES, MAX_PROGRAMS = 64, 2000
+"""Of the person's own programs: more is not looked through while somebody waits."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
 RESOLVER = "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n"
@@ -159,6 +162,7 @@ def mounted_layout(
         Bind(tmp, "/var/tmp", is_writable=True),
         Bind(home, policy.home, is_writable=True),
         *_runtime_and_toolchains(policy.home),
+        *_programs(policy),
         *_git_configuration(policy),
         *_project_binds(policy, protection),
         *_masks(policy, protection),
@@ -189,6 +193,7 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
         *SYSTEM_STATE,
         "/proc",
         *(bind.source for bind in _runtime_and_toolchains(policy.home)),
+        *(bind.source for bind in _programs(policy)),
         *(f"{policy.state_dir}/{name}" for name in ("gitconfig", "gitignore")),
         *policy.read_paths,
         *protection.readable,
@@ -267,6 +272,75 @@ def _runtime_and_toolchains(home: str) -> list[Bind]:
         for path in _present(paths)
         if not _is_system(path)
     ]
+
+
+def programs_of(policy: SandboxPolicy) -> tuple[str, ...]:
+    """What else of the person's PATH lies in HOME, like ~/bin, and holds programs only."""
+    shown = [f"{policy.home}/{name}" for name in TOOLCHAINS]
+    return tuple(
+        path
+        for path in path_entries()
+        if not _is_system(path)
+        and not any(is_within(path, directory) for directory in (*shown, policy.project))
+        and _may_be_shown(os.path.realpath(path), policy)
+    )
+
+
+def _programs(policy: SandboxPolicy) -> Iterator[Bind]:
+    """Where PATH leads: to what may be shown, and by way of a link to what was granted."""
+    granted = {*policy.read_paths, *policy.write_paths}
+    for path in path_entries():
+        real = os.path.realpath(path)
+        is_link_to_granted = real != path and any(is_within(real, root) for root in granted)
+        if path in policy.programs or (
+            is_link_to_granted and not _is_system(path) and not is_within(path, policy.project)
+        ):
+            yield Bind(real, path, is_private=True)
+
+
+def path_entries() -> list[str]:
+    """The directories of PATH, as the person's shell searches them; not those that depend on where it is."""
+    entries = os.environ.get("PATH", "").split(os.pathsep)[:MAX_PATH_ENTRIES]
+    return [
+        path
+        for entry in dict.fromkeys(entries)
+        if os.path.isabs(entry)
+        and os.path.isdir(path := os.path.normpath(entry))
+        and os.path.realpath(path) == os.path.realpath(entry)
+    ]
+
+
+def _may_be_shown(directory: str, policy: SandboxPolicy) -> bool:
+    """
+    Whether a real directory of HOME holds nothing private: programs that everybody may read, and links to such in HOME's own view.
+
+    HOME itself, what the project or our own state lies in, and what others can write, never are.
+    """
+    if directory == policy.home or not is_within(directory, policy.home):
+        return False
+    around = (policy.project, policy.state_dir, *policy.read_paths, *policy.write_paths)
+    if any(is_within(path, directory) or is_within(directory, path) for path in around):
+        return False
+    try:
+        status = os.stat(directory)
+        if status.st_uid not in {os.geteuid(), 0} or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return False
+        with os.scandir(directory) as entries:
+            found = list(islice(entries, MAX_PROGRAMS + 1))
+        return 0 < len(found) <= MAX_PROGRAMS and all(map(_is_program, found))
+    except OSError:
+        return False
+
+
+def _is_program(entry: "os.DirEntry[str]") -> bool:
+    """A link shows no more than where it leads: what is not shown there does not exist inside."""
+    if entry.name.startswith("."):
+        return False
+    if entry.is_symlink():
+        return True
+    mode = entry.stat(follow_symlinks=False).st_mode
+    everybody = stat.S_IROTH | stat.S_IXOTH
+    return stat.S_ISREG(mode) and mode & everybody == everybody
 
 
 def _project_binds(policy: SandboxPolicy, protection: Protection) -> Iterator[Bind]:

@@ -39,7 +39,8 @@ class SandboxPolicy:
     What the commands of a session may touch, and what may run them.
 
     `project`, `home` and `state_dir` are absolute. `state_dir` is the project's own: its private HOME and the quarantine live
-    there; `tmp_dir`, which is a session's own, is chosen when its sandbox opens first. `read_paths`, `write_paths` and `hosts` widen
+    there; `tmp_dir`, which is a session's own, is chosen when its sandbox opens first, and `programs`, directories of PATH in HOME that
+    are shown, whenever it opens. `read_paths`, `write_paths` and `hosts` widen
     the policy; `min_level` is the weakest level that may run anything; `level` asks for exactly that one. A host is a name, `*.name`
     for every name below, or an address, and may end in `:port`.
     """
@@ -54,6 +55,7 @@ class SandboxPolicy:
     hosts: tuple[str, ...] = ()
     env_pass: tuple[str, ...] = ()
     tmp_dir: str = ""
+    programs: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     min_level: Level = "landlock"
     level: Level | None = None

@@ -24,11 +24,12 @@ from anyio.abc import TaskGroup
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
-from sanderling.sandbox.denials import Denial, denials_in
+from sanderling.sandbox.denials import Denial, denials_in, programs_denied
 from sanderling.sandbox.disk import DiskFull, DiskWatch
 from sanderling.sandbox.environment import environment
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gitconfig import write_gitconfig
+from sanderling.sandbox.layout import programs_of
 from sanderling.sandbox.network import (
     LISTED_ONLY,
     HostRules,
@@ -193,6 +194,7 @@ class Sandbox:
         """
         _check_system()
         policy = resolve(policy)
+        policy = replace(policy, programs=programs_of(policy))
         goes_on = bool(policy.tmp_dir)
         if not goes_on:
             path = f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}"
@@ -321,9 +323,18 @@ class Sandbox:
         with suppress(OSError):  # the supervisor is gone: it looked before it went
             wire.send(self._supervisor, ("audit", is_routine))
 
-    def denials_in(self, output: str, cwd: str = "") -> list[Denial]:
-        """The paths that a command which ran in `cwd` complains of, and that were refused to it; empty is the project's root."""
-        return denials_in(output, self.policy, cwd or self.policy.project)
+    def denials_in(
+        self, output: str, cwd: str = "", *, status: int = 1, command: str = ""
+    ) -> list[Denial]:
+        """
+        The paths that a `command` which ran in `cwd` complains of, and that were refused to it; empty is the project's root.
+
+        So are the directories of programs that it did not find: `status` is what it has failed with.
+        """
+        return [
+            *programs_denied(output, status, command, self.policy),
+            *denials_in(output, self.policy, cwd or self.policy.project),
+        ]
 
     async def _watch(self) -> None:
         """As long as something runs: have the guard look now and then, and kill it all before it has filled the disk."""

@@ -23,6 +23,7 @@ from anyio import to_thread
 
 from sanderling.config import Settings
 from sanderling.errors import SandboxError
+from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.files import Files, UnconfinedFiles
 from sanderling.sandbox.gaps import missing_at
@@ -491,12 +492,25 @@ class SessionSandbox:
         self.is_off = not is_on
         self._on_change()
 
-    def look_after(self, output: str, *, has_failed: bool, cwd: str = "") -> None:
-        """A command has ended: have the guard look at the project, and report what the failure says was refused."""
-        if self._sandbox:
-            self._sandbox.audit()
-            for denial in self._sandbox.denials_in(output, cwd) if has_failed else ():
-                self._on_event(denial)
+    def look_after(
+        self,
+        output: str,
+        *,
+        has_failed: bool,
+        cwd: str = "",
+        status: int | None = None,
+        command: str = "",
+    ) -> list[Denial]:
+        """A `command` has ended: have the guard look at the project; report, and return, what its failure says was refused."""
+        if not self._sandbox:
+            return []
+        self._sandbox.audit()
+        if not has_failed:
+            return []
+        denials = self._sandbox.denials_in(output, cwd, status=status or 1, command=command)
+        for denial in denials:
+            self._on_event(denial)
+        return denials
 
 
 def _private_directories(sandbox: Sandbox) -> object:

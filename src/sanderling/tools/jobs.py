@@ -273,7 +273,11 @@ class Jobs:
         self._looked_after = job
         try:
             self._sandbox.look_after(
-                job.log.text(), has_failed=job.status != 0, cwd=job.started.begun_with.cwd
+                job.log.text(),
+                has_failed=job.status != 0,
+                cwd=job.started.begun_with.cwd,
+                status=job.status,
+                command=job.command,
             )
         finally:
             self._looked_after = None
@@ -330,6 +334,8 @@ def _refusal(denial: Denial) -> str:
     what = f"{denial.operation} {target}: {denial.rule}."
     if denial.operation in ("connect", "resolve"):
         return f"{what} Do without, or ask the person to allow it with :AgentNet."
+    if denial.operation == "execute":
+        return f"{what} Do without, or ask the person to grant that directory."
     instead = {
         HIDDEN: "Use what is in the project, or ask the person to grant that path.",
         READ_ONLY: "Write in the project or in $TMPDIR, or ask the person to grant that path.",
