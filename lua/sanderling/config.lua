@@ -161,6 +161,10 @@ local function list_of(is_item, expected)
   end
 end
 
+local is_list_of_strings = list_of(function()
+  return true
+end, 'a list of strings')
+
 local is_list_of_paths = list_of(function(path)
   return vim.startswith(vim.fs.normalize(path), '/')
 end, 'a list of absolute paths, in which ~ and $VAR are expanded')
@@ -176,11 +180,26 @@ local PRICE = {
   long_output_factor = 1,
 }
 
----@type fun(options: table, defaults: table, prefix: string)
+--- What a rule takes (src/sanderling/permissions.py).
+local RULE = {
+  action = '',
+  tool = '',
+  command = '',
+  path = '',
+  host = '',
+  examples = { matches = {}, does_not_match = {} },
+}
+
+---@class (exact) sanderling.config.Mistake
+---@field name string the option
+---@field text string
+---@field guess? string
+
+---@type fun(options: table, defaults: table, prefix: string, mistakes: sanderling.config.Mistake[]): table
 local check
 
---- What a key takes, where its default's type does not say it all.
----@type table<string, fun(value: any): boolean, string>
+--- What a key takes, where its default's type does not say it all. What is wrong deeper inside is added to `mistakes`.
+---@type table<string, fun(value: any, mistakes: sanderling.config.Mistake[]): boolean, string>
 local checks = {
   provider = one_of({ 'auto', 'anthropic', 'demo', 'scripted' }),
   model = function(value)
@@ -191,12 +210,12 @@ local checks = {
   idle_timeout_s = at_least(0.001),
   max_calls = at_least(0, true),
   budget_usd = at_least(0),
-  prices = function(value)
+  prices = function(value, mistakes)
     local ok = type(value) == 'table'
     for model, price in pairs(ok and value or {}) do
       ok = ok and type(model) == 'string' and type(price) == 'table'
       if ok then
-        check(price, PRICE, ("prices['%s']."):format(model))
+        check(price, PRICE, ("prices['%s']."):format(model), mistakes)
       end
     end
     return ok,
@@ -211,13 +230,25 @@ local checks = {
   ['sandbox.env'] = list_of(function(name)
     return name:find('^[%a_][%w_]*$') ~= nil
   end, 'a list of names of environment variables'),
-  permissions = function(value)
+  permissions = function(value, mistakes)
     local ok = type(value) == 'table' and vim.islist(value)
-    for _, rule in ipairs(ok and value or {}) do
-      ok = ok and type(rule) == 'table' and not vim.islist(rule)
+    for i, rule in ipairs(ok and value or {}) do
+      ok = ok and type(rule) == 'table' and (next(rule) == nil or not vim.islist(rule))
+      if ok then
+        check(
+          vim.tbl_extend('keep', rule, { action = '' }),
+          RULE,
+          ('permissions[%d].'):format(i),
+          mistakes
+        )
+      end
     end
     return ok, "a list of rules, like { action = 'allow', tool = 'bash', command = 'npm test' }"
   end,
+  ['permissions[].action'] = one_of({ 'allow', 'ask', 'deny' }),
+  ['permissions[].tool'] = one_of({ 'bash', 'read', 'edit', 'write', 'web_fetch', '*' }),
+  ['permissions[].examples.matches'] = is_list_of_strings,
+  ['permissions[].examples.does_not_match'] = is_list_of_strings,
   ['chat.position'] = one_of(M.POSITIONS),
   ['chat.size'] = at_least(0.05),
   ['chat.prompt_height'] = at_least(1, true),
@@ -229,94 +260,143 @@ end
 ---@type sanderling.config.Options
 M.options = vim.deepcopy(M.defaults)
 
---- How many letters must change to make `a` into `b`.
----@param a string
----@param b string
----@return integer
-local function edit_distance(a, b)
-  local row = {}
-  for j = 0, #b do
-    row[j] = j
-  end
-  for i = 1, #a do
-    local diagonal = row[0]
-    row[0] = i
-    for j = 1, #b do
-      local substitution = diagonal + (a:byte(i) == b:byte(j) and 0 or 1)
-      diagonal = row[j]
-      row[j] = math.min(substitution, row[j] + 1, row[j - 1] + 1)
-    end
-  end
-  return row[#b]
+--- What is wrong with the options that were given.
+---@type sanderling.config.Mistake[]
+M.mistakes = {}
+
+--- Why they keep sessions from beginning, if they do.
+---@type string?
+M.problem = nil
+
+---@param key any
+---@param defaults table
+---@param prefix string
+---@return sanderling.config.Mistake
+local function unknown(key, defaults, prefix)
+  local name = prefix .. tostring(key)
+  local guesses = require('sanderling.guess').options(tostring(key), defaults, prefix, M.defaults)
+  local hint = #guesses > 0 and ("did you mean '%s'?"):format(table.concat(guesses, "' or '"))
+    or 'see :help sanderling-options'
+  return {
+    name = name,
+    guess = guesses[1],
+    text = ("unknown option '%s'; %s"):format(name, hint),
+  }
 end
 
---- The key of `known` that was probably meant by `name`.
----@param name string
----@param known table<string, any>
----@return string
-function M.nearest(name, known)
-  local best, best_distance
-  for candidate in vim.spairs(known) do
-    local distance = edit_distance(name, candidate)
-    if not best_distance or distance < best_distance then
-      best, best_distance = candidate, distance
-    end
-  end
-  return best
-end
-
---- Refuse, by name, what `defaults` does not know or takes otherwise.
+--- Find what `defaults` does not know or takes otherwise.
 ---@param options table
 ---@param defaults table
 ---@param prefix string
-function check(options, defaults, prefix)
-  for key, value in vim.spairs(options) do
-    local name = prefix .. tostring(key)
-    local default = defaults[key]
-    if default == nil then
-      error(
-        ("sanderling: unknown option '%s'; did you mean '%s'?"):format(
-          name,
-          prefix .. M.nearest(tostring(key), defaults)
-        ),
-        0
-      )
-    end
+---@param mistakes sanderling.config.Mistake[] to which what is wrong is added
+---@return table right those of the options that are
+function check(options, defaults, prefix, mistakes)
+  local right = {}
+  local keys = vim.tbl_keys(options)
+  table.sort(keys, function(a, b)
+    return tostring(a) < tostring(b)
+  end)
+  for _, key in ipairs(keys) do
+    local name, value, default = prefix .. tostring(key), options[key], defaults[key]
+    local special = checks[name:gsub('%[%d+%]', '[]')]
     local ok, expected = type(value) == type(default), 'a ' .. type(default)
-    if checks[name] then
-      ok, expected = checks[name](value)
+    local count = #mistakes
+    if special then
+      ok, expected = special(value, mistakes)
     end
-    if not ok then
-      error(
-        ("sanderling: option '%s' must be %s, not %s"):format(name, expected, vim.inspect(value)),
-        0
-      )
-    end
-    if type(default) == 'table' and not checks[name] then
-      check(value, default, name .. '.')
+    if default == nil then
+      mistakes[#mistakes + 1] = unknown(key, defaults, prefix)
+    elseif not ok then
+      local given = vim.inspect(value, { newline = ' ', indent = '' })
+      local text = ("option '%s' must be %s, not %s"):format(name, expected, given)
+      mistakes[#mistakes + 1] = { name = name, text = text }
+    elseif type(default) == 'table' and not special then
+      right[key] = check(value, default, name .. '.', mistakes)
+    elseif #mistakes == count then
+      right[key] = value
     end
   end
+  return right
 end
 
 --- Check `options` against what `path` of the defaults takes.
 ---@param options table
 ---@param path? 'chat'
 function M.validate(options, path)
-  check(options, path and M.defaults[path] or M.defaults, path and path .. '.' or '')
+  local mistakes = {} ---@type sanderling.config.Mistake[]
+  check(options, path and M.defaults[path] or M.defaults, path and path .. '.' or '', mistakes)
+  if #mistakes > 0 then
+    error('sanderling: ' .. mistakes[1].text, 0)
+  end
 end
 
+--- Say what is wrong in one line, which asks for no <Enter>. `:checkhealth` has the whole sentences.
+---@param mistakes sanderling.config.Mistake[]
+local function tell(mistakes)
+  local line = 'sanderling: ' .. mistakes[1].text
+  if #mistakes > 1 then
+    local names = vim.tbl_map(function(mistake)
+      return mistake.guess and ('%s (%s?)'):format(mistake.name, mistake.guess) or mistake.name
+    end, mistakes)
+    line = ('sanderling: %d options are wrong, see :AgentHealth: %s'):format(
+      #mistakes,
+      table.concat(names, ', ')
+    )
+  end
+  local function show()
+    require('sanderling.message').tell(line, vim.log.levels.ERROR)
+  end
+  if vim.v.vim_did_enter == 1 then
+    return show()
+  end
+  vim.api.nvim_create_autocmd('VimEnter', { -- an error before that asks for <Enter>
+    once = true,
+    desc = 'Agent: tell what is wrong with the options',
+    callback = vim.schedule_wrap(show),
+  })
+end
+
+--- With a mistake in these tables the screen is not quite as was wanted. With any other, something could be sent or run that
+--- was not.
+local HARMLESS = { chat = true, keys = true, approval = true }
+
+---@param mistakes sanderling.config.Mistake[]
+---@return string?
+local function problem_of(mistakes)
+  local lines = {} ---@type string[]
+  for _, mistake in ipairs(mistakes) do
+    if not HARMLESS[mistake.name:match('^%a+')] then
+      lines[#lines + 1] = mistake.text
+    end
+  end
+  if #lines == 0 then
+    return nil
+  end
+  return ('The options are wrong, so nothing is sent:\n%s\n%s'):format(
+    table.concat(lines, '\n'),
+    'Correct them and call setup() again, or restart Neovim; then send the prompt again.'
+  )
+end
+
+--- Take the options that are right, and say which are not. No error: the rest of what calls it would not run.
 ---@param options? table
 function M.setup(options)
-  options = options or {}
-  if type(options) ~= 'table' then
-    error('sanderling: setup() takes a table of options, not ' .. vim.inspect(options), 0)
+  local mistakes = {} ---@type sanderling.config.Mistake[]
+  local is_table = options == nil or type(options) == 'table'
+  if not is_table then
+    local text = 'setup() takes a table of options, not ' .. vim.inspect(options)
+    mistakes[1] = { name = 'setup()', text = text }
   end
-  M.validate(options)
-  local merged = vim.tbl_deep_extend('force', vim.deepcopy(M.defaults), options)
-  if merged.provider == 'scripted' and merged.script == '' then
-    error("sanderling: provider 'scripted' needs the option 'script', the path of its file", 0)
+  local right = check(is_table and options or {}, M.defaults, '', mistakes)
+  M.options = vim.tbl_deep_extend('force', vim.deepcopy(M.defaults), right)
+  if M.options.provider == 'scripted' and M.options.script == '' and #mistakes == 0 then
+    local text = "provider 'scripted' needs the option 'script', the path of its file"
+    mistakes[1] = { name = 'script', text = text }
   end
-  M.options = merged
+  M.mistakes, M.problem = mistakes, problem_of(mistakes)
+  if #mistakes > 0 then
+    tell(mistakes)
+  end
 end
 
 --- What the host takes, as its own Settings (src/sanderling/config.py).

@@ -119,6 +119,9 @@ end
 local function check_model(report)
   vim.health.start('Model')
   vim.health.info(('provider %s, model %s'):format(config.options.provider, config.options.model))
+  for _, mistake in ipairs(config.mistakes) do
+    vim.health.error(mistake.text)
+  end
   local provider = config.options.provider
   if report.has_api_key then
     vim.health.ok('an API key is in the environment')

@@ -320,8 +320,8 @@ local function start()
     return
   end
   local python, err = M.python()
-  if not python then
-    return err
+  if config.problem or not python then
+    return config.problem or err
   end
   pcall(vim.fn.mkdir, vim.fn.stdpath('log'), 'p') -- where it cannot be, the log goes to stderr
   has_answered, ending = false, nil
@@ -353,7 +353,7 @@ end
 ---@param session_id string a registered one
 ---@return string? error
 function M.open(session_id)
-  local err = start()
+  local err = start() or not opened[session_id] and config.problem or nil
   if not err and not opened[session_id] then
     opened[session_id] = true
     err = notify(session_id, {
@@ -407,7 +407,7 @@ end
 
 --- The options have changed: sessions that are opened from now on take them.
 function M.reconfigure()
-  if channel then
+  if channel and not config.problem then
     pcall(vim.rpcnotify, channel, 'sanderling_configure', config.host_settings())
   end
 end

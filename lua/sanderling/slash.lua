@@ -5,6 +5,7 @@ local M = {}
 local api = vim.api
 local attention = require('sanderling.attention')
 local config = require('sanderling.config')
+local guess = require('sanderling.guess')
 local host = require('sanderling.host')
 local live = require('sanderling.live')
 local message = require('sanderling.message')
@@ -352,7 +353,7 @@ local function unknown(name, session_id)
   end
   return ('There is no command /%s; did you mean /%s? A space before it sends it as text.'):format(
     name,
-    config.nearest(name, known)
+    (guess.nearest(name, known))
   )
 end
 

@@ -20,7 +20,17 @@ from sanderling.editor.live import LiveSession
 from sanderling.editor.memory import give_back
 from sanderling.editor.requests import answer
 from sanderling.errors import ConfigError, printable
-from sanderling.events import Action, CloseSession, OpenSession, RenameSession, Request, SetTitle
+from sanderling.events import (
+    Action,
+    CloseSession,
+    OpenSession,
+    RenameSession,
+    Request,
+    RunCommand,
+    SetTitle,
+    SteerTurn,
+    SubmitPrompt,
+)
 
 MAX_LOG_BYTES = 1_000_000
 EXIT_DEFECT = 70  # sysexits.h: an internal software error
@@ -85,23 +95,36 @@ class EditorHost:
         match action:
             case OpenSession():
                 if live is None:
-                    assert self.settings is not None
-                    live = LiveSession(
-                        session_id, action, self.settings, self.bridge, self._buffers
-                    )
-                    self._sessions[session_id] = live
-                    before = self._ending.get(session_id)
-                    has_ended = before.ended if before else None
-                    tasks.start_soon(self._serve_session, live, has_ended, tasks)
+                    self._open(session_id, action, tasks)
             case _ if live is None:
                 log.warning(
                     "%s for session %s, which is not open", type(action).__name__, session_id
                 )
             case CloseSession():
-                live.close()
-                self._ending[session_id] = self._sessions.pop(session_id)
+                self._close(session_id)
+            case SubmitPrompt() | SteerTurn() | RunCommand() if live.is_refused:
+                self._close(session_id)  # what was wrong may have been corrected
+                self._open(session_id, live.opening, tasks, is_again=True).act(action)
             case _:
                 live.act(action)
+
+    def _open(
+        self, session_id: str, opening: OpenSession, tasks: TaskGroup, *, is_again: bool = False
+    ) -> LiveSession:
+        assert self.settings is not None
+        live = LiveSession(
+            session_id, opening, self.settings, self.bridge, self._buffers, is_again=is_again
+        )
+        self._sessions[session_id] = live
+        before = self._ending.get(session_id)
+        has_ended = before.ended if before else None
+        tasks.start_soon(self._serve_session, live, has_ended, tasks)
+        return live
+
+    def _close(self, session_id: str) -> None:
+        live = self._sessions.pop(session_id)
+        live.close()
+        self._ending[session_id] = live
 
     async def _serve_session(
         self, live: LiveSession, before_ended: anyio.Event | None, tasks: TaskGroup

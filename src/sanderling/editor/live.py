@@ -84,9 +84,12 @@ class LiveSession:
         settings: Settings,
         bridge: Bridge,
         buffers: NeovimBuffers,
+        *,
+        is_again: bool = False,
     ) -> None:
         self.id = session_id
-        self._opening = opening
+        self.opening = opening
+        self._is_again = is_again  # it did not open before, and that was told
         self._settings = settings
         self._bridge = bridge
         self._buffers = buffers
@@ -158,7 +161,7 @@ class LiveSession:
     async def _read_session(self) -> Session:
         """A long log takes a while to read: not on the loop."""
         return await to_thread.run_sync(
-            Session.open, self._settings.session_dir, self.id, self._opening.project
+            Session.open, self._settings.session_dir, self.id, self.opening.project
         )
 
     async def _orchestrate(self, session: Session) -> Orchestrator:
@@ -183,7 +186,7 @@ class LiveSession:
         """What the screen has to know of a session that begins or goes on."""
         session = orchestrator.session
         self.emit(SessionOpened(orchestrator.provider.model, session.title, session.is_resumed))
-        if session.is_resumed and self._opening.wants_history:
+        if session.is_resumed and self.opening.wants_history:
             self._pages = Pages(session)
             await self._show_earlier(self._pages)
         if session.damaged_lines:
@@ -196,15 +199,18 @@ class LiveSession:
         self.emit(SlashCommandsChanged(orchestrator.surroundings.commands()))
 
     def _refuse(self, error: SanderlingError) -> None:
-        """The session cannot be opened: every prompt is answered with the reason."""
+        """The session cannot be opened: what is asked of it is answered with the reason, and the host tries it again."""
         log.warning("session %s does not open: %s", self.id, error)
         self._refusal = error
         if isinstance(error, SessionInUseError):
             self.emit(SessionInUse(self.id))
-        self._emit_refusal(error)
+        if not self._is_again:
+            self._emit_refusal(error)
 
     def _emit_refusal(self, error: SanderlingError) -> None:
-        remedy = "Mend it, then begin a new conversation with :clear."
+        remedy = (
+            "Correct it, then send the prompt again; options count when setup() is called again."
+        )
         if isinstance(error, SessionInUseError):
             remedy = "Close it there, or fork it: :AgentSessions."
         self.emit(ErrorOccurred("internal", str(error), remedy))
