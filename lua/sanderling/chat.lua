@@ -74,6 +74,43 @@ local function restore_view(session, win)
   end)
 end
 
+--- Is the person selecting text in `win`, or about to name some? Then its cursor is theirs.
+---@param win integer
+---@return boolean
+local function is_selecting(win)
+  local mode = api.nvim_get_mode().mode
+  local is_selecting_here = mode:find('^[vVsS\22\19]') ~= nil or vim.startswith(mode, 'no')
+  return is_selecting_here and win == api.nvim_get_current_win()
+end
+
+--- Show the end of the transcript, and what comes from now on.
+---@param session sanderling.session.Session
+local function go_to_end(session)
+  local windows, shown = shown_in()
+  if windows and shown == session and not is_selecting(windows.transcript) then
+    api.nvim_win_call(windows.transcript, function()
+      vim.cmd('normal! G$zb')
+    end)
+  end
+end
+
+--- Turn the pages of the transcript from elsewhere. At its end the window goes along with the text again.
+---@param session sanderling.session.Session
+---@param step -1|1
+local function scroll(session, step)
+  local windows, shown = shown_in()
+  if not windows or shown ~= session then
+    return
+  end
+  local key = vim.v.count1 .. vim.keycode(step < 0 and '<C-b>' or '<C-f>')
+  api.nvim_win_call(windows.transcript, function()
+    vim.cmd('normal! ' .. key)
+    if step > 0 and vim.fn.line('w$') == vim.fn.line('$') then
+      vim.cmd('normal! G$zb')
+    end
+  end)
+end
+
 --- Show `session` in windows that show another one.
 ---@param session sanderling.session.Session
 ---@param windows sanderling.layout.Windows
@@ -144,7 +181,16 @@ local function watch(session)
   end)
 end
 
+--- Give the windows of this tab page the sizes that they are to have.
+local function settle_windows()
+  local windows = shown_in()
+  if windows then
+    layout.settle(windows, api.nvim_get_current_tabpage())
+  end
+end
+
 local function watch_windows()
+  ---@param event string|string[]
   local function on(event, desc, callback)
     local opts = { group = augroup, desc = 'Agent: ' .. desc, callback = callback }
     api.nvim_create_autocmd(event, opts)
@@ -155,13 +201,7 @@ local function watch_windows()
       live.set_current(session)
     end
   end)
-  on('VimResized', 'keep floats on the screen', function()
-    for tab, windows in pairs(windows_by_tab) do
-      if api.nvim_tabpage_is_valid(tab) and shown_in(tab) then
-        layout.place_floats(windows)
-      end
-    end
-  end)
+  on({ 'WinResized', 'VimResized', 'TabEnter' }, 'the sizes of the chat', settle_windows)
   on('WinClosed', 'both windows of the chat close together', function(args)
     local closed = tonumber(args.match)
     for tab, windows in pairs(windows_by_tab) do
@@ -170,6 +210,7 @@ local function watch_windows()
         return
       end
     end
+    vim.schedule(settle_windows) -- when it is closed
   end)
 end
 
@@ -249,7 +290,7 @@ end
 ---@param project? string
 ---@return sanderling.session.Session
 local function add_session(id, project)
-  local session = session_module.new(restore_sessions_soon)
+  local session = session_module.new({ on_lost = restore_sessions_soon, on_sent = go_to_end })
   session:begin(id or session_module.new_id(), project or session_module.project_here())
   set_up(session)
   live.add(session)
@@ -370,11 +411,12 @@ function M.show(opts)
   sessions.hint(session)
 end
 
----@return integer[] windows of this tab page, without those that only tell something
-local function windows_to_be_in()
+---@param tab integer
+---@return integer[] its windows, without those that only tell something
+local function windows_to_be_in(tab)
   return vim.tbl_filter(function(win)
     return api.nvim_win_get_config(win).focusable
-  end, api.nvim_tabpage_list_wins(0))
+  end, api.nvim_tabpage_list_wins(tab))
 end
 
 --- Hide the chat in `tab`. `closing` is a window that Neovim is closing already.
@@ -399,12 +441,14 @@ function M.hide(tab, closing)
     return
   end
   local was_quitting = is_quitting
+  local is_only = api.nvim_get_current_win() ~= closing -- `:only` closes windows from another one
   is_quitting = false
   -- The other window cannot be closed from within the autocommand of the first.
   vim.schedule(function()
     local other = closing == windows.prompt and windows.transcript or windows.prompt
-    local is_last = #api.nvim_list_tabpages() == 1 and #windows_to_be_in() == 1
-    if is_last and not was_quitting then
+    local is_alone = api.nvim_tabpage_is_valid(tab) and #windows_to_be_in(tab) == 1
+    local is_last = is_alone and #api.nvim_list_tabpages() == 1
+    if not was_quitting and (is_last or is_alone and is_only) then
       return -- `:only`: what the user wants to see is this window
     end
     if is_last and api.nvim_win_is_valid(other) and pcall(vim.cmd.quit) then
@@ -710,12 +754,16 @@ local function stop_or_interrupt(session)
   end
 end
 
-local function go_to_prompt()
-  local windows = shown_in()
-  if windows then
-    api.nvim_set_current_win(windows.prompt)
-    vim.cmd.startinsert({ bang = true })
+--- Go to the prompt of the session whose transcript the person is in; where |:only| has closed it, it opens again.
+---@param session sanderling.session.Session
+local function go_to_prompt(session)
+  local windows, shown = shown_in()
+  if not windows or shown ~= session then
+    windows = layout.open_below(config.options.chat, session.prompt.buf)
+    windows_by_tab[api.nvim_get_current_tabpage()] = windows
   end
+  api.nvim_set_current_win(windows.prompt)
+  vim.cmd.startinsert({ bang = true })
 end
 
 --- Open the file that the line under the cursor is about.
@@ -726,7 +774,7 @@ local function go_to_file(session)
     return
   end
   local windows = shown_in()
-  if windows and windows.float then
+  if windows and windows.opts.position == 'float' then
     M.hide() -- it would cover the file
   end
   files.open(place)
@@ -771,7 +819,9 @@ function actions_of(session)
       end
     end,
     inspect = with_session(browse.inspect),
-    write = go_to_prompt,
+    write = with_session(go_to_prompt),
+    scroll = with_session(scroll),
+    go_to_end = with_session(go_to_end),
     go_to_message = function(step)
       browse.go_to_message(session.transcript, step)
     end,

@@ -20,6 +20,9 @@ M.MODES = { 'ask', 'auto', 'plan' }
 ---@field hide_prompt sanderling.config.Key prompt, normal mode
 ---@field history_previous sanderling.config.Key prompt
 ---@field history_next sanderling.config.Key prompt
+---@field scroll_up sanderling.config.Key
+---@field scroll_down sanderling.config.Key
+---@field go_to_end sanderling.config.Key
 ---@field next_message sanderling.config.Key transcript
 ---@field previous_message sanderling.config.Key transcript
 ---@field write sanderling.config.Key transcript: go to the prompt, in insert mode
@@ -109,6 +112,9 @@ M.defaults = {
     hide_prompt = '<LocalLeader>q',
     history_previous = '<M-p>',
     history_next = '<M-n>',
+    scroll_up = '<PageUp>',
+    scroll_down = '<PageDown>',
+    go_to_end = '<C-End>',
     next_message = ']]',
     previous_message = '[[',
     write = { 'i', 'a', 'o' },

@@ -53,6 +53,14 @@ local function make(fold, row)
   return true
 end
 
+--- Does `win`, which shows the end of the text, show nothing below it?
+---@param win integer
+---@return boolean
+local function has_room_below(win)
+  local top = vim.fn.line('w0', win) - 1
+  return api.nvim_win_text_height(win, { start_row = top }).all < vim.fn.getwininfo(win)[1].height
+end
+
 --- Make those of `folds`, from the index `from` on, that `win` lacks. Its view stays.
 ---@param win integer
 ---@param folds sanderling.folds.Fold[]
@@ -69,8 +77,10 @@ function M.make(win, folds, from)
     end
     vim.fn.winrestview(view)
     local first = vim.fn.foldclosed(view.topline)
-    if first ~= -1 and first < view.topline then
-      vim.cmd('normal! zb') -- else the window would begin within the closed fold, with nothing below
+    local begins_in_fold = first ~= -1 and first < view.topline
+    local is_at_end = vim.fn.line('.') == vim.fn.line('$')
+    if begins_in_fold or is_at_end and has_room_below(win) then
+      vim.cmd('normal! zb') -- else there would be nothing below, though there is more above
     end
   end)
 end

@@ -34,6 +34,8 @@ local INTERRUPT = '\3'
 ---@field write fun() go to the prompt, in insert mode
 ---@field go_to_message fun(step: -1|1)
 ---@field recall fun(step: -1|1) through the prompts that were sent
+---@field scroll fun(step: -1|1) turn the pages of the transcript
+---@field go_to_end fun() of the transcript
 
 ---@param key sanderling.config.Key
 ---@return string[]
@@ -52,14 +54,14 @@ local function map(buf, modes, key, rhs, desc)
   end
 end
 
---- Change the mode; where completion shows its menu, the key belongs to that.
+--- Do what a key is for; where completion shows its menu, the key belongs to that.
 ---@param lhs string
----@param cycle_mode fun()
-local function cycle_or_select(lhs, cycle_mode)
+---@param run fun()
+local function run_or_select(lhs, run)
   if vim.fn.pumvisible() == 1 then
     api.nvim_feedkeys(vim.keycode(lhs), 'ni', false)
   else
-    cycle_mode()
+    run()
   end
 end
 
@@ -89,6 +91,11 @@ function M.set(transcript, prompt, actions)
       actions.go_to_message(step)
     end
   end
+  local function scroller(step)
+    return function()
+      actions.scroll(step)
+    end
+  end
   local function to_session(direction)
     return function()
       actions.switch(direction * vim.v.count1)
@@ -116,10 +123,17 @@ function M.set(transcript, prompt, actions)
   map(prompt, 'n', keys.send_normal, actions.send, 'send the prompt')
   map(prompt, 'i', keys.send_insert, actions.send, 'send the prompt')
   map(prompt, { 'n', 'i' }, keys.steer, actions.steer, 'tell the model in the middle of its turn')
-  for _, lhs in ipairs(list(keys.mode)) do
-    map(prompt, { 'n', 'i' }, lhs, function()
-      cycle_or_select(lhs, actions.cycle_mode)
-    end, 'next mode')
+  for _, each in ipairs({
+    { key = keys.mode, run = actions.cycle_mode, desc = 'next mode' },
+    { key = keys.scroll_up, run = scroller(-1), desc = 'scroll the transcript up' },
+    { key = keys.scroll_down, run = scroller(1), desc = 'scroll the transcript down' },
+    { key = keys.go_to_end, run = actions.go_to_end, desc = 'to the end of the transcript' },
+  }) do
+    for _, lhs in ipairs(list(each.key)) do
+      map(prompt, { 'n', 'i' }, lhs, function()
+        run_or_select(lhs, each.run)
+      end, each.desc)
+    end
   end
   map(prompt, 'n', keys.hide_prompt, actions.hide, 'hide the chat')
   map(prompt, { 'n', 'i', 'v' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')

@@ -8,7 +8,14 @@ local scratch = require('sanderling.scratch')
 ---@field transcript integer
 ---@field prompt integer
 ---@field replaced? integer the buffer that the transcript's window showed before
----@field float? sanderling.layout.Options the chat floats, and was opened so
+---@field opts sanderling.layout.Options it was opened so
+---@field sizes? sanderling.layout.Sizes as they are to be; nil: the chat floats
+
+---@class (exact) sanderling.layout.Sizes
+---@field width number of both windows; less than 1: a share of the screen
+---@field height number of both together, likewise
+---@field prompt_height integer
+---@field surroundings string that give sizes
 
 ---@class (exact) sanderling.layout.Options
 ---@field position string
@@ -46,18 +53,98 @@ local function float_places(opts)
   return transcript, prompt
 end
 
---- The screen has another size: put floats where they belong on it.
+local side_splits = { right = 'botright vsplit', left = 'topleft vsplit' }
+local row_splits = { bottom = 'botright split', top = 'topleft split' }
+
+-- sizes ---------------------------------------------------------------------------------------------------------------
+
+---@param tab integer
+---@return integer[] windows that share the screen
+local function tiled_windows(tab)
+  return vim.tbl_filter(function(win)
+    return api.nvim_win_get_config(win).relative == ''
+  end, api.nvim_tabpage_list_wins(tab))
+end
+
+--- What sizes depend on beside the person's hand: as long as it is the same, the sizes are what the person has made of them.
+---@param tab integer
+---@return string
+local function surroundings_in(tab)
+  local o = vim.o
+  local parts =
+    { #tiled_windows(tab), o.columns, o.lines, o.cmdheight, o.laststatus, o.showtabline }
+  return table.concat(parts, ' ')
+end
+
 ---@param windows sanderling.layout.Windows
-function M.place_floats(windows)
-  if windows.float then
-    local transcript, prompt = float_places(windows.float)
-    api.nvim_win_set_config(windows.transcript, transcript)
-    api.nvim_win_set_config(windows.prompt, prompt)
+---@return boolean the prompt stands below the transcript still
+local function is_stacked(windows)
+  local row, col = unpack(api.nvim_win_get_position(windows.transcript))
+  local prompt_row, prompt_col = unpack(api.nvim_win_get_position(windows.prompt))
+  return col == prompt_col and prompt_row > row
+end
+
+---@param windows sanderling.layout.Windows
+---@return integer of both windows, with what is between them
+local function height_of(windows)
+  local row = api.nvim_win_get_position(windows.transcript)[1]
+  local prompt_row = api.nvim_win_get_position(windows.prompt)[1]
+  return prompt_row - row + api.nvim_win_get_height(windows.prompt)
+end
+
+--- The sizes are the person's: keep them. What was a share of the screen stays one.
+---@param windows sanderling.layout.Windows
+---@param tab integer
+local function keep_sizes(windows, tab)
+  local is_share = windows.opts.size < 1
+  local width, height = api.nvim_win_get_width(windows.transcript), height_of(windows)
+  windows.sizes = {
+    width = is_share and width / vim.o.columns or width,
+    height = is_share and height / vim.o.lines or height,
+    prompt_height = api.nvim_win_get_height(windows.prompt),
+    surroundings = surroundings_in(tab),
+  }
+end
+
+--- Neovim gives the room of a window that closes to its neighbour, also to one whose size is fixed: take it back.
+---@param windows sanderling.layout.Windows
+---@param tab integer
+local function restore_sizes(windows, tab)
+  local sizes, position = windows.sizes, windows.opts.position
+  local has_others = #tiled_windows(tab) > 2
+  if has_others and side_splits[position] then
+    api.nvim_win_set_width(windows.transcript, cells(sizes.width, vim.o.columns))
+  end
+  local is_row = has_others and row_splits[position] ~= nil
+  local height = is_row and cells(sizes.height, vim.o.lines) or height_of(windows)
+  local prompt_height = math.max(1, math.min(sizes.prompt_height, math.floor((height - 2) / 2)))
+  api.nvim_win_set_height(windows.prompt, prompt_height)
+  if is_row then
+    local rest = height_of(windows) - api.nvim_win_get_height(windows.transcript)
+    api.nvim_win_set_height(windows.transcript, math.max(1, height - rest))
+    api.nvim_win_set_height(windows.prompt, prompt_height)
   end
 end
 
-local side_splits = { right = 'botright vsplit', left = 'topleft vsplit' }
-local row_splits = { bottom = 'botright split', top = 'topleft split' }
+--- Windows of `tab` or the screen have other sizes than before: give the chat what it is to have.
+---@param windows sanderling.layout.Windows
+---@param tab integer the current one
+function M.settle(windows, tab)
+  if windows.opts.position == 'float' then
+    local transcript, prompt = float_places(windows.opts)
+    api.nvim_win_set_config(windows.transcript, transcript)
+    api.nvim_win_set_config(windows.prompt, prompt)
+  elseif not is_stacked(windows) then
+    return -- the person has put them elsewhere
+  elseif windows.sizes and windows.sizes.surroundings ~= surroundings_in(tab) then
+    restore_sizes(windows, tab)
+    windows.sizes.surroundings = surroundings_in(tab)
+  else
+    keep_sizes(windows, tab)
+  end
+end
+
+-- opening -------------------------------------------------------------------------------------------------------------
 
 ---@param opts sanderling.layout.Options
 ---@param transcript_win integer
@@ -206,12 +293,25 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
     scratch.set_win_options(prompt, { winfixwidth = true })
   end
   api.nvim_set_current_win(prompt) -- last: what the user does on entering a window finds its sizes fixed
-  return {
-    transcript = transcript,
-    prompt = prompt,
-    replaced = replaced,
-    float = opts.position == 'float' and opts or nil,
-  }
+  local windows = { transcript = transcript, prompt = prompt, replaced = replaced, opts = opts }
+  if opts.position ~= 'float' then
+    keep_sizes(windows, api.nvim_get_current_tabpage())
+    windows.sizes.width, windows.sizes.height = opts.size, opts.size
+  end
+  return windows
+end
+
+--- Open the prompt below the current window, which shows a transcript, and leave the cursor there.
+---@param opts sanderling.layout.Options
+---@param prompt_buf integer
+---@return sanderling.layout.Windows
+function M.open_below(opts, prompt_buf)
+  local transcript = api.nvim_get_current_win()
+  opts = vim.tbl_extend('force', opts, { position = 'current' })
+  local prompt = open_prompt(opts, transcript, prompt_buf)
+  scratch.set_win_options(prompt, prompt_options)
+  keep_buffers({ transcript, prompt })
+  return { transcript = transcript, prompt = prompt, opts = opts }
 end
 
 ---@param win integer

@@ -28,6 +28,11 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@field saved table as winsaveview() gives it
 ---@field is_at_end boolean
 
+--- What the windows have to do for a session.
+---@class (exact) sanderling.session.Hooks
+---@field on_lost fun() somebody has deleted or emptied a buffer of it; `restore` gives it back, as soon as that is allowed
+---@field on_sent fun(session: sanderling.session.Session) the person has said something
+
 ---@class (exact) sanderling.session.Session
 ---@field id string
 ---@field project string root that the session is about
@@ -35,7 +40,7 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@field transcript sanderling.render.Transcript
 ---@field transcript_buf integer
 ---@field prompt sanderling.prompt.Prompt
----@field private on_lost fun()
+---@field private hooks sanderling.session.Hooks
 ---@field view? sanderling.session.View of the transcript, when it was last hidden
 ---@field is_open boolean the host has opened it, in this process or in one before
 ---@field private is_awaited? fun(): boolean somebody is waiting for it to open
@@ -101,14 +106,14 @@ local function new_prompt()
 end
 
 --- A session in buffers of its own, which is not begun yet.
----@param on_lost fun() somebody has deleted or emptied one of them; `restore` gives it back, as soon as that is allowed
+---@param hooks sanderling.session.Hooks
 ---@return sanderling.session.Session
-function M.new(on_lost)
+function M.new(hooks)
   local self = setmetatable({
     transcript_buf = new_transcript_buffer(),
     prompt = new_prompt(),
     lost = {},
-    on_lost = on_lost,
+    hooks = hooks,
   }, Session)
   self.todo = todo.new(self.prompt.buf)
   for _, buf in ipairs(self:buffers()) do
@@ -127,7 +132,7 @@ function Session:guard(buf)
       if buf == self.transcript_buf then
         self.transcript:go_away()
       end
-      self.on_lost()
+      self.hooks.on_lost()
     end
   end)
 end
@@ -380,6 +385,7 @@ function Session:send(lines, opts)
   self.unconfirmed = vim.list_extend(vim.list_slice(self.unconfirmed), { sent })
   self:set_used()
   self:count_prompts()
+  self.hooks.on_sent(self)
   if err then
     self:fail(err)
   end
@@ -399,6 +405,7 @@ function Session:run(lines)
   table.insert(self.commands, { id = id, command = command })
   self:set_used()
   self:act({ type = 'run_command', id = id, command = command })
+  self.hooks.on_sent(self)
   return true
 end
 

@@ -121,3 +121,174 @@ def test_a_question_waits_on_when_the_chat_is_wiped(start_agent):
     agent.command("AgentApprove")
     agent.wait_for_turns()
     agent.wait_for_screen("written", "write new.txt")
+
+
+# --- where the transcript stands --------------------------------------------------------------------------------------
+
+
+def long_answer(mark: str, count: int = 60) -> dict:
+    return {"step": [{"text": "\n".join(f"{mark} {n}" for n in range(1, count + 1))}]}
+
+
+def test_what_is_sent_is_seen_wherever_the_transcript_stood(start_agent):
+    agent = start_agent(long_answer("first"), long_answer("second"))
+    agent.command("AgentChat")
+    agent.feed("igo<C-s><Esc>")
+    agent.wait_for_turns()
+    agent.command("wincmd k")
+    agent.feed("gg")
+    wait_until(lambda: "first 60" not in agent.screen_text())
+    agent.feed("<C-w>jimore<C-s>")
+    agent.wait_for_turns(2)
+    agent.wait_for_screen("second 60")
+
+
+def test_text_that_arrives_moves_no_view_that_has_left_the_end(start_agent):
+    agent = start_agent(
+        long_answer("first"),
+        {"step": [{"text": "now"}, {"delay_ms": 500}, {"text": "\nthen " * 60}]},
+    )
+    agent.command("AgentChat")
+    agent.feed("igo<C-s><Esc>")
+    agent.wait_for_turns()
+    agent.feed("imore<C-s><PageUp><PageUp>")
+    agent.wait_for_screen("first 20")
+    agent.wait_for_turns(2)
+    assert "then" not in agent.screen_text()
+    assert "first 20" in agent.screen_text()
+
+
+@pytest.mark.parametrize("mode", ["n", "i"])
+def test_keys_of_the_prompt_turn_the_pages_of_the_transcript(start_agent, mode):
+    agent = start_agent(long_answer("line", 200), long_answer("second", 3))
+    agent.command("AgentChat")
+    agent.feed("igo<C-s>" + ("<Esc>" if mode == "n" else ""))
+    agent.wait_for_turns()
+    agent.wait_for_screen("line 200")
+    agent.feed("<PageUp>")
+    wait_until(lambda: "line 200" not in agent.screen_text())
+    agent.feed("<PageUp><PageUp>")
+    wait_until(lambda: "line 130" not in agent.screen_text())
+    agent.feed("<C-End>")
+    agent.wait_for_screen("line 200")
+    agent.feed("<PageUp><PageDown>")
+    agent.wait_for_screen("line 200")
+    assert agent.mode() == mode
+    assert agent.prompt_lines() == [""]
+    agent.submit("more")
+    agent.wait_for_turns(2)
+    agent.wait_for_screen("second 3")
+
+
+def test_a_question_about_many_lines_leaves_the_transcript_as_full_as_it_was(start_agent, project):
+    code = project / "code.py"
+    code.write_text("".join(f"line_{n} = {n}\n" for n in range(1, 24)))
+    agent = start_agent(*[{"step": [{"text": f"answer {n}"}]} for n in range(1, 4)])
+    agent.command(f"edit {code}")
+    agent.open_chat(focus=False)
+    for n in range(1, 4):
+        agent.feed(":%AgentAsk what is this?<CR>")
+        agent.wait_for_turns(n)
+    screen = agent.wait_for_screen("answer 1", "answer 2", "answer 3")
+    assert screen.count("▸ code.py:1-23 · 23 lines") == 3
+
+
+def test_insert_in_a_transcript_whose_prompt_was_closed_by_only_opens_it_again(child):
+    child.command("AgentChat")
+    say_ping(child)
+    child.feed("<C-w>k:only<CR>")
+    wait_until(lambda: child.lua("return #vim.api.nvim_list_wins()") == 1)
+    child.feed("iping<C-s><Esc>")
+    child.wait_for_turns(2)
+    assert child.lua("return #vim.api.nvim_list_wins()") == 2
+    assert child.lua("return vim.bo.filetype") == "sanderling_prompt"
+    child.feed("q")
+    wait_until(lambda: child.lua("return vim.bo.filetype") == "")
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def sizes(child: ChildNvim) -> dict[str, tuple[int, int]]:
+    """Width and height of the chat's windows, by filetype."""
+    return {
+        filetype: (width, height)
+        for filetype, width, height in child.lua("""
+          vim.cmd.redraw()
+          return vim.tbl_map(function(win)
+            return { vim.bo[vim.api.nvim_win_get_buf(win)].filetype,
+              vim.api.nvim_win_get_width(win), vim.api.nvim_win_get_height(win) }
+          end, vim.api.nvim_tabpage_list_wins(0))
+        """)
+        if filetype.startswith("sanderling")
+    }
+
+
+@pytest.mark.parametrize(
+    "position", prove_rest(["right", "bottom", "left", "top", "tab", "current"], keep=[0, 1])
+)
+@pytest.mark.parametrize(
+    "split",
+    prove_rest(["botright copen", "botright vnew", "topleft new", "new", "topleft vnew"], [0, 1]),
+)
+def test_the_chat_has_its_size_again_when_another_window_has_come_and_gone(child, position, split):
+    child.open_chat(position=position)
+    child.command("wincmd p" if position not in ("tab", "current") else "wincmd k")
+    before = sizes(child)
+    child.lua("pcall(vim.cmd, ...)", split)
+    child.feed("<Ignore>")
+    sizes(child)
+    child.command("close")
+    wait_until(lambda: sizes(child) == before, f"{before}, not {sizes(child)}")
+
+
+def test_a_size_that_a_person_gave_the_chat_is_what_it_has_again(child):
+    child.command("AgentChat")
+    child.feed(":resize 9<CR>")
+    wait_until(lambda: sizes(child)["sanderling_prompt"][1] == 9)
+    child.feed(":vertical resize 30<CR>")
+    wait_until(lambda: sizes(child)["sanderling_prompt"][0] == 30)
+    child.feed(":botright copen<CR>")
+    wait_until(lambda: child.lua("return vim.bo.buftype") == "quickfix")
+    child.feed(":cclose<CR>")
+    wait_until(lambda: child.lua("return vim.bo.buftype") != "quickfix")
+    wait_until(lambda: sizes(child)["sanderling_prompt"] == (30, 9))
+
+
+@pytest.mark.parametrize(
+    "position, size, expected",
+    [
+        ("right", 0.5, {(60, 40): (30, None), (120, 40): (60, None)}),
+        ("right", 40, {(60, 40): (40, None), (120, 40): (40, None)}),
+        ("bottom", 0.5, {(120, 20): (120, 10), (120, 40): (120, 20)}),
+    ],
+)
+def test_a_share_of_the_screen_stays_one_when_the_screen_changes(child, position, size, expected):
+    child.open_chat(position=position, size=size)
+
+    def extent():
+        found = sizes(child)
+        width, height = found["sanderling"]
+        return width, height + found["sanderling_prompt"][1] + 1
+
+    for (columns, lines), (width, height) in expected.items():
+        child.rpc.request("nvim_ui_try_resize", columns, lines)
+        wait_until(
+            lambda w=width, h=height: extent()[0] == w and h in (None, extent()[1]), f"{extent()}"
+        )
+
+
+@pytest.mark.parametrize("kept", ["sanderling", "sanderling_prompt"])
+def test_only_in_a_tab_page_of_the_chat_keeps_the_window_and_the_page(child, kept):
+    child.open_chat(position="tab")
+    if kept == "sanderling":
+        child.command("wincmd k")
+    child.feed(":only<CR>")
+    wait_until(lambda: len(sizes(child)) == 1)
+    assert child.lua("return { #vim.api.nvim_list_tabpages(), vim.bo.filetype }") == [2, kept]
+
+
+def test_closing_a_window_of_a_chat_in_a_tab_page_closes_the_page(child):
+    child.open_chat(position="tab")
+    child.feed(":close<CR>")
+    wait_until(lambda: child.lua("return #vim.api.nvim_list_tabpages()") == 1)
