@@ -11,6 +11,7 @@ local M = {}
 local REDRAW_NS = 250 * 1e6 -- between two redraws for a number that merely grows
 local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
 local MIN_TITLE_CELLS = 5
+local TITLE_CELLS = 24 -- that the title has before tokens and dollars are told
 
 ---@class (exact) sanderling.status.State
 ---@field name 'idle'|'starting'|'thinking'|'streaming'|'summarising'|'stopping'|'waiting for you'
@@ -335,7 +336,7 @@ local function describe_usage(usage)
 end
 
 --- For a winbar: tokens in and out of this turn and how many of them were cached, the context, the session's dollars and the
---- turn's. What matters least comes last and goes first: with each step of `brevity` something more is cut or left out.
+--- turn's; nothing of what is nothing. With each step of `brevity` something more is left out, what matters least first.
 ---@param usage sanderling.UsageUpdated
 ---@param brevity integer from 0 to 5
 ---@return string
@@ -343,22 +344,17 @@ local function usage_words(usage, brevity)
   local parts = {}
   local turn = usage.turn or {}
   local input, percent = prompt_tokens(turn), context_percent(usage)
-  if input > 0 and brevity < 4 then
-    parts[1] = ('↑%s ↓%s'):format(words.short(input), words.short(turn.output_tokens or 0))
+  local cached = input > 0 and math.floor(100 * (turn.cache_read_input_tokens or 0) / input) or 0
+  local function add(max_brevity, is_something, format, ...)
+    if brevity <= max_brevity and is_something then
+      parts[#parts + 1] = format:format(...)
+    end
   end
-  if input > 0 and brevity < 3 then
-    local cached = math.floor(100 * (turn.cache_read_input_tokens or 0) / input)
-    parts[#parts + 1] = (brevity < 2 and 'cached %d%%' or '↻%d%%'):format(cached)
-  end
-  if percent then
-    parts[#parts + 1] = (brevity < 2 and 'context %d%%' or 'ctx %d%%'):format(percent)
-  end
-  if usage.is_priced and brevity < 5 then
-    parts[#parts + 1] = dollars(usage.cost_usd)
-  end
-  if usage.is_priced and brevity < 1 then
-    parts[#parts + 1] = ('(+%s)'):format(dollars(usage.turn_cost_usd))
-  end
+  add(2, input > 0, '↑%s ↓%s', words.short(input), words.short(turn.output_tokens or 0))
+  add(1, cached > 0, '↻%d%%', cached)
+  add(4, percent ~= nil, 'ctx %d%%', percent or 0)
+  add(3, usage.is_priced and (usage.cost_usd or 0) > 0, '%s', dollars(usage.cost_usd))
+  add(0, usage.is_priced and (usage.turn_cost_usd or 0) > 0, '(+%s)', dollars(usage.turn_cost_usd))
   return table.concat(parts, ' ')
 end
 
@@ -451,27 +447,29 @@ local function fitting_title(session_id, width)
   return width >= MIN_TITLE_CELLS and vim.fn.printf(('%%.%dS…'):format(width - 1), text) or ''
 end
 
---- 'winbar' of a transcript's window: session, tokens and dollars, sandbox. What does not fit gives way from the left; the
---- sandbox never does. Neovim makes the window current while it asks.
+--- How many cells the title is to have before anything else is told of the session.
+---@param session_id string
+---@param room integer
+---@return integer
+local function cells_for_title(session_id, room)
+  local session = live.find(session_id)
+  local title = session and tools.plain(session.title) or ''
+  return math.min(api.nvim_strwidth(title), math.max(TITLE_CELLS, math.floor(room / 2)))
+end
+
+--- 'winbar' of a transcript's window, the same whether the cursor is in it or not: session, tokens and dollars, sandbox. The
+--- sandbox never gives way, and the title only to itself. Neovim makes the window current while it asks.
 ---@return string
 function M.transcript_winbar()
   local session_id = vim.b.sanderling_session
   local width = api.nvim_win_get_width(0)
   local sandbox_text, sandbox_width = sandbox_part(session_id, width)
-  local mode = mode_here()
-  if mode ~= '' and #mode + #'    ' + sandbox_width > width then
-    mode = ''
-  end
-  local room = width - #mode - sandbox_width - #'     '
   local place = place_of(session_id)
-  local usage = fitting_usage(state_of(session_id).usage, room - #place)
-  local title = place .. fitting_title(session_id, room - #place - api.nvim_strwidth(usage) - 1)
-  return ('%%#AgentMode#%s%%#AgentStatus#%%< %s %%=%s  %s'):format(
-    mode ~= '' and ' ' .. mode or '',
-    escape(title),
-    escape(usage),
-    sandbox_text
-  )
+  local room = width - sandbox_width - #place - #'    '
+  local usage =
+    fitting_usage(state_of(session_id).usage, room - cells_for_title(session_id, room) - 1)
+  local title = place .. fitting_title(session_id, room - api.nvim_strwidth(usage))
+  return ('%%#AgentStatus#%%< %s %%=%s  %s'):format(escape(title), escape(usage), sandbox_text)
 end
 
 --- The highlight of the state: what waits for the user stands out.

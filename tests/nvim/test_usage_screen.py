@@ -34,7 +34,7 @@ def bar(screen, width):
 
 def test_the_winbar_tells_tokens_cache_context_and_dollars(screen):
     screen.send(usage())
-    assert "↑12.3k ↓840 cached 95% context 33% $0.42 (+$0.03)" in bar(screen, 100)
+    assert "↑12.3k ↓840 ↻95% ctx 33% $0.42 (+$0.03)" in bar(screen, 100)
     assert "91.5k tokens, context 33%, $0.42" in screen.lua(
         "return require('sanderling').statusline()"
     )
@@ -59,11 +59,11 @@ def test_many_events_of_a_frame_draw_a_statusline_once(screen):
 @pytest.mark.parametrize(
     "width, text",
     [
-        (70, "↑12.3k ↓840 cached 95% context 33% $0.42"),
-        (60, "↑12.3k ↓840 ↻95% ctx 33% $0.42"),
-        (52, "↑12.3k ↓840 ctx 33% $0.42"),
+        (70, "↑12.3k ↓840 ↻95% ctx 33% $0.42 (+$0.03)"),
+        (54, "↑12.3k ↓840 ↻95% ctx 33% $0.42"),
+        (46, "↑12.3k ↓840 ctx 33% $0.42"),
         (42, "ctx 33% $0.42"),
-        (34, "ctx 33%"),
+        (30, "ctx 33%"),
     ],
 )
 def test_what_matters_least_goes_first(screen, width, text):
@@ -76,24 +76,49 @@ def test_what_matters_least_goes_first(screen, width, text):
 def test_without_a_price_there_are_no_dollars_and_without_a_window_no_context(screen):
     screen.send(usage(is_priced=False, context_window_tokens=0))
     line = bar(screen, 100)
-    assert "↑12.3k ↓840 cached 95%" in line
+    assert "↑12.3k ↓840 ↻95%" in line
     assert "$" not in line
-    assert "context" not in line
+    assert "ctx" not in line
 
 
 def test_cents_are_not_rounded_to_nothing(screen):
     screen.send(usage(cost_usd=0.0004, turn_cost_usd=0))
-    assert "<$0.01 (+$0.00)" in bar(screen, 100)
+    assert "ctx 33% <$0.01  sbx:" in bar(screen, 100)
 
 
-def test_the_title_is_in_the_winbar_and_is_cut_before_the_numbers(screen):
-    screen.send({"type": "title_changed", "title": "Fix the 100% flaky test of the parser"})
-    assert " Fix the 100% flaky test of the parser " in bar(screen, 80)
-    screen.send(usage())
-    line = bar(screen, 80)
-    assert "↑12.3k ↓840 cached 95% context 33% $0.42" in line
-    assert " Fix the" in bar(screen, 90)
-    assert "…" in bar(screen, 90)
+def test_what_is_nothing_is_not_told(screen):
+    screen.send(usage(cost_usd=0, turn_cost_usd=0, turn={"input_tokens": 2100, "output_tokens": 29}))
+    assert " ↑2.1k ↓29 ctx 33%  sbx:" in bar(screen, 100)
+
+
+def test_the_title_is_in_the_winbar_and_the_numbers_give_way_to_it(screen):
+    title = "Why is multiply wrong?"
+    screen.send({"type": "title_changed", "title": title}, usage())
+    for width, numbers in (
+        (90, "↑12.3k ↓840 ↻95% ctx 33% $0.42 (+$0.03)"),
+        (67, "↑12.3k ↓840"),
+        (60, "ctx 33%"),
+        (47, ""),
+    ):
+        line = bar(screen, width)
+        assert title in line
+        assert numbers in line
+        assert line.rstrip().endswith("net:off")
+    assert " Why is" in bar(screen, 36)
+    screen.send({"type": "title_changed", "title": "Fix the 100% flaky test of the parser, " * 3})
+    line = bar(screen, 90)
+    assert " Fix the 100% flaky test of the parser" in line
+    assert "… " in line
+    assert "ctx 33%" in line
+
+
+def test_the_winbar_says_the_same_wherever_the_cursor_is(screen):
+    screen.send({"type": "title_changed", "title": "Why is multiply wrong?"}, usage())
+    lines = set()
+    for window in ("k", "j", "h"):
+        screen.command(f"wincmd {window}")
+        lines.add(next(row.partition("│")[2] for row in screen.screen() if "net:off" in row))
+    assert len(lines) == 1
 
 
 def test_the_place_among_several_sessions_is_in_the_winbar(screen):
