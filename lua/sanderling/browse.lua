@@ -1,5 +1,6 @@
 --- Ways through a transcript, and from it to files.
 local api = vim.api
+local attention = require('sanderling.attention')
 local files = require('sanderling.files')
 local message = require('sanderling.message')
 local tools = require('sanderling.tools')
@@ -60,7 +61,7 @@ end
 function M.inspect(session)
   local block = tools.block_at(session.transcript, vim.fn.line('.') - 1)
   if block then
-    session.inspected = block.id
+    session.inspected, session.is_looking = block.id, attention.watch()
     session:act({ type = 'inspect_tool_use', id = block.id })
   else
     message.tell('There is no use of a tool here.')

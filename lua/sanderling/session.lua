@@ -56,6 +56,7 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@field wanted_mode? 'ask'|'auto'|'plan' that was asked for and is not confirmed
 ---@field todo sanderling.todo.Todo
 ---@field inspected? string id of the tool use that is to be shown whole
+---@field is_looking? fun(): boolean the person is still where they asked for it
 ---@field private hint? string what an empty transcript says
 ---@field private lost table<integer, sanderling.scratch.Copy> what stood in buffers that were deleted or emptied
 local Session = {}
@@ -625,8 +626,7 @@ end
 
 --- Show what was asked for, unless the user has gone on to something else.
 function handlers.tool_use_shown(self, event)
-  local is_here = api.nvim_get_current_buf() == self.transcript_buf
-  if is_here and self.inspected == event.id then
+  if self.inspected == event.id and self.is_looking() then
     self.inspected = nil
     tools.show(event)
   end

@@ -36,11 +36,13 @@ local wants_model = {}
 
 -- what they do --------------------------------------------------------------------------------------------------------
 
---- Send the action of this type.
+--- Ask for a report; where one is shown, go there.
 ---@param type string
-local function act(type)
+local function report(type)
   return function(_, session)
-    session:act({ type = type })
+    if not require('sanderling.report').enter() then
+      session:act({ type = type })
+    end
   end
 end
 
@@ -182,13 +184,18 @@ local COMMANDS = {
     run = api_function('sandbox'),
   },
   { name = 'todo', help = 'show what the model means to do', run = chat_function('todo') },
-  { name = 'usage', help = 'show tokens and dollars', only_looks = true, run = act('show_usage') },
-  { name = 'cost', help = 'the same as /usage', only_looks = true, run = act('show_usage') },
+  {
+    name = 'usage',
+    help = 'show tokens and dollars',
+    only_looks = true,
+    run = report('show_usage'),
+  },
+  { name = 'cost', help = 'the same as /usage', only_looks = true, run = report('show_usage') },
   {
     name = 'settings',
     help = 'show the settings in force',
     only_looks = true,
-    run = act('show_settings'),
+    run = report('show_settings'),
   },
   {
     name = 'trust',

@@ -400,9 +400,10 @@ end
 ---@param title string
 ---@param lines string[]
 ---@param what string for the buffer's name
+---@param stays_out? boolean the cursor stays where it is
 ---@return integer buf
 ---@return integer win
-function M.view(title, lines, what)
+function M.view(title, lines, what, stays_out)
   local buf = M.scratch(what, lines)
   title = (' %s '):format(M.plain(title))
   local room = vim.o.lines - 6
@@ -418,7 +419,7 @@ function M.view(title, lines, what)
   local height = math.max(1, math.min(#lines, room))
   local win = api.nvim_open_win(
     buf,
-    true,
+    not stays_out,
     vim.tbl_extend('error', place(1, height), {
       style = 'minimal',
       border = 'rounded',
@@ -432,9 +433,11 @@ function M.view(title, lines, what)
   end)
   scratch.set_win_options(win, { wrap = true, smoothscroll = true })
   local width = math.max(20, api.nvim_strwidth(title))
-  for i = 1, math.min(#lines, 200) do
-    width = math.max(width, vim.fn.strdisplaywidth(lines[i]:sub(1, 200))) -- here, where a tab is as wide as it will be
-  end
+  api.nvim_win_call(win, function() -- where a tab is as wide as it will be
+    for i = 1, math.min(#lines, 200) do
+      width = math.max(width, vim.fn.strdisplaywidth(lines[i]:sub(1, 200)))
+    end
+  end)
   width = math.max(1, math.min(width, vim.o.columns - 6, 100))
   api.nvim_win_set_config(win, place(width, height))
   if #lines <= room then -- lines that are wrapped need more rows

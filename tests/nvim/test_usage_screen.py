@@ -87,7 +87,9 @@ def test_cents_are_not_rounded_to_nothing(screen):
 
 
 def test_what_is_nothing_is_not_told(screen):
-    screen.send(usage(cost_usd=0, turn_cost_usd=0, turn={"input_tokens": 2100, "output_tokens": 29}))
+    screen.send(
+        usage(cost_usd=0, turn_cost_usd=0, turn={"input_tokens": 2100, "output_tokens": 29})
+    )
     assert " ↑2.1k ↓29 ctx 33%  sbx:" in bar(screen, 100)
 
 
@@ -160,18 +162,34 @@ def floats(screen):
     )
 
 
-def test_a_report_is_a_float_that_q_closes(screen):
+@pytest.mark.parametrize("command", ["AgentUsage", "AgentSettings"])
+def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(screen, command):
     before = screen.lua("return vim.api.nvim_get_current_win()")
-    screen.feed("i")
-    wait_until(lambda: screen.mode() == "i")
+    screen.feed(f":{command}<CR>")
+    wait_until(screen.actions)
     screen.send(REPORT)
     assert len(floats(screen)) == 1
+    assert screen.lua("return vim.api.nvim_get_current_win()") == before
     assert " Usage " in screen.screen_text()
     assert "| a | b |" in screen.screen_text()
-    wait_until(lambda: screen.mode() == "n")
-    screen.feed("q")
+    screen.feed(f":{command}<CR>")
+    wait_until(lambda: screen.lua("return vim.api.nvim_get_current_win()") == floats(screen)[0])
+    assert len(screen.actions()) == 1
+    screen.feed("jq")
     wait_until(lambda: floats(screen) == [])
     assert screen.lua("return vim.api.nvim_get_current_win()") == before
+
+
+def test_a_report_that_comes_while_a_person_types_takes_no_key_of_theirs(screen):
+    screen.feed("i/usage<C-s>hello")
+    wait_until(lambda: screen.prompt_lines() == ["hello"])
+    screen.send(REPORT)
+    screen.feed(" dear")
+    wait_until(lambda: screen.prompt_lines() == ["hello dear"])
+    assert screen.mode() == "i"
+    assert " Usage " in screen.screen_text()
+    screen.feed("<Esc>h")
+    wait_until(lambda: floats(screen) == [], "it goes when they do something else")
 
 
 def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
