@@ -75,6 +75,16 @@ class ProviderError(SanderlingError):
         self.is_temporary = kind in TEMPORARY if is_temporary is None else is_temporary
 
 
+def duration(seconds: float) -> str:
+    """As a person says it: `90 s`, `10 min`, `2.5 h`."""
+    minutes, hours = seconds / 60, seconds / 3600
+    if seconds < 120:  # noqa: PLR2004 - what is more is another unit's
+        return f"{seconds:.1f} s".replace(".0 ", " ")
+    if minutes < 120:  # noqa: PLR2004
+        return f"{minutes:.0f} min"
+    return f"{hours:,.1f} h".replace(".0 ", " ") if hours < 100_000 else "years"  # noqa: PLR2004
+
+
 def printable(text: str) -> str:
     """`text` with U+FFFD for halves of surrogate pairs: those are no text in any encoding, and cannot be sent or written."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

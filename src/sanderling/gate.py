@@ -350,7 +350,8 @@ class Gate:
             self._workspace.project,
             ("once",),
         )
-        self._emit(Notice("warning", reason))
+        if kind != "retry":  # which is told by what follows, the error or the next attempt
+            self._emit(Notice("warning", reason))
         answer = await self._approvals.ask(question)
         if said := answer.reason.strip():
             self._on_said(Prompt(uuid4().hex, said))

@@ -7,7 +7,7 @@ from typing import TypeVar
 import anyio
 
 from sanderling.config import Settings
-from sanderling.errors import ProviderError
+from sanderling.errors import ProviderError, duration
 from sanderling.events import (
     AnswerRestarted,
     BlockEnded,
@@ -40,7 +40,8 @@ from sanderling.session import Session
 from sanderling.tools.catalog import tool_specs
 from sanderling.usage import load_prices
 
-MINUTE_S = 60
+MAX_MALFORMED = 2
+"""Such an answer is paid for, and the next one is the same most of the time: it does not get better by waiting."""
 
 T = TypeVar("T")
 
@@ -152,12 +153,14 @@ class ModelCalls:
         if not self._provider.is_ready:
             self._emit(ProviderStarting())
             await self._provider.prepare()
-        number = 1
+        number, malformed = 1, 0
         while True:
             try:
                 return await attempt()
             except ProviderError as error:
-                if not error.is_temporary or number >= self.backoff.attempts:
+                malformed += error.kind == "malformed"
+                is_last = number >= self.backoff.attempts or malformed >= MAX_MALFORMED
+                if not error.is_temporary or is_last:
                     raise
                 await self._wait(error, number)
             number += 1
@@ -165,7 +168,7 @@ class ModelCalls:
     async def _wait(self, error: ProviderError, failed: int) -> None:
         asked_s = error.retry_after_s or 0.0
         if asked_s > Backoff.ASKED_FROM_S:
-            subject = f"wait {_words(asked_s)}, then ask again"
+            subject = f"wait {duration(asked_s)}, then ask again"
             if not await self._gate.ask_to_go_on("retry", subject, error.message):
                 raise error
         delay_s = self.backoff.delay_s(failed, error.retry_after_s)
@@ -246,9 +249,3 @@ def cut_off() -> ProviderError:
         "The answer was cut off: the connection closed before the model had finished.",
         KEEPS_WHAT_CAME,
     )
-
-
-def _words(seconds: float) -> str:
-    if seconds < 2 * MINUTE_S:
-        return f"{seconds:.0f} s"
-    return f"{seconds / MINUTE_S:.0f} min"

@@ -141,6 +141,15 @@ def api(shell: Shell) -> Iterator[LoopbackServer]:
         yield server
 
 
+def test_wait_that_the_api_asks_for_is_told_once_and_in_hours(shell, api):
+    api.answer(Status(429, message="too many", retry_after=360_000))
+    done = shell.run("-p", "Hi.")
+    assert done.returncode == 1
+    assert done.stderr.count("too many") == 1
+    assert "The API asks to wait for 100 h." in done.stderr
+    assert "360000" not in done.stderr
+
+
 def test_state_directory_that_goes_in_the_middle_of_a_turn_is_made_again(shell):
     first = {"tool_use": {"name": "bash", "input": {"command": "echo one"}, "id": "t1"}}
     again = {"tool_use": {"name": "bash", "input": {"command": "echo x >~/f; cat ~/f"}, "id": "t2"}}

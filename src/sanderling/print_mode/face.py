@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from sanderling.errors import duration
 from sanderling.events import (
     AccessDenied,
     AnswerApproval,
@@ -149,7 +150,9 @@ class PrintFace:
             case ErrorOccurred(_, message, remedy):
                 say(f"{message} {remedy}".rstrip())
             case RetryScheduled(attempt, attempts, delay_s, reason):
-                self._note(f"{reason} Trying again in {delay_s:.1f} s ({attempt} of {attempts}).")
+                self._note(
+                    f"{reason} Trying again in {duration(delay_s)} ({attempt} of {attempts})."
+                )
             case TrustNeeded(paths):
                 self._note(f"ignored until :AgentTrust in Neovim trusts it: {', '.join(paths)}")
             case SandboxChanged(problem=problem) if problem:

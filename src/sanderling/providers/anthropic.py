@@ -5,15 +5,19 @@ The SDK knows keys, proxies, headers and connections. The request's bytes, what 
 ours: `anthropic_request`, `anthropic_reply`, `idle`. Each failure becomes one sentence with a remedy (`anthropic_errors`).
 """
 
+import codecs
 import logging
 import math
 import os
+import re
 import ssl
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import SplitResult, quote, urlsplit
 
 import anyio
 from anyio import to_thread
@@ -33,6 +37,7 @@ from sanderling.providers.anthropic_errors import (
     GO_ON,
     LOG_IN_AGAIN,
     explain_status,
+    login_page,
     malformed,
     no_key,
     retry_after_s,
@@ -46,6 +51,7 @@ from sanderling.providers.anthropic_reply import (
 from sanderling.providers.anthropic_request import RequestEncoder
 from sanderling.providers.anthropic_sdk import load_sdk
 from sanderling.providers.idle import KEEPS_WHAT_CAME, IdleWatch
+from sanderling.providers.unpacking import ACCEPTED, Unpacker
 
 if TYPE_CHECKING:
     import anthropic
@@ -59,6 +65,10 @@ MAX_PAGES = 100
 MAX_REPLY_BYTES = (
     128 << 20
 )  # 128,000 tokens, each in an event of its own of 100 bytes, are a tenth of that
+MAX_LINE_BYTES = 32 << 20
+MAX_REFUSAL_BYTES = 1 << 20
+MIN_KEY_CHARS = 8  # what is shorter is no key, and may be a part of any word
+_KEY = re.compile(r"sk-ant-[A-Za-z0-9_-]{8,}")
 DRAIN_S = 0.5
 UNSEEN_S = 0.008  # how long the next words may wait while more of them can be read
 BEHIND_S = 0.01  # a prompt that goes at the same time goes first
@@ -118,6 +128,13 @@ class AnthropicProvider:
 
     def _make_client(self) -> "anthropic.AsyncAnthropic":
         key = self._read_key()
+        for name, url in (
+            ("base_url", self._settings.base_url),
+            ("ANTHROPIC_BASE_URL", os.environ.get("ANTHROPIC_BASE_URL", "")),
+        ):
+            if url:
+                _check_address(name, url)
+                break
         import httpx2
 
         # To read the system's certificates takes a tenth of a start, and needs no interpreter.
@@ -136,22 +153,30 @@ class AnthropicProvider:
                 http_client=anthropic.DefaultAsyncHttpxClient(
                     timeout=timeout,
                     verify=trust.result(),
-                    event_hooks={"response": [_raise_refusal]},
+                    event_hooks={"response": [_receive_head]},
                 ),
-                default_headers=self._proxy_headers(key),
+                default_headers={"accept-encoding": ACCEPTED} | self._proxy_headers(key),
                 max_retries=0,  # the SDK's retries are silent, and wait as long as the server says
             )
-        except (
-            anthropic.AnthropicError,
-            httpx2.InvalidURL,
-            ImportError,  # a SOCKS proxy without the package for it
-            OSError,  # SSL_CERT_FILE names no file
-            ValueError,
-        ) as error:
+        except ImportError as error:
+            raise ProviderError(
+                "network",
+                "The environment names a SOCKS proxy, for which a Python package is missing.",
+                f"Name an HTTP proxy, or add the package: {sys.executable} -m pip install socksio",
+                is_temporary=False,
+            ) from error
+        except OSError as error:
+            raise ProviderError(
+                "network",
+                f"The certificates cannot be read ({_certificate_variables()}{error.strerror or error}).",
+                "Set SSL_CERT_FILE to a file of certificates, or unset it, then start again.",
+                is_temporary=False,
+            ) from error
+        except (anthropic.AnthropicError, httpx2.InvalidURL, ValueError) as error:
             raise ProviderError(
                 "network",
                 f"The way to the API cannot be set up ({_words(error)}).",
-                "Check base_url and the environment's proxy and certificate variables, then restart Neovim.",
+                "Check base_url and the environment's proxy variables, then start again.",
                 is_temporary=False,
             ) from error
 
@@ -221,6 +246,7 @@ class AnthropicProvider:
                 )
         except (_sdk_error(), TypeError, *_transport_errors()) as error:
             raise self._explain(error, is_streaming=False) from error
+        _check_place(answer)
         return answer.content
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
@@ -228,14 +254,14 @@ class AnthropicProvider:
         client = await self._ready_client()
         import anthropic
 
-        reply = ReplyDecoder()
+        reply = ReplyDecoder(self._without_key)
         unseen_until = -math.inf
         try:
             response = await self._send(client, request, model)
             try:
                 events = anthropic.AsyncStream.raw_events(response)
                 async for event in events:
-                    for item in reply.feed(event.data):
+                    for item in reply.feed(event.data, event.event or ""):
                         yield item
                     if reply.is_done:
                         await _read_to_end(events)
@@ -245,9 +271,11 @@ class AnthropicProvider:
                     if reply.has_words and anyio.current_time() > unseen_until:
                         await checkpoint()
                         unseen_until = anyio.current_time() + UNSEEN_S
+                if "content-length" in response.headers:  # no connection that broke: it said so
+                    raise malformed("the answer stops before its end")
             finally:
                 await response.aclose()
-        except (_sdk_error(), TypeError, UnicodeDecodeError, *_transport_errors()) as error:
+        except (_sdk_error(), TypeError, *_transport_errors()) as error:
             raise self._explain(error, is_streaming=reply.has_started) from error
 
     async def _send(
@@ -275,9 +303,11 @@ class AnthropicProvider:
                 stream_cls=anthropic.AsyncStream[Any],
             )
         content_type = response.headers.get("content-type", "")
-        if not content_type.startswith("text/event-stream"):
+        if not content_type.lower().startswith("text/event-stream"):
             await response.aclose()
-            raise malformed(f"{content_type or 'nothing'} instead of a stream of events")
+            _check_place(response)
+            told = self._without_key(content_type[:80]) or "nothing"
+            raise malformed(f"{told} instead of a stream of events")
         response.stream = _watched(response.stream, self._watch)
         return response
 
@@ -297,18 +327,24 @@ class AnthropicProvider:
         if isinstance(cause, (_RefusedError, anthropic.APIStatusError)):
             return self._explain_refusal(cause.response)
         host = self._client.base_url.netloc.decode() if self._client else "the API"
-        return _explain_transport(cause or error, host, is_streaming=is_streaming)
+        words = self._without_key(_words(cause or error))
+        return _explain_transport(cause or error, words, host, is_streaming=is_streaming)
+
+    def _without_key(self, words: str) -> str:
+        """What somebody says to whom it was sent."""
+        keys = (self._client.api_key, self._client.auth_token) if self._client else ()
+        for key in keys:
+            if key and len(key) >= MIN_KEY_CHARS:
+                words = words.replace(key, "[the key]")
+        return _KEY.sub("[a key]", words)
 
     def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
         """What the API says of the error: whatever a proxy has made of it, as text, and without the key."""
         error_type, words = decode_refusal(response.content)
-        words = words or response.reason_phrase
-        for key in (self._client.api_key, self._client.auth_token) if self._client else ():
-            words = words.replace(key, "[the key]") if key else words
         return explain_status(
             error_type,
             response.status_code,
-            words,
+            self._without_key(words or response.reason_phrase),
             retry_after_s(response.headers),
             key_remedy=LOG_IN_AGAIN if self._has_kept_key else CHECK_THE_ENVIRONMENT,
         )
@@ -322,17 +358,66 @@ class _RefusedError(Exception):
         self.response = response
 
 
-async def _raise_refusal(response: "httpx2.Response") -> None:
-    if not response.is_success:
-        await response.aread()
+async def _receive_head(response: "httpx2.Response") -> None:
+    """An answer's head is there: what of its body is read from now on is unpacked, and has a limit."""
+    is_refusal = not response.is_success
+    encoding = response.headers.pop("content-encoding", "")
+    limit = MAX_REFUSAL_BYTES if is_refusal else MAX_REPLY_BYTES
+    response.stream = _bounded(response.stream, encoding, limit, is_cut=is_refusal)
+    if is_refusal:
+        with suppress(ProviderError):  # not packed as it says: the status says enough
+            await response.aread()
         raise _RefusedError(response)
 
 
-def _explain_transport(error: BaseException, host: str, *, is_streaming: bool) -> ProviderError:
+def _check_place(response: "httpx2.Response") -> None:
+    """Who answers is the API: what has no content, or is a page for people, comes from a network that wants a login."""
+    content_type = response.headers.get("content-type", "").lower()
+    is_page = "html" in content_type.partition(";")[0]
+    if is_page or response.status_code in (HTTPStatus.NO_CONTENT, HTTPStatus.RESET_CONTENT):
+        raise login_page(response.status_code, "a web page" if is_page else "an empty answer")
+
+
+def _check_address(name: str, url: str) -> None:
+    with suppress(ValueError):  # which the client tells
+        parts = urlsplit(url)
+        if problem := _wrong_in(parts):
+            shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+            raise ProviderError(
+                "network",
+                f"{name} is no address of an API: {problem} ('{shown[:200]}').",
+                "An address is 'https://api.anthropic.com', for instance; without one, that is asked.",
+                is_temporary=False,
+            )
+
+
+def _wrong_in(parts: SplitResult) -> str:
+    if parts.scheme not in ("http", "https"):
+        return "it does not begin with https:// or http://"
+    if not parts.hostname:
+        return "it names no host"
+    try:
+        has_port = parts.port != 0
+    except ValueError:
+        has_port = False
+    return "" if has_port else "a port is a number from 1 to 65535"
+
+
+def _certificate_variables() -> str:
+    told = [
+        f"{name}={os.environ[name]}"
+        for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")
+        if os.environ.get(name)
+    ]
+    return ", ".join([*told, ""]) if len(told) > 1 else f"{told[0]}: " if told else ""
+
+
+def _explain_transport(
+    error: BaseException, words: str, host: str, *, is_streaming: bool
+) -> ProviderError:
     import httpx2
 
-    words = _words(error)
-    if isinstance(error, (UnicodeDecodeError, httpx2.DecodingError)):
+    if isinstance(error, httpx2.DecodingError):
         return malformed(words)
     if is_streaming and isinstance(error, httpx2.TransportError):
         return ProviderError(
@@ -376,22 +461,53 @@ def _is_refusal_of_tls(error: BaseException) -> bool:
     return isinstance(error, ssl.SSLError) and not is_break
 
 
+def _bounded(stream: Any, encoding: str, limit: int, *, is_cut: bool) -> "httpx2.AsyncByteStream":
+    """`stream` unpacked, of which no more than `limit` bytes are read: what is longer is an error, unless it `is_cut`."""
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left, unpacker = limit, Unpacker(encoding)
+            async with aclosing(aiter(stream)) as packed:
+                async for data in packed:
+                    for piece in unpacker.feed(data):
+                        left -= len(piece)
+                        if left >= 0:
+                            yield piece
+                        elif is_cut:
+                            return
+                        else:
+                            raise _endless(limit)
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()
+
+
 def _watched(stream: Any, watch: IdleWatch) -> "httpx2.AsyncByteStream":
-    """`stream`, which must end, and each of whose pieces may be waited for only so long: pings count, and whatever else arrives."""
+    """
+    `stream`, each of whose pieces may be waited for only so long: pings count, and whatever else arrives.
+
+    What is no UTF-8 becomes U+FFFD: one broken character is not worth an answer.
+    """
     import httpx2
 
     class Watched(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = MAX_REPLY_BYTES
+            decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+            line_bytes = 0
             async with aclosing(aiter(stream)) as pieces:
-                while left >= 0:
+                while True:
                     with watch.wait():
                         piece = await anext(pieces, None)
                     if piece is None:
                         return
-                    left -= len(piece)
-                    yield piece
-            raise _endless()
+                    line_end = piece.rfind(b"\n") + 1
+                    line_bytes = len(piece) - line_end + (0 if line_end else line_bytes)
+                    if line_bytes > MAX_LINE_BYTES:
+                        raise _endless(MAX_LINE_BYTES)
+                    yield decode(piece).encode()
 
         async def aclose(self) -> None:
             await stream.aclose()
@@ -399,22 +515,24 @@ def _watched(stream: Any, watch: IdleWatch) -> "httpx2.AsyncByteStream":
     return Watched()
 
 
-def _endless() -> ProviderError:
+def _endless(limit: int) -> ProviderError:
     return ProviderError(
         "malformed",
-        f"The answer does not end: it has more than {MAX_REPLY_BYTES:,} bytes.",
+        f"The answer does not end: it has more than {limit:,} bytes.",
         "If base_url names a proxy, it may be at fault.",
         is_temporary=False,
     )
 
 
 def _words(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+    """Its own, else those of what it comes from."""
+    told = [words for cause in _causes(error) if (words := str(cause))]
+    return told[0] if told else type(error).__name__
 
 
 async def _read_to_end(events: AsyncIterator[object]) -> None:
     """Read what follows the last event: a response that was not read to its end takes its connection with it."""
-    ignored = (ProviderError, UnicodeDecodeError, *_transport_errors())
+    ignored = (ProviderError, *_transport_errors())
     with anyio.move_on_after(DRAIN_S), suppress(*ignored):
         async for _ in events:
             pass

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from sanderling.errors import TEMPORARY, ErrorKind, ProviderError
+from sanderling.errors import TEMPORARY, ErrorKind, ProviderError, duration
 
 MAX_DETAIL_CHARS = 1000
 # Temporary errors are shown when every retry has failed.
@@ -53,6 +53,8 @@ def explain_status(
     key_remedy: str = CHECK_THE_ENVIRONMENT,
 ) -> ProviderError:
     """An error that the API reports: by its type where it has one, unless the status alone says that it will pass."""
+    if status == HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED:
+        return login_page(status, "a refusal")
     kind = _kind(error_type, status)
     if kind == "invalid_request" and _TOO_LONG.search(detail):
         kind = "context_full"  # has no type of its own
@@ -61,7 +63,10 @@ def explain_status(
     match kind:
         case _ if _is_elsewhere(status):
             message = f"The API sends on to another address: {what}."
-            remedy = "Set base_url to that address: key and conversation are sent nowhere else."
+            remedy = (
+                "If the network wants a login, log in with a browser. If the API has moved, set base_url to its address:"
+                " key and conversation are sent nowhere else."
+            )
         case "auth" if error_type == "billing_error" or status == HTTPStatus.PAYMENT_REQUIRED:
             message = f"The account cannot pay for it: {what}."
             remedy = "Look at the account's credit and limits."
@@ -110,7 +115,9 @@ def _kind(error_type: str, status: int) -> ErrorKind:
 
 
 def _in_a_while(retry_after_s: float | None) -> str:
-    return f"The API asks to wait for {retry_after_s:g} s. {GO_ON}" if retry_after_s else GO_ON
+    return (
+        f"The API asks to wait for {duration(retry_after_s)}. {GO_ON}" if retry_after_s else GO_ON
+    )
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -146,6 +153,16 @@ def no_key() -> ProviderError:
         "There is no API key.",
         "Keep one in the system's keychain with /login, set ANTHROPIC_API_KEY in the environment that starts Neovim, "
         "or choose provider = 'demo'.",
+    )
+
+
+def login_page(status: int, what: str) -> ProviderError:
+    """Nothing gets better by waiting, and nobody has read the request."""
+    return ProviderError(
+        "malformed",
+        f"The network sent {what} in the place of the API's answer ({status}): it may want you to log in.",
+        f"Open any page in a browser to see; if base_url names a proxy, it may be at fault. {GO_ON}",
+        is_temporary=False,
     )
 
 

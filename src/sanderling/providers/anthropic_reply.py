@@ -1,15 +1,16 @@
 """
 The API's answers: events of a stream, models.
 
-What the SDK leaves loose is decided here: every event is decoded strictly, and a stream without its `message_stop` has no end.
+What the SDK leaves loose is decided here: what the answer is made of is decoded strictly, and a stream without its `message_stop`
+has no end. What is only told beside it, counts and reasons, is unknown where it cannot be read: the answer is paid for.
 Wire format: https://docs.anthropic.com/en/api/messages-streaming
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 
@@ -46,19 +47,8 @@ class _Kind(msgspec.Struct):
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None
 
 
-class _WireUsage(msgspec.Struct):
-    input_tokens: _Count = None
-    output_tokens: _Count = None
-    cache_creation_input_tokens: _Count = None
-    cache_read_input_tokens: _Count = None
-
-
-class _WireMessage(msgspec.Struct):
-    usage: _WireUsage
-
-
 class _MessageStart(msgspec.Struct):
-    message: _WireMessage
+    message: Any = None
 
 
 class _BlockStart(msgspec.Struct):
@@ -73,13 +63,9 @@ class _BlockStop(msgspec.Struct):
     pass
 
 
-class _WireStop(msgspec.Struct):
-    stop_reason: str | None = None
-
-
 class _MessageDelta(msgspec.Struct):
-    delta: _WireStop
-    usage: _WireUsage | None = None
+    delta: Any = None
+    usage: Any = None
 
 
 class _MessageStop(msgspec.Struct):
@@ -177,6 +163,9 @@ _STOP_REASONS: dict[str, StopReason] = {
     "model_context_window_exceeded": "context_full",
 }
 
+NAMELESS = ("", "message")  # as events are that have no name
+MAX_COUNT = 2**53  # what Lua can hold
+
 T = TypeVar("T")
 
 
@@ -200,6 +189,17 @@ def _decode_if_known(
 ) -> Any:
     decoder = decoders.get(_decode(_kind_decoder, data).type)
     return _decode(decoder, data) if decoder else None
+
+
+def _decode_event(data: str, name: str) -> Any:
+    """None for one of a later API. One without a name is such if it is JSON of another form."""
+    if name not in NAMELESS:
+        return _decode_if_known(_event_decoders, data)
+    try:
+        kind = _field(json.loads(data), "type")
+    except (ValueError, RecursionError) as error:
+        raise malformed(str(error)) from error
+    return _decode_if_known(_event_decoders, data) if kind in _event_decoders else None
 
 
 def _broken_input(text: str) -> str:
@@ -237,7 +237,8 @@ def decode_refusal(data: bytes) -> tuple[str, str]:
 class ReplyDecoder:
     """Turns the events of one reply into stream items. What a later API adds is passed over, what breaks its format is an error."""
 
-    def __init__(self) -> None:
+    def __init__(self, without_key: Callable[[str], str] = str) -> None:
+        self._without_key = without_key
         self.has_started = self.has_words = False
         self.is_done = False
         self.stop_reason: StopReason = "end_turn"
@@ -246,13 +247,14 @@ class ReplyDecoder:
         self._signature = ""
         self._usage = Usage()
 
-    def feed(self, data: str) -> Iterator[StreamItem]:
-        if not data:
+    def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
+        """`event` is its name."""
+        if not data or (event not in _event_decoders and event not in NAMELESS):
             return
-        match _decode_if_known(_event_decoders, data):
+        match _decode_event(data, event):
             case _MessageStart(message):
                 self.has_started = True
-                yield self._report(message.usage)
+                yield self._report(_field(message, "usage"))
             case _BlockStart(raw_block):
                 yield from self._start_block(_decode_if_known(_block_decoders, raw_block))
             case _BlockDelta(raw_delta):
@@ -263,13 +265,14 @@ class ReplyDecoder:
                     yield self._finished(self._block)
                 self._block = None
             case _MessageDelta(delta, usage):
-                self.stop_reason = _STOP_REASONS.get(delta.stop_reason or "", "end_turn")
-                if usage:
+                self.stop_reason = _STOP_REASONS.get(str(_field(delta, "stop_reason")), "end_turn")
+                if usage is not None:
                     yield self._report(usage)
             case _MessageStop():
                 self.is_done = True
             case _Error(error):
-                raise explain_status(error.type, HTTPStatus.OK, error.message or error.type)
+                words = self._without_key(error.message or error.type)
+                raise explain_status(error.type, HTTPStatus.OK, words)
             case _:
                 pass  # a ping, or an event of a later API
 
@@ -316,12 +319,20 @@ class ReplyDecoder:
                 except ProviderError:
                     return BlockDone(ToolUse(use_id, name, {}), _broken_input(content))
 
-    def _report(self, usage: _WireUsage) -> UsageReport:
-        """Counts are cumulative, and a field that is left out keeps its value."""
+    def _report(self, usage: object) -> UsageReport:
+        """Counts are cumulative, and a field that is left out, or is no count, keeps its value."""
         self._usage = Usage(
             *(
-                getattr(self._usage, field) if (count := getattr(usage, field)) is None else count
-                for field in _WireUsage.__struct_fields__
+                count if _is_count(count := _field(usage, name)) else getattr(self._usage, name)
+                for name in Usage.__struct_fields__
             )
         )
         return UsageReport(self._usage)
+
+
+def _field(value: object, name: str) -> Any:
+    return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_COUNT
