@@ -114,7 +114,7 @@ command(
   end),
   {
     nargs = '?',
-    desc = 'Agent: tell or change the network of commands',
+    desc = 'Agent: show or set the network of commands',
     complete = function(...)
       return require('sanderling.sandbox').complete_network(...)
     end,
@@ -128,7 +128,7 @@ command(
   end),
   {
     nargs = '?',
-    desc = 'Agent: tell about the sandbox, switch it off or on',
+    desc = 'Agent: show the sandbox, switch it off or on',
     complete = function(...)
       return require('sanderling.sandbox').complete_action(...)
     end,
@@ -151,7 +151,7 @@ command(
   end),
   {
     nargs = '?',
-    desc = 'Agent: tell or change the mode',
+    desc = 'Agent: show or set the mode',
     complete = words(function()
       return require('sanderling.config').MODES
     end),
@@ -358,11 +358,11 @@ slash_command('compact', 'put a summary in place of what the model has read; wit
   nargs = '*',
   bang = true,
 })
-slash_command('model', 'choose who answers', { nargs = '?' })
+slash_command('model', 'choose the model', { nargs = '?' })
 slash_command('usage', 'show tokens and dollars')
 slash_command('settings', 'show the settings in force')
 slash_command('trust', "read the project's own instructions, and trust them")
-slash_command('login', 'keep an API key in the keychain', { nargs = '*' }) -- to refuse it without showing it
+slash_command('login', 'store an API key in the keychain', { nargs = '*' }) -- to refuse it without showing it
 slash_command('logout', 'remove the API key from the keychain')
 slash_command('review', 'let the model review the changes, or what is named', { nargs = '*' })
 
@@ -410,7 +410,7 @@ map('n', 'Steer', ':AgentSteer ', 'tell the model meanwhile')
 map('n', 'NextSession', switch(1), 'next conversation')
 map('n', 'PreviousSession', switch(-1), 'previous conversation')
 map('nx', 'Ask', ':AgentAsk ', 'ask')
-map('n', 'Model', '<Cmd>AgentModel<CR>', 'choose who answers')
+map('n', 'Model', '<Cmd>AgentModel<CR>', 'choose the model')
 map('n', 'Usage', '<Cmd>AgentUsage<CR>', 'show tokens and dollars')
 map('n', 'Retry', '<Cmd>AgentRetry<CR>', 'make the request again now')
 map('n', 'Run', ':AgentRun ', 'run a command in the sandbox')

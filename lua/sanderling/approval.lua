@@ -755,7 +755,7 @@ end
 ---@param answer { answer: 'once'|'session'|'always'|'deny', reason?: string, rule?: string, is_alone?: boolean }
 local function send(q, answer)
   if not vim.list_contains(questions, q) then
-    tell('Nobody waits for that answer any more.')
+    tell('That question is not open any more.')
     return
   end
   local is_sent = host.act_or_tell(q.session_id, {
@@ -799,7 +799,7 @@ end
 ---@return sanderling.approval.Question?
 local function question_to_answer()
   if #questions == 0 then
-    tell('Nothing waits for an answer.')
+    tell('No question is open.')
     return nil
   elseif not is_seen() then
     local text = is_left and 'Here is the question again: now answer it.'
@@ -836,7 +836,7 @@ end
 --- Go to the float, which answers to keys.
 function M.focus()
   if #questions == 0 then
-    tell('Nothing waits for an answer.')
+    tell('No question is open.')
     return
   end
   is_left = false

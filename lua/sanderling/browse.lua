@@ -64,7 +64,7 @@ function M.inspect(session)
     session.inspected, session.is_looking = block.id, attention.watch()
     session:act({ type = 'inspect_tool_use', id = block.id })
   else
-    message.tell('There is no use of a tool here.')
+    message.tell('No tool call under the cursor.')
   end
 end
 

@@ -643,12 +643,29 @@ function M.net(mode)
   current_session():act({ type = 'set_network', mode = mode })
 end
 
+--- Say what a command takes, if `word` is nothing of it.
+---@param command string
+---@param known string[]
+---@param word string
+---@return boolean is_refused
+local function refuse_other_word(command, known, word)
+  local is_known = vim.list_contains(known, word)
+  if not is_known then
+    local list = table.concat(known, ', ', 1, #known - 1)
+    local text = ("%s: %s or %s, not '%s'."):format(command, list, known[#known], word)
+    message.tell(text, vim.log.levels.ERROR)
+  end
+  return not is_known
+end
+
 --- `:AgentNet`: without a mode, say in one sentence what the network is.
 ---@param mode string
 function M.set_or_tell_network(mode)
   local session = live.current()
   if mode ~= '' then
-    M.net(mode)
+    if not refuse_other_word('AgentNet', sandbox.NETWORK_MODES, mode) then
+      M.net(mode)
+    end
   elseif session and sandbox.of(session.id).level == 'off' then
     local text = 'The sandbox is off, and with it any hold on the network.'
     message.tell(text, vim.log.levels.WARN)
@@ -676,7 +693,9 @@ end
 ---@param mode string
 function M.set_or_tell_mode(mode)
   if mode ~= '' then
-    M.mode(mode)
+    if not refuse_other_word('AgentMode', config.MODES, mode) then
+      M.mode(mode)
+    end
   else
     message.tell(session_module.MODE_SENTENCES[M.mode()])
   end

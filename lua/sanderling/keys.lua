@@ -122,7 +122,7 @@ function M.set(transcript, prompt, actions)
 
   map(prompt, 'n', keys.send_normal, actions.send, 'send the prompt')
   map(prompt, 'i', keys.send_insert, actions.send, 'send the prompt')
-  map(prompt, { 'n', 'i' }, keys.steer, actions.steer, 'tell the model in the middle of its turn')
+  map(prompt, { 'n', 'i' }, keys.steer, actions.steer, 'steer: send in the middle of the turn')
   for _, each in ipairs({
     { key = keys.mode, run = actions.cycle_mode, desc = 'next mode' },
     { key = keys.scroll_up, run = scroller(-1), desc = 'scroll the transcript up' },
@@ -185,13 +185,13 @@ function M.set_words(bufs, actions)
       run = actions.run,
     },
     net = {
-      desc = 'tell or change the network of commands',
+      desc = 'show or set the network of commands',
       nargs = '?',
       complete = sandbox.complete_network,
       run = actions.net,
     },
     sandbox = {
-      desc = 'tell about the sandbox, switch it off or on',
+      desc = 'show the sandbox, switch it off or on',
       nargs = '?',
       complete = sandbox.complete_action,
       run = function(action)
@@ -199,7 +199,7 @@ function M.set_words(bufs, actions)
       end,
     },
     mode = {
-      desc = 'tell or change the mode',
+      desc = 'show or set the mode',
       nargs = '?',
       complete = complete_mode,
       run = actions.mode,

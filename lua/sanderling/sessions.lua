@@ -181,7 +181,7 @@ local function export(info, path)
       local absolute = vim.fn.fnamemodify(vim.fs.normalize(answer), ':p')
       local request = { type = 'export_session', session_id = info.id, path = absolute }
       ask(request, function(result)
-        message.tell('The conversation stands in ' .. vim.fn.fnamemodify(result.path, ':~:.'))
+        message.tell('Exported to ' .. vim.fn.fnamemodify(result.path, ':~:.'))
       end)
     end
   end

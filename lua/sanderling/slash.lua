@@ -136,7 +136,7 @@ local COMMANDS = {
   },
   {
     name = 'compact',
-    help = 'summarise what the model has read',
+    help = 'summarize what the model has read',
     arguments = '[focus|undo]',
     only_looks = true,
     words = function()
@@ -146,7 +146,7 @@ local COMMANDS = {
   },
   {
     name = 'model',
-    help = 'choose who answers',
+    help = 'choose the model',
     arguments = '[name]',
     words = function(session_id)
       return models[session_id] or { config.options.model }
@@ -155,7 +155,7 @@ local COMMANDS = {
   },
   {
     name = 'mode',
-    help = 'tell or change what asks first',
+    help = 'show or set what asks first',
     arguments = '[ask|auto|plan]',
     words = function()
       return config.MODES
@@ -165,7 +165,7 @@ local COMMANDS = {
   },
   {
     name = 'net',
-    help = 'tell or change the network',
+    help = 'show or set the network',
     arguments = '[off|proxy|on]',
     words = function()
       return sandbox.NETWORK_MODES
@@ -175,7 +175,7 @@ local COMMANDS = {
   },
   {
     name = 'sandbox',
-    help = 'tell about it, switch it off or on',
+    help = 'show it, switch it off or on',
     arguments = '[status|off|on]',
     words = function()
       return sandbox.ACTIONS
@@ -183,7 +183,7 @@ local COMMANDS = {
     is_word = true,
     run = api_function('sandbox'),
   },
-  { name = 'todo', help = 'show what the model means to do', run = chat_function('todo') },
+  { name = 'todo', help = "show the model's to-do list", run = chat_function('todo') },
   {
     name = 'usage',
     help = 'show tokens and dollars',
@@ -207,7 +207,7 @@ local COMMANDS = {
   },
   {
     name = 'login',
-    help = 'keep an API key in the keychain',
+    help = 'store an API key in the keychain',
     is_unkept = true,
     refusal = 'The key does not go on this line: login asks for it, and keeps it nowhere else.',
     run = function(_, session)

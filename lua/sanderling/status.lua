@@ -14,7 +14,7 @@ local MIN_TITLE_CELLS = 5
 local TITLE_CELLS = 24 -- that the title has before tokens and dollars are told
 
 ---@class (exact) sanderling.status.State
----@field name 'idle'|'starting'|'thinking'|'streaming'|'summarising'|'stopping'|'waiting for you'
+---@field name 'idle'|'starting'|'thinking'|'streaming'|'summarizing'|'stopping'|'waiting for you'|'failed'
 ---@field model string
 ---@field queued integer prompts that were sent and whose turn has not started
 ---@field steering integer prompts that go into the turn that runs
@@ -167,7 +167,7 @@ end
 
 function handlers.compaction_started(state)
   if state.name ~= 'stopping' then
-    state.name = 'summarising'
+    state.name = 'summarizing'
   end
   redraw(true)
 end
@@ -175,7 +175,7 @@ end
 --- The conversation was summarized, or was not.
 ---@param state sanderling.status.State
 local function end_compaction(state)
-  if state.name == 'summarising' then
+  if state.name == 'summarizing' then
     state.name = state.is_in_turn and 'thinking' or 'idle'
     redraw(true)
   end
@@ -198,17 +198,22 @@ function handlers.usage_updated(state, event)
   redraw(false)
 end
 
+---@type string[] states in which the model is not at work
+local AT_REST = { 'idle', 'waiting for you', 'failed' }
+
 --- Ends that ask the user to decide how to go on.
-local needs_user = { error = true, max_tokens = true, refusal = true, context_full = true }
+local needs_user = { max_tokens = true, refusal = true, context_full = true }
 
 function handlers.turn_ended(state, event)
   state.is_in_turn, state.tools, state.retry = false, {}, nil
-  state.name = needs_user[event.stop_reason] and 'waiting for you' or 'idle'
+  state.name = event.stop_reason == 'error' and 'failed'
+    or needs_user[event.stop_reason] and 'waiting for you'
+    or 'idle'
   redraw(true)
 end
 
 function handlers.local_failed(state)
-  state.is_in_turn, state.name, state.commands = false, 'waiting for you', 0
+  state.is_in_turn, state.name, state.commands = false, 'failed', 0
   state.mode, state.approvals, state.tools, state.jobs = 'ask', {}, {}, 0
   state.retry, state.held = nil, 0
   redraw(true)
@@ -262,7 +267,7 @@ end)
 ---@param state sanderling.status.State
 ---@return boolean commands run, and the model is not at work
 local function is_running(state)
-  return state.commands > 0 and (state.name == 'idle' or state.name == 'waiting for you')
+  return state.commands > 0 and vim.list_contains(AT_REST, state.name)
 end
 
 ---@param state sanderling.status.State
@@ -482,7 +487,7 @@ local function state_hl(state)
   if state.retry then
     return 'AgentWarning'
   end
-  local is_busy = state.is_in_turn or state.name == 'summarising' or is_running(state)
+  local is_busy = state.is_in_turn or state.name == 'summarizing' or is_running(state)
   return is_busy and 'AgentBusy' or 'AgentStatus'
 end
 

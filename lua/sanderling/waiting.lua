@@ -10,7 +10,7 @@ local tools = require('sanderling.tools')
 local words = require('sanderling.words')
 
 local MAX_LINES = 3
-local TITLE = 'Waiting prompts: :w changes, dd takes out, q closes'
+local TITLE = 'Waiting prompts: :w save, dd drop, q close'
 local ns = api.nvim_create_namespace('sanderling_waiting')
 local STEERING, QUEUED, HELD = '⇢', '↳', '⏸'
 
@@ -59,7 +59,7 @@ local function entries_of(event)
     add(event.steering, HELD, 'held')
     add(event.queued, HELD, 'held')
   else
-    add(event.steering, STEERING, 'as soon as the model takes it')
+    add(event.steering, STEERING, 'with the next tool result')
     add(event.queued, QUEUED, 'after this turn')
   end
   return entries

@@ -74,8 +74,16 @@ def load_settings(options: Mapping[str, Any]) -> Settings:
 def settings_report(settings: Settings, model: str) -> str:
     """The settings in force, as Markdown; `model` is the one that answers."""
     values = msgspec.to_builtins(settings) | {"model": model}
-    lines = (f"* {name}: {msgspec.json.encode(value).decode()}" for name, value in values.items())
+    lines = (
+        f"* {_shown_name(name)}: {msgspec.json.encode(value).decode()}"
+        for name, value in values.items()
+    )
     return "\n".join(lines) + "\n"
+
+
+def _shown_name(name: str) -> str:
+    """As setup() calls the option."""
+    return name.replace("_", ".", 1) if name.startswith("sandbox_") else name
 
 
 def has_api_key(environment: Mapping[str, str] = os.environ) -> bool:

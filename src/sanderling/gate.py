@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import reduce
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 from uuid import uuid4
 
 import anyio
@@ -22,7 +22,7 @@ from sanderling.events import (
     Notice,
     Prompt,
 )
-from sanderling.permissions import Effect, Rule, decide, unguarded
+from sanderling.permissions import Action, Effect, Rule, RuleTool, decide, unguarded
 from sanderling.rules import RuleStore, propose
 from sanderling.sandbox.denials import PROTECTED, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant, is_within, real_path
@@ -436,6 +436,10 @@ def rule_from_text(text: str) -> Rule:
         ConfigError: it is none.
     """
     action, tool, target, *_ = (*text.split(maxsplit=2), "", "", "")
+    if action not in get_args(Action):
+        raise ConfigError(f"'{text}' is no rule: it begins with {_listed(Action)}.")
+    if tool not in get_args(RuleTool):
+        raise ConfigError(f"'{text}' is no rule: no tool '{tool}'; tools: {_listed(RuleTool)}.")
     fields = {"action": action, "tool": tool}
     if target:
         fields[TARGET_OF_TOOL.get(tool, "command")] = target
@@ -443,6 +447,10 @@ def rule_from_text(text: str) -> Rule:
         return msgspec.convert(fields, Rule)
     except msgspec.ValidationError as error:
         raise ConfigError(f"'{text}' is no rule: {error}.") from error
+
+
+def _listed(words: object) -> str:
+    return ", ".join(get_args(words))
 
 
 def visible(text: str) -> str:

@@ -74,6 +74,9 @@ class Examples(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 Text = Annotated[str, msgspec.Meta(max_length=2_000)]
 
 
+RuleTool = Literal["bash", "edit", "write", "read", "web_fetch", "*"]
+
+
 class Rule(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
@@ -91,7 +94,7 @@ class Rule(
     """
 
     action: Action
-    tool: Literal["bash", "edit", "write", "read", "web_fetch", "*"] = "*"
+    tool: RuleTool = "*"
     command: Text = ""
     path: Text = ""
     host: Text = ""

@@ -485,7 +485,7 @@ class Session:
             try:
                 os.ftruncate(self._fd, end)
             except OSError as error:
-                raise SessionError(f"cannot mend {self.path}: {error.strerror}") from error
+                raise SessionError(f"cannot repair {self.path}: {error.strerror}") from error
         self.resumed_bytes = end
         return end
 

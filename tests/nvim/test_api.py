@@ -144,7 +144,7 @@ def test_a_failure_that_lasts_is_told_in_plain_words_and_the_conversation_goes_o
     (reported,) = claude.events("AgentError")
     assert message in reported["message"]
     assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "error"
-    assert "waiting for you" in claude.screen_text()
+    assert "ask failed" in claude.screen_text()
     assert "Again" not in claude.screen_text()
     server.answer(Reply(message_start(), text("Better now."), done()))
     claude.submit("again")

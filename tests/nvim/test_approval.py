@@ -460,7 +460,7 @@ def test_commands_complete_and_refuse_other_words(editor):
 def test_where_nothing_is_asked_the_commands_say_so(start_screen, command):
     screen = start_screen()
     screen.feed(f":{command}<CR>")
-    wait_until(lambda: "Nothing waits for an answer." in screen.messages())
+    wait_until(lambda: "No question is open." in screen.messages())
     assert not screen.is_blocked()
 
 
@@ -474,7 +474,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_sent(editor):
     screen.send(settled())
     screen.lua("_G.done('no')")
     assert screen.actions() == []
-    assert "Nobody waits for that answer any more." in screen.messages()
+    assert "That question is not open any more." in screen.messages()
 
 
 # --- the queue ---------------------------------------------------------------------------------------------------------

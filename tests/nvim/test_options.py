@@ -246,7 +246,7 @@ def test_a_script_that_is_none_is_named_in_the_chat(child, tmp_path):
     child.feed("ianyone there?<C-s>")
     wait_until(lambda: child.transcript_text().count("is not a script") == 2)
     assert "## You\n\nanyone there?" in child.transcript_text()
-    assert "waiting for you" in child.screen_text()
+    assert "ask failed" in child.screen_text()
 
 
 def test_the_public_api(child):

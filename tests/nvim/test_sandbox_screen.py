@@ -586,7 +586,7 @@ def test_agentnet_completes_its_words_and_refuses_others_naming_them(screen):
     assert screen.lua(complete, "AgentNet o") == ["off", "on"]
     assert screen.lua(complete, "AgentSandbox o") == ["off", "on"]
     screen.feed(":AgentNet maybe<CR>")
-    wait_until(lambda: "mode: expected 'off', 'proxy' or 'on'" in screen.messages())
+    wait_until(lambda: "AgentNet: off, proxy or on, not 'maybe'." in screen.messages())
     assert not screen.is_blocked()
     with pytest.raises(NvimError, match="'off', 'proxy' or 'on'"):
         screen.lua("require('sanderling').net('maybe')")

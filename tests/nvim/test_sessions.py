@@ -631,7 +631,7 @@ def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_
     for _ in range(2):
         chat.command("AgentExport notes.md")
     wait_until(lambda: "notes.md is there already" in chat.transcript_text())
-    wait_until(lambda: "stands in notes.md" in chat.messages())
+    wait_until(lambda: "Exported to notes.md" in chat.messages())
     text = (chat.project / "notes.md").read_text()
     assert "hello / there" in text
     assert "answered" in text

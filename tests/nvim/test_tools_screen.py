@@ -549,7 +549,7 @@ def test_beside_a_tool_use_there_is_nothing_to_show(screen):
     screen.send(TURN_STARTED, delta("Text."), *edited(), delta("More.", 2))
     go_to(screen, r"^More\.")
     screen.feed("K")
-    wait_until(lambda: "There is no use of a tool here." in screen.messages())
+    wait_until(lambda: "No tool call under the cursor." in screen.messages())
     go_to(screen, r"^Text\.")
     screen.feed("K")
     go_to(screen, "^edit")
@@ -620,7 +620,7 @@ def test_agentmode_sets_tells_completes_and_refuses(screen):
     ]
     assert screen.lua("return vim.fn.getcompletion('Mode a', 'cmdline')") == ["ask", "auto"]
     screen.feed(":AgentMode yolo<CR>")
-    wait_until(lambda: "'ask', 'auto' or 'plan'" in screen.messages())
+    wait_until(lambda: "AgentMode: ask, auto or plan, not 'yolo'." in screen.messages())
     with pytest.raises(NvimError, match="'ask', 'auto' or 'plan'"):
         screen.lua("require('sanderling').mode('yolo')")
     assert not screen.is_blocked()

@@ -134,16 +134,16 @@ def test_the_model_that_was_chosen_is_in_the_winbar(screen):
     assert "claude-opus-5-6" in prompt_winbar(screen)
 
 
-def test_summarising_is_said_until_it_is_done(screen):
+def test_summarizing_is_said_until_it_is_done(screen):
     screen.send(TURN_STARTED, {"type": "compaction_started"})
-    assert "summarising" in prompt_winbar(screen)
+    assert "summarizing" in prompt_winbar(screen)
     screen.send(
         {"type": "compacted", "kind": "summary", "before_tokens": 2, "after_tokens": 1},
     )
     assert "thinking" in prompt_winbar(screen)
     screen.send({"type": "compaction_started"})
     screen.send({"type": "notice", "level": "warning", "text": "It could not be summarized."})
-    assert "summarising" not in prompt_winbar(screen)
+    assert "summarizing" not in prompt_winbar(screen)
 
 
 # --- reports -----------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def type_(screen, keys):
     screen.lua("vim.g.typed = nil")
 
 
-STEERED = "── 1 ⇢ as soon as the model takes it ──"
+STEERED = "── 1 ⇢ with the next tool result ──"
 QUEUED = "── 2 ↳ after this turn ──"
 
 

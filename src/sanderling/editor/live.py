@@ -208,9 +208,7 @@ class LiveSession:
             self._emit_refusal(error)
 
     def _emit_refusal(self, error: SanderlingError) -> None:
-        remedy = (
-            "Correct it, then send the prompt again; options count when setup() is called again."
-        )
+        remedy = "Fix it, then send the prompt again; for options, call setup() again."
         if isinstance(error, SessionInUseError):
             remedy = "Close it there, or fork it: :AgentSessions."
         self.emit(ErrorOccurred("internal", str(error), remedy))
