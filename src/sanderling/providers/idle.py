@@ -3,19 +3,28 @@ How long nothing has arrived, counted while this process runs.
 
 A deadline on a clock would be over after the process was stopped, or the machine slept, for longer than that: what has arrived
 meanwhile, or arrives as soon as the network is back, would lose against it. So silence is counted in ticks; one that comes late
-counts as two, and is never the one that ends the wait.
+counts as two, and is never the one that ends the wait. But a connection that was asleep for some seconds may be dead without
+anybody having said so: it gets some more of them to prove that it lives, not the whole time once more.
 """
 
 import asyncio
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
 import anyio
 
-from sanderling.errors import ProviderError
+from sanderling.errors import ProviderError, duration
 
 MAX_TICK_S = 1.0
+ASLEEP_S = 10.0  # a tick that is so late was not held up by us
+AFTER_SLEEP_S = 20.0
 KEEPS_WHAT_CAME = "What arrived is kept. A new prompt goes on from there."
+
+
+def _now() -> float:
+    """A clock that goes on while the machine sleeps; where there is none, while the process is stopped."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class IdleWatch:
@@ -32,14 +41,17 @@ class IdleWatch:
             ProviderError: "stalled", nothing has arrived for the whole time.
         """
         loop = asyncio.get_running_loop()
-        idle_s, ticked_at = 0.0, loop.time()
+        idle_s, ticked_at = 0.0, _now()
+        wait_s = self._timeout_s
 
         def tick() -> None:
-            nonlocal idle_s, ticked_at, timer
-            late_s, now = 2 * self._tick_s, loop.time()
+            nonlocal idle_s, ticked_at, wait_s, timer
+            late_s, now = 2 * self._tick_s, _now()
             elapsed_s, ticked_at = now - ticked_at, now
             idle_s += min(elapsed_s, late_s)
-            if idle_s >= self._timeout_s and elapsed_s < late_s:
+            if elapsed_s >= ASLEEP_S:
+                wait_s = min(wait_s, idle_s + AFTER_SLEEP_S)
+            if idle_s >= wait_s and elapsed_s < late_s:
                 scope.cancel()
             else:
                 timer = loop.call_later(self._tick_s, tick)
@@ -51,8 +63,9 @@ class IdleWatch:
             finally:
                 timer.cancel()
         if scope.cancelled_caught:
+            silent_s = self._timeout_s if wait_s == self._timeout_s else round(idle_s)
             raise ProviderError(
                 "stalled",
-                f"The API went silent: nothing arrived for {self._timeout_s:g} s.",
+                f"The API went silent: nothing arrived for {duration(silent_s)}.",
                 KEEPS_WHAT_CAME,
             )
