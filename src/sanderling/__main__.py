@@ -32,6 +32,7 @@ PACKAGES = (
 
 def main() -> NoReturn:
     """Run the command and leave at once: the interpreter would take 0.3 s to take the SDK down."""
+    sanderling.forget_empty_home()
     gc.disable()  # until what lives as long as the process is loaded, as the SDK is
     try:
         exit_status = run(sys.argv[1:])

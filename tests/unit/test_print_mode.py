@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -148,6 +149,46 @@ def test_wait_that_the_api_asks_for_is_told_once_and_in_hours(shell, api):
     assert done.stderr.count("too many") == 1
     assert "The API asks to wait for 100 h." in done.stderr
     assert "360000" not in done.stderr
+
+
+def test_answer_cut_by_the_limit_of_tokens_is_an_error_and_nothing_denied(shell, api):
+    api.answer(Reply(message_start(), text("And so on and"), loopback.done("max_tokens")))
+    done = shell.run("-p", "Hi.", "--output-format", "json")
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["denials"], result["is_error"]) == (1, [], True)
+    assert result["text"] == "And so on and"
+    assert "max_tokens" in done.stderr
+
+
+def test_turn_that_goes_in_circles_is_an_error_and_nothing_denied(shell):
+    look = [{"tool_use": {"name": "ls", "input": {}}}]
+    done = shell.play(*[look] * 9, args=("--output-format", "json"))
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["denials"], result["is_error"]) == (1, [], True)
+    assert "the same call again and again" in done.stderr
+
+
+@pytest.mark.parametrize("answer", [[], [{"text": " \n"}]])
+def test_empty_answer_is_told_on_standard_error(shell, answer):
+    done = shell.play(answer)
+    assert (done.returncode, done.stdout.strip()) == (0, "")
+    assert "the model answered with nothing" in done.stderr
+
+
+def test_model_demo_is_the_demo_model(shell):
+    done = shell.run("-p", "Hello.", "--model", "demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "demo" in done.stdout
+
+
+def test_empty_home_is_that_of_the_account(shell):
+    shell.environment["HOME"] = ""
+    use = {"tool_use": {"name": "bash", "input": {"command": "cd && pwd"}, "id": "t1"}}
+    model = shell.write_script([use], [{"text": "Done."}])
+    done = shell.run("-p", "Go.", "--model", model, "--mode", "auto")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Done.\n", "")
+    [result] = shell.sessions()[0].history[2].content[:1]
+    assert pwd.getpwuid(os.getuid()).pw_dir in result.content
 
 
 def test_state_directory_that_goes_in_the_middle_of_a_turn_is_made_again(shell):

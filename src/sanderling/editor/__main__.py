@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 
+from sanderling import forget_empty_home
 from sanderling.editor.bridge import run_host
 
 EXIT_LOST = 1
@@ -14,6 +15,7 @@ EXIT_LOST = 1
 
 def main() -> None:
     faulthandler.enable()  # a native crash leaves its stack on stderr, which the shim keeps
+    forget_empty_home()
     # A package that is missing ends the process here, as a broken environment; within a handler pynvim would print a traceback.
     gc.disable()  # all of it lives as long as the process
     importlib.import_module("sanderling.editor.host")

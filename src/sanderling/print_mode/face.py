@@ -173,5 +173,7 @@ class PrintFace:
     def _report_end(self, result: Result) -> None:
         if result.stop_reason in STOP_WORDS:
             say(STOP_WORDS[result.stop_reason])
+        elif not (result.is_error or result.text.strip()):
+            say("the model answered with nothing")
         for command in self._running_jobs:
             self._note(f"stopped with the end of the turn: {command}")

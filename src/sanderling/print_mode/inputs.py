@@ -46,7 +46,7 @@ def with_flags(settings: Settings, arguments: argparse.Namespace) -> Settings:
     max_calls = settings.max_calls if arguments.max_turns is None else arguments.max_turns
     provider = settings.provider
     if provider == "auto":  # where nobody looks, the demo model must not pass for an answer
-        provider = "anthropic"
+        provider = "demo" if model == "demo" else "anthropic"
     return replace(settings, provider=provider, model=model, max_calls=max_calls)
 
 
@@ -63,7 +63,10 @@ def _options_in(path: Path) -> dict[str, Any]:
 
 def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
     """Where Neovim has it: sessions, rules and trust are the same in both faces."""
-    state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    try:
+        state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise ConfigError("there is no home directory: set HOME") from error
     return Path(state, environment.get("NVIM_APPNAME") or "nvim", "sanderling")
 
 

@@ -1,5 +1,7 @@
 """What the events of a turn add up to."""
 
+from typing import get_args
+
 import msgspec
 
 from sanderling.errors import printable
@@ -18,9 +20,12 @@ from sanderling.events import (
     TurnEnded,
     UsageUpdated,
 )
+from sanderling.gate import Limit
 from sanderling.messages import Usage
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_DENIED = 0, 1, 2, 3
+OF_THE_TURN = frozenset[str](get_args(Limit)) - {"calls", "budget"}
+"""Questions whether it may go on for which there is no flag that would have said yes."""
 DONE = frozenset[StopReason](("end_turn", "stop_sequence"))
 
 
@@ -77,6 +82,7 @@ class Tally:
         self._running: dict[str, ToolStarted] = {}
         self._asked: set[str] = set()
         self._is_answering = False
+        self._is_given_up = False
 
     def take(self, event: Event) -> None:
         match event:
@@ -94,6 +100,10 @@ class Tally:
                 self._is_answering = False
             case ToolEnded():
                 self._note_denied_use(self._running.pop(event.id), event)
+            case ApprovalRequested(tool=tool) if tool in OF_THE_TURN:
+                self._is_given_up = (
+                    True  # nothing was denied: it ends before the model has done all
+                )
             case ApprovalRequested(use_id, tool, title, reason=reason):
                 self._asked.add(use_id)
                 self._deny(tool, title, reason)
@@ -131,7 +141,7 @@ class Tally:
             session_id=session_id,
             text=printable(text),
             stop_reason=stop_reason,
-            is_error=stop_reason not in DONE,
+            is_error=stop_reason not in DONE or self._is_given_up,
             error=self.failure or msgspec.UNSET,
             model=model,
             model_calls=self.model_calls,

@@ -12,11 +12,12 @@ SCRIPT_PREFIX = "script:"
 
 
 def is_demo(settings: Settings) -> bool:
-    """Whether the demo model answers: it was asked for, or there is no key for another."""
+    """Whether the demo model answers: it was asked for, by either name, or there is no key for another."""
     if settings.model.startswith(SCRIPT_PREFIX):
         return False
     has_key = has_api_key() or Credentials(settings.state_dir).is_known()
-    return settings.provider == "demo" or (settings.provider == "auto" and not has_key)
+    is_chosen = settings.model == "demo" or not has_key
+    return settings.provider == "demo" or (settings.provider == "auto" and is_chosen)
 
 
 def make_provider(settings: Settings, sample: str = "") -> Provider:
