@@ -86,8 +86,9 @@ class _Compaction(NamedTuple):
 class Session:
     """The history that the model is shown, and its log."""
 
-    def __init__(self, session_id: str, project: str, path: Path) -> None:
+    def __init__(self, session_id: str, project: str, path: Path, face: str = "") -> None:
         self.id = session_id
+        self._face = face or msgspec.UNSET
         self.project = project
         self.path = path
         self.history: list[Message] = []
@@ -116,9 +117,9 @@ class Session:
         self._syncing = anyio.Lock()
 
     @classmethod
-    def open(cls, session_dir: Path, session_id: str, project: str) -> "Session":
+    def open(cls, session_dir: Path, session_id: str, project: str, face: str = "") -> "Session":
         """
-        Open the session `session_id`, with what its log holds when there is one.
+        Open the session `session_id`, with what its log holds when there is one; `face` is where a new one begins.
 
         Raises:
             SessionInUseError: another process has it open.
@@ -128,7 +129,7 @@ class Session:
             raise SessionError(
                 f"'{session_id}' is not a session id: letters, digits, '-' and '_' only"
             )
-        session = cls(session_id, project, session_dir / f"{session_id}.jsonl")
+        session = cls(session_id, project, session_dir / f"{session_id}.jsonl", face)
         try:
             session._read_log()
         except BaseException:
@@ -357,11 +358,14 @@ class Session:
 
     def _write(self, record: Record) -> None:
         if not self._has_header:
-            self._unwritten = encode(Header(LOG_VERSION, self.id, self.project)) + b"\n"
+            self._unwritten = self._encoded_header()
             self._has_header = True
         self._unwritten += encode(record) + b"\n"
         self._written += 1
         self.write_again()
+
+    def _encoded_header(self) -> bytes:
+        return encode(Header(LOG_VERSION, self.id, self.project, face=self._face)) + b"\n"
 
     def write_again(self) -> None:
         """Try to write what could not be written before: on a full disk, for instance."""
@@ -427,7 +431,7 @@ class Session:
 
     def _known_records(self) -> Iterator[bytes]:
         """A log that is read back as the session is now."""
-        yield encode(Header(LOG_VERSION, self.id, self.project)) + b"\n"
+        yield self._encoded_header()
         prompts = {id(message): prompt for message, prompt in self._asked}
         known: list[Record] = list(self._states.values())
         for message in self.history:
@@ -578,9 +582,9 @@ class Session:
 
     def _replay_known(self, record: Record) -> None:
         match record:
-            case Header(project=project):
+            case Header(project=project, face=face):
                 self._has_header = True
-                self.project = project
+                self.project, self._face = project, face
             case LoggedToolStart(tool_use_id=tool_use_id):
                 self._ran.started.add(tool_use_id)
             case LoggedToolEnd(result=ToolResult() as result):

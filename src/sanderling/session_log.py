@@ -39,7 +39,7 @@ StateKey = Literal["shell", "todo", "title", "model", "mode", "waiting", "told",
 
 
 class Header(msgspec.Struct, tag="session", frozen=True):
-    """`forked_from` is the id of the session whose first records these are."""
+    """`forked_from` is the id of the session whose first records these are, `face` where it began, if not in an editor."""
 
     version: int
     session_id: str
@@ -47,6 +47,7 @@ class Header(msgspec.Struct, tag="session", frozen=True):
     sanderling: str = __version__
     at: datetime = msgspec.field(default_factory=_now)
     forked_from: str | msgspec.UnsetType = msgspec.UNSET
+    face: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class LoggedMessage(msgspec.Struct, tag="message", frozen=True, omit_defaults=True):

@@ -33,6 +33,7 @@ from sanderling.print_mode.inputs import new_session_id
 from sanderling.print_mode.result import Denied, Result, Tally
 from sanderling.print_mode.streams import STDIN_WAIT_S, say
 from sanderling.session import Session
+from sanderling.session_store import list_sessions
 from sanderling.trust import Trust
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -189,6 +190,28 @@ def test_empty_home_is_that_of_the_account(shell):
     assert (done.returncode, done.stdout, done.stderr) == (0, "Done.\n", "")
     [result] = shell.sessions()[0].history[2].content[:1]
     assert pwd.getpwuid(os.getuid()).pw_dir in result.content
+
+
+def test_session_of_print_mode_is_in_its_own_list_and_not_in_the_editors(shell):
+    shell.play([{"text": "Hi."}])
+    [session] = shell.sessions()
+    found = list_sessions(session.path.parent, str(shell.project), "")
+    assert [info.id for info in found] == [session.id]
+    assert list_sessions(session.path.parent, "", "", is_in_editor=True) == []
+    assert session.id in shell.run("sessions").stdout
+    again = shell.play([{"text": "Again."}], args=("--continue",))
+    assert (again.returncode, len(shell.sessions())) == (0, 1)
+    assert list_sessions(session.path.parent, "", "", is_in_editor=True) == []
+
+
+def test_session_of_the_editor_that_print_mode_goes_on_with_stays_the_editors(shell):
+    shell.play([{"text": "Hi."}])
+    [session] = shell.sessions()
+    log = session.path.read_text()
+    session.path.write_text(log.replace(',"face":"print"', "", 1))
+    shell.play([{"text": "Again."}], args=("--continue",))
+    found = list_sessions(session.path.parent, "", "", is_in_editor=True)
+    assert [info.id for info in found] == [session.id]
 
 
 def test_state_directory_that_goes_in_the_middle_of_a_turn_is_made_again(shell):

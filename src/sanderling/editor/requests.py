@@ -41,7 +41,7 @@ def _answer(request: Request, settings: Settings, open_ids: Collection[str]) -> 
     directory = settings.session_dir
     match request:
         case ListSessions(project, text):
-            found = list_sessions(directory, project, text)
+            found = list_sessions(directory, project, text, is_in_editor=True)
             return {"sessions": msgspec.to_builtins(found)}
         case RenameSession(session_id, title):
             rename(directory, session_id, title)

@@ -126,7 +126,7 @@ class _Run:
                 )
         if arguments.no_session:
             session_dir = Path(stack.enter_context(TemporaryDirectory(prefix="sanderling-")))
-        return Session.open(session_dir, session_id, project)
+        return Session.open(session_dir, session_id, project, face="print")
 
     def _make_provider(self) -> Provider:
         provider = make_provider(self._settings)

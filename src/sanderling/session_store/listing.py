@@ -32,18 +32,20 @@ _FLOCK = re.compile(r"FLOCK +ADVISORY +WRITE +\S+ +\S+:(\d+) ")
 TITLE = b'\n{"type":"state","key":"title",'
 
 
-def list_sessions(session_dir: Path, project: str, text: str) -> list[SessionInfo]:
+def list_sessions(
+    session_dir: Path, project: str, text: str, *, is_in_editor: bool = False
+) -> list[SessionInfo]:
     """
     The sessions of `project`, or of all with an empty one, the one first that was changed last.
 
     With a `text` only those in which the person or the model said it, in any case, with an excerpt. What is no log of a session,
-    or cannot be read, is left out. Elsewhere than on Linux nobody can say which are open.
+    or cannot be read, is left out, and if this `is_in_editor`, what began elsewhere: scripts make many. Elsewhere than on Linux nobody can say which are open.
     """
     wanted, locked = _pattern(text), _locked_inodes()
     infos = [
         info
         for session_id in _session_ids(session_dir)
-        if (info := _info(log_path(session_dir, session_id), project, wanted, locked))
+        if (info := _info(log_path(session_dir, session_id), project, wanted, locked, is_in_editor))
     ]
     infos.sort(key=lambda info: info.changed_at, reverse=True)
     return infos
@@ -70,11 +72,17 @@ def _session_ids(session_dir: Path) -> list[str]:
 
 
 def _info(
-    log: Path, project: str, wanted: re.Pattern[str] | None, locked: Collection[int]
+    log: Path,
+    project: str,
+    wanted: re.Pattern[str] | None,
+    locked: Collection[int],
+    is_in_editor: bool,
 ) -> SessionInfo | None:
     with suppress(OSError), log.open("rb") as file:
         header = decoded(file.readline(MAX_HEADER_BYTES))
         if not isinstance(header, Header) or project not in {"", header.project}:
+            return None
+        if is_in_editor and header.face:
             return None
         excerpt = _excerpt(file, wanted) if wanted else ""
         if wanted and not excerpt:
