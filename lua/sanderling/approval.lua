@@ -257,7 +257,10 @@ local function body_of(q, width)
     marks[#marks + 1] = { row = 0, col = 0, end_col = #asker, hl = 'AgentApprovalTitle' }
   end
   if (event.rule or '') ~= '' then -- what is allowed by that is more than this one use
-    local rule = 's/A would allow: ' .. tools.plain(event.rule):gsub('^allow ', '')
+    local is_compound = event.tool == 'bash' and event.subject:find('[;&|\n`]') ~= nil
+    local rule = 's/A would allow: '
+      .. tools.plain(event.rule):gsub('^allow ', '')
+      .. (is_compound and '  (no other part of the line)' or '')
     lines[#lines + 1] = rule
     marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #rule, hl = 'AgentStatus' }
   end
