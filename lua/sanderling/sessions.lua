@@ -273,7 +273,8 @@ end
 ---@param id string empty: the newest
 function M.resume(id)
   local project = id == '' and M.project_here() or ''
-  ask({ type = 'list_sessions', project = project }, function(result, is_here)
+  local request = { type = 'list_sessions', project = project, has_printed = id ~= '' }
+  ask(request, function(result, is_here)
     known = result.sessions
     if id == '' then
       local info = newest_closed(known)

@@ -390,6 +390,7 @@
 ---@field type 'list_sessions'
 ---@field project string
 ---@field text string
+---@field has_printed boolean
 
 ---@class (exact) sanderling.RenameSession
 ---@field type 'rename_session'

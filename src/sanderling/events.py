@@ -705,11 +705,12 @@ class ListSessions(msgspec.Struct, tag="list_sessions", frozen=True, forbid_unkn
     """
     The sessions of a project, or of all with an empty one, newest first, as `sessions`: a list of `SessionInfo`.
 
-    With a `text` only those in which it was said, each with an excerpt.
+    With a `text` only those in which it was said, each with an excerpt; those that print mode has begun only if it `has_printed`.
     """
 
     project: str = ""
     text: str = ""
+    has_printed: bool = False
 
 
 class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -40,8 +40,8 @@ async def answer(request: Request, settings: Settings, open_ids: Collection[str]
 def _answer(request: Request, settings: Settings, open_ids: Collection[str]) -> dict[str, Any]:
     directory = settings.session_dir
     match request:
-        case ListSessions(project, text):
-            found = list_sessions(directory, project, text, is_in_editor=True)
+        case ListSessions(project, text, has_printed):
+            found = list_sessions(directory, project, text, is_in_editor=not has_printed)
             return {"sessions": msgspec.to_builtins(found)}
         case RenameSession(session_id, title):
             rename(directory, session_id, title)
