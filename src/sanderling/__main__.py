@@ -13,6 +13,7 @@ import argparse
 import gc
 import os
 import platform
+import shlex
 import signal
 import sys
 from contextlib import suppress
@@ -55,7 +56,9 @@ def ask(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     is_piped = sys.stdin is not None and not sys.stdin.isatty()
     if not arguments.print and arguments.prompt is not None:
-        parser.error(f"there is no command '{arguments.prompt}'; -p asks it")
+        parser.error(
+            f"there is no command '{arguments.prompt}'; to ask the model: sanderling -p {shlex.quote(arguments.prompt)}"
+        )
     if not arguments.print and not is_piped:
         parser.error("-p PROMPT, or a command")
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -88,6 +91,7 @@ def run_command(argv: list[str]) -> int:
     sessions = commands.add_parser(
         "sessions", help="list the sessions of this project, newest first"
     )
+    sessions.add_argument("list", nargs="?", choices=("list",), help="the same")
     sessions.add_argument("--all", action="store_true", help="of every project")
     sessions.add_argument("--json", action="store_true", help="as JSON, a line each")
     sessions.set_defaults(run=list_sessions)

@@ -395,7 +395,10 @@ def test_an_input_that_nobody_writes_into_is_not_waited_for(shell):
         [
             (["-p"], "there is no prompt"),
             (["-p", " "], "there is no prompt"),
-            (["tell me"], "there is no command 'tell me'; -p asks it"),
+            (
+                ["tell me"],
+                "there is no command 'tell me'; to ask the model: sanderling -p 'tell me'",
+            ),
             (["-p", "hi", "--mode", "yolo"], "invalid choice: 'yolo'"),
             (["-p", "hi", "--max-turns", "-1"], "'-1' is no whole number"),
             (["-p", "hi", "--allow", "bsh rm"], "'allow bsh rm' is no rule"),

@@ -5,6 +5,10 @@ from pathlib import Path
 
 import sanderling
 
+COMMANDS = (
+    "commands: check prints what a bug report needs; sandbox shows what the sandbox can do here, or runs a command in it;"
+    " sessions lists those of this project. Each has a --help."
+)
 EXIT_STATUS = "exit status: 0 done; 1 an error; 2 wrong usage; 3 something was denied; 128 + N stopped by signal N (130: interrupted)"
 
 
@@ -13,7 +17,7 @@ def print_parser() -> argparse.ArgumentParser:
         prog="sanderling",
         usage="sanderling -p [options] [PROMPT]\n       sanderling {check,sandbox,sessions} ...",
         description=f"{sanderling.__doc__} Ask it once, without Neovim.",
-        epilog=EXIT_STATUS,
+        epilog=f"{COMMANDS} {EXIT_STATUS}",
         allow_abbrev=False,  # or a new flag would take away what a script has called an old one
     )
     add = parser.add_argument
@@ -22,40 +26,63 @@ def print_parser() -> argparse.ArgumentParser:
         "prompt",
         nargs="?",
         metavar="PROMPT",
-        help="what to ask; standard input goes along, or is the prompt",
+        help="what to ask; without it, standard input is the prompt, else it is attached",
     )
     add("-p", "--print", action="store_true", help="ask once, print the answer")
     add(
         "--output-format",
         choices=("text", "json", "stream-json"),
         default="text",
-        help="the answer; one object; an event per line (text)",
+        help="text: the answer; json: one object with it; stream-json: a line for each event (default: text)",
     )
     add(
         "--mode",
         choices=("ask", "auto", "plan"),
         default="ask",
-        help="nothing that changes or runs something; what the sandbox confines; only looking (ask)",
+        help="ask: only what needs no approval; auto: whatever the sandbox confines; plan: read only (default: ask)",
     )
     add(
         "--allow",
         action="append",
         default=[],
         metavar="RULE",
-        help="let this through: 'bash git status', 'edit src/**', 'web_fetch docs.example.com'",
+        help="allow a tool use, for instance 'bash git status', 'edit src/**', 'web_fetch docs.example.com'; can be repeated",
     )
-    add("--net", choices=("off", "proxy", "on"), default="off", help="commands' network (off)")
-    add("--model", default="", metavar="NAME", help="who answers; script:FILE replays a recording")
-    add("--max-turns", type=_count, metavar="N", help="calls of the model; 0: no limit")
+    add(
+        "--net",
+        choices=("off", "proxy", "on"),
+        default="off",
+        help="network of commands: off, proxy (listed hosts only) or on (default: off)",
+    )
+    add(
+        "--model",
+        default="",
+        metavar="NAME",
+        help="the model; script:FILE replays a recording, demo needs no key",
+    )
+    add("--max-turns", type=_count, metavar="N", help="the most model calls; 0: no limit")
     session = parser.add_mutually_exclusive_group()
     session.add_argument(
-        "--continue", dest="is_continued", action="store_true", help="the project's newest session"
+        "--continue",
+        dest="is_continued",
+        action="store_true",
+        help="go on with the newest session of the project",
     )
-    session.add_argument("--resume", default="", metavar="ID", help="this session")
-    session.add_argument("--no-session", action="store_true", help="leave no log")
-    add("--project", default="", metavar="DIR", help="the nearest directory upwards with .git")
-    add("--record", type=Path, metavar="FILE", help="keep the answers as a script, redacted")
-    add("--quiet", action="store_true", help="nothing but errors on standard error")
+    session.add_argument("--resume", default="", metavar="ID", help="go on with this session")
+    session.add_argument("--no-session", action="store_true", help="keep no log of the session")
+    add(
+        "--project",
+        default="",
+        metavar="DIR",
+        help="the project's directory (default: the nearest one upwards with .git)",
+    )
+    add(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="write the answers to FILE as a script, redacted",
+    )
+    add("--quiet", action="store_true", help="only errors on standard error")
     return parser
 
 

@@ -14,7 +14,7 @@ MAX_DETAIL_CHARS = 1000
 # Temporary errors are shown when every retry has failed.
 GO_ON = "A new prompt goes on from there."
 CHECK_THE_ENVIRONMENT = (
-    "Check ANTHROPIC_API_KEY and the account behind it, then restart Neovim with a key that works."
+    "Check ANTHROPIC_API_KEY and the account behind it, then start again with a key that works."
 )
 LOG_IN_AGAIN = "Check the account behind it, or keep another key with /login."
 
@@ -151,8 +151,7 @@ def no_key() -> ProviderError:
     return ProviderError(
         "no_key",
         "There is no API key.",
-        "Keep one in the system's keychain with /login, set ANTHROPIC_API_KEY in the environment that starts Neovim, "
-        "or choose provider = 'demo'.",
+        "Store one with :AgentLogin in Neovim, or set ANTHROPIC_API_KEY and start again. The model demo needs none.",
     )
 
 
