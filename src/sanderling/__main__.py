@@ -107,8 +107,8 @@ def list_sessions(arguments: argparse.Namespace) -> int:
 
     from sanderling import session_store
     from sanderling.errors import ConfigError
-    from sanderling.gate import visible
     from sanderling.print_mode.inputs import UsageError, own_settings, project_root
+    from sanderling.visible import visible
 
     try:
         settings = own_settings()

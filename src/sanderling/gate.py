@@ -29,6 +29,7 @@ from sanderling.sandbox.policy import NO_GRANT, Grant, is_within, real_path
 from sanderling.tool_uses import DeniedError, ForbiddenError, Offered
 from sanderling.tools.base import Context, OverlapError, Preview, Tool
 from sanderling.tools.workspace import Workspace
+from sanderling.visible import visible
 
 DENIED = "The person denied this, and gave no reason. Ask what they want instead of trying it another way."
 OFFER = "The sandbox refused this. To allow it grants what stands below, and no more, and runs it again, still in the sandbox."
@@ -50,8 +51,6 @@ MODE_NEWS: dict[Mode, str] = {
     "plan": "[The person has switched to plan mode: the kernel keeps the project read-only, for commands, too. Look and plan;"
     " do not try to change anything. Say what you would do.]",
 }
-# They show as nothing, though Unicode counts them as letters and symbols.
-BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
 class Conditions(NamedTuple):
@@ -451,13 +450,3 @@ def rule_from_text(text: str) -> Rule:
 
 def _listed(words: object) -> str:
     return ", ".join(get_args(words))
-
-
-def visible(text: str) -> str:
-    """What is approved must be what is read: what shows as nothing, or turns the direction of reading, shows as its code point."""
-    return "".join(map(_visible_character, text))
-
-
-def _visible_character(character: str) -> str:
-    is_seen = character in "\n\t" or (character.isprintable() and character not in BLANK)
-    return character if is_seen else f"<U+{ord(character):04X}>"

@@ -30,6 +30,7 @@ from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.sandbox.unconfined import UnconfinedProcess
+from sanderling.visible import is_seen
 
 MAX_COMMAND_BYTES = 100_000  # the kernel takes 128 KiB as one string
 MAX_STATE_BYTES = 96 * 1024
@@ -294,7 +295,7 @@ def first_line(command: str) -> str:
 def visible(text: str) -> str:
     """`text` with control, bidi and invisible characters as escapes."""
     return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
+        character if is_seen(character) else character.encode("unicode_escape").decode()
         for character in text
     )
 

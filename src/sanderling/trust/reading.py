@@ -1,7 +1,6 @@
 """Files that may tell the model what to do: found and read within bounds, as text that hides nothing from the person."""
 
 import os
-import re
 import stat
 import time
 from collections import deque
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from sanderling.visible import visible_prose
+
 MAX_FILE_BYTES = 256 * 1024
 MAX_ENTRIES = 20_000
 MAX_DEPTH = 8
@@ -20,14 +21,6 @@ UNSETTLED_NS = 2_000_000_000
 NOT_ENTERED = frozenset(
     ("node_modules", "vendor", "target", "dist", "build", "venv", "__pycache__")
 )
-
-# What an editor shows as nothing, or as something else than it is: control characters, marks of direction, letters without width,
-# tags and selectors, in which whole sentences have been smuggled past the person who looked at a file.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
-)
-_WITHIN_SCRIPTS = ("\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d")  # Persian, Hindi, emoji
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -99,19 +92,13 @@ def _unreadable(error: OSError) -> str:
 def visible(data: bytes) -> str:
     """`data` as text; what would not be seen in it stands there as its number, `<U+202E>`."""
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
-    return _HIDDEN.sub(_numbers, text)
+    return visible_prose(text)
 
 
 def visible_name(name: str) -> str:
     """The name of a file on one line, in which what would not be seen stands as its number."""
     text = visible(name.encode(errors="replace"))
     return text.replace("\t", "<U+0009>").replace("\n", "<U+000A>")
-
-
-def _numbers(found: re.Match[str]) -> str:
-    if found[0] in _WITHIN_SCRIPTS:
-        return found[0]
-    return "".join(f"<U+{ord(character):04X}>" for character in found[0])
 
 
 def find_files(root: str, is_wanted: Callable[[str], bool]) -> list[str]:
