@@ -3,6 +3,7 @@
 import difflib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -47,6 +48,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def sandbox_dir(self) -> Path:
         return Path(self.state_dir) / "sandbox"
+
+
+def make_private(settings: Settings) -> None:
+    """Let nobody else see which projects there are: the directories that hold all others, also those of an earlier version."""
+    for directory in (Path(settings.state_dir), settings.sandbox_dir):
+        with suppress(OSError):  # whoever writes there later says what is wrong
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.chmod(0o700)
 
 
 def load_settings(options: Mapping[str, Any]) -> Settings:

@@ -721,3 +721,14 @@ def test_what_the_model_reads_is_short():
     for one in (bash, jobs):
         assert 100 < len(one.description) <= 900
         assert len(json.dumps(one.schema)) < 900
+
+
+async def test_without_a_sandbox_nothing_of_a_host_that_was_killed_stays(tmp_path):
+    state = tmp_path / "state"
+    dead = state / "tmp" / "999999999-x"
+    dead.mkdir(parents=True)
+    async with Desk(tmp_path, is_confined=False).served() as desk:
+        assert "hello" in await desk.say("echo hello")
+        own = [path.name for path in (state / "tmp").iterdir()]
+        assert own
+        assert all(name.startswith(f"{os.getpid()}-") for name in own)

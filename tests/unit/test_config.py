@@ -2,7 +2,7 @@
 
 import pytest
 
-from sanderling.config import DEFAULT_MODEL, Settings, has_api_key, load_settings
+from sanderling.config import DEFAULT_MODEL, Settings, has_api_key, load_settings, make_private
 from sanderling.errors import ConfigError
 
 
@@ -71,3 +71,13 @@ def test_key_is_looked_for_in_the_environment_of_the_moment(monkeypatch):
     assert has_api_key()
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     assert not has_api_key()
+
+
+def test_nobody_else_sees_which_projects_there_are(tmp_path):
+    state = tmp_path / "state" / "sanderling"
+    make_private(Settings(state_dir=str(state)))
+    assert [path.stat().st_mode & 0o777 for path in (state, state / "sandbox")] == [0o700] * 2
+    for path in (state, state / "sandbox"):
+        path.chmod(0o755)  # as an earlier version made them
+    make_private(Settings(state_dir=str(state)))
+    assert [path.stat().st_mode & 0o777 for path in (state, state / "sandbox")] == [0o700] * 2

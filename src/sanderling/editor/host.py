@@ -13,7 +13,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from sanderling.config import Settings, load_settings
+from sanderling.config import Settings, load_settings, make_private
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.live import LiveSession
@@ -65,6 +65,7 @@ class EditorHost:
             return
         is_serving = self.settings is not None
         self.settings = settings
+        make_private(settings)
         if not is_serving:
             start_log(settings.log_file)
             log.info("host %d started", os.getpid())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio import to_thread
 
+from sanderling.config import make_private
 from sanderling.errors import ConfigError, ProviderError, SanderlingError
 from sanderling.events import Event, Mode, ModeChanged, TurnStarted
 from sanderling.orchestrator import Orchestrator
@@ -83,6 +84,7 @@ class _Run:
     def __init__(self, arguments: argparse.Namespace, stack: ExitStack) -> None:
         self._arguments = arguments
         own = own_settings()
+        make_private(own)
         self._session = self._open_session(own.session_dir, stack)
         project = self._session.project
         trusted = project_settings(Trust(own.state_dir, project), own)

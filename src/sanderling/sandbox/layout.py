@@ -229,6 +229,13 @@ def remove_tree(path: str) -> None:
         _runs("rm", "-rf", "--", path)
 
 
+def remove_temporary_files_of_the_dead(directory: str) -> None:
+    """Each session's directory begins with the pid of its host."""
+    for name in os.listdir(directory):
+        if not os.path.exists(f"/proc/{name.partition('-')[0]}"):
+            remove_tree(f"{directory}/{name}")
+
+
 def _runs(name: str, *arguments: str) -> bool:
     """Whether a program of the system's succeeds. Not PATH's, which may lead into the project; and it is told nothing of ours."""
     program = next((path for at in PROGRAMS if os.access(path := f"{at}/{name}", os.X_OK)), "")

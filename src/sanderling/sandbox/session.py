@@ -13,6 +13,7 @@ its private HOME or /tmp, which are files of the person's, were removed: command
 
 import math
 import os
+import tempfile
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
@@ -27,7 +28,11 @@ from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.files import Files, UnconfinedFiles
 from sanderling.sandbox.gaps import missing_at
-from sanderling.sandbox.layout import remove_tree
+from sanderling.sandbox.layout import (
+    private_directory,
+    remove_temporary_files_of_the_dead,
+    remove_tree,
+)
 from sanderling.sandbox.network import HostRules, is_loopback, split_authority
 from sanderling.sandbox.policy import (
     NO_GRANT,
@@ -145,6 +150,12 @@ class SessionSandbox:
                     await to_thread.run_sync(
                         remove_tree, self._policy.tmp_dir, abandon_on_cancel=True
                     )
+
+    def directory_outside(self) -> str:
+        """A directory for what goes along with commands that nothing confines. Of a host that was killed, the next one removes it."""
+        directory = private_directory(self._policy, "tmp")
+        remove_temporary_files_of_the_dead(directory)
+        return tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=directory)
 
     async def find_level(self) -> None:
         """Find out what the kernel can do, for those who want to see it before anything is opened."""

@@ -26,6 +26,7 @@ from sanderling.sandbox.layout import (
     listening_sockets,
     mounted_layout,
     private_directory,
+    remove_temporary_files_of_the_dead,
     remove_tree,
     unmounted_layout,
 )
@@ -180,7 +181,7 @@ class Supervisor:
         survey = git.survey(policy.project)
         if self._policy is None:
             self._policy = policy
-            _remove_temporary_files_of_the_dead(private_directory(policy, "tmp"))
+            remove_temporary_files_of_the_dead(private_directory(policy, "tmp"))
             git.clean_up_after_the_dead(os.path.dirname(policy.state_dir))
             self._claim = git.place_sentinels(policy.state_dir, survey)
         in_git = git.protection(survey)
@@ -275,10 +276,3 @@ def _reap() -> None:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if os.WIFSTOPPED(ended[1]):  # one that came to stand still too late
                 detach(ended[0])
-
-
-def _remove_temporary_files_of_the_dead(directory: str) -> None:
-    """Each session's directory begins with the pid of its host."""
-    for name in os.listdir(directory):
-        if not os.path.exists(f"/proc/{name.partition('-')[0]}"):
-            remove_tree(f"{directory}/{name}")

@@ -14,7 +14,6 @@ import re
 import secrets
 import shlex
 import shutil
-import tempfile
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -278,7 +277,7 @@ class Shell:
         if not self._sandbox.is_off:
             return Directory(*await self._scratch())
         if self._own_directory is None:
-            path = tempfile.mkdtemp(prefix="sanderling-")
+            path = self._sandbox.directory_outside()
             weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
             self._own_directory = Directory(path, path)
         return self._own_directory
