@@ -1,7 +1,7 @@
 """The person's own commands: run in the session's sandbox, drawn as they write, told to the model with the next prompt."""
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import anyio
@@ -10,6 +10,8 @@ from sanderling.errors import SandboxError
 from sanderling.events import CommandEnded, CommandOutput, CommandsRunning, CommandStarted, Event
 from sanderling.messages import CommandRecord
 from sanderling.output import MAX_SCREEN_CHARS, OutputLog, ScreenText, follow
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import Process, signal_name
 from sanderling.sandbox.sandbox import alone
 from sanderling.sandbox.session import SessionSandbox
@@ -19,13 +21,20 @@ from sanderling.session import Session
 LINGER_S = 0.25
 """How long what a command left behind may go on writing; in the sandbox it leaves nothing."""
 
+Offer = Callable[["Command", Sequence[Denial]], Awaitable[Grant | None]]
+
+
+async def _no_offer(_command: "Command", _denials: Sequence[Denial]) -> Grant | None:
+    return None
+
 
 class Commands:
     """
     All commands of a session. They run side by side, and beside the turn.
 
     `emit` takes the events; while `is_in_turn` says so, those of commands are held back, or they would tear the answer apart.
-    `start` starts a task of the session's; `on_end` is called when a command has ended.
+    `start` starts a task of the session's; `on_end` is called when a command has ended. `offer` asks the person about programs that
+    a command did not find, and gives what they let in: then it runs again.
     """
 
     def __init__(
@@ -37,6 +46,7 @@ class Commands:
         start: Callable[[Callable[["Command"], Coroutine[Any, Any, None]], "Command"], None],
         *,
         on_end: Callable[[], None] = lambda: None,
+        offer: Offer = _no_offer,
     ) -> None:
         self._session = session
         self._sandbox = sandbox
@@ -45,11 +55,12 @@ class Commands:
         self._held: list[Event] = []
         self._start = start
         self._on_end = on_end
+        self._offer = offer
         self._running: list[Command] = []
 
-    def start(self, command_id: str, text: str) -> None:
+    def start(self, command_id: str, text: str, grant: Grant = NO_GRANT) -> None:
         path = self._session.output_path(command_id)
-        command = Command(command_id, text, OutputLog(path))
+        command = Command(command_id, text, OutputLog(path), grant)
         self._running.append(command)
         self._start(self._run, command)
         self._emit(CommandsRunning(len(self._running)))
@@ -86,13 +97,14 @@ class Commands:
         self._show(CommandStarted(command.id, command.text))
         outcome, is_success = "was interrupted", False
         try:
-            outcome, is_success = await command.run(self._sandbox, self._show)
+            async with self._sandbox.lending(command.grant):
+                outcome, is_success = await command.run(self._sandbox, self._show)
         finally:
             command.log.close()
             self._running.remove(command)
             self._session.append_command(command.record(outcome))
         self._on_end()
-        self._sandbox.look_after(
+        denials = self._sandbox.look_after(
             command.log.text(),
             has_failed=not is_success,
             status=command.status,
@@ -103,12 +115,17 @@ class Commands:
         words = f"{words[0].upper()}{words[1:]}."
         self._show(CommandEnded(command.id, words, is_success, notes))
         self._emit(CommandsRunning(len(self._running)))
+        programs = [denial for denial in denials if denial.operation == "execute"]
+        is_first_run = command.grant == NO_GRANT and not command.is_stopped
+        if programs and is_first_run and (grant := await self._offer(command, programs)):
+            self.start(f"{command.id}-again", command.text, grant)
 
 
 class Command:
     """One command of the person's, while it runs."""
 
-    def __init__(self, command_id: str, text: str, log: OutputLog) -> None:
+    def __init__(self, command_id: str, text: str, log: OutputLog, grant: Grant = NO_GRANT) -> None:
+        self.grant = grant
         self.id = command_id
         self.text = text
         self.log = log
@@ -133,7 +150,7 @@ class Command:
         """Run to the end, showing what is written; return the outcome in words, and whether it is a success."""
         began = time.monotonic()
         try:
-            self._process = await sandbox.spawn_shell(self.text)
+            self._process = await sandbox.spawn_shell(self.text, self.grant)
         except (SandboxError, OSError) as error:
             return f"did not start: {error}".rstrip("."), False
         if self.is_stopped:

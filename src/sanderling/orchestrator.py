@@ -1,7 +1,7 @@
 """The turn loop: ask the model, show what it says as it says it, keep the history whole."""
 
 import codecs
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from sanderling import shell_grammar
 from sanderling.approvals import Approvals
-from sanderling.commands import Commands
+from sanderling.commands import Command, Commands
 from sanderling.compactor import Compactor
 from sanderling.config import Settings
 from sanderling.errors import (
@@ -62,7 +62,7 @@ from sanderling.reply import Reply
 from sanderling.rules import RuleStore
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
-from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.policy import Grant, SandboxPolicy
 from sanderling.sandbox.report import GuardEvent, ProjectReplaced
 from sanderling.sandbox.session import SessionEvent, SessionSandbox
 from sanderling.session import Session
@@ -126,6 +126,7 @@ class Orchestrator:
             lambda: self._turn is not None,
             self._start,
             on_end=self._files_may_have_changed,
+            offer=self._offer_programs,
         )
         self.workspace = self._make_workspace(editor)
         self.approvals = Approvals(emit)
@@ -583,6 +584,9 @@ class Orchestrator:
         sandbox = self.sandbox
         level = "off" if sandbox.is_off else sandbox.level or ""
         self.emit(SandboxChanged(level, sandbox.network, sandbox.missing, sandbox.problem))
+
+    async def _offer_programs(self, command: Command, denials: Sequence[Denial]) -> Grant | None:
+        return await self.gate.offer(command.text, command.id, "run", denials)
 
     def _emit_sandbox_event(self, event: SessionEvent) -> None:
         match event:

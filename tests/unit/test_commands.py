@@ -18,6 +18,9 @@ from tests.conftest import prove, prove_rest, settings_of
 
 from sanderling.events import (
     AccessDenied,
+    AnswerApproval,
+    ApprovalRequested,
+    ApprovalSettled,
     CommandEnded,
     CommandOutput,
     CommandsRunning,
@@ -577,18 +580,49 @@ async def test_refused_path_is_told_when_the_command_has_failed(talk):
     assert [event.target for event in talk.of(AccessDenied)] == [str(secret)]
 
 
-async def test_hidden_program_of_the_path_is_told(talk, monkeypatch):
+@pytest.fixture
+def tools(talk, monkeypatch) -> Path:
+    """The directory of a program that is on the person's PATH, and that the sandbox hides."""
     tools = talk.base / "tools"
     tools.mkdir()
     (tools / "mytool").write_text("#!/bin/sh\necho mine\n")
     (tools / "mytool").chmod(0o755)
     monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    return tools
+
+
+@pytest.mark.parametrize("command", ["mytool", "mytool 2>/dev/null"])
+@pytest.mark.parametrize("answer", ["once", "session"])
+async def test_hidden_program_of_the_path_is_told_and_runs_when_its_directory_is_granted(
+    talk, tools, command, answer
+):
+    async with talk.served():
+        await talk.run("c1", command)
+        await talk.until(ApprovalRequested)
+        [denied] = talk.of(AccessDenied)
+        assert (denied.operation, denied.target) == ("execute", str(tools))
+        assert "`mytool` is there" in denied.rule
+        [question] = talk.of(ApprovalRequested)
+        assert question.subject == f"execute {tools}"
+        talk.orchestrator.approvals.answer(AnswerApproval(question.id, answer))
+        await talk.until(CommandEnded, 2)
+        await talk.run("c2", command)
+    assert [end.is_success for end in talk.of(CommandEnded)] == [False, True, answer == "session"]
+    assert talk.output("c1-again") == "mine\n"
+
+
+async def test_directory_that_the_person_does_not_grant_is_not_offered_again(talk, tools):
     async with talk.served():
         await talk.run("c1", "mytool")
-        await talk.run("c2", "mytool 2>/dev/null")
-    denied = [(event.operation, event.target) for event in talk.of(AccessDenied)]
-    assert denied == [("execute", str(tools))] * 2
-    assert "`mytool` is there" in talk.of(AccessDenied)[0].rule
+        await talk.until(ApprovalRequested)
+        question = talk.of(ApprovalRequested)[0]
+        talk.orchestrator.approvals.answer(AnswerApproval(question.id, "deny"))
+        await talk.until(ApprovalSettled)
+        await talk.run("c2", "mytool")
+        await talk.ask()
+    assert len(talk.of(ApprovalRequested)) == 1
+    assert len(talk.of(CommandEnded)) == 2
+    assert [event.target for event in talk.of(AccessDenied)] == [str(tools)] * 2
 
 
 async def test_what_the_guard_did_is_told(talk):

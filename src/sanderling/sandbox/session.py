@@ -308,9 +308,11 @@ class SessionSandbox:
         has_been_replaced, self._has_been_replaced = self._has_been_replaced, False
         return has_been_replaced
 
-    async def spawn_shell(self, command: str) -> Process | UnconfinedProcess:
+    async def spawn_shell(
+        self, command: str, grant: Grant = NO_GRANT
+    ) -> Process | UnconfinedProcess:
         """Start a line for the shell in the project's root, as `spawn` does."""
-        return await self.spawn([*SHELL, command])
+        return await self.spawn([*SHELL, command], grant=grant)
 
     async def spawn(
         self,
