@@ -80,6 +80,10 @@ class FrameQueue:
     def acknowledge(self, seq: int) -> None:
         self._drawn = max(self._drawn, seq)
 
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
     def delay_s(self, now: float) -> float | None:
         """How long the next frame has to wait; `None` while there is nothing to send or Neovim has enough undrawn."""
         if not self._waiting or self._sent - self._drawn >= MAX_UNDRAWN:

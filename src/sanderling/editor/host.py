@@ -42,8 +42,8 @@ class EditorHost:
     """
     What the rplugin class hands over to. Its methods are called from RPC handlers: they enqueue and return.
 
-    A defect in a task ends the process, loudly: Neovim says so in the chat, the log has the traceback, and the next prompt
-    starts a new host, which reads the conversation back from disk.
+    A defect in a session's task ends that session, loudly: Neovim says so in the chat, the log has the traceback, and what is asked
+    of it next opens it again, from disk. One of the host's own ends the process, and the next prompt starts a new one.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -52,6 +52,7 @@ class EditorHost:
         self._buffers = NeovimBuffers(bridge)
         self._sessions: dict[str, LiveSession] = {}
         self._ending: dict[str, LiveSession] = {}
+        self._broken: dict[str, OpenSession] = {}  # by a defect; how to open them again
         self._inbox, self._asked = anyio.create_memory_object_stream[
             tuple[str, Action] | tuple[int, Request]
         ](math.inf)
@@ -92,6 +93,9 @@ class EditorHost:
                         tasks.start_soon(self._answer, request_id, request)
 
     def _route(self, session_id: str, action: Any, tasks: TaskGroup) -> None:
+        opening = self._broken.pop(session_id, None)
+        if opening and not isinstance(action, OpenSession | CloseSession):
+            self._open(session_id, opening, tasks)
         live = self._sessions.get(session_id)
         match action:
             case OpenSession():
@@ -133,7 +137,14 @@ class EditorHost:
         """One that was closed just now holds the lock of its log until its turn has ended."""
         if before_ended:
             await before_ended.wait()
-        await live.run()
+        try:
+            await live.run()
+        except Exception as defect:
+            log.critical("session %s ends: a defect", live.id, exc_info=defect)
+            if self._sessions.get(live.id) is live:
+                del self._sessions[live.id]
+                self._broken[live.id] = live.reopening
+            live.show_defect()
         if self._ending.get(live.id) is live:
             del self._ending[live.id]
         tasks.start_soon(give_back)  # when nobody here knows it any more

@@ -21,6 +21,7 @@ from sanderling.events import (
     AnswerApproval,
     CancelTurn,
     CommandEnded,
+    CommandsRunning,
     CommandStarted,
     Compact,
     EditWaiting,
@@ -70,6 +71,9 @@ NO_KEY_NOTICE = (
     "There is no API key, so the demo model answers: it replays a script.\n"
     "Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude."
 )
+
+DEFECT = "Something went wrong in this session, and it has stopped."
+DEFECT_REMEDY = "The next prompt opens it again from its log. The host's log has the details: :checkhealth sanderling."
 
 log = logging.getLogger(__name__)
 
@@ -125,6 +129,19 @@ class LiveSession:
     def acknowledge(self, seq: int) -> None:
         self._frames.acknowledge(seq)
         self._changed.set()
+
+    @property
+    def reopening(self) -> OpenSession:
+        """What opens it again, for a screen that shows what was said already."""
+        return msgspec.structs.replace(self._opening, wants_history=False)
+
+    def show_defect(self) -> None:
+        """Say that the session has ended with a defect; what was still to be drawn is drawn before."""
+        self.emit(ErrorOccurred("internal", DEFECT, DEFECT_REMEDY))
+        self.emit(CommandsRunning(0))
+        self.emit(TurnEnded("error"))
+        while self._frames.has_waiting:
+            self._send_frame()
 
     async def run(self) -> None:
         """Serve the session until it is closed; one that cannot be opened only says so."""
@@ -346,10 +363,11 @@ class LiveSession:
             elif delay_s > 0:
                 await anyio.sleep(delay_s)
             else:
-                frame = self._frames.take(anyio.current_time())
-                self._bridge.notify(
-                    "require('sanderling.host').receive(...)", msgspec.to_builtins(frame)
-                )
+                self._send_frame()
+
+    def _send_frame(self) -> None:
+        frame = self._frames.take(anyio.current_time())
+        self._bridge.notify("require('sanderling.host').receive(...)", msgspec.to_builtins(frame))
 
 
 async def _prepare(provider: Provider) -> None:

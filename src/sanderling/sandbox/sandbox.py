@@ -239,23 +239,19 @@ class Sandbox:
         if policy.network == "proxy":
             variables |= proxy_environment(PROXY_PORT)
         variables |= env or {}
-        with ExitStack() as theirs:
-            stdin_end, our_stdin = _input(stdin, theirs)
-            stdout_end, our_stdout = _output(stdout, theirs)
+        with _refusing_on_os_errors(), ExitStack() as theirs, ExitStack() as unless_started:
+            stdin_end, our_stdin = _input(stdin, theirs, unless_started)
+            stdout_end, our_stdout = _output(stdout, theirs, unless_started)
             stderr_end, our_stderr = (
-                (stdout_end, None) if stderr == STDOUT else _output(stderr, theirs)
+                (stdout_end, None) if stderr == STDOUT else _output(stderr, theirs, unless_started)
             )
-            status_end, our_status = _output(PIPE, theirs)
+            status_end, our_status = _output(PIPE, theirs, unless_started)
             assert our_status
             key = next(self._keys)
             ends = (stdin_end, stdout_end, stderr_end, status_end)
-            try:
-                launch = ("launch", key, list(argv), variables, cwd or policy.project)
-                view = await self._send(policy, launch, ends)
-            except BaseException:
-                for stream in filter(None, (our_stdin, our_stdout, our_stderr, our_status)):
-                    stream.close()
-                raise
+            launch = ("launch", key, list(argv), variables, cwd or policy.project)
+            view = await self._send(policy, launch, ends)
+            unless_started.pop_all()
         signal_it = partial(view.signal, key)
         process = Process(signal_it, our_status, our_stdin, our_stdout, our_stderr)
         if not argv:
@@ -274,7 +270,8 @@ class Sandbox:
         Raises:
             SandboxError: it cannot be started.
         """
-        ours, theirs = wire.socket_pair()
+        with _refusing_on_os_errors():
+            ours, theirs = wire.socket_pair()
         with ExitStack() as unless_started:
             unless_started.enter_context(ours)
             with theirs:
@@ -414,7 +411,8 @@ class Sandbox:
                 view.hold(os.path.join(self.policy.project, path))
 
     async def _open_view(self, number: int, policy: SandboxPolicy) -> socket.socket:
-        ours, theirs = wire.socket_pair()
+        with _refusing_on_os_errors():
+            ours, theirs = wire.socket_pair()
         ours.setblocking(False)
         with ExitStack() as unless_ready:
             unless_ready.enter_context(ours)
@@ -424,7 +422,9 @@ class Sandbox:
                     wire.send(self._supervisor, request, (theirs.fileno(),))
                 except OSError as error:
                     raise SandboxError(f"The sandbox has ended: {error}.") from error
-            match await _receive(ours):
+            with _refusing_on_os_errors():
+                received = await _receive(ours)
+            match received:
                 case ("ready", names), descriptors:
                     for name, descriptor in zip(names, descriptors, strict=True):
                         self._serve(name, socket.socket(fileno=descriptor))
@@ -554,20 +554,24 @@ def _view_key(policy: SandboxPolicy) -> object:
     return (policy.mode, policy.network == "on", policy.read_paths, policy.write_paths)
 
 
-def _input(kind: int, theirs: ExitStack) -> tuple[int, PipeWriter | None]:
+def _input(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, PipeWriter | None]:
     if kind != PIPE:
         return _given(kind, theirs), None
     reader, writer = os.pipe2(os.O_CLOEXEC)
     theirs.callback(os.close, reader)
-    return reader, PipeWriter(writer)
+    stream = PipeWriter(writer)
+    ours.callback(stream.close)
+    return reader, stream
 
 
-def _output(kind: int, theirs: ExitStack) -> tuple[int, PipeReader | None]:
+def _output(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, PipeReader | None]:
     if kind != PIPE:
         return _given(kind, theirs), None
     reader, writer = os.pipe2(os.O_CLOEXEC)
     theirs.callback(os.close, writer)
-    return writer, PipeReader(reader)
+    stream = PipeReader(reader)
+    ours.callback(stream.close)
+    return writer, stream
 
 
 def _given(kind: int, theirs: ExitStack) -> int:
@@ -595,9 +599,11 @@ async def _receive_report(prober: socket.socket) -> Report:
 @asynccontextmanager
 async def _started(module: str) -> AsyncGenerator[socket.socket]:
     """The channel to a process of our own that runs `module`, and ends when the context does."""
-    ours, theirs = wire.socket_pair()
+    with _refusing_on_os_errors():
+        ours, theirs = wire.socket_pair()
     ours.setblocking(False)
-    with theirs:
+    with ExitStack() as unless_started, theirs:
+        unless_started.enter_context(ours)
         path = [str(_directory_above(name)) for name in ("sanderling", "landlock")]
         code = START.format(path=path, module=module, channel=theirs.fileno())
         with _refusing_on_os_errors():
@@ -610,7 +616,10 @@ async def _started(module: str) -> AsyncGenerator[socket.socket]:
                 cwd="/",
                 start_new_session=True,
             )
-    ended = os.pidfd_open(process.pid)
+            unless_started.callback(process.wait)
+            unless_started.callback(process.kill)
+            ended = os.pidfd_open(process.pid)
+        unless_started.pop_all()
     try:
         with ours:
             yield ours

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import anyio
 from anyio import to_thread
@@ -53,13 +53,14 @@ class UnconfinedProcess:
 
     async def _has_exited(self) -> None:
         if sys.platform == "linux":
-            descriptor = os.pidfd_open(self._process.pid)
-            try:
-                await anyio.wait_readable(descriptor)
-            finally:
-                os.close(descriptor)
-        else:
-            await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
+            with suppress(OSError):  # there is no descriptor left
+                descriptor = os.pidfd_open(self._process.pid)
+                try:
+                    await anyio.wait_readable(descriptor)
+                finally:
+                    os.close(descriptor)
+                return
+        await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
 
     def _reap(self) -> None:
         """Take its status, and end its group: whoever is left there keeps the number from being given to another one."""

@@ -7,6 +7,7 @@ are the same Python and the same code; nothing of a command ever writes here, so
 # ruff: noqa: S302
 
 import array
+import errno
 import marshal
 import os
 import socket
@@ -58,13 +59,18 @@ def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
 
     Raises:
         BlockingIOError: the channel does not block and is empty.
+        OSError: we may not have as many descriptors as came with it.
     """
     try:
-        data, descriptors, _, _ = socket.recv_fds(
+        data, descriptors, flags, _ = socket.recv_fds(
             channel, MAX_INLINE_BYTES + 1, MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
         )
     except ConnectionError:
         return None
+    if flags & socket.MSG_CTRUNC:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     if not data:
         return None
     if len(data) > 1:

@@ -1,0 +1,114 @@
+"""A defect in one session, or a session without descriptors, ends or fails alone: the host and the others go on."""
+
+import resource
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.conftest import prove_rest
+from tests.unit.test_commands import Conversation
+
+from sanderling.editor.host import EditorHost
+from sanderling.orchestrator import Orchestrator
+
+DEADLINE_S = 20.0
+SCRIPT = "version = 1\n[[reply]]\nrepeat = true\n[[reply.step]]\ntext = 'Hello.'\n"
+
+
+class Bridge:
+    """What the host says to Neovim, in the order in which it says it."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.serve: Any = None
+
+    def notify(self, _code: str, *args: Any) -> None:
+        for frame in args:
+            if isinstance(frame, dict) and "events" in frame:
+                self.events += [(frame["session_id"], event) for event in frame["events"]]
+
+    def start(self, serve: Any, _on_end: Any) -> None:
+        self.serve = serve
+
+    def of(self, session_id: str, kind: str) -> list[dict[str, Any]]:
+        return [
+            event for owner, event in self.events if owner == session_id and event["type"] == kind
+        ]
+
+
+async def happens(condition: Any) -> None:
+    with anyio.fail_after(DEADLINE_S):
+        while not condition():
+            await anyio.sleep(0.005)
+
+
+@asynccontextmanager
+async def served(base: Path) -> AsyncIterator[tuple[EditorHost, Bridge]]:
+    script = base / "script.toml"
+    script.write_text(SCRIPT)
+    (base / "project").mkdir()
+    bridge = Bridge()
+    host = EditorHost(bridge)  # type: ignore[arg-type]
+    host.configure(
+        {"state_dir": str(base / "state"), "provider": "scripted", "script": str(script)}
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bridge.serve)
+        for session_id in ("s1", "s2"):
+            host.act(session_id, {"type": "open_session", "project": str(base / "project")})
+        yield host, bridge
+        for session_id in ("s1", "s2"):
+            host.act(session_id, {"type": "close_session"})
+        await happens(lambda: not host._ending)
+        tasks.cancel_scope.cancel()
+
+
+def ask(host: EditorHost, session_id: str, text: str) -> None:
+    host.act(session_id, {"type": "submit_prompt", "prompt": {"id": text, "text": text}})
+
+
+async def test_defect_in_a_session_ends_it_alone_and_the_next_prompt_opens_it_again(
+    tmp_path, monkeypatch
+):
+    real = Orchestrator.run_turn
+
+    async def run_turn(self: Orchestrator, prompt: Any) -> None:
+        await real(self, prompt)
+        if prompt.text == "boom":
+            raise RuntimeError("a defect")
+
+    monkeypatch.setattr(Orchestrator, "run_turn", run_turn)
+    async with served(tmp_path) as (host, bridge):
+        ask(host, "s1", "hello")
+        await happens(lambda: bridge.of("s1", "turn_ended"))
+        ask(host, "s1", "boom")
+        await happens(lambda: bridge.of("s1", "error_occurred"))
+        [error] = bridge.of("s1", "error_occurred")
+        assert error["message"].startswith("Something went wrong in this session")
+        ask(host, "s2", "hello")
+        await happens(lambda: bridge.of("s2", "turn_ended"))
+        assert not bridge.of("s2", "error_occurred")
+        ended = len(bridge.of("s1", "turn_ended"))
+        ask(host, "s1", "again")
+        await happens(lambda: len(bridge.of("s1", "turn_ended")) > ended)
+        assert bridge.of("s1", "session_opened")[-1]["is_resumed"]
+        assert bridge.of("s1", "turn_ended")[-1]["stop_reason"] == "end_turn"
+
+
+@pytest.mark.parametrize("spare", prove_rest([1, 2, 3, *range(5, 12), 20, 4], keep=(0, -1)))
+async def test_session_without_descriptors_says_so_and_goes_on_when_there_are_some(tmp_path, spare):
+    talk = Conversation(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with talk.served():
+        await talk.run("c0", "true") if spare % 2 else await talk.orchestrator.sandbox.find_level()
+        highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())  # noqa: ASYNC240
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + spare, hard))
+        try:
+            end = await talk.run("c1", "true")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert end.is_success or "Too many open files" in end.outcome or "has ended" in end.outcome
+        assert (await talk.run("c2", "true")).is_success
