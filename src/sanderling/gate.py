@@ -22,7 +22,16 @@ from sanderling.events import (
     Notice,
     Prompt,
 )
-from sanderling.permissions import Action, Effect, Rule, RuleTool, decide, unguarded
+from sanderling.permissions import (
+    Action,
+    Effect,
+    Rule,
+    RuleTool,
+    decide,
+    exports_told,
+    is_told_whole,
+    unguarded,
+)
 from sanderling.rules import RuleStore, propose
 from sanderling.sandbox.denials import PROTECTED, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant, is_within, real_path
@@ -64,6 +73,7 @@ class _Allowed(msgspec.Struct):
     rules: list[tuple[Conditions, list[Rule]]] = []
     effects: list[tuple[Conditions, Effect, Grant]] = []
     granted: Grant = NO_GRANT
+    seen_exports: list[str] = []
 
 
 class Gate:
@@ -95,6 +105,7 @@ class Gate:
         self._session_rules: dict[Conditions, list[Rule]] = defaultdict(list)
         self._session_effects: set[tuple[Conditions, Effect, Grant]] = set()
         self._granted = NO_GRANT  # for the session
+        self._seen_exports: set[str] = set()
         self._on_allowed = on_allowed
         self._on_said = on_said
         self._refused: set[str] = set()  # what the person did not want to grant
@@ -126,8 +137,9 @@ class Gate:
         stored = self._store.load()
         rules = (*self._own_rules, *stored.rules, *self._session_rules[self._conditions])
         workspace.may_read = unguarded(rules, workspace.project)
+        unseen = tuple(setting for setting in effect.exported if setting not in self._seen_exports)
         decision = decide(
-            effect,
+            msgspec.structs.replace(effect, exported=unseen),
             self.mode,
             rules,
             project=workspace.project,
@@ -141,8 +153,8 @@ class Gate:
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
         if is_allowed or (self._conditions, effect, grant) in self._session_effects:
             return grant
-        parts = (decision.reason, _leaving(grant), self._link(effect), stored.problem)
-        reason = " ".join(filter(None, parts))
+        parts = (decision.reason, exports_told(unseen), _leaving(grant), self._link(effect))
+        reason = " ".join(filter(None, dict.fromkeys((*parts, stored.problem))))
         try:
             async with self._in_order:  # of the calls, however long a look takes
                 preview = await self._preview(tool, args, context, grant)
@@ -151,6 +163,9 @@ class Gate:
         else:
             question = self._question(tool, args, context, preview, effect)
             await self._ask(self._with_choices(question, effect, reason), effect, grant)
+            if unseen and is_told_whole(unseen):
+                self._seen_exports |= {*unseen}
+                self._on_allowed()
         return grant
 
     async def review(
@@ -365,6 +380,7 @@ class Gate:
                 "rules": [(c, rules) for c, rules in self._session_rules.items()],
                 "effects": sorted(self._session_effects, key=repr),
                 "granted": self._granted,
+                "seen_exports": sorted(self._seen_exports),
             }
         )
 
@@ -377,6 +393,7 @@ class Gate:
             for conditions, rules in allowed.rules:
                 self._session_rules[conditions] += rules
             self._session_effects |= set(allowed.effects)
+            self._seen_exports |= set(allowed.seen_exports)
             if allowed.granted != NO_GRANT:
                 with suppress(SandboxError):
                     await self._workspace.sandbox.extend(allowed.granted)

@@ -36,6 +36,7 @@ from sanderling.shell_programs import (
     code_files,
     core_words,
     is_config_key,
+    is_harmless_setting,
     is_plain_variable,
     runner_length,
     runs_more,
@@ -51,7 +52,7 @@ class Effect(msgspec.Struct, frozen=True):
 
     `path` is absolute; `command` is a line for the shell, to be run in `cwd` (empty: the project's root); `host` may end in `:port`.
     `none` touches nothing outside of the conversation. `leaves_sandbox`: it wants more than the session's sandbox gives.
-    `exported` are the variables that earlier commands have left it.
+    `exported` is what earlier commands have set that can change what runs (`NAME='value'`, `NAME (unset)`), as a person can read it.
     """
 
     tool: str
@@ -205,8 +206,8 @@ def _by_rules(use: "Use", rules: Sequence[Rule], *, is_confined: bool) -> Decisi
     effect = use.effect
     if effect.leaves_sandbox:
         return Decision("ask", "It asks for more than the sandbox gives.")
-    if not is_confined and (telling := _decisive(effect.exported)):
-        return Decision("ask", f"An earlier command has set {telling}, which can change what runs.")
+    if effect.exported:
+        return Decision("ask", exports_told(effect.exported))
     allowing = [rule for rule in rules if rule.action == "allow"]
     if effect.kind == "run":
         problem, rule = _uncovered(use, allowing, is_confined=is_confined)
@@ -222,9 +223,20 @@ def _by_rules(use: "Use", rules: Sequence[Rule], *, is_confined: bool) -> Decisi
     return Decision("ask", f"It {what[effect.kind]}, and no rule allows it.")
 
 
-def _decisive(names: Iterable[str]) -> str:
-    """The first variable that could decide what a command does: it came from a command that the sandbox held."""
-    return next((name for name in names if not is_plain_variable(name)), "")
+MAX_TOLD_CHARS = 1_000
+
+
+def is_told_whole(exported: Sequence[str]) -> bool:
+    """Whether `exports_told` says all of it: else whoever reads that has not seen it."""
+    return len(", ".join(exported)) <= MAX_TOLD_CHARS
+
+
+def exports_told(exported: Sequence[str]) -> str:
+    """The sentence about what earlier commands have set; "" for nothing."""
+    told = ", ".join(exported)
+    if not is_told_whole(exported):
+        told = f"{told[:MAX_TOLD_CHARS]} … ({len(told):,} characters)"
+    return f"An earlier command has set {told}, which can change what runs." if told else ""
 
 
 def applies(rule: Rule, effect: Effect, *, project: str) -> bool:
@@ -663,18 +675,10 @@ def _stays_inside(use: Use, name: str) -> bool:
     )
 
 
-_HARMLESS_VARIABLE = re.compile(
-    r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|PYTHONUNBUFFERED"
-    r"|PYTHONDONTWRITEBYTECODE|RUST_BACKTRACE|CARGO_TERM_COLOR"
-)
-_HARMLESS_VALUE = re.compile(r"[\w.,@+-]{0,64}", re.ASCII)
-
-
 def _is_harmless_assignment(name: str, value: Word, *, is_alone: bool) -> bool:
     if is_alone:
         return is_plain_variable(name)
-    is_plain = isinstance(value, str) and _HARMLESS_VALUE.fullmatch(value) is not None
-    return is_plain and _HARMLESS_VARIABLE.fullmatch(name) is not None
+    return isinstance(value, str) and is_harmless_setting(name, value)
 
 
 def _is_harmless_redirection(redirection: Redirection) -> bool:

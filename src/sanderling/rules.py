@@ -308,6 +308,7 @@ def _propose_command(effect: Effect, project: str) -> Rule | None:
     if not commands or len(rules) != 1:
         return None
     (rule,) = rules.values()
+    effect = msgspec.structs.replace(effect, exported=())  # a rule is about the command
     now = decide(effect, "ask", [rule], project=project, is_confined=True)
     return rule if now.action == "allow" and not wrong_example(rule, project) else None
 

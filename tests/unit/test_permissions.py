@@ -368,6 +368,18 @@ def test_mode_decides_where_no_rule_does(project, *, kind, target, mode, is_conf
     assert action(effect, project, mode=mode, is_confined=is_confined) == expected
 
 
+@pytest.mark.parametrize("is_confined", [True, False])
+def test_exports_end_all_that_is_allowed_but_what_the_sandbox_alone_allows(project, is_confined):
+    exported = ("PATH='/x'", "LD_PRELOAD (unset)")
+    rules = (*allow("ls", "ls $", "npm test"), Rule(action="allow"))
+    for command in ("ls", "npm test", "git status"):
+        effect = Effect("bash", "run", command=command, exported=exported)
+        decision = decide(effect, "ask", rules, project=project, is_confined=is_confined)
+        assert decision.action == "ask"
+        assert "PATH='/x', LD_PRELOAD (unset), which" in decision.reason
+        assert action(effect, project, mode="auto") == "allow"
+
+
 @pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
 def test_leaving_the_sandbox_always_asks_whatever_is_allowed(project, mode):
     effect = Effect("bash", "run", command="ls", leaves_sandbox=True)

@@ -7,6 +7,7 @@ from sanderling.shell_programs import (
     all_commands,
     code_files,
     core_words,
+    is_decisive,
     runner_length,
     runs_more,
     runs_unseen,
@@ -158,3 +159,57 @@ def test_lines_inside_of_lines_are_looked_into():
     assert problem == ""
     assert all_commands(parse("bash -c 'a $(b)'"))[1] != ""
     assert all_commands(parse("echo 'a; b'"))[0] == parse("echo 'a; b'").commands
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH",
+        "BASH_ENV",
+        "ENV",
+        "LD_PRELOAD",
+        "LD_LIBRARY_PATH",
+        "DYLD_INSERT_LIBRARIES",
+        "GIT_EXTERNAL_DIFF",
+        "GIT_DIR",
+        "PYTHONPATH",
+        "PYTHONSTARTUP",
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "PERL5OPT",
+        "RUBYOPT",
+        "JAVA_TOOL_OPTIONS",
+        "PAGER",
+        "LESSOPEN",
+        "EDITOR",
+        "CDPATH",
+        "PS4",
+        "PROMPT_COMMAND",
+        "GCONV_PATH",
+        "LOCPATH",
+        "RIPGREP_CONFIG_PATH",
+        "npm_config_script_shell",
+        "MAKEFLAGS",
+        "RUSTC_WRAPPER",
+        "GOFLAGS",
+        "PYTEST_ADDOPTS",
+        "TAR_OPTIONS",
+        "ANYTHING",
+        "path",
+    ],
+)
+def test_variable_that_is_not_known_to_be_harmless_is_decisive(name):
+    assert is_decisive(name, "1")
+    assert is_decisive(name, None)
+
+
+@pytest.mark.parametrize(
+    "name, value", [("x", "/any $thing"), ("LANG", "C.UTF-8"), ("CI", "1"), ("NODE_ENV", "test"), ("TZ", None)]
+)  # fmt: skip
+def test_variable_that_only_changes_how_programs_print_is_not_decisive(name, value):
+    assert not is_decisive(name, value)
+
+
+def test_harmless_variable_with_a_path_in_it_is_decisive():
+    assert is_decisive("TZ", "../x")
+    assert is_decisive("LC_ALL", "/x")

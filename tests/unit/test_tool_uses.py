@@ -40,6 +40,7 @@ from sanderling.sandbox.policy import Grant
 from sanderling.session import Session
 from sanderling.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.tools.catalog import TOOLS, tool_specs
+from sanderling.tools.shell import ShellState
 
 DEADLINE_S = 20.0
 DONE = [{"text": "Done."}]
@@ -769,8 +770,9 @@ async def test_command_that_is_granted_something_runs_again_where_it_ran_first(t
     assert talk.told().startswith(f"{talk.project}/sub\nmy notes\n")
 
 
-async def test_what_a_confined_command_has_exported_asks_before_it_decides_without_the_sandbox(
-    tmp_path,
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_what_a_command_has_exported_without_being_asked_about_asks_before_it_decides(
+    tmp_path, is_on
 ):
     talk = Talk(
         tmp_path,
@@ -780,11 +782,47 @@ async def test_what_a_confined_command_has_exported_asks_before_it_decides_witho
     )
     async with talk.asked():
         await talk.until(ToolEnded)
-        talk.orchestrator.sandbox.switch(is_on=False)
+        talk.orchestrator.sandbox.switch(is_on=is_on)
         talk.orchestrator.set_mode("ask")
         question = await talk.until(ApprovalRequested)
-        assert "has set PATH" in question.reason
+        assert f"has set PATH='{talk.project}/.x:" in question.reason
         talk.answer(question, "deny")
+
+
+async def test_exports_ask_once_for_each_value_that_was_shown(tmp_path):
+    long = f"export LD_DEBUG={'x' * 3000}"
+    commands = ["ls", "ls app.py", "export LESSOPEN=less", "pwd", "ls -l", long, "ls -a", "ls -A"]
+    talk = Talk(
+        tmp_path,
+        uses(bash("export LESSOPEN=$PWD/page LANG=C x=1")),
+        [{"delay_ms": 300, "text": "."}, *uses(bash(commands[0]))],
+        *(uses(bash(command)) for command in commands[1:]),
+        mode="auto",
+    )
+    async with talk.asked():
+        await talk.until(ToolEnded)
+        talk.orchestrator.set_mode("ask")
+        for number, command in enumerate(
+            ["ls", "export LESSOPEN=less", "pwd", long, "ls -a", "ls -A"], 1
+        ):
+            question = await talk.until(ApprovalRequested, number)
+            assert question.subject == command
+            talk.answer(question, "once")
+    reasons = [question.reason for question in talk.of(ApprovalRequested)]
+    assert [reason for reason in reasons if "LANG" in reason or "x=1" in reason] == []
+    assert f"LESSOPEN='{talk.project}/page'," in reasons[0]
+    assert "LESSOPEN='less'," in reasons[2]
+    assert ["(3,0" in reason for reason in reasons] == [False] * 4 + [True] * 2
+    kept = talk.orchestrator.gate.state()
+    assert kept["seen_exports"] == [f"LESSOPEN='{talk.project}/page'", "LESSOPEN='less'"]  # type: ignore[index]
+
+
+async def test_exports_that_were_shown_are_known_when_the_session_is_resumed(tmp_path):
+    talk = Talk(tmp_path, uses(bash("ls")))
+    await talk.orchestrator.gate.restore({"seen_exports": ["LESSOPEN='x'"]}, "ask")
+    talk.orchestrator.workspace.shell.restore(ShellState(str(talk.project), {"LESSOPEN": "x"}))
+    await talk.run()
+    assert talk.of(ApprovalRequested) == []
 
 
 async def test_what_was_judged_with_the_sandbox_does_not_run_without_it(tmp_path):

@@ -133,7 +133,7 @@ class LiveSession:
     @property
     def reopening(self) -> OpenSession:
         """What opens it again, for a screen that shows what was said already."""
-        return msgspec.structs.replace(self._opening, wants_history=False)
+        return msgspec.structs.replace(self.opening, wants_history=False)
 
     def show_defect(self) -> None:
         """Say that the session has ended with a defect; what was still to be drawn is drawn before."""

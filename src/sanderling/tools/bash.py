@@ -1,6 +1,7 @@
 """The tool that runs commands."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
 import anyio
@@ -8,6 +9,7 @@ import msgspec
 
 from sanderling.errors import ToolError
 from sanderling.permissions import Effect
+from sanderling.shell_programs import is_decisive
 from sanderling.tools.base import Context, Outcome, tool
 from sanderling.tools.jobs import MAX_RUNNING, Job, facts, status_line, told, took
 from sanderling.tools.shell import Change, first_line, visible
@@ -40,7 +42,15 @@ def _effect(args: BashInput, workspace: Workspace) -> Effect:
         kind="run",
         command=args.command,
         cwd=workspace.shell.cwd,
-        exported=tuple(sorted(workspace.shell.now.variables)),
+        exported=_decisive(workspace.shell.now.variables),
+    )
+
+
+def _decisive(variables: Mapping[str, str | None]) -> tuple[str, ...]:
+    return tuple(
+        f"{name} (unset)" if value is None else f"{name}={value!a}"
+        for name, value in sorted(variables.items())
+        if is_decisive(name, value)
     )
 
 
