@@ -36,6 +36,7 @@ from sanderling.shell_programs import (
     code_files,
     core_words,
     is_config_key,
+    is_harmless_config_key,
     is_harmless_setting,
     is_plain_variable,
     runner_length,
@@ -146,7 +147,7 @@ def decide(
     Whether a tool use runs at once, asks first, or is not done.
 
     `project` is the absolute root; `is_confined` says that the sandbox will hold what runs; `write_paths` are what it lets in beside
-    the project. Looks at links on the disk, and at nothing else.
+    the project. Looks on the disk for links, and for what PATH leads to.
     """
     if effect.kind == "none":
         return Decision("allow", "It touches nothing outside of the conversation.")
@@ -804,12 +805,16 @@ _READING = name_set(
 """Whatever their arguments are, as long as `runs_more` has nothing against them."""
 _TELLING_OF_THE_SANDBOX = name_set("env printenv ps")
 """What there is to see in a sandbox is no secret."""
-_PRINTING = name_set("echo printf true false : test [ pwd sleep seq read")
+_PRINTING = name_set("echo printf true false : pwd sleep seq read")
 """Those whose words are no files."""
 _VERSIONED = name_set(
-    "python python3 node npm npx pnpm yarn bun deno ruby gem perl php java javac rustc cargo rustup gcc g++ clang make cmake git"
-    " docker pip pip3 uv poetry ruff mypy pytest pyright tsc eslint prettier nvim bash rg jq"
+    "python python3 node ruby perl gcc g++ clang make cmake git docker pip pip3 nvim bash rg jq"
 )
+"""Those that tell their version before they read anything of the directory: no configuration, no plugin, no version to switch to."""
+_SHIMS = name_set("mise rtx asdf volta-shim rustup proto proto-shim aqua-proxy")
+"""What runs under the names of others, in the version that a file of the directory asks for."""
+_AMONG_INSTALLED = re.compile(r"/\.?(py|rb|nod|j)env/shims/")
+"""Those that know a version only by its name, not by a path."""
 _GIT_READING = name_set(
     "status diff log show blame annotate rev-parse describe ls-files ls-tree shortlog rev-list merge-base cat-file grep name-rev"
     " count-objects check-ignore check-attr diff-tree diff-files diff-index show-ref show-branch whatchanged cherry range-diff"
@@ -842,9 +847,10 @@ def _is_read_only(words: Words, use: Use, *, is_confined: bool) -> bool:
     if not words or isinstance(words[0], Opaque):
         return False
     name, arguments = words[0], words[1:]
-    if not (is_confined or _may_look(name, arguments, use)):
+    is_seen = is_confined or _may_look(name, arguments, use)
+    if not is_seen or _is_of_the_directory(name, use, is_confined=is_confined):
         return False
-    if name in _VERSIONED and tuple(arguments) in (("--version",), ("-V",)):
+    if name in _VERSIONED and tuple(arguments) == ("--version",):
         return True
     if check := _SPECIAL.get(name):
         return check(arguments, use)
@@ -852,6 +858,28 @@ def _is_read_only(words: Words, use: Use, *, is_confined: bool) -> bool:
         return False
     is_reading = name in _READING or (is_confined and name in _TELLING_OF_THE_SANDBOX)
     return is_reading or (name == "git" and _is_git_reading(words, use, is_confined=is_confined))
+
+
+def _is_of_the_directory(name: str, use: Use, *, is_confined: bool) -> bool:
+    """Whether PATH leads to a program of the project's, or to one that the project chooses."""
+    found = _program_file(name, use)
+    real = real_path(found) if found else ""
+    is_among_installed = is_confined and _AMONG_INSTALLED.search(found)
+    return bool(found) and (
+        any(is_within(path, root) for path in (found, real) for root in use.roots)
+        or real.rpartition("/")[2] in _SHIMS
+        or ("/shims/" in found and not is_among_installed)
+    )
+
+
+def _program_file(name: str, use: Use) -> str:
+    """What PATH leads to, "" if that is nothing. Where a part of PATH is relative, it is so from wherever the line may be."""
+    for part in os.get_exec_path():
+        for directory in use.directories or (use.project,):
+            file = os.path.join(directory, part, name)  # noqa: PTH118
+            if os.access(file, os.X_OK) and os.path.isfile(file):  # noqa: PTH113
+                return os.path.normpath(file)
+    return ""
 
 
 def _only_moves(arguments: Words, use: Use) -> bool:
@@ -879,17 +907,16 @@ def _only_tells(pattern: str) -> Callable[[Words, Use], bool]:
     return check
 
 
-_PIP = _only_tells(
-    r"(list|show|freeze|check)( --format=\w+| --outdated| --local| --user| [\w.]+[\w.-]*)*"
-)
+_PIP = _only_tells(r"(list|show|freeze|check)( --format=\w+| --local| --user| [\w.]+[\w.-]*)*")
+_PYTHON_VERSION = _only_tells(r"-V|--version")
 _SPECIAL: dict[str, Callable[[Words, Use], bool]] = {
     "cd": _only_moves,
     "command": _only_looks_up,
     "date": _only_tells_the_time,
-    "go": _only_tells(r"version"),
     "hostname": _only_tells(r""),
     "node": _only_tells(r"-v"),
-    "npm": _only_tells(r"(ls|list)( --depth=\d+| --all| -g| --json| [\w@][\w@/.-]*)*|--version|-v"),
+    "python": _PYTHON_VERSION,
+    "python3": _PYTHON_VERSION,
     "pip": _PIP,
     "pip3": _PIP,
 }
@@ -906,10 +933,14 @@ def _is_git_reading(words: Words, use: Use, *, is_confined: bool) -> bool:
     if isinstance(subcommand, Opaque):
         return False
     if arguments and arguments[0] in _GIT_PHRASES.get(subcommand, ()):
-        return _has_no_options(arguments[1:])
+        is_elsewhere = (
+            subcommand == "config" and not is_confined
+        )  # the person's own, with what is secret in it
+        return not is_elsewhere and _has_no_options(arguments[1:])
     if subcommand == "config":
         keys = [word for word in arguments if word not in ("--global", "--local")]
-        return len(keys) == 1 and is_config_key(keys[0])
+        is_known = is_confined or is_harmless_config_key(keys[0] if keys else "")
+        return len(keys) == 1 and is_config_key(keys[0]) and is_known
     return subcommand in _GIT_READING or _is_git_listing(subcommand, arguments)
 
 
@@ -935,17 +966,47 @@ def _has_no_options(words: Words) -> bool:
     )
 
 
+_SEEING_MORE = {
+    name: re.compile(words)
+    for names, words in {
+        # Options that follow links, and those that name a list of files to read.
+        "grep egrep fgrep": r"-\w*R|--deref",
+        "ls": r"-\w*[LH]|--deref",
+        "rg": r"-[^-]*L|--follow",
+        "fd fdfind": r"-[^-]*L|--follow",
+        "find": r"-[LH]|-follow|-files0",
+        "tree": r"-\w*l|--fromf|--fromt",
+        "du": r"-\w*[LDH]|--deref|--fi",
+        "diff": r"(?!--?(u|U\d+|w|b|B|i|q|y|c|brief|unified(=\d+)?|side-by-side|color(=\w+)?|stat)$)-",
+        "sort": r"--fi",
+        "wc": r"--fi",
+        "file": r"-\w*f|--fi",
+        "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum": r"-\w*c|--c",
+        "zcat": r"-\w*r|--r",
+        # Words of a language that reads the environment, or files that the line does not name.
+        "jq": r"-\w*[fL]|--from-f|--lib|(?s:.*)(?<![.\w])(import|include|env|ENV|inputs?|modulemeta|get_search_list)\b|(?s:.*)\$(ENV|__prog)",
+        "awk gawk mawk nawk": r"(?s:.*)(ENVIRON|PROCINFO|FUNCTAB)",
+        # What these tell is not the project's.
+        "pip pip3": r"(?!--version$)",
+    }.items()
+    for name in names.split()
+}
+"""The words with which a program sees more than the files that are named."""
+
+
 def _may_look(name: str, arguments: Words, use: Use) -> bool:
-    """Whether all that a command looks at can be seen to be in the project."""
-    if any(_names_a_list(name, word) for word in arguments):
+    """
+    Whether all that a command looks at can be seen to be in the project.
+
+    What is only known when it runs could be anything, if only a secret of the environment that is printed.
+    """
+    more = _SEEING_MORE.get(name)
+    literal = [word for word in arguments if isinstance(word, str)]
+    if len(literal) < len(arguments) or (more and any(map(more.match, literal))):
         return False
+    if name == "diff" and any(os.path.isdir(file) for word in literal for file in use.files(word)):  # noqa: PTH112
+        return False  # it follows the links in them
     return name in _PRINTING or _looks_inside(arguments, use)
-
-
-def _names_a_list(name: str, word: Word) -> bool:
-    """Whether the word names a file with names of files to read."""
-    starts = {"sort": "--fi", "wc": "--fi", "du": "--fi", "find": "-files0", "file": "-f"}
-    return isinstance(word, str) and name in starts and word.startswith(starts[name])
 
 
 def _inputs(command: Command) -> Words:

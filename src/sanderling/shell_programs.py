@@ -478,6 +478,11 @@ def is_config_key(word: Word) -> bool:
     return isinstance(word, str) and re.fullmatch(r"[a-zA-Z][\w-]*\.\S+", word) is not None
 
 
+def is_harmless_config_key(word: Word) -> bool:
+    """Whether what `git config` says of this key, and makes of it, is no secret and runs nothing."""
+    return isinstance(word, str) and re.fullmatch(_GIT_HARMLESS_KEYS, word.lower()) is not None
+
+
 def _git_config(arguments: Words) -> str:
     """What it reads is harmless; of what it sets, a few keys are known to be."""
     if _GIT_OPTIONS.problem(arguments) or _GIT_SUBCOMMAND_OPTIONS["config"].problem(arguments):
@@ -488,7 +493,7 @@ def _git_config(arguments: Words) -> str:
     if words and re.fullmatch(r"--get(-all|-regexp)?|--list|-l|get|list", str(words[0])):
         return ""
     key = words[1] if words[:1] == ["set"] and len(words) > 1 else words[0] if words else ""
-    if isinstance(key, str) and re.fullmatch(_GIT_HARMLESS_KEYS, key.lower()):
+    if is_harmless_config_key(key):
         return ""
     return "what 'git config' sets can make 'git' run anything"
 

@@ -1,6 +1,7 @@
 """What runs at once, what asks and what is refused: modes, rules, and two corpora of commands."""
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -159,7 +160,8 @@ def action(
 def test_corpora_are_as_large_as_they_have_to_be():
     assert len(set(corpus("tricky_commands.txt"))) >= 250
     assert len(set(corpus("wide_rules_commands.txt"))) >= 400
-    assert len(set(corpus("everyday_commands.txt"))) >= 400
+    assert len(set(corpus("unconfined_commands.txt"))) >= 180
+    assert len(set(corpus("everyday_commands.txt"))) >= 600
 
 
 @pytest.mark.parametrize("is_confined", [True, False])
@@ -182,6 +184,87 @@ def test_rule_for_a_whole_program_does_not_cover_what_that_program_can_be_made_t
         if action(run(command), project, *WIDE_RULES, is_confined=is_confined) == "allow"
     ]
     assert allowed == []
+
+
+def test_without_a_sandbox_no_command_looks_beyond_the_project_without_asking(project):
+    allowed = [
+        command
+        for command in corpus("unconfined_commands.txt")
+        if action(run(command), project, is_confined=False) == "allow"
+    ]
+    assert allowed == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "jq .scripts.test package.json",
+        "jq -r '.dependencies | keys[]' package.json",
+        "awk '{print $1}' src/a",
+        "grep -rn x src",
+        "rg -n x",
+        "ls -la src",
+        "tree -L 2",
+        "find . -name x",
+        "du -sh src",
+        "diff -u src/a src/b",
+        "echo done",
+        "test -f src/a && echo yes",
+        "sha256sum src/a",
+        "git diff HEAD~1 -- src",
+        "git config user.name",
+        "git --version",
+        "bash --version",
+    ],
+)
+def test_without_a_sandbox_what_looks_at_the_project_alone_runs_at_once(project, command):
+    assert action(run(command), project, is_confined=False) == "allow"
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+@pytest.mark.parametrize(
+    "place", ["{project}/bin", "bin", "", "{project}/sub/../bin", "{base}/link"]
+)
+def test_program_of_the_project_on_path_is_not_taken_for_the_one_that_only_looks(
+    project, tmp_path, monkeypatch, place, is_confined
+):
+    (tmp_path / "link").symlink_to(f"{project}/bin")
+    for name in ("bin/ls", "ls"):
+        Path(project, name).parent.mkdir(exist_ok=True)
+        Path(project, name).write_text("#!/bin/sh\n")
+        Path(project, name).chmod(0o755)
+    before = os.environ["PATH"]
+    assert action(run("ls"), project, is_confined=is_confined) == "allow"
+    monkeypatch.setenv("PATH", f"{place.format(project=project, base=tmp_path)}:{before}")
+    assert action(run("ls"), project, is_confined=is_confined) == "ask"
+    assert action(run("cat src/a"), project, is_confined=is_confined) == "allow"
+    monkeypatch.setenv("PATH", f"{before}:{place.format(project=project, base=tmp_path)}")
+    assert action(run("ls"), project, is_confined=is_confined) == "allow"
+
+
+@pytest.mark.parametrize(
+    "directory, target, expected",
+    [
+        (".asdf/shims", "", ("ask", "ask")),
+        (".local/share/mise/shims", "mise", ("ask", "ask")),
+        (".cargo/bin", "rustup", ("ask", "ask")),
+        (".volta/bin", "volta-shim", ("ask", "ask")),
+        (".pyenv/shims", "", ("allow", "ask")),
+        (".local/bin", "", ("allow", "allow")),
+    ],
+)
+def test_program_whose_version_the_directory_chooses_does_not_only_look(
+    project, tmp_path, monkeypatch, *, directory, target, expected
+):
+    (tmp_path / directory).mkdir(parents=True)
+    program = tmp_path / (target or f"{directory}/jq")
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    if target:
+        (tmp_path / directory / "jq").symlink_to(program)
+    monkeypatch.setenv("PATH", f"{tmp_path / directory}:{os.environ['PATH']}")
+    decided = [action(run("jq --version"), project, is_confined=each) for each in (True, False)]
+    assert tuple(decided) == expected
 
 
 def test_every_tricky_prefix_rule_allows_something(project):
