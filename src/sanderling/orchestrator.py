@@ -586,8 +586,7 @@ class Orchestrator:
         self.emit(SandboxChanged(level, sandbox.network, sandbox.missing, sandbox.problem))
 
     async def _offer_programs(self, command: Command, denials: Sequence[Denial]) -> Grant | None:
-        offered = await self.gate.offer(command.text, command.id, "run", denials)
-        return offered.grant if offered else None
+        return (await self.gate.offer(command.text, command.id, "run", denials)).grant
 
     def _emit_sandbox_event(self, event: SessionEvent) -> None:
         match event:

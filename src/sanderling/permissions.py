@@ -240,6 +240,16 @@ def exports_told(exported: Sequence[str]) -> str:
     return f"An earlier command has set {told}, which can change what runs." if told else ""
 
 
+def only_reads_with_git(command: str, *, cwd: str, project: str, is_confined: bool) -> bool:
+    """Whether git stands in a line, and all that it does there is to look."""
+    if "git" not in command:
+        return False
+    use = Use(Effect("bash", "run", command=command, cwd=cwd), project)
+    found = [each.words for each in use.parsed.commands if each.words[:1] == ("git",)]
+    looks = all(_is_read_only(words, use, is_confined=is_confined) for words in found)
+    return bool(found) and looks and not use.parsed.problem
+
+
 def applies(rule: Rule, effect: Effect, *, project: str) -> bool:
     """Whether `rule` by itself holds for `effect`: all of it if it allows, any of it otherwise. Its examples are held against this."""
     use = Use(effect, project)

@@ -732,3 +732,84 @@ async def test_without_a_sandbox_nothing_of_a_host_that_was_killed_stays(tmp_pat
         own = [path.name for path in (state / "tmp").iterdir()]
         assert own
         assert all(name.startswith(f"{os.getpid()}-") for name in own)
+
+
+# --- git that only reads ---------------------------------------------------------------------------------------------------
+
+
+def hostile_repository(project: Path) -> None:
+    """One whose own configuration, attributes and hooks name a program wherever git takes one while it reads."""
+
+    def git(*arguments: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *identity, *arguments], cwd=project, check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    for branch, text in (("main", "one\n"), ("other", "two\n")):
+        git("checkout", "-q", "--orphan", branch)
+        (project / "a.txt").write_text(text)
+        git("add", "a.txt")
+        git("commit", "-q", "-m", branch)
+    git("checkout", "-q", "main")
+    (project / "a.txt").write_text("1\n2\n")
+    git("add", "a.txt")
+    git("commit", "-q", "-m", "more")
+    git("merge", "-q", "-s", "ours", "--allow-unrelated-histories", "-m", "both", "other")
+    (project / "a.txt").write_text("changed\n")
+    git("stash", "-q")
+    (project / "a.txt").write_text("changed again\n")
+    for name in ("clean", "external", "driver", "textconv", "merge", "monitor", "gpg", "refs"):
+        program = project / f"run-{name}"
+        program.write_text(f"#!/bin/sh\necho {name} >> {project}/ran\ncat 2>/dev/null\n")
+        program.chmod(0o755)
+    hook = project / ".git" / "hooks" / "post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\necho hook >> {project}/ran\n")
+    hook.chmod(0o755)
+    (project / ".git" / "info" / "attributes").write_text("*.txt filter=x diff=x merge=x\n")
+    for key, name in (
+        ("core.fsmonitor", "monitor"), ("diff.external", "external"), ("diff.x.command", "driver"), ("diff.x.textconv", "textconv"),
+        ("filter.x.clean", "clean"), ("merge.x.driver", "merge"), ("gpg.program", "gpg"), ("core.alternateRefsCommand", "refs"),
+        ("core.pager", "external"),
+    ):  # fmt: skip
+        git("config", key, f"./run-{name}")
+    git("config", "filter.x.required", "true")
+    git("config", "log.showSignature", "true")
+
+
+READING = (
+    "git status", "git diff", "git diff HEAD", "git diff --stat", "git log -p --all", "git log -p --remerge-diff", "git show",
+    "git blame a.txt", "git stash show -p", "git stash list -p", "git describe --dirty --always", "git ls-files -m", "git diff-files -p",
+    "git diff-index -p HEAD", "git range-diff main~1 main other", "git log --format='%G? %s'", "git rev-list --alternate-refs --all",
+    "git grep x", "git shortlog -s HEAD", "git whatchanged -p", "git annotate a.txt", "git --no-pager -C . diff && git cherry main",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_confined", prove_rest([True, False], keep=(0,)))
+async def test_git_that_only_reads_runs_nothing_that_the_repository_names(tmp_path, is_confined):
+    desk = Desk(tmp_path, is_confined=is_confined)
+    hostile_repository(desk.project)
+    async for _ in opened(desk):
+        ran = {}
+        for line in READING:
+            told = await desk.say(line)
+            assert "fatal" not in told, (line, told)
+            if (desk.project / "ran").exists():
+                ran[line] = (desk.project / "ran").read_text().split()
+                (desk.project / "ran").unlink()
+        assert ran == {}
+        assert "+changed again" in await desk.say("cat a.txt && git diff")
+        assert "exported" not in await desk.say("git status")
+        await desk.say("git status && git add a.txt")
+        assert "clean" in (desk.project / "ran").read_text()  # what changes something runs as ever
+
+
+async def test_git_that_only_reads_is_git_to_the_other_programs_of_the_line(tmp_path):
+    desk = Desk(tmp_path)
+    hostile_repository(desk.project)
+    async for _ in opened(desk):
+        await desk.say("git log -1 && sh -c 'git status'")
+        assert "monitor" in (desk.project / "ran").read_text()
+        (desk.project / "sub").mkdir()
+        assert "exit status 128" in await desk.say("git -C nowhere status")
+        assert "main" in await desk.say("cd sub; set -eu; git -C .. branch; pwd")

@@ -23,6 +23,7 @@ from typing import Annotated
 import msgspec
 
 from sanderling.errors import SandboxError, ToolError
+from sanderling.permissions import only_reads_with_git
 from sanderling.sandbox.environment import environment
 from sanderling.sandbox.network import proxy_environment
 from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
@@ -90,6 +91,42 @@ eval "$_sanderling_command"
 { _sanderling_status=$?; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"
 """
 _CONTINUATION = "\\\n"
+# What only looks must not run what a repository's configuration and attributes name: they can come with the project. So for a line in
+# which git does nothing but read, this stands in the place of git. It is no part of the environment: what the line's other programs
+# do with git goes on as ever. A key that names a program cannot be taken away, only be given another value; what the keys are is for
+# git to say. The options before a subcommand are those that `core_words` knows.
+_GIT_THAT_READS = r"""git() (
+{ set +exu; } 2>/dev/null
+while :; do case $1 in
+-C) CDPATH= cd -P -- "$2" >/dev/null || exit 128; shift 2 ;;
+--no-pager|-P|--no-optional-locks) shift ;;
+--literal-pathspecs) export GIT_LITERAL_PATHSPECS=1; shift ;;
+*) break ;;
+esac; done
+_sanderling_git_set() {
+export "GIT_CONFIG_KEY_$GIT_CONFIG_COUNT=$1" "GIT_CONFIG_VALUE_$GIT_CONFIG_COUNT=$2"
+GIT_CONFIG_COUNT=$((GIT_CONFIG_COUNT + 1))
+}
+export GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL= GIT_CONFIG_COUNT="${GIT_CONFIG_COUNT:-0}"
+_sanderling_keys=$(command git config --includes --name-only --get-regexp \
+'^(diff\..*\.textconv|merge\..*\.driver|filter\..*\.(clean|smudge|process)|gpg\.(.*\.)?program)$' 2>/dev/null)
+while IFS= read -r _sanderling_key; do case $_sanderling_key in
+diff.*) _sanderling_git_set "$_sanderling_key" cat
+_sanderling_git_set "${_sanderling_key%.*}.cachetextconv" false ;;
+filter.*) _sanderling_git_set "$_sanderling_key" ''
+_sanderling_git_set "${_sanderling_key%.*}.required" false ;;
+?*) _sanderling_git_set "$_sanderling_key" false ;;
+esac; done <<.
+$_sanderling_keys
+.
+_sanderling_git_set core.fsmonitor false
+_sanderling_git_set core.hooksPath /dev/null
+_sanderling_git_set core.pager cat
+_sanderling_git_set core.alternateRefsCommand true
+_sanderling_git_set log.showSignature false
+if [ "$1" = diff ]; then shift; set -- diff --no-ext-diff "$@"; fi
+command git "$@"
+)"""
 
 
 def _wrapper(dump: str) -> str:
@@ -202,6 +239,9 @@ class Shell:
 
     async def _start(self, command: str, grant: Grant, state: ShellState) -> Started:
         is_confined = not self._sandbox.is_off
+        reads_with_git = only_reads_with_git(
+            command, cwd=state.cwd, project=self._project, is_confined=is_confined
+        )
         directory = await self._directory()
         name = f".sanderling-{secrets.token_hex(8)}"
         path = f"{directory.ours}/{name}"
@@ -209,7 +249,11 @@ class Shell:
         descriptor = os.open(path, flags, 0o600)
         variables = {
             "SANDERLING_FILE": f"{directory.theirs}/{name}",
-            "SANDERLING_STATE": _script(state, asks=is_confined not in self._environments),
+            "SANDERLING_STATE": _script(
+                state,
+                asks=is_confined not in self._environments,
+                functions=_GIT_THAT_READS if reads_with_git else "",
+            ),
             "SANDERLING_COMMAND": command,
         }
         try:
@@ -310,7 +354,7 @@ def _check(command: str) -> None:
         )
 
 
-def _script(state: ShellState, *, asks: bool) -> str:
+def _script(state: ShellState, *, asks: bool, functions: str = "") -> str:
     """Lines for the shell that bring `state` back; first, if this `asks` for it, one that reports what the shell begins with."""
     lines = ['_sanderling_dump 2>/dev/null >>"$_sanderling_file" || :'] if asks else []
     lines.append(f"cd -- {shlex.quote(state.cwd)} >/dev/null 2>&1 || _sanderling_lost=1")
@@ -318,6 +362,8 @@ def _script(state: ShellState, *, asks: bool) -> str:
         lines.append(f"OLDPWD={shlex.quote(state.previous_cwd)}")
     for name, value in state.variables.items():
         lines.append(f"unset -v {name}" if value is None else f"export {name}={shlex.quote(value)}")
+    if functions:
+        lines.append(functions)
     return "\n".join(lines)
 
 
