@@ -39,6 +39,7 @@ from sanderling.shell_programs import (
     is_harmless_config_key,
     is_harmless_setting,
     is_plain_variable,
+    project_words,
     runner_length,
     runs_more,
     runs_unseen,
@@ -664,8 +665,19 @@ def _covers_words(rule: Rule, command: Command, use: Use) -> bool:
     if tuple(words[: len(expected)]) != expected or names_only_runner:
         return False
     places = (*moves, *(file for file in code_files(words) if file not in expected))
-    is_inside = all(_stays_inside(use, place) for place in places)
+    named = (
+        word for word in project_words(words) if isinstance(word, str) and word not in expected
+    )
+    is_inside = all(_stays_inside(use, place) for place in places) and _works_inside(named, use)
     return not runs_more(words) and is_inside and _is_at_home(words, use)
+
+
+def _works_inside(words: Iterable[str], use: Use) -> bool:
+    """Whether what these words may name is in the project, and not what runs when that is only opened."""
+    pieces = [word for word in words if re.search(r"/|~|\.\.", word)]
+    return _looks_inside(pieces, use) and not any(
+        _folded(part) in PROTECTED for word in pieces for part in re.split(r"[/=:@,]", word)
+    )
 
 
 def _is_at_home(words: Words, use: Use) -> bool:
@@ -1023,7 +1035,7 @@ def _inputs(command: Command) -> Words:
     return [found.target for found in command.redirections if found.operator == "<"]
 
 
-def _looks_inside(arguments: Words, use: Use) -> bool:
+def _looks_inside(arguments: Sequence[Word], use: Use) -> bool:
     return all(
         isinstance(word, str)
         and use.directories is not None

@@ -29,8 +29,8 @@ from sanderling.permissions import (
     uncovered_commands,
 )
 from sanderling.sandbox.environment import state_directory
-from sanderling.shell_grammar import Command, Words, name_set
-from sanderling.shell_programs import core_words, is_interpreter, runner_length, runs_more
+from sanderling.shell_grammar import Command, Word, Words, name_set
+from sanderling.shell_programs import core_words, runner_length, runs_more
 
 VERSION = 1
 MAX_FILE_BYTES, MAX_RULES = 1 << 20, 1_000
@@ -248,31 +248,33 @@ def _replace(path: Path, data: bytes) -> None:
 
 # --- Proposing -----------------------------------------------------------------------------------------------------------------
 
-_ARITY = {
-    words: arity
-    for arity, lines in {
-        1: "pytest mypy pyright basedpyright pylint flake8 black isort tox eslint prettier tsc jest vitest mocha stylua luacheck"
-        " shellcheck shfmt hadolint clang-format clang-tidy ctest phpunit rspec rubocop golangci-lint staticcheck gofmt rustfmt",
-        2: "git npm pnpm yarn bun deno cargo go uv pip pip3 poetry ruff pre-commit dotnet docker podman gem bundle mix flutter dart"
-        " composer zig rails bin/rails meson npx bunx uvx pipx hatch pdm rye alembic",
-        3: "python|-m python3|-m npm|run pnpm|run yarn|run bun|run deno|task uv|run uv|pip poetry|run pdm|run hatch|run docker|compose"
-        " podman|compose go|mod go|tool bundle|exec git|stash git|remote git|worktree npm|exec pnpm|exec yarn|exec php|artisan"
-        " cargo|nextest",
-        4: "uv|run|ruff python|-m|pip python3|-m|pip",
-        5: "uv|run|python|-m poetry|run|python|-m",
-    }.items()
-    for words in (tuple(line.split("|")) for line in lines.split())
-}
-"""How many words of a command say what it does; the longest beginning that is listed counts."""
-_ONLY_EXACTLY = name_set(
-    "push reset clean rm restore checkout rebase branch tag remote config filter-branch update-ref gc drop clear"  # of git
-    " install add uninstall remove i get publish deploy delete destroy apply run exec down prune system rmi kill stop update upgrade"
-    " eval repl console runner dbconsole shell tinker x dlx rename purge unpublish yank login global downgrade stamp node"
+_PREFIXES = frozenset(
+    tuple(prefix.split())
+    for prefix in re.split(
+        r",\s*",
+        "git add, git commit, git switch, git stash push, git stash pop, git stash apply,"
+        "pytest, mypy, pyright, basedpyright, black, ruff check, ruff format, tsc, eslint, prettier,"
+        "python -m pytest, python -m mypy, python -m black, python3 -m pytest, python3 -m mypy, python3 -m black,"
+        "npm test, npm run *, npm ci, pnpm test, pnpm run *, yarn test, yarn run *,"
+        "cargo build, cargo check, cargo clippy, cargo doc, cargo fmt, cargo test, go build, go fmt, go test, go vet,"
+        "docker compose logs, docker compose ps, docker compose up,"
+        "podman compose logs, podman compose ps, podman compose up",
+    )
 )
-"""Where the words that follow decide between harmless and not: of these, the rule is for the very command."""
+"""
+The beginnings that say what a command does whatever follows, for `runs_more` knows what their programs' options do; `*` is a name.
+
+Of all others, and of what is published, the rule is for the very command.
+"""
+MAX_PREFIX = max(map(len, _PREFIXES))
+_ONLY_EXACTLY = name_set(
+    "install add uninstall remove publish deploy delete destroy apply run exec down prune push release"
+    " eval repl console runner shell x dlx rename purge unpublish yank login upgrade update global node start"
+)
+"""Scripts' names that say that more than the project is concerned."""
 _INSTALLED = re.compile(r"^(\./)?(\.?venv/bin|node_modules/\.bin|vendor/bin)/")
 """Where a project keeps the programs that were installed for it."""
-_SUBCOMMAND = re.compile(r"[A-Za-z][\w:.-]*", re.ASCII)
+_SCRIPT = re.compile(r"[A-Za-z][\w:.-]*", re.ASCII)
 MAX_EXACT_CHARS = 300
 
 
@@ -331,28 +333,24 @@ def _rule_for(command: Command) -> Rule | None:
 
 def _telling_words(words: Words) -> tuple[str, ...]:
     """The first words of a command that say what it does, whatever follows; none if only all of it does."""
-    told = (_INSTALLED.sub("", str(words[0])), *words[1:])
-    arity = max(
-        (count for start, count in _ARITY.items() if told[: len(start)] == start), default=0
-    )
-    prefix = tuple(word for word in words[:arity] if isinstance(word, str))
     runner = runner_length(words)
-    if len(prefix) <= runner or len(prefix) < arity:
-        return ()
-    is_open = prefix[-1] in _ONLY_EXACTLY and prefix != ("git", "add")
-    is_any_code = runs_more(prefix[runner:]) != "" or is_interpreter(prefix[-1])
-    is_plain = all(map(_is_subcommand, enumerate(prefix)))
-    return prefix if is_plain and not is_open and not is_any_code else ()
+    told = (_INSTALLED.sub("", str(words[runner])), *words[runner + 1 :]) if words[runner:] else ()
+    for length in range(1, min(len(told), MAX_PREFIX) + 1):
+        start, last = told[: length - 1], told[length - 1]
+        is_of_a_script = (*start, "*") in _PREFIXES and _is_harmless_name(last)
+        if (*start, last) in _PREFIXES or is_of_a_script:
+            return tuple(map(str, words[: runner + length]))
+    return ()
+
+
+def _is_harmless_name(word: Word) -> bool:
+    is_name = isinstance(word, str) and _SCRIPT.fullmatch(word) is not None
+    return is_name and word not in _ONLY_EXACTLY
 
 
 def _is_literal(command: Command) -> bool:
     is_known = all(isinstance(word, str) for word in command.words)
     return is_known and len(command.text) <= MAX_EXACT_CHARS and "\n" not in command.text
-
-
-def _is_subcommand(place: tuple[int, str]) -> bool:
-    number, word = place
-    return number == 0 or word == "-m" or _SUBCOMMAND.fullmatch(word) is not None
 
 
 def _propose_path(effect: Effect, project: str) -> Rule | None:

@@ -104,7 +104,10 @@ _BY_OPTION = {
     "split": _Options("--filter"),
     "ctest": _Options("--script --build-and-test", "S"),
     "cmake": _Options("--toolchain", "PECD"),
-    "cargo": _Options("--config --manifest-path --target-dir", "CZ"),
+    "cargo": _Options(
+        "--config --manifest-path --target-dir --artifact-dir --out-dir --lockfile-path --open",
+        "CZ",
+    ),
     "pip": _Options("--python --log"),
     "scp": _Options("", "SoFD"),
     "install": _Options("--strip-program"),
@@ -138,7 +141,32 @@ _BY_OPTION = {
     "pnpm": _PACKAGES,
     "yarn": _PACKAGES,
     "bun": _Options(f"{_PACKAGES.long} --eval --print --preload --require --import", "Cepr"),
+    "mypy": _Options(
+        "--config-file --python-executable --custom-typing-module --custom-typeshed-dir --shadow-file --junit-xml --cache-dir"
+        " --install-types --non-interactive --any-exprs-report --cobertura-xml-report --html-report --linecount-report"
+        " --linecoverage-report --lineprecision-report --txt-report --xml-report --xslt-html-report --xslt-txt-report"
+        " --cache-map --line-checking-stats --timing-stats --custom-plugin",
+    ),
+    "pyright": _Options(
+        "--pythonpath --venvpath --venv-path --typeshedpath --typeshed-path --createstub --writebaseline --baselinefile",
+        "tv",
+    ),
+    "ruff": _Options("--output-file --config --cache-dir --extension --add-noqa", "o"),
+    "black": _Options("--config --code", "c"),
+    "eslint": _Options(
+        "--config --rulesdir --plugin --parser --resolve-plugins-relative-to --format --output-file --cache-location --cache-file"
+        " --init --inspect-config --mcp --flag --ignore-path --stdin-filename --eslintrc-path",
+        "cfo",
+    ),
+    "prettier": _Options(
+        "--config --plugin --plugin-search-dir --cache-location --ignore-path --find-config-path --find-config-file --file-info",
+    ),
 }
+_BY_OPTION["basedpyright"] = _BY_OPTION["pyright"]
+_OF_THE_PROJECT = name_set(
+    "pytest py.test mypy pyright basedpyright ruff black eslint prettier tsc cargo go npm pnpm yarn bun"
+)
+"""What a rule lets loose on the project's files: with a word that leads out of it, no rule for less than all its words covers them."""
 _GIT_OPTIONS = _Options(
     "--output --ext-diff --textconv --filters --open-files-in-pager --upload-pack --receive-pack --exec --extcmd --template --config"
     " --config-env --output-directory --export-marks --index-output --in-place --separate-git-dir --help"
@@ -150,6 +178,10 @@ _GIT_SUBCOMMANDS = name_set(
 )
 _GIT_TRANSPORTS = name_set("fetch pull push clone ls-remote remote archive fetch-pack send-pack")
 _GIT_SUBCOMMAND_OPTIONS = {
+    "commit": _Options("--amend --file --template --pathspec-from-file", "Ft"),
+    "switch": _Options("--force --discard-changes --force-create --orphan --merge", "fCm"),
+    "add": _Options("--pathspec-from-file --edit", "e"),
+    "apply": _Options("--unsafe-paths --directory"),
     "grep": _Options(letters="O"),
     "rebase": _Options(letters="x"),
     "archive": _Options(letters="o"),
@@ -270,6 +302,17 @@ def _is_device(word: Word) -> bool:
     return isinstance(word, str) and _DEVICE.match(posixpath.normpath(word)) is not None
 
 
+def project_words(words: Words) -> Words:
+    """The arguments that must not lead out of the project, of a program that works on its files; else none."""
+    rest = words[runner_length(words) :]
+    name = _program(rest[0]) if rest and isinstance(rest[0], str) else ""
+    if name == "python":
+        at = rest.index("-m") if "-m" in rest else len(rest)
+        rest = rest[at + 1 :]
+        name = rest[0] if rest and isinstance(rest[0], str) else ""
+    return rest[1:] if name in _OF_THE_PROJECT else ()
+
+
 def code_files(words: Words) -> tuple[str, ...]:
     """The files and directories whose code a command runs, as far as they are named as such: of `pytest`, an interpreter, `cmake`."""
     arguments = [word for word in words[runner_length(words) :] if isinstance(word, str)]
@@ -359,17 +402,42 @@ def _python(arguments: Words) -> str:
     module = rest[1] if len(rest) > 1 else Opaque(can_be_option=True)
     if isinstance(module, Opaque):
         return UNKNOWN_OPTION
-    if module == "pytest":
-        return _pytest(rest[2:])
+    if module in _OF_THE_PROJECT:
+        return _does_more(module, tuple(rest[2:]))
     return f"'{module[:80]}' runs other code" if module in _PYTHON_WRAPPERS else ""
 
 
-_pytest = _without(
-    r"--(basetemp|pastebin|pdbcls|rootdir|confcutdir|config-file|override-ini|junit-?xml|log-file|debug|report-log|html)(=|$)"
-    r"|--cov-(report|config)=.*/|-[dfhilqsvxV]*[co]|@",
+_pytest_options = _without(
+    r"--(basetemp|pastebin|pdbcls|rootdir|confcutdir|config-file|override-ini|junit-?xml|log-file|debug|report-log|html|pyargs"
+    r"|tx|px|rsyncdir|alluredir|csv|(json-)?report-file|json-report-file|benchmark-(json|storage)|durations-path|profile-svg)(=|$)"
+    r"|--cov-(report|config)=.*/|-[dfhilqsvxV]*[co]|@"
+    r"|(-\w*W|--pythonwarnings=)?(default|error|ignore|always|module|once|[deiamo]\w*):[^:]*:\w+\.\w",
     "can make it write, or run something else",
 )
-"""The tests of the project, by its own configuration."""
+_PLUGIN = re.compile(r"-[dfhilqsvxV]*p(.*)")
+
+
+def _pytest(arguments: Words) -> str:
+    """The tests of the project, by its own configuration. A plugin is any module, and is run; one that is left out (`no:…`) is not."""
+    for number, word in enumerate(arguments):
+        found = _PLUGIN.fullmatch(word) if isinstance(word, str) else None
+        following = arguments[number + 1 : number + 2]
+        plugin = (found[1] or (following[0] if following else "")) if found else "no:"
+        if not (isinstance(plugin, str) and plugin.startswith("no:")):
+            return "a plugin can make it run anything"
+    return _pytest_options(arguments)
+
+
+def _tsc(arguments: Words) -> str:
+    """Its options may be written in any case, with one dash or two."""
+    lowered = tuple(word.lower() if isinstance(word, str) else word for word in arguments)
+    return _tsc_options(lowered)
+
+
+_tsc_options = _without(
+    r"--?(outfile|outdir|declarationdir|tsbuildinfofile|generatetrace|generatecpuprofile|init|plugins|out|o)(=|$)|@",
+    "can make it write somewhere else",
+)
 
 _find = _without(r"-(exec|ok|delete|fprint|fls)", "makes 'find' run or write something")
 
@@ -705,6 +773,7 @@ _CHECKS: dict[str, Callable[[Words], str]] = (
     | dict.fromkeys(("tar", "gtar", "bsdtar"), _tar)
     | dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++"), _compiler)
     | dict.fromkeys(("pytest", "py.test"), _pytest)
+    | dict.fromkeys(("tsc",), _tsc)
     | {name: _package_manager(name) for name in ("npm", "pnpm", "yarn", "bun")}
     | dict.fromkeys(
         name_set("perl lua luajit Rscript osascript tclsh guile julia groovy scala elixir"),
