@@ -329,11 +329,6 @@ def code_files(words: Words) -> tuple[str, ...]:
     return tuple(operands[:1]) if name in _INTERPRETERS and not is_module else ()
 
 
-def is_interpreter(word: str) -> bool:
-    """Whether the file that follows this word is a program."""
-    return _program(word) in _INTERPRETERS
-
-
 def _program(word: str) -> str:
     """The name that a program is known by: without its directory, and without its version (`python3.11`, `lua5.4`, `gcc-12`)."""
     name = word.rpartition("/")[2]
