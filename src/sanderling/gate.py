@@ -210,7 +210,7 @@ class Gate:
             case "fetch" if not sandbox.leads_to(effect.host):
                 return Grant(hosts=(effect.host,))
             case "write" if not (sandbox.is_off or any(is_within(path, root) for root in inside)):
-                return Grant(write_paths=(_existing(path),))
+                return Grant(write_paths=(_existing(path),)).identified()
             case _:
                 return NO_GRANT
 
@@ -277,12 +277,14 @@ class Gate:
 
     def _grant_for(self, denial: Denial) -> Grant | None:
         """The least that undoes the denial, if it can be undone."""
-        grant = self._least_for(denial)
+        grant = self._least_for(denial).identified()
         try:
             self._workspace.sandbox.check_grant(grant)
         except SandboxError:
             return None
-        return grant if grant != NO_GRANT else None
+        # What a link leads to may be let in already; the link itself is not to be found inside.
+        is_known = not grant.hosts and self._granted.and_also(grant) == self._granted
+        return None if grant == NO_GRANT or is_known else grant
 
     def _least_for(self, denial: Denial) -> Grant:
         match denial.operation:
@@ -394,7 +396,7 @@ class Gate:
                 self._session_rules[conditions] += rules
             self._session_effects |= set(allowed.effects)
             self._seen_exports |= set(allowed.seen_exports)
-            if allowed.granted != NO_GRANT:
+            if allowed.granted != NO_GRANT and allowed.granted.is_identified:
                 with suppress(SandboxError):
                     await self._workspace.sandbox.extend(allowed.granted)
                     self._granted = allowed.granted
@@ -409,6 +411,8 @@ def _offered_as(denial: Denial, grant: Grant) -> str:
     [target] = (*grant.read_paths, *grant.write_paths, *grant.hosts)
     if target == denial.target:
         return f"{denial.operation} {target}"
+    if target == real_path(denial.target):
+        return f"{denial.operation} {denial.target}, which leads to {target}"
     return f"{denial.operation} {target}/ and all that is in it, for {denial.target}"
 
 

@@ -676,7 +676,7 @@ def _works_inside(words: Iterable[str], use: Use) -> bool:
     """Whether what these words may name is in the project, and not what runs when that is only opened."""
     pieces = [word for word in words if re.search(r"/|~|\.\.", word)]
     return _looks_inside(pieces, use) and not any(
-        _folded(part) in PROTECTED for word in pieces for part in re.split(r"[/=:@,]", word)
+        asked_about(re.split(r"[/=:@,]", word)) for word in pieces
     )
 
 

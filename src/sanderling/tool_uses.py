@@ -9,7 +9,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
-from itertools import chain
 from typing import NamedTuple, Protocol
 
 import anyio
@@ -207,7 +206,7 @@ class ToolUses:
             is_forbidden = isinstance(error, ForbiddenError)
             return _failure(str(error), summary="denied" if is_forbidden else "failed")
         outcome = await self._run_reviewed(use.tool, use, context, grant)
-        granted = set(chain.from_iterable(grant))
+        granted = {*grant.read_paths, *grant.write_paths, *grant.hosts}
         denials = [denial for denial in outcome.denials if denial.target not in granted]
         if not (outcome.is_error and denials):
             return outcome

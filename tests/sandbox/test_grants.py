@@ -120,6 +120,63 @@ async def test_link_in_the_way_of_a_placeholder_leads_no_removal_out_of_the_priv
     assert victim.exists()
 
 
+def replace_by_link(path: Path, target: Path) -> None:
+    path.unlink()
+    path.symlink_to(target)
+
+
+def replace_its_directory(path: Path, target: Path) -> None:
+    path.parent.rename(path.parent.with_name("away"))
+    path.parent.symlink_to(target.parent)
+
+
+def replace_by_another(path: Path, target: Path) -> None:
+    target.rename(path)
+
+
+@pytest.mark.parametrize("replaced", [replace_by_link, replace_its_directory, replace_by_another])
+async def test_what_was_replaced_after_the_person_was_asked_is_not_let_in(place, notes, replaced):
+    secret = place.secret / "notes"
+    secret.write_text("secret\n")
+    grant = Grant(read_paths=(str(notes),)).identified()
+    async with session_of(place) as session:
+        replaced(notes, secret)
+        with pytest.raises(SandboxError, match="replaced after the person had been asked"):
+            await said(session, f"cat {notes}", grant)
+        with pytest.raises(SandboxError, match="replaced after the person had been asked"):
+            await session.files(grant)
+        with pytest.raises(SandboxError, match="replaced"):
+            await session.extend(grant)
+        assert "No such file" in await said(session, f"cat {notes}")
+
+
+async def test_what_is_replaced_while_it_is_let_in_for_the_session_is_taken_back_and_told(
+    place, notes
+):
+    told = []
+    grant = Grant(write_paths=(str(notes),)).identified()
+    async with session_of(place) as session:
+        session._on_event = told.append
+        await session.extend(grant)
+        assert await said(session, f"cat {notes}") == "my notes\n"
+        replace_by_link(notes, place.secret / "file")
+        assert session.write_paths == ()
+        assert "secret" not in await said(session, f"cat {notes}; echo evil > {notes}")
+        assert [(event.operation, event.target) for event in told] == [("write", str(notes))]
+        assert (place.secret / "file").read_text() == "secret\n"
+        await session.extend(Grant(read_paths=(str(notes),)).identified())  # asked about again
+        assert await said(session, f"cat {place.secret}/file") == "secret\n"
+
+
+async def test_view_of_what_was_replaced_in_the_last_moment_is_not_made(place, notes):
+    grant = Grant(read_paths=(str(notes),)).identified()
+    async with place.open() as sandbox:
+        policy = grant.added_to(sandbox.policy)
+        replace_by_link(notes, place.secret / "file")
+        with pytest.raises(SandboxError, match="replaced"):
+            await sandbox._view(policy)
+
+
 async def test_person_is_told_at_once_what_can_never_be_granted(place):
     async with session_of(place) as session:
         for path in ("/etc", str(place.home), str(place.base / "state/home")):

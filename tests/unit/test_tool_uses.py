@@ -897,6 +897,50 @@ async def test_odd_paths_end_neither_the_turn_nor_the_host(tmp_path, call):
     assert len(talk.results) == 1
 
 
+@pytest.mark.parametrize("answer", ["once", "session"])
+@pytest.mark.parametrize("call", ["bash", "write"])
+async def test_link_that_is_put_there_before_the_answer_is_not_followed(
+    tmp_path, outside, call, answer
+):
+    secret = outside.with_name("secret.txt")
+    secret.write_text("secret\n")
+    use = (
+        ("write", {"path": str(outside), "content": "x"})
+        if call == "write"
+        else bash(f"cat {outside}")
+    )
+    talk = Talk(tmp_path, uses(use), mode="auto")
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        outside.unlink()
+        outside.symlink_to(secret)
+        talk.answer(question, answer)
+    assert "secret\n" not in talk.told()
+    assert talk.of(ToolEnded)[0].is_error
+    assert secret.read_text() == "secret\n"
+
+
+async def test_offer_says_where_a_link_leads(tmp_path, outside):
+    link = outside.with_name("link")
+    link.symlink_to(outside)
+    talk = Talk(tmp_path, uses(bash(f"cat {link}")), mode="auto")
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.subject == f"read {link}, which leads to {outside}"
+        talk.answer(question, "deny")
+
+
+async def test_grant_of_an_older_log_that_does_not_say_what_it_was_is_asked_about_again(
+    tmp_path, outside
+):
+    talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")
+    talk.session.keep_state("grants", {"granted": [[str(outside)], [], []]})
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.subject == f"read {outside}"
+        talk.answer(question, "deny")
+
+
 @prove
 async def test_what_is_gone_when_it_is_granted_for_the_session_is_not_granted(tmp_path, outside):
     talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")

@@ -1,6 +1,7 @@
 """What a command may touch: data, checked once, enforced elsewhere."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
 
@@ -21,7 +22,12 @@ _WIDE = (
     "/ /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /usr/local /usr/share"
     " /var /var/lib /var/tmp"
 )
+REPLACED = "it was replaced after you had been asked about it"
 TOO_WIDE = frozenset(map(os.path.realpath, _WIDE.split()))
+
+
+Identity = tuple[str, int, int]
+"""A path without links, and the device and inode of what was there when the person was asked about it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +46,9 @@ class SandboxPolicy:
 
     `project`, `home` and `state_dir` are absolute. `state_dir` is the project's own: its private HOME and the quarantine live
     there; `tmp_dir`, which is a session's own, is chosen when its sandbox opens first, and `programs`, directories of PATH in HOME that
-    are shown, whenever it opens. `read_paths`, `write_paths` and `hosts` widen
-    the policy; `min_level` is the weakest level that may run anything; `level` asks for exactly that one. A host is a name, `*.name`
-    for every name below, or an address, and may end in `:port`.
+    are shown, whenever it opens. `read_paths`, `write_paths` and `hosts` widen the policy, and of these paths `identities` says which
+    must still be what they were; `min_level` is the weakest level that may run anything; `level` asks for exactly that one. A host is
+    a name, `*.name` for every name below, or an address, and may end in `:port`.
     """
 
     project: str
@@ -52,6 +58,7 @@ class SandboxPolicy:
     network: NetworkMode = "off"
     read_paths: tuple[str, ...] = ()
     write_paths: tuple[str, ...] = ()
+    identities: tuple[Identity, ...] = ()
     hosts: tuple[str, ...] = ()
     env_pass: tuple[str, ...] = ()
     tmp_dir: str = ""
@@ -63,14 +70,34 @@ class SandboxPolicy:
 
 
 class Grant(NamedTuple):
-    """What the person has let in beside the policy: exactly these paths and hosts."""
+    """
+    What the person has let in beside the policy: exactly these paths and hosts.
+
+    `identities` holds for each path what the person was asked about: a link that is put there afterwards leads nowhere.
+    """
 
     read_paths: tuple[str, ...] = ()
     write_paths: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    identities: tuple[Identity, ...] = ()
+
+    def identified(self) -> "Grant":
+        """With its links followed, once and for all, and with what it leads to now."""
+        reads, writes = (tuple(map(real_path, paths)) for paths in self[:2])
+        identities = tuple(filter(None, map(_identity, (*reads, *writes))))
+        return Grant(reads, writes, self.hosts, identities)
+
+    @property
+    def is_identified(self) -> bool:
+        return {path for path, *_ in self.identities} >= {*self.read_paths, *self.write_paths}
 
     def and_also(self, other: "Grant") -> "Grant":
-        return Grant(*map(_joined, self, other))
+        return Grant(
+            _joined(self.read_paths, other.read_paths),
+            _joined(self.write_paths, other.write_paths),
+            _joined(self.hosts, other.hosts),
+            _newest(self.identities, other.identities),
+        )
 
     def added_to(self, policy: SandboxPolicy) -> SandboxPolicy:
         return replace(
@@ -78,6 +105,7 @@ class Grant(NamedTuple):
             read_paths=_joined(policy.read_paths, self.read_paths),
             write_paths=_joined(policy.write_paths, self.write_paths),
             hosts=_joined(policy.hosts, self.hosts),
+            identities=_newest(policy.identities, self.identities),
         )
 
 
@@ -88,13 +116,57 @@ def _joined(these: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*these, *others)))
 
 
+def _newest(these: tuple[Identity, ...], others: tuple[Identity, ...]) -> tuple[Identity, ...]:
+    """The person may have been asked again about a path that had changed."""
+    return tuple({identity[0]: identity for identity in (*these, *others)}.values())
+
+
+def _identity(path: str) -> Identity | None:
+    """None: there is nothing, or a link leads there."""
+    if real_path(path) != path:
+        return None
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return path, found.st_dev, found.st_ino
+
+
+def changed_paths(policy: SandboxPolicy) -> list[str]:
+    """The paths that are not any more what the person has let in: moved, replaced, or led elsewhere."""
+    return [identity[0] for identity in policy.identities if _identity(identity[0]) != identity]
+
+
+def without(policy: SandboxPolicy, paths: Sequence[str]) -> SandboxPolicy:
+    return replace(
+        policy,
+        read_paths=tuple(path for path in policy.read_paths if path not in paths),
+        write_paths=tuple(path for path in policy.write_paths if path not in paths),
+        identities=tuple(identity for identity in policy.identities if identity[0] not in paths),
+    )
+
+
+def check_identities(policy: SandboxPolicy) -> None:
+    """
+    Return if all that the person has let in is still what it was.
+
+    Raises:
+        SandboxError: something is not.
+    """
+    if changed := changed_paths(policy):
+        raise SandboxError(
+            f"{changed[0]} was replaced after the person had been asked about it, so it is not let in."
+        )
+
+
 def resolve(policy: SandboxPolicy) -> SandboxPolicy:
     """
     `policy` with every path made real.
 
     Raises:
-        SandboxError: a path does not exist, or a granted one holds what the sandbox is there to hide.
+        SandboxError: a path does not exist, or is not what was granted, or a granted one holds what the sandbox is there to hide.
     """
+    check_identities(policy)
     home = os.path.realpath(policy.home)
     state_dir = os.path.realpath(policy.state_dir)
 

@@ -73,7 +73,7 @@ class View:
 
     def __init__(self, number: int, policy: SandboxPolicy, channel: socket.socket) -> None:
         self.number = number
-        self.paths = (policy.read_paths, policy.write_paths)
+        self.paths = (policy.read_paths, policy.write_paths, policy.identities)
         self.channel = channel
         self.commands: WeakSet[Process] = WeakSet()
         self.file_workers: WeakSet[Process] = WeakSet()
@@ -356,7 +356,9 @@ class Sandbox:
     def retire_views(self) -> None:
         """End the views of other grants than `self.policy`'s, if nothing runs there."""
         for view in list(self._views.values()):
-            is_of_now = view.paths == (self.policy.read_paths, self.policy.write_paths)
+            policy = self.policy
+            of_now = (policy.read_paths, policy.write_paths, policy.identities)
+            is_of_now = view.paths == of_now
             if not is_of_now and not view.is_used:
                 self._retire(view)
 
@@ -551,7 +553,8 @@ def check_level(policy: SandboxPolicy, report: Report) -> None:
 
 
 def _view_key(policy: SandboxPolicy) -> object:
-    return (policy.mode, policy.network == "on", policy.read_paths, policy.write_paths)
+    paths = (policy.read_paths, policy.write_paths, policy.identities)
+    return (policy.mode, policy.network == "on", *paths)
 
 
 def _input(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, PipeWriter | None]:

@@ -36,12 +36,15 @@ from sanderling.sandbox.layout import (
 from sanderling.sandbox.network import HostRules, is_loopback, split_authority
 from sanderling.sandbox.policy import (
     NO_GRANT,
+    REPLACED,
     Grant,
     Level,
     NetworkMode,
     SandboxPolicy,
+    changed_paths,
     real_path,
     resolve,
+    without,
 )
 from sanderling.sandbox.policy import Mode as ProjectMode
 from sanderling.sandbox.processes import Process
@@ -217,6 +220,17 @@ class SessionSandbox:
     def _rest_at(self) -> float:
         return math.inf if self._is_kept_open else self._needed_at + self.rest_after_s
 
+    def _take_back_what_changed(self) -> None:
+        """What was let in for the session, and is something else by now, has to be asked about again."""
+        changed = changed_paths(self._policy)
+        for path in changed:
+            can_write = path in self._policy.write_paths
+            self._on_event(Denial("write" if can_write else "read", path, REPLACED))
+        if changed:
+            self._policy = without(self._policy, changed)
+        if changed and self._sandbox:
+            self._sandbox.policy = without(self._sandbox.policy, changed)
+
     def _need(self) -> None:
         self._needed_at = anyio.current_time()
 
@@ -258,17 +272,17 @@ class SessionSandbox:
         while True:
             self._look_at_project()
             if self._sandbox and _private_directories(self._sandbox) != self._private:
-                self._leave(self._sandbox)
+                self._leave()
+            if self._sandbox is None:
+                self._take_back_what_changed()  # or it would not open
             self._need()
             await self._decided()
             if self._sandbox is None:
                 self._on_change()
                 raise SandboxError(self.problem)
             self._need()
-            if (
-                _place(self._policy.project) == self._opened_at
-            ):  # else it went while the sandbox opened
-                return self._sandbox
+            if _place(self._policy.project) == self._opened_at:
+                return self._sandbox  # else it went while the sandbox opened
 
     def _look_at_project(self) -> None:
         """
@@ -279,7 +293,7 @@ class SessionSandbox:
         """
         place = self._require_project()
         if self._sandbox and place != self._opened_at:
-            self._leave(self._sandbox)
+            self._leave()
         known, self._known_place = self._known_place or place, place
         if known != place:
             self._has_been_replaced = True
@@ -290,15 +304,8 @@ class SessionSandbox:
             return place
         raise SandboxError(GONE.format(project=self._policy.project))
 
-    def _leave(self, sandbox: Sandbox) -> None:
+    def _leave(self) -> None:
         """It ends with all that runs in it; whoever needs one waits for that, and opens the next."""
-        # What was let in is what it led to then: commands may have put a link in its place since.
-        there = sandbox.policy
-        self._policy = replace(
-            self._policy,
-            read_paths=tuple(path for path in there.read_paths if real_path(path) == path),
-            write_paths=tuple(path for path in there.write_paths if real_path(path) == path),
-        )
         self._let_go()
         if self._patience:
             self._patience.cancel()
@@ -336,6 +343,7 @@ class SessionSandbox:
             self._look_at_project()
             return await spawn_unconfined(argv, cwd=cwd or self._policy.project, env=env)
         sandbox = await self._opened()
+        self._take_back_what_changed()
         policy = _policy_of_now(sandbox, grant)
         return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
 
@@ -349,12 +357,15 @@ class SessionSandbox:
         if self.is_off:
             self._look_at_project()
             return UnconfinedFiles()
-        return await self._files_of(await self._opened(), grant)
+        sandbox = await self._opened()
+        self._take_back_what_changed()
+        return await self._files_of(sandbox, grant)
 
     async def _files_of(self, sandbox: Sandbox, grant: Grant) -> Files:
         async with self._opening_files:
             policy = _policy_of_now(sandbox, grant) or sandbox.policy
-            wanted = (sandbox, policy.mode, policy.read_paths, policy.write_paths)
+            paths = (policy.read_paths, policy.write_paths, policy.identities)
+            wanted = (sandbox, policy.mode, *paths)
             files, opened_for = self._files.get(grant, (None, None))
             if files and (files.has_ended or opened_for != wanted):
                 await files.retire()
@@ -391,6 +402,7 @@ class SessionSandbox:
         """
         sandbox = await self._opened()
         self.check_grant(grant)
+        grant = grant if grant.is_identified else grant.identified()
         await self._let_in(SESSION, (*self._hosts_let_in.get(SESSION, ()), *grant.hosts))
         paths = grant._replace(hosts=())
         self._policy = paths.added_to(self._policy)
@@ -498,7 +510,7 @@ class SessionSandbox:
     @property
     def write_paths(self) -> tuple[str, ...]:
         """What can be written beside the project."""
-        return self._policy.write_paths
+        return without(self._policy, changed_paths(self._policy)).write_paths
 
     def switch(self, *, is_on: bool) -> None:
         """Confine the commands that are started from now on, or do not: the second only when the person has typed it."""

@@ -30,7 +30,7 @@ from sanderling.sandbox.layout import (
     remove_tree,
     unmounted_layout,
 )
-from sanderling.sandbox.policy import Level, Limits, SandboxPolicy
+from sanderling.sandbox.policy import Level, Limits, SandboxPolicy, check_identities
 from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent
 from sanderling.sandbox.stillness import detach, everything_still
 from sanderling.sandbox.syscalls import prctl, syscall
@@ -175,6 +175,7 @@ class Supervisor:
 
     def _look_at(self, policy: SandboxPolicy, level: Level, *, has_own_network: bool) -> Layout:
         """What the view of `policy` holds, as things are now. The first look also puts the guard in place."""
+        check_identities(policy)  # nothing moves any more
         if self._guard:
             self._audit()  # or we would ask git about a repository that waits for that
         git.distrust(policy.project, *policy.write_paths)
