@@ -127,7 +127,7 @@ local guard_sentences = {
   quarantined = 'The sandbox undid a change: %s (%s).',
   restored = 'The sandbox undid a change: %s (%s).',
   failed = 'The sandbox could not undo a change: %s (%s).',
-  noticed = 'Look at %s before you open, enter or commit the project: it %s, and may run something or instruct an agent.',
+  noticed = 'Look at %s: it %s.',
 }
 
 function M.draw.guard_acted(self, event)

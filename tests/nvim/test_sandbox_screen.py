@@ -334,11 +334,14 @@ def test_what_the_guard_could_not_undo_is_an_error_and_what_the_host_did_is_noth
 
 def test_what_the_guard_cannot_hold_is_told_by_name(screen):
     screen.send(
-        {"type": "guard_acted", "kind": "noticed", "path": "pkg/.envrc", "reason": "is new"}
+        {
+            "type": "guard_acted",
+            "kind": "noticed",
+            "path": "pkg/.envrc",
+            "reason": "is new, and runs",
+        }
     )
-    assert " ".join(screen.transcript()).startswith(
-        "Look at pkg/.envrc before you open, enter or commit the project: it is new, and may run"
-    )
+    assert screen.transcript() == ["Look at pkg/.envrc: it is new, and runs."]
     assert screen.highlight(screen.transcript()[0]) == ["AgentWarning"]
 
 

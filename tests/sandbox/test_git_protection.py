@@ -590,6 +590,53 @@ def test_what_a_killed_session_left_is_removed_by_the_next(
     assert not sentinel.exists()
 
 
+def test_sentinel_whose_record_was_deleted_is_removed_all_the_same(repository: Path, state: Path):
+    sentinel = repository / ".git/commondir"
+    record = place_sentinels(str(state), survey(str(repository)))
+    shutil.rmtree(state)
+    remove_sentinels(str(state), record)
+    assert not sentinel.exists()
+
+
+def test_session_that_begins_after_the_record_was_deleted_takes_the_sentinel_over(
+    repository: Path, state: Path
+):
+    sentinel = repository / ".git/commondir"
+    first = place_sentinels(str(state), survey(str(repository)))
+    shutil.rmtree(state)
+    state.mkdir()
+    second = place_sentinels(str(state), survey(str(repository)))
+    remove_sentinels(str(state), first)
+    assert sentinel.exists()
+    remove_sentinels(str(state), second)
+    assert not sentinel.exists()
+
+
+def test_sentinel_is_taken_over_from_the_killed_whose_state_was_deleted(
+    repository: Path, state: Path
+):
+    sentinel = repository / ".git/commondir"
+    sentinel.write_bytes(SENTINEL)
+    remove_sentinels(str(state), place_sentinels(str(state), survey(str(repository))))
+    assert not sentinel.exists()
+
+
+def test_nothing_is_placed_that_could_not_be_recorded(repository: Path, state: Path):
+    """A limit does what a full disk does."""
+    code = (
+        "import os, resource, sys; from sanderling.sandbox.git import *\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "before = len(os.listdir('/proc/self/fd'))\n"
+        "try: place_sentinels(sys.argv[1], survey(sys.argv[2]))\n"
+        "except OSError: print(len(os.listdir('/proc/self/fd')) - before)"
+    )
+    command = [sys.executable, "-c", code, str(state), str(repository)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+    assert not (repository / ".git/commondir").exists()
+    assert (state / "placed").read_bytes() == b""
+
+
 def test_what_is_no_sentinel_any_more_is_left(repository: Path, state: Path):
     sentinel = repository / ".git/commondir"
     record = place_sentinels(str(state), survey(str(repository)))

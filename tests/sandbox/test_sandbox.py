@@ -1079,7 +1079,37 @@ async def test_name_that_nothing_can_hold_is_told_at_the_end_of_the_command(plac
         sandbox.audit()
         await happens(lambda: place.events)
     [event] = place.events
-    assert (event.kind, event.path, event.reason) == ("noticed", "pkg/.envrc", "is new")
+    assert (event.kind, event.path) == ("noticed", "pkg/.envrc")
+    assert event.reason.startswith("is new, and may run something")
+
+
+async def test_git_file_that_leads_nowhere_hides_nothing_but_itself(place, level):
+    """A worktree of a bare repository that was moved, or whose entry was pruned."""
+    bare, tree = place.home / "repo.git", place.home / "tree"
+    place.git("clone", "-q", "--bare", ".", str(bare))
+    place.git("-C", str(bare), "worktree", "add", "-q", str(tree), "main")
+    shutil.move(bare, place.home / "moved.git")
+    place.project = tree
+    async with place.open(level) as sandbox:
+        assert (await run(sandbox, "cat file; echo x > new; cat new"))[1] == "public\nx\n"
+        [event] = place.events
+        assert (event.kind, event.path) == ("noticed", ".git")
+        assert f"leads to {bare}/worktrees/tree" in event.reason
+        shutil.move(place.home / "moved.git", bare)
+        sandbox.audit()
+        assert (await run(sandbox, "cat file"))[1] == "public\n"
+    assert len(place.events) == 1
+    assert place.git("status", "--short") == "?? new\n"
+
+
+async def test_nothing_is_left_of_a_session_whose_state_was_deleted(place, level):
+    sentinel = place.project / ".git/commondir"
+    async with place.open(level) as sandbox:
+        assert sentinel.exists()
+        tmp = Path(sandbox.policy.tmp_dir)
+        shutil.rmtree(place.base / "state")
+    await happens(lambda: not sentinel.exists())
+    assert not tmp.exists()  # noqa: ASYNC240
 
 
 async def test_evil_repository_is_quarantined_while_the_command_that_made_it_runs(place, level):

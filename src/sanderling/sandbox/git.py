@@ -18,7 +18,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 from sanderling.sandbox import names as listed
@@ -537,7 +537,14 @@ def _outside(own: Repository | None, project: str) -> list[str]:
     if own is None or is_within(own.common_dir, project) or not _answers(own, project):
         return []
     is_one = is_within(own.git_dir, own.common_dir)
-    return [own.common_dir] if is_one else [own.common_dir, own.git_dir]
+    directories = [own.common_dir] if is_one else [own.common_dir, own.git_dir]
+    return [path for path in directories if os.path.isdir(path)]
+
+
+def leads_nowhere(project: str) -> str:
+    """Where the project's `.git` leads, if that is not there: a worktree that was pruned, a repository that was moved."""
+    own = _own_repository(project)
+    return own.git_dir if own and not os.path.isdir(own.git_dir) else ""
 
 
 def _answers(own: Repository, project: str) -> bool:
@@ -779,31 +786,68 @@ def place_sentinels(state_dir: str, survey: Survey) -> int:
     Put a sentinel into every git directory that has no `commondir`, as far as they can be written to.
 
     Return what `remove_sentinels` takes: a descriptor of the record in `state_dir`, whose shared lock says that a session lives. A
-    forked child that keeps it open lives too. The record is written first: whatever kills this leaves nothing unrecorded.
+    forked child that keeps it open lives too. The record is written first: whatever kills this leaves nothing unrecorded. A
+    sentinel of which the record is lost, for somebody has deleted that directory, is taken over.
+
+    Raises:
+        OSError: the record cannot be written, so that nothing was placed.
     """
     own = _own_repository(survey.project)
     with _only_one(state_dir):
         record = _open_record(state_dir)
-        _remove_if_last(record)
-        wanted = [
-            f"{directory}/commondir"
-            for directory in git_directories(survey, _outside(own, survey.project))
-            if os.path.isfile(f"{directory}/HEAD") and not os.path.lexists(f"{directory}/commondir")
-        ]
-        os.lseek(record, 0, os.SEEK_END)
-        os.write(record, b"".join(os.fsencode(path) + b"\0" for path in wanted))
+        try:
+            _remove_if_last(record)
+            wanted = [
+                f"{directory}/commondir"
+                for directory in git_directories(survey, _outside(own, survey.project))
+                if os.path.isfile(f"{directory}/HEAD") and _is_free(f"{directory}/commondir")
+            ]
+            _append(record, b"".join(os.fsencode(path) + b"\0" for path in wanted))
+        except OSError:
+            os.close(record)
+            raise
         for path in wanted:
             _place(path)
         fcntl.flock(record, fcntl.LOCK_SH)
     return record
 
 
+def _is_free(path: str) -> bool:
+    """Whether nothing is there, or a sentinel: git itself never writes one."""
+    try:
+        return read_file(path, len(SENTINEL), follows=False) == SENTINEL
+    except OSError:
+        return not os.path.lexists(path)
+
+
+def _append(record: int, data: bytes) -> None:
+    """All of it or nothing."""
+    end = os.lseek(record, 0, os.SEEK_END)
+    if os.write(record, data) < len(data):
+        os.ftruncate(record, end)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def remove_sentinels(state_dir: str, record: int) -> None:
-    """End this session's claim; the last session of the project removes what all of them placed."""
-    with _only_one(state_dir):
+    """
+    End this session's claim; the last session of the project removes what all of them placed.
+
+    The record is read through its descriptor: its directory may be gone. If there is another one by now, that has taken over.
+    """
+    with ExitStack() as alone:
+        with suppress(OSError):  # the directory is gone, or its disk full
+            alone.enter_context(_only_one(state_dir))
         fcntl.flock(record, fcntl.LOCK_UN)
-        _remove_if_last(record)
+        if not _is_succeeded(state_dir, record):
+            _remove_if_last(record)
     os.close(record)
+
+
+def _is_succeeded(state_dir: str, record: int) -> bool:
+    try:
+        return not os.path.samestat(os.stat(f"{state_dir}/placed"), os.fstat(record))
+    except OSError:
+        return False
 
 
 def clean_up_after_the_dead(sandbox_state_root: str) -> None:
@@ -856,8 +900,10 @@ def _place(path: str) -> None:
     """Never for a moment empty: git refuses a repository with an empty `commondir`."""
     try:
         fd = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        os.write(fd, SENTINEL)
-        os.close(fd)
+        try:
+            os.write(fd, SENTINEL)
+        finally:
+            os.close(fd)
         os.rename(f"{path}.new", path)
     except OSError:
         pass  # another user's; the guard watches the name

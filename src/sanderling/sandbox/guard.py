@@ -46,6 +46,7 @@ JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
 """What the audit judges by what it holds: the host may remove and make it again, as with a worktree or a submodule."""
 
 MAX_TOLD = 30
+MAY_RUN = ", and may run something or instruct an agent when you open, enter or commit the project"
 MAX_KEPT_BYTES = 1 << 20
 """A larger file is told by its stamp, and cannot be put back."""
 READS_AT_A_TIME = 64
@@ -433,6 +434,9 @@ class Guard:
 
     def _faults(self, now: Repository, was: Repository | None) -> Iterator[tuple[str, str]]:
         """What git would run or trust by way of this repository that it did not at the start: the path and the reason."""
+        is_outside = not (self._is_inside(now.git_dir) or self._is_inside(now.common_dir))
+        if was is not None and is_outside and now.git_dir == was.git_dir:
+            return  # the host's business: a worktree that is repaired, a repository that is back
         if was is None or (now.git_dir, now.common_dir) != (was.git_dir, was.common_dir):
             if was is not None:
                 is_moved = now.git_dir == was.git_dir
@@ -458,9 +462,11 @@ class Guard:
         before, self._stamps = self._stamps, self._stamped(named)
         news = [path for path, stamp in self._stamps.items() if stamp and stamp != before.get(path)]
         for path in news[:MAX_TOLD]:
-            self._tell("noticed", path, "was changed" if path in before else "is new")
+            self._tell("noticed", path, ("was changed" if path in before else "is new") + MAY_RUN)
         if (more := len(news) - MAX_TOLD) > 0:
-            self._tell("noticed", news[MAX_TOLD], f"is new or changed, and {more - 1} others are")
+            self._tell(
+                "noticed", news[MAX_TOLD], f"is new or changed, as are {more - 1} others{MAY_RUN}"
+            )
 
     def _stamped(self, named: list[str]) -> dict[str, tuple[object, ...]]:
         """What is held needs no looking at."""

@@ -55,7 +55,7 @@ class Supervisor:
         self.channel = channel
         self._guard: Guard | None = None
         self._policy: SandboxPolicy | None = None
-        self._claim = -1  # what `git.place_sentinels` gave
+        self._claim: int | None = None  # what `git.place_sentinels` gave
         self._next_routine_audit = 0.0
         self._namespaces: dict[bool, list[int]] = {}  # by whether they hold a network
         self._placeholders: dict[int, set[str]] = {}  # by the number of the view
@@ -184,6 +184,10 @@ class Supervisor:
             self._policy = policy
             remove_temporary_files_of_the_dead(private_directory(policy, "tmp"))
             git.clean_up_after_the_dead(os.path.dirname(policy.state_dir))
+            if there := git.leads_nowhere(policy.project):
+                reason = f"leads to {there}, which does not exist, so git finds no repository"
+                self._report([GuardEvent("noticed", ".git", reason)])
+        if self._claim is None:
             self._claim = git.place_sentinels(policy.state_dir, survey)
         in_git = git.protection(survey)
         if policy.has_guard and self._guard is None:
@@ -254,10 +258,11 @@ class Supervisor:
         finally:
             for number in list(self._placeholders):
                 self._remove_placeholders(number)
-            if self._policy:
-                git.remove_sentinels(self._policy.state_dir, self._claim)
-                if not keeps_tmp:
-                    remove_tree(self._policy.tmp_dir)
+            if self._policy and self._claim is not None:
+                with suppress(OSError):
+                    git.remove_sentinels(self._policy.state_dir, self._claim)
+            if self._policy and not keeps_tmp:
+                remove_tree(self._policy.tmp_dir)
             with suppress(OSError):
                 wire.send(self.channel, ("closed",))
             os._exit(0)
