@@ -146,10 +146,19 @@ class Pages:
         return self._next_id
 
 
+def _without_summary(content: str, summary: str) -> str:
+    """Without the last line of a command's result, if the summary has it: `[exit status 0 · 81 ms]` and `✓ 81 ms`."""
+    output, _, facts = content.rpartition("\n")
+    took = " ".join(summary.split()[-2:])
+    if took and facts.startswith("[") and facts.endswith(f"· {took}]"):
+        return "" if output == "(no output)" else output
+    return content
+
+
 def _tool_ended(end: LoggedToolEnd, result: ToolResult | None) -> ToolEnded:
     """Without details of its own a tool use shows what the model was told."""
     detail = end.detail
     if not detail and result and isinstance(result.content, str):
-        detail = result.content[:MAX_DETAIL_CHARS]
+        detail = _without_summary(result.content, end.summary)[:MAX_DETAIL_CHARS]
     is_error = end.is_error or bool(result and result.is_error)
     return ToolEnded(end.tool_use_id, end.summary, detail, end.filetype, is_error)

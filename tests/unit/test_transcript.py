@@ -140,6 +140,30 @@ def test_all_that_the_log_knows_is_shown_again(session):
     assert (ended.outcome, ended.is_success) == ("Succeeded after 1.0 s.", True)
 
 
+@pytest.mark.parametrize(
+    "summary, told, shown",
+    [
+        ("✓ 81 ms", "a\nb\n[exit status 0 · 81 ms]", "a\nb"),
+        ("✗ exit status 1 · 2.0 s", "(no output)\n[exit status 1 · 2.0 s]", ""),
+        ("✓ 81 ms", "a\n[exit status 0 · 3 ms]", "a\n[exit status 0 · 3 ms]"),
+        ("3 lines", "a\nb\n(3 lines)", "a\nb\n(3 lines)"),
+        ("", "a\n[]", "a\n[]"),
+    ],
+)
+def test_command_of_the_models_is_shown_again_without_what_its_summary_says(
+    session, summary, told, shown
+):
+    session.append_prompt(Message("user", (TextBlock("Look."),)), Prompt("p1", "Look."))
+    session.append_message(Message("assistant", (ToolUse("t1", "bash", {"command": "x"}),)))
+    session.append_tool_start("t1")
+    session.append_tool_end(LoggedToolEnd("t1", "x", summary))
+    session.append_message(Message("user", (ToolResult("t1", told),)))
+    resumed = reopened(session)
+    [page] = pages_of(resumed)
+    resumed.close()
+    assert [e.detail for e in page if isinstance(e, ToolEnded)] == [shown]
+
+
 def test_turn_that_a_crash_has_interrupted_is_shown_with_what_was_said(session):
     prompt = Prompt("p1", "Tell.")
     session.append_prompt(Message("user", (TextBlock("Tell."),)), prompt)
