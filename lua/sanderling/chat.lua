@@ -17,6 +17,7 @@ local sessions = require('sanderling.sessions')
 local M = {}
 
 local RETRY_MS = 20
+local FILETYPE = 'sanderling'
 
 local augroup = api.nvim_create_augroup('sanderling', {})
 
@@ -187,6 +188,40 @@ local function settle_windows()
   if windows then
     layout.settle(windows, api.nvim_get_current_tabpage())
   end
+end
+
+--- A search shows matches while it is typed. One that is given up goes back to where it began: that was the end, whose text has
+--- moved on meanwhile.
+local function watch_searches()
+  local win ---@type integer? in which a search began at the end of a transcript
+  local function is_at_end()
+    local last = math.max(vim.fn.line('.'), vim.fn.foldclosedend('.'))
+    return last == vim.fn.line('$')
+  end
+  api.nvim_create_autocmd('CmdlineEnter', {
+    group = augroup,
+    pattern = { '/', '?' },
+    desc = 'Agent: a search begins in a transcript',
+    callback = function()
+      local is_transcript = live.of_buffer(api.nvim_get_current_buf())
+        and vim.bo.filetype == FILETYPE
+      win = is_transcript and is_at_end() and api.nvim_get_current_win() or nil
+    end,
+  })
+  api.nvim_create_autocmd('CmdlineLeave', {
+    group = augroup,
+    pattern = { '/', '?' },
+    desc = 'Agent: a search that is given up in a transcript',
+    callback = function()
+      local left = vim.v.event.abort and win or nil
+      win = nil
+      vim.schedule(function()
+        if left and api.nvim_get_current_win() == left and not is_at_end() then
+          vim.cmd('normal! G$zb')
+        end
+      end)
+    end,
+  })
 end
 
 local function watch_windows()
@@ -851,6 +886,7 @@ function actions_of(session)
 end
 
 watch_windows()
+watch_searches()
 -- The winbars ask this module's sibling; it listens to the host on its own.
 require('sanderling.status')
 

@@ -194,6 +194,18 @@ local prompt_options = vim.tbl_extend('error', shared_options, {
   fillchars = 'eob: ',
 })
 
+--- What a window's statusline says, if the user has made none of their own: what the window is.
+---@param win integer
+---@param text string
+local function set_statusline(win, text)
+  if vim.go.statusline == api.nvim_get_option_info2('statusline', {}).default then
+    scratch.set_win_options(win, { statusline = text })
+  end
+end
+
+local TRANSCRIPT_STATUSLINE = " %{%v:lua.require'sanderling.status'.transcript_statusline()%} %=%P "
+local PROMPT_STATUSLINE = ' Prompt '
+
 --- Set what a window that shows a transcript needs, the chat's own or any other; once, after that they are the user's.
 ---@param win integer
 function M.set_transcript_options(win)
@@ -201,6 +213,7 @@ function M.set_transcript_options(win)
   if vim.w[win].sanderling_transcript ~= buf then
     vim.w[win].sanderling_transcript = buf
     scratch.set_win_options(win, transcript_options)
+    set_statusline(win, TRANSCRIPT_STATUSLINE)
   end
 end
 
@@ -285,6 +298,7 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
     error('sanderling: there is no room for the chat here: ' .. tostring(prompt), 0)
   end
   scratch.set_win_options(prompt, prompt_options)
+  set_statusline(prompt, PROMPT_STATUSLINE)
   if opts.position ~= 'current' then
     keep_buffers({ transcript, prompt })
   end
@@ -310,6 +324,7 @@ function M.open_below(opts, prompt_buf)
   opts = vim.tbl_extend('force', opts, { position = 'current' })
   local prompt = open_prompt(opts, transcript, prompt_buf)
   scratch.set_win_options(prompt, prompt_options)
+  set_statusline(prompt, PROMPT_STATUSLINE)
   keep_buffers({ transcript, prompt })
   return { transcript = transcript, prompt = prompt, opts = opts }
 end
@@ -327,7 +342,9 @@ end
 ---@param names table<string, any> of the options
 local function swap_buffer(win, buf, names)
   local options = get_options(win, names)
-  options.winfixbuf, options.winfixwidth = vim.wo[win][0].winfixbuf, vim.wo[win][0].winfixwidth
+  for _, name in ipairs({ 'winfixbuf', 'winfixwidth', 'statusline' }) do
+    options[name] = vim.wo[win][0][name]
+  end
   show_instead(win, buf)
   scratch.set_win_options(win, options)
 end

@@ -477,6 +477,13 @@ function M.transcript_winbar()
   return ('%%#AgentStatus#%%< %s %%=%s  %s'):format(escape(title), escape(usage), sandbox_text)
 end
 
+--- 'statusline' of a transcript's window: the title, cut by Neovim where it has to be.
+---@return string
+function M.transcript_statusline()
+  local session = live.find(vim.b.sanderling_session)
+  return escape('Sanderling: ' .. tools.plain(session and session:name() or ''))
+end
+
 --- The highlight of the state: what waits for the user stands out.
 ---@param state sanderling.status.State
 ---@return string

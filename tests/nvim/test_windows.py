@@ -292,3 +292,45 @@ def test_closing_a_window_of_a_chat_in_a_tab_page_closes_the_page(child):
     child.open_chat(position="tab")
     child.feed(":close<CR>")
     wait_until(lambda: child.lua("return #vim.api.nvim_list_tabpages()") == 1)
+
+
+# --- what windows and buffers are called ------------------------------------------------------------------------------
+
+
+def test_a_statusline_a_tab_and_a_list_of_buffers_call_the_chat_by_names_for_people(child):
+    child.command("set laststatus=2 showtabline=2")
+    child.open_chat(position="tab")
+    say_ping(child)
+    wait_until(lambda: "Sanderling: ping" in child.screen_text())
+    screen = child.screen()
+    assert "[Sanderling prompt]" in screen[0]
+    assert any(row.startswith(" Prompt") for row in screen)
+    child.command("AgentNew")
+    wait_until(lambda: "[Sanderling prompt 2]" in child.screen()[0])
+    child.command("AgentHelp")
+    names = child.lua("return vim.tbl_map(vim.fn.bufname, vim.api.nvim_list_bufs())")
+    assert not [name for name in names if "://" in name or name == "[Scratch]"]
+    assert "[Sanderling commands]" in names
+
+
+def test_a_statusline_of_the_users_is_left_alone(child):
+    child.command("set laststatus=2 statusline=mine:%f")
+    child.command("AgentChat")
+    assert "mine:[Sanderling prompt]" in child.screen_text()
+    assert "mine:[Sanderling]" in child.screen_text(), child.screen_text()
+
+
+@pytest.mark.parametrize("key", ["/", "?"])
+def test_a_search_that_is_given_up_at_the_end_goes_on_following(start_agent, key):
+    agent = start_agent(
+        {"step": [{"text": "begun\n"}, {"delay_ms": 700}, {"text": "then\n" * 60 + "last"}]}
+    )
+    agent.command("set incsearch")
+    agent.command("AgentChat")
+    agent.feed("igo<C-s><Esc><C-w>k")
+    agent.wait_for_screen("begun")
+    agent.feed(f"{key}beg")
+    wait_until(lambda: agent.mode() == "c")
+    agent.wait_for_turns()
+    agent.feed("<Esc>")
+    agent.wait_for_screen("last")
