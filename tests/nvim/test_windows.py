@@ -334,3 +334,19 @@ def test_a_search_that_is_given_up_at_the_end_goes_on_following(start_agent, key
     agent.wait_for_turns()
     agent.feed("<Esc>")
     agent.wait_for_screen("last")
+
+
+def test_a_refusal_without_a_line_for_messages_is_seen_and_asks_for_nothing(start_agent):
+    agent = start_agent({"step": [{"text": "begun"}, {"delay_ms": 60000}]})
+    agent.command("set cmdheight=0 showtabline=0")
+    agent.command("AgentChat")
+    agent.feed("igo<C-s>")
+    agent.wait_for_screen("begun")
+    agent.lua("require('sanderling').submit(('x'):rep(20 * 1024 * 1024))")
+    agent.wait_for_screen("prompt")
+    wait_until(lambda: not agent.is_blocked())
+    agent.feed("typed")
+    wait_until(lambda: agent.prompt_lines() == ["typed"])
+    agent.feed("<Esc>:AgentTodo<CR>")
+    agent.wait_for_screen("The model has made no list")
+    assert not agent.is_blocked()
