@@ -522,11 +522,13 @@ function M.prompt_winbar()
   )
 end
 
----@return string
-function M.statusline()
+--- What the statusline says, and the highlight group of the state.
+---@return string? text nil while there is no session
+---@return string hl
+function M.summary()
   local session_id = live.current_id()
   if not session_id then
-    return ''
+    return nil, 'AgentStatus'
   end
   local state = state_of(session_id)
   local confinement = vim.tbl_map(function(word)
@@ -540,7 +542,15 @@ function M.statusline()
     parts[#parts + 1] = words.counted(state.jobs, 'job')
   end
   vim.list_extend(parts, { describe_usage(state.usage), table.concat(confinement, ' ') })
-  return 'Sanderling: ' .. table.concat(parts, ' · ')
+  return table.concat(parts, ' · '), state_hl(state)
+end
+
+--- Free of `%`, whose number of signs would have to differ with the place: as an expression's value, as a part of 'statusline'
+--- itself, which is what plugins make of it, and evaluated twice.
+---@return string
+function M.statusline()
+  local text = M.summary()
+  return text and 'Sanderling: ' .. text:gsub('%s*%%', ' percent') or ''
 end
 
 return M

@@ -358,7 +358,9 @@ def test_the_winbar_counts_tokens_and_the_context(claude, server):
     claude.submit("hi")
     claude.wait_for_turns()
     wait_until(lambda: "↑91.0k ↓500 ctx 10%" in claude.screen_text(), claude.screen_text())
-    assert "91.5k tokens, context 10%" in claude.lua("return require('sanderling').statusline()")
+    assert "91.5k tokens, context 10 percent" in claude.lua(
+        "return require('sanderling').statusline()"
+    )
 
 
 def test_the_key_is_in_no_log(claude, server, tmp_path):

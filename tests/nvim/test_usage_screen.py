@@ -35,9 +35,64 @@ def bar(screen, width):
 def test_the_winbar_tells_tokens_cache_context_and_dollars(screen):
     screen.send(usage())
     assert "↑12.3k ↓840 ↻95% ctx 33% $0.42 (+$0.03)" in bar(screen, 100)
-    assert "91.5k tokens, context 33%, $0.42" in screen.lua(
+    assert "91.5k tokens, context 33 percent, $0.42" in screen.lua(
         "return require('sanderling').statusline()"
     )
+
+
+CALL = "v:lua.require'sanderling'.statusline()"
+
+
+@pytest.mark.parametrize("form", [f"%{{{CALL}}}", f"%{{%{CALL}%}}", f"%!{CALL}", "text"])
+def test_the_statusline_is_safe_wherever_it_is_put(screen, form):
+    """`text`: a plugin sets what it was given as a part of the option, and the option refuses a bare %."""
+    screen.send(usage())
+    if form == "text":
+        form = "%#Normal# " + screen.lua("return require('sanderling').statusline()") + " %#Normal#"
+    screen.lua("vim.o.laststatus, vim.o.statusline = 3, ...", form)
+    assert "context 33 percent, $0.42 · sbx:" in screen.screen_text()
+    assert "E539" not in screen.messages()
+
+
+LUALINE = """
+  local Component = {}
+  Component.__index = Component
+  function Component:extend()
+    local class = setmetatable({ super = self }, { __index = self })
+    class.__index = class
+    return class
+  end
+  function Component:init(options)
+    self.options = options
+  end
+  package.preload['lualine.component'] = function() return Component end
+  _G.new_component = function(options)
+    local class = require('lualine.components.sanderling')
+    local component = setmetatable({}, class)
+    component:init(options)
+    return component
+  end
+"""
+
+
+def test_the_component_for_lualine_has_colours_and_is_set_as_its_statusline(screen):
+    screen.lua(LUALINE + "_G.component = new_component({ icon = 'A' })")
+    screen.send(usage(), {"type": "turn_started", "prompt": {"id": "1", "text": "go"}})
+    text = screen.lua("return _G.component:update_status()")
+    screen.lua("vim.o.laststatus, vim.o.statusline = 3, '%#Normal#' .. ...", text)
+    assert "thinking · 91.5k tokens, context 33%, $0.42 · sbx:" in screen.screen_text()
+    assert "E539" not in screen.messages()
+    busy = "vim.api.nvim_get_hl(0, { name = 'AgentBusy', link = false }).fg"
+    assert screen.lua(f"return _G.component.options.color().fg == ('#%06x'):format({busy})")
+    assert screen.lua("return new_component({ colored = false }).options.color == nil")
+    assert screen.lua("return new_component({ color = 'Mine' }).options.color") == "Mine"
+
+
+def test_the_component_for_lualine_shows_and_loads_nothing_before_there_is_a_chat(child):
+    child.lua(LUALINE)
+    assert child.lua("return new_component({}):update_status()") == ""
+    assert child.lua("return new_component({}).options.color() == nil")
+    assert child.lua("return package.loaded['sanderling.chat'] == nil")
 
 
 def test_many_events_of_a_frame_draw_a_statusline_once(screen):
