@@ -8,8 +8,11 @@ INSTALL = "$(PYTHON)" "$(ROOT)/scripts/install.py" --environment "$(VENV)"
 HAS_NODE = command -v node >/dev/null && command -v npm >/dev/null
 HAS_NEW_NEOVIM = nvim --clean --headless -c "execute has('nvim-0.11') ? 'quit' : 'cquit'" >/dev/null 2>&1
 
+# Only when it is given to make: Neovim sets NVIM to its own address for all that runs in its terminals.
+CHOSEN_NVIM := $(if $(filter command,$(origin NVIM)),$(NVIM))
 # Bytecode is kept: pytest takes longer to compile the tests than to collect them, and each of its processes would.
-PYTEST = cd "$(ROOT)" && PYTHONDONTWRITEBYTECODE= "$(BIN)/python" -m pytest
+PYTEST = export SANDERLING_NVIM="$(if $(filter /%,$(CHOSEN_NVIM)),,$(if $(findstring /,$(CHOSEN_NVIM)),$$PWD/))$(CHOSEN_NVIM)"; \
+	cd "$(ROOT)" && PYTHONDONTWRITEBYTECODE= "$(BIN)/python" -m pytest
 # Tests wait for a third of their time.
 PARALLEL = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 ATTACKS := tests/sandbox/test_escapes.py
@@ -27,10 +30,10 @@ chat: ## open Neovim here, with the chat
 	@if $(HAS_NEW_NEOVIM); then nvim=nvim; else nvim="$(BIN)/nvim"; fi; \
 	exec "$$nvim" --cmd "let &rtp = '$(ROOT),' .. &rtp" -c AgentChat
 
-test: development peers ## run the tests that find the usual mistakes; ARGS='-k cancel' chooses
+test: development peers ## run the tests that find the usual mistakes; ARGS='-k cancel' chooses, NVIM=PATH the Neovim
 	$(PYTEST) -m 'not prove' $(or $(ARGS),$(PARALLEL))
 
-prove: development peers ## run every test; ARGS='-k cancel' chooses
+prove: development peers ## run every test; ARGS='-k cancel' chooses, NVIM=PATH the Neovim
 ifdef ARGS
 	$(PYTEST) $(ARGS)
 else # the attacks alone: a fork bomb counts whatever else the same user runs

