@@ -81,7 +81,7 @@ def load_settings(options: Mapping[str, Any]) -> Settings:
 
 
 def settings_report(settings: Settings, model: str) -> str:
-    """The settings in force, as Markdown; `model` is the one that answers."""
+    """The settings in force, as Markdown, by their names in Neovim's setup(); `model` is the one that answers."""
     values = msgspec.to_builtins(settings) | {"model": model}
     lines = (
         f"* {_shown_name(name)}: {msgspec.json.encode(value).decode()}"

@@ -2,7 +2,14 @@
 
 import pytest
 
-from sanderling.config import DEFAULT_MODEL, Settings, has_api_key, load_settings, make_private
+from sanderling.config import (
+    DEFAULT_MODEL,
+    Settings,
+    has_api_key,
+    load_settings,
+    make_private,
+    settings_report,
+)
 from sanderling.errors import ConfigError
 
 
@@ -81,3 +88,11 @@ def test_nobody_else_sees_which_projects_there_are(tmp_path):
         path.chmod(0o755)  # as an earlier version made them
     make_private(Settings(state_dir=str(state)))
     assert [path.stat().st_mode & 0o777 for path in (state, state / "sandbox")] == [0o700] * 2
+
+
+def test_the_report_names_options_as_they_are_given():
+    settings = load_settings({"state_dir": "/s", "sandbox_min_level": "full"})
+    report = settings_report(settings, "claude-x")
+    assert '* sandbox.min_level: "full"' in report
+    assert '* model: "claude-x"' in report
+    assert "sandbox_" not in report
