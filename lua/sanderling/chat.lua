@@ -577,14 +577,22 @@ function M.clear()
   end
 end
 
---- There is an environment now: start the host for the chat, if there is one.
+--- There is an environment now: start the host for the chat, if there is one. Where nothing was said, only that there was none
+--- stands in the transcript, which is taken back.
+---@param is_wanted boolean go to the prompt
 ---@return boolean is_shown the chat is on the screen
-function M.reopen()
+function M.reopen(is_wanted)
   local session = live.current()
-  if session then
+  if session and session.is_fresh then
+    M.replace(session, session_module.new_id(), session.project)
+  elseif session then
     session:open()
   end
-  return shown_in() ~= nil
+  local windows = shown_in()
+  if windows and is_wanted then
+    api.nvim_set_current_win(windows.prompt)
+  end
+  return windows ~= nil
 end
 
 -- what is said --------------------------------------------------------------------------------------------------------

@@ -21,6 +21,30 @@ local function base_python()
   end
 end
 
+--- Make the tags of the help, which not every way to install a plugin does; some directories cannot be written.
+local function make_help_tags()
+  local doc = vim.fs.joinpath(host.root(), 'doc')
+  if not vim.uv.fs_stat(vim.fs.joinpath(doc, 'tags')) then
+    pcall(vim.cmd.helptags, {
+      args = { vim.fn.fnameescape(doc) },
+      mods = { silent = true, emsg_silent = true },
+    })
+  end
+end
+
+--- The environment is there: take the terminal away, and go on where the chat is.
+---@param buf integer the terminal's
+local function finish(buf)
+  local was_here = vim.api.nvim_get_current_buf() == buf
+  for _, win in ipairs(vim.fn.win_findbuf(buf)) do
+    pcall(vim.api.nvim_win_close, win, true) -- not the last window
+  end
+  make_help_tags()
+  local chat = package.loaded['sanderling.chat']
+  local is_shown = chat and chat.reopen(was_here)
+  vim.notify('Sanderling is ready' .. (is_shown and '.' or ': :AgentChat'))
+end
+
 --- Build the environment, or bring it up to date.
 function M.run()
   local python = base_python()
@@ -46,9 +70,7 @@ function M.run()
     term = true,
     on_exit = function(_, code)
       if code == 0 then
-        local chat = package.loaded['sanderling.chat']
-        local is_shown = chat and chat.reopen()
-        vim.notify('Sanderling is ready' .. (is_shown and '.' or ': :AgentChat'))
+        finish(buf)
       else
         local message = 'Sanderling was not installed: the terminal says why.'
         vim.notify(message, vim.log.levels.ERROR)

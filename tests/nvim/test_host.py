@@ -1,6 +1,7 @@
 """The host process: started on first use, back after a crash, gone with Neovim."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -151,16 +152,44 @@ def test_without_an_environment_the_chat_says_what_to_do_and_offers_it(start_nvi
     assert len(child.lua("return _G.offers")) == 1, "the offer is made once"
 
 
+FAKE_PYTHON = """#!/bin/sh
+test "$1" = -c && exit 0
+for environment; do :; done
+mkdir -p "$environment/bin"
+printf '#!/bin/sh\\nexec "%s" "$@"\\n' {python!r} > "$environment/bin/python"
+chmod +x "$environment/bin/python"
+"""
+
+
+def test_when_the_environment_is_built_nothing_is_left_to_do(start_nvim, bare_plugin, tmp_path):
+    (bare_plugin / "doc").unlink()
+    shutil.copytree(ROOT / "doc", bare_plugin / "doc", ignore=shutil.ignore_patterns("tags"))
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text(FAKE_PYTHON.replace("{python!r}", f"'{sys.executable}'"))
+    python.chmod(0o755)
+    child = start_nvim({"PATH": f"{python.parent}:{os.environ['PATH']}"}, plugin_root=bare_plugin)
+    child.lua("vim.ui.select = function(items, _, choose) choose(items[1]) end")
+    child.command("AgentChat")
+    wait_until(lambda: "Sanderling is ready." in child.messages())
+    assert child.lua("return #vim.api.nvim_list_wins()") == 3, "the terminal is gone"
+    assert child.lua("return vim.bo.filetype") == "sanderling_prompt"
+    assert "is not built yet" not in child.transcript_text()
+    wait_until(lambda: " idle " in child.screen_text())
+    child.command("help sanderling")
+    child.command("helpclose")
+    child.submit("ping")
+    wait_until(lambda: child.transcript()[-1] == "pong")
+
+
 @prove
 def test_agentinstall_builds_the_environment_before_the_users_eyes_and_the_chat_works(
     start_nvim, bare_plugin
 ):
     child = start_nvim({"HOME": str(Path.home())}, plugin_root=bare_plugin)
     child.command("AgentInstall")
+    wait_until(lambda: "1/3 " in child.screen_text())
     wait_until(lambda: "Sanderling is ready" in child.messages(), "installed", deadline_s=300)
-    terminal = child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), ' ')")
-    assert "1/3 " in terminal
-    assert "3/3 " in terminal
     assert (child.home / "data" / "nvim" / "sanderling" / "venv" / "bin" / "python").exists()
     child.command("AgentChat")
     child.submit("ping")
