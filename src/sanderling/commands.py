@@ -21,11 +21,11 @@ from sanderling.session import Session
 LINGER_S = 0.25
 """How long what a command left behind may go on writing; in the sandbox it leaves nothing."""
 
-Offer = Callable[["Command", Sequence[Denial]], Awaitable[Grant | None]]
+Offer = Callable[["Command", Sequence[Denial]], Awaitable[Grant]]
 
 
-async def _no_offer(_command: "Command", _denials: Sequence[Denial]) -> Grant | None:
-    return None
+async def _no_offer(_command: "Command", _denials: Sequence[Denial]) -> Grant:
+    return NO_GRANT
 
 
 class Commands:
@@ -117,8 +117,10 @@ class Commands:
         self._emit(CommandsRunning(len(self._running)))
         programs = [denial for denial in denials if denial.operation == "execute"]
         is_first_run = command.grant == NO_GRANT and not command.is_stopped
-        if programs and is_first_run and (grant := await self._offer(command, programs)):
-            self.start(f"{command.id}-again", command.text, grant)
+        if programs and is_first_run:
+            grant = await self._offer(command, programs)
+            if grant != NO_GRANT:
+                self.start(f"{command.id}-again", command.text, grant)
 
 
 class Command:

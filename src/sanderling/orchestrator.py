@@ -585,7 +585,7 @@ class Orchestrator:
         level = "off" if sandbox.is_off else sandbox.level or ""
         self.emit(SandboxChanged(level, sandbox.network, sandbox.missing, sandbox.problem))
 
-    async def _offer_programs(self, command: Command, denials: Sequence[Denial]) -> Grant | None:
+    async def _offer_programs(self, command: Command, denials: Sequence[Denial]) -> Grant:
         return (await self.gate.offer(command.text, command.id, "run", denials)).grant
 
     def _emit_sandbox_event(self, event: SessionEvent) -> None:

@@ -748,11 +748,11 @@ def test_a_question_that_is_settled_while_text_is_locked_leaves_no_float(editor)
 def test_a_rule_for_a_part_of_the_line_is_not_taken_for_all_of_it(editor):
     screen = editor()
     ask(screen, asked(subject="mytool a ; id", rule="allow bash mytool a $"))
-    row = "session, always: allow bash mytool a $  (no other part of the line)"
+    row = "s/A would allow: bash mytool a $  (no other part of the line)"
     wait_until(lambda: row in screen.screen_text())
     screen.send(settled())
     ask(screen, asked("q2", subject="mytool a", rule="allow bash mytool a $"))
-    wait_until(lambda: "session, always: allow bash mytool a $" in screen.screen_text())
+    wait_until(lambda: "s/A would allow: bash mytool a $ " in screen.screen_text())
     assert "no other part" not in screen.screen_text()
 
 

@@ -202,7 +202,7 @@ def test_insert_in_a_transcript_whose_prompt_was_closed_by_only_opens_it_again(c
     child.wait_for_turns(2)
     assert child.lua("return #vim.api.nvim_list_wins()") == 2
     assert child.lua("return vim.bo.filetype") == "sanderling_prompt"
-    child.feed("q")
+    child.feed("\\q")
     wait_until(lambda: child.lua("return vim.bo.filetype") == "")
 
 

@@ -55,7 +55,7 @@ async def served(base: Path) -> AsyncIterator[tuple[EditorHost, Bridge]]:
     host.configure(
         {"state_dir": str(base / "state"), "provider": "scripted", "script": str(script)}
     )
-    async with anyio.create_task_group() as tasks:
+    async with host._inbox, host._asked, anyio.create_task_group() as tasks:
         tasks.start_soon(bridge.serve)
         for session_id in ("s1", "s2"):
             host.act(session_id, {"type": "open_session", "project": str(base / "project")})

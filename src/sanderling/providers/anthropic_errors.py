@@ -14,7 +14,7 @@ MAX_DETAIL_CHARS = 1000
 # Temporary errors are shown when every retry has failed.
 GO_ON = "A new prompt goes on from there."
 CHECK_THE_ENVIRONMENT = (
-    "Check ANTHROPIC_API_KEY and the account behind it, then start again with a key that works."
+    "Check ANTHROPIC_API_KEY and the account behind it, then restart with a key that works."
 )
 LOG_IN_AGAIN = "Check the account behind it, or keep another key with /login."
 

@@ -188,7 +188,7 @@ NETWORK_ON: "dict[Level, tuple[Gap, ...]]" = {
 """What opening the network gives away, beside the gaps of the level."""
 
 RESIDUAL = (
-    "What a command writes into the project runs outside of the sandbox when you run it: tests, Makefiles, package scripts, a rebase that it left unfinished.",
+    "What a command writes into the project runs outside of the sandbox when you run it: tests, Makefiles, package scripts, a rebase that it left unfinished; when you commit: what a hook runs beyond the files that it names, the scripts of package.json for instance; and when you only open a file: a language server or a linter in your editor runs build scripts (build.rs), macros, plugins and settings that are code (eslint.config.js).",
     "A command can read all of the project, its history included, and the system's programs and settings.",
     "With the network on, or to a host that the proxy lets through, it can send what it reads.",
     "What no mount can protect, a name that is not there yet, is taken away by the guard within about a millisecond of its appearing; a program that reads it in between finds it.",
