@@ -6,6 +6,7 @@ import logging
 import resource
 import socket
 import ssl
+import sys
 import time
 import zlib
 from collections import deque
@@ -1300,3 +1301,13 @@ async def test_key_is_in_no_log_record_and_no_error(server, connect, caplog, ans
         assert KEY not in record.getMessage()
         assert KEY not in repr(record.__dict__)
     assert error is None or KEY not in f"{error!r} {error.message} {error.remedy}"
+
+
+async def test_modules_that_cannot_be_loaded_are_told_in_a_sentence(connect, monkeypatch):
+    monkeypatch.setitem(sys.modules, "httpx2", None)  # what imports it is an ImportError
+    error, items = await fail(connect())
+    assert (error.kind, error.is_temporary, items) == ("internal", False, [])
+    assert error.message.startswith(
+        "The modules that talk to the API cannot be loaded (import of httpx2"
+    )
+    assert "make install" in error.remedy

@@ -837,3 +837,18 @@ def test_closed_streams_are_no_files_of_ours(shell):
     )
     assert done.returncode == 0
     assert shell.sessions()[0].history[-1].content[0].text == "Hello."
+
+
+def test_streams_that_were_closed_lead_nowhere_and_open_ones_need_no_null_device(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from sanderling.print_mode import streams\n"
+        "os.devnull = sys.argv[1]\n"
+        "for fd in map(int, sys.argv[2]): os.close(fd)\n"
+        "streams.open_missing_streams()\n"
+        "os._exit(0 if all(os.fstat(fd) for fd in range(3)) else 1)\n"
+    )
+    nothing = tmp_path / "null"
+    for null, closed in ((os.devnull, "012"), (os.devnull, "1"), (str(nothing), "")):
+        done = subprocess.run([sys.executable, "-c", code, null, closed], check=False)
+        assert done.returncode == 0, (null, closed)

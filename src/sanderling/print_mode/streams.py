@@ -25,9 +25,11 @@ class InputError(SanderlingError):
 
 def open_missing_streams() -> None:
     """Have a standard stream that was closed from the start lead nowhere, or the next file that is opened takes its place."""
-    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004 - standard error
-        pass
-    os.close(fd)
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the first number that is free
 
 
 def read_stdin(*, is_extra: bool) -> str:

@@ -12,11 +12,11 @@ import os
 import re
 import ssl
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
 import anyio
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     import anthropic
     import httpx2
     from anthropic._types import RequestOptions
+
+T = TypeVar("T")
 
 DEFAULT_MAX_TOKENS = 32_000  # every current model can; the model's own limit lowers it
 CONNECT_TIMEOUT_S = 10.0
@@ -102,13 +104,13 @@ class AnthropicProvider:
             if has_api_key() or not self._credentials.is_known():
                 await self._connect()
             else:
-                await to_thread.run_sync(load_sdk, abandon_on_cancel=True)
+                await _in_thread(load_sdk)
 
     async def _connect(self) -> None:
         if not self.is_ready:
             await self.aclose()
             version = self._credentials.version()
-            self._client = await to_thread.run_sync(self._make_client, abandon_on_cancel=True)
+            self._client = await _in_thread(self._make_client)
             self._key_version = version
 
     async def aclose(self) -> None:
@@ -522,6 +524,24 @@ def _endless(limit: int) -> ProviderError:
         "If base_url names a proxy, it may be at fault.",
         is_temporary=False,
     )
+
+
+async def _in_thread(load: Callable[[], T]) -> T:
+    """
+    What `load` makes of modules that may not be there yet.
+
+    Raises:
+        ProviderError: they cannot be loaded: there is too little memory, or a part of them is missing.
+    """
+    try:
+        return await to_thread.run_sync(load, abandon_on_cancel=True)
+    except (ImportError, MemoryError) as error:
+        raise ProviderError(
+            "internal",
+            f"The modules that talk to the API cannot be loaded ({_words(error)}).",
+            "Give it more memory (ulimit -v), or build the environment again: :AgentInstall, make install.",
+            is_temporary=False,
+        ) from error
 
 
 def _words(error: BaseException) -> str:
