@@ -152,6 +152,7 @@ local function watch(session)
     function()
       session.prompt:draw_placeholder()
       session.todo:follow()
+      session:keep_draft()
     end
   )
   on(

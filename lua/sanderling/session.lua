@@ -3,6 +3,7 @@
 local api = vim.api
 local attention = require('sanderling.attention')
 local context = require('sanderling.context')
+local drafts = require('sanderling.drafts')
 local host = require('sanderling.host')
 local live = require('sanderling.live')
 local locked = require('sanderling.locked')
@@ -196,6 +197,7 @@ function Session:begin(id, project)
     vim.b[buf].sanderling_session = id
   end
   host.register(id, project)
+  self:keep_draft()
 end
 
 --- Open the session in the host; where there is none to start, offer to build its environment.
@@ -216,6 +218,7 @@ function Session:close()
   self:put_back(texts_of(vim.list_extend(vim.list_slice(self.waiting), self.unconfirmed)))
   self:end_commands('Stopped.')
   host.close(self.id)
+  drafts.drop(self.id)
   host.announce('AgentSessionClosed', { session_id = self.id })
 end
 
@@ -257,6 +260,30 @@ end
 ---@return string
 function Session:name()
   return self.title ~= '' and self.title or (self.id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2'))
+end
+
+-- what is not sent yet ------------------------------------------------------------------------------------------------
+
+--- Keep what stands in the prompt, should Neovim be killed.
+function Session:keep_draft()
+  local text = table.concat(self.prompt:lines(), '\n')
+  if self.is_open or text ~= '' then -- else the one that is kept is still to come back
+    drafts.keep(self.id, self.project, self.is_fresh, text)
+  end
+end
+
+--- Put back what stood in the prompt when a Neovim ended.
+---@private
+---@param is_resumed boolean
+function Session:restore_draft(is_resumed)
+  if table.concat(self.prompt:lines()) ~= '' then
+    return
+  end
+  local text = is_resumed and drafts.take(self.id) or drafts.take_fresh(self.project)
+  if text then
+    self:put_back({ text })
+    self:keep_draft()
+  end
 end
 
 -- the hint of an empty transcript -------------------------------------------------------------------------------------
@@ -500,6 +527,7 @@ function handlers.session_opened(self, event)
   self.title = event.title or ''
   if not self.is_open then
     self.is_open = true
+    self:restore_draft(event.is_resumed or false)
     host.announce('AgentSessionOpened', {
       session_id = self.id,
       project = self.project,

@@ -1,7 +1,7 @@
 """The chat's windows and buffers in the hands of a person, their plugins and their other windows."""
 
 import pytest
-from tests.conftest import ChildNvim, prove, prove_rest, wait_until
+from tests.conftest import ChildNvim, is_alive, prove, prove_rest, wait_until
 
 PONG = "pong"
 
@@ -350,3 +350,54 @@ def test_a_refusal_without_a_line_for_messages_is_seen_and_asks_for_nothing(star
     agent.feed("<Esc>:AgentTodo<CR>")
     agent.wait_for_screen("The model has made no list")
     assert not agent.is_blocked()
+
+
+# --- what is not sent yet ---------------------------------------------------------------------------------------------
+
+
+def drafts(child: ChildNvim) -> list:
+    return sorted((child.home / "state" / "nvim" / "sanderling" / "drafts").glob("*.json"))
+
+
+def test_what_stands_unsent_in_a_prompt_outlives_a_neovim_that_is_killed(start_nvim):
+    child = start_nvim()
+    child.command("AgentChat")
+    say_ping(child)
+    child.feed("ihalf typed pro<CR>second line")
+    wait_until(lambda: drafts(child))
+    wait_until(lambda: "second line" in drafts(child)[0].read_text())
+    assert drafts(child)[0].stat().st_mode & 0o777 == 0o600
+    assert drafts(child)[0].parent.stat().st_mode & 0o777 == 0o700
+    other = start_nvim()
+    other.command("AgentChat")
+    wait_until(lambda: other.events("AgentSessionOpened"))
+    assert other.prompt_lines() == [""], "it stands in a Neovim that lives"
+    host = child.host_pid()
+    child.close()
+    wait_until(lambda: not is_alive(host), "the session is free")
+    other.command("AgentResume")
+    wait_until(lambda: other.prompt_lines() == ["half typed pro", "second line"])
+    other.feed("<C-w>jA!<C-s><Esc>")
+    other.wait_for_turns()
+    wait_until(lambda: drafts(other) == [])
+
+
+def test_what_stands_unsent_where_nothing_was_said_comes_back_in_the_next_session(start_nvim):
+    child = start_nvim()
+    child.command("AgentChat")
+    wait_until(lambda: child.events("AgentSessionOpened"))
+    child.feed("ifirst words")
+    wait_until(lambda: drafts(child) and "first words" in drafts(child)[0].read_text())
+    child.close()
+    other = start_nvim()
+    other.command("AgentChat")
+    wait_until(lambda: other.prompt_lines() == ["first words"])
+
+
+def test_what_may_hold_a_key_is_kept_in_no_draft(child):
+    child.command("AgentChat")
+    child.feed("iwords")
+    wait_until(lambda: drafts(child))
+    child.feed("<C-u>/login sk-secret")
+    wait_until(lambda: child.prompt_lines() == ["/login sk-secret"])
+    wait_until(lambda: drafts(child) == [])
