@@ -1,5 +1,8 @@
 """The chat's windows and buffers in the hands of a person, their plugins and their other windows."""
 
+import fcntl
+from pathlib import Path
+
 import pytest
 from tests.conftest import ChildNvim, is_alive, prove, prove_rest, wait_until
 
@@ -359,6 +362,16 @@ def drafts(child: ChildNvim) -> list:
     return sorted((child.home / "state" / "nvim" / "sanderling" / "drafts").glob("*.json"))
 
 
+def is_free(log: Path) -> bool:
+    """Whether no process holds its lock: one that was killed does until the last of its threads is gone."""
+    with log.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
 def test_what_stands_unsent_in_a_prompt_outlives_a_neovim_that_is_killed(start_nvim):
     child = start_nvim()
     child.command("AgentChat")
@@ -373,8 +386,9 @@ def test_what_stands_unsent_in_a_prompt_outlives_a_neovim_that_is_killed(start_n
     wait_until(lambda: other.events("AgentSessionOpened"))
     assert other.prompt_lines() == [""], "it stands in a Neovim that lives"
     host = child.host_pid()
+    log = child.session_files()[0]
     child.close()
-    wait_until(lambda: not is_alive(host), "the session is free")
+    wait_until(lambda: not is_alive(host) and is_free(log), "the session is free")
     other.command("AgentResume")
     wait_until(lambda: other.prompt_lines() == ["half typed pro", "second line"])
     other.feed("<C-w>jA!<C-s><Esc>")
