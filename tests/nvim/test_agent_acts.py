@@ -720,7 +720,7 @@ def test_a_place_that_a_command_names_is_opened_where_code_was_looked_at_last(st
     agent.wait_for_turns()
     in_transcript(agent, "^src/app.py:5:1: error")
     agent.feed(key)
-    wait_until(lambda: agent.lua("return vim.fn.expand('%')") == "src/app.py")
+    wait_until(lambda: agent.lua("return vim.fn.expand('%:.')") == "src/app.py")
     assert agent.lua("return vim.api.nvim_win_get_cursor(0)") == [5, 0]
     assert agent.lua("return vim.api.nvim_get_current_win() == _G.code_win")
 

@@ -1100,3 +1100,21 @@ def test_modes_do_not_keep_the_guard_off():
 
 def test_a_survey_of_nothing_is_empty(tmp_path: Path):
     assert survey(str(tmp_path)) == Survey(str(tmp_path), [], [], [], [], [])
+
+
+def test_what_a_worktree_brings_along_is_no_news_and_what_differs_is(yard: Yard):
+    put(yard.project / ".vscode/tasks.json", "{}")
+    put(yard.project / "pkg/.envrc", "layout")
+    guard = yard.start_guard()
+    for tree in ("trees/one", "two"):
+        put(yard.project / tree / ".vscode/tasks.json", "{}")
+        put(yard.project / tree / "pkg/.envrc", "layout")
+    assert names_told(guard.audit()) == []
+    put(yard.project / "three/.vscode/tasks.json", "{} ")
+    put(yard.project / "four/.vscode/tasks.json", "{}")
+    put(yard.project / "four/.vscode/settings.json", "{}")
+    (yard.project / "five").mkdir()
+    (yard.project / "five/.envrc").symlink_to("../pkg/.envrc")
+    put(yard.project / "two/pkg/.envrc", "evil")
+    told = ["five/.envrc", "four/.vscode", "three/.vscode", "two/pkg/.envrc"]
+    assert sorted(names_told(guard.audit())) == told

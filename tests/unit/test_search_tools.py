@@ -411,8 +411,11 @@ async def test_search_that_takes_too_long_is_stopped_and_tells_what_it_found(pla
 def cut_off(place: Place, monkeypatch: pytest.MonkeyPatch, after: str) -> None:
     """Let each search be one that writes `after`, and is killed then."""
     program = place.project / "rg"
-    program.write_text(f"#!/bin/sh\n{after}\nkill -9 $$\n")
-    program.chmod(0o755)
+    # By another process: a program that one of ours has open for writing, a fork for instance, cannot be run.
+    text = f"#!/bin/sh\n{after}\nkill -9 $$\n"
+    subprocess.run(
+        ["sh", "-c", 'cat >"$0"; chmod 755 "$0"', program], input=text, text=True, check=True
+    )
     monkeypatch.setattr(ripgrep, "find_ripgrep", lambda _: str(program))
 
 

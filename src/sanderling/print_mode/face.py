@@ -81,8 +81,10 @@ class PrintFace:
             self._print_json(StreamHead(STREAM_VERSION, session_id, model))
 
     def take(self, event: Event) -> None:
-        if self._result:
-            return  # what is told of the end of what ran
+        if self._result:  # of the end of what ran, nobody wants to know more than that
+            if isinstance(event, GuardActed):
+                self._report(event)
+            return
         if self._format == "stream-json":
             self._print_json(event)
         told = len(self._tally.denials)

@@ -16,7 +16,7 @@ GO_ON = "A new prompt goes on from there."
 CHECK_THE_ENVIRONMENT = (
     "Check ANTHROPIC_API_KEY and the account behind it, then restart with a key that works."
 )
-LOG_IN_AGAIN = "Check the account behind it, or keep another key with /login."
+LOG_IN_AGAIN = "Check the account behind it, or store another key with :AgentLogin in Neovim."
 
 _KINDS_BY_TYPE: dict[str, ErrorKind] = {
     "authentication_error": "auth",

@@ -460,13 +460,25 @@ class Guard:
     def _tell_of_names(self, named: list[str]) -> None:
         """What the table has and nothing held: it stays, and the person is told."""
         before, self._stamps = self._stamps, self._stamped(named)
-        news = [path for path, stamp in self._stamps.items() if stamp and stamp != before.get(path)]
+        news = [
+            path
+            for path, stamp in self._stamps.items()
+            if stamp and stamp != before.get(path) and not self._is_copy(path)
+        ]
         for path in news[:MAX_TOLD]:
             self._tell("noticed", path, ("was changed" if path in before else "is new") + MAY_RUN)
         if (more := len(news) - MAX_TOLD) > 0:
             self._tell(
                 "noticed", news[MAX_TOLD], f"is new or changed, as are {more - 1} others{MAY_RUN}"
             )
+
+    def _is_copy(self, path: str) -> bool:
+        """Whether the project holds the same nearer its root: `path` is of a worktree, or a clone, that was made inside."""
+        parts = os.path.relpath(path, self._project).split("/")
+        nearer = ("/".join((self._project, *parts[n:])) for n in range(1, len(parts)))
+        return any(
+            self._is_as_it_was(original) and listed.is_copy(path, original) for original in nearer
+        )
 
     def _stamped(self, named: list[str]) -> dict[str, tuple[object, ...]]:
         """What is held needs no looking at."""

@@ -98,6 +98,7 @@ DEPENDENCIES = frozenset({"node_modules", "bower_components", "site-packages", "
 MAX_HELD = 256
 """Each is a mount in every view. Those nearest to the root go first; the others are told when they change."""
 MAX_STAMPS = 1_000
+MAX_COMPARED_BYTES = 1 << 20
 
 
 def folded(name: str) -> str:
@@ -172,3 +173,35 @@ def stamp(path: str) -> tuple[object, ...]:
         times = (status.st_size, status.st_mtime_ns, status.st_ctime_ns) if is_file else ()
         found.append((place, status.st_dev, status.st_ino, *times))
     return tuple(found)
+
+
+def is_copy(path: str, original: str) -> bool:
+    """Whether both are the same plain files and directories, as far as that is not too much to look at."""
+    waiting = [(path, original)]
+    for _ in range(MAX_STAMPS):
+        if not waiting:
+            return True
+        both = waiting.pop()
+        try:
+            kinds = {stat.S_IFMT(os.lstat(place).st_mode) for place in both}
+            if kinds == {stat.S_IFDIR}:
+                names, others = (sorted(os.listdir(place)) for place in both)
+                if names != others:
+                    return False
+                waiting += [(f"{both[0]}/{name}", f"{both[1]}/{name}") for name in names]
+            elif kinds != {stat.S_IFREG} or not _have_same_bytes(*both):
+                return False
+        except OSError:
+            return False
+    return False
+
+
+def _have_same_bytes(path: str, other: str) -> bool:
+    first, second = map(_content, (path, other))
+    return first == second and len(first) < MAX_COMPARED_BYTES
+
+
+def _content(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        return file.read(MAX_COMPARED_BYTES)

@@ -259,8 +259,12 @@ for _name, _value in (
         needs=(path(f"/proc/self/{_name}"), *((root,) if _name == "timerslack_ns" else ())),
     )
     def proc_write(world: World, name: str = _name, value: str = _value) -> str:
-        Path(f"/proc/{world.victim_pid}/{name}").write_text(value)
-        return "written"
+        for _ in range(50):  # the kernel takes one change of any autogroup in a tenth of a second
+            with contextlib.suppress(BlockingIOError):
+                Path(f"/proc/{world.victim_pid}/{name}").write_text(value)
+                return "written"
+            time.sleep(0.05)
+        raise TimeoutError
 
 
 @attack("kcmp", kind="processes", severity="low")
