@@ -61,6 +61,10 @@ local function guarded(fn)
     local ok, err = pcall(fn, cmd)
     if not ok then
       local line = tostring(err):gsub('\n.*', ''):gsub('^.-%.lua:%d+: ', ''):gsub('Vim:', '')
+      local known, word = line:match('^[%w_.]+: expected (.+), got (.+)$')
+      if known then
+        line = ("%s: %s, not '%s'."):format(cmd.name, (known:gsub("'", '')), word)
+      end
       vim.notify(line, vim.log.levels.ERROR)
     end
   end

@@ -222,6 +222,19 @@ def test_a_wrong_position_on_the_command_line_is_refused(start_nvim):
     assert "\n" not in message
 
 
+@pytest.mark.parametrize(
+    "command, told",
+    [
+        ("AgentSandbox bogus", "AgentSandbox: status, off or on, not 'bogus'."),
+        ("AgentApprove bogus", "AgentApprove: once, session or always, not 'bogus'."),
+        ("AgentNet bogus", "AgentNet: off, proxy or on, not 'bogus'."),
+    ],
+)
+def test_a_word_that_a_command_does_not_take_is_told_with_those_that_it_does(child, command, told):
+    child.feed(f":{command}<CR>")
+    assert wait_until(lambda: child.messages().strip()) == told
+
+
 def host_settings(child):
     return child.lua("return require('sanderling.config').host_settings()")
 
