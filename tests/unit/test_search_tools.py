@@ -469,7 +469,7 @@ async def test_search_whose_shell_was_killed_has_failed(repository, monkeypatch)
 
 async def test_files_are_not_counted_by_a_search_that_was_killed(repository, monkeypatch):
     """What grep has not found in files of a glob, it says with their number."""
-    cut_off(repository, monkeypatch, f'case "$*" in *--json*) exec {RIPGREP} "$@";; esac')
+    cut_off(repository, monkeypatch, f"""case "$*" in *--json*) exec '{RIPGREP}' "$@";; esac""")
     async with repository.tools() as tools:
         assert "not known" in await tools.refusal(grep, pattern="nowhere", glob="*.py")
 
