@@ -451,7 +451,7 @@ def test_commands_complete_and_refuse_other_words(editor):
     assert screen.lua(complete) == ["once", "session", "always"]
     ask(screen)
     screen.feed(":AgentApprove maybe<CR>")
-    wait_until(lambda: "'once', 'session' or 'always'" in screen.messages())
+    wait_until(lambda: "once, session or always, not 'maybe'" in screen.messages())
     assert not screen.is_blocked()
     assert screen.actions() == []
 
