@@ -11,6 +11,7 @@ local M = {}
 
 local DESC = 'Agent: '
 local INTERRUPT = '\3'
+local ns = api.nvim_create_namespace('sanderling_interrupt')
 
 --- What a person can do in the chat's windows.
 ---@class (exact) sanderling.keys.Actions
@@ -65,6 +66,32 @@ local function run_or_select(lhs, run)
   end
 end
 
+--- Where an interrupt has left insert mode.
+---@type { buf: integer, mark: integer }?
+local left
+
+--- Insert mode goes on where an interrupt has left it.
+function M.insert_again()
+  local buf, mark = left.buf, left.mark
+  left = nil
+  local at = api.nvim_buf_get_extmark_by_id(buf, ns, mark, {})
+  api.nvim_buf_del_extmark(buf, ns, mark)
+  if api.nvim_get_current_buf() == buf then
+    local line = api.nvim_buf_get_lines(buf, at[1], at[1] + 1, true)[1]
+    api.nvim_win_set_cursor(0, { at[1] + 1, at[2] })
+    vim.cmd.startinsert({ bang = at[2] >= #line })
+  end
+end
+
+--- Before anything that is typed: that waits behind it.
+local function feed_insert_again()
+  api.nvim_feedkeys(
+    vim.keycode("<Cmd>lua require('sanderling.keys').insert_again()<CR>"),
+    'ni',
+    false
+  )
+end
+
 --- What is typed while Neovim draws is an interrupt if it is a `<C-c>`: no mapping sees it. Ours do.
 ---@param key string
 ---@param typed string empty if a mapping, or `feedkeys`, put the key there
@@ -74,11 +101,22 @@ local function run_in_spite_of_drawing(key, typed)
     return
   end
   local mode = api.nvim_get_mode().mode:sub(1, 1):lower():gsub('\22', 'v')
-  local mapping = vim.fn.maparg('<C-c>', mode, false, true)
-  if mapping.buffer == 1 and vim.startswith(mapping.desc or '', DESC) then
-    vim.schedule(mapping.callback)
+  if left and mode == 'n' then -- which is interrupted as well, and what was fed is lost
+    feed_insert_again()
     return ''
   end
+  local mapping = vim.fn.maparg('<C-c>', mode, false, true)
+  if mapping.buffer ~= 1 or not vim.startswith(mapping.desc or '', DESC) then
+    return
+  end
+  vim.schedule(mapping.callback)
+  if mode ~= 'i' then
+    return ''
+  end
+  -- Insert mode must have the key: as long as there is an interrupt it is asked for nothing else, without end.
+  local buf, cursor = api.nvim_get_current_buf(), api.nvim_win_get_cursor(0)
+  left = { buf = buf, mark = api.nvim_buf_set_extmark(buf, ns, cursor[1] - 1, cursor[2], {}) }
+  feed_insert_again()
 end
 
 ---@param transcript integer buffer
@@ -102,7 +140,7 @@ function M.set(transcript, prompt, actions)
     end
   end
 
-  vim.on_key(run_in_spite_of_drawing, api.nvim_create_namespace('sanderling_interrupt'))
+  vim.on_key(run_in_spite_of_drawing, ns)
   for _, buf in ipairs({ transcript, prompt }) do
     files.guard(buf, actions.go_to_file)
     map(buf, 'n', keys.next_session, to_session(1), 'next session')
