@@ -41,7 +41,7 @@ def found(policy, tmp_path):
 
     def denials(output: str, cwd: str = "project", **changes) -> list[tuple[str, str, str]]:
         output = output.format(base=tmp_path, project=policy.project)
-        denied = denials_in(output, replace(policy, **changes), str(tmp_path / cwd))
+        denied = denials_in(output, policy._replace(**changes), str(tmp_path / cwd))
         return [
             (denial.operation, denial.target.removeprefix(f"{tmp_path}/"), denial.rule)
             for denial in denied

@@ -10,7 +10,6 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -791,7 +790,7 @@ async def test_grant_opens_files_that_have_it(place):
         with pytest.raises(OSError, match="Errno"):
             await (await session.files()).load(path, 100)
         sandbox = await session._opened()
-        sandbox.policy = replace(sandbox.policy, read_paths=(f"{place.base}/granted",))
+        sandbox.policy = sandbox.policy._replace(read_paths=(f"{place.base}/granted",))
         assert (await (await session.files()).load(path, 100)).data == b"granted\n"
 
 

@@ -1,7 +1,6 @@
 """What a command may touch, as data: checked before anything is enforced."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,16 +27,14 @@ def policy(tmp_path) -> SandboxPolicy:
 def test_every_path_is_made_real(policy, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "home")
     resolved = resolve(
-        replace(
-            policy,
+        policy._replace(
             project=f"{tmp_path}/link/work/../work/project/",
             home=f"{tmp_path}/link",
             read_paths=(f"{tmp_path}/link/work",),
             write_paths=(f"{tmp_path}//elsewhere",),
         )
     )
-    assert resolved == replace(
-        policy,
+    assert resolved == policy._replace(
         read_paths=(f"{tmp_path}/home/work",),
         write_paths=(f"{tmp_path}/elsewhere",),
     )
@@ -45,11 +42,11 @@ def test_every_path_is_made_real(policy, tmp_path):
 
 def test_tilde_in_a_grant_is_the_persons_home(policy, tmp_path, monkeypatch):  # noqa: ARG001
     monkeypatch.setenv("HOME", policy.home)
-    assert resolve(replace(policy, write_paths=("~/work",))).write_paths == (f"{policy.home}/work",)
+    assert resolve(policy._replace(write_paths=("~/work",))).write_paths == (f"{policy.home}/work",)
 
 
 def test_policy_of_a_missing_state_directory_is_resolved(policy, tmp_path):
-    assert resolve(replace(policy, state_dir=f"{tmp_path}/new")).state_dir == f"{tmp_path}/new"
+    assert resolve(policy._replace(state_dir=f"{tmp_path}/new")).state_dir == f"{tmp_path}/new"
 
 
 @pytest.mark.parametrize("field", ["project", "read_paths", "write_paths"])
@@ -71,7 +68,7 @@ def test_path_that_holds_too_much_is_refused_in_one_sentence(policy, tmp_path, f
     path = path.format(base=tmp_path)
     value = path if field == "project" else (path,)
     with pytest.raises(SandboxError, match=reason) as caught:
-        resolve(replace(policy, **{field: value}))
+        resolve(policy._replace(**{field: value}))
     assert path in str(caught.value)
     assert re.fullmatch(r"The (project|path) [^\n]*\.", str(caught.value))
 
@@ -80,24 +77,24 @@ def test_path_that_holds_too_much_is_refused_in_one_sentence(policy, tmp_path, f
 @pytest.mark.parametrize("field", ["project", "write_paths"])
 def test_directory_of_the_system_is_no_project_and_no_grant(policy, path, field):
     with pytest.raises(SandboxError):
-        resolve(replace(policy, **{field: path if field == "project" else (path,)}))
+        resolve(policy._replace(**{field: path if field == "project" else (path,)}))
 
 
 def test_project_above_the_state_is_refused(policy):
     with pytest.raises(SandboxError, match="overlap"):
-        resolve(replace(policy, state_dir=f"{policy.project}/.state"))
+        resolve(policy._replace(state_dir=f"{policy.project}/.state"))
 
 
 def test_project_that_is_a_file_is_refused(policy, tmp_path):
     (tmp_path / "elsewhere/file").touch()
     with pytest.raises(SandboxError, match="is not a directory"):
-        resolve(replace(policy, project=str(tmp_path / "elsewhere/file")))
+        resolve(policy._replace(project=str(tmp_path / "elsewhere/file")))
 
 
 def test_one_file_can_be_granted(policy, tmp_path):
     file = tmp_path / "elsewhere/file"
     file.touch()
-    assert resolve(replace(policy, write_paths=(str(file),))).write_paths == (str(file),)
+    assert resolve(policy._replace(write_paths=(str(file),))).write_paths == (str(file),)
 
 
 # --- the environment ---------------------------------------------------------------------------------------------------
@@ -172,7 +169,7 @@ def test_address_without_credentials_is_passed(policy, value):
 
 
 def test_named_variable_is_passed_whatever_it_holds(policy):
-    named = replace(policy, env_pass=("GITHUB_TOKEN", "GOPROXY", "MISSING"))
+    named = policy._replace(env_pass=("GITHUB_TOKEN", "GOPROXY", "MISSING"))
     host = {"GITHUB_TOKEN": "token", "GOPROXY": "https://me:word@host", "GH_TOKEN": "token"}
     found = environment(host, named, "full")
     assert found["GITHUB_TOKEN"] == "token"
@@ -181,13 +178,13 @@ def test_named_variable_is_passed_whatever_it_holds(policy):
 
 
 def test_naming_a_variable_does_not_move_home_or_tmp_outside(policy):
-    named = replace(policy, env_pass=("HOME", "TMPDIR", "GIT_CONFIG_GLOBAL"))
+    named = policy._replace(env_pass=("HOME", "TMPDIR", "GIT_CONFIG_GLOBAL"))
     host = dict.fromkeys(named.env_pass, "/outside")
     assert "/outside" not in environment(host, named, "landlock").values()
 
 
 def test_home_is_the_persons_path_where_it_is_mounted_and_the_private_one_where_not(policy):
-    policy = replace(policy, tmp_dir="/state/tmp/1")
+    policy = policy._replace(tmp_dir="/state/tmp/1")
     mounted, unmounted = (environment({}, policy, level) for level in ("full", "landlock"))
     assert (mounted["HOME"], mounted["TMPDIR"]) == (policy.home, "/tmp")
     assert unmounted["HOME"] == f"{policy.state_dir}/home"
@@ -196,7 +193,7 @@ def test_home_is_the_persons_path_where_it_is_mounted_and_the_private_one_where_
 
 
 def test_tools_are_told_not_to_try_again_only_while_the_network_is_off(policy):
-    off, on = (environment({}, replace(policy, network=mode), "full") for mode in ("off", "on"))
+    off, on = (environment({}, policy._replace(network=mode), "full") for mode in ("off", "on"))
     assert off["PIP_RETRIES"] == "0"
     assert "PIP_RETRIES" not in on
 

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -94,7 +93,7 @@ class Place:
         policy = SandboxPolicy(
             project=str(self.project), home=str(self.home), state_dir=str(self.base / "state")
         )
-        return replace(policy, **changes)
+        return policy._replace(**changes)
 
     @asynccontextmanager
     async def open(self, level: str | None = None, **changes) -> AsyncIterator[Sandbox]:
@@ -705,8 +704,8 @@ async def test_server_of_one_view_answers_in_the_others(place, level):
         plain = sandbox.policy
         views = (
             plain,
-            replace(plain, mode="ro"),
-            replace(plain, write_paths=(f"{place.base}/granted",)),
+            plain._replace(mode="ro"),
+            plain._replace(write_paths=(f"{place.base}/granted",)),
         )
         for policy in views:
             done = await run(sandbox, PYTHON, "-c", CLIENT, port, policy=policy)
@@ -819,7 +818,7 @@ async def test_proxy_that_is_refused_for_one_view_serves_none(place, port):
     """At this level each view has a loopback of its own, and the port on it."""
     listed = f"127.0.0.1:{port}"
     async with place.open("full-bwrap", hosts=(listed,)) as sandbox:
-        squatter = await start_squatter(sandbox, policy=replace(sandbox.policy, mode="ro"))
+        squatter = await start_squatter(sandbox, policy=sandbox.policy._replace(mode="ro"))
         with pytest.raises(SandboxError, match="cannot listen on port 3128"):
             await sandbox.set_network("proxy")
         assert sandbox.policy.network == "off"
@@ -875,8 +874,8 @@ async def test_grant_of_one_launch_is_none_of_the_next(place, level):
     (granted / "file").write_text("granted\n")
     script = f"cat {granted}/file; echo x > {granted}/new"  # below /tmp, which is private: it may succeed
     async with place.open(level) as sandbox:
-        with_write = replace(sandbox.policy, write_paths=(str(granted),))
-        with_read = replace(sandbox.policy, read_paths=(str(granted),))
+        with_write = sandbox.policy._replace(write_paths=(str(granted),))
+        with_read = sandbox.policy._replace(read_paths=(str(granted),))
         for policy, can_read, can_write in (
             (None, False, False),
             (with_write, True, True),
@@ -895,7 +894,7 @@ async def test_one_file_can_be_granted(place, level):
     (place.base / "granted/other").write_text("other\n")
     grant = f"{place.base}/granted/file"
     async with place.open(level) as sandbox:
-        policy = replace(sandbox.policy, write_paths=(grant,))
+        policy = sandbox.policy._replace(write_paths=(grant,))
         script = f"cat {grant}; echo more >> {grant}; cat {place.base}/granted/other"
         assert (await run(sandbox, script, policy=policy))[1] == "granted\n"
     assert (place.base / "granted/file").read_text() == "granted\nmore\n"
@@ -904,7 +903,7 @@ async def test_one_file_can_be_granted(place, level):
 async def test_grant_in_plan_mode_leaves_the_rest_read_only(place, level):
     (place.project / "docs").mkdir()
     async with place.open(level, mode="ro") as sandbox:
-        policy = replace(sandbox.policy, write_paths=(f"{place.project}/docs",))
+        policy = sandbox.policy._replace(write_paths=(f"{place.project}/docs",))
         script = "touch docs/new && echo docs; touch new 2>/dev/null || echo kept"
         assert (await run(sandbox, script, policy=policy))[1] == "docs\nkept\n"
 
@@ -913,7 +912,7 @@ async def test_grant_that_cannot_be_given_is_refused_and_the_session_lives(place
     async with place.open() as sandbox:
         for path in (f"{place.base}/missing", str(place.home), "/"):
             with pytest.raises(SandboxError):
-                await run(sandbox, "true", policy=replace(sandbox.policy, write_paths=(path,)))
+                await run(sandbox, "true", policy=sandbox.policy._replace(write_paths=(path,)))
         assert await run(sandbox, "echo fine") == (0, "fine\n", "")
 
 
@@ -926,7 +925,7 @@ async def test_complaint_of_a_refused_command_is_a_denial_that_can_be_granted(pl
         [denial] = sandbox.denials_in(errors)
         assert denial.target == secret
         assert denial.rule in (HIDDEN, READ_ONLY)
-        policy = replace(sandbox.policy, read_paths=(denial.target,))
+        policy = sandbox.policy._replace(read_paths=(denial.target,))
         assert (await run(sandbox, "cat", secret, policy=policy))[1] == "secret\n"
 
 
@@ -1372,7 +1371,7 @@ async def test_session_leaves_no_descriptor(place, level):
     async with place.open(level) as sandbox:
         await run(sandbox, "true")
         (await sandbox.open_files()).close()
-        await run(sandbox, "true", policy=replace(sandbox.policy, mode="ro"))
+        await run(sandbox, "true", policy=sandbox.policy._replace(mode="ro"))
     assert len(names_in("/proc/self/fd")) == len(before)
 
 

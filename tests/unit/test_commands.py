@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ class Conversation:
         policy = SandboxPolicy(
             project=str(self.project), home=str(base / "home"), state_dir=str(base / "state")
         )
-        self.policy = replace(policy, **changes)
+        self.policy = policy._replace(**changes)
         self.orchestrator = Orchestrator(
             self.session, provider, self.events.append, self.policy, settings_of(self.session)
         )

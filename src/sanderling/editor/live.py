@@ -3,7 +3,6 @@
 import logging
 import shutil
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -188,7 +187,7 @@ class LiveSession:
         provider = make_provider(settings, self._sample)
         policy = policy_for(settings, session.project)
         if self._sample:
-            policy = replace(policy, write_paths=(*policy.write_paths, self._sample))
+            policy = policy._replace(write_paths=(*policy.write_paths, self._sample))
         rules = load_rules(settings.permissions, session.project)
         orchestrator = Orchestrator(
             session, provider, self.emit, policy, settings, rules=rules, editor=self._buffers

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -92,7 +91,7 @@ class _Run:
         rules = (*load_rules(self._settings.permissions, project), *rules_of(arguments.allow))
         self._recording: Recording | None = None
         self._provider = self._make_provider()
-        policy = replace(policy_for(self._settings, project), network=arguments.net)
+        policy = policy_for(self._settings, project)._replace(network=arguments.net)
         self._orchestrator = Orchestrator(
             self._session,
             self._provider,

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
 
 from sanderling.errors import SandboxError
@@ -30,8 +29,7 @@ Identity = tuple[str, int, int]
 """A path without links, and the device and inode of what was there when the person was asked about it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(NamedTuple):
     """What one session may use up: processes at a time, bytes per file and in shared memory."""
 
     processes: int = max(512, 64 * (os.cpu_count() or 1))
@@ -39,8 +37,7 @@ class Limits:
     shm_bytes: int = 512 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class SandboxPolicy:
+class SandboxPolicy(NamedTuple):
     """
     What the commands of a session may touch, and what may run them.
 
@@ -63,7 +60,7 @@ class SandboxPolicy:
     env_pass: tuple[str, ...] = ()
     tmp_dir: str = ""
     programs: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = Limits()
     min_level: Level = "landlock"
     level: Level | None = None
     has_guard: bool = True
@@ -100,8 +97,7 @@ class Grant(NamedTuple):
         )
 
     def added_to(self, policy: SandboxPolicy) -> SandboxPolicy:
-        return replace(
-            policy,
+        return policy._replace(
             read_paths=_joined(policy.read_paths, self.read_paths),
             write_paths=_joined(policy.write_paths, self.write_paths),
             hosts=_joined(policy.hosts, self.hosts),
@@ -138,8 +134,7 @@ def changed_paths(policy: SandboxPolicy) -> list[str]:
 
 
 def without(policy: SandboxPolicy, paths: Sequence[str]) -> SandboxPolicy:
-    return replace(
-        policy,
+    return policy._replace(
         read_paths=tuple(path for path in policy.read_paths if path not in paths),
         write_paths=tuple(path for path in policy.write_paths if path not in paths),
         identities=tuple(identity for identity in policy.identities if identity[0] not in paths),
@@ -185,8 +180,7 @@ def resolve(policy: SandboxPolicy) -> SandboxPolicy:
     project = checked(policy.project, "project")
     if not os.path.isdir(project):
         raise SandboxError(f"The project {policy.project} is not a directory.")
-    return replace(
-        policy,
+    return policy._replace(
         project=project,
         home=home,
         state_dir=state_dir,

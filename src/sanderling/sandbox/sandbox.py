@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -194,11 +194,11 @@ class Sandbox:
         """
         _check_system()
         policy = resolve(policy)
-        policy = replace(policy, programs=programs_of(policy))
+        policy = policy._replace(programs=programs_of(policy))
         goes_on = bool(policy.tmp_dir)
         if not goes_on:
             path = f"{policy.state_dir}/tmp/{os.getpid()}-{next(_sessions)}"
-            policy = replace(policy, tmp_dir=path)
+            policy = policy._replace(tmp_dir=path)
         async with _started("supervisor") as supervisor, _task_group() as tasks:
             with _refusing_on_os_errors():  # while the supervisor starts
                 report = report or await cls.probe()
@@ -293,9 +293,9 @@ class Sandbox:
         """
         if mode == "proxy" and self.level == "landlock":
             raise SandboxError(NO_PROXY)
-        policy = replace(self.policy, network=mode)
+        policy = self.policy._replace(network=mode)
         if hosts is not None:
-            policy = replace(policy, hosts=hosts)
+            policy = policy._replace(hosts=hosts)
         HostRules(policy.hosts)
         await self._view(policy)
         before, self.policy = self.policy, policy
@@ -419,7 +419,8 @@ class Sandbox:
         with ExitStack() as unless_ready:
             unless_ready.enter_context(ours)
             with theirs:
-                request = ("open", number, self.level, asdict(policy))
+                limits = tuple(policy.limits)
+                request = ("open", number, self.level, tuple(policy._replace(limits=limits)))
                 try:
                     wire.send(self._supervisor, request, (theirs.fileno(),))
                 except OSError as error:

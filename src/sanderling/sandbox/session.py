@@ -16,7 +16,6 @@ import os
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
 from itertools import chain
 
 import anyio
@@ -132,7 +131,7 @@ class SessionSandbox:
         if not hosts or policy.network == "on":
             return policy
         listed = policy.hosts if policy.network == "proxy" else ()
-        return replace(policy, network="proxy", hosts=(*listed, *hosts))
+        return policy._replace(network="proxy", hosts=(*listed, *hosts))
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -175,7 +174,7 @@ class SessionSandbox:
         self._opened_at = _place(self._policy.project)
         try:
             async with Sandbox.open(self._in_force, self._on_event, self._report) as sandbox:
-                self._policy = replace(self._policy, tmp_dir=sandbox.policy.tmp_dir)
+                self._policy = self._policy._replace(tmp_dir=sandbox.policy.tmp_dir)
                 self._sandbox, self.problem = sandbox, ""
                 self._private = _private_directories(sandbox)
                 if self._report is None:
@@ -200,7 +199,7 @@ class SessionSandbox:
 
     async def _catch_up(self, sandbox: Sandbox) -> None:
         """What has changed while it opened is in force before anything is started in it."""
-        sandbox.policy = replace(sandbox.policy, mode=self._policy.mode)
+        sandbox.policy = sandbox.policy._replace(mode=self._policy.mode)
         await self._renew_network()
 
     async def _until_it_can_rest(self, sandbox: Sandbox) -> None:
@@ -465,7 +464,7 @@ class SessionSandbox:
             raise SandboxError("The sandbox is off, and with it any hold on the network.")
         await self._opened()
         before = self._policy, self._hosts_let_in
-        self._policy = replace(self._policy, network=mode)
+        self._policy = self._policy._replace(network=mode)
         if mode == "off":
             self._hosts_let_in = {}
         try:
@@ -503,9 +502,9 @@ class SessionSandbox:
 
     def set_mode(self, mode: ProjectMode) -> None:
         """Whether what is started from now on can write the project."""
-        self._policy = replace(self._policy, mode=mode)
+        self._policy = self._policy._replace(mode=mode)
         if self._sandbox:
-            self._sandbox.policy = replace(self._sandbox.policy, mode=mode)
+            self._sandbox.policy = self._sandbox.policy._replace(mode=mode)
 
     @property
     def write_paths(self) -> tuple[str, ...]:
@@ -561,5 +560,5 @@ def _policy_of_now(sandbox: Sandbox, grant: Grant) -> SandboxPolicy | None:
     """What is started now has this; None: what the sandbox has. In plan mode nothing is written, whatever was let in."""
     policy = grant.added_to(sandbox.policy)
     if policy.mode == "ro":
-        policy = Grant(read_paths=policy.write_paths).added_to(replace(policy, write_paths=()))
+        policy = Grant(read_paths=policy.write_paths).added_to(policy._replace(write_paths=()))
     return None if policy == sandbox.policy else policy

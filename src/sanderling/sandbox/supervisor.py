@@ -77,10 +77,11 @@ class Supervisor:
 
     def _handle(self, message: wire.Message, descriptors: list[int]) -> None:
         match message:
-            case ("open", number, level, policy):
-                limits = Limits(**policy.pop("limits"))
+            case ("open", number, level, fields):
+                policy = SandboxPolicy(*fields)
+                policy = policy._replace(limits=Limits(*policy.limits))
                 with socket.socket(fileno=descriptors[0]) as channel:
-                    self._open(number, level, SandboxPolicy(**policy, limits=limits), channel)
+                    self._open(number, level, policy, channel)
             case ("retire", number):
                 self._remove_placeholders(number)
             case ("audit", is_routine):

@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any, NamedTuple, NoReturn
 
 from sanderling.errors import SandboxError
@@ -79,7 +78,7 @@ class View(NamedTuple):
 
     def as_data(self) -> tuple[Any, ...]:
         """What `main` needs of it, for `marshal`: its root is already there."""
-        access, limits = tuple(self.layout.access), asdict(self.limits)
+        access, limits = tuple(self.layout.access), tuple(self.limits)
         return (self.level, access, limits, self.has_own_network, self.can_use_network)
 
 
@@ -88,7 +87,7 @@ def main(channel: int, view: int, entered: int) -> NoReturn:
     wire.send(socket.socket(fileno=entered), ("entered",))
     with os.fdopen(view, "rb") as file:
         level, access, limits, *network = marshal.load(file)  # noqa: S302
-    its_view = View(level, Layout(Access(*access)), Limits(**limits), *network)
+    its_view = View(level, Layout(Access(*access)), Limits(*limits), *network)
     Zygote(its_view, socket.socket(fileno=channel)).serve()
 
 
