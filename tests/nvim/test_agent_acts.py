@@ -358,6 +358,7 @@ def test_for_the_session_is_not_asked_again(start_agent, first, second):
     assert "✗" not in agent.transcript_text()
 
 
+@prove
 def test_a_rule_made_by_always_can_be_edited_and_holds_in_the_next_session(
     start_agent, project, tmp_path
 ):
@@ -580,6 +581,7 @@ def test_the_key_of_the_prompt_changes_the_mode_and_the_winbar_says_so(start_age
         agent.wait_for_screen(f"NORMAL {mode} idle")
 
 
+@prove
 def test_in_plan_nothing_changes_not_even_by_a_command(start_agent, app, project):
     agent = start_agent(reply(edit()), reply(bash("touch made; echo $?")), DONE)
     agent.command("AgentMode plan")
@@ -906,6 +908,7 @@ def test_to_allow_a_page_that_the_network_does_not_reach_is_to_grant_its_host(st
 # --- an environment that is out of date ---------------------------------------------------------------------------------
 
 
+@prove
 def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_traceback(
     start_agent, bare_plugin
 ):

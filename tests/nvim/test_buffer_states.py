@@ -338,6 +338,7 @@ def test_04_undo_afterwards_one_u_takes_back_all_of_a_tool_use_and_the_next_one_
     write_by_hand(child, path, TEXT)
 
 
+@prove
 def test_05_two_windows_each_shows_what_it_showed(child, opened, desk):
     path = opened()
     child.command("normal! 90Gzt")
@@ -358,6 +359,7 @@ def test_05_two_windows_each_shows_what_it_showed(child, opened, desk):
     assert child.lua(shown) == before
 
 
+@prove
 def test_06_autosave_saves_nothing_twice_and_asks_nothing(child, opened, desk):
     path = opened()
     child.lua("""
@@ -509,6 +511,7 @@ def test_a_name_that_leads_elsewhere_a_moment_later_shows_no_hidden_buffer(
     assert child.lua("return _G.flips") > 0
 
 
+@prove
 def test_a_name_that_leads_elsewhere_a_moment_later_changes_no_hidden_buffer(
     child, project, desk, secret
 ):
@@ -523,6 +526,7 @@ def test_a_name_that_leads_elsewhere_a_moment_later_changes_no_hidden_buffer(
     assert text_of(child) == before
 
 
+@prove
 def test_a_buffer_that_was_loaded_through_a_link_is_not_read_for_the_file_there_now(
     child, project, desk, secret
 ):
@@ -561,6 +565,7 @@ KINDS = {
 }
 
 
+@prove
 @pytest.mark.parametrize("kind", prove_rest(KINDS, keep=(0,)))
 @pytest.mark.parametrize("is_dirty", prove_rest([False, True], keep=(-1,)))
 def test_a_file_of_any_kind_keeps_its_other_bytes(child, opened, desk, kind, is_dirty):
@@ -688,6 +693,7 @@ def test_the_swap_file_of_another_neovim_asks_nobody(child, start_nvim, opened, 
 # --- what the person is in the middle of -------------------------------------------------------------------------------
 
 
+@prove
 @pytest.mark.parametrize(
     "keys, mode, line",
     prove_rest(
@@ -889,6 +895,7 @@ def full_disk(project):
     subprocess.run(["umount", "-l", project], check=True)
 
 
+@prove
 def test_a_full_disk_leaves_the_buffer_and_the_file_as_they_were(full_disk, child, opened, desk):
     path = opened()
     child.command("autocmd BufWritePost * let g:wrote = 1")

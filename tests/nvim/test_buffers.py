@@ -1041,6 +1041,7 @@ def test_a_file_that_was_blown_up_is_told_and_not_loaded(child, opened, kind, au
     assert lines(child) == ["small again"]
 
 
+@prove
 def test_what_was_large_when_it_was_opened_is_loaded_again(child, opened):
     path = opened("a.txt", (b"y" * 99 + b"\n") * 200_000)
     with path.open("ab") as file:
@@ -1344,6 +1345,7 @@ def test_bytes_that_are_no_text_come_and_go_unchanged(child, project, python_sid
     assert path.read_bytes() == b"\xff\x00\xfex\n\x80\n"
 
 
+@prove
 def test_half_a_surrogate_pair_is_refused_in_words(opened, python_side):
     path = opened("a.txt")
     buffer = python_side.buffer(path)
@@ -1364,6 +1366,7 @@ PROMPTS = {
 }
 
 
+@prove
 @pytest.mark.parametrize("prompt", prove_rest(PROMPTS, keep=(0,)))
 def test_a_neovim_that_waits_for_a_key_is_an_error_within_the_deadline_and_later_nothing(
     child, opened, python_side, prompt
@@ -1389,6 +1392,7 @@ def test_a_neovim_that_waits_for_a_key_is_an_error_within_the_deadline_and_later
     assert lines(child) == ["one", "two", "three", "four"]
 
 
+@prove
 def test_a_prompt_that_is_answered_in_time_is_only_waited_for(child, opened, python_side):
     path = opened("a.txt")
     buffer = python_side.buffer(path)
@@ -1409,6 +1413,7 @@ def test_a_slow_hook_is_waited_for(child, opened, python_side):
     assert python_side.call("before_write", buffer).text.startswith("formatted\n")
 
 
+@prove
 def test_a_busy_neovim_does_not_do_later_what_was_asked_too_long_ago(child, opened, python_side):
     path = opened("a.txt")
     buffer = python_side.buffer(path)
@@ -1419,6 +1424,7 @@ def test_a_busy_neovim_does_not_do_later_what_was_asked_too_long_ago(child, open
     assert lines(child)[0] == "one"
 
 
+@prove
 def test_what_follows_a_write_is_done_after_a_prompt(child, opened, python_side):
     path = opened("a.txt")
     buffer = python_side.buffer(path)

@@ -10,7 +10,7 @@ import random
 import signal
 
 import pytest
-from tests.conftest import prove_rest, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 from tests.nvim.test_tools_screen import TURN_ENDED, delta, edited, ended, fold_at, go_to, started
 
 DIALOGUE_ROWS = 7  # of a prompt of one line and its answer of one line, with the blank line behind
@@ -401,6 +401,7 @@ def test_a_page_waits_for_a_buffer_that_is_locked(screen):
     assert screen.transcript_text().count("question 19\n") == 1
 
 
+@prove
 def test_page_after_page_of_tool_uses_and_a_clear_at_the_end(screen):
     """Neovim 0.11 aborted where lines with many marks were deleted: in the buffer that pages are drawn in."""
     detail = "".join(f"    return sum(values)  # line {n}\n" for n in range(110))
@@ -707,6 +708,7 @@ WRONG_ROWS = """
 """
 
 
+@prove
 @pytest.mark.parametrize("seed", prove_rest(range(6), keep=(0,)))
 def test_what_is_remembered_by_row_stays_right_in_any_order_of_events(screen, seed):
     choose = random.Random(seed)

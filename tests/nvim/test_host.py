@@ -274,6 +274,7 @@ def test_a_broken_environment_is_named_with_its_remedy(child, tmp_path):
     assert ":AgentInstall" in child.transcript_text()
 
 
+@prove
 def test_a_real_interpreter_without_the_packages_is_a_broken_environment(child, tmp_path):
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import textwrap
 
+from tests.conftest import prove
+
 SCRIPT = """
 version = 1
 [[reply]]
@@ -51,6 +53,7 @@ TALK = textwrap.dedent("""
 DEADLINE_S = 30
 
 
+@prove
 def test_closed_session_is_freed_though_python_seldom_looks(child, tmp_path):
     script = tmp_path / "script.toml"
     script.write_text(SCRIPT)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from tests.conftest import ROOT, prove, wait_until
+from tests.conftest import ROOT, prove, prove_rest, wait_until
 from tests.loopback import LoopbackServer
 
 from sanderling.config import load_settings
@@ -116,6 +116,7 @@ def test_an_option_that_nothing_is_like_is_not_guessed_at(child):
     assert "unknown option 'qqqqqqqq'; see :help sanderling-options" in child.messages()
 
 
+@prove
 def test_all_mistakes_are_told_at_once_in_one_line_and_the_rest_of_the_configuration_runs(
     start_nvim, tmp_path
 ):
@@ -154,11 +155,17 @@ def test_a_wrong_option_of_the_screen_is_left_out_and_the_chat_works(child):
 
 @pytest.mark.parametrize(
     "options, message",
-    [
-        ({"sandbox": {"min_levl": "full"}}, "'sandbox.min_levl'; did you mean 'sandbox.min_level'"),
-        ({"permissions": [{"action": "dney"}]}, "'permissions[1].action' must be one of"),
-        ({"base_ulr": "https://example.org"}, "did you mean 'base_url'?"),
-    ],
+    prove_rest(
+        [
+            (
+                {"sandbox": {"min_levl": "full"}},
+                "'sandbox.min_levl'; did you mean 'sandbox.min_level'",
+            ),
+            ({"permissions": [{"action": "dney"}]}, "'permissions[1].action' must be one of"),
+            ({"base_ulr": "https://example.org"}, "did you mean 'base_url'?"),
+        ],
+        keep=(0,),
+    ),
 )
 def test_with_an_option_that_is_wrong_otherwise_nothing_is_sent_until_it_is_corrected(
     child, options, message

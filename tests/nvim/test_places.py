@@ -195,7 +195,7 @@ def in_trust(screen):
         in_trust,
     ],
 )
-@pytest.mark.parametrize("has_file", [True, False])
+@pytest.mark.parametrize("has_file", prove_rest([False, True], keep=(0,)))
 def test_no_key_of_neovims_opens_more_than_a_file(screen, project, open_buffer, has_file):
     if has_file:
         make(project, HOSTILE)

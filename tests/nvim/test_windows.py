@@ -372,6 +372,7 @@ def is_free(log: Path) -> bool:
         return True
 
 
+@prove
 def test_what_stands_unsent_in_a_prompt_outlives_a_neovim_that_is_killed(start_nvim):
     child = start_nvim()
     child.command("AgentChat")

@@ -161,6 +161,7 @@ def test_status_has_the_keys_that_scripts_rely_on(caller):
     assert list(status) == list(golden)
 
 
+@prove
 def test_status_agrees_with_itself(me):
     status = json.loads(me.call("status", "--json").stdout)
     assert status["level"] in LEVELS
@@ -213,6 +214,7 @@ def test_streams_are_passed_through_as_bytes(caller):
     assert (done.returncode, done.stdout, done.stderr) == (0, data, b"err\n")
 
 
+@prove
 def test_arguments_are_passed_as_they_are(me):
     words = ["-c", "--", "a b", "", "*", "--level", "$HOME", "ü\n"]
     done = me.exec("--", "printf", "<%s>", *words)
@@ -271,6 +273,7 @@ def test_grants_can_be_repeated(me):
     assert done.stdout == "ab"
 
 
+@prove
 @pytest.mark.parametrize("level", prove_rest(LEVELS[:-1], keep=(-1,)))
 def test_level_is_the_one_that_is_asked_for_or_refused(caller, level):
     done = caller.exec("--level", level, "--", "sh", "-c", "echo $SANDERLING_SANDBOX")
@@ -280,6 +283,7 @@ def test_level_is_the_one_that_is_asked_for_or_refused(caller, level):
         assert done.stdout == f"{level}\n"
 
 
+@prove
 @pytest.mark.parametrize(
     "network, is_open", prove_rest([("off", False), ("proxy", False), ("on", True)], keep=(-1,))
 )
@@ -442,6 +446,7 @@ def test_reader_that_goes_away_ends_the_command(me):
         assert process.wait(TIMEOUT_S) == 128 + signal.SIGPIPE
 
 
+@prove
 def test_nothing_is_left_when_the_command_line_is_killed(caller):
     marker = f"sleep 8{os.getpid()}"
     with caller.start("--", "sh", "-c", f"setsid {marker} & echo started; {marker}") as process:

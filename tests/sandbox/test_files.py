@@ -587,6 +587,7 @@ def directory_of(uid: int) -> Iterator[Path]:
         yield directory
 
 
+@prove
 @pytest.mark.parametrize(
     "uid", prove_rest([os.getuid(), STRANGER] if IS_ROOT else [os.getuid()], keep=(0,))
 )
@@ -724,6 +725,7 @@ async def session_of(place: Place, **changes) -> AsyncIterator[SessionSandbox]:
             tasks.cancel_scope.cancel()
 
 
+@prove
 async def test_session_has_one_worker_for_all(place):
     async with session_of(place) as session:
         files = await session.files()
@@ -756,6 +758,7 @@ async def test_session_has_a_new_worker_when_the_old_one_was_killed(place):
         assert again is not files
 
 
+@prove
 async def test_session_has_files_again_when_its_sandbox_has_died(place):
     async with session_of(place) as session:
         dead, sandbox = await session.files(), session._sandbox
@@ -770,6 +773,7 @@ async def test_session_has_files_again_when_its_sandbox_has_died(place):
             await dead.load(f"{place.project}/file", 100)
 
 
+@prove
 async def test_session_in_plan_mode_has_files_that_cannot_be_written(place):
     async with session_of(place) as session:
         files = await session.files()
@@ -794,6 +798,7 @@ async def test_grant_opens_files_that_have_it(place):
         assert (await (await session.files()).load(path, 100)).data == b"granted\n"
 
 
+@prove
 async def test_what_was_asked_before_a_change_of_mode_is_answered(place):
     async with session_of(place) as session:
         answers: list[bytes] = []

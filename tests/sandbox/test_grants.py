@@ -10,6 +10,7 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.sandbox.session import SessionSandbox
+from tests.conftest import prove
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_sandbox import MOUNTED, Place, all_of, happens, names_in
 
@@ -53,6 +54,7 @@ async def test_nothing_stays_in_home_of_what_was_granted_to_one_command(place, n
         assert "No such file" in await said(session, f"cat {notes}")
 
 
+@prove
 async def test_nothing_stays_in_tmp_of_what_was_granted_to_the_file_worker(place, tmp_path):
     granted = tmp_path / "elsewhere"
     granted.write_text("old")
@@ -66,6 +68,7 @@ async def test_nothing_stays_in_tmp_of_what_was_granted_to_the_file_worker(place
         assert "No such file" in await said(session, f"cat {granted}")
 
 
+@prove
 async def test_what_a_command_in_the_background_was_granted_stays_until_it_ends(place, notes):
     grant = Grant(read_paths=(str(notes),))
     async with session_of(place) as session:
@@ -83,6 +86,7 @@ async def test_what_a_command_in_the_background_was_granted_stays_until_it_ends(
         await happens(lambda: not (private_home(place) / "documents").exists())
 
 
+@prove
 async def test_what_was_granted_for_the_session_leaves_nothing_for_the_next_one(place, notes):
     async with session_of(place) as session:
         await session.extend(Grant(read_paths=(str(notes),)))
@@ -92,6 +96,7 @@ async def test_what_was_granted_for_the_session_leaves_nothing_for_the_next_one(
         assert "No such file" in await said(session, f"cat {notes}")
 
 
+@prove
 async def test_what_a_command_has_put_beside_the_granted_file_stays(place, notes):
     grant = Grant(read_paths=(str(notes),))
     async with session_of(place) as session:
@@ -150,6 +155,7 @@ async def test_what_was_replaced_after_the_person_was_asked_is_not_let_in(place,
         assert "No such file" in await said(session, f"cat {notes}")
 
 
+@prove
 async def test_what_is_replaced_while_it_is_let_in_for_the_session_is_taken_back_and_told(
     place, notes
 ):
@@ -193,6 +199,7 @@ def hosts_in_force(session: SessionSandbox) -> tuple[str, tuple[str, ...]]:
     return session._sandbox.policy.network, session._sandbox.policy.hosts
 
 
+@prove
 async def test_while_the_network_is_off_a_lent_host_opens_no_other_that_is_listed(place):
     async with session_of(place, hosts=("listed.example",)) as session:
         await said(session, "true")

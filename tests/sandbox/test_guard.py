@@ -339,6 +339,7 @@ def test_what_passed_once_and_turns_bad_loses_only_the_bad_part(yard: Yard):
     assert (git_dir / "HEAD").exists()
 
 
+@prove
 def test_repositories_that_run_nothing_survive(yard: Yard):
     (yard.project / ".git/hooks/pre-commit").write_text("#!/bin/sh\n")
     yard.git("config", "core.fsmonitor", "false")  # the user's own settings are nobody's fault
@@ -561,6 +562,7 @@ def test_what_the_host_removes_below_the_root_may_come_back(yard: Yard):
     assert names_told(guard.audit()) == ["pkg/.envrc"]
 
 
+@prove
 def test_more_names_than_can_be_mounted_are_told_instead(yard: Yard):
     for index in range(MAX_HELD + 5):
         put(yard.project / f"p{index:04}/.envrc")

@@ -779,6 +779,7 @@ def test_the_core_works_at_the_levels_between(own_workshop, case, level):
     assert_same(own_workshop, case, level)
 
 
+@prove
 @pytest.mark.parametrize("level", prove_rest(["full", "landlock"], keep=(-1,)))
 @pytest.mark.parametrize("case", prove_rest(CORE, keep=(0,)), ids=lambda case: case.name)
 def test_the_core_works_for_an_unprivileged_user(unprivileged_workshop, case, level):
@@ -938,6 +939,7 @@ async def test_commands_run_side_by_side(place):
         assert time.monotonic() - begin < 20 * 0.5, "not one after the other"
 
 
+@prove
 async def test_commands_of_a_session_share_tmp_and_the_cache(place):
     async with session_in(place) as session:
         script = "mkdir -p ~/.cache; echo kept | tee /tmp/file > ~/.cache/file"

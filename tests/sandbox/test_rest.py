@@ -12,7 +12,7 @@ from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.sandbox.session import REST_AFTER_S, SessionSandbox
-from tests.conftest import prove_rest
+from tests.conftest import prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
 from tests.sandbox.test_sandbox import Place, happens, supervisors
@@ -60,6 +60,7 @@ async def test_idle_session_has_no_processes_and_what_commands_left_on_the_disk_
     assert place.temporary_directories() == []
 
 
+@prove
 async def test_tmp_goes_with_a_session_that_ends_at_rest(place):
     async with session_of(place) as session:
         await said(session, "mkdir -p /tmp/a/b; chmod 0 /tmp/a/b")
@@ -105,6 +106,7 @@ async def test_session_does_not_rest_while_a_command_runs(place):
         await rests_when_it_has_ended(session, process)
 
 
+@prove
 async def test_session_does_not_rest_while_a_command_runs_in_a_view_that_was_left(place):
     async with session_of(place) as session:
         process = await session.spawn(["sleep", "600"])
@@ -114,6 +116,7 @@ async def test_session_does_not_rest_while_a_command_runs_in_a_view_that_was_lef
         await rests_when_it_has_ended(session, process)
 
 
+@prove
 async def test_whoever_needs_a_sandbox_while_one_that_failed_closes_gets_the_next(
     place, monkeypatch
 ):
@@ -131,6 +134,7 @@ async def test_whoever_needs_a_sandbox_while_one_that_failed_closes_gets_the_nex
                 assert await said(session, "echo fine") == "fine\n"
 
 
+@prove
 @pytest.mark.parametrize("script", prove_rest(IN_MEMORY.values(), keep=(0,)), ids=IN_MEMORY.keys())
 async def test_session_does_not_rest_while_it_would_lose_what_is_in_memory(place, script):
     async with session_of(place) as session:
@@ -144,6 +148,7 @@ async def test_session_does_not_rest_while_it_would_lose_what_is_in_memory(place
         await rest(session)
 
 
+@prove
 async def test_hosts_and_network_are_as_before_after_a_rest(place):
     async with session_of(place) as session:
         await session.extend(Grant(hosts=("example.org",)))
@@ -152,6 +157,7 @@ async def test_hosts_and_network_are_as_before_after_a_rest(place):
         assert session.network == "proxy"
 
 
+@prove
 async def test_session_with_paths_that_were_let_in_does_not_rest(place):
     """What they lead to would be looked up again, after commands that may have put links in their places."""
     other = place.base / "granted"
@@ -161,6 +167,7 @@ async def test_session_with_paths_that_were_let_in_does_not_rest(place):
         assert not is_at_rest()
 
 
+@prove
 async def test_tmp_survives_an_opening_that_fails(place):
     async with session_of(place) as session:
         await said(session, "echo kept >/tmp/left")
@@ -175,6 +182,7 @@ async def test_tmp_survives_an_opening_that_fails(place):
         assert await said(session, "cat /tmp/left") == "kept\n"
 
 
+@prove
 async def test_programs_of_the_project_do_not_clean_up(place, monkeypatch):
     programs = place.project / "bin"
     programs.mkdir()
@@ -196,6 +204,7 @@ async def test_mode_that_is_set_at_rest_holds_afterwards(place):
         assert "Read-only" in await said(session, "echo x 2>&1 >new")
 
 
+@prove
 async def test_what_changes_while_the_sandbox_opens_holds_for_the_first_command(place):
     async with session_of(place) as session, anyio.create_task_group() as tasks:
         tasks.start_soon(session.get_ready)
@@ -221,6 +230,7 @@ async def test_sandbox_that_was_made_ready_is_kept_in_its_context_and_rests_if_n
         await happens(is_at_rest)
 
 
+@prove
 async def test_sandbox_that_was_used_in_a_context_stays_when_that_ends(place):
     async with session_of(place) as session:
         with session.kept_open():
@@ -229,6 +239,7 @@ async def test_sandbox_that_was_used_in_a_context_stays_when_that_ends(place):
         assert not is_at_rest()
 
 
+@prove
 async def test_environment_file_that_is_made_during_a_rest_is_hidden_afterwards(place):
     async with session_of(place) as session:
         await said(session, "true")
@@ -237,6 +248,7 @@ async def test_environment_file_that_is_made_during_a_rest_is_hidden_afterwards(
         assert await said(session, "cat .env") == ""
 
 
+@prove
 async def test_what_cannot_be_made_ready_is_told_to_who_needs_it(place: Place):
     changes: list[str] = []
     async with session_of(place, min_level="full", level="landlock") as session:

@@ -223,6 +223,7 @@ async def test_exit_status_is_the_commands(place, level, status):
         assert await run(sandbox, f"exit {status}") == (status, "", "")
 
 
+@prove
 async def test_signal_that_ended_a_command_is_told_as_its_negative(place, level):
     async with place.open(level) as sandbox:
         assert (await run(sandbox, "kill -TERM $$"))[0] == -signal.SIGTERM
@@ -255,6 +256,7 @@ async def test_input_is_passed_and_ends(place, level):
         process.close()
 
 
+@prove
 async def test_writing_to_a_command_that_has_ended_is_an_error_of_the_stream(place):
     async with place.open() as sandbox:
         process = await sandbox.spawn(["true"], stdin=PIPE)
@@ -264,11 +266,13 @@ async def test_writing_to_a_command_that_has_ended_is_an_error_of_the_stream(pla
         process.close()
 
 
+@prove
 async def test_input_is_empty_unless_it_is_asked_for(place, level):
     async with place.open(level) as sandbox:
         assert await run(sandbox, "cat") == (0, "", "")
 
 
+@prove
 async def test_descriptor_can_be_given_for_a_stream(place, level, tmp_path):
     with open(tmp_path / "out", "w+b") as file:  # noqa: ASYNC230, PTH123
         async with place.open(level) as sandbox:
@@ -277,6 +281,7 @@ async def test_descriptor_can_be_given_for_a_stream(place, level, tmp_path):
         assert file.read() == b"text\n"
 
 
+@prove
 async def test_missing_program_is_status_127_and_one_that_is_none_126(place, level):
     (place.project / "text").write_text("text")
     async with place.open(level) as sandbox:
@@ -287,6 +292,7 @@ async def test_missing_program_is_status_127_and_one_that_is_none_126(place, lev
         assert (await run(sandbox, "no-such-program", "argument"))[0] == 127
 
 
+@prove
 async def test_directory_that_is_not_there_inside_is_told_in_a_sentence(place, level):
     async with place.open(level) as sandbox:
         for directory in (place.base / "none", place.project / "none", place.project / "file"):
@@ -295,6 +301,7 @@ async def test_directory_that_is_not_there_inside_is_told_in_a_sentence(place, l
                 await run(sandbox, "pwd", cwd=str(directory))
 
 
+@prove
 async def test_every_wait_for_a_command_that_did_not_start_says_so(place):
     async with place.open() as sandbox:
         process = await sandbox.spawn(["true"], cwd=str(place.secret))
@@ -313,6 +320,7 @@ async def test_command_starts_in_the_project_or_where_it_is_told_to(place, level
         ] == f"{place.project}/sub\n"
 
 
+@prove
 async def test_a_mebibyte_of_arguments_and_variables_passes(place, level):
     words = ["x" * 100_000] * 6
     variables = {f"V{number}": "y" * 100_000 for number in range(5)}
@@ -322,12 +330,14 @@ async def test_a_mebibyte_of_arguments_and_variables_passes(place, level):
         assert done == (0, "600000 200000\n", "")
 
 
+@prove
 async def test_arguments_that_the_kernel_refuses_are_told(place):
     async with place.open() as sandbox:
         status, _, errors = await run(sandbox, "echo", "x" * (200 << 10))
         assert (status, errors) == (126, "echo: Argument list too long\n")
 
 
+@prove
 @pytest.mark.parametrize("argv", [["echo", "a\0b"], ["\0", "x"], ["echo", "\ud800"]])
 async def test_argument_that_no_program_can_be_given_is_an_error(place, argv):
     async with place.open() as sandbox:
@@ -336,6 +346,7 @@ async def test_argument_that_no_program_can_be_given_is_an_error(place, argv):
         assert await run(sandbox, "echo fine") == (0, "fine\n", "")
 
 
+@prove
 async def test_argument_of_any_other_bytes_passes(place):
     async with place.open() as sandbox:
         process = await sandbox.spawn(["printf", "%s", os.fsdecode(b"\xff\n\x01")])
@@ -381,6 +392,7 @@ def memory(name: str) -> int:
     return int(line.split()[1]) * 1024
 
 
+@prove
 async def test_descriptors_of_commands_do_not_stay_open(place, level):
     async with place.open(level) as sandbox:
         await run(sandbox, "true")
@@ -416,6 +428,7 @@ async def test_what_a_command_leaves_behind_ends_with_it(place, level, marker):
         process.close()
 
 
+@prove
 async def test_commands_beside_a_killed_one_live_on(place, level, marker):
     async with place.open(level) as sandbox:
         survivor = await sandbox.spawn(["cat"], stdin=PIPE)
@@ -440,6 +453,7 @@ async def test_signal_reaches_the_command(place, level, number):
         process.close()
 
 
+@prove
 async def test_signal_can_be_sent_as_soon_as_the_command_is_started(place, level):
     async with place.open(level) as sandbox:
         for _ in range(5):
@@ -450,6 +464,7 @@ async def test_signal_can_be_sent_as_soon_as_the_command_is_started(place, level
             process.close()
 
 
+@prove
 async def test_letting_go_of_a_command_kills_it(place, level, marker):
     async with place.open(level) as sandbox:
         process = await start_daemons(sandbox, marker)
@@ -466,6 +481,7 @@ async def test_nothing_outlives_the_session(place, level, marker):
     process.close()
 
 
+@prove
 async def test_nothing_outlives_a_session_that_is_cancelled(place, marker):
     async with anyio.create_task_group() as tasks:
 
@@ -548,6 +564,7 @@ async def test_death_of_the_supervisor_takes_everything_and_is_told(place, level
             await run(sandbox, "true")
 
 
+@prove
 async def test_death_of_a_zygote_takes_its_commands_and_the_next_command_starts(
     place, level, marker
 ):
@@ -568,6 +585,7 @@ def leaves(pid: int) -> list[int]:
     return [leaf for child in below for leaf in leaves(child)] or [pid]
 
 
+@prove
 async def test_command_runs_though_the_init_that_waited_for_it_was_killed(place, level, marker):
     """Once, with what runs already left in peace; and so does the next one."""
     async with place.open(level) as sandbox:
@@ -587,6 +605,7 @@ async def test_command_runs_though_the_init_that_waited_for_it_was_killed(place,
         process.close()
 
 
+@prove
 async def test_commands_that_wait_for_a_zygote_that_dies_start_in_the_next(place):
     async with place.open("full") as sandbox:
         await run(sandbox, "true")
@@ -679,6 +698,7 @@ async def port() -> AsyncIterator[int]:
     await server.wait_closed()
 
 
+@prove
 async def test_network_is_what_it_was_when_a_command_started(place, level, port):
     async with place.open(level) as sandbox:
         off = await start_prober(sandbox)
@@ -753,6 +773,7 @@ async def test_hosts_of_the_proxy_can_be_replaced_while_somebody_uses_it(place, 
         idle.close()
 
 
+@prove
 async def test_commands_are_told_of_the_proxy(place):
     async with place.open("full", network="proxy") as sandbox:
         assert (await run(sandbox, "echo $https_proxy"))[1] == "http://127.0.0.1:3128\n"
@@ -760,6 +781,7 @@ async def test_commands_are_told_of_the_proxy(place):
         assert (await run(sandbox, "echo $https_proxy"))[1] == "\n"
 
 
+@prove
 async def test_malformed_host_is_refused_and_changes_nothing(place):
     async with place.open("full") as sandbox:
         with pytest.raises(SandboxError, match="is no host"):
@@ -827,6 +849,7 @@ async def test_proxy_that_is_refused_for_one_view_serves_none(place, port):
         assert done[1] == "ConnectionRefusedError\n"
 
 
+@prove
 @pytest.mark.parametrize("level", SHARED_NETWORK, indirect=True)
 @pytest.mark.parametrize("mode, rule", [("off", OFFLINE), ("proxy", LISTED_ONLY)])
 async def test_name_that_is_looked_up_is_a_denial(place, level, mode, rule):
@@ -900,6 +923,7 @@ async def test_one_file_can_be_granted(place, level):
     assert (place.base / "granted/file").read_text() == "granted\nmore\n"
 
 
+@prove
 async def test_grant_in_plan_mode_leaves_the_rest_read_only(place, level):
     (place.project / "docs").mkdir()
     async with place.open(level, mode="ro") as sandbox:
@@ -908,6 +932,7 @@ async def test_grant_in_plan_mode_leaves_the_rest_read_only(place, level):
         assert (await run(sandbox, script, policy=policy))[1] == "docs\nkept\n"
 
 
+@prove
 async def test_grant_that_cannot_be_given_is_refused_and_the_session_lives(place):
     async with place.open() as sandbox:
         for path in (f"{place.base}/missing", str(place.home), "/"):
@@ -929,6 +954,7 @@ async def test_complaint_of_a_refused_command_is_a_denial_that_can_be_granted(pl
         assert (await run(sandbox, "cat", secret, policy=policy))[1] == "secret\n"
 
 
+@prove
 async def test_home_lasts_from_session_to_session_and_tmp_does_not(place, level):
     async with place.open(level) as sandbox:
         await run(sandbox, 'mkdir -p ~/.cache; echo kept > ~/.cache/file; echo x > "$TMPDIR/file"')
@@ -1038,6 +1064,7 @@ async def test_config_that_the_host_replaces_is_protected_again_for_the_next_com
     assert place.git("config", "some.key") == "2\n"
 
 
+@prove
 @at_both_ends
 async def test_config_cannot_be_changed_by_a_command(place, level):
     before = (place.project / ".git/config").read_text()
@@ -1082,6 +1109,7 @@ async def test_name_that_nothing_can_hold_is_told_at_the_end_of_the_command(plac
     assert event.reason.startswith("is new, and may run something")
 
 
+@prove
 async def test_git_file_that_leads_nowhere_hides_nothing_but_itself(place, level):
     """A worktree of a bare repository that was moved, or whose entry was pruned."""
     bare, tree = place.home / "repo.git", place.home / "tree"
@@ -1101,6 +1129,7 @@ async def test_git_file_that_leads_nowhere_hides_nothing_but_itself(place, level
     assert place.git("status", "--short") == "?? new\n"
 
 
+@prove
 async def test_nothing_is_left_of_a_session_whose_state_was_deleted(place, level):
     sentinel = place.project / ".git/commondir"
     async with place.open(level) as sandbox:
@@ -1185,6 +1214,7 @@ def test_private_files_of_the_system_that_come_and_go_are_no_obstacle(place):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@prove
 async def test_without_a_guard_nothing_is_taken_away(place, level):
     async with place.open(level, has_guard=False) as sandbox:
         await run(sandbox, "echo kept > .envrc")
@@ -1196,6 +1226,7 @@ async def test_without_a_guard_nothing_is_taken_away(place, level):
 # --- what is left ------------------------------------------------------------------------------------------------------
 
 
+@prove
 async def test_git_sees_nothing_of_a_session_and_nothing_is_left_of_it(place, level):
     before = names_in(place.project / ".git")
     async with place.open(level) as sandbox:
@@ -1215,6 +1246,7 @@ for _ in range(3000):
 """
 
 
+@prove
 async def test_what_may_not_be_removed_is_gone_with_its_session(place, level):
     """As in Go's module cache, whose directories cannot be written."""
     async with place.open(level) as sandbox:
@@ -1233,6 +1265,7 @@ async def test_tree_too_deep_for_any_path_is_gone_with_its_session(place, level)
     assert not place.temporary_directories()
 
 
+@prove
 async def test_last_of_two_sessions_cleans_up(place):
     async with place.open("full") as first:
         async with place.open("full") as second:
@@ -1364,6 +1397,7 @@ async def test_refused_session_leaves_no_process_and_no_descriptor(place):
     assert len(names_in("/proc/self/fd")) == len(before)
 
 
+@prove
 async def test_session_leaves_no_descriptor(place, level):
     async with place.open(level) as sandbox:
         await run(sandbox, "true")
@@ -1375,6 +1409,7 @@ async def test_session_leaves_no_descriptor(place, level):
     assert len(names_in("/proc/self/fd")) == len(before)
 
 
+@prove
 async def test_error_in_the_body_comes_out_as_what_it_is(place):
     with pytest.raises(LookupError):
         async with place.open():
@@ -1433,6 +1468,7 @@ async def test_files_are_written_whole_and_keep_their_mode(place, level):
         assert names_in(place.project) == [".git", "file", "new"]
 
 
+@prove
 async def test_write_through_a_link_leaves_the_link(place, level):
     async with place.open_files(level) as files:
         (place.project / "link").symlink_to("file")
@@ -1441,6 +1477,7 @@ async def test_write_through_a_link_leaves_the_link(place, level):
         assert (place.project / "file").read_bytes() == b"new"
 
 
+@prove
 async def test_directory_is_listed_with_kinds(place, level):
     async with place.open_files(level) as files:
         (place.project / "sub").mkdir()
@@ -1481,6 +1518,7 @@ async def test_protected_file_cannot_be_written(place, level):
         assert not [name for name in names_in(place.project / ".git") if "config." in name]
 
 
+@prove
 async def test_what_is_no_file_is_an_error_and_nothing_is_waited_for(place, level):
     async with place.open_files(level) as files:
         os.mkfifo(place.project / "fifo")
@@ -1495,6 +1533,7 @@ async def test_what_is_no_file_is_an_error_and_nothing_is_waited_for(place, leve
         assert names_in(place.project) == [".git", "fifo", "file"]
 
 
+@prove
 @pytest.mark.parametrize(
     "path", prove_rest(["a\0b", "/\ud800", "/" + "x" * 5000, "", "/x" * 5000], keep=(0, 1))
 )
@@ -1506,6 +1545,7 @@ async def test_path_that_cannot_be_is_an_error_and_the_worker_lives(place, level
         assert await files.read(f"{place.project}/file") == (b"public\n", 7)
 
 
+@prove
 async def test_in_plan_mode_files_are_read_only(place, level):
     async with place.open_files(level, mode="ro") as files:
         assert await files.read(f"{place.project}/file") == (b"public\n", 7)
@@ -1515,6 +1555,7 @@ async def test_in_plan_mode_files_are_read_only(place, level):
     assert (place.project / "file").read_text() == "public\n"
 
 
+@prove
 async def test_operations_at_the_same_time_get_their_own_answers(place, level):
     async with place.open_files(level) as files:
         for number in range(20):
@@ -1529,6 +1570,7 @@ async def test_operations_at_the_same_time_get_their_own_answers(place, level):
                 tasks.start_soon(check, number)
 
 
+@prove
 async def test_cancelled_operation_does_not_leave_its_answer_to_the_next(place, level):
     async with place.open_files(level) as files:
         (place.project / "other").write_text("other")

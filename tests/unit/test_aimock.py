@@ -262,6 +262,7 @@ async def test_ten_turns_with_tools_and_thoughts_are_accepted_as_they_go_back(ai
     assert [entry["response"]["status"] for entry in entries] == [200] * 3 * TURNS
 
 
+@prove
 async def test_a_dropped_thought_would_have_been_refused(talk):
     """So that the test before means something."""
     await talk.say("Turn 0.")

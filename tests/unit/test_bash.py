@@ -193,6 +193,7 @@ async def test_failure_is_told_as_one(desk, command, told):
     assert outcome.is_error
 
 
+@prove
 async def test_syntax_error_is_the_commands_own(desk):
     assert (await desk.say("echo fine\nif then")).startswith(
         "fine\nbash: eval: line 2: syntax error near unexpected token `then'"
@@ -219,6 +220,7 @@ async def test_neither_ci_nor_a_locale_is_forced(desk, monkeypatch):
     )
 
 
+@prove
 async def test_commit_without_a_message_fails_and_with_one_succeeds(desk):
     await desk.say("mkdir repo; cd repo; git init -q; echo x > x; git add x")
     await desk.say("git config user.email a@b; git config user.name a")
@@ -235,11 +237,13 @@ async def test_command_that_cannot_be_one_is_refused_in_words(desk, command):
         await desk.run(command)
 
 
+@prove
 async def test_long_command_runs(desk):
     line = "echo " + "x" * (MAX_COMMAND_BYTES - 10)
     assert "[exit status 0 · " in await desk.say(line)
 
 
+@prove
 async def test_command_does_not_find_itself(desk):
     assert (await desk.say("pgrep -f 'a-name-of-a-server' || echo none")).startswith("none\n")
 
@@ -277,6 +281,7 @@ async def test_exported_variables_carry_over_and_are_told(desk):
     assert (await desk.say('echo "${A-unset}"')).startswith("unset\n")
 
 
+@prove
 async def test_variable_that_the_environment_brought_can_be_changed_and_unset(desk, monkeypatch):
     monkeypatch.setenv("CFLAGS", "-O1")
     monkeypatch.setenv("LDFLAGS", "-s")
@@ -327,6 +332,7 @@ async def test_command_that_replaces_the_shell_changes_nothing_and_that_is_told(
     assert (await desk.say('echo "${A-unset} $PWD"')).startswith(f"unset {desk.project}\n")
 
 
+@prove
 async def test_directory_that_is_gone_falls_back_to_the_project_and_that_is_told(desk):
     await desk.say("mkdir sub; cd sub")
     (desk.project / "sub").rmdir()
@@ -341,6 +347,7 @@ async def test_directory_that_the_command_itself_deletes_is_survived(desk):
     assert "sub is gone" in await desk.say("pwd")
 
 
+@prove
 async def test_path_that_leads_nowhere_does_not_break_the_shell(desk):
     await desk.say("export PATH=/nowhere LD_PRELOAD=/no.so BASH_ENV=/no ENV=/no POSIXLY_CORRECT=1")
     told = await desk.say("export PATH=/usr/bin:/bin; unset LD_PRELOAD; ls -d /")
@@ -358,6 +365,7 @@ async def test_what_belongs_to_the_sandbox_is_not_carried_over(confined):
     assert told.startswith(f"{confined.base}/home /tmp {level} none dumb\n")
 
 
+@prove
 async def test_commands_side_by_side_keep_each_others_changes(desk):
     async with anyio.create_task_group() as tasks:
         for number in range(4):
@@ -365,6 +373,7 @@ async def test_commands_side_by_side_keep_each_others_changes(desk):
     assert (await desk.say("echo $V0$V1$V2$V3")).startswith("0123\n")
 
 
+@prove
 async def test_too_large_a_variable_is_not_kept_and_that_is_told(desk):
     told = await desk.say("export BIG=$(head -c 40000 /dev/zero | tr '\\0' x) SMALL=1")
     assert "[Too large to carry over to the next command: BIG.]" in told
@@ -386,6 +395,7 @@ async def test_names_that_are_none_and_functions_are_not_carried_over(desk):
     assert desk.shell.state().variables == {}
 
 
+@prove
 async def test_state_survives_a_log(desk, tmp_path):
     await desk.say("mkdir sub; cd sub; export A=$'x\\ny' EDITOR=ed; unset USER")
     saved = json.loads(msgspec.json.encode(desk.shell.state()))
@@ -397,6 +407,7 @@ async def test_state_survives_a_log(desk, tmp_path):
         assert "· cwd: sub]" in told
 
 
+@prove
 async def test_bytes_that_are_no_text_carry_over_but_not_into_the_log(desk):
     await desk.say("export BYTES=$'caf\\xe9' TEXT=1; mkdir $'d\\xff'; cd $'d\\xff'")
     assert (await desk.say("printf %s $BYTES | od -An -tx1")).startswith(" 63 61 66 e9\n")
@@ -436,6 +447,7 @@ async def test_report_that_a_command_forges_reaches_no_file_and_no_host(confined
     assert "· cwd: /]" in await confined.say("true")
 
 
+@prove
 async def test_enormous_report_is_not_read(confined):
     told = await confined.say(
         "for f in /tmp/.sanderling-*; do head -c 9000000 /dev/zero >$f; done; cd /"
@@ -453,6 +465,7 @@ async def test_switching_the_sandbox_off_and_on_keeps_the_state(confined):
         assert "unset" not in told
 
 
+@prove
 async def test_shell_without_bash_keeps_the_same(desk, monkeypatch):
     monkeypatch.setattr("sanderling.tools.shell.BASH", ())
     monkeypatch.setattr("shutil.which", lambda _: None)
@@ -474,6 +487,7 @@ async def test_escapes_and_controls_are_gone_and_what_is_no_text_is_escaped(desk
     assert told.startswith("red caf\\xe9 \\xed\\xa0\\x80 m\n[exit")
 
 
+@prove
 async def test_progress_is_its_last_state_however_long_it_took(desk):
     told = await desk.say("for i in {1..20000}; do printf 'step %s\\r' $i; done; echo done     ")
     assert told.startswith("done")
@@ -493,12 +507,14 @@ async def test_long_output_is_told_by_its_beginning_and_its_end_and_is_whole_in_
     assert (await desk.say(f"sed -n 100000p {path}")).startswith("100000\n")
 
 
+@prove
 async def test_binary_output_is_bounded(desk):
     told = await desk.say("head -c 100000 /dev/urandom")
     assert "bytes are left out here]" in told
     told.encode()
 
 
+@prove
 async def test_endless_output_ends_with_the_time_and_is_bounded(desk):
     told = await desk.say("yes", timeout_s=0.5)
     assert "it goes on in the background as j1" in told
@@ -513,6 +529,7 @@ async def test_output_is_shown_while_the_command_runs(desk):
         (desk.project / "end").touch()
 
 
+@prove
 async def test_screen_gets_a_quarter_of_a_mebibyte_and_a_sign(desk):
     await desk.run("seq 200000")
     assert len(desk.screen) < MAX_SCREEN_CHARS + 100
@@ -608,6 +625,7 @@ async def test_outcome_comes_at_once_even_if_the_output_is_held_open(desk):
         os.kill(int(pid), signal.SIGKILL)
 
 
+@prove
 async def test_landlock_alone_leaves_nothing_and_keeps_the_state(tmp_path):
     marker = f"sleep 34{os.getpid()}"
     async with Desk(tmp_path, level="landlock").served() as desk:
@@ -708,6 +726,7 @@ def test_title_hides_nothing(command, title):
     assert bash.title(BashInput(command), None) == title  # type: ignore[arg-type]
 
 
+@prove
 async def test_effect_is_to_run_the_command_where_the_shell_is(desk):
     await desk.run("mkdir -p sub; cd sub")
     effect = bash.effect(BashInput("ls"), desk.workspace)
@@ -804,6 +823,7 @@ async def test_git_that_only_reads_runs_nothing_that_the_repository_names(tmp_pa
         assert "clean" in (desk.project / "ran").read_text()  # what changes something runs as ever
 
 
+@prove
 async def test_git_that_only_reads_is_git_to_the_other_programs_of_the_line(tmp_path):
     desk = Desk(tmp_path)
     hostile_repository(desk.project)

@@ -384,6 +384,7 @@ async def test_what_waits_survives_the_end_of_the_host_and_is_held(tmp_path):
 # --- limits ------------------------------------------------------------------------------------------------------------
 
 
+@prove
 async def test_turn_stops_at_the_limit_of_calls_unless_the_person_lets_it_go_on(tmp_path):
     talk = await Talk(tmp_path, *[[LOOK]] * 5, [{"text": "Done."}], answer="deny", max_calls=2).run(
         HELLO
@@ -544,6 +545,7 @@ async def test_conversation_that_is_too_long_for_the_model_is_summarized_and_ask
 # --- ids ---------------------------------------------------------------------------------------------------------------
 
 
+@prove
 async def test_tool_use_id_that_comes_twice_or_is_no_id_gets_one_of_its_own(tmp_path):
     uses = [{"tool_use": {"name": "ls", "input": {}, "id": "call 1!"}} for _ in range(2)]
     again = {"tool_use": {"name": "ls", "input": {}, "id": "call_1_"}}
@@ -683,6 +685,7 @@ async def test_mode_that_was_changed_before_the_session_ended_is_told_when_it_go
     assert len(told_of_mode(third.session)) == 1
 
 
+@prove
 async def test_mode_that_is_chosen_while_the_session_is_taken_up_stays(tmp_path):
     talk = Talk(tmp_path)
     talk.orchestrator.set_mode("auto")
@@ -788,6 +791,7 @@ async def test_only_the_last_compactions_can_be_undone(tmp_path):
     assert Session.open(tmp_path, "s1", "/project").history == session.history
 
 
+@prove
 async def test_command_that_runs_while_a_summary_is_made_is_shown_when_it_is_there(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}], [{"text": "In"}, {"delay_ms": 500}, {"text": " short."}])
     async with talk.served():
@@ -799,6 +803,7 @@ async def test_command_that_runs_while_a_summary_is_made_is_shown_when_it_is_the
         await talk.until(CommandEnded)
 
 
+@prove
 async def test_tool_use_is_shown_whole_after_a_summary(tmp_path):
     talk = Talk(tmp_path, [{"tool_use": {**LOOK["tool_use"], "id": "t1"}}], [{"text": "a"}])
     (talk.project / "app.py").touch()

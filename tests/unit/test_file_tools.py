@@ -804,6 +804,7 @@ async def test_edit_that_no_longer_fits_says_what_others_have_changed(place, pro
     assert (project / "a").read_text() == "one\nTWO\n"
 
 
+@prove
 async def test_edits_of_one_file_by_any_name_happen_one_after_the_other(place, project):
     (project / "a").write_text("0\n" * 20)
     (project / "link").symlink_to("a")
@@ -1254,6 +1255,7 @@ async def test_file_deleted_under_a_buffer_is_written_when_all_of_it_is_given(pl
     assert not opened.editor.is_modified(opened.path)
 
 
+@prove
 async def test_new_buffer_gets_the_file_that_is_written(place, opened):
     path = place.project / "sub/new"
     opened.editor.open(path)
@@ -1527,6 +1529,7 @@ def test_oldest_files_are_forgotten_when_there_are_too_many():
     assert seen._text_chars == 4
 
 
+@prove
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.text("xy", max_size=6))))
 def test_count_of_what_is_held_is_right(notes):
     seen = Seen(max_text_chars=8, max_files=3)
@@ -1599,6 +1602,7 @@ def test_difference_makes_one_text_of_the_other(old, new):
     assert applied(old, buffer_hunks(old, new)) == new
 
 
+@prove
 def test_difference_of_hostile_texts_takes_no_time_and_little_room():
     old = "\n".join(["a", "b"] * 100_000)
     new = "\n".join(["b", "a", "a"] * 70_000)

@@ -208,6 +208,7 @@ def longest_common(a: list[str], b: list[str]) -> int:
     return row[-1]
 
 
+@prove
 @pytest.mark.parametrize(
     "old, new",
     prove_rest(

@@ -228,6 +228,7 @@ def test_file_holds_every_byte_for_the_person_alone(log, chunk_bytes):
     assert log.note() == f"All {len(written):,} bytes of output: {log.path}"
 
 
+@prove
 def test_long_output_is_told_by_its_whole_first_and_last_lines(log):
     lines = [f"line {number}\n" for number in range(100_000)]
     for line in lines:

@@ -143,6 +143,7 @@ def api(shell: Shell) -> Iterator[LoopbackServer]:
         yield server
 
 
+@prove
 def test_wait_that_the_api_asks_for_is_told_once_and_in_hours(shell, api):
     api.answer(Status(429, message="too many", retry_after=360_000))
     done = shell.run("-p", "Hi.")
@@ -152,6 +153,7 @@ def test_wait_that_the_api_asks_for_is_told_once_and_in_hours(shell, api):
     assert "360000" not in done.stderr
 
 
+@prove
 def test_answer_cut_by_the_limit_of_tokens_is_an_error_and_nothing_denied(shell, api):
     api.answer(Reply(message_start(), text("And so on and"), loopback.done("max_tokens")))
     done = shell.run("-p", "Hi.", "--output-format", "json")
@@ -182,6 +184,7 @@ def test_model_demo_is_the_demo_model(shell):
     assert "demo" in done.stdout
 
 
+@prove
 def test_empty_home_is_that_of_the_account(shell):
     shell.environment["HOME"] = ""
     use = {"tool_use": {"name": "bash", "input": {"command": "cd && pwd"}, "id": "t1"}}
@@ -192,6 +195,7 @@ def test_empty_home_is_that_of_the_account(shell):
     assert pwd.getpwuid(os.getuid()).pw_dir in result.content
 
 
+@prove
 def test_session_of_print_mode_is_in_its_own_list_and_not_in_the_editors(shell):
     shell.play([{"text": "Hi."}])
     [session] = shell.sessions()
@@ -214,6 +218,7 @@ def test_session_of_the_editor_that_print_mode_goes_on_with_stays_the_editors(sh
     assert [info.id for info in found] == [session.id]
 
 
+@prove
 def test_state_directory_that_goes_in_the_middle_of_a_turn_is_made_again(shell):
     first = {"tool_use": {"name": "bash", "input": {"command": "echo one"}, "id": "t1"}}
     again = {"tool_use": {"name": "bash", "input": {"command": "echo x >~/f; cat ~/f"}, "id": "t2"}}
@@ -238,6 +243,7 @@ def test_state_directory_that_goes_in_the_middle_of_a_turn_is_made_again(shell):
 # --- what is printed ---------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_only_the_text_after_the_last_tool_use_is_printed(shell):
     done = shell.play(
         [{"text": "Let me look."}, {"tool_use": {"name": "ls", "input": {}}}],
@@ -445,6 +451,7 @@ def test_words_that_are_no_utf8_are_a_prompt_all_the_same(shell):
     assert first_words(shell)[-1] == "caf\ufffd?"
 
 
+@prove
 def test_a_project_whose_name_is_no_utf8_is_refused(shell):
     shell.project = shell.project.parent / "caf\udce9"
     shell.project.mkdir()
@@ -457,6 +464,7 @@ def test_many_sessions_can_begin_in_the_same_second():
     assert len({new_session_id() for _ in range(2000)}) == 2000
 
 
+@prove
 @pytest.mark.parametrize(
     "toml, why",
     prove_rest(
@@ -636,12 +644,14 @@ def test_a_session_that_is_open_elsewhere_is_refused(shell):
     assert "open" in done.stderr
 
 
+@prove
 def test_a_project_without_a_session_has_none_to_continue(shell):
     done = shell.play([{"text": "One."}], args=("--continue",))
     assert (done.returncode, done.stdout) == (2, "")
     assert f"there is no session of {shell.project} to continue" in done.stderr
 
 
+@prove
 def test_prompts_that_wait_in_a_session_are_not_sent_by_the_way(shell):
     session = Session.open(shell.state / "sessions", "s1", str(shell.project))
     session.keep_state("waiting", {"queued": [{"id": "p9", "text": "Delete it all."}]})
@@ -743,6 +753,7 @@ def test_a_signal_stops_the_turn_and_leaves_nothing_behind(shell, number, status
     assert session.history[-1].role == "user"  # each use has its result
 
 
+@prove
 def test_a_signal_prints_no_text_that_is_not_final(shell):
     process = shell.start(
         "-p",
@@ -758,6 +769,7 @@ def test_a_signal_prints_no_text_that_is_not_final(shell):
     assert (process.returncode, out) == (130, "")
 
 
+@prove
 def test_a_signal_while_standard_input_is_awaited_stops_at_once(shell):
     process = shell.start(
         "-p", "--model", shell.write_script([{"text": "Some"}]), stdin=subprocess.PIPE
@@ -825,6 +837,7 @@ def test_a_full_disk_behind_standard_output_is_an_error(shell):
     assert "standard output cannot be written: No space left on device" in done.stderr
 
 
+@prove
 def test_closed_streams_are_no_files_of_ours(shell):
     model = shell.write_script([{"text": "Hello."}])
     line = 'exec "$0" -m sanderling -p hi --model "$1" <&- >&- 2>&-'

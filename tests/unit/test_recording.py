@@ -13,7 +13,7 @@ import anyio
 import msgspec
 import pytest
 from tests import loopback
-from tests.conftest import ROOT, policy_of, prove_rest
+from tests.conftest import ROOT, policy_of, prove, prove_rest
 from tests.loopback import (
     LoopbackServer,
     Reply,
@@ -371,6 +371,7 @@ def test_a_short_secret_takes_no_other_word_along():
     assert redact("cat database.txt data") == "cat database.txt REDACTED-1"
 
 
+@prove
 @pytest.mark.parametrize(
     "piece",
     prove_rest(

@@ -503,6 +503,7 @@ def test_proposed_rule_does_not_cover_what_runs_other_code_or_writes_elsewhere(
     assert decided.action == "ask"
 
 
+@prove
 def test_everyday_corpus_gets_proposals_that_work(project):
     corpus = (Path(__file__).parent / "corpora" / "everyday_commands.txt").read_text().splitlines()
     lines = [line for line in corpus if not line.startswith(("##", '"'))]

@@ -225,6 +225,7 @@ async def test_context_lines_are_told_apart_and_gaps_are_marked(place):
     )
 
 
+@prove
 async def test_files_only_counts_matching_lines(repository):
     repository.write({"many.txt": "needle\n" * 1000})
     async with repository.tools() as tools:
@@ -244,12 +245,14 @@ async def test_pattern_with_a_newline_matches_across_lines(place):
         assert files_in(await tools.grep(r"\n", literal=True)) == ["b.c"]
 
 
+@prove
 async def test_end_of_line_is_found_before_a_carriage_return(place):
     place.write({"dos.txt": "one\r\ntwo\r\n"})
     async with place.tools() as tools:
         assert (await tools.grep("one$")).endswith("dos.txt\n1: one")
 
 
+@prove
 async def test_no_match_says_how_many_files_were_searched(repository):
     async with repository.tools() as tools:
         outcome = await tools.use(grep, pattern="no such text", path="src")
@@ -261,6 +264,7 @@ async def test_no_match_says_how_many_files_were_searched(repository):
         )
 
 
+@prove
 async def test_input_with_a_pattern_that_is_an_option_is_searched_for(place):
     place.write({"-n.txt": "--files\n-e\n--pre=touch x\n", "b": "--files\n"})
     async with place.tools() as tools:
@@ -310,6 +314,7 @@ async def test_which_matches_are_shown_does_not_depend_on_the_order_they_are_fou
     assert shown == [f"{n:03}/file.txt" for n in range(len(shown))]
 
 
+@prove
 async def test_long_line_is_cut_around_its_match(place):
     line = "é" * 5000 + "needle" + "ü" * 5000
     place.write({"min.js": line + "\n", "short.js": "a needle\n", "start.js": f"needle{line}"})
@@ -340,6 +345,7 @@ async def test_line_longer_than_memory_does_not_keep_the_rest_from_being_searche
     assert "Files of more than 64 MB were left out" in text
 
 
+@prove
 async def test_too_many_matches_for_memory_are_an_error_beside_what_was_found(place, monkeypatch):
     monkeypatch.setattr(ripgrep, "MAX_MEMORY_KIB", 64 * 1024)
     place.write({"big.txt": "A" * 7_000_000})
@@ -444,6 +450,7 @@ async def test_search_that_was_killed_later_tells_what_it_found_and_that_it_is_n
     )
 
 
+@prove
 async def test_matches_of_a_search_that_was_killed_are_not_all_of_them(repository, monkeypatch):
     found = await anyio.run_process(
         [RIPGREP, "--json", "needle", str(repository.project / "src/app.py")]
@@ -460,6 +467,7 @@ async def test_matches_of_a_search_that_was_killed_are_not_all_of_them(repositor
     assert "not complete" in told
 
 
+@prove
 async def test_search_whose_shell_was_killed_has_failed(repository, monkeypatch):
     cut_off(repository, monkeypatch, "kill -9 $PPID")
     async with repository.tools() as tools:
@@ -467,6 +475,7 @@ async def test_search_whose_shell_was_killed_has_failed(repository, monkeypatch)
         assert "not known" in await tools.refusal(grep, pattern="needle")
 
 
+@prove
 async def test_files_are_not_counted_by_a_search_that_was_killed(repository, monkeypatch):
     """What grep has not found in files of a glob, it says with their number."""
     cut_off(repository, monkeypatch, f"""case "$*" in *--json*) exec '{RIPGREP}' "$@";; esac""")
@@ -474,6 +483,7 @@ async def test_files_are_not_counted_by_a_search_that_was_killed(repository, mon
         assert "not known" in await tools.refusal(grep, pattern="nowhere", glob="*.py")
 
 
+@prove
 async def test_listing_that_was_killed_has_failed(repository, monkeypatch):
     program = "import os, sys; print('src/'); sys.stdout.flush(); os.kill(os.getpid(), 9)"
     monkeypatch.setattr("sanderling.tools.ls.PYTHON", (*PYTHON[:-1], program))
@@ -482,6 +492,7 @@ async def test_listing_that_was_killed_has_failed(repository, monkeypatch):
     assert told == "src cannot be listed: the listing was ended by SIGKILL"
 
 
+@prove
 async def test_search_that_waits_for_ever_is_stopped_as_an_error(place, monkeypatch):
     monkeypatch.setattr(ripgrep, "TIMEOUT_S", 0.5)
     os.mkfifo(place.project / "pipe")
@@ -548,6 +559,7 @@ async def test_what_the_sandbox_hides_is_not_found(repository):
         assert "sandbox hides it" in await tools.refusal(ls, path=str(secret))
 
 
+@prove
 async def test_unknown_type_and_broken_glob_are_errors(repository):
     async with repository.tools() as tools:
         words = await tools.refusal(grep, pattern="x", type="pyhton")
@@ -591,6 +603,7 @@ def test_program_in_the_project_is_not_trusted(place, monkeypatch):
         ripgrep.find_ripgrep(str(place.project))
 
 
+@prove
 async def test_program_installed_with_us_is_seen_in_every_view(repository):
     """It needs no grant, which would cost another view."""
     async with repository.tools(read_paths=()) as tools:
@@ -623,6 +636,7 @@ async def test_what_cannot_be_read_is_told_beside_what_was_found(place):
     assert "closed.txt  7B" in listed
 
 
+@prove
 async def test_path_that_cannot_be_read_is_an_error(place):
     lock(place)
     async with place.tools() as tools:
@@ -638,6 +652,7 @@ async def test_path_that_cannot_be_read_is_an_error(place):
 # --- grep: content and names are hostile -------------------------------------------------------------------------------
 
 
+@prove
 async def test_binary_files_are_skipped_in_directories_and_marked_when_named(place):
     place.write({"a.bin": b"\x7fELF\0\0needle\0\n", "b.txt": "needle\n"})
     async with place.tools() as tools:
@@ -646,6 +661,7 @@ async def test_binary_files_are_skipped_in_directories_and_marked_when_named(pla
     assert text.endswith("a.bin (binary)\n1: \\x7fELF\\x00\\x00needle\\x00")
 
 
+@prove
 async def test_bytes_that_are_not_utf_8_are_shown_as_escapes(place):
     place.write(
         {
@@ -665,6 +681,7 @@ async def test_escape_sequences_are_made_visible(place):
         assert "1: needle \\x1b[2Jgone\\x07" in await tools.grep("needle")
 
 
+@prove
 async def test_strange_names_stay_on_one_line_and_are_text(place):
     names = [
         b"new\nline.txt",
@@ -787,6 +804,7 @@ async def test_glob_finds(repository, pattern, path, names):
         assert await tools.names(pattern, path=path) == names
 
 
+@prove
 async def test_newest_files_come_first_and_the_rest_is_counted(place):
     place.write({f"{n:04}.txt": "" for n in range(1234)})
     for n in range(1234):
@@ -803,12 +821,14 @@ async def test_newest_files_come_first_and_the_rest_is_counted(place):
     assert outcome.content.startswith("100 files, the newest first:\n0099.txt\n")
 
 
+@prove
 async def test_no_file_is_a_success_that_says_so(repository):
     async with repository.tools() as tools:
         outcome = await tools.use(glob, pattern="*.rs", path="src")
     assert (outcome.content, outcome.summary) == ("No files match *.rs in src.", "no files")
 
 
+@prove
 async def test_long_names_stay_below_30_kb(place):
     for n in range(300):
         (place.project / (f"{n:03}" + "\x01" * 200)).touch()
@@ -861,11 +881,13 @@ async def test_depth_is_how_many_levels_are_opened(repository):
         assert "depth" in await tools.refusal(ls, depth=11)
 
 
+@prove
 async def test_ignored_directory_is_listed_when_it_is_named(repository):
     async with repository.tools() as tools:
         assert await tools.text(ls, path="build") == "build/\nout.py  17B"
 
 
+@prove
 async def test_directories_that_are_too_full_are_cut_and_counted(place):
     place.write({f"full/{n:03}.txt": "" for n in range(234)} | {"near.txt": ""})
     async with place.tools() as tools:
@@ -874,6 +896,7 @@ async def test_directories_that_are_too_full_are_cut_and_counted(place):
     assert lines[101:] == ["  099.txt  0B", "  … 134 more", "near.txt  0B"]
 
 
+@prove
 async def test_what_is_near_comes_before_what_is_deep(place):
     place.write({f"{n:02}/{k:02}/file.txt": "" for n in range(20) for k in range(30)})
     place.write({"zz.txt": ""})
@@ -896,6 +919,7 @@ async def test_tree_of_long_names_stays_below_30_kb(place):
         assert (await tools.text(ls)).endswith("[cut here: list a directory of it]")
 
 
+@prove
 async def test_file_and_missing_directory_are_errors(repository):
     async with repository.tools() as tools:
         assert await tools.refusal(ls, path="README.md") == (
@@ -924,6 +948,7 @@ async def works(tools: Tools) -> None:
     assert "  app.py  50B" in await tools.text(ls)
 
 
+@prove
 async def test_tools_work_in_a_project_that_cannot_be_written(repository):
     async with repository.tools(mode="ro") as tools:
         await works(tools)
@@ -936,6 +961,7 @@ async def test_tools_work_without_a_sandbox(repository):
         assert "does not exist" in await tools.refusal(grep, pattern="x", path="nowhere")
 
 
+@prove
 async def test_ignore_files_count_outside_of_repositories(place):
     shutil.rmtree(place.project / ".git")
     place.write({".gitignore": "*.log\n", "a.log": "needle\n", "a.txt": "needle\n"})
@@ -944,6 +970,7 @@ async def test_ignore_files_count_outside_of_repositories(place):
         assert "a.log" not in await tools.text(ls)
 
 
+@prove
 async def test_uses_side_by_side_do_not_disturb_each_other(repository):
     found: list[str] = []
     async with repository.tools() as tools:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.api_rules import refusals
-from tests.conftest import prove_rest
+from tests.conftest import prove, prove_rest
 
 from sanderling.errors import SessionError
 from sanderling.events import Prompt, Selection
@@ -436,6 +436,7 @@ def test_log_cut_at_any_byte_gives_what_it_says_and_reading_it_again_changes_not
         assert path.read_bytes() == mended, len(data)
 
 
+@prove
 @at_any_byte
 def test_log_cut_at_any_byte_ends_in_a_turn_that_has_ended(log, first_cut):
     for path, data in cuts(log, first_cut):
@@ -449,6 +450,7 @@ def test_log_cut_at_any_byte_ends_in_a_turn_that_has_ended(log, first_cut):
             assert records[-1] == {"type": "turn_ended", "stop_reason": "interrupted", "at": AT}
 
 
+@prove
 @at_any_byte
 def test_log_cut_at_any_byte_can_be_continued(log, first_cut):
     unreadable: dict[int, str] = {}

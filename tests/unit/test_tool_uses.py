@@ -210,6 +210,7 @@ async def test_edits_of_one_file_and_a_command_after_them_keep_their_order(tmp_p
     assert (talk.project / "app.py").read_text() == "def f():\n    return 4\n"
 
 
+@prove
 async def test_one_failure_cancels_nothing_else(tmp_path):
     talk = await Talk(
         tmp_path, uses(bash("exit 3"), bash("sleep 0.3; echo fine")), mode="auto"
@@ -243,6 +244,7 @@ async def test_the_same_call_again_and_again_warns_the_model_and_then_asks_the_p
     assert talk.session.history[-1].role == "user"
 
 
+@prove
 async def test_reason_why_a_turn_is_not_to_go_on_is_told_to_the_model_with_what_comes_next(
     tmp_path,
 ):
@@ -306,6 +308,7 @@ async def test_one_of_a_batch_is_denied_alone_where_the_person_says_so(tmp_path)
     assert made == ["1", "3", "app.py"]
 
 
+@prove
 async def test_a_question_about_the_only_tool_use_left_denies_no_other(tmp_path):
     calls = [("read", {"path": "app.py"}), edit("app.py", "return 1", "return 2")]
     talk = Talk(tmp_path, uses(*calls))
@@ -336,6 +339,7 @@ async def test_allowed_for_the_session_asks_no_more_and_other_things_still_ask(t
     assert len(talk.of(ApprovalRequested)) == 2
 
 
+@prove
 async def test_always_keeps_the_rule_as_the_person_has_changed_it_outside_of_the_project(tmp_path):
     talk = Talk(tmp_path, uses(bash("git commit -m x")))
     async with talk.asked():
@@ -390,6 +394,7 @@ def outside(tmp_path) -> Path:
     return path
 
 
+@prove
 async def test_hidden_file_that_a_command_misses_is_offered_and_the_command_runs_again(
     tmp_path, outside
 ):
@@ -418,6 +423,7 @@ def hidden_tool(tmp_path, monkeypatch) -> Path:
     return directory
 
 
+@prove
 async def test_directory_of_a_hidden_program_is_offered_and_the_command_runs_again(
     tmp_path, hidden_tool
 ):
@@ -432,6 +438,7 @@ async def test_directory_of_a_hidden_program_is_offered_and_the_command_runs_aga
     assert f"[The sandbox refused: execute {hidden_tool}: `mytool` is there" in talk.told(1)
 
 
+@prove
 async def test_what_was_granted_for_the_session_is_not_asked_again(tmp_path, outside):
     twice = [uses(bash(f"cat {outside}"))] * 2
     talk = Talk(tmp_path, *twice, mode="auto")
@@ -516,6 +523,7 @@ async def test_network_that_was_lent_for_one_command_is_off_again(tmp_path):
     assert talk.orchestrator.sandbox.network == "off"
 
 
+@prove
 async def test_fetch_while_the_network_is_off_asks_once_and_lets_in_that_host_for_that_long(
     tmp_path,
 ):
@@ -555,6 +563,7 @@ async def test_rule_for_one_host_opens_the_network_to_it_and_a_rule_for_all_does
         assert len(talk.of(ApprovalRequested)) == count
 
 
+@prove
 async def test_link_in_the_project_that_leads_outside_asks_for_what_it_leads_to(tmp_path, outside):
     link = tmp_path / "home/project/link"
     link.parent.mkdir()
@@ -609,6 +618,7 @@ async def test_what_was_allowed_for_the_session_is_allowed_in_that_mode_alone(tm
         talk.answer(await talk.until(ApprovalRequested, 2), "deny")
 
 
+@prove
 async def test_what_can_never_be_granted_is_not_asked(tmp_path):
     writing = ("write", {"path": "/etc/new", "content": "x"})
     talk = await Talk(tmp_path, uses(writing, ("read", {"path": "/root"}))).run()
@@ -634,6 +644,7 @@ async def test_search_does_not_show_what_a_rule_keeps_from_the_model(tmp_path):
     assert "What a rule keeps from you was left out." in talk.told()
 
 
+@prove
 async def test_search_outside_of_the_project_finds_what_was_granted_for_it(tmp_path, outside):
     looks = uses(
         ("grep", {"pattern": "notes", "path": str(outside)}), ("ls", {"path": str(outside.parent)})
@@ -817,6 +828,7 @@ async def test_exports_ask_once_for_each_value_that_was_shown(tmp_path):
     assert kept["seen_exports"] == [f"LESSOPEN='{talk.project}/page'", "LESSOPEN='less'"]  # type: ignore[index]
 
 
+@prove
 async def test_exports_that_were_shown_are_known_when_the_session_is_resumed(tmp_path):
     talk = Talk(tmp_path, uses(bash("ls")))
     await talk.orchestrator.gate.restore({"seen_exports": ["LESSOPEN='x'"]}, "ask")
@@ -930,6 +942,7 @@ async def test_offer_says_where_a_link_leads(tmp_path, outside):
         talk.answer(question, "deny")
 
 
+@prove
 async def test_grant_of_an_older_log_that_does_not_say_what_it_was_is_asked_about_again(
     tmp_path, outside
 ):

@@ -351,6 +351,7 @@ def test_search_does_not_follow_links_to_directories(tmp_path):
     assert find_files(str(tmp_path), {"AGENTS.md"}.__contains__) == ["a/AGENTS.md"]
 
 
+@prove
 def test_more_text_than_can_be_looked_at_is_not_shown_and_not_trusted(trust, project):
     for number in range(20):
         write(project, f"{number:02}/AGENTS.md", "x" * MAX_FILE_BYTES)

@@ -4,6 +4,7 @@ import sys
 import unicodedata
 
 import pytest
+from tests.conftest import prove
 
 from sanderling.gate import visible
 from sanderling.tools.shell import first_line
@@ -28,6 +29,7 @@ def test_what_is_shown_as_nothing_stands_there_as_its_number(show):
         assert f"<U+{code:04X}>" in show(chr(code)), hex(code)
 
 
+@prove
 def test_no_format_control_or_private_character_passes():
     hidden = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
     for code in range(sys.maxunicode + 1):

@@ -842,6 +842,7 @@ async def test_a_server_of_the_session_can_be_fetched_while_the_network_is_off(i
         assert "answers 404 Not Found. What it says:\n<page " in str(error)
 
 
+@prove
 @pytest.mark.parametrize("level", prove_rest(WITH_NETWORK, keep=(0,)))
 async def test_what_listens_outside_of_the_session_is_not_there(in_sandbox, level, server):
     server.answers["/"] = answer(b"the person's own")
@@ -851,6 +852,7 @@ async def test_what_listens_outside_of_the_session_is_not_there(in_sandbox, leve
     assert server.requests == []
 
 
+@prove
 async def test_without_a_network_of_its_own_localhost_is_refused(in_sandbox, server):
     async with in_sandbox("landlock") as place:
         error = await place.refusal(server.url(host="localhost"))
