@@ -18,7 +18,8 @@ end
 
 ---@return boolean it is Neovim's own, and has no line to say something in
 local function would_ask_for_enter()
-  local is_neovims = debug.getinfo(vim.notify, 'S').source:find('vim/_', 1, true) ~= nil
+  local source = debug.getinfo(vim.notify, 'S').source
+  local is_neovims = source == '?' or source:find('vim/_', 1, true) ~= nil -- 0.12 is compiled without names
   return vim.o.cmdheight == 0 and is_neovims
 end
 
