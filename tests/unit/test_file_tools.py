@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, prove, prove_rest
+from tests.sandbox.test_sandbox import happens, supervisors
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 
 from sanderling.errors import ToolError
@@ -873,7 +874,68 @@ async def test_what_could_make_the_machine_run_something_is_not_changed(place, p
             (edit, {"path": ".git/hooks/pre-commit", "edits": [{"old": "sh", "new": "evil"}]}),
         ):
             assert ".git/hooks, for instance" in await desk.refusal(tool, **data)
+            with pytest.raises(ToolError, match=r"\.git/hooks, for instance"):  # nobody is asked
+                await desk.preview(tool, **data)
     assert (hooks / "pre-commit").read_text() == "#!/bin/sh\n"
+
+
+@pytest.mark.parametrize("level", ["full", "landlock"])
+async def test_what_the_guard_would_take_away_is_refused_before_anybody_is_asked(
+    place, project, level
+):
+    (project / ".idea").mkdir()
+    (project / ".config").mkdir()
+    (project / "alias").symlink_to(".vscode")
+    (project / "dangling").symlink_to(".nvimrc")
+    (project / ".mcp.json").write_text("{}")
+    refused = {
+        *(".envrc", ".vscode/tasks.json", ".claude/deep/er/hook.sh", "alias/tasks.json"),
+        *("dangling", ".config/mise.toml", "sub/.git/hooks/pre-commit", "sub/.git"),
+        *(".idea/workspace.xml", ".mcp.json", str(project / "sub/../.exrc")),
+    }
+    before = sorted(project.rglob("*"))
+    async with place.desk(is_on=True, level=level) as desk:
+        await desk.use(read, path=".mcp.json")
+        for path in sorted(refused):
+            with pytest.raises(ToolError, match=r"(cannot|may not) be written"):
+                await desk.preview(write, path=path, content="evil")
+            await desk.refusal(write, path=path, content="evil")
+        said = await desk.refusal(write, path=".envrc", content="evil")
+        assert said.startswith(".envrc cannot be written while the sandbox is open")
+        assert sorted(project.rglob("*")) == before
+        for path in ("sub/.envrc", "config", "sub/hooks/pre-commit", "AGENTS.md"):
+            assert await desk.told(write, path=path, content="fine") == (
+                f"Created {path}: 1 line, 4 bytes."
+            )
+        process = await desk.workspace.sandbox.spawn(["true"])  # after which the guard looks
+        await process.wait()
+        process.close()
+    for path in ("sub/.envrc", "config", "sub/hooks/pre-commit", "AGENTS.md"):
+        assert (project / path).read_text() == "fine"
+    assert (project / ".mcp.json").read_text() == "{}"
+
+
+async def test_what_the_guard_would_take_away_is_refused_in_a_buffer_too(place, project):
+    editor = MemoryEditor()
+    editor.open(project / ".envrc")
+    editor.type(project / ".envrc", "theirs\n")
+    async with place.desk(editor, is_on=True) as desk:
+        edits = [{"old": "theirs", "new": "evil"}]
+        said = await desk.refusal(edit, path=".envrc", edits=edits)
+    assert said.startswith(".envrc cannot be written while the sandbox is open")
+
+
+async def test_what_the_guard_would_take_away_can_be_written_when_the_sandbox_is_off(
+    place, project
+):
+    async with place.desk(is_on=True) as desk:
+        await desk.refusal(write, path=".envrc", content="mine")
+        desk.workspace.sandbox.switch(is_on=False)
+        await happens(lambda: not supervisors(os.getpid()))  # it rests, and with it the guard
+        assert await desk.told(write, path=".envrc", content="mine") == (
+            "Created .envrc: 1 line, 4 bytes."
+        )
+    assert (project / ".envrc").read_text() == "mine"
 
 
 async def test_what_lies_outside_is_not_changed(place):

@@ -159,6 +159,26 @@ class Guard:
         self._read_events()
         return self._taken()
 
+    def undoes(self, path: str) -> bool:
+        """
+        Whether a change of `path`, which is real, would not last: of what is forbidden or held, of git's own, or of anything below.
+
+        Whoever can be told beforehand need not see it taken away.
+        """
+        if self._is_inside(path) and os.path.basename(path) == ".git":
+            return True
+        while self._is_inside(path) and path not in self._roots:
+            if self._is_kept_from(path):
+                return True
+            path = os.path.dirname(path)
+        return False
+
+    def _is_kept_from(self, path: str) -> bool:
+        directory, name = os.path.split(path)
+        is_gits = name in SURFACE and ".git" in directory.split("/")
+        is_put_back = self._restores and name in self._held.get(directory, ())
+        return is_gits or is_put_back or name in self._forbidden.get(directory, ())
+
     def audit(self, *, is_routine: bool = False) -> list[GuardEvent]:
         """
         Look at everything, after a command and before anything of the host is run again.

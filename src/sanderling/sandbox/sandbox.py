@@ -158,6 +158,8 @@ class Sandbox:
         self._keys = itertools.count()
         self._view_numbers = itertools.count()
         self._is_watching = False
+        self._asked: dict[int, anyio.Event] = {}
+        self._answers: dict[int, bool] = {}
         self._host_rules = HostRules(policy.hosts)
         self._proxies: list[socket.socket] = []
         self._proxy_scopes: list[anyio.CancelScope] = []
@@ -333,6 +335,21 @@ class Sandbox:
             *denials_in(output, self.policy, cwd or self.policy.project),
         ]
 
+    async def undoes(self, path: str) -> bool:
+        """Whether the guard would undo a change of `path`, which is real; not, if there is none any more."""
+        number = next(self._keys)
+        answered = self._asked[number] = anyio.Event()
+        try:
+            wire.send(self._supervisor, ("undoes", number, path))
+            if not self.has_ended.is_set():
+                await answered.wait()
+        except OSError:
+            return False
+        else:
+            return self._answers.pop(number, False)
+        finally:
+            del self._asked[number]
+
     async def _watch(self) -> None:
         """As long as something runs: have the guard look now and then, and kill it all before it has filled the disk."""
         paths = (self.policy.project, self.policy.state_dir, *self.policy.write_paths)
@@ -487,11 +504,17 @@ class Sandbox:
                         if event.kind == "replaced":
                             self._hold_again(event.path)
                         self._on_event(event)
+                    case (("undoes", number, is_undone), _):
+                        if number in self._asked:  # else who asked waits no more
+                            self._answers[number] = is_undone
+                            self._asked[number].set()
                     case (("closed",), _):
                         break
                     case _:
                         raise SandboxError(f"The host knows no {received[0]!r}.")
         self.has_ended.set()
+        for answered in self._asked.values():
+            answered.set()
 
     @property
     def runs_commands(self) -> bool:

@@ -373,6 +373,14 @@ class SessionSandbox:
             self._files[grant] = (files, wanted)
             return files
 
+    async def undoes(self, path: str) -> bool:
+        """
+        Whether the guard would undo a change of `path`, whoever has approved it.
+
+        It is at work as long as a sandbox is open, also beside what runs without one.
+        """
+        return self._sandbox is not None and await self._sandbox.undoes(real_path(path))
+
     def leads_to(self, host: str) -> bool:
         """Whether the network of now leads to `host`, with or without `:port`; to its own loopback each does."""
         policy = self._in_force
@@ -512,8 +520,15 @@ class SessionSandbox:
         return without(self._policy, changed_paths(self._policy)).write_paths
 
     def switch(self, *, is_on: bool) -> None:
-        """Confine the commands that are started from now on, or do not: the second only when the person has typed it."""
+        """
+        Confine the commands that are started from now on, or do not: the second only when the person has typed it.
+
+        Then nothing needs a sandbox that is open, and its guard: it rests, unless something in it would be lost.
+        """
         self.is_off = not is_on
+        if self.is_off and self._patience:
+            self._needed_at = -math.inf
+            self._patience.deadline = self._rest_at
         self._on_change()
 
     def look_after(

@@ -87,6 +87,9 @@ class Supervisor:
             case ("audit", is_routine):
                 if not is_routine or time.monotonic() >= self._next_routine_audit:
                     self._audit(is_routine=is_routine)
+            case ("undoes", number, path):
+                is_undone = self._guard is not None and self._guard.undoes(path)
+                wire.send(self.channel, ("undoes", number, is_undone))
             case ("close", keeps_tmp):
                 self.end(keeps_tmp=keeps_tmp)
             case _:

@@ -44,6 +44,11 @@ THREAD_BYTES = 16 * 1024
 """Work on more than that would hold up everything else."""
 
 SANDBOXS_OWN = "That is in a directory of the sandbox's own, which ends with it: the person's files are as they were."
+UNDONE = (
+    "{name} cannot be written while the sandbox is open, whoever approves it: it could make the person's machine run something, or"
+    " instruct an agent, so that the sandbox's guard would undo it. Nothing was written. Tell the person what it is to hold: they"
+    " can write it when this session has ended."
+)
 RENUMBERED = "Its lines may have other numbers now: nothing was changed."
 
 Arguments = TypeVarTuple("Arguments")
@@ -172,9 +177,11 @@ class Change:
         """The file and its buffer as they are now, if they may be changed at all."""
         loaded = await self._load()
         buffer = await buffer_of(self._workspace, self.path, loaded.stamp if loaded else None)
-        if loaded or buffer:
+        if loaded or buffer or self.is_whole:
             with self._workspace.explaining(self.path, "written"):
                 await (await self._workspace.files()).check(self.path)
+        if await self._workspace.sandbox.undoes(self.path):
+            raise ToolError(UNDONE.format(name=self._name))
         return loaded, buffer
 
     def _stays_unsaved(self, loaded: Loaded | None, buffer: Buffer) -> bool:
