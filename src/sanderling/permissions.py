@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from sanderling.events import Mode
+from sanderling.sandbox.layout import leads_to_hidden
 from sanderling.sandbox.names import asked_about, folded
 from sanderling.sandbox.network import is_loopback, split_authority
 from sanderling.sandbox.policy import is_within, real_path
@@ -830,7 +831,7 @@ _TELLING_OF_THE_SANDBOX = name_set("env printenv ps")
 _PRINTING = name_set("echo printf true false : pwd sleep seq read")
 """Those whose words are no files."""
 _VERSIONED = name_set(
-    "python python3 node ruby perl gcc g++ clang make cmake git docker pip pip3 nvim bash rg jq"
+    "python python3 node ruby perl gcc g++ clang make cmake git docker nvim bash rg jq"
 )
 """Those that tell their version before they read anything of the directory: no configuration, no plugin, no version to switch to."""
 _SHIMS = name_set("mise rtx asdf volta-shim rustup proto proto-shim aqua-proxy")
@@ -883,25 +884,41 @@ def _is_read_only(words: Words, use: Use, *, is_confined: bool) -> bool:
 
 
 def _is_of_the_directory(name: str, use: Use, *, is_confined: bool) -> bool:
-    """Whether PATH leads to a program of the project's, or to one that the project chooses."""
-    found = _program_file(name, use)
-    real = real_path(found) if found else ""
-    is_among_installed = is_confined and _AMONG_INSTALLED.search(found)
-    return bool(found) and (
-        any(is_within(path, root) for path in (found, real) for root in use.roots)
-        or real.rpartition("/")[2] in _SHIMS
-        or ("/shims/" in found and not is_among_installed)
+    """
+    Whether PATH leads to a program of the project's, or to one that the project chooses, or that a command can have made.
+
+    The sandbox may hide what comes first: then it is the next.
+    """
+    return any(
+        _is_chosen_here(found, use, is_confined=is_confined) for found in _program_files(name, use)
     )
 
 
-def _program_file(name: str, use: Use) -> str:
-    """What PATH leads to, "" if that is nothing. Where a part of PATH is relative, it is so from wherever the line may be."""
+def _is_chosen_here(found: str, use: Use, *, is_confined: bool) -> bool:
+    real = real_path(found)
+    is_among_installed = is_confined and _AMONG_INSTALLED.search(found)
+    return (
+        any(is_within(path, root) for path in (found, real) for root in use.roots)
+        or real.rpartition("/")[2] in _SHIMS
+        or ("/shims/" in found and not is_among_installed)
+        or (is_confined and leads_to_hidden(found))
+    )
+
+
+def _program_files(name: str, use: Use) -> Iterator[str]:
+    """
+    What PATH leads to, as far as the sandbox may hide it and go on: what belongs to the system is shown.
+
+    Where a part of PATH is relative, it is so from wherever the line may be.
+    """
     for part in os.get_exec_path():
         for directory in use.directories or (use.project,):
             file = os.path.join(directory, part, name)  # noqa: PTH118
             if os.access(file, os.X_OK) and os.path.isfile(file):  # noqa: PTH113
-                return os.path.normpath(file)
-    return ""
+                found = os.path.normpath(file)
+                yield found
+                if found.startswith("/usr/") and real_path(found).startswith("/usr/"):
+                    return
 
 
 def _only_moves(arguments: Words, use: Use) -> bool:

@@ -13,7 +13,7 @@ from sanderling.sandbox.sandbox import Sandbox
 from tests.conftest import prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
-from tests.sandbox.test_sandbox import LEVELS, Place
+from tests.sandbox.test_sandbox import LEVELS, Place, run
 
 MISSING = 127
 
@@ -62,6 +62,115 @@ async def test_directory_of_programs_in_home_is_shown_and_cannot_be_written(plac
             session, f"(echo x >{directory}/new) 2>/dev/null; cat {directory}/new 2>/dev/null"
         )
     assert [path.name for path in directory.iterdir()] == ["mytool"]
+
+
+# --- what PATH finds first is never what a command has made ---------------------------------------------------------------
+
+FAKE = "mkdir -p {0}; printf '#!/bin/sh\\necho evil\\n' >{0}/ls; chmod 755 {0}/ls"
+
+
+def absent(place: Place) -> str:
+    return f"{place.home}/.local/bin"
+
+
+def of_tmp(_: Place) -> str:
+    return "/tmp/tools"
+
+
+def of_shm(_: Place) -> str:
+    return "/dev/shm/tools"
+
+
+def here(_: Place) -> str:
+    return "."
+
+
+def nowhere(_: Place) -> str:
+    return ""
+
+
+def hidden(place: Place) -> str:
+    (place.home / "bin").mkdir()
+    (place.home / "bin/token.txt").write_text("secret")
+    return f"{place.home}/bin"
+
+
+def link_to_absent(place: Place) -> str:
+    link = place.base / "tools"
+    link.symlink_to(place.home / "tools")
+    return str(link)
+
+
+def link_in_home_to_elsewhere(place: Place) -> str:
+    (place.home / "bin").symlink_to("/usr/lib")
+    return f"{place.home}/bin"
+
+
+def around_a_corner(place: Place) -> str:
+    return f"/usr/bin/../..{place.home}/bin"
+
+
+@pytest.mark.parametrize("variable", ["PATH", "LD_LIBRARY_PATH"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *(absent, of_tmp, of_shm, here, nowhere, hidden),
+        *(link_to_absent, link_in_home_to_elsewhere, around_a_corner),
+    ],
+)
+async def test_directory_that_a_command_can_fill_is_not_searched(
+    place, monkeypatch, entry, variable
+):
+    directory = entry(place)
+    before = os.environ["PATH"] if variable == "PATH" else ""
+    monkeypatch.setenv(variable, f"{directory}{os.pathsep}{before}")
+    at = place.home / "tools" if entry is link_to_absent else directory or "."
+    async with session_of(place) as session:
+        await said(session, FAKE.format(at))
+        assert "evil" not in await said(session, "ls")
+        searched = (await said(session, f"printf %s ${variable}")).split(":")
+        assert directory not in searched or searched == [""]
+
+
+async def test_directories_of_programs_that_are_shown_are_searched_in_their_order(place, own):
+    own("bin", ".tools/bin", ".local/bin")
+    (place.project / "node_modules/.bin").mkdir(parents=True)
+    ours = [f"{place.home}/{name}" for name in ("bin", ".tools/bin", ".local/bin")]
+    mine = f"{place.project}/node_modules/.bin"
+    os.environ["PATH"] = f"{mine}:{os.environ['PATH']}"
+    async with session_of(place) as session:
+        searched = (await said(session, "printf %s $PATH")).split(":")
+    assert searched[:4] == [mine, *ours]
+
+
+async def test_granted_directory_of_programs_is_searched(place, own):
+    directory = own("tools")
+    add_text(directory)
+    async with session_of(place) as session:
+        assert str(directory) not in await said(session, "printf %s $PATH")
+        await session.extend(Grant(read_paths=(str(directory),)))
+        assert await said(session, "mytool") == "mine\n"
+
+
+@pytest.mark.parametrize("level", prove_rest([*LEVELS[:-1]], keep=(0,)))
+async def test_no_command_puts_another_directory_in_the_place_of_what_is_shown(place, own, level):
+    """It would be renamed with the private directory around it, the project as well as the programs."""
+    if reason := (await Sandbox.probe()).why_not(level):
+        pytest.skip(reason)
+    own(".local/bin", "some/where/bin")
+    inside = place.project / "deep/er"
+    inside.mkdir(parents=True)
+    (inside / "file").write_text("real\n")
+    policy = place.policy(project=str(inside), level=level)
+    async with Sandbox.open(policy) as sandbox:
+        for name in (".local", "some", "some/where", place.project.name, "project/deep"):
+            rename = f"import os; os.rename('{place.home}/{name}', '{place.home}/aside')"
+            assert (await run(sandbox, "python3", "-c", rename))[0] == 1
+            assert (await run(sandbox, f"rm -rf {place.home}/.local; rmdir {place.home}/{name}"))[0]
+            await run(sandbox, FAKE.format(f"{place.home}/.local/bin"))
+        assert "evil" not in (await run(sandbox, "ls"))[1]
+        assert (await run(sandbox, "mytool"))[1] == "mine\n"
+        assert (await run(sandbox, f"cat {inside}/file"))[1] == "real\n"
 
 
 def add_text(directory: Path) -> None:

@@ -978,18 +978,18 @@ PLANTED_FOR_IGNORE_FILE = {
 async def test_what_a_command_puts_in_the_place_of_the_ignore_file_changes_nothing(
     place, level, plant
 ):
-    """The private HOME lasts, so that the next session finds it where its own file belongs."""
+    """The private HOME lasts, so that the next session finds it where its own file belongs, as an older version let it be put."""
     (place.home / ".config/git").mkdir(parents=True)
     (place.home / ".config/git/ignore").write_text("*.junk\n")
     (place.project / "new.junk").touch()
-    # What is mounted cannot be renamed, but a directory above it can.
     script = "rm -rf ~/.away; mv ~/.config ~/.away; mkdir -p ~/.config/git && "
     script += PLANTED_FOR_IGNORE_FILE[plant].format(project=place.project)
     for _ in range(3):
         async with place.open(level) as sandbox:
             assert (await run(sandbox, "git status --short"))[1] == ""
             assert (await run(sandbox, "cat file; ls missing"))[1] == "public\n"
-            assert (await run(sandbox, script))[0] == 0
+        environment = {"HOME": str(place.base / "state/home"), "PATH": os.environ["PATH"]}
+        await anyio.run_process(["sh", "-c", script], env=environment)
         assert (place.project / "file").read_text() == "public\n"
         assert not (place.project / "missing").exists()
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.conftest import examples, prove, prove_rest
 
 from sanderling.permissions import Effect, Mode, Rule, applies, decide
+from sanderling.sandbox import layout
 from sanderling.shell_grammar import name_set
 
 CORPORA = Path(__file__).parent / "corpora"
@@ -240,6 +241,45 @@ def test_program_of_the_project_on_path_is_not_taken_for_the_one_that_only_looks
     assert action(run("cat src/a"), project, is_confined=is_confined) == "allow"
     monkeypatch.setenv("PATH", f"{before}:{place.format(project=project, base=tmp_path)}")
     assert action(run("ls"), project, is_confined=is_confined) == "allow"
+
+
+@pytest.mark.parametrize(
+    "target, expected",
+    [
+        ("{home}/dev/rg/rg", "ask"),  # inside, a command can make that
+        ("{home}/dev/hop", "ask"),
+        ("{home}/.cargo/bin/rg", "allow"),
+        ("{home}/bin/ripgrep", "allow"),
+        ("/usr/bin/env", "allow"),
+    ],
+)
+def test_program_that_links_to_what_the_sandbox_hides_does_not_only_look(
+    project, tmp_path, monkeypatch, target, expected
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(layout, "PRIVATE", ("/tmp/sanderling-none",))
+    for name in ("dev/rg/rg", ".cargo/bin/rg", "bin/ripgrep"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "dev/hop").symlink_to("/usr/bin/env")
+    (tmp_path / "bin/rg").symlink_to(target.format(home=tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    assert action(run("rg x"), project) == expected
+    assert action(run("rg x"), project, is_confined=False) == "allow"
+
+
+def test_where_the_sandbox_may_hide_a_program_the_next_one_on_path_counts_too(
+    project, tmp_path, monkeypatch
+):
+    for directory in (tmp_path / "hidden", Path(project, "bin")):
+        directory.mkdir()
+        (directory / "jq").write_text("#!/bin/sh\n")
+        (directory / "jq").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/hidden:{project}/bin:{os.environ['PATH']}")
+    assert action(run("jq . x"), project) == "ask"
+    monkeypatch.setenv("PATH", f"{tmp_path}/hidden:/usr/bin:{project}/bin")
+    assert action(run("jq . x"), project) == ("allow" if Path("/usr/bin/jq").exists() else "ask")
 
 
 @pytest.mark.parametrize(

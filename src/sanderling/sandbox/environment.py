@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from sanderling.sandbox.layout import search_path
 from sanderling.sandbox.policy import Level, SandboxPolicy
 
 ENVIRONMENT = (
@@ -27,6 +28,9 @@ FAIL_FAST = {
 }
 """Without a network there is nothing to try again."""
 
+SEARCHED = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": ""}
+"""Where every program, the harmless ones included, is looked for, or looks for what it loads; each with what stands for nothing."""
+
 CREDENTIALS = re.compile(r"://[^/\s]*@")
 
 
@@ -38,6 +42,9 @@ def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) ->
         if name in policy.env_pass
         or (re.fullmatch(ENVIRONMENT, name) and not CREDENTIALS.search(value))
     }
+    for name, default in SEARCHED.items():
+        if name in passed:
+            passed[name] = search_path(passed[name], policy) or default
     has_network = policy.network != "off"
     places = _places_without_mounts(policy) if level == "landlock" else _places(policy)
     return (

@@ -81,9 +81,11 @@ TOOLCHAINS = (
     "miniforge3",
 )
 """Below HOME, what commands are started from. None of these directories holds a key or a token."""
-MAX_PATH_ENTRIES, MAX_PROGRAMS = 64, 2000
+MAX_PATH_ENTRIES, MAX_PROGRAMS, MAX_LINKS = 64, 2000, 40
 """Of the person's own programs: more is not looked through while somebody waits."""
 
+PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/proc")
+"""What the sandbox has of its own, beside HOME."""
 DEVICES = ("null", "zero", "full", "random", "urandom")
 RESOLVER = "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n"
 
@@ -93,7 +95,7 @@ class Bind(NamedTuple):
     `source` outside appears as `target` inside.
 
     `is_private`: what stands in the way of the target may be removed. `may_vanish`: the target is the system's own, and may be gone
-    by then.
+    by then. `is_step`: a directory of a private one, made if it is not there, and bound onto itself.
     """
 
     source: str
@@ -101,6 +103,7 @@ class Bind(NamedTuple):
     is_writable: bool = False
     is_private: bool = False
     may_vanish: bool = False
+    is_step: bool = False
 
 
 class Access(NamedTuple):
@@ -128,8 +131,7 @@ class Layout(NamedTuple):
     def private_places(self, bind: Bind) -> Iterator[tuple[str, str]]:
         """Where the target is made in private directories: each of them, by its path outside, and the path in it."""
         for directory in self.binds:
-            is_kept_elsewhere = directory.is_writable and directory.source != directory.target
-            if is_kept_elsewhere and bind.target.startswith(f"{directory.target}/"):
+            if _is_kept_elsewhere(directory) and bind.target.startswith(f"{directory.target}/"):
                 yield directory.source, bind.target.removeprefix(f"{directory.target}/")
 
 
@@ -154,18 +156,25 @@ def mounted_layout(
     """The root directory of a view."""
     home, tmp = private_directory(policy, "home"), temporary_directory(policy)
     system = [f"/{name}" for name in SYSTEM]
-    binds = [
-        *(Bind(path, path) for path in system if os.path.isdir(path) and not os.path.islink(path)),
-        *(Bind(path, path) for path in _present(SYSTEM_STATE)),
-        *_resolver(policy, has_own_network=has_own_network),
+    private = [
         Bind(tmp, "/tmp", is_writable=True),
         Bind(tmp, "/var/tmp", is_writable=True),
         Bind(home, policy.home, is_writable=True),
-        *_runtime_and_toolchains(policy.home),
+    ]
+    shown = [
+        *_runtime(),
         *_programs(policy),
         *_git_configuration(policy),
         *_project_binds(policy, protection),
         *_masks(policy, protection),
+    ]
+    steps = _steps_to(shown, private)
+    binds = [
+        *(Bind(path, path) for path in system if os.path.isdir(path) and not os.path.islink(path)),
+        *(Bind(path, path) for path in _present(SYSTEM_STATE)),
+        *_resolver(policy, has_own_network=has_own_network),
+        *sorted((*private, *steps), key=lambda bind: bind.target),
+        *shown,
     ]
     access = Access(
         readable=["/"],
@@ -182,6 +191,31 @@ def mounted_layout(
     )
 
 
+def _is_kept_elsewhere(bind: Bind) -> bool:
+    """Whether a directory is private: what is written there lies in our state."""
+    return bind.is_writable and bind.source != bind.target and not bind.is_step
+
+
+def _steps_to(binds: Sequence[Bind], private: Sequence[Bind]) -> Iterator[Bind]:
+    """
+    The directories on the way to what stands in private ones, so that they cannot be renamed.
+
+    Else a command could put others in their place: a project, or programs, that the next command takes for the person's.
+    """
+    steps = dict[str, str]()
+    for bind in (*binds, *private):
+        around = [each for each in private if bind.target.startswith(f"{each.target}/")]
+        if not around or not (bind.is_private or bind in private):
+            continue
+        directory = max(around, key=lambda each: len(each.target))
+        above = os.path.dirname(bind.target)
+        while above != directory.target:
+            steps[above] = directory.source + above.removeprefix(directory.target)
+            above = os.path.dirname(above)
+    for target, source in steps.items():
+        yield Bind(source, target, is_writable=True, is_private=True, is_step=True)
+
+
 def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
     """The same where there are no mounts: what may be read and written. Nothing below a writable directory can be excepted."""
     project = [policy.project, *protection.writable]
@@ -192,7 +226,7 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
         *(_all_but("/etc", frozenset(_root_only("/etc"))) if os.geteuid() == 0 else ["/etc"]),
         *SYSTEM_STATE,
         "/proc",
-        *(bind.source for bind in _runtime_and_toolchains(policy.home)),
+        *(bind.source for bind in _runtime()),
         *(bind.source for bind in _programs(policy)),
         *(f"{policy.state_dir}/{name}" for name in ("gitconfig", "gitignore")),
         *policy.read_paths,
@@ -270,10 +304,9 @@ def _git_configuration(policy: SandboxPolicy) -> Iterator[Bind]:
         yield Bind(f"{policy.state_dir}/{name}", f"{policy.home}/{target}", is_private=True)
 
 
-def _runtime_and_toolchains(home: str) -> list[Bind]:
-    """What runs: this Python, for the file worker, and ripgrep beside it; the compilers and interpreters in the person's HOME."""
-    ripgrep = f"{os.path.dirname(sys.executable)}/rg"
-    paths = (sys.base_prefix, *sys.path, ripgrep, *(f"{home}/{name}" for name in TOOLCHAINS))
+def _runtime() -> list[Bind]:
+    """What runs: this Python, for the file worker, and ripgrep beside it."""
+    paths = (sys.base_prefix, *sys.path, f"{os.path.dirname(sys.executable)}/rg")
     return [
         Bind(os.path.realpath(path), path, is_private=True)
         for path in _present(paths)
@@ -282,27 +315,68 @@ def _runtime_and_toolchains(home: str) -> list[Bind]:
 
 
 def programs_of(policy: SandboxPolicy) -> tuple[str, ...]:
-    """What else of the person's PATH lies in HOME, like ~/bin, and holds programs only."""
-    shown = [f"{policy.home}/{name}" for name in TOOLCHAINS]
-    return tuple(
+    """What is shown of HOME for the programs in it: compilers and interpreters, and what else of PATH, like ~/bin, holds nothing else."""
+    toolchains = _present(tuple(f"{policy.home}/{name}" for name in TOOLCHAINS))
+    others = (
         path
         for path in path_entries()
         if not _is_system(path)
-        and not any(is_within(path, directory) for directory in (*shown, policy.project))
+        and not any(is_within(path, directory) for directory in (*toolchains, policy.project))
         and _may_be_shown(os.path.realpath(path), policy)
     )
+    return (*toolchains, *others)
 
 
 def _programs(policy: SandboxPolicy) -> Iterator[Bind]:
-    """Where PATH leads: to what may be shown, and by way of a link to what was granted."""
-    granted = {*policy.read_paths, *policy.write_paths}
+    """What is shown for its programs, and where PATH leads by way of a link to what was granted."""
+    for path in _present(policy.programs):
+        yield Bind(os.path.realpath(path), path, is_private=True)
+    granted = (*policy.read_paths, *policy.write_paths)
     for path in path_entries():
         real = os.path.realpath(path)
-        is_link_to_granted = real != path and any(is_within(real, root) for root in granted)
-        if path in policy.programs or (
-            is_link_to_granted and not _is_system(path) and not is_within(path, policy.project)
-        ):
+        is_link = real != path and not _is_system(path) and not is_within(path, policy.project)
+        if is_link and path not in policy.programs and _is_in_any(real, granted):
             yield Bind(real, path, is_private=True)
+
+
+def search_path(value: str, policy: SandboxPolicy) -> str:
+    """
+    Of a list of directories like PATH those in which no command can have put anything, but for the project's own.
+
+    What lies in HOME or /tmp and is not shown is, inside, the sandbox's own directory; and what is relative may be any.
+    """
+    return os.pathsep.join(
+        entry for entry in value.split(os.pathsep) if _holds_no_surprise(entry, policy)
+    )
+
+
+def _holds_no_surprise(entry: str, policy: SandboxPolicy) -> bool:
+    path, real = os.path.normpath(entry), os.path.realpath(entry)
+    if not os.path.isabs(entry) or os.path.realpath(path) != real:
+        return False
+    granted = (*policy.read_paths, *policy.write_paths)
+    private, shown = (policy.home, *PRIVATE), (policy.project, *granted, *policy.programs)
+    is_own, leads_to_own = (
+        _is_in_any(place, private) and not _is_in_any(place, shown) for place in (path, real)
+    )
+    is_mounted = _is_in_any(path, policy.programs) or (is_own and _is_in_any(real, granted))
+    return is_mounted or not (is_own or leads_to_own)
+
+
+def leads_to_hidden(program: str) -> bool:
+    """Whether a program is a link to where the sandbox has directories of its own, so that a command can put another there."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    toolchains = [f"{home}/{name}" for name in TOOLCHAINS]
+    for _ in range(MAX_LINKS):
+        if not os.path.islink(program):
+            return False
+        directory = os.path.realpath(os.path.dirname(program))
+        program = os.path.normpath(os.path.join(directory, os.readlink(program)))
+        is_beside = os.path.dirname(program) == directory
+        is_private = _is_in_any(program, (home, *PRIVATE))
+        if is_private and not is_beside and not _is_in_any(program, toolchains):
+            return True
+    return True
 
 
 def path_entries() -> list[str]:
@@ -396,6 +470,10 @@ def listening_sockets(roots: tuple[str, ...]) -> list[str]:
 
 def _present(paths: tuple[str, ...]) -> list[str]:
     return [path for path in paths if os.path.exists(path)]
+
+
+def _is_in_any(path: str, directories: Sequence[str]) -> bool:
+    return any(is_within(path, directory) for directory in directories)
 
 
 def _is_system(path: str) -> bool:

@@ -223,7 +223,7 @@ def make_mount_point(new: str, bind: "Bind") -> None:
         for step in parents:
             here, above = _directory_at(here, step, may_replace=bind.is_private), here
             os.close(above)
-        if os.path.isdir(bind.source):
+        if bind.is_step or os.path.isdir(bind.source):
             os.close(_directory_at(here, name, may_replace=bind.is_private))
         else:
             _file_at(here, name, may_replace=bind.is_private)

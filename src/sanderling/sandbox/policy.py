@@ -42,8 +42,8 @@ class SandboxPolicy(NamedTuple):
     What the commands of a session may touch, and what may run them.
 
     `project`, `home` and `state_dir` are absolute. `state_dir` is the project's own: its private HOME and the quarantine live
-    there; `tmp_dir`, which is a session's own, is chosen when its sandbox opens first, and `programs`, directories of PATH in HOME that
-    are shown, whenever it opens. `read_paths`, `write_paths` and `hosts` widen the policy, and of these paths `identities` says which
+    there; `tmp_dir`, which is a session's own, is chosen when its sandbox opens first, and `programs`, what of HOME is shown for the
+    programs in it, whenever it opens. `read_paths`, `write_paths` and `hosts` widen the policy, and of these paths `identities` says which
     must still be what they were; `min_level` is the weakest level that may run anything; `level` asks for exactly that one. A host is
     a name, `*.name` for every name below, or an address, and may end in `:port`.
     """
