@@ -12,6 +12,7 @@ local scratch = require('sanderling.scratch')
 local ns = api.nvim_create_namespace('sanderling_tools')
 
 local MAX_LINE_CHARS = 300
+local MAX_SHOWN_BYTES = 10000 -- of a line: Neovim goes through all of it for each part that it draws
 local TORN = ' (goes on)'
 
 ---@class (exact) sanderling.tools.Use that runs
@@ -50,7 +51,7 @@ end
 ---@return string
 function M.first_line(text)
   local line, rest = text:match('^([^\n]*)(.*)$')
-  line = M.plain(line)
+  line = M.plain(line:sub(1, MAX_SHOWN_BYTES))
   if #line > MAX_LINE_CHARS then
     line, rest = vim.fn.strcharpart(line, 0, MAX_LINE_CHARS), '…'
   end
@@ -456,13 +457,32 @@ function M.view(title, lines, what, stays_out)
   return buf, win
 end
 
+--- The lines of `text`; a very long one goes on in the next.
+---@param text string
+---@return string[]
+local function broken_lines_of(text)
+  local lines = {} ---@type string[]
+  for _, line in ipairs(M.lines_of(text)) do
+    local first = 1
+    repeat
+      local last = math.min(first + MAX_SHOWN_BYTES - 1, #line)
+      if last < #line then
+        last = last + vim.str_utf_start(line, last + 1) -- where a character ends
+      end
+      lines[#lines + 1] = line:sub(first, last)
+      first = last + 1
+    until first > #line
+  end
+  return lines
+end
+
 --- Show the whole input and result of a tool use.
 ---@param event sanderling.ToolUseShown
 function M.show(event)
-  local lines = M.lines_of(event.input)
+  local lines = broken_lines_of(event.input)
   local input_count = #lines
   lines[#lines + 1] = ''
-  vim.list_extend(lines, M.lines_of(event.result))
+  vim.list_extend(lines, broken_lines_of(event.result))
   M.set_syntax(M.view(event.tool, lines, 'tool use'), 'json', 1, input_count)
 end
 

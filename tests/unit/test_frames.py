@@ -18,10 +18,11 @@ from sanderling.events import (
     TurnStarted,
 )
 
+PAGE = "a line that can be drawn\n" * MAX_FRAME_CHARS
 texts = st.one_of(
     st.text(max_size=5),
     st.sampled_from(
-        ["x" * (MAX_FRAME_CHARS - 1), "y" * MAX_FRAME_CHARS, "z" * (2 * MAX_FRAME_CHARS + 1)]
+        [PAGE[: MAX_FRAME_CHARS - 1], PAGE[:MAX_FRAME_CHARS], PAGE[: 2 * MAX_FRAME_CHARS + 1]]
     ),
 )
 block_ids = st.integers(0, 1)

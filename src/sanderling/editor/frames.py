@@ -10,6 +10,7 @@ from collections import deque
 
 import msgspec
 
+from sanderling.editor.long_lines import LongLines
 from sanderling.events import (
     CommandOutput,
     Event,
@@ -63,11 +64,16 @@ class FrameQueue:
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self._waiting: deque[Event | _Run] = deque()
+        self._lines = LongLines()
         self._sent = 0
         self._drawn = 0
         self._last_text_at = float("-inf")
 
     def push(self, event: Event) -> None:
+        for drawable in self._lines.cut(event):
+            self._push(drawable)
+
+    def _push(self, event: Event) -> None:
         last = self._waiting[-1] if self._waiting else None
         if isinstance(event, Piece):
             if isinstance(last, _Run) and last.is_continued_by(event):

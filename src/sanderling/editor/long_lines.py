@@ -1,0 +1,142 @@
+"""
+Long lines, cut on their way to the screen.
+
+Neovim goes through a line from its beginning whenever it draws a part of it: beside one of 10 MB each key takes a second. So the
+screen gets the beginning of such a line and is told how much more there is. The log and the model have all of it.
+"""
+
+import msgspec
+
+from sanderling.events import (
+    AnswerRestarted,
+    BlockEnded,
+    Compacted,
+    Event,
+    HistoryShown,
+    Prompt,
+    PromptSteered,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    TurnEnded,
+    TurnStarted,
+)
+
+MAX_LINE_CHARS = (
+    10_000  # as Markdown, which is parsed while it grows, 28,000 hold a key up for 160 ms
+)
+WHERE = ": :AgentExport writes all of it"  # answers, and what the person said
+
+_replace = msgspec.structs.replace
+
+
+class LongLines:
+    """The events of one session in, the same with lines that can be drawn out."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Block] = {}
+
+    def cut(self, event: Event) -> tuple[Event, ...]:
+        match event:
+            case TextDelta() | ThinkingDelta():
+                return self._open.setdefault(event.block_id, _Block(event)).grown(event)
+            case BlockEnded(block_id):
+                return (*self._finished([block_id]), event)
+            case TurnEnded():
+                return (*self._finished([*self._open]), event)
+            case AnswerRestarted(block_id):
+                self._open = {each: kept for each, kept in self._open.items() if each < block_id}
+                return (event,)
+            case HistoryShown(events):
+                page = LongLines()
+                shown = [each for said in events for each in page.cut(said)]
+                return (_replace(event, events=tuple(shown)),)
+            case _:
+                return (_drawable(event),)
+
+    def _finished(self, block_ids: list[int]) -> list[Event]:
+        blocks = [self._open.pop(each) for each in block_ids if each in self._open]
+        return [event for block in blocks for event in block.ended()]
+
+
+class _Text:
+    """A text that grows; of its lines `MAX_LINE_CHARS` are shown."""
+
+    def __init__(self, where: str = "") -> None:
+        self._where = where
+        self._chars = 0  # of the last line
+        self._hidden_bytes = 0
+
+    def feed(self, piece: str) -> str:
+        first, *others = piece.split("\n")
+        shown = [self._continued(first)]
+        for line in others:
+            shown += (self.finish(), "\n", self._continued(line))
+        return "".join(shown)
+
+    def finish(self) -> str:
+        """What is to be said at the end of the last line."""
+        hidden, self._hidden_bytes, self._chars = self._hidden_bytes, 0, 0
+        return f"[{_size(hidden)} more{self._where}]" if hidden else ""
+
+    def _continued(self, piece: str) -> str:
+        room = MAX_LINE_CHARS - self._chars
+        self._chars = min(self._chars + len(piece), MAX_LINE_CHARS)
+        if len(piece) <= room:
+            return piece
+        sign = "" if self._hidden_bytes else "… "
+        self._hidden_bytes += len(piece[room:].encode(errors="replace"))
+        return piece[:room] + sign
+
+
+class _Block:
+    """A block of the model's that grows."""
+
+    def __init__(self, first: TextDelta | ThinkingDelta) -> None:
+        self._first = first
+        self._text = _Text(WHERE if isinstance(first, TextDelta) else "")
+
+    def grown(self, delta: TextDelta | ThinkingDelta) -> tuple[Event, ...]:
+        text = self._text.feed(delta.text)
+        return (_replace(delta, text=text),) if text or not delta.text else ()
+
+    def ended(self) -> tuple[Event, ...]:
+        text = self._text.finish()
+        return (_replace(self._first, text=text),) if text else ()
+
+
+def _drawable(event: Event) -> Event:
+    """One that comes whole."""
+    match event:
+        case TurnStarted(prompt) | PromptSteered(prompt):
+            return _replace(event, prompt=_prompt(prompt))
+        case ToolEnded(detail=detail):
+            return _replace(event, detail=_whole(detail))
+        case Compacted(summary=summary):
+            return _replace(event, summary=_whole(summary))
+        case _:
+            return event
+
+
+def _prompt(prompt: Prompt) -> Prompt:
+    selections = (_replace(each, text=_whole(each.text)) for each in prompt.selections)
+    return _replace(
+        prompt,
+        text=_whole(prompt.text, WHERE),
+        sent=_whole(prompt.sent),
+        selections=tuple(selections),
+    )
+
+
+def _whole(text: str, where: str = "") -> str:
+    if len(text) <= MAX_LINE_CHARS:
+        return text
+    cutter = _Text(where)
+    return cutter.feed(text) + cutter.finish()
+
+
+def _size(count: int) -> str:
+    for unit, name in ((1_000_000, "MB"), (1_000, "kB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} bytes"
