@@ -13,6 +13,7 @@ local message = require('sanderling.message')
 local sandbox = require('sanderling.sandbox')
 local session_module = require('sanderling.session')
 local sessions = require('sanderling.sessions')
+local words = require('sanderling.words')
 
 local M = {}
 
@@ -695,9 +696,7 @@ end
 local function refuse_other_word(command, known, word)
   local is_known = vim.list_contains(known, word)
   if not is_known then
-    local list = table.concat(known, ', ', 1, #known - 1)
-    local text = ("%s: %s or %s, not '%s'."):format(command, list, known[#known], word)
-    message.tell(text, vim.log.levels.ERROR)
+    message.tell(words.not_one_of(command, known, word), vim.log.levels.ERROR)
   end
   return not is_known
 end

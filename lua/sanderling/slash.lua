@@ -12,6 +12,7 @@ local message = require('sanderling.message')
 local sandbox = require('sanderling.sandbox')
 local tools = require('sanderling.tools')
 local trust = require('sanderling.trust')
+local words = require('sanderling.words')
 
 local ns = api.nvim_create_namespace('sanderling_slash')
 
@@ -342,11 +343,12 @@ local function problem(command, arguments, session_id)
   if arguments == '' then
     return
   end
-  local usage = vim.trim(('/%s %s'):format(command.name, command.arguments or ''))
   if not command.arguments then
-    return command.refusal or ('%s takes nothing behind it: nothing was done.'):format(usage)
+    return command.refusal
+      or ('/%s takes nothing behind it: nothing was done.'):format(command.name)
   elseif command.is_word and not vim.list_contains(command.words(session_id), arguments) then
-    return ('%s does not know "%s": nothing was done.'):format(usage, arguments)
+    local known, word = command.words(session_id), tools.first_line(arguments)
+    return words.not_one_of('/' .. command.name, known, word)
   end
 end
 

@@ -38,6 +38,16 @@ function M.key(key, otherwise)
   )
 end
 
+--- A word that is none of `known`: `/mode: ask, auto or plan, not 'autoo'.`
+---@param command string that does not take it
+---@param known string[] two at least
+---@param word string
+---@return string
+function M.not_one_of(command, known, word)
+  local list = table.concat(known, ', ', 1, #known - 1)
+  return ("%s: %s or %s, not '%s'."):format(command, list, known[#known], word)
+end
+
 --- `text` in lines of at most `cells`, as far as its words allow.
 ---@param text string
 ---@param cells integer

@@ -92,7 +92,9 @@ def test_clear_begins_anew_in_the_same_windows(screen):
             ("/tiket:new", "There is no command /tiket:new; did you mean /ticket:new?"),
             ("/clear all", "/clear takes nothing behind it: nothing was done."),
             ("/clear<CR>all", "/clear takes nothing behind it: nothing was done."),
-            ("/mode autoo", '/mode [ask|auto|plan] does not know "autoo": nothing was done.'),
+            ("/net o<CR>n", "/net: off, proxy or on, not 'o …'."),
+            ("/sandbox onn", "/sandbox: status, off or on, not 'onn'."),
+            ("/mode autoo", "/mode: ask, auto or plan, not 'autoo'."),
         ]
     ),
 )
