@@ -16,6 +16,7 @@ local GRACE_NS = 300 * 1e6 -- a key that comes earlier was meant for something e
 local NAMED_PATHS = 3
 local BAR = '│ ' -- before each line of a file: none of them can pass for something that is said here
 local WIDEST_PATH = 50
+local KEYS = 'a: all   t: mark the one at the cursor   <CR>: answer   q: leave them as they are'
 
 local ns = api.nvim_create_namespace('sanderling_trust')
 
@@ -23,7 +24,9 @@ local ns = api.nvim_create_namespace('sanderling_trust')
 ---@field session sanderling.session.Session
 ---@field buf integer
 ---@field came_from integer window
+---@field was_inserting boolean it came from insert mode
 ---@field since integer when it was opened
+---@field keys [integer, integer] when the last two keys were typed on it
 ---@field project string
 ---@field files sanderling.TrustFile[]
 ---@field refusal? string
@@ -136,10 +139,6 @@ local function page(self)
     lines[#lines + 1] = list_line(self, file)
   end
   vim.list_extend(lines, { '', self.refusal or question(self) })
-  if not self.refusal then
-    lines[#lines + 1] =
-      'a: all   t: mark the one at the cursor   <CR>: answer   q: leave them as they are'
-  end
   for i, file in ipairs(self.files) do
     local text = lines_of(file)
     lines[#lines + 1] = ''
@@ -215,11 +214,16 @@ end
 ---@param self sanderling.trust.View
 local function close(self)
   view = view ~= self and view or nil
+  vim.on_key(nil, ns)
+  local is_here = api.nvim_get_current_buf() == self.buf
   if api.nvim_buf_is_valid(self.buf) then
     api.nvim_buf_delete(self.buf, { force = true })
   end
   if api.nvim_win_is_valid(self.came_from) then
     api.nvim_set_current_win(self.came_from)
+    if is_here and self.was_inserting then
+      vim.cmd.startinsert({ bang = true })
+    end
   end
 end
 
@@ -317,25 +321,37 @@ end
 --- Call `act` when the page has been there long enough to be what the key was meant for.
 ---@param self sanderling.trust.View
 ---@param act fun(self: sanderling.trust.View)
-local function when_meant(self, act)
+---@param is_last_word? boolean nothing asks again: a letter of words that are typed on, blindly, does not count
+local function when_meant(self, act, is_last_word)
   return function()
-    if vim.uv.hrtime() - self.since >= GRACE_NS then
+    local since = is_last_word and math.max(self.since, self.keys[1]) or self.since
+    if vim.uv.hrtime() - since >= GRACE_NS then
       act(self)
     end
   end
 end
 
+--- Note when keys are typed on the page.
+---@param self sanderling.trust.View
+local function watch_keys(self)
+  vim.on_key(function(_, typed)
+    if typed ~= '' then
+      self.keys = { self.keys[2], vim.uv.hrtime() }
+    end
+  end, ns)
+end
+
 ---@param self sanderling.trust.View
 local function set_keys(self)
-  local function map(lhs, act, desc)
+  local function map(lhs, act, desc, is_last_word)
     local opts = { buffer = self.buf, nowait = true, desc = 'Agent: ' .. desc }
-    vim.keymap.set('n', lhs, when_meant(self, act), opts)
+    vim.keymap.set('n', lhs, when_meant(self, act, is_last_word), opts)
   end
   map('q', close, 'leave the files as they are')
   if not self.refusal then
     map('a', function()
       answer(self, is_any)
-    end, 'trust all files')
+    end, 'trust all files', true)
     map('t', toggle, 'mark the file')
     map('<CR>', ask_answer, 'ask which files to trust')
   end
@@ -362,7 +378,9 @@ local function open(session, event)
     session = session,
     buf = scratch.new('trust'),
     came_from = api.nvim_get_current_win(),
+    was_inserting = api.nvim_get_mode().mode:find('^i') ~= nil,
     since = vim.uv.hrtime(),
+    keys = { 0, 0 },
     project = event.project,
     files = event.files,
     refusal = event.refusal,
@@ -379,8 +397,12 @@ local function open(session, event)
   vim.cmd(('tab sbuffer %d'):format(view.buf))
   scratch.set_buf_options(view.buf, { bufhidden = 'wipe' })
   scratch.set_win_options(0, window_options)
+  if not view.refusal then -- in sight wherever in a long file one is
+    scratch.set_win_options(0, { winbar = KEYS })
+  end
   draw(view)
   set_keys(view)
+  watch_keys(view)
   api.nvim_win_set_cursor(0, { view.first_row + 1, 0 })
 end
 

@@ -135,6 +135,34 @@ def test_a_key_that_was_typed_before_the_page_came_is_no_answer(screen):
     assert screen.actions("trust_files") == []
 
 
+def test_words_that_are_typed_on_when_the_page_comes_trust_nothing(screen):
+    open_page(screen)
+    screen.feed("be well, and a")
+    time.sleep(GRACE_S)
+    assert is_on_page(screen)
+    assert screen.actions("trust_files") == []
+    screen.feed("a")
+    assert wait_until(lambda: screen.actions("trust_files"))
+
+
+def test_who_typed_the_command_in_insert_mode_types_on_when_the_page_is_left(screen):
+    screen.feed("i/trust<C-s>")
+    wait_until(lambda: screen.actions("show_trust"))
+    screen.send(shown())
+    wait_until(lambda: is_on_page(screen) and screen.mode() == "n")
+    time.sleep(GRACE_S)
+    screen.feed("q")
+    wait_until(lambda: screen.mode() == "i")
+    screen.feed("and so on")
+    wait_until(lambda: screen.prompt_lines() == ["and so on"])
+
+
+def test_the_keys_are_in_sight_at_the_end_of_a_long_file_too(screen):
+    open_page(screen, [file("AGENTS.md", "Be brief.\n" * 200)])
+    screen.feed("G")
+    assert "a: all   t: mark" in screen.screen_text()
+
+
 def test_t_marks_the_file_at_the_cursor_in_the_list_or_in_its_text(screen):
     open_page(screen)
     assert marks(screen) == {
