@@ -42,7 +42,7 @@ from sanderling.session_log import (
 )
 
 PAGE_BYTES, PAGE_PARTS = 64 * 1024, 60
-MAX_DETAIL_CHARS = 16_384
+MAX_DETAIL_CHARS = 32_768  # all that the model is told of a command
 
 
 class Pages:
@@ -125,7 +125,7 @@ class Pages:
             case ToolUse(id=tool_use_id, name=name):
                 end = ended.get(tool_use_id) or LoggedToolEnd(tool_use_id)
                 yield ToolStarted(tool_use_id, name, end.title)
-                yield _tool_ended(end, results.get(tool_use_id))
+                yield _tool_ended(name, end, results.get(tool_use_id))
             case _:
                 pass
 
@@ -146,19 +146,30 @@ class Pages:
         return self._next_id
 
 
-def _without_summary(content: str, summary: str) -> str:
-    """Without the last line of a command's result, if the summary has it: `[exit status 0 · 81 ms]` and `✓ 81 ms`."""
-    output, _, facts = content.rpartition("\n")
-    took = " ".join(summary.split()[-2:])
-    if took and facts.startswith("[") and facts.endswith(f"· {took}]"):
-        return "" if output == "(no output)" else output
-    return content
+def _output_of(content: str, summary: str) -> str:
+    """
+    A command's result as its block has shown it, without what the summary says.
+
+    `[exit status 0 · 81 ms]` goes where that is `✓ 81 ms`, and so does the beginning of `[exit status 0 · 81 ms · cwd: src]`.
+    """
+    lines = content.split("\n")
+    took = " · " + " ".join(summary.split()[-2:])
+    for number in reversed(range(len(lines))):  # what the command itself has written stands above
+        line = lines[number]
+        _, found, more = line.partition(took)
+        if found and line.startswith("[") and (more == "]" or more.startswith(" · ")):
+            lines[number : number + 1] = [f"[{more[3:]}"] if more != "]" else []
+            if lines[:number] == ["(no output)"]:
+                del lines[0]
+            break
+    return "\n".join(lines)
 
 
-def _tool_ended(end: LoggedToolEnd, result: ToolResult | None) -> ToolEnded:
-    """Without details of its own a tool use shows what the model was told."""
+def _tool_ended(name: str, end: LoggedToolEnd, result: ToolResult | None) -> ToolEnded:
+    """Without details of its own a tool use shows what the model was told; so does a command that has run, whose output that is."""
     detail = end.detail
-    if not detail and result and isinstance(result.content, str):
-        detail = _without_summary(result.content, end.summary)[:MAX_DETAIL_CHARS]
+    has_run = name == "bash" and end.summary.startswith(("✓", "✗", "→"))
+    if result and isinstance(result.content, str) and (has_run or not detail):
+        detail = _output_of(result.content, end.summary)[:MAX_DETAIL_CHARS]
     is_error = end.is_error or bool(result and result.is_error)
     return ToolEnded(end.tool_use_id, end.summary, detail, end.filetype, is_error)

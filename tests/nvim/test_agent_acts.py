@@ -955,3 +955,23 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     agent.wait_for_screen("That is the tour.", "ANTHROPIC_API_KEY")
     assert agent.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
     assert not agent.is_blocked()
+
+
+def test_a_command_is_shown_again_as_it_was_with_its_output_and_what_stood_below_it(start_agent):
+    use = {"name": "bash", "input": {"command": "echo said; mkdir -p src; cd src"}}
+    agent = start_agent({"step": [{"tool_use": use}]}, {"step": [{"text": "done"}]})
+    agent.ask()
+    agent.wait_for_question()
+    agent.enter_question()
+    agent.feed("a")
+    agent.wait_for_turns()
+    shown = agent.transcript()
+    assert "said" in shown
+    assert "[cwd: src (changed)]" in shown
+    agent.close()
+    again = start_agent()
+    again.command("AgentResume")
+    again.wait_for_screen("done")
+    first, last = shown.index("## You"), shown.index("done")
+    resumed = again.transcript()
+    assert resumed[resumed.index("## You") : resumed.index("done") + 1] == shown[first : last + 1]
