@@ -244,7 +244,7 @@ def exports_told(exported: Sequence[str]) -> str:
 
 def only_reads_with_git(command: str, *, cwd: str, project: str, is_confined: bool) -> bool:
     """Whether git stands in a line, and all that it does there is to look."""
-    if "git" not in command:
+    if "git" not in re.sub(r"[\\'\"]", "", command):
         return False
     use = Use(Effect("bash", "run", command=command, cwd=cwd), project)
     found = [each.words for each in use.parsed.commands if each.words[:1] == ("git",)]
@@ -1009,17 +1009,17 @@ _SEEING_MORE = {
     name: re.compile(words)
     for names, words in {
         # Options that follow links, and those that name a list of files to read.
-        "grep egrep fgrep": r"-\w*R|--deref",
+        "grep egrep fgrep": r"-\w*R|--der",
         "ls": r"-\w*[LH]|--deref",
-        "rg": r"-[^-]*L|--follow",
-        "fd fdfind": r"-[^-]*L|--follow",
+        "rg": r"-[^-]*L|--fo",
+        "fd fdfind": r"-[^-]*L|--fo",
         "find": r"-[LH]|-follow|-files0",
         "tree": r"-\w*l|--fromf|--fromt",
-        "du": r"-\w*[LDH]|--deref|--fi",
+        "du": r"-\w*[LDH]|--de|--f",
         "diff": r"(?!--?(u|U\d+|w|b|B|i|q|y|c|brief|unified(=\d+)?|side-by-side|color(=\w+)?|stat)$)-",
         "sort": r"--fi",
-        "wc": r"--fi",
-        "file": r"-\w*f|--fi",
+        "wc": r"--f",
+        "file": r"-\w*f|--f",
         "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum": r"-\w*c|--c",
         "zcat": r"-\w*r|--r",
         # Words of a language that reads the environment, or files that the line does not name.

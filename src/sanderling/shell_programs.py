@@ -170,6 +170,7 @@ _OF_THE_PROJECT = name_set(
 _GIT_OPTIONS = _Options(
     "--output --ext-diff --textconv --filters --open-files-in-pager --upload-pack --receive-pack --exec --extcmd --template --config"
     " --config-env --output-directory --export-marks --index-output --in-place --separate-git-dir --help"
+    " --submodule --ignore-submodules"  # with them, git runs in submodules, by what is configured there
 )
 _GIT_SUBCOMMANDS = name_set(
     "bisect submodule filter-branch difftool mergetool instaweb web--browse help daemon upload-pack receive-pack shell credential"
@@ -179,7 +180,10 @@ _GIT_SUBCOMMANDS = name_set(
 _GIT_TRANSPORTS = name_set("fetch pull push clone ls-remote remote archive fetch-pack send-pack")
 _GIT_SUBCOMMAND_OPTIONS = {
     "commit": _Options("--amend --file --template --pathspec-from-file", "Ft"),
-    "switch": _Options("--force --discard-changes --force-create --orphan --merge", "fCm"),
+    "describe": _Options("--dirty --broken"),
+    "switch": _Options(
+        "--force --discard-changes --force-create --orphan --merge --conflict", "fCm"
+    ),
     "add": _Options("--pathspec-from-file --edit", "e"),
     "apply": _Options("--unsafe-paths --directory"),
     "grep": _Options(letters="O"),
@@ -444,6 +448,10 @@ _SED_SCRIPT = re.compile(
 
 def _sed(arguments: Words) -> str:
     """Its scripts can write (w) and run (e): only those of a plain kind are known not to."""
+    if tuple(arguments) == (
+        "--version",
+    ):  # with more words, what they write to is opened before it is told
+        return ""
     scripts: list[str] = []
     is_script_next, has_expression = False, False
     for word in arguments:
@@ -455,10 +463,10 @@ def _sed(arguments: Words) -> str:
             is_script_next = False
         elif re.fullmatch(r"-[nErsuz]*e", word):
             has_expression = is_script_next = True
-        elif word.startswith("-") and not re.fullmatch(r"-[nErsuz]+|--quiet|--version", word):
+        elif word.startswith("-") and not re.fullmatch(r"-[nErsuz]+|--quiet", word):
             return f"'{word[:80]}' can make 'sed' write or run something"
     pieces = [piece.strip() for script in scripts for piece in script.split(";")]
-    if (pieces and all(map(_SED_SCRIPT.fullmatch, pieces))) or "--version" in arguments:
+    if pieces and all(map(_SED_SCRIPT.fullmatch, pieces)):
         return ""
     return "a script for 'sed' can write files and run commands"
 

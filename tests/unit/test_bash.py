@@ -796,9 +796,24 @@ def hostile_repository(project: Path) -> None:
     git("config", "log.showSignature", "true")
 
 
+def with_submodule(project: Path) -> Path:
+    """Add a repository as hostile below one, of which that runs nothing itself."""
+    inner = project / "inner"
+    inner.mkdir()
+    hostile_repository(inner)
+    for line in (
+        "-c core.fsmonitor= -c advice.addEmbeddedRepo=false add inner",
+        "config diff.submodule diff",
+    ):
+        subprocess.run(["git", *line.split()], cwd=project, check=True)
+    for directory in (project, inner):
+        (directory / "ran").unlink(missing_ok=True)
+    return inner
+
+
 READING = (
     "git status", "git diff", "git diff HEAD", "git diff --stat", "git log -p --all", "git log -p --remerge-diff", "git show",
-    "git blame a.txt", "git stash show -p", "git stash list -p", "git describe --dirty --always", "git ls-files -m", "git diff-files -p",
+    "git blame a.txt", "git stash show -p", "git stash list -p", "git describe --always", "g''it status", "\\git diff", 'gi"t" log -1', "git ls-files -m", "git diff-files -p",
     "git diff-index -p HEAD", "git range-diff main~1 main other", "git log --format='%G? %s'", "git rev-list --alternate-refs --all",
     "git grep x", "git shortlog -s HEAD", "git whatchanged -p", "git annotate a.txt", "git --no-pager -C . diff && git cherry main",
 )  # fmt: skip
@@ -821,6 +836,20 @@ async def test_git_that_only_reads_runs_nothing_that_the_repository_names(tmp_pa
         assert "exported" not in await desk.say("git status")
         await desk.say("git status && git add a.txt")
         assert "clean" in (desk.project / "ran").read_text()  # what changes something runs as ever
+
+
+@pytest.mark.parametrize("is_confined", prove_rest([True, False], keep=(0,)))
+async def test_git_that_only_reads_runs_nothing_that_a_submodule_names(tmp_path, is_confined):
+    desk = Desk(tmp_path, is_confined=is_confined)
+    hostile_repository(desk.project)
+    inner = with_submodule(desk.project)
+    lines = ("git status", "git diff", "git diff HEAD", "git diff-files -p", "git diff-index HEAD",
+             "git log -p -1", "git diff --cached", "git submodule status", "git show", "git describe --always")  # fmt: skip
+    async for _ in opened(desk):
+        for line in lines:
+            await desk.say(line)
+            ran = [path for path in (desk.project / "ran", inner / "ran") if path.exists()]
+            assert ran == [], line
 
 
 @prove

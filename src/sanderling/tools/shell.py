@@ -94,7 +94,8 @@ _CONTINUATION = "\\\n"
 # What only looks must not run what a repository's configuration and attributes name: they can come with the project. So for a line in
 # which git does nothing but read, this stands in the place of git. It is no part of the environment: what the line's other programs
 # do with git goes on as ever. A key that names a program cannot be taken away, only be given another value; what the keys are is for
-# git to say. The options before a subcommand are those that `core_words` knows.
+# git to say. In a submodule they are others, so that git does not look there for changes. The options before a subcommand are those
+# that `core_words` knows.
 _GIT_THAT_READS = r"""git() (
 { set +exu; } 2>/dev/null
 while :; do case $1 in
@@ -107,6 +108,7 @@ _sanderling_git_set() {
 export "GIT_CONFIG_KEY_$GIT_CONFIG_COUNT=$1" "GIT_CONFIG_VALUE_$GIT_CONFIG_COUNT=$2"
 GIT_CONFIG_COUNT=$((GIT_CONFIG_COUNT + 1))
 }
+export GIT_TRACE2=0 GIT_TRACE2_EVENT=0 GIT_TRACE2_PERF=0
 export GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL= GIT_CONFIG_COUNT="${GIT_CONFIG_COUNT:-0}"
 _sanderling_keys=$(command git config --includes --name-only --get-regexp \
 '^(diff\..*\.textconv|merge\..*\.driver|filter\..*\.(clean|smudge|process)|gpg\.(.*\.)?program)$' 2>/dev/null)
@@ -124,7 +126,12 @@ _sanderling_git_set core.hooksPath /dev/null
 _sanderling_git_set core.pager cat
 _sanderling_git_set core.alternateRefsCommand true
 _sanderling_git_set log.showSignature false
-if [ "$1" = diff ]; then shift; set -- diff --no-ext-diff "$@"; fi
+_sanderling_git_set diff.submodule short
+_sanderling_git_set status.submoduleSummary false
+case $1 in
+diff) shift; set -- diff --no-ext-diff --ignore-submodules=dirty "$@" ;;
+status|diff-files|diff-index) _sanderling_name=$1; shift; set -- "$_sanderling_name" --ignore-submodules=dirty "$@" ;;
+esac
 command git "$@"
 )"""
 
