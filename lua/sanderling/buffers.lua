@@ -27,6 +27,7 @@ local MAX_RELOADED_LINES = 1000000 -- Neovim takes minutes for the old ones of a
 local KEPT = 'your unsaved changes are kept'
 local READ_BY_PLUGIN = 'a plugin reads it: :e loads it'
 local TOO_LARGE = 'it is %d MB now, and is not loaded by itself: :e loads it'
+local OF_KERNEL = 'it leads to a file of the kernel, and is not loaded by itself'
 local WRITE_MS = 10000 -- from the hooks before a write until it is done
 
 ---@alias sanderling.buffers.Hunk [integer, integer, string[]] first line from 0, how many, what replaces them
@@ -686,7 +687,14 @@ end
 ---@param buf integer
 ---@return boolean
 local function is_too_large(buf)
-  local stat = vim.uv.fs_stat(api.nvim_buf_get_name(buf))
+  local name = api.nvim_buf_get_name(buf)
+  if files.is_of_kernel(vim.uv.fs_realpath(name) or '') then -- a link that was put there: its size says nothing
+    if not files.is_of_kernel(name) then
+      note_conflict(buf, OF_KERNEL)
+    end
+    return true
+  end
+  local stat = vim.uv.fs_stat(name)
   local line_count = api.nvim_buf_line_count(buf)
   local held = math.max(0, api.nvim_buf_get_offset(buf, line_count))
   local limit = line_count > MAX_RELOADED_LINES and 0 or math.max(MAX_LOADED_BYTES, 2 * held)

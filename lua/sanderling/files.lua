@@ -13,6 +13,7 @@ M.NOT_NAMED = 'No file that exists is named here.'
 
 local MAX_LINE_BYTES = 2048 -- of a line that is searched for a file
 local MAX_TRIES = 40 -- words of it that are looked for on the disk
+local MAX_OPENED_BYTES = 64 * 1024 * 1024 -- of a file that a key opens: what is larger stops or ends the editor
 
 -- from a line to a file -----------------------------------------------------------------------------------------------
 
@@ -20,6 +21,13 @@ local MAX_TRIES = 40 -- words of it that are looked for on the disk
 ---@field path string real and absolute, of a file
 ---@field lnum? integer
 ---@field col? integer from 1
+
+--- Is that one of the kernel's own files? They say they are empty, and may have no end.
+---@param real string
+---@return boolean
+function M.is_of_kernel(real)
+  return real:find('^/proc/') ~= nil or real:find('^/sys/') ~= nil
+end
 
 ---@param name string
 ---@param project string
@@ -33,7 +41,7 @@ function M.find(name, project)
     end
     local real = vim.uv.fs_realpath(path)
     local stat = real and vim.uv.fs_stat(real)
-    if stat and stat.type == 'file' then
+    if stat and stat.type == 'file' and not M.is_of_kernel(real) then
       return real
     end
   end
@@ -226,15 +234,23 @@ end
 ---@param path string real and absolute
 ---@return boolean it may be opened; else the person is told why not
 local function may_open(path)
-  local is_plain = not M.is_read_by_plugin(path)
-  if not is_plain then
-    local name = vim.fs.basename(path):gsub('%c', ' ')
+  local name = vim.fs.basename(path):gsub('%c', ' ')
+  local stat = vim.uv.fs_stat(path)
+  if M.is_read_by_plugin(path) then
     message.tell(
       ('A plugin reads files like %s: open it with :edit if you trust it.'):format(name),
       vim.log.levels.WARN
     )
+  elseif stat and stat.size > MAX_OPENED_BYTES then
+    local megabytes = stat.size / 1024 / 1024
+    message.tell(
+      ('%s is %.0f MB: open it with :edit if you want all of it.'):format(name, megabytes),
+      vim.log.levels.WARN
+    )
+  else
+    return true
   end
-  return is_plain
+  return false
 end
 
 ---@param fn fun()

@@ -1041,6 +1041,22 @@ def test_a_file_that_was_blown_up_is_told_and_not_loaded(child, opened, kind, au
     assert lines(child) == ["small again"]
 
 
+@pytest.mark.parametrize("name", ["/proc/self/pagemap", "/proc/self/maps"])
+def test_a_link_to_a_file_of_the_kernel_is_told_and_not_loaded(child, opened, project, name):
+    """Such a file says that it is empty, and may have no end."""
+    path = opened("a.txt")
+    path.unlink()
+    (project / "link").symlink_to(name)
+    path.symlink_to("link")
+    files_changed(child)
+    wait_until(lambda: "a.txt has changed on disk; it leads to a file of the" in child.messages())
+    assert lines(child) == ["one", "two", "three", "four"]
+    path.unlink()
+    path.write_text("a file again\n")
+    files_changed(child)
+    assert lines(child) == ["a file again"]
+
+
 @prove
 def test_what_was_large_when_it_was_opened_is_loaded_again(child, opened):
     path = opened("a.txt", (b"y" * 99 + b"\n") * 200_000)

@@ -101,6 +101,24 @@ def test_a_place_whose_name_means_something_to_a_plugin_is_no_command(screen, pr
         assert screen.lua("return vim.bo.filetype") == "sanderling"
 
 
+@pytest.mark.parametrize("key", ["<CR>", "gf"])
+def test_a_place_without_an_end_is_not_opened(screen, project, key):
+    (project / "app.py").symlink_to("/proc/self/pagemap")
+    with (project / "large.py").open("wb") as file:
+        file.truncate(100 << 20)
+    text = "/proc/self/pagemap\napp.py:1\nlarge.py:1\n"
+    screen.send(started(), output(text), ended("", is_error=True))
+    for line, told in (
+        ("^/proc", "No file that exists is named here"),
+        ("^app", "No file that exists is named here"),
+        ("^large", "large.py is 100 MB: open it with :edit"),
+    ):
+        go_to(screen, line)
+        press(screen, key)
+        wait_until(lambda told=told: told in screen.screen_text(), line)
+        assert screen.lua("return vim.bo.filetype") == "sanderling"
+
+
 def test_what_stays_harmless_opens_by_its_real_name(screen, project):
     real = make(project, "src/app.py")
     (project / "term:").symlink_to(project / "src")
