@@ -884,8 +884,16 @@ end
 
 ---@param buf integer
 function M.set_keys(buf)
-  local function map(lhs, rhs, desc)
+  local function set(lhs, rhs, desc)
     vim.keymap.set('n', lhs, rhs, { buffer = buf, nowait = true, desc = 'Agent: ' .. desc })
+  end
+  local function map(lhs, rhs, desc)
+    set(lhs, rhs, desc)
+    set('<LocalLeader>' .. lhs, '<Nop>', 'a key of the chat answers nothing')
+  end
+  local to_here = config.options.keys.approvals or {}
+  for _, lhs in ipairs(type(to_here) == 'table' and to_here or { to_here }) do
+    set(lhs, '<Nop>', 'already here')
   end
   local function answering(fn)
     return function()

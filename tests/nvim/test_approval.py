@@ -437,6 +437,20 @@ def test_a_key_goes_to_the_question_from_both_windows_of_the_chat(screen):
         wait_until(lambda: not float_of(screen))
 
 
+@pytest.mark.parametrize(
+    "keys, options",
+    [("\\a", {}), ("\\d", {}), ("\\p", {}), ("<Space>a", {"approvals": "<Space>a"})],
+)
+def test_in_the_float_a_key_of_the_chat_answers_nothing(editor, keys, options):
+    screen = editor(keys=options)
+    ask(screen)
+    enter(screen)
+    screen.feed(keys)
+    screen.feed("<Tab>s")
+    wait_until(screen.actions, "an answer")
+    assert screen.actions() == [answer("session")]
+
+
 def test_in_the_chat_the_answering_keys_keep_what_they_mean_there(screen):
     ask(screen)
     screen.feed("asDdp<Esc><C-w>kd<Esc>a")
