@@ -82,7 +82,7 @@ end
 
 --- Offer to build the environment, if that is what is missing.
 function M.offer()
-  if config.options.python ~= '' then
+  if config.options.python ~= '' or host.python() then
     return
   end
   vim.ui.select({ 'Build it now', 'Not now' }, {

@@ -184,6 +184,21 @@ def test_with_an_option_that_is_wrong_otherwise_nothing_is_sent_until_it_is_corr
     wait_until(lambda: child.transcript()[-1] == "pong", child.transcript_text())
 
 
+@pytest.mark.parametrize("options", [{"provider": "openai"}, {"chat": {"pos": "left"}}])
+def test_an_environment_that_is_built_is_not_offered_because_an_option_is_wrong(child, options):
+    child.lua("""
+      _G.offers = 0
+      vim.ui.select = function() _G.offers = _G.offers + 1 end
+    """)
+    child.setup(**options)
+    child.command("AgentChat")
+    child.submit("ping")
+    wait_until(
+        lambda: "nothing is sent" in child.transcript_text() or child.transcript()[-1] == "pong"
+    )
+    assert child.lua("return _G.offers") == 0
+
+
 def test_options_that_are_wrong_now_leave_the_session_that_is_open_alone(child):
     child.open_chat()
     child.submit("ping")
