@@ -60,12 +60,7 @@ local function guarded(fn)
   return function(cmd)
     local ok, err = pcall(fn, cmd)
     if not ok then
-      local line = tostring(err):gsub('\n.*', ''):gsub('^.-%.lua:%d+: ', ''):gsub('Vim:', '')
-      local known, word = line:match('^[%w_.]+: expected (.+), got (.+)$')
-      if known then
-        line = ("%s: %s, not '%s'."):format(cmd.name, (known:gsub("'", '')), word)
-      end
-      vim.notify(line, vim.log.levels.ERROR)
+      require('sanderling.message').tell_error(cmd.name, err)
     end
   end
 end

@@ -17,6 +17,7 @@ local M = {}
 local api = vim.api
 local files = require('sanderling.files')
 local locked = require('sanderling.locked')
+local message = require('sanderling.message')
 
 local RETRY_MS = 50
 local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.3 s, at 250,000 lines
@@ -544,7 +545,7 @@ end
 local function notify(text)
   local line = ('Sanderling: ' .. text):gsub('%c+', ' ')
   vim.schedule(function()
-    vim.notify(vim.fn.strcharpart(line, 0, math.max(20, vim.v.echospace - 1)), vim.log.levels.WARN)
+    message.tell(line, vim.log.levels.WARN)
   end)
 end
 

@@ -427,8 +427,7 @@ end
 function M.open_log()
   local path = config.log_file()
   if not vim.uv.fs_stat(path) then
-    vim.notify('Sanderling has no log yet: the agent process has not run.')
-    return
+    error('Sanderling has no log yet: the agent process has not run.', 0)
   end
   vim.cmd.split({ vim.fn.fnameescape(path) })
   vim.bo.readonly = true

@@ -216,7 +216,7 @@ local function find(id)
   end
   local sentence = id == '' and 'No job was started in this conversation.'
     or ('There is no job %s.'):format(id)
-  vim.notify(sentence, vim.log.levels.WARN)
+  message.tell(sentence, vim.log.levels.WARN)
 end
 
 --- Show `buf` below all other windows. What the window before has for its own is not taken over.

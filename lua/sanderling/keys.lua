@@ -5,6 +5,7 @@ local config = require('sanderling.config')
 local files = require('sanderling.files')
 local host = require('sanderling.host')
 local jobs = require('sanderling.jobs')
+local message = require('sanderling.message')
 local sandbox = require('sanderling.sandbox')
 
 local M = {}
@@ -193,7 +194,7 @@ local function open_help(topic)
       vim.cmd.split({ vim.fs.joinpath(host.root(), 'doc', 'sanderling.txt') })
       vim.bo.filetype, vim.bo.readonly, vim.bo.modifiable = 'help', true, false
     elseif not ok then
-      vim.notify((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+      message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
     end
   end
 end
@@ -263,7 +264,10 @@ function M.set_words(bufs, actions)
     for word, entry in pairs(words) do
       local name = word:sub(1, 1):upper() .. word:sub(2)
       api.nvim_buf_create_user_command(buf, name, function(cmd)
-        entry.run(cmd.args)
+        local ok, err = pcall(entry.run, cmd.args)
+        if not ok then
+          message.tell_error(cmd.name, err)
+        end
       end, {
         desc = 'Agent: ' .. entry.desc,
         nargs = entry.nargs or 0,

@@ -3,10 +3,11 @@ local M = {}
 
 local api = vim.api
 
-local SHOWN_MS = 4000
+local SHOWN_MS = 4000 -- for each row
+local MAX_ROWS = 4
 local ZINDEX = 250 -- above all else, as messages are
 
----@type integer? the window that says something where there is no line for messages
+---@type integer? the window that says something where the line for messages does not
 local win
 
 local function close()
@@ -16,52 +17,91 @@ local function close()
   win = nil
 end
 
----@return boolean it is Neovim's own, and has no line to say something in
-local function would_ask_for_enter()
+---@return boolean vim.notify() is Neovim's own
+local function is_neovims()
   local source = debug.getinfo(vim.notify, 'S').source
-  local is_neovims = source == '?' or source:find('vim/_', 1, true) ~= nil -- 0.12 is compiled without names
-  return vim.o.cmdheight == 0 and is_neovims
+  return source == '?' or source:find('vim/_', 1, true) ~= nil -- 0.12 is compiled without names
 end
 
---- Show `text` in the last row for a while.
+--- How many cells the line for messages has before it would ask for <Enter>.
+---@return integer
+local function room()
+  return math.max(1, vim.v.echospace - 1 + math.max(0, vim.o.cmdheight - 1) * vim.o.columns)
+end
+
+---@return boolean what stands in the line for messages is gone at once: "-- INSERT --" takes its place
+local function has_mode_shown()
+  return vim.o.showmode and api.nvim_get_mode().mode:find('^[iRvVsS\19\22]') ~= nil
+end
+
+--- Show `text` in the last rows for a while.
 ---@param text string
----@param level? integer
-local function show(text, level)
-  local hl = level == vim.log.levels.ERROR and 'ErrorMsg'
-    or level == vim.log.levels.WARN and 'WarningMsg'
-    or 'MsgArea'
+---@param hl string
+local function show(text, hl)
   close()
   local buf = api.nvim_create_buf(false, true)
   vim.bo[buf].bufhidden = 'wipe'
   api.nvim_buf_set_lines(buf, 0, -1, true, { text })
+  local last_row = vim.o.lines - (api.nvim_get_mode().mode:find('^c') and vim.o.cmdheight or 0)
   local shown = api.nvim_open_win(buf, false, {
     relative = 'editor',
     width = math.max(1, math.min(api.nvim_strwidth(text), vim.o.columns)),
     height = 1,
-    row = vim.o.lines - 1,
+    row = last_row - 1,
     col = 0,
     style = 'minimal',
     focusable = false,
     noautocmd = true,
     zindex = ZINDEX,
   })
-  vim.wo[shown][0].winhighlight = 'NormalFloat:' .. hl
+  local wo = vim.wo[shown][0]
+  wo.winhighlight, wo.wrap, wo.linebreak = 'NormalFloat:' .. hl, true, true
+  local height = math.min(api.nvim_win_text_height(shown, {}).all, MAX_ROWS)
+  api.nvim_win_set_config(shown, {
+    relative = 'editor',
+    row = last_row - height,
+    col = 0,
+    height = height,
+  })
   win = shown
   vim.defer_fn(function()
     if win == shown then
       close()
     end
-  end, SHOWN_MS)
+  end, SHOWN_MS * height)
 end
 
---- Say something: cut, because a message that fills the line would ask for <Enter>, as any would where 'cmdheight' is 0.
+--- Say something, which asks for no <Enter>. It has a window of its own where the line for messages is too short, or not there,
+--- or the mode's. It is never an error of Vim's, which would end what the person is being asked at this moment.
 ---@param text string
 ---@param level? integer
 function M.tell(text, level)
-  local line = vim.fn.strcharpart(text:gsub('\n.*', ' …'), 0, vim.o.columns - 15)
-  if not would_ask_for_enter() or not pcall(show, line, level) then
-    vim.notify(line, level)
+  text = text:gsub('\n.*', ' …')
+  local is_long = api.nvim_strwidth(text) > room()
+  local line = is_long and vim.fn.printf('%.*S…', room() - 1, text) or text
+  if not is_neovims() then
+    return vim.notify(line, level)
   end
+  local hl = level == vim.log.levels.ERROR and 'ErrorMsg'
+    or level == vim.log.levels.WARN and 'WarningMsg'
+    or 'MsgArea'
+  local has_no_line = vim.o.cmdheight == 0
+  local is_seen = (has_no_line or is_long or has_mode_shown()) and pcall(show, text, hl)
+  if not (is_seen and has_no_line) then
+    api.nvim_echo({ { line, hl } }, true, {}) -- in :messages, too
+  end
+end
+
+--- Say what went wrong in a command.
+---@param command string
+---@param err any
+function M.tell_error(command, err)
+  local line = tostring(err):gsub('\n.*', ''):gsub('^.-%.lua:%d+: ', ''):gsub('Vim:', '')
+  local known, word = line:match('^[%w_.]+: expected (.+), got (.+)$')
+  if known then
+    line = ("%s: %s, not '%s'."):format(command, (known:gsub("'", '')), word)
+  end
+  M.tell(line, vim.log.levels.ERROR)
 end
 
 return M

@@ -9,6 +9,13 @@ from tests.conftest import ChildNvim, is_alive, prove, prove_rest, wait_until
 PONG = "pong"
 
 
+@pytest.fixture
+def agent_in_chat(start_agent):
+    agent = start_agent({"step": [{"text": "pong"}]})
+    agent.command("AgentChat")
+    return agent
+
+
 def say_ping(child: ChildNvim, count: int = 1) -> None:
     child.feed("iping<C-s><Esc>")
     child.wait_for_turns(count)
@@ -353,6 +360,63 @@ def test_a_refusal_without_a_line_for_messages_is_seen_and_asks_for_nothing(star
     agent.feed("<Esc>:AgentTodo<CR>")
     agent.wait_for_screen("The model has made no list")
     assert not agent.is_blocked()
+
+
+def test_a_refusal_while_text_is_inserted_is_seen_until_it_can_have_been_read(agent_in_chat):
+    agent = agent_in_chat
+    agent.feed("i/close now<C-s>")
+    agent.wait_for_screen("/close takes")
+    agent.command("redraw!")
+    assert "/close takes" in agent.screen_text()
+    assert agent.prompt_lines() == ["/close now"]
+    assert agent.messages().count("/close takes") == 1
+
+
+def test_a_message_that_is_longer_than_the_line_is_shown_whole(start_agent):
+    agent = start_agent(columns=60, lines=20)
+    agent.feed(":AgentResume 20260101-000000-abcd<CR>")
+    agent.wait_for_screen("There is no session 20260101-000000-abcd", ":AgentSessions", "are.")
+    assert not agent.is_blocked()
+    assert agent.messages().endswith("…")
+
+
+@pytest.mark.parametrize(
+    "command, told",
+    [
+        ("AgentTerminal j99", "There is no job j99."),
+        ("AgentNet bogus", "not 'bogus'."),
+        ("AgentLog", "has no log yet"),
+    ],
+)
+def test_no_command_asks_for_enter_where_there_is_no_line_for_messages(start_agent, command, told):
+    agent = start_agent()
+    agent.command("set cmdheight=0")
+    agent.feed(f":{command}<CR>")
+    wait_until(lambda: not agent.is_blocked() and told in agent.screen_text(), "it is told")
+
+
+@pytest.mark.parametrize("command", ["sandbox", "net", "mode"])
+def test_a_wrong_word_behind_a_word_of_the_chat_is_one_line(agent_in_chat, command):
+    agent_in_chat.feed(f":{command} bogus<CR>")
+    wait_until(lambda: not agent_in_chat.is_blocked() and agent_in_chat.messages(), "it is told")
+    assert "not 'bogus'." in agent_in_chat.messages()
+    assert "traceback" not in agent_in_chat.messages()
+
+
+def test_a_message_does_not_end_what_the_person_is_being_asked(start_agent):
+    agent = start_agent()
+    agent.lua("""
+      vim.defer_fn(function()
+        require('sanderling').setup({ modle = 'x' })
+        vim.api.nvim_input('2<CR>')
+      end, 50)
+      vim.schedule(function()
+        vim.ui.select({ 'one', 'two' }, { prompt = 'Which?' }, function(choice) _G.choice = choice end)
+      end)
+    """)
+    wait_until(lambda: not agent.is_blocked() and agent.lua("return _G.choice"), "an answer")
+    assert agent.lua("return _G.choice") == "two"
+    assert "did you mean 'model'?" in agent.messages()
 
 
 # --- what is not sent yet ---------------------------------------------------------------------------------------------
