@@ -414,6 +414,13 @@ local function other_tab(session)
   end
 end
 
+---@return integer[] windows of this tab page that show a prompt
+local function prompt_windows()
+  return vim.tbl_filter(function(win)
+    return vim.bo[api.nvim_win_get_buf(win)].filetype == 'sanderling_prompt'
+  end, api.nvim_tabpage_list_wins(0))
+end
+
 ---@param opts sanderling.ChatOpts
 function M.show(opts)
   local given = { position = opts.position, size = opts.size }
@@ -429,14 +436,18 @@ function M.show(opts)
   local before = api.nvim_get_current_win()
   if not windows then
     local layout_opts = vim.tbl_extend('force', config.options.chat, given)
+    local left_alone = prompt_windows() -- by `:only`
     -- May raise: there is no room.
     windows = layout.open(layout_opts, session.transcript_buf, session.prompt.buf, win_options)
     windows_by_tab[api.nvim_get_current_tabpage()] = windows
     restore_view(session, windows.transcript)
+    layout.close(vim.tbl_filter(function(win)
+      return win ~= windows.transcript and win ~= windows.prompt
+    end, left_alone))
   elseif shown ~= session then
     put(session, windows)
   end
-  if opts.focus == false then
+  if opts.focus == false and api.nvim_win_is_valid(before) then
     api.nvim_set_current_win(before)
   else
     api.nvim_set_current_win(windows.prompt)

@@ -290,7 +290,8 @@ end
 ---@param transcript_win_options? table<string, any> of the window that showed the transcript before
 ---@return sanderling.layout.Windows
 function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
-  local replaced = opts.position == 'current' and api.nvim_get_current_buf() or nil
+  local buf = api.nvim_get_current_buf()
+  local replaced = opts.position == 'current' and buf ~= prompt_buf and buf or nil
   local transcript = open_transcript(opts, transcript_buf, transcript_win_options)
   local ok, prompt = pcall(open_prompt, opts, transcript, prompt_buf)
   if not ok then

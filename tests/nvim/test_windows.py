@@ -16,6 +16,15 @@ def agent_in_chat(start_agent):
     return agent
 
 
+def filetypes(child: ChildNvim) -> list[str]:
+    """Of the windows of this tab page, top left first."""
+    return child.lua("""
+      return vim.tbl_map(function(win)
+        return vim.bo[vim.api.nvim_win_get_buf(win)].filetype
+      end, vim.api.nvim_tabpage_list_wins(0))
+    """)
+
+
 def say_ping(child: ChildNvim, count: int = 1) -> None:
     child.feed("iping<C-s><Esc>")
     child.wait_for_turns(count)
@@ -393,6 +402,20 @@ def test_no_command_asks_for_enter_where_there_is_no_line_for_messages(start_age
     agent.command("set cmdheight=0")
     agent.feed(f":{command}<CR>")
     wait_until(lambda: not agent.is_blocked() and told in agent.screen_text(), "it is told")
+
+
+@pytest.mark.parametrize("position", ["right", "bottom", "current"])
+def test_a_prompt_that_only_has_left_alone_is_not_there_twice(child, position):
+    child.setup(chat={"position": position})
+    child.command("AgentChat")
+    child.feed("idraft<Esc>:only<CR>")
+    wait_until(lambda: filetypes(child) == ["sanderling_prompt"])
+    child.feed(":AgentChat<CR>")
+    wait_until(lambda: filetypes(child) == ["sanderling", "sanderling_prompt"])
+    assert child.lua("return vim.bo.filetype") == "sanderling_prompt"
+    assert child.prompt_lines() == ["draft"]
+    child.feed(":AgentChat<CR>")
+    wait_until(lambda: filetypes(child) == [""], "all of it is hidden")
 
 
 @pytest.mark.parametrize("command", ["sandbox", "net", "mode"])
