@@ -23,8 +23,8 @@ local asks_api = false
 ---@return table? report
 ---@return string? error
 local function ask_python(python, arguments, timeout)
-  local argv = vim.list_extend({ python, '-P', '-m', 'sanderling' }, arguments)
-  local ok, process = pcall(vim.system, argv, { text = true, env = host.environment() })
+  local argv = vim.list_extend(host.argv(python, 'sanderling'), arguments)
+  local ok, process = pcall(vim.system, argv, { text = true })
   if not ok then
     return nil, tostring(process)
   end

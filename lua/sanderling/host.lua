@@ -86,13 +86,19 @@ function M.python()
   return nil, 'The Python environment of Sanderling is not built yet. ' .. remedy()
 end
 
---- What a Python of Sanderling's runs with besides.
----@return table<string, string>
-function M.environment()
-  return {
-    PYTHONPATH = vim.fs.joinpath(M.root(), 'src'),
-    PYTHONDONTWRITEBYTECODE = '', -- without .pyc files every import takes three times as long
-  }
+-- Not by PYTHONPATH: what the environment says of Python is about the person's own programs. Commands get it as it is.
+local START = table.concat({
+  'import runpy, sys',
+  'sys.path.insert(0, sys.argv.pop(1))',
+  "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)",
+}, '; ')
+
+--- What runs a module of Sanderling's.
+---@param python string
+---@param module string
+---@return string[] argv to which its arguments can be added
+function M.argv(python, module)
+  return { python, '-E', '-P', '-c', START, vim.fs.joinpath(M.root(), 'src'), module }
 end
 
 ---@param fn sanderling.host.Subscriber
@@ -327,9 +333,9 @@ local function start()
   has_answered, ending = false, nil
   local plugin = vim.fs.joinpath(M.root(), 'rplugin', 'python3', 'sanderling_host.py')
   local ok, id
-  ok, id = pcall(vim.fn.jobstart, { python, '-P', '-m', 'sanderling.editor', plugin }, {
+  local argv = vim.list_extend(M.argv(python, 'sanderling.editor'), { plugin })
+  ok, id = pcall(vim.fn.jobstart, argv, {
     rpc = true,
-    env = M.environment(),
     on_stderr = stderr_keeper(),
     on_exit = function(_, code)
       on_exit(id, code, python)

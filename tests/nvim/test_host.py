@@ -357,3 +357,33 @@ def test_an_old_neovim_is_told_in_one_sentence(tmp_path):
         check=False,
     )
     assert result.stderr.strip() == "Sanderling needs Neovim 0.11 or newer: please update Neovim."
+
+
+PRINT_ENVIRONMENT = """
+[[reply]]
+[[reply.step]]
+[reply.step.tool_use]
+name = "bash"
+input = { command = "echo $PYTHONPATH $PYTHONWARNINGS" }
+[[reply]]
+[[reply.step]]
+text = "There."
+"""
+
+
+def test_what_the_environment_says_of_python_is_for_commands_and_not_for_the_host(
+    start_nvim, tmp_path
+):
+    (tmp_path / "sanderling.py").write_text("raise SystemExit('the wrong one')")
+    script = tmp_path / "script.toml"
+    script.write_text("version = 1\n" + PRINT_ENVIRONMENT)
+    child = start_nvim(
+        {"PYTHONHOME": "/nowhere", "PYTHONPATH": str(tmp_path), "PYTHONWARNINGS": "error"}
+    )
+    child.setup(provider="scripted", script=str(script))
+    child.command("AgentChat")
+    child.command("AgentMode auto")
+    child.submit("go")
+    child.wait_for_turns()
+    log = child.session_files()[0].read_text()
+    assert f'"content":"{tmp_path} error\\n[exit status 0' in log

@@ -1,4 +1,4 @@
-"""`python -P -m sanderling.editor PLUGIN_PATH`: the host process. Neovim starts it; a person has no use for it."""
+"""`sanderling.editor PLUGIN_PATH`: the host process. lua/sanderling/host.lua starts it; a person has no use for it."""
 
 import faulthandler
 import gc
