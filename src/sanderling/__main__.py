@@ -74,7 +74,10 @@ def _leave(*_: object) -> NoReturn:
 
 
 def run_command(argv: list[str]) -> int:
+    from sanderling.remedies import SHELL, use
     from sanderling.sandbox.cli import add_sandbox_commands
+
+    use(SHELL)
 
     gc.enable()
     parser = argparse.ArgumentParser(prog="sanderling", description=sanderling.__doc__)

@@ -32,6 +32,7 @@ from sanderling.permissions import (
     is_told_whole,
     unguarded,
 )
+from sanderling.remedies import remedies
 from sanderling.rules import RuleStore, propose
 from sanderling.sandbox.denials import PROTECTED, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant, is_within, real_path
@@ -441,7 +442,7 @@ def _leaving(grant: Grant) -> str:
     if grant.hosts:
         return (
             f"The network does not lead there: to allow this lets {grant.hosts[0]} through for as long as it runs, for other"
-            " commands, too. `:AgentNet on` opens all of it."
+            f" commands, too. `{remedies().network} on` opens all of it."
         )
     if grant.write_paths:
         return f"It lies outside of the project: to allow it grants {grant.write_paths[0]}."

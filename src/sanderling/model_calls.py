@@ -33,7 +33,7 @@ from sanderling.providers import (
     ToolUseBegun,
     UsageReport,
 )
-from sanderling.providers.idle import KEEPS_WHAT_CAME
+from sanderling.providers.idle import keeps_what_came
 from sanderling.reply import Reply
 from sanderling.retries import Backoff
 from sanderling.session import Session
@@ -247,5 +247,5 @@ def cut_off() -> ProviderError:
     return ProviderError(
         "cut",
         "The answer was cut off: the connection closed before the model had finished.",
-        KEEPS_WHAT_CAME,
+        keeps_what_came(),
     )

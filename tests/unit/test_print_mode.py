@@ -576,6 +576,7 @@ def test_refused_key_is_an_error(shell, api):
         True,
         "auth",
     )
+    assert result["error"]["remedy"].endswith("then run it again with a key that works.")
 
 
 @prove

@@ -32,6 +32,7 @@ from sanderling.print_mode.result import EXIT_ERROR, EXIT_USAGE
 from sanderling.print_mode.streams import InputError, Stdout, open_missing_streams, say
 from sanderling.providers import Provider
 from sanderling.providers.choice import make_provider
+from sanderling.remedies import SHELL, UNKEPT, use
 from sanderling.rules import load_rules
 from sanderling.sandbox.session import policy_for
 from sanderling.session import Session
@@ -53,6 +54,7 @@ def print_answer(arguments: argparse.Namespace) -> int:
 
 
 async def _answer(arguments: argparse.Namespace) -> int:
+    use(UNKEPT if arguments.no_session else SHELL)
     with ExitStack() as stack, anyio.open_signal_receiver(*_stopping()) as signals:
         try:
             run = _Run(arguments, stack)

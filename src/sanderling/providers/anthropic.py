@@ -33,8 +33,6 @@ from sanderling.providers import (
     StreamItem,
 )
 from sanderling.providers.anthropic_errors import (
-    CHECK_THE_ENVIRONMENT,
-    GO_ON,
     LOG_IN_AGAIN,
     explain_status,
     login_page,
@@ -50,8 +48,9 @@ from sanderling.providers.anthropic_reply import (
 )
 from sanderling.providers.anthropic_request import RequestEncoder
 from sanderling.providers.anthropic_sdk import load_sdk
-from sanderling.providers.idle import KEEPS_WHAT_CAME, IdleWatch
+from sanderling.providers.idle import IdleWatch, keeps_what_came
 from sanderling.providers.unpacking import ACCEPTED, Unpacker
+from sanderling.remedies import remedies
 
 if TYPE_CHECKING:
     import anthropic
@@ -171,14 +170,14 @@ class AnthropicProvider:
             raise ProviderError(
                 "network",
                 f"The certificates cannot be read ({_certificate_variables()}{error.strerror or error}).",
-                "Set SSL_CERT_FILE to a file of certificates, or unset it, then start again.",
+                f"Set SSL_CERT_FILE to a file of certificates, or unset it, then {remedies().restart}.",
                 is_temporary=False,
             ) from error
         except (anthropic.AnthropicError, httpx2.InvalidURL, ValueError) as error:
             raise ProviderError(
                 "network",
                 f"The way to the API cannot be set up ({_words(error)}).",
-                "Check base_url and the environment's proxy variables, then start again.",
+                f"Check base_url and the environment's proxy variables, then {remedies().restart}.",
                 is_temporary=False,
             ) from error
 
@@ -190,7 +189,7 @@ class AnthropicProvider:
                 raise ProviderError(
                     "auth",
                     "The API key holds a blank, a line break or another character that no key has.",
-                    f"Set {name} anew and restart Neovim.",
+                    f"Set {name} anew and {remedies().restart}.",
                 )
         if has_api_key():
             return os.environ.get("ANTHROPIC_API_KEY", "")
@@ -348,7 +347,7 @@ class AnthropicProvider:
             response.status_code,
             self._without_key(words or response.reason_phrase),
             retry_after_s(response.headers),
-            key_remedy=LOG_IN_AGAIN if self._has_kept_key else CHECK_THE_ENVIRONMENT,
+            key_remedy=LOG_IN_AGAIN if self._has_kept_key else "",
         )
 
 
@@ -425,7 +424,7 @@ def _explain_transport(
         return ProviderError(
             "cut",
             f"The connection broke in the middle of the answer ({words}).",
-            KEEPS_WHAT_CAME,
+            keeps_what_came(),
         )
     if any(map(_is_refusal_of_tls, _causes(error))):
         return ProviderError(
@@ -438,13 +437,13 @@ def _explain_transport(
         return ProviderError(
             "network",
             f"The proxy does not let through to {host} ({words}).",
-            "Check the environment's proxy variables and NO_PROXY, then restart Neovim.",
+            f"Check the environment's proxy variables and NO_PROXY, then {remedies().restart}.",
             is_temporary=words.startswith("5"),  # its own trouble, by the HTTP status
         )
     return ProviderError(
         "network",
         f"Cannot reach {host} ({words}).",
-        f"Check the network, the proxy and base_url. {GO_ON}",
+        f"Check the network, the proxy and base_url. {remedies().go_on}",
         is_temporary=not isinstance(
             error, (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects)
         ),
@@ -539,7 +538,7 @@ async def _in_thread(load: Callable[[], T]) -> T:
         raise ProviderError(
             "internal",
             f"The modules that talk to the API cannot be loaded ({_words(error)}).",
-            "Give it more memory (ulimit -v), or build the environment again: :AgentInstall, make install.",
+            f"Give it more memory (ulimit -v), or build the environment again: {remedies().install}.",
             is_temporary=False,
         ) from error
 

@@ -9,13 +9,10 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 from sanderling.errors import TEMPORARY, ErrorKind, ProviderError, duration
+from sanderling.remedies import remedies
 
 MAX_DETAIL_CHARS = 1000
 # Temporary errors are shown when every retry has failed.
-GO_ON = "A new prompt goes on from there."
-CHECK_THE_ENVIRONMENT = (
-    "Check ANTHROPIC_API_KEY and the account behind it, then restart with a key that works."
-)
 LOG_IN_AGAIN = "Check the account behind it, or store another key with :AgentLogin in Neovim."
 
 _KINDS_BY_TYPE: dict[str, ErrorKind] = {
@@ -50,7 +47,7 @@ def explain_status(
     detail: str,
     retry_after_s: float | None = None,
     *,
-    key_remedy: str = CHECK_THE_ENVIRONMENT,
+    key_remedy: str = "",
 ) -> ProviderError:
     """An error that the API reports: by its type where it has one, unless the status alone says that it will pass."""
     if status == HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED:
@@ -72,32 +69,30 @@ def explain_status(
             remedy = "Look at the account's credit and limits."
         case "auth":
             message = f"The API refused the key: {what}."
-            remedy = key_remedy
+            remedy = key_remedy or check_the_environment()
         case "rate_limited":
             message = f"The account's rate limit is reached: {what}."
-            remedy = f"{_in_a_while(retry_after_s)} Another model has a limit of its own: /model."
+            remedy = f"{_in_a_while(retry_after_s)} Another model has a limit of its own: {remedies().model}."
         case "overloaded":
             message = f"The API is overloaded just now: {what}."
-            remedy = f"{_in_a_while(retry_after_s)} Another model may have room: /model."
+            remedy = (
+                f"{_in_a_while(retry_after_s)} Another model may have room: {remedies().model}."
+            )
         case "server":
             message = f"The API failed: {what}."
             remedy = _in_a_while(retry_after_s)
         case "context_full":
             message = f"The conversation is too long for the model: {what}."
-            remedy = "/compact makes it shorter, /clear starts a new one."
+            remedy = remedies().shorten
         case _ if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             message = f"The proxy asks who you are: {what}."
-            remedy = (
-                "Put name and password into the environment's proxy variables, then restart Neovim."
-            )
+            remedy = f"Put name and password into the environment's proxy variables, then {remedies().restart}."
         case _ if error_type == "not_found_error" or status == HTTPStatus.NOT_FOUND:
             message = f"The API does not know what was asked for: {what}."
             remedy = "Check the options model and base_url."
         case _:
             message = f"The API refused the request: {what}."
-            remedy = (
-                "Change the prompt or the settings that it names; /clear starts a new conversation."
-            )
+            remedy = f"Change the prompt or the settings that it names; {remedies().begin_anew}."
     return ProviderError(kind, message, remedy, retry_after_s=retry_after_s)
 
 
@@ -115,8 +110,9 @@ def _kind(error_type: str, status: int) -> ErrorKind:
 
 
 def _in_a_while(retry_after_s: float | None) -> str:
+    go_on = remedies().go_on
     return (
-        f"The API asks to wait for {duration(retry_after_s)}. {GO_ON}" if retry_after_s else GO_ON
+        f"The API asks to wait for {duration(retry_after_s)}. {go_on}" if retry_after_s else go_on
     )
 
 
@@ -147,11 +143,15 @@ def _date(text: str | None) -> datetime | None:
     return None
 
 
+def check_the_environment() -> str:
+    return f"Check ANTHROPIC_API_KEY and the account behind it, then {remedies().restart} with a key that works."
+
+
 def no_key() -> ProviderError:
     return ProviderError(
         "no_key",
         "There is no API key.",
-        "Store one with :AgentLogin in Neovim, or set ANTHROPIC_API_KEY and start again. The model demo needs none.",
+        f"Store one with :AgentLogin in Neovim, or set ANTHROPIC_API_KEY and {remedies().restart}. The model demo needs none.",
     )
 
 
@@ -160,7 +160,7 @@ def login_page(status: int, what: str) -> ProviderError:
     return ProviderError(
         "malformed",
         f"The network sent {what} in the place of the API's answer ({status}): it may want you to log in.",
-        f"Open any page in a browser to see; if base_url names a proxy, it may be at fault. {GO_ON}",
+        f"Open any page in a browser to see; if base_url names a proxy, it may be at fault. {remedies().go_on}",
         is_temporary=False,
     )
 
@@ -169,5 +169,5 @@ def malformed(detail: str) -> ProviderError:
     return ProviderError(
         "malformed",
         f"The API sent something that is not its own format ({detail}).",
-        f"If base_url names a proxy, it may be at fault. {GO_ON}",
+        f"If base_url names a proxy, it may be at fault. {remedies().go_on}",
     )

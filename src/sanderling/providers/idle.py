@@ -15,11 +15,15 @@ from contextlib import contextmanager
 import anyio
 
 from sanderling.errors import ProviderError, duration
+from sanderling.remedies import remedies
 
 MAX_TICK_S = 1.0
 ASLEEP_S = 10.0  # a tick that is so late was not held up by us
 AFTER_SLEEP_S = 20.0
-KEEPS_WHAT_CAME = "What arrived is kept. A new prompt goes on from there."
+
+
+def keeps_what_came() -> str:
+    return f"What arrived is kept. {remedies().go_on}"
 
 
 def _now() -> float:
@@ -67,5 +71,5 @@ class IdleWatch:
             raise ProviderError(
                 "stalled",
                 f"The API went silent: nothing arrived for {duration(silent_s)}.",
-                KEEPS_WHAT_CAME,
+                keeps_what_came(),
             )

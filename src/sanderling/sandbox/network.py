@@ -352,7 +352,7 @@ class _Exchange:
         return _RequestError(
             403,
             f"Sanderling's sandbox does not let you through to {asked}: {denial.rule}.\n"
-            "Ask the user, who can open it: `:AgentNet` in Neovim.",
+            "Ask the user, who can open it: `:AgentNet` in Neovim, `--net` in a shell.",
             DENIED_REASON,
         )
 

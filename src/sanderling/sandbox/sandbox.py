@@ -23,6 +23,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sanderling.errors import SandboxError
+from sanderling.remedies import remedies
 from sanderling.sandbox import wire
 from sanderling.sandbox.denials import Denial, denials_in, programs_denied
 from sanderling.sandbox.disk import DiskFull, DiskWatch
@@ -664,7 +665,9 @@ async def _started(module: str) -> AsyncGenerator[socket.socket]:
 def _directory_above(package: str) -> Path:
     spec = find_spec(package)
     if not spec or not spec.origin:
-        raise SandboxError(f"The sandbox needs the Python package '{package}': run :AgentInstall.")
+        raise SandboxError(
+            f"The sandbox needs the Python package '{package}': {remedies().install}."
+        )
     return Path(spec.origin).parent.parent
 
 

@@ -23,6 +23,7 @@ from anyio import to_thread
 
 from sanderling.config import Settings
 from sanderling.errors import SandboxError
+from sanderling.remedies import remedies
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.files import Files, UnconfinedFiles
@@ -398,7 +399,9 @@ class SessionSandbox:
         self._require_project()
         resolve(grant.added_to(self._policy))
         if grant.hosts and self.network != "on" and self.level == "landlock":
-            raise SandboxError(f"{NO_PROXY} The person can open all of it: `:AgentNet on`.")
+            raise SandboxError(
+                f"{NO_PROXY} The person can open all of it: `{remedies().network} on`."
+            )
 
     async def extend(self, grant: Grant) -> None:
         """

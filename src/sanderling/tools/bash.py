@@ -9,6 +9,7 @@ import msgspec
 
 from sanderling.errors import ToolError
 from sanderling.permissions import Effect
+from sanderling.remedies import remedies
 from sanderling.shell_programs import is_decisive
 from sanderling.tools.base import Context, Outcome, tool
 from sanderling.tools.jobs import MAX_RUNNING, Job, facts, status_line, told, took
@@ -188,7 +189,7 @@ def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
     if not _NO_NETWORK.search(output):
         return ""
     state = "off" if sandbox.network == "off" else "open to listed hosts only"
-    return f"[The network is {state}: do without, or ask the person to change that with :AgentNet.]"
+    return f"[The network is {state}: do without, or ask the person to change that with {remedies().network}.]"
 
 
 def _summary(job: Job) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from sanderling.errors import SandboxError, ToolError, printable
 from sanderling.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText, follow
 from sanderling.permissions import Effect
+from sanderling.remedies import remedies
 from sanderling.sandbox.denials import HIDDEN, PLAN, PROTECTED, READ_ONLY, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import signal_name
@@ -333,7 +334,7 @@ def _refusal(denial: Denial) -> str:
     target = visible(denial.target)[:SHOWN_TARGET_CHARS]
     what = f"{denial.operation} {target}: {denial.rule}."
     if denial.operation in ("connect", "resolve"):
-        return f"{what} Do without, or ask the person to allow it with :AgentNet."
+        return f"{what} Do without, or ask the person to allow it with {remedies().network}."
     if denial.operation == "execute":
         return f"{what} Do without, or ask the person to grant that directory."
     instead = {

@@ -16,6 +16,7 @@ import anyio
 import msgspec
 
 from sanderling.errors import SandboxError, ToolError, printable
+from sanderling.remedies import remedies
 from sanderling.sandbox.policy import is_within
 from sanderling.sandbox.processes import signal_name
 from sanderling.tools.paths import Glob, GlobError, escaped
@@ -109,7 +110,8 @@ def find_ripgrep(project: str) -> str:
     if found := shutil.which("rg", path=os.pathsep.join([ours, *others])):
         return found
     raise ToolError(
-        "ripgrep (rg) is not installed, so grep and glob do not work: ask the person to run :AgentInstall or to install it,"
+        "ripgrep (rg) is not installed, so grep and glob do not work: ask the person to install it"
+        f" ({remedies().install}),"
         " and search with grep and find in bash meanwhile."
     )
 

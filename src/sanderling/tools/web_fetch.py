@@ -21,6 +21,7 @@ from anyio.abc import ByteReceiveStream
 
 from sanderling.errors import ToolError
 from sanderling.permissions import Effect
+from sanderling.remedies import remedies
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.session import SessionSandbox
 from sanderling.tools.base import Context, Outcome, Preview, RefusedError, tool
@@ -122,7 +123,7 @@ def route_to(target: Target, sandbox: SessionSandbox) -> Route:
     if network == "off":
         raise NetworkDeniedError(
             f"The sandbox's network is off, so {target.authority} cannot be fetched. The person can open it:"
-            " `:AgentNet on` for all hosts, `:AgentNet proxy` for those listed in the option sandbox.hosts. Ask, or do without.",
+            f" `{remedies().network} on` for all hosts, `{remedies().network} proxy` for those listed in the option sandbox.hosts. Ask, or do without.",
             target.authority,
         )
     return "proxy" if network == "proxy" else "internet"
@@ -131,7 +132,7 @@ def route_to(target: Target, sandbox: SessionSandbox) -> Route:
 def _not_listed(target: Target) -> NetworkDeniedError:
     return NetworkDeniedError(
         f"The sandbox's proxy does not let you through to {target.authority}: the option sandbox.hosts does not list it, or its"
-        " name leads to a private address. The person can list it there, or open the network with `:AgentNet on`. Ask, or do without.",
+        f" name leads to a private address. The person can list it there, or open the network with `{remedies().network} on`. Ask, or do without.",
         target.authority,
     )
 

@@ -1,0 +1,58 @@
+"""
+What a person can do about something, in the words of the face that tells it: what is a command in Neovim is a flag in a shell.
+
+Whoever words a message takes them from here; a face chooses once, for all that runs in its context.
+"""
+
+from contextvars import ContextVar
+
+import msgspec
+
+
+class Remedies(msgspec.Struct, frozen=True):
+    model: str
+    """What chooses another model."""
+    shorten: str
+    """Sentence, of a conversation that is too long."""
+    begin_anew: str
+    """Part of a sentence: what begins another conversation."""
+    go_on: str
+    """Sentence, of an answer that was cut off."""
+    restart: str
+    """Part of a sentence: how a change of the environment takes effect."""
+    install: str
+    """What builds the environment of Python."""
+    network: str
+    """What opens the network, with "on" or "proxy" behind it."""
+
+
+NEOVIM = Remedies(
+    model="/model",
+    shorten="/compact makes it shorter, /clear starts a new one.",
+    begin_anew="/clear starts a new conversation",
+    go_on="A new prompt goes on from there.",
+    restart="restart Neovim",
+    install=":AgentInstall, or make install",
+    network=":AgentNet",
+)
+SHELL = Remedies(
+    model="--model NAME",
+    shorten="Without --continue and --resume a new one begins.",
+    begin_anew="without --continue and --resume a new conversation begins",
+    go_on="With --continue another prompt goes on from there.",
+    restart="run it again",
+    install="make install, or :AgentInstall in Neovim",
+    network="--net",
+)
+UNKEPT = msgspec.structs.replace(SHELL, go_on="Run it again.")
+"""In a shell, of a session without a log."""
+
+_chosen: ContextVar[Remedies] = ContextVar("remedies", default=NEOVIM)
+
+
+def use(remedies: Remedies) -> None:
+    _chosen.set(remedies)
+
+
+def remedies() -> Remedies:
+    return _chosen.get()
