@@ -186,9 +186,11 @@ end
 
 --- Give the windows of this tab page the sizes that they are to have.
 local function settle_windows()
-  local windows = shown_in()
-  if windows then
+  local windows, session = shown_in()
+  if windows and session then
     layout.settle(windows, api.nvim_get_current_tabpage())
+    session.prompt:draw_placeholder()
+    session:draw_hint()
   end
 end
 
@@ -441,6 +443,7 @@ function M.show(opts)
     windows = layout.open(layout_opts, session.transcript_buf, session.prompt.buf, win_options)
     windows_by_tab[api.nvim_get_current_tabpage()] = windows
     restore_view(session, windows.transcript)
+    session.prompt:draw_placeholder()
     layout.close(vim.tbl_filter(function(win)
       return win ~= windows.transcript and win ~= windows.prompt
     end, left_alone))

@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local words = require('sanderling.words')
 
 local SHOWN_MS = 4000 -- for each row
 local MAX_ROWS = 4
@@ -78,7 +79,7 @@ end
 function M.tell(text, level)
   text = text:gsub('\n.*', ' …')
   local is_long = api.nvim_strwidth(text) > room()
-  local line = is_long and vim.fn.printf('%.*S…', room() - 1, text) or text
+  local line = words.fitting(text, room())
   if not is_neovims() then
     return vim.notify(line, level)
   end

@@ -189,9 +189,13 @@ function Prompt:draw_placeholder()
   local keys = config.options.keys
   local text =
     PLACEHOLDER:format(words.key(keys.send_normal, ':Send'), words.key(keys.send_insert, ':Send'))
+  local lines = vim.tbl_map(function(line)
+    return { { line, 'AgentPlaceholder' } }
+  end, words.wrapped_in_window(text, self.buf))
   api.nvim_buf_set_extmark(self.buf, ns, 0, 0, {
-    virt_text = { { text, 'AgentPlaceholder' } },
+    virt_text = table.remove(lines, 1),
     virt_text_pos = 'overlay',
+    virt_lines = lines,
   })
 end
 

@@ -14,6 +14,7 @@ local render = require('sanderling.render')
 local scratch = require('sanderling.scratch')
 local todo = require('sanderling.todo')
 local tools = require('sanderling.tools')
+local words = require('sanderling.words')
 
 local M = {}
 
@@ -296,9 +297,11 @@ function Session:draw_hint()
   api.nvim_buf_clear_namespace(self.transcript_buf, hint_ns, 0, -1)
   if self.is_fresh and self.hint then
     local row = api.nvim_buf_line_count(self.transcript_buf) - 1
-    api.nvim_buf_set_extmark(self.transcript_buf, hint_ns, row, 0, {
-      virt_lines = { { { '' } }, { { self.hint, 'AgentPlaceholder' } } },
-    })
+    local lines = { { { '' } } }
+    for _, line in ipairs(words.wrapped_in_window(self.hint, self.transcript_buf)) do
+      lines[#lines + 1] = { { line, 'AgentPlaceholder' } }
+    end
+    api.nvim_buf_set_extmark(self.transcript_buf, hint_ns, row, 0, { virt_lines = lines })
   end
 end
 

@@ -11,6 +11,7 @@ local M = {}
 local REDRAW_NS = 250 * 1e6 -- between two redraws for a number that merely grows
 local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
 local MIN_TITLE_CELLS = 5
+local MIN_MODEL_CELLS = 8 -- less of the model's name says nothing
 local TITLE_CELLS = 24 -- that the title has before tokens and dollars are told
 
 ---@class (exact) sanderling.status.State
@@ -271,11 +272,12 @@ local function is_running(state)
 end
 
 ---@param state sanderling.status.State
+---@param is_short? boolean
 ---@return string
-local function describe(state)
+local function describe(state, is_short)
   local approvals = vim.tbl_count(state.approvals)
   if approvals > 0 then
-    return ('waiting for you: %d to approve'):format(approvals)
+    return (is_short and '%d to approve' or 'waiting for you: %d to approve'):format(approvals)
   elseif state.retry and state.name ~= 'stopping' then
     return ('retrying %d/%d'):format(state.retry.attempt, state.retry.attempts)
   elseif #state.tools > 1 and state.name ~= 'stopping' then
@@ -446,10 +448,8 @@ end
 local function fitting_title(session_id, width)
   local session = live.find(session_id)
   local text = session and tools.plain(session:name()) or ''
-  if api.nvim_strwidth(text) <= width then
-    return text
-  end
-  return width >= MIN_TITLE_CELLS and vim.fn.printf(('%%.%dS…'):format(width - 1), text) or ''
+  local is_there = width >= MIN_TITLE_CELLS or api.nvim_strwidth(text) <= width
+  return is_there and words.fitting(text, width) or ''
 end
 
 --- How many cells the title is to have before anything else is told of the session.
@@ -477,11 +477,13 @@ function M.transcript_winbar()
   return ('%%#AgentStatus#%%< %s %%=%s  %s'):format(escape(title), escape(usage), sandbox_text)
 end
 
---- 'statusline' of a transcript's window: the title, cut by Neovim where it has to be.
+--- 'statusline' of a transcript's window: the title, whose beginning says most.
 ---@return string
 function M.transcript_statusline()
   local session = live.find(vim.b.sanderling_session)
-  return escape('Sanderling: ' .. tools.plain(session and session:name() or ''))
+  local text = 'Sanderling: ' .. tools.plain(session and session:name() or '')
+  local width = vim.o.laststatus == 3 and vim.o.columns or api.nvim_win_get_width(0)
+  return escape(words.fitting(text, width - #'  100% '))
 end
 
 --- The highlight of the state: what waits for the user stands out.
@@ -501,24 +503,35 @@ end
 ---@type table<string, string>
 local agent_mode_hls = { ask = 'AgentStatus', auto = 'AgentModeAuto', plan = 'AgentModePlan' }
 
---- 'winbar' of a prompt's window: Vim's mode, the agent's, state, how many prompts wait, jobs, model.
+--- 'winbar' of a prompt's window: Vim's mode, the agent's, state, how many prompts wait, jobs, model, which gives way first.
 ---@return string
 function M.prompt_winbar()
   local state = state_of(vim.b.sanderling_session)
   local queued = state.is_in_turn and state.queued or 0
   local steering = state.is_in_turn and state.steering or 0
   local mode = mode_here()
-  return ('%%#AgentMode# %s %%#%s#%s%%#AgentStatus# %%#%s#%s%s%s%s%%#AgentStatus# %%=%%<%s '):format(
-    mode ~= '' and mode or 'PROMPT',
+  mode = mode ~= '' and mode or 'PROMPT'
+  local counts = (steering > 0 and (' · %d steering'):format(steering) or '')
+    .. (queued > 0 and (' · %d queued'):format(queued) or '')
+    .. (state.held > 0 and (' · %d held'):format(state.held) or '')
+    .. (state.jobs > 0 and ' · ' .. words.counted(state.jobs, 'job') or '')
+  local room = api.nvim_win_get_width(0)
+    - api.nvim_strwidth(mode .. state.mode .. counts)
+    - #'   '
+    - #'  '
+  local name = describe(state)
+  if api.nvim_strwidth(name) > room then
+    name = describe(state, true)
+  end
+  room = room - api.nvim_strwidth(name)
+  return ('%%#AgentMode# %s %%#%s#%s%%#AgentStatus# %%#%s#%s%s%%#AgentStatus# %%=%s '):format(
+    mode,
     agent_mode_hls[state.mode],
     state.mode,
     state_hl(state),
-    escape(describe(state)),
-    (steering > 0 and (' · %d steering'):format(steering) or '')
-      .. (queued > 0 and (' · %d queued'):format(queued) or ''),
-    state.held > 0 and (' · %d held'):format(state.held) or '',
-    state.jobs > 0 and ' · ' .. words.counted(state.jobs, 'job') or '',
-    escape(state.model)
+    escape(name),
+    counts,
+    escape(room >= MIN_MODEL_CELLS and words.fitting(state.model, room) or '')
   )
 end
 

@@ -65,4 +65,24 @@ function M.wrapped(text, cells)
   return lines
 end
 
+--- `text`, cut and marked as cut where it is wider than `cells`.
+---@param text string
+---@param cells integer
+---@return string
+function M.fitting(text, cells)
+  if vim.api.nvim_strwidth(text) <= cells then
+    return text
+  end
+  return vim.fn.printf('%.*S…', math.max(0, cells - 1), text)
+end
+
+--- `text` as lines that fit into the window of this tab page that shows `buf`.
+---@param text string
+---@param buf integer
+---@return string[]
+function M.wrapped_in_window(text, buf)
+  local win = vim.fn.bufwinid(buf)
+  return M.wrapped(text, win ~= -1 and vim.api.nvim_win_get_width(win) or vim.o.columns)
+end
+
 return M

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.conftest import wait_until
+from tests.nvim.test_approval import asked
 from tests.nvim.test_tools_screen import TURN_STARTED, prompt_winbar
 
 
@@ -251,3 +252,48 @@ def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
     screen.command("tabnew")
     screen.send(REPORT)
     assert floats(screen) == []
+
+
+# --- narrow windows ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "width, state, model",
+    [
+        (80, "waiting for you: 1 to approve", "claude-sonnet-5-5"),
+        (57, "waiting for you: 1 to approve", "claude-sonnet…"),
+        (34, "1 to approve", "claude-…"),
+        (28, "1 to approve", ""),
+    ],
+)
+def test_the_state_is_whole_and_the_models_name_gives_way(screen, width, state, model):
+    screen.send(
+        {"type": "model_changed", "model": "claude-sonnet-5-5"},
+        asked(),
+    )
+    screen.command("AgentApprovals")
+    screen.feed("q")  # nothing lies over it
+    bar(screen, width)
+    line = prompt_winbar(screen)
+    assert f" ask {state} " in line + " "
+    assert line.endswith(f" {model}" if model else state)
+    assert "<" not in line
+
+
+def test_of_a_long_title_the_statusline_says_the_beginning(screen):
+    screen.send({"type": "title_changed", "title": "Fix the 100% flaky test of the parser"})
+    bar(screen, 40)
+    assert " Sanderling: Fix the 100% flaky t…  All" in screen.screen_text()
+
+
+def test_what_stands_in_empty_windows_is_not_cut(screen):
+    screen.lua("require('sanderling.live').current():set_hint('It goes on with “this”, just now.')")
+    for width in (70, 30, 24):
+        bar(screen, width)
+        wait_until(
+            lambda: (
+                {"!command", "/help,", "insert", "“this”,", "now."}
+                <= set(screen.screen_text().replace("│", " ").split())
+            ),
+            f"whole in {width} columns",
+        )
