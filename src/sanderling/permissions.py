@@ -242,12 +242,12 @@ def exports_told(exported: Sequence[str]) -> str:
     return f"An earlier command has set {told}, which can change what runs." if told else ""
 
 
-def only_reads_with_git(command: str, *, cwd: str, project: str, is_confined: bool) -> bool:
-    """Whether git stands in a line, and all that it does there is to look."""
-    if "git" not in re.sub(r"[\\'\"]", "", command):
+def only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confined: bool) -> bool:
+    """Whether a program stands in a line, and all that it does there is to look."""
+    if name not in re.sub(r"[\\'\"]", "", command):
         return False
     use = Use(Effect("bash", "run", command=command, cwd=cwd), project)
-    found = [each.words for each in use.parsed.commands if each.words[:1] == ("git",)]
+    found = [each.words for each in use.parsed.commands if each.words[:1] == (name,)]
     looks = all(_is_read_only(words, use, is_confined=is_confined) for words in found)
     return bool(found) and looks and not use.parsed.problem
 

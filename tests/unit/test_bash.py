@@ -862,3 +862,43 @@ async def test_git_that_only_reads_is_git_to_the_other_programs_of_the_line(tmp_
         (desk.project / "sub").mkdir()
         assert "exit status 128" in await desk.say("git -C nowhere status")
         assert "main" in await desk.say("cd sub; set -eu; git -C .. branch; pwd")
+
+
+# --- What commands have left ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def poisoned_path(monkeypatch, tmp_path) -> None:
+    """PATH as many a shell has it: with directories in HOME that are not there."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    first = os.pathsep.join(f"{home}/{name}" for name in (".local/bin", "bin", "go/bin"))
+    monkeypatch.setenv("PATH", first, prepend=os.pathsep)
+
+
+@pytest.mark.usefixtures("poisoned_path")
+async def test_what_a_command_has_put_into_the_private_home_stands_in_for_no_program(tmp_path):
+    desk = Desk(tmp_path)
+    make = 'mkdir -p ~/{0}; printf "#!/bin/sh\\necho evil\\n" >~/{0}/{1}; chmod +x ~/{0}/{1}'
+    async for _ in opened(desk):
+        for directory in (".local/bin", "bin", "go/bin"):
+            for name in ("ls", "cat"):
+                await desk.say(make.format(directory, name))
+        assert "evil" not in await desk.say("ls; cat /dev/null")
+
+
+@pytest.mark.skipif(not Path("/usr/bin/pip").exists(), reason="the system has no pip")
+async def test_pip_that_only_reads_runs_nothing_of_the_private_home(tmp_path):
+    desk = Desk(tmp_path)
+    async for _ in opened(desk):
+        await desk.say(
+            "site=$(/usr/bin/python3 -m site --user-site); mkdir -p $site ~/.config/pip;"
+            " echo 'import os; os.system(\"touch ran\")' >$site/x.pth;"
+            " printf '#!/bin/sh\\ntouch ran\\n' >evil; chmod +x evil;"
+            " printf '[global]\\npython = ./evil\\n' >~/.config/pip/pip.conf"
+        )
+        for line in ("pip list", "p''ip3 list | cat"):
+            await desk.say(line)
+            assert not (desk.project / "ran").exists(), line
+        await desk.say("/usr/bin/python3 -c pass")
+        assert (desk.project / "ran").exists()

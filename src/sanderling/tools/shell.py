@@ -23,7 +23,7 @@ from typing import Annotated
 import msgspec
 
 from sanderling.errors import SandboxError, ToolError
-from sanderling.permissions import only_reads_with_git
+from sanderling.permissions import only_reads_with
 from sanderling.sandbox.environment import environment
 from sanderling.sandbox.network import proxy_environment
 from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
@@ -134,6 +134,12 @@ status|diff-files|diff-index) _sanderling_name=$1; shift; set -- "$_sanderling_n
 esac
 command git "$@"
 )"""
+# pip runs what lies in the private HOME, where commands before this one could write.
+_PIP_THAT_READS = """%s() { PYTHONNOUSERSITE=1 PIP_CONFIG_FILE=/dev/null command %s "$@"; }"""
+_THAT_READ = {
+    "git": _GIT_THAT_READS,
+    **{name: _PIP_THAT_READS % (name, name) for name in ("pip", "pip3")},
+}
 
 
 def _wrapper(dump: str) -> str:
@@ -246,8 +252,11 @@ class Shell:
 
     async def _start(self, command: str, grant: Grant, state: ShellState) -> Started:
         is_confined = not self._sandbox.is_off
-        reads_with_git = only_reads_with_git(
-            command, cwd=state.cwd, project=self._project, is_confined=is_confined
+        where = {"cwd": state.cwd, "project": self._project}
+        functions = (
+            function
+            for name, function in _THAT_READ.items()
+            if only_reads_with(name, command, is_confined=is_confined, **where)
         )
         directory = await self._directory()
         name = f".sanderling-{secrets.token_hex(8)}"
@@ -259,7 +268,7 @@ class Shell:
             "SANDERLING_STATE": _script(
                 state,
                 asks=is_confined not in self._environments,
-                functions=_GIT_THAT_READS if reads_with_git else "",
+                functions="\n".join(functions),
             ),
             "SANDERLING_COMMAND": command,
         }
