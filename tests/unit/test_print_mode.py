@@ -754,6 +754,67 @@ def test_a_signal_stops_the_turn_and_leaves_nothing_behind(shell, number, status
     assert session.history[-1].role == "user"  # each use has its result
 
 
+def test_a_second_signal_ends_at_once_and_leaves_nothing_behind(shell, tmp_path):
+    (tmp_path / "tmp").mkdir()
+    shell.environment["TMPDIR"] = str(tmp_path / "tmp")
+    forever = shell.write_script([{"text": "Some."}, {"delay_ms": 600_000, "text": "more"}])
+    options = ("--no-session", "--output-format", "stream-json", "--model", forever)
+    process = shell.start("-p", "Wait.", *options, stdout=subprocess.PIPE)
+    assert process.stdout.readline()
+    assert len(list((tmp_path / "tmp").iterdir())) == 1
+    os.kill(process.pid, signal.SIGSTOP)  # so that both are there before the first is heard
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    os.kill(process.pid, signal.SIGCONT)
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode in (130, 143)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+REFUSES = """
+import resource, sys
+from sanderling.__main__ import main
+import sanderling.print_mode.run, threading, {module}
+def refuse(*_, **__):
+    raise {error}
+{what} = refuse
+sys.argv[1:] = ["-p", "Hi.", "--no-session"]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "what, error, words",
+    [
+        ("threading._start_new_thread", 'RuntimeError("can\'t start new thread")', "threads"),
+        (
+            "httpx2.create_ssl_context",
+            'SystemError("error return without exception set")',
+            "memory",
+        ),
+        ("httpx2.create_ssl_context", "MemoryError", "memory"),
+    ],
+)
+def test_what_the_system_refuses_is_one_sentence(shell, api, what, error, words):
+    code = REFUSES.format(module=what.partition(".")[0], what=what, error=error)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=shell.project,
+        env=shell.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+    assert "ulimit" in done.stderr
+    assert api.requests == []
+
+
 @prove
 def test_a_signal_prints_no_text_that_is_not_final(shell):
     process = shell.start(

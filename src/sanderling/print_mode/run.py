@@ -1,14 +1,15 @@
 """One run of `sanderling -p`: the session, its core and this face put together, until the turn has ended or is stopped."""
 
 import argparse
+import errno
 import gc
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from anyio import to_thread
@@ -50,7 +51,13 @@ LAST_WORDS_S = 1.0  # for a reader that pauses, once the turn was interrupted
 def print_answer(arguments: argparse.Namespace) -> int:
     """Ask, print, and return the exit status."""
     open_missing_streams()
-    return anyio.run(_answer, arguments)
+    try:
+        return anyio.run(_answer, arguments)
+    except BaseException as error:
+        if not (words := what_the_system_refuses(error)):
+            raise
+        say(f"{words}: end other programs, or raise the limits (ulimit -u, ulimit -v)")
+        return EXIT_ERROR
 
 
 async def _answer(arguments: argparse.Namespace) -> int:
@@ -65,6 +72,24 @@ async def _answer(arguments: argparse.Namespace) -> int:
             say(str(error))
             return EXIT_ERROR
         return await run.converse(signals)
+
+
+def what_the_system_refuses(error: BaseException) -> str:
+    """In words, if that is why: threads, memory or processes, wherever they were asked for; else ""."""
+    if isinstance(error, BaseExceptionGroup):
+        errors: Sequence[BaseException] = cast("Any", error).exceptions
+        return next((words for each in errors if (words := what_the_system_refuses(each))), "")
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "the system gives no more threads"
+    is_memory = isinstance(error, MemoryError) or _is_with(error, errno.ENOMEM)
+    # A library's own way to say that: OpenSSL for Python has no words for it.
+    if is_memory or (isinstance(error, SystemError) and "without exception set" in str(error)):
+        return "the system gives no more memory"
+    return "the system gives no more processes" if _is_with(error, errno.EAGAIN) else ""
+
+
+def _is_with(error: BaseException, number: int) -> bool:
+    return isinstance(error, OSError) and error.errno == number
 
 
 def _stopping() -> list[signal.Signals]:
@@ -84,6 +109,7 @@ class _Run:
 
     def __init__(self, arguments: argparse.Namespace, stack: ExitStack) -> None:
         self._arguments = arguments
+        self._stack = stack
         own = own_settings()
         make_private(own)
         self._session = self._open_session(own.session_dir, stack)
@@ -207,6 +233,7 @@ class _Run:
     async def _stop_at_signal(self, signals: AsyncIterator[signal.Signals]) -> None:
         async for number in signals:
             if self._signal:
+                self._stack.close()
                 os._exit(EXIT_SIGNAL + number)  # the person does not want to wait
             self._signal = number
             self._reading.cancel()

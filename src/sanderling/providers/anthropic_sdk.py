@@ -52,12 +52,14 @@ def _import_sdk() -> None:
         sys.meta_path.insert(0, _finder)
         try:
             importlib.import_module("anthropic")
-        except Exception:  # whatever another version makes of classes that are not the real ones
-            log.warning("the SDK cannot be loaded in part: all of it is", exc_info=True)
+        except (
+            Exception
+        ) as problem:  # whatever another version makes of classes that are not the real ones
             _remove_empty_modules()
             for name in [name for name in sys.modules if name.startswith("anthropic.")]:
                 del sys.modules[name]
-            importlib.import_module("anthropic")
+            importlib.import_module("anthropic")  # what fails here, too, is its caller's to tell
+            log.warning("the SDK cannot be loaded in part: all of it is", exc_info=problem)
     finally:
         gc.enable()
     gc.freeze()
