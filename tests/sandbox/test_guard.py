@@ -17,7 +17,13 @@ from pathlib import Path
 import pytest
 
 from sanderling.permissions import Effect, decide
-from sanderling.sandbox.git import Survey, executable_settings, protection, survey
+from sanderling.sandbox.git import (
+    Survey,
+    env_files_to_hide,
+    executable_settings,
+    protection,
+    survey,
+)
 from sanderling.sandbox.guard import MAX_TOLD, Guard, GuardEvent
 from sanderling.sandbox.names import AT_ROOT, MAX_HELD, TABLE, VERSION_CONTROL, Row
 from tests.conftest import prove, prove_rest
@@ -1120,3 +1126,106 @@ def test_what_a_worktree_brings_along_is_no_news_and_what_differs_is(yard: Yard)
     put(yard.project / "two/pkg/.envrc", "evil")
     told = ["five/.envrc", "four/.vscode", "three/.vscode", "two/pkg/.envrc"]
     assert sorted(names_told(guard.audit())) == told
+
+
+HOSTILE = """
+[core]
+	fsmonitor = {evil}
+	hooksPath = {hooks}
+	pager = {evil}
+	editor = {evil}
+	askPass = {evil}
+	sshCommand = {evil}
+	gitProxy = {evil}
+	alternateRefsCommand = {evil}
+	attributesFile = {attributes}
+	{worktree}
+[filter "evil"]
+	clean = {evil}
+	smudge = {evil}
+	process = {evil}
+	required = true
+[diff]
+	external = {evil}
+[diff "evil"]
+	textconv = {evil}
+	command = {evil}
+[merge "evil"]
+	driver = {evil}
+[alias]
+	config = !{evil}
+	ls-files = !{evil}
+[pager]
+	config = {evil}
+	ls-files = {evil}
+[credential]
+	helper = {evil}
+[gpg]
+	program = {evil}
+[trace2]
+	eventTarget = {ran}
+	normalTarget = {ran}
+[extensions]
+	partialClone = origin
+	worktreeConfig = true
+[remote "origin"]
+	url = ext::{evil}
+	promisor = true
+	uploadpack = {evil}
+[protocol "ext"]
+	allow = always
+[submodule]
+	recurse = true
+[submodule "sub"]
+	update = !{evil}
+"""
+
+
+@pytest.mark.parametrize(
+    "worktree", ["", "worktree = /etc", "worktree = ../elsewhere", "worktree = .."]
+)
+def test_git_that_the_host_runs_runs_nothing_that_a_repository_names(yard, monkeypatch, worktree):
+    hooks = yard.project / "own hooks"
+    hooks.mkdir()
+    for name in ("post-index-change", "pre-commit", "post-checkout", "reference-transaction"):
+        shutil.copy(yard.evil, hooks / name)
+        shutil.copy(yard.evil, yard.project / ".git/hooks" / name)
+    (yard.root / "project/elsewhere").mkdir()
+    (yard.project / ".gitattributes").write_text("* filter=evil diff=evil merge=evil\n")
+    (yard.project / "sub").mkdir()
+    for name in ("secret.env", ".env", "deep/.env"):
+        (yard.project / name).parent.mkdir(exist_ok=True)
+        (yard.project / name).write_text("KEY=1\n")
+    yard.git("add", "-A")
+    yard.git("commit", "-qm", "two")
+    yard.git("worktree", "add", "-q", str(yard.project / "linked"))
+    module = yard.repository(yard.project / ".git/modules/sub")
+    (yard.project / "sub/.git").write_text("gitdir: ../.git/modules/sub\n")
+    yard.gitlink("sub")
+    config = HOSTILE.format(
+        evil=yard.evil,
+        hooks=hooks,
+        ran=yard.ran,
+        attributes=yard.project / ".gitattributes",
+        worktree=worktree,
+    )
+    for directory in (yard.project / ".git", module):
+        for name in ("config", "config.worktree"):
+            with (directory / name).open("a") as file:
+                file.write(config)
+    yard.repository(yard.project / "bare.git", config)
+    assert yard.victim_status(yard.project)
+    yard.ran.unlink()
+    monkeypatch.setenv("HOME", str(yard.home))
+    found = survey(str(yard.project))
+    for path in [*found.env_files, yard.project / "a.txt"]:  # as a status would have to look again
+        os.utime(path)
+    env_files_to_hide(found)
+    protection(found)
+    executable_settings(config.encode(), str(yard.project))
+    guard = yard.start_guard()
+    (yard.project / "new").mkdir()
+    yard.repository(yard.project / "new/.git", config)
+    events = guard.audit()
+    assert any(event.kind == "quarantined" for event in events)
+    assert not yard.ran.exists()
