@@ -1,5 +1,6 @@
 """What is protected in a project's repositories, and the sentinels, against real git and its layouts."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -587,6 +588,43 @@ def test_what_a_killed_session_left_is_removed_by_the_next(
         remove_sentinels(str(state), place_sentinels(str(state), survey(str(repository))))
     else:
         clean_up_after_the_dead(str(state.parent))
+    assert not sentinel.exists()
+
+
+def test_the_last_of_sessions_with_states_of_their_own_removes_the_sentinel(
+    git: Git, repository: Path, state: Path, tmp_path: Path
+):
+    """Of the repository itself under another state directory, and of a linked worktree."""
+    git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
+    sentinel = repository / ".git/commondir"
+    states = [state, tmp_path / "state two", tmp_path / "state three"]
+    projects = [repository, repository, tmp_path / "tree"]
+    for order in itertools.permutations(range(3)):
+        records = [
+            place_sentinels(str(state), survey(str(project)))
+            for state, project in zip(states, projects, strict=True)
+        ]
+        for number in order:
+            assert sentinel.read_bytes() == SENTINEL
+            remove_sentinels(str(states[number]), records[number])
+        assert not sentinel.exists()
+
+
+def test_sentinel_of_the_killed_is_left_to_a_session_that_lives(
+    repository: Path, state: Path, tmp_path: Path
+):
+    sentinel = repository / ".git/commondir"
+    code = (
+        "import os, sys; from sanderling.sandbox.git import place_sentinels, survey;"
+        "place_sentinels(sys.argv[1], survey(sys.argv[2])); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(state), str(repository)], check=False)
+    assert sentinel.exists()
+    others = tmp_path / "others"
+    record = place_sentinels(str(others), survey(str(repository)))
+    clean_up_after_the_dead(str(state.parent))
+    assert sentinel.exists()
+    remove_sentinels(str(others), record)
     assert not sentinel.exists()
 
 

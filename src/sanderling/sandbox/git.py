@@ -8,7 +8,7 @@ the config names (gitrepository-layout(5), git-config(1)). Mounts hold what exis
 
 One name is special: an absent `commondir` cannot be mounted over, and one small file there moves config and hooks elsewhere. So
 a **sentinel** is placed, a `commondir` that leads back to its own directory, which changes nothing for git, libgit2 and gitoxide;
-it is removed when the last session of the project ends, or by the next one to start should all have been killed.
+it is removed when the last session that needs it ends, or by the next one to start should all have been killed.
 """
 
 import errno
@@ -26,6 +26,8 @@ from sanderling.sandbox.policy import is_within
 
 SENTINEL = b"./\n"
 """The slash matters: libgit2 looks for packed refs in the wrong place after a plain `.`"""
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+CLAIM_TRIES, CLAIM_S = 20, 0.2
 MAX_POINTER_BYTES = 1 << 20
 """What git reads of a `.git` file; however much of it is line ends, they are cut off."""
 MAX_CONFIG_BYTES = 1 << 20
@@ -797,19 +799,73 @@ def place_sentinels(state_dir: str, survey: Survey) -> int:
         record = _open_record(state_dir)
         try:
             _remove_if_last(record)
+            directories = git_directories(survey, _outside(own, survey.project))
+            _claims[record] = [fd for path in directories if (fd := _claimed(path)) is not None]
             wanted = [
                 f"{directory}/commondir"
-                for directory in git_directories(survey, _outside(own, survey.project))
+                for directory in directories
                 if os.path.isfile(f"{directory}/HEAD") and _is_free(f"{directory}/commondir")
             ]
             _append(record, b"".join(os.fsencode(path) + b"\0" for path in wanted))
         except OSError:
+            _give_up_claims(record)
             os.close(record)
             raise
         for path in wanted:
             _place(path)
         fcntl.flock(record, fcntl.LOCK_SH)
     return record
+
+
+_claims: dict[int, list[int]] = {}
+"""
+By record: the git directories in which its session needs the sentinels, each open, with a shared lock.
+
+A session of a linked worktree, of a repository around this one, or with another state directory has a record of its own.
+"""
+
+
+def _claimed(directory: str) -> int | None:
+    """None: it cannot be opened, or there are no locks."""
+    try:
+        fd = os.open(directory, DIRECTORY)
+    except OSError:
+        return None
+    for _ in range(CLAIM_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:  # another session's sentinel is removed in this moment
+            time.sleep(CLAIM_S / CLAIM_TRIES)
+        except OSError:
+            break
+        else:
+            return fd
+    os.close(fd)
+    return None
+
+
+def _give_up_claims(record: int) -> None:
+    for fd in _claims.pop(record, ()):
+        os.close(fd)
+
+
+@contextmanager
+def _unclaimed(directory: str) -> Generator[bool]:
+    """Whether no session needs the sentinel there; none that begins comes in between."""
+    try:
+        fd = os.open(directory, DIRECTORY)
+    except OSError:
+        yield True
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_unclaimed = True
+    except OSError as error:
+        is_unclaimed = not isinstance(error, BlockingIOError)
+    try:
+        yield is_unclaimed
+    finally:
+        os.close(fd)
 
 
 def _is_free(path: str) -> bool:
@@ -838,6 +894,7 @@ def remove_sentinels(state_dir: str, record: int) -> None:
         with suppress(OSError):  # the directory is gone, or its disk full
             alone.enter_context(_only_one(state_dir))
         fcntl.flock(record, fcntl.LOCK_UN)
+        _give_up_claims(record)
         if not _is_succeeded(state_dir, record):
             _remove_if_last(record)
     os.close(record)
@@ -886,13 +943,12 @@ def _remove_if_last(record: int) -> None:
     except BlockingIOError:
         return
     content = os.pread(record, os.fstat(record).st_size, 0)
-    for path in os.fsdecode(content).split("\0"):
-        for name in (path, f"{path}.new"):
-            try:
-                if path and read_file(name, len(SENTINEL), follows=False) in (SENTINEL, b""):
-                    os.unlink(name)
-            except OSError:
-                pass  # gone, or something else by now: not ours
+    for path in filter(None, os.fsdecode(content).split("\0")):
+        with _unclaimed(os.path.dirname(path)) as is_unclaimed:
+            for name in (path, f"{path}.new") if is_unclaimed else ():
+                with suppress(OSError):  # gone, or something else by now: not ours
+                    if read_file(name, len(SENTINEL), follows=False) in (SENTINEL, b""):
+                        os.unlink(name)
     os.ftruncate(record, 0)
 
 
