@@ -54,6 +54,7 @@ from sanderling.providers import (
     ThinkingPiece,
     UsageReport,
 )
+from sanderling.providers import anthropic as anthropic_provider
 from sanderling.providers.anthropic import AnthropicProvider
 
 KEY = "sk-ant-this-is-secret"
@@ -1119,6 +1120,37 @@ async def test_server_without_tls_is_told_at_once(connect):
         tasks.cancel_scope.cancel()
     await listener.aclose()
     assert (error.kind, error.is_temporary) == ("network", False)
+    assert f"127.0.0.1:{port} does not speak TLS" in error.message
+    assert "base_url begins with http://" in error.remedy
+
+
+ALERT = bytes.fromhex("15030100020246")
+
+
+async def test_server_that_answers_in_tls_alone_is_told_at_once(connect):
+    async def refuse(peer: anyio.abc.SocketStream) -> None:
+        async with peer:
+            await peer.receive()
+            await peer.send(ALERT)
+
+    async with anyio.create_task_group() as tasks:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        tasks.start_soon(listener.serve, refuse)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        error, _ = await fail(connect(base_url=f"http://127.0.0.1:{port}"))
+        tasks.cancel_scope.cancel()
+    await listener.aclose()
+    assert (error.kind, error.is_temporary) == ("network", False)
+    assert f"127.0.0.1:{port} does not answer in HTTP" in error.message
+    assert "base_url begins with https://" in error.remedy
+
+
+async def test_server_that_is_silent_in_the_handshake_is_tried_again(connect, monkeypatch):
+    monkeypatch.setattr(anthropic_provider, "CONNECT_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        error, _ = await fail(connect(base_url=f"https://127.0.0.1:{port}"))
+    assert (error.kind, error.is_temporary) == ("network", True)
 
 
 @pytest.mark.parametrize("status, is_temporary", [(407, False), (403, False), (502, True)])

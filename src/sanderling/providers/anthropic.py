@@ -426,6 +426,8 @@ def _explain_transport(
             f"The connection broke in the middle of the answer ({words}).",
             keeps_what_came(),
         )
+    if otherwise := _speaks_otherwise(error, words, host):
+        return otherwise
     if any(map(_is_refusal_of_tls, _causes(error))):
         return ProviderError(
             "network",
@@ -450,15 +452,46 @@ def _explain_transport(
     )
 
 
+def _speaks_otherwise(error: BaseException, words: str, host: str) -> ProviderError | None:
+    """What to say where one end speaks TLS and the other does not."""
+    import httpx2
+
+    if any(map(_is_without_tls, _causes(error))):
+        what, scheme = "does not speak TLS", "If it is meant to be so, base_url begins with http://"
+    elif isinstance(error, httpx2.RemoteProtocolError) and words.startswith("illegal"):
+        what, scheme = "does not answer in HTTP", "If it speaks TLS, base_url begins with https://"
+    else:
+        return None
+    remedy = f"{scheme}; else check its port, and the proxy if one stands in between."
+    return ProviderError("network", f"{host} {what} ({words}).", remedy, is_temporary=False)
+
+
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error:
         yield error
         error = error.__cause__ or error.__context__
 
 
+def _is_without_tls(error: BaseException) -> bool:
+    """What came is none, by OpenSSL's words for that: an HTTP server's "400 Bad Request", for instance."""
+    return isinstance(error, ssl.SSLError) and error.reason in {
+        "WRONG_VERSION_NUMBER",
+        "HTTP_REQUEST",
+        "UNKNOWN_PROTOCOL",
+        "PACKET_LENGTH_TOO_LONG",
+        "RECORD_LAYER_FAILURE",
+    }
+
+
 def _is_refusal_of_tls(error: BaseException) -> bool:
-    """A certificate, or no TLS at all; not a connection that broke meanwhile."""
-    is_break = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError))
+    """A certificate, for instance; not a connection that broke meanwhile, or came to no end in time."""
+    is_break = isinstance(
+        error,
+        (
+            *(ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError),
+            *(ssl.SSLWantReadError, ssl.SSLWantWriteError),
+        ),
+    )
     return isinstance(error, ssl.SSLError) and not is_break
 
 
