@@ -18,6 +18,7 @@ local api = vim.api
 local files = require('sanderling.files')
 local locked = require('sanderling.locked')
 local message = require('sanderling.message')
+local scratch = require('sanderling.scratch')
 
 local RETRY_MS = 50
 local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.3 s, at 250,000 lines
@@ -651,14 +652,12 @@ local function adopt_file(buf)
     buffer = buf,
     callback = function() end,
   })
-  local eventignore = vim.go.eventignore
+  -- should the autocommand not run, for whatever reason, this writes nothing either
+  scratch.set_buf_options(buf, { buftype = 'acwrite' })
   api.nvim_buf_call(buf, function()
-    vim.cmd('noautocmd set eventignore=OptionSet')
-    vim.bo.buftype = 'acwrite' -- should the autocommand not run, for whatever reason, this writes nothing either
     vim.cmd('silent! lockmarks write!')
-    vim.bo.buftype = ''
-    vim.go.eventignore = eventignore
   end)
+  scratch.set_buf_options(buf, { buftype = '' })
   api.nvim_del_autocmd(id)
   vim.b[buf].sanderling_differs_on_disk = nil
 end

@@ -1104,12 +1104,16 @@ def test_what_a_plugin_reads_is_not_loaded_by_itself(child, project, pattern, na
 
 def test_a_touched_file_changes_nothing_and_asks_nothing_later(child, opened):
     path = opened("a.txt")
+    child.command(
+        "autocmd OptionSet * let g:options = get(g:, 'options', '') .. expand('<amatch>')"
+    )
     tick = find(child, path)["tick"]
     os.utime(path, ns=(1, 1))
     files_changed(child)
     assert find(child, path)["tick"] == tick
     path.chmod(0o755)
     files_changed(child)
+    assert "buftype" not in child.lua("return vim.g.options or ''")
     type_keys(child, "x")
     user_writes(child)
     assert_undisturbed(child)
