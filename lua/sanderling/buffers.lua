@@ -73,14 +73,19 @@ local function identity(path)
   return directory and vim.fs.joinpath(directory, vim.fs.basename(path))
 end
 
---- Does a plugin read or write this buffer in its own way (encrypted, over a network)? Then its text is not what its file holds.
+--- Does a plugin read or write this buffer in its own way (packed, encrypted, over a network)? Then its text is not what its file
+--- holds.
 ---@param event 'BufReadCmd'|'BufWriteCmd'
 ---@param buf integer
 ---@return boolean
 local function is_plugins(event, buf)
   local name = api.nvim_buf_get_name(buf)
   -- a pattern is compared with all of the name, with the end of it, and with what is short below the working directory
-  return files.is_handled(event, { name, vim.fs.basename(name), vim.fn.bufname(buf) }, buf)
+  local names = { name, vim.fs.basename(name), vim.fn.bufname(buf) }
+  if event == 'BufReadCmd' then
+    return files.is_read_otherwise(names, buf)
+  end
+  return files.is_handled(event, names, buf)
 end
 
 --- Is it loaded, and an ordinary buffer of a file?

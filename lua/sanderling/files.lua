@@ -2,7 +2,7 @@
 ---
 --- A file is opened by its real, absolute path. A name as it was written can be one that Neovim or a plugin does not read but runs:
 --- `/project/term://sh x` is a file, and `term://sh x`, which it is called below the project, a command. Whatever is read in a
---- plugin's own way (an archive, a scheme) is left to the person.
+--- plugin's own way (an archive, a scheme), or unpacked by a program, is left to the person.
 local M = {}
 
 local api = vim.api
@@ -114,27 +114,47 @@ local function regex_of(pattern)
   return regexes[pattern]
 end
 
---- Do autocommands of `event` (BufReadCmd, BufWriteCmd) stand in for reading or writing what is called by one of `names`?
----@param event string
+--- Are there autocommands of `event` for what is called by one of `names`? Those of BufReadCmd and BufWriteCmd stand in for
+--- reading and writing it.
+---@param event string|string[]
 ---@param names string[]
 ---@param buf? integer those of this buffer, too
+---@param is_meant? fun(autocmd: vim.api.keyset.get_autocmds.ret): boolean
 ---@return boolean
-function M.is_handled(event, names, buf)
+function M.is_handled(event, names, buf, is_meant)
   for _, autocmd in ipairs(api.nvim_get_autocmds({ event = event })) do
-    if autocmd.buflocal then
-      if autocmd.buffer == buf then
-        return true
-      end
-    else
-      local regex = regex_of(autocmd.pattern)
-      for _, name in ipairs(names) do
-        if regex and regex:match_str(name) then
-          return true
-        end
-      end
+    local is_of_buf = autocmd.buflocal and autocmd.buffer == buf
+    local regex = not autocmd.buflocal and regex_of(autocmd.pattern)
+    local is_of_name = regex
+      and vim.iter(names):any(function(name)
+        return regex:match_str(name) ~= nil
+      end)
+    if (is_of_buf or is_of_name) and (not is_meant or is_meant(autocmd)) then
+      return true
     end
   end
   return false
+end
+
+-- How an autocommand gives text to a program: Neovim's own plugin for packed files, a filter, a shell's command.
+local GIVING = { 'gzip#read', "[%%%]%$%d.']!", '^%s*!', '|%s*!', 'system%(', 'systemlist%(' }
+
+--- Does it give what was read to a program? One that is written in Lua cannot be looked into.
+---@param autocmd vim.api.keyset.get_autocmds.ret
+---@return boolean
+local function gives_to_program(autocmd)
+  return vim.iter(GIVING):any(function(pattern)
+    return (autocmd.command or ''):find(pattern) ~= nil
+  end)
+end
+
+--- Is what is called by one of `names` read in a way of its own: by a plugin, or through a program that unpacks or decrypts it?
+---@param names string[]
+---@param buf? integer autocommands of this buffer, too
+---@return boolean
+function M.is_read_otherwise(names, buf)
+  return M.is_handled('BufReadCmd', names, buf)
+    or M.is_handled({ 'BufReadPre', 'BufReadPost' }, names, buf, gives_to_program)
 end
 
 --- What Neovim compares with the patterns of autocommands, wherever its working directory is or will be.
@@ -152,7 +172,7 @@ end
 ---@param path string absolute
 ---@return boolean
 function M.is_read_by_plugin(path)
-  return M.is_handled('BufReadCmd', names_of(path))
+  return M.is_read_otherwise(names_of(path))
 end
 
 --- Run `fn`, which loads a file or may: nothing but Neovim itself reads it.

@@ -246,3 +246,42 @@ def test_p_in_a_question_reads_a_file_and_asks_no_plugin(screen, project):
     press(screen, "p")
     assert reached(screen) == []
     assert "A plugin reads files like a.zip" in screen.screen_text()
+
+
+@pytest.mark.parametrize(
+    "name, command",
+    [
+        ("notes.txt.gz", None),  # Neovim's own plugin
+        ("notes.xz", None),
+        ("secret.gpg", "'[,']!gpg --decrypt"),
+        ("table.bin", "silent %!xxd"),
+        ("deep/table.bin", "execute '1,$!xxd'"),
+    ],
+)
+def test_what_a_program_would_unpack_is_not_opened_from_the_transcript(
+    screen, project, name, command
+):
+    path = make(project, name)
+    if command:
+        screen.lua(
+            """
+            local pattern, command = ...
+            vim.api.nvim_create_autocmd('BufReadPost', { pattern = pattern, command = command })
+            """,
+            f"*{path.suffix}",
+            command,
+        )
+    screen.send(TURN_STARTED, delta(f"see {name}\n"))
+    go_to(screen, "^see")
+    press(screen, "wgf")
+    assert f"A plugin reads files like {path.name}" in screen.screen_text()
+    assert screen.lua("return vim.fn.bufexists(...)", str(path)) == 0
+
+
+def test_an_autocommand_that_only_sets_something_is_in_nobodys_way(screen, project):
+    make(project, "notes.rst")
+    screen.command("autocmd BufReadPost *.rst setlocal spell | silent! let b:seen = 1")
+    screen.send(TURN_STARTED, delta("see notes.rst\n"))
+    go_to(screen, "^see")
+    press(screen, "wgf")
+    assert screen.lua("return vim.fn.expand('%:t')") == "notes.rst"
