@@ -7,6 +7,7 @@ from sanderling.editor.long_lines import MAX_LINE_CHARS, LongLines
 from sanderling.events import (
     AnswerRestarted,
     BlockEnded,
+    CommandStarted,
     Compacted,
     Event,
     HistoryShown,
@@ -83,11 +84,13 @@ def test_what_comes_whole_is_cut_too():
     cut_prompt = Prompt("1", SAID, (Selection("a.txt", 1, 1, SHOWN),), SHOWN)
     whole = [
         TurnStarted(prompt),
+        CommandStarted("c1", LONG),
         ToolEnded("t1", "", f"-{LONG[1:]}\nshort"),
         Compacted("summary", 2, 1, LONG),
     ]
     shown = [
         TurnStarted(cut_prompt),
+        CommandStarted("c1", SHOWN),
         ToolEnded("t1", "", f"-{SHOWN[1:]}\nshort"),
         Compacted("summary", 2, 1, SHOWN),
     ]

@@ -10,6 +10,7 @@ import msgspec
 from sanderling.events import (
     AnswerRestarted,
     BlockEnded,
+    CommandStarted,
     Compacted,
     Event,
     HistoryShown,
@@ -110,6 +111,8 @@ def _drawable(event: Event) -> Event:
     match event:
         case TurnStarted(prompt) | PromptSteered(prompt):
             return _replace(event, prompt=_prompt(prompt))
+        case CommandStarted(command=command):
+            return _replace(event, command=_whole(command))
         case ToolEnded(detail=detail):
             return _replace(event, detail=_whole(detail))
         case Compacted(summary=summary):
