@@ -8,11 +8,13 @@ there; and whoever has the key sees at once that it was changed or removed, by w
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
 from sanderling.errors import SanderlingError
+from sanderling.remedies import remedies
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -20,12 +22,8 @@ if TYPE_CHECKING:
 SERVICE = "sanderling"
 ACCOUNT = "anthropic"
 MARKER_NAME = "keychain"
-MARKER_TEXT = "The API key is in the system's keychain. /logout removes it.\n"
+MARKER_TEXT = "The API key is in the system's keychain. :AgentLogout in Neovim removes it.\n"
 TIMEOUT_S = 60.0  # a locked keychain asks the person first
-USE_THE_ENVIRONMENT = "Set ANTHROPIC_API_KEY in the environment that starts Neovim instead."
-UNLOCK_IT = (
-    "Unlock it and try again, or set ANTHROPIC_API_KEY in the environment that starts Neovim."
-)
 NOT_A_KEYCHAIN = (
     "keyring.backends.fail",
     "keyring.backends.null",
@@ -35,6 +33,14 @@ NOT_A_KEYCHAIN = (
 )
 
 T = TypeVar("T")
+
+
+def use_the_environment() -> str:
+    return f"Set ANTHROPIC_API_KEY in {remedies().environment} instead."
+
+
+def unlock_it() -> str:
+    return f"Unlock it and try again, or set ANTHROPIC_API_KEY in {remedies().environment}."
 
 
 class CredentialsError(SanderlingError):
@@ -110,7 +116,7 @@ class Credentials:
             return keychain.get_password(SERVICE, ACCOUNT) == key
 
         if not self._ask(keep):
-            raise CredentialsError("The keychain did not keep the key.", USE_THE_ENVIRONMENT)
+            raise CredentialsError("The keychain did not keep the key.", use_the_environment())
         self._write_marker()
 
     def remove(self) -> None:
@@ -159,7 +165,7 @@ class Credentials:
             except Exception as error:  # noqa: BLE001  a backend is a plugin, and raises what it likes
                 answer.set_exception(error)
 
-        Thread(target=run, name="keychain", daemon=True).start()
+        Thread(target=copy_context().run, args=(run,), name="keychain", daemon=True).start()
         try:
             return answer.result(self._timeout_s)
         except CredentialsError:
@@ -167,11 +173,11 @@ class Credentials:
         except TimeoutError:
             raise CredentialsError(
                 f"The keychain did not answer within {self._timeout_s:g} s.",
-                UNLOCK_IT,
+                unlock_it(),
             ) from None
         except Exception as error:  # noqa: BLE001
             # Without the error's own words: they may quote the key.
-            raise CredentialsError(_explain(error), UNLOCK_IT) from None
+            raise CredentialsError(_explain(error), unlock_it()) from None
 
 
 def is_mangled(key: str) -> bool:
@@ -196,7 +202,7 @@ def _find_keychain() -> "KeyringBackend":
     core.init_backend(_is_keychain)
     keychain = core.get_keyring()
     if not _is_keychain(keychain):
-        raise CredentialsError("This system has no keychain that encrypts.", USE_THE_ENVIRONMENT)
+        raise CredentialsError("This system has no keychain that encrypts.", use_the_environment())
     return keychain
 
 

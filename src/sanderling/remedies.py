@@ -20,6 +20,8 @@ class Remedies(msgspec.Struct, frozen=True):
     """Sentence, of an answer that was cut off."""
     restart: str
     """Part of a sentence: how a change of the environment takes effect."""
+    environment: str
+    """Where a variable is set."""
     install: str
     """What builds the environment of Python."""
     network: str
@@ -32,6 +34,7 @@ NEOVIM = Remedies(
     begin_anew="/clear starts a new conversation",
     go_on="A new prompt goes on from there.",
     restart="restart Neovim",
+    environment="the environment that starts Neovim",
     install=":AgentInstall, or make install",
     network=":AgentNet",
 )
@@ -41,6 +44,7 @@ SHELL = Remedies(
     begin_anew="without --continue and --resume a new conversation begins",
     go_on="With --continue another prompt goes on from there.",
     restart="run it again",
+    environment="the environment",
     install="make install, or :AgentInstall in Neovim",
     network="--net",
 )

@@ -9,13 +9,19 @@ from pathlib import Path
 import pytest
 
 import sanderling
+from sanderling.credentials import (
+    Credentials,
+    CredentialsError,
+    unlock_it,
+    use_the_environment,
+)
 from sanderling.providers.anthropic_errors import explain_status, login_page, malformed, no_key
 from sanderling.providers.idle import keeps_what_came
 from sanderling.remedies import NEOVIM, SHELL, UNKEPT, Remedies, use
 
 PACKAGE = Path(sanderling.__file__).parent
 ONLY_IN_NEOVIM = re.compile(
-    r":Agent\w+\b(?! in Neovim)|(?<![\w/.])/(model|compact|clear|new|resume|login)\b|[Rr]estart"
+    r":Agent\w+\b(?! in Neovim)|(?<![\w/.])/(model|compact|clear|new|resume|login)\b|[Rr]estart|starts Neovim"
     r"|[Ss]tart again|(?<!other )(?<!Another )[Aa] new prompt"
 )
 REFUSALS = [
@@ -52,6 +58,8 @@ def test_no_remedy_in_a_shell_names_what_only_neovim_has(remedies, error_type, s
 @pytest.mark.parametrize(
     "tell",
     [
+        unlock_it,
+        use_the_environment,
         keeps_what_came,
         lambda: no_key().remedy,
         lambda: login_page(200, "a page").remedy,
@@ -93,3 +101,15 @@ def test_commands_of_neovim_are_named_where_they_can_be_typed_and_nowhere_else()
         if re.search(r"(?<!see ):Agent\w+\b(?!`? in Neovim)", text)
     ]
     assert found == []
+
+
+def test_what_fails_in_the_keychains_own_thread_is_told_in_the_faces_words(tmp_path, monkeypatch):
+    monkeypatch.setattr("sanderling.credentials._is_keychain", lambda _: False)
+
+    def tell() -> str:
+        with pytest.raises(CredentialsError) as caught:
+            Credentials(str(tmp_path)).store("sk-key")
+        return caught.value.remedy
+
+    assert told_in(SHELL, tell) == "Set ANTHROPIC_API_KEY in the environment instead."
+    assert "starts Neovim" in told_in(NEOVIM, tell)
