@@ -14,7 +14,7 @@ LUA = ROOT / "lua" / "sanderling"
 
 # A part may import itself and the parts of the layers above it in this list.
 LAYERS = (
-    {"messages", "errors", "visible", "remedies"},
+    {"messages", "errors", "visible", "remedies", "plain_files"},
     {"events", "config", "output", "history"},
     {"credentials", "trust", "usage", "session_log"},
     {"session", "prompt", "sandbox", "providers", "shell_grammar"}

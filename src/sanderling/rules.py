@@ -28,6 +28,7 @@ from sanderling.permissions import (
     is_within,
     uncovered_commands,
 )
+from sanderling.plain_files import open_plain
 from sanderling.sandbox.environment import state_directory
 from sanderling.shell_grammar import Command, Word, Words, name_set
 from sanderling.shell_programs import core_words, runner_length, runs_more
@@ -158,7 +159,7 @@ class RuleStore:
 
     def _read(self) -> StoredRules:
         try:
-            with self.path.open("rb") as file:
+            with open_plain(self.path) as file:
                 data = file.read(MAX_FILE_BYTES + 1)
         except FileNotFoundError:
             return StoredRules()

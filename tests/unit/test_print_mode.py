@@ -32,6 +32,7 @@ from sanderling.messages import Message, TextBlock
 from sanderling.print_mode.inputs import new_session_id
 from sanderling.print_mode.result import Denied, Result, Tally
 from sanderling.print_mode.streams import STDIN_WAIT_S, say
+from sanderling.sandbox.environment import state_directory
 from sanderling.session import Session
 from sanderling.session_store import list_sessions
 from sanderling.trust import Trust
@@ -92,7 +93,11 @@ class Shell:
         if stdin is not None:
             streams["stdin"] = subprocess.PIPE
         with self.start(*args, **streams) as process:
-            out, err = process.communicate(stdin, timeout=DEADLINE_S)
+            try:
+                out, err = process.communicate(stdin, timeout=DEADLINE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def play(
@@ -196,6 +201,45 @@ def test_empty_home_is_that_of_the_account(shell):
 
 
 @prove
+@pytest.mark.parametrize(
+    "name, status, why",
+    [
+        ("settings", 2, "config.toml: cannot be read: it is no regular file"),
+        ("rules", 3, "cannot be read: it is no regular file: until it is repaired"),
+        ("trust", 0, "ignored until :AgentTrust in Neovim trusts it: AGENTS.md"),
+        ("session", 0, ""),
+    ],
+)
+@pytest.mark.parametrize("kind", prove_rest(["pipe", "device"], keep=(0,)))
+def test_what_is_no_file_keeps_nobody_waiting(shell, name, status, why, kind):
+    (shell.project / "AGENTS.md").write_text("Be kind.")
+    mine = Path(state_directory("", str(shell.project))).name + ".json"
+    path = {
+        "settings": shell.config,
+        "rules": shell.state / "rules" / mine,
+        "trust": shell.state / "trust" / mine,
+        "session": shell.state / "sessions" / "20260102-030405-abcd.jsonl",
+    }[name]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    made = shell.play([{"tool_use": WRITE}], [{"text": "Done."}], args=("--allow", "write ./"))
+    assert made.returncode == status
+    assert why in made.stderr
+    if status != 2:
+        assert shell.play([{"text": "More."}], args=("--continue",)).returncode == 0
+
+
+def test_settings_may_be_empty_and_begin_with_a_byte_order_mark(shell):
+    shell.config.symlink_to("/dev/null")
+    assert shell.play([{"text": "Hi."}]).returncode == 0
+    shell.config.unlink()
+    shell.config.write_bytes(b'\xef\xbb\xbfmodel = "demo"\r\n')
+    assert shell.run("-p", "Hi.").returncode == 0
+
+
 def test_session_of_print_mode_is_in_its_own_list_and_not_in_the_editors(shell):
     shell.play([{"text": "Hi."}])
     [session] = shell.sessions()

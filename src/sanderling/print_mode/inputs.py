@@ -16,6 +16,7 @@ from sanderling.errors import ConfigError, SanderlingError, printable
 from sanderling.events import Prompt, Selection
 from sanderling.gate import rule_from_text
 from sanderling.permissions import Rule
+from sanderling.plain_files import open_plain
 from sanderling.print_mode.streams import read_stdin
 from sanderling.surroundings import config_dir
 
@@ -52,7 +53,8 @@ def with_flags(settings: Settings, arguments: argparse.Namespace) -> Settings:
 
 def _options_in(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with open_plain(path) as file:
+            return tomllib.loads(file.read().decode("utf-8-sig"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from sanderling.events import SessionInfo
 from sanderling.messages import TextBlock
+from sanderling.plain_files import open_plain
 from sanderling.session import derived_title
 from sanderling.session_log import (
     Header,
@@ -78,7 +79,7 @@ def _info(
     locked: Collection[int],
     is_in_editor: bool,
 ) -> SessionInfo | None:
-    with suppress(OSError), log.open("rb") as file:
+    with suppress(OSError), open_plain(log) as file:
         header = decoded(file.readline(MAX_HEADER_BYTES))
         if not isinstance(header, Header) or project not in {"", header.project}:
             return None

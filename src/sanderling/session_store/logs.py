@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sanderling.errors import SessionError
+from sanderling.plain_files import open_plain
 from sanderling.session_log import READABLE_VERSIONS, Header, decoded, is_session_id
 
 SUFFIX = ".jsonl"
@@ -37,7 +38,7 @@ def opened(log: Path) -> Generator[BinaryIO]:
         SessionError: there is none, or it cannot be read.
     """
     try:
-        with log.open("rb") as file:
+        with open_plain(log) as file:
             yield file
     except FileNotFoundError:
         raise SessionError(f"there is no session {log.stem}") from None

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from sanderling.errors import ConfigError
+from sanderling.plain_files import open_plain
 
 VERSION = 1
 MAX_STORE_BYTES = 1 << 20
@@ -76,7 +77,7 @@ class TrustStore:
 
     def _read(self) -> tuple[Mapping[str, str], str]:
         try:
-            with self.path.open("rb") as file:
+            with open_plain(self.path) as file:
                 data = file.read(2 * MAX_STORE_BYTES)
             stored = msgspec.json.decode(data, type=_Stored)
         except FileNotFoundError:
