@@ -215,7 +215,8 @@ def test_a_file_of_the_largest_size_is_shown_whole(trust, project):
 
 def test_directory_and_impossible_names_are_no_files(trust, project):
     (project / "AGENTS.md").mkdir()
-    assert [trust.look(path) for path in ("AGENTS.md", "a\0b", "AGENTS.md/x")] == [None] * 3
+    names = ("AGENTS.md", "a\0b", "AGENTS.md/x", "a/" * 3000 + "AGENTS.md", "a" * 300)
+    assert [trust.look(path) for path in names] == [None] * 5
 
 
 @pytest.mark.parametrize(

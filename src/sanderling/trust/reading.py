@@ -1,5 +1,6 @@
 """Files that may tell the model what to do: found and read within bounds, as text that hides nothing from the person."""
 
+import errno
 import os
 import stat
 import time
@@ -45,6 +46,8 @@ class Reader:
         except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
             return None
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:  # there can be none
+                return None
             return Content(problem=_unreadable(error))
         if stat.S_ISDIR(found.st_mode):
             return None
