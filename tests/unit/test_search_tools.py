@@ -548,6 +548,15 @@ async def test_missing_path_is_an_error(repository, files_only):
             )
 
 
+async def test_what_would_never_end_is_not_searched(repository):
+    os.mkfifo(repository.project / "pipe")
+    (repository.project / "zero").symlink_to("/dev/zero")
+    async with repository.tools() as tools:
+        for name in ("pipe", "zero"):
+            words = await tools.refusal(grep, pattern="x", path=name)
+            assert words == f"The search has failed: {name}: Neither a file nor a directory"
+
+
 async def test_what_the_sandbox_hides_is_not_found(repository):
     secret = repository.base / "secret"
     secret.mkdir()

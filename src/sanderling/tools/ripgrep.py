@@ -3,7 +3,8 @@ ripgrep, and how it is run: in the sandbox, with bounds on time, memory and what
 
 It is started through a shell, for two reasons. A line of a gigabyte must not become gigabytes of memory, so the shell sets a limit;
 and errors share a pipe with output here, where they could tear a record apart, so the shell holds them back until the end. What the
-shell itself has to say ("Killed") is no part of either.
+shell itself has to say ("Killed") is no part of either. What is named to be searched rg would open whatever it is, and wait for a
+pipe's other end; so the shell looks at it first.
 """
 
 import os
@@ -38,8 +39,13 @@ NEWLINE, NUL = b"\n", b"\0"
 SHELL = """
 exec 3>&1 2>/dev/null
 ulimit -d {memory}
-errors=$("$@" 2>&1 >&3 3>&-)
-status=$?
+for place; do :; done
+if test -e "$place" && ! test -f "$place" && ! test -d "$place"; then
+  errors="rg: $place: Neither a file nor a directory" status=2
+else
+  errors=$("$@" 2>&1 >&3 3>&-)
+  status=$?
+fi
 printf '\\{separator:03o}%s\\{separator:03o}%s' {mark} "$errors"
 exit $status
 """
