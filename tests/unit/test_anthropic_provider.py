@@ -323,6 +323,24 @@ async def test_address_that_is_none_is_told(connect, base_url):
     assert "cannot be set up" in error.message
 
 
+@pytest.mark.parametrize("port", ["99999", "0", "x"])
+async def test_proxy_with_a_port_that_is_none_is_told_at_once(connect, monkeypatch, port):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+    error, _ = await fail(connect())
+    assert (error.kind, error.is_temporary) == ("network", False)
+    assert "cannot be set up" in error.message
+    assert "ort" in error.message
+    assert "proxy variables" in error.remedy
+
+
+async def test_log_of_tls_keys_that_cannot_be_written_is_named(connect, monkeypatch):
+    monkeypatch.setenv("SSLKEYLOGFILE", "/nowhere/keys")
+    error, _ = await fail(connect())
+    assert (error.kind, error.is_temporary) == ("network", False)
+    assert "SSLKEYLOGFILE=/nowhere/keys" in error.message
+    assert "unset what is wrong" in error.remedy
+
+
 async def test_nothing_follows_the_api_to_another_address(server, connect):
     with LoopbackServer() as other:
         location = {"location": f"{other.url}/v1/messages"}
@@ -485,6 +503,7 @@ LOGIN_PAGES = [
     Status(200, body=loopback.HTML, content_type="application/xhtml+xml"),
     Verbatim(b"HTTP/1.1 204 No Content\r\n\r\n"),
     Status(511, body=loopback.HTML, content_type="text/html"),
+    Status(403, body=loopback.HTML, content_type="text/html"),
 ]
 
 

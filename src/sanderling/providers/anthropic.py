@@ -67,6 +67,7 @@ MAX_REPLY_BYTES = (
     128 << 20
 )  # 128,000 tokens, each in an event of its own of 100 bytes, are a tenth of that
 MAX_LINE_BYTES = 32 << 20
+FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 MAX_REFUSAL_BYTES = 1 << 20
 MIN_KEY_CHARS = 8  # what is shorter is no key, and may be a part of any word
 _KEY = re.compile(r"sk-ant-[A-Za-z0-9_-]{8,}")
@@ -146,6 +147,7 @@ class AnthropicProvider:
 
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)  # silence is IdleWatch's
         try:
+            _check_proxies()
             return anthropic.AsyncAnthropic(
                 api_key=key or None,  # None: whatever else the SDK finds, a profile for instance
                 base_url=self._settings.base_url or None,
@@ -170,7 +172,7 @@ class AnthropicProvider:
             raise ProviderError(
                 "network",
                 f"The certificates cannot be read ({_certificate_variables()}{error.strerror or error}).",
-                f"Set SSL_CERT_FILE to a file of certificates, or unset it, then {remedies().restart}.",
+                f"Set SSL_CERT_FILE to a file of certificates, or unset what is wrong, then {remedies().restart}.",
                 is_temporary=False,
             ) from error
         except (anthropic.AnthropicError, httpx2.InvalidURL, ValueError) as error:
@@ -342,6 +344,8 @@ class AnthropicProvider:
     def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
         """What the API says of the error: whatever a proxy has made of it, as text, and without the key."""
         error_type, words = decode_refusal(response.content)
+        if response.status_code in FORBIDS and not error_type and _is_page(response):
+            return login_page(response.status_code, "a web page")
         return explain_status(
             error_type,
             response.status_code,
@@ -373,10 +377,13 @@ async def _receive_head(response: "httpx2.Response") -> None:
 
 def _check_place(response: "httpx2.Response") -> None:
     """Who answers is the API: what has no content, or is a page for people, comes from a network that wants a login."""
-    content_type = response.headers.get("content-type", "").lower()
-    is_page = "html" in content_type.partition(";")[0]
+    is_page = _is_page(response)
     if is_page or response.status_code in (HTTPStatus.NO_CONTENT, HTTPStatus.RESET_CONTENT):
         raise login_page(response.status_code, "a web page" if is_page else "an empty answer")
+
+
+def _is_page(response: "httpx2.Response") -> bool:
+    return "html" in response.headers.get("content-type", "").lower().partition(";")[0]
 
 
 def _check_address(name: str, url: str) -> None:
@@ -404,10 +411,24 @@ def _wrong_in(parts: SplitResult) -> str:
     return "" if has_port else "a port is a number from 1 to 65535"
 
 
+def _check_proxies() -> None:
+    """
+    The client would find it out at each request, in words about a task group.
+
+    Raises:
+        ValueError: a proxy's port is none.
+    """
+    from urllib.request import getproxies  # the client has loaded it
+
+    for scheme, url in getproxies().items():
+        if scheme in ("http", "https", "all") and urlsplit(url).port == 0:
+            raise ValueError("Port out of range 1-65535")
+
+
 def _certificate_variables() -> str:
     told = [
         f"{name}={os.environ[name]}"
-        for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")
+        for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
         if os.environ.get(name)
     ]
     return ", ".join([*told, ""]) if len(told) > 1 else f"{told[0]}: " if told else ""
