@@ -456,6 +456,7 @@ def test_an_input_that_nobody_writes_into_is_not_waited_for(shell):
                 ["-p", "hi", "--resume", "20200101-000000-0000"],
                 "there is no session '20200101-000000-0000'",
             ),
+            (["-p", "hi", "--resume", ""], "there is no session ''"),
             (
                 ["-p", "hi", "--model", "script:/nowhere.json"],
                 "cannot read the script /nowhere.json",

@@ -68,7 +68,7 @@ def print_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="go on with the newest session of the project",
     )
-    session.add_argument("--resume", default="", metavar="ID", help="go on with this session")
+    session.add_argument("--resume", metavar="ID", help="go on with this session")
     session.add_argument("--no-session", action="store_true", help="keep no log of the session")
     add(
         "--project",

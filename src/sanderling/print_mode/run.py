@@ -145,9 +145,14 @@ class _Run:
     def _open_session(self, session_dir: Path, stack: ExitStack) -> Session:
         arguments = self._arguments
         project = project_root(arguments.project)
-        session_id = new_session_id()
-        if arguments.resume or arguments.is_continued:
-            session_id = arguments.resume or newest_session(session_dir, project)
+        session_id: str | None = (
+            arguments.resume
+        )  # empty where a script's variable is: no reason to begin anew
+        if arguments.is_continued:
+            session_id = newest_session(session_dir, project)
+        if session_id is None:
+            session_id = new_session_id()
+        else:
             is_log = is_session_id(session_id) and (session_dir / f"{session_id}.jsonl").is_file()
             if not is_log:
                 raise UsageError(
