@@ -754,6 +754,19 @@ async def test_edit_of_a_missing_file_says_which_there_are(place, project):
     assert said == "confg.py does not exist, or the sandbox hides it. Did you mean config.py?"
 
 
+async def test_link_that_leads_nowhere_is_said_to_be_one(place, project):
+    (project / "config.py").symlink_to("gone.py")
+    edits = [{"old": "a", "new": "b"}]
+    async with place.desk() as desk:
+        for said in (
+            await desk.refusal(read, path="config.py"),
+            await desk.refusal(edit, path="config.py", edits=edits),
+        ):
+            assert said == (
+                "config.py does not exist, or the sandbox hides it. It is a link: what it leads to is not there."
+            )
+
+
 async def test_edit_of_a_file_that_has_changed_is_made_and_the_change_is_told(place, project):
     (project / "a").write_text("one\ntwo\nthree\n")
     async with place.desk() as desk:

@@ -131,6 +131,8 @@ class Workspace:
         entries: list[tuple[str, str]] = []
         with suppress(OSError, ToolError):
             entries = await (await self.files()).list(directory)
+        if (name, "link") in entries:
+            return self.absent(path, " It is a link: what it leads to is not there.")
         names = {entry.casefold(): entry for entry, _ in entries[:MAX_COMPARED_NAMES]}
         near = await anyio.to_thread.run_sync(
             get_close_matches, name.casefold(), list(names), NEAR_NAMES
