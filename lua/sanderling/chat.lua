@@ -511,6 +511,7 @@ end
 
 ---@param opts sanderling.ChatOpts
 function M.toggle(opts)
+  config.validate({ position = opts.position, size = opts.size }, 'chat') -- to hide it, too
   if shown_in() then
     M.hide()
   else

@@ -236,10 +236,14 @@ def test_a_session_whose_script_was_wrong_begins_when_it_is_right(child, tmp_pat
     wait_until(lambda: child.transcript()[-1] == "now it is")
 
 
-def test_a_wrong_position_on_the_command_line_is_refused(start_nvim):
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_a_wrong_position_on_the_command_line_is_refused(start_nvim, is_shown):
     child = start_nvim(columns=200)
+    if is_shown:
+        child.command("AgentChat")
     child.feed(":AgentChat middle<CR>")
     message = wait_until(lambda: child.messages().strip())
+    assert ("Prompt" in child.screen_text()) == is_shown
     assert message.startswith("sanderling: option 'chat.position' must be one of 'right'")
     assert "\n" not in message
 
