@@ -776,7 +776,7 @@ function M.todo()
   if session and #session.todo.items > 0 then
     session.todo:show()
   else
-    message.tell('The model has made no list of what is to be done.')
+    message.tell('The model has not made a todo list.')
   end
 end
 

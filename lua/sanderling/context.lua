@@ -72,7 +72,7 @@ end
 function M.command(lines)
   local text, err = M.text(lines, 'The command', 1)
   if text and not text:find('%S') then
-    return nil, 'There is no command behind the `!`: nothing was run'
+    return nil, 'There is no command after the `!`: nothing was run.'
   end
   return text, err
 end

@@ -44,7 +44,7 @@ end
 ---@param seconds integer
 function Countdown:draw(seconds)
   local when = seconds > 0 and 'in ' .. duration(seconds) or 'now'
-  local text = ('Again %s, try %d of %d. %s stops, :AgentRetry goes now.'):format(
+  local text = ('Again %s, try %d of %d. %s stops, :AgentRetry tries now.'):format(
     when,
     self.event.attempt,
     self.event.attempts,

@@ -288,7 +288,7 @@ function M.resume(id)
         return resume(info, is_here)
       end
     end
-    message.tell(('There is no session %s: :AgentSessions shows those that there are.'):format(id))
+    message.tell(('There is no session %s: :AgentSessions lists them.'):format(id))
   end)
 end
 

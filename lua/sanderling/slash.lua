@@ -210,7 +210,7 @@ local COMMANDS = {
     name = 'login',
     help = 'store an API key in the keychain',
     is_unkept = true,
-    refusal = 'The key does not go on this line: login asks for it, and keeps it nowhere else.',
+    refusal = 'Do not type the key on this line: /login alone asks for it.',
     run = function(_, session)
       require('sanderling.login').login(session)
     end,
@@ -344,8 +344,7 @@ local function problem(command, arguments, session_id)
     return
   end
   if not command.arguments then
-    return command.refusal
-      or ('/%s takes nothing behind it: nothing was done.'):format(command.name)
+    return command.refusal or ('/%s takes no argument: nothing was done.'):format(command.name)
   elseif command.is_word and not vim.list_contains(command.words(session_id), arguments) then
     local known, word = command.words(session_id), tools.first_line(arguments)
     return words.not_one_of('/' .. command.name, known, word)
@@ -360,10 +359,10 @@ local function unknown(name, session_id)
   for _, row in ipairs(M.all(session_id)) do
     known[row.name] = true
   end
-  return ('There is no command /%s; did you mean /%s? A space before it sends it as text.'):format(
-    name,
-    (guess.nearest(name, known))
-  )
+  local nearest, distance = guess.nearest(name, known)
+  local hint = distance <= #name / 2 and ('did you mean /%s?'):format(nearest)
+    or '/help lists them.'
+  return ('There is no command /%s; %s A space before it sends it as text.'):format(name, hint)
 end
 
 --- Whether a Markdown file makes this command. Before the host has told of them, it may.

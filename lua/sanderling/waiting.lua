@@ -102,7 +102,7 @@ local function text_of(entries)
     lines[#lines + 1] = entry.header
     vim.list_extend(lines, vim.split(entry.prompt.text, '\n', { plain = true }))
   end
-  return #lines > 0 and lines or { 'No prompt waits.' }, header_rows
+  return #lines > 0 and lines or { 'No prompts are waiting.' }, header_rows
 end
 
 --- Put what waits now into the buffer.
@@ -272,7 +272,7 @@ function M.show(session_id)
   end
   local entries = entries_of(waiting[session_id])
   if #entries == 0 then
-    message.tell('No prompt waits.')
+    message.tell('No prompts are waiting.')
     return
   end
   local buf = tools.view(TITLE, (text_of(entries)), 'waiting prompts')

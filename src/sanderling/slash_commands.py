@@ -231,4 +231,4 @@ def _words(name: str, arguments: str) -> list[str]:
 def _unknown(name: str, known: set[str] | frozenset[str]) -> str:
     nearest = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean '/{nearest[0]}'?" if nearest else "."
-    return f"there is no command '/{name}'{hint} A space before it sends it as text."
+    return f"There is no command '/{name}'{hint} A space before it sends it as text."

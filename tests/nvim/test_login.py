@@ -134,7 +134,7 @@ def test_a_key_that_the_keychain_does_not_take_is_told(screen):
 @pytest.mark.parametrize("login", [f"i/login {KEY}<C-s>", f":AgentLogin {KEY}<CR>"])
 def test_a_key_on_the_line_is_refused_and_kept_nowhere(screen, login):
     screen.feed(login)
-    wait_until(lambda: "The key does not go on this line" in screen.messages())
+    wait_until(lambda: "Do not type the key on this line" in screen.messages())
     assert requests(screen) == []
     assert screen.prompt_lines() == [""]
     screen.feed("<Esc>:let g:next_command = 1<CR>")  # it is what `@:` holds from now on

@@ -26,7 +26,7 @@ def test_the_countdown_stands_below_the_text_and_is_no_text(screen):
     assert "The API is overloaded (529)." in text
     assert "Again in 7 s, try 3 of 10." in text
     assert ":AgentRetry" in text
-    assert "goes now." in text, "lines are wrapped, not cut"
+    assert "tries now." in text, "lines are wrapped, not cut"
     assert "retrying 3/10" in prompt_winbar(screen)
     assert screen.transcript() == before
 

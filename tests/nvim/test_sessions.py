@@ -373,7 +373,7 @@ def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
     assert screen.lua("return require('sanderling.jobs').complete('')") == []
     assert "mend it" not in screen.screen_text()
     screen.command("AgentTodo")
-    assert "has made no list" in screen.messages()
+    assert "has not made a todo list" in screen.messages()
     screen.feed("\\p")
     wait_until(lambda: "mend it" in screen.screen_text())
 

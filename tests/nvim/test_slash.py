@@ -89,9 +89,10 @@ def test_clear_begins_anew_in_the_same_windows(screen):
     prove_rest(
         [
             ("/mdoe plan", "There is no command /mdoe; did you mean /mode?"),
+            ("/zzzzzz", "There is no command /zzzzzz; /help lists them. A space before it"),
             ("/tiket:new", "There is no command /tiket:new; did you mean /ticket:new?"),
-            ("/clear all", "/clear takes nothing behind it: nothing was done."),
-            ("/clear<CR>all", "/clear takes nothing behind it: nothing was done."),
+            ("/clear all", "/clear takes no argument: nothing was done."),
+            ("/clear<CR>all", "/clear takes no argument: nothing was done."),
             ("/net o<CR>n", "/net: off, proxy or on, not 'o …'."),
             ("/sandbox onn", "/sandbox: status, off or on, not 'onn'."),
             ("/mode autoo", "/mode: ask, auto or plan, not 'autoo'."),
@@ -453,7 +454,7 @@ def test_they_show_a_chat_where_there_is_none_and_leave_the_cursor_where_it_is(s
         ("AgentUsage", "No session is open: :AgentChat begins one."),
         ("AgentSettings", "No session is open: :AgentChat begins one."),
         ("AgentCompact", "No session is open: :AgentChat begins one."),
-        ("AgentQueue", "No prompt waits."),
+        ("AgentQueue", "No prompts are waiting."),
         ("AgentRetry", "No request waits for its retry."),
     ],
 )

@@ -367,7 +367,7 @@ def test_a_refusal_without_a_line_for_messages_is_seen_and_asks_for_nothing(star
     agent.feed("typed")
     wait_until(lambda: agent.prompt_lines() == ["typed"])
     agent.feed("<Esc>:AgentTodo<CR>")
-    agent.wait_for_screen("The model has made no list")
+    agent.wait_for_screen("The model has not made a todo list")
     assert not agent.is_blocked()
 
 
@@ -384,7 +384,7 @@ def test_a_refusal_while_text_is_inserted_is_seen_until_it_can_have_been_read(ag
 def test_a_message_that_is_longer_than_the_line_is_shown_whole(start_agent):
     agent = start_agent(columns=60, lines=20)
     agent.feed(":AgentResume 20260101-000000-abcd<CR>")
-    agent.wait_for_screen("There is no session 20260101-000000-abcd", ":AgentSessions", "are.")
+    agent.wait_for_screen("There is no session 20260101-000000-abcd", ":AgentSessions", "them.")
     assert not agent.is_blocked()
     assert agent.messages().endswith("…")
 

@@ -63,7 +63,7 @@ def test_files_of_a_project_are_commands_once_they_are_trusted(commands, trust, 
     write(project / ".sanderling/commands/fix.md", "Fix it.")
     assert "fix" not in named(commands)
     assert commands.ignored() == (".sanderling/commands/fix.md",)
-    with pytest.raises(ConfigError, match="there is no command '/fix'"):
+    with pytest.raises(ConfigError, match="There is no command '/fix'"):
         commands.expand("/fix")
     trust_all(trust)
     assert named(commands)["fix"].source == "project"
@@ -239,7 +239,7 @@ def test_unknown_command_is_refused_with_the_nearest_name(commands):
     with pytest.raises(ConfigError) as caught:
         commands.expand("/reveiw all")
     assert str(caught.value) == (
-        "there is no command '/reveiw'; did you mean '/review'? A space before it sends it as text."
+        "There is no command '/reveiw'; did you mean '/review'? A space before it sends it as text."
     )
-    with pytest.raises(ConfigError, match=r"^there is no command '/qqqq'\. A space"):
+    with pytest.raises(ConfigError, match=r"^There is no command '/qqqq'\. A space"):
         commands.expand("/qqqq")

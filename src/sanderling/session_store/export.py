@@ -83,7 +83,9 @@ def write_export(path: str, text: str) -> None:
     except FileExistsError:
         raise SessionError(f"{path} is there already: give the file another name") from None
     except OSError as error:
-        raise SessionError(f"cannot write {path}: {error.strerror}") from error
+        raise SessionError(
+            f"Cannot write {path}: {error.strerror}. Export to another path."
+        ) from error
 
 
 def _head(header: Header, records: Iterable[Record]) -> str:
