@@ -6,12 +6,14 @@ local words = require('sanderling.words')
 
 local SHOWN_MS = 4000 -- for each row
 local MAX_ROWS = 4
+local augroup = api.nvim_create_augroup('sanderling_message', {})
 local ZINDEX = 250 -- above all else, as messages are
 
 ---@type integer? the window that says something where the line for messages does not
 local win
 
 local function close()
+  api.nvim_clear_autocmds({ group = augroup })
   if win and api.nvim_win_is_valid(win) then
     api.nvim_win_close(win, true)
   end
@@ -35,11 +37,10 @@ local function has_mode_shown()
   return vim.o.showmode and api.nvim_get_mode().mode:find('^[iRvVsS\19\22]') ~= nil
 end
 
---- Show `text` in the last rows for a while.
+--- Show `text` in the last rows for a while, or until a command is typed there.
 ---@param text string
 ---@param hl string
 local function show(text, hl)
-  close()
   local buf = api.nvim_create_buf(false, true)
   vim.bo[buf].bufhidden = 'wipe'
   api.nvim_buf_set_lines(buf, 0, -1, true, { text })
@@ -65,11 +66,19 @@ local function show(text, hl)
     height = height,
   })
   win = shown
-  vim.defer_fn(function()
+  local function close_this()
     if win == shown then
       close()
+      pcall(vim.cmd.redraw)
     end
-  end, SHOWN_MS * height)
+  end
+  vim.defer_fn(close_this, SHOWN_MS * height)
+  api.nvim_create_autocmd('CmdlineEnter', {
+    group = augroup,
+    once = true,
+    desc = 'Agent: what is typed is seen',
+    callback = vim.schedule_wrap(close_this),
+  })
 end
 
 --- Say something, which asks for no <Enter>. It has a window of its own where the line for messages is too short, or not there,
@@ -78,6 +87,7 @@ end
 ---@param level? integer
 function M.tell(text, level)
   text = text:gsub('\n.*', ' …')
+  pcall(close) -- not while text is locked
   local is_long = api.nvim_strwidth(text) > room()
   local line = words.fitting(text, room())
   if not is_neovims() then

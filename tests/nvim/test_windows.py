@@ -387,6 +387,12 @@ def test_a_message_that_is_longer_than_the_line_is_shown_whole(start_agent):
     agent.wait_for_screen("There is no session 20260101-000000-abcd", ":AgentSessions", "them.")
     assert not agent.is_blocked()
     assert agent.messages().endswith("…")
+    agent.feed(":echo 1")
+    wait_until(lambda: agent.screen()[-1] == ":echo 1", "what is typed is seen at once")
+    agent.feed("<C-u>AgentResume 20260101-000000-abcd<CR>")
+    agent.wait_for_screen("them.")
+    agent.lua("require('sanderling.message').tell('short')")
+    wait_until(lambda: agent.screen()[-1].startswith("short"))
 
 
 @pytest.mark.parametrize(
