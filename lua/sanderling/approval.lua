@@ -789,6 +789,7 @@ local function allow(choice, q)
     tell(refusals[choice])
   elseif choice == 'always' then
     vim.ui.input({ prompt = 'Always allow: ', default = q.event.rule or '' }, function(rule)
+      api.nvim_echo({ { '' } }, false, {}) -- what was typed stays there else
       if rule and vim.trim(rule) ~= '' then
         send(q, { answer = 'always', rule = vim.trim(rule) })
       end
@@ -925,6 +926,7 @@ function M.set_keys(buf)
       lhs_with_reason,
       answering(function(q)
         vim.ui.input({ prompt = 'Deny, because: ' }, function(reason)
+          api.nvim_echo({ { '' } }, false, {}) -- what was typed stays there else
           if reason then
             send(q, { answer = 'deny', reason = vim.trim(reason), is_alone = is_alone })
           end

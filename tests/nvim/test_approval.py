@@ -418,6 +418,16 @@ def test_commands_and_maps_answer_from_anywhere(editor, how, expected):
     assert screen.lua("return vim.fn.expand('%')") == "code.py"
 
 
+@pytest.mark.parametrize("keys", ["Dno network<CR>", "A<CR>"])
+def test_what_was_typed_for_an_answer_does_not_stay_on_the_screen(editor, keys):
+    screen = editor()
+    ask(screen)
+    enter(screen)
+    screen.feed(keys)
+    wait_until(screen.actions, "an answer")
+    wait_until(lambda: not any(w in drawn(screen) for w in ("because:", "Always allow:")))
+
+
 def test_the_map_into_the_float_leaves_insert_mode(editor):
     screen = editor()
     screen.command("imap <F2> <Plug>(AgentApprovals)")
