@@ -20,10 +20,9 @@ local function close()
   win = nil
 end
 
----@return boolean vim.notify() is Neovim's own
+---@return boolean vim.notify() is Neovim's own, from where vim.print() is; some builds do not say where that is
 local function is_neovims()
-  local source = debug.getinfo(vim.notify, 'S').source
-  return source == '?' or source:find('vim/_', 1, true) ~= nil -- 0.12 is compiled without names
+  return debug.getinfo(vim.notify, 'S').source == debug.getinfo(vim.print, 'S').source
 end
 
 --- How many cells the line for messages has before it would ask for <Enter>.
