@@ -214,7 +214,8 @@ def report(
 
     `context_used` of the `window` of `model` are filled, in tokens; a window or a budget of 0 is none that is known.
     """
-    share = f" of {window:,} tokens ({context_used / window:.0%})" if window else " tokens"
+    percent = -(-100 * context_used // window) if window else 0  # rounded up, as in the winbar
+    share = f" of {window:,} tokens ({percent}%)" if window else " tokens"
     budget = f" of a budget of ${budget_usd:,.2f}" if budget_usd else ""
     facts = (
         f"* Model: {model or 'not known'}",

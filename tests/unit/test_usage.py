@@ -197,6 +197,11 @@ def test_report_shows_context_budget_models_and_turns():
     )
 
 
+def test_report_rounds_the_context_up_as_the_winbar_does():
+    text = report(Ledger(), SHIPPED, model="m", context_used=3_001, window=1_000_000)
+    assert "* Context: 3,001 of 1,000,000 tokens (1%)\n" in text
+
+
 def test_report_says_what_has_no_price_and_still_gives_the_rest():
     ledger = Ledger()
     ledger.add("mystery", Usage(1_000, 10))
