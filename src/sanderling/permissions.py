@@ -675,9 +675,11 @@ def _covers_words(rule: Rule, command: Command, use: Use) -> bool:
 
 def _works_inside(words: Iterable[str], use: Use) -> bool:
     """Whether what these words may name is in the project, and not what runs when that is only opened."""
-    pieces = [word for word in words if re.search(r"/|~|\.\.", word)]
-    return _looks_inside(pieces, use) and not any(
-        asked_about(re.split(r"[/=:@,]", word)) for word in pieces
+    named = tuple(
+        words
+    )  # a word without a slash is one, too: a link, or the file that an option makes
+    return _looks_inside(named, use) and not any(
+        asked_about(re.split(r"[/=:@,]", word)) for word in named
     )
 
 

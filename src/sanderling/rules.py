@@ -339,6 +339,8 @@ def _telling_words(words: Words) -> tuple[str, ...]:
     for length in range(1, min(len(told), MAX_PREFIX) + 1):
         start, last = told[: length - 1], told[length - 1]
         is_of_a_script = (*start, "*") in _PREFIXES and _is_harmless_name(last)
+        if start[:1] == ("yarn",) and runs_more((last,)):  # it also runs what is installed: `tsx`
+            is_of_a_script = False
         if (*start, last) in _PREFIXES or is_of_a_script:
             return tuple(map(str, words[: runner + length]))
     return ()

@@ -633,6 +633,16 @@ def _package_manager(name: str) -> Callable[[Words], str]:
     return check
 
 
+def _with_option_files(name: str) -> Callable[[Words], str]:
+    def check(arguments: Words) -> str:
+        """`@FILE` stands for the options that are written there."""
+        if any(isinstance(word, str) and word.startswith("@") for word in arguments):
+            return "it takes its options from a file"
+        return _BY_OPTION[name].problem(arguments)
+
+    return check
+
+
 def _tar(arguments: Words) -> str:
     """Its first word holds letters even without a dash."""
     letters = arguments[0] if arguments else ""
@@ -777,6 +787,7 @@ _CHECKS: dict[str, Callable[[Words], str]] = (
     | dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++"), _compiler)
     | dict.fromkeys(("pytest", "py.test"), _pytest)
     | dict.fromkeys(("tsc",), _tsc)
+    | {name: _with_option_files(name) for name in ("mypy", "ruff", "cargo")}
     | {name: _package_manager(name) for name in ("npm", "pnpm", "yarn", "bun")}
     | dict.fromkeys(
         name_set("perl lua luajit Rscript osascript tclsh guile julia groovy scala elixir"),

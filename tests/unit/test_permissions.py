@@ -384,6 +384,17 @@ def test_everyday_commands_need_no_rule_to_be_looked_at_and_none_that_changes_an
         assert action(run(command), project) == "ask", command
 
 
+@pytest.mark.parametrize(
+    "command", ["black ln", "ruff check --fix ln", "mypy ln", "go build -o ln"]
+)
+def test_rule_does_not_cover_a_link_out_of_the_project_by_its_bare_name(project, tmp_path, command):
+    (tmp_path / "elsewhere").mkdir()
+    Path(project, "ln").symlink_to(tmp_path / "elsewhere")
+    rules = allow("black", "ruff check", "mypy", "go build")
+    assert action(run(command), project, *rules) == "ask"
+    assert action(run(command.replace("ln", "src")), project, *rules) == "allow"
+
+
 ALLOWED = [
     "ls -la",
     "cat 'a b'",

@@ -423,6 +423,7 @@ def test_nothing_is_proposed_for_leaving_the_sandbox(project):
         ("mocha", "mocha --require /tmp/x.js"),
         ("jest", "jest --globalSetup=/tmp/x"),
         ("npx jest", "npx jest --globalSetup=/tmp/x"),
+        ("yarn run concurrently a", "yarn run concurrently 'id'"),
         ("vitest run", "vitest run --config /tmp/x"),
         ("eslint src", "eslint --config /tmp/x.js"),
         ("eslint src", "eslint -c x.js src"),
