@@ -550,6 +550,23 @@ def test_what_is_new_or_changed_and_not_held_is_told_once(yard: Yard):
     assert names_told(guard.audit()) == ["sub/.vscode"]
 
 
+@pytest.mark.parametrize("place", ["", "sub/"])
+def test_a_link_that_makes_a_name_of_the_table_of_another_file_is_told(yard: Yard, place: str):
+    put(yard.project / "a/config.toml")
+    put(yard.project / f"{place}x")
+    (yard.project / f"{place}mise").symlink_to(yard.project / "a")
+    guard = yard.start_guard()
+    (yard.project / f"{place}.cargo").symlink_to(yard.project / "b")
+    put(yard.project / "b/config.toml")
+    put(yard.project / "a/config.toml", "evil")
+    told = [f"{place}.cargo", "a/config.toml", "b/config.toml"]
+    assert sorted(names_told(guard.audit())) == sorted(told)
+    assert guard.audit() == []
+    (yard.project / f"{place}.cargo").unlink()
+    (yard.project / f"{place}.cargo").symlink_to(yard.project / "a")
+    assert names_told(guard.audit()) == [f"{place}.cargo"]
+
+
 def test_what_a_command_has_removed_again_is_not_told(yard: Yard):
     guard = yard.start_guard()
     put(yard.project / "sub/.envrc")

@@ -153,6 +153,9 @@ def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> 
         elif entry.is_file(follow_symlinks=False):
             if ".env" in name and (name.endswith(".env") or name.startswith(".env.")):
                 found.env_files.append(f"{found.project}/{prefix}{name}")
+        elif entry.is_symlink():
+            if len(found.named) < MAX_NAMED:
+                found.named.extend(listed.told_of_link(f"{found.project}/{prefix}{name}"))
         elif _is_socket(entry):
             found.sockets.append(f"{found.project}/{prefix}{name}")
     if "HEAD" in telling and ("commondir" in telling or telling >= {"objects", "refs"}):

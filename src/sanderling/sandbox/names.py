@@ -34,6 +34,9 @@ TABLE = (
         ".nvim .vim .helix .idea .vscode .zed .fleet .devcontainer .devcontainer.json .gdbinit .lldbinit"
     ),
     Row(
+        ".lite_project.lua .kateproject .kateproject.d .theia .vimrc.local .rprofile .tmux-sessionizer"
+    ),
+    Row(
         ".vimrc .gvimrc _vimrc _gvimrc _exrc", at_root="", anywhere=False
     ),  # of many a project, what it is about
     Row("*.code-workspace *.sublime-project", at_root=""),
@@ -46,16 +49,25 @@ TABLE = (
         ".bsp rust-toolchain rust-toolchain.toml", at_root="", anywhere=False
     ),  # build tools write them
     # shells: what is run on entering the directory
-    Row(".envrc .autoenv .autoenv.zsh .rvmrc"),
+    Row(
+        ".envrc .envrc.local .envrc.private .autoenv .autoenv.leave .autoenv.zsh .autoenv_leave.zsh .rvmrc .smartcd"
+    ),
     Row(
         "mise.toml .mise.toml mise.local.toml .mise.local.toml .rtx.toml .config/mise.toml .config/mise"
+        " .miserc.toml .rtx.local.toml .config/mise.local.toml"
     ),
     Row("mise/config.toml mise/config.local.toml .mise/config.toml .mise/config.local.toml"),
     Row(".direnv", at_root="", anywhere=False),  # also what `pip install` writes to
+    Row(
+        ".tool-versions", at_root="", anywhere=False
+    ),  # a version can be a path; asdf and mise write it
     # hooks of git, and what the hooks of their managers read
     Row(".husky .githooks .git-hooks"),
     Row(
-        ".pre-commit-config.yaml .pre-commit-config.yml prek.toml .overcommit.yml captainhook.json grumphp.yml .huskyrc"
+        "hk.pkl hk.local.pkl hk.toml hk.yaml hk.yml hk.json .config/hk.pkl .config/hk.local.pkl .rusty-hook.toml rusty-hook.toml"
+        " .local-overcommit.yml grumphp.yaml grumphp.yml.dist grumphp.yaml.dist .nano-staged.js .nano-staged.cjs .nano-staged.mjs"
+        " .nano-staged.json nano-staged.js nano-staged.cjs nano-staged.mjs nano-staged.json .nanostagedrc .gitlint whisky.json"
+        " .pre-commit-config.yaml .pre-commit-config.yml prek.toml .overcommit.yml captainhook.json grumphp.yml .huskyrc"
         " .huskyrc.json .huskyrc.yaml .huskyrc.yml .huskyrc.js .huskyrc.cjs husky.config.js husky.config.cjs"
         " .simple-git-hooks.json .simple-git-hooks.js .simple-git-hooks.cjs simple-git-hooks.json simple-git-hooks.js"
         " simple-git-hooks.cjs .lintstagedrc .lintstagedrc.json .lintstagedrc.yaml .lintstagedrc.yml .lintstagedrc.js"
@@ -63,11 +75,13 @@ TABLE = (
         " lint-staged.config.cjs lint-staged.config.mjs lint-staged.config.ts lint-staged.config.cts lint-staged.config.mts"
         " .commitlintrc .commitlintrc.json .commitlintrc.yaml .commitlintrc.yml .commitlintrc.js .commitlintrc.cjs"
         " .commitlintrc.mjs .commitlintrc.ts .commitlintrc.cts .commitlintrc.mts commitlint.config.js commitlint.config.cjs"
-        " commitlint.config.mjs commitlint.config.ts commitlint.config.cts commitlint.config.mts .config/lefthook.yml"
-        " .config/lefthook.yaml .config/lefthook.toml .config/lefthook.json .config/lefthook.jsonc"
+        " commitlint.config.mjs commitlint.config.ts commitlint.config.cts commitlint.config.mts"
         + "".join(
             f" {stem}.{kind}"
-            for stem in ("lefthook", ".lefthook", "lefthook-local", ".lefthook-local")
+            for stem in (
+                *("lefthook", ".lefthook", "lefthook-local", ".lefthook-local"),
+                *(".config/lefthook", ".config/lefthook-local"),
+            )
             for kind in ("yml", "yaml", "toml", "json", "jsonc")
         )
         + " .lefthook .lefthook-local",
@@ -82,11 +96,15 @@ TABLE = (
         ".augment .factory .kilocode .crush .goose .clinerules .cursorrules .windsurfrules .roorules .roomodes .goosehints"
     ),
     Row(
+        ".agents .agent .openhands .pi .vibe .iflow .codebuddy .rovodev .aiassistant .github/hooks gptme.toml"
+    ),
+    Row(
         ".mcp.json opencode.json opencode.jsonc crush.json .crush.json .aider.conf.yml .sanderling.toml"
     ),
     Row(
         "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md crush.md copilot-instructions.md"
-        " .github/instructions",
+        " .github/instructions .github/prompts .github/agents .github/chatmodes .github/skills .rules agent.md codebuddy.md"
+        " iflow.md warp.md .openhands_instructions",
         at_root="",
         anywhere=False,
     ),
@@ -111,6 +129,11 @@ _ENDINGS = {name[1:]: row for name, row in _ROWS.items() if name.startswith("*")
 _ENDING = tuple(_ENDINGS)
 _LAST_PARTS = frozenset(name.rpartition("/")[2] for name in _ROWS)
 _DIRECTORIES = frozenset(name.partition("/")[0] for name in _ROWS if "/" in name)
+
+_BELOW = {
+    directory: tuple(name.partition("/")[2] for name in _ROWS if name.startswith(f"{directory}/"))
+    for directory in _DIRECTORIES
+}
 
 AT_ROOT = frozenset(name for name, row in _ROWS.items() if row.at_root == "always")
 WITH_HOOKS = frozenset(name for name, row in _ROWS.items() if row.at_root == "with hooks")
@@ -140,6 +163,17 @@ def is_told(name: str, directory: str) -> bool:
         return False
     row = row_of(name, directory)
     return row is not None and row is not VERSION_CONTROL
+
+
+def told_of_link(link: str) -> list[str]:
+    """What is noted of a link that is called like a directory in the table (`.cargo`): itself, and what it makes of files."""
+    below = _BELOW.get(folded(os.path.basename(link)), ())
+    files = (f"{link}/{name}" for name in below)
+    return (
+        [link, *(os.path.realpath(file) for file in files if os.path.lexists(file))]
+        if below
+        else []
+    )
 
 
 def held(named: Iterable[str]) -> list[str]:
