@@ -843,6 +843,20 @@ async def test_json_document_instead_of_a_stream_is_malformed(server, connect):
 STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"SSH-2.0-OpenSSH_9.9\r\n\r\n", STREAM_HEAD + b"zz\r\nhello\r\n", b"x" * 200_000],
+    ids=["SSH", "chunk", "head without end"],
+)
+async def test_what_is_no_http_is_malformed_and_not_out_of_reach(server, connect, said):
+    server.answer(Verbatim(said, HANG_UP))
+    error, _ = await fail(connect())
+    assert error.kind == "malformed"
+    assert "base_url" in error.remedy
+
+
 BEGINNING = loopback.message_start() + loopback.block_start() + loopback.delta(text="Good mor")
 
 

@@ -71,6 +71,8 @@ FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 MAX_REFUSAL_BYTES = 1 << 20
 MIN_KEY_CHARS = 8  # what is shorter is no key, and may be a part of any word
 _KEY = re.compile(r"sk-ant-[A-Za-z0-9_-]{8,}")
+# The words of h11 for what has been read, and is no HTTP.
+_NO_HTTP = re.compile(r"illegal |Receive buffer too long")
 DRAIN_S = 0.5
 UNSEEN_S = 0.008  # how long the next words may wait while more of them can be read
 BEHIND_S = 0.01  # a prompt that goes at the same time goes first
@@ -449,6 +451,8 @@ def _explain_transport(
         )
     if otherwise := _speaks_otherwise(error, words, host):
         return otherwise
+    if isinstance(error, httpx2.RemoteProtocolError) and _NO_HTTP.match(words):
+        return malformed(words)
     if any(map(_is_refusal_of_tls, _causes(error))):
         return ProviderError(
             "network",
