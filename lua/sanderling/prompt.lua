@@ -7,7 +7,13 @@ local words = require('sanderling.words')
 
 local M = {}
 
-local PLACEHOLDER = 'Ask anything: %s sends, %s in insert mode; /help, !command'
+---@type string[] the first that fits
+local PLACEHOLDERS = {
+  'Ask anything: %s sends, %s in insert mode; /help, !command',
+  'Ask anything: %s sends, %s in insert mode',
+  'Ask anything: %s sends',
+  'Ask anything',
+}
 local ON_ITS_OWN = 'sent on its own'
 local ns = api.nvim_create_namespace('sanderling_prompt')
 local seams_ns = api.nvim_create_namespace('sanderling_seams')
@@ -187,15 +193,18 @@ function Prompt:draw_placeholder()
     return
   end
   local keys = config.options.keys
-  local text =
-    PLACEHOLDER:format(words.key(keys.send_normal, ':Send'), words.key(keys.send_insert, ':Send'))
-  local lines = vim.tbl_map(function(line)
-    return { { line, 'AgentPlaceholder' } }
-  end, words.wrapped_in_window(text, self.buf))
+  local width = words.width_of(self.buf)
+  local text
+  for _, placeholder in ipairs(PLACEHOLDERS) do
+    text =
+      placeholder:format(words.key(keys.send_normal, ':Send'), words.key(keys.send_insert, ':Send'))
+    if api.nvim_strwidth(text) <= width then
+      break
+    end
+  end
   api.nvim_buf_set_extmark(self.buf, ns, 0, 0, {
-    virt_text = table.remove(lines, 1),
+    virt_text = { { text, 'AgentPlaceholder' } },
     virt_text_pos = 'overlay',
-    virt_lines = lines,
   })
 end
 

@@ -298,7 +298,7 @@ function Session:draw_hint()
   if self.is_fresh and self.hint then
     local row = api.nvim_buf_line_count(self.transcript_buf) - 1
     local lines = { { { '' } } }
-    for _, line in ipairs(words.wrapped_in_window(self.hint, self.transcript_buf)) do
+    for _, line in ipairs(words.wrapped(self.hint, words.width_of(self.transcript_buf))) do
       lines[#lines + 1] = { { line, 'AgentPlaceholder' } }
     end
     api.nvim_buf_set_extmark(self.transcript_buf, hint_ns, row, 0, { virt_lines = lines })

@@ -76,13 +76,12 @@ function M.fitting(text, cells)
   return vim.fn.printf('%.*S…', math.max(0, cells - 1), text)
 end
 
---- `text` as lines that fit into the window of this tab page that shows `buf`.
----@param text string
+--- How wide the window of this tab page is that shows `buf`; where none does, the screen.
 ---@param buf integer
----@return string[]
-function M.wrapped_in_window(text, buf)
+---@return integer
+function M.width_of(buf)
   local win = vim.fn.bufwinid(buf)
-  return M.wrapped(text, win ~= -1 and vim.api.nvim_win_get_width(win) or vim.o.columns)
+  return win ~= -1 and vim.api.nvim_win_get_width(win) or vim.o.columns
 end
 
 return M

@@ -286,14 +286,17 @@ def test_of_a_long_title_the_statusline_says_the_beginning(screen):
     assert " Sanderling: Fix the 100% flaky t…  All" in screen.screen_text()
 
 
-def test_what_stands_in_empty_windows_is_not_cut(screen):
+@pytest.mark.parametrize(
+    "width, placeholder",
+    [
+        (70, "Ask anything: <CR> sends, <C-s> in insert mode; /help, !command"),
+        (50, "Ask anything: <CR> sends, <C-s> in insert mode"),
+        (30, "Ask anything: <CR> sends"),
+        (20, "Ask anything"),
+    ],
+)
+def test_what_stands_in_empty_windows_is_not_cut(screen, width, placeholder):
     screen.lua("require('sanderling.live').current():set_hint('It goes on with “this”, just now.')")
-    for width in (70, 30, 24):
-        bar(screen, width)
-        wait_until(
-            lambda: (
-                {"!command", "/help,", "insert", "“this”,", "now."}
-                <= set(screen.screen_text().replace("│", " ").split())
-            ),
-            f"whole in {width} columns",
-        )
+    bar(screen, width)
+    wait_until(lambda: any(row.endswith(placeholder) for row in screen.screen()))
+    assert "now." in screen.screen_text()
