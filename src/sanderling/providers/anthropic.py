@@ -72,7 +72,8 @@ MAX_REFUSAL_BYTES = 1 << 20
 MIN_KEY_CHARS = 8  # what is shorter is no key, and may be a part of any word
 _KEY = re.compile(r"sk-ant-[A-Za-z0-9_-]{8,}")
 # The words of h11 for what has been read, and is no HTTP.
-_NO_HTTP = re.compile(r"illegal |Receive buffer too long")
+_NO_HTTP = re.compile(r"illegal (status|request) line")
+_BROKEN_HTTP = re.compile(r"illegal |Receive buffer too long")
 DRAIN_S = 0.5
 UNSEEN_S = 0.008  # how long the next words may wait while more of them can be read
 BEHIND_S = 0.01  # a prompt that goes at the same time goes first
@@ -441,8 +442,6 @@ def _explain_transport(
 ) -> ProviderError:
     import httpx2
 
-    if isinstance(error, httpx2.DecodingError):
-        return malformed(words)
     if is_streaming and isinstance(error, httpx2.TransportError):
         return ProviderError(
             "cut",
@@ -451,7 +450,7 @@ def _explain_transport(
         )
     if otherwise := _speaks_otherwise(error, words, host):
         return otherwise
-    if isinstance(error, httpx2.RemoteProtocolError) and _NO_HTTP.match(words):
+    if isinstance(error, httpx2.DecodingError) or _BROKEN_HTTP.match(words):
         return malformed(words)
     if any(map(_is_refusal_of_tls, _causes(error))):
         return ProviderError(
@@ -479,11 +478,9 @@ def _explain_transport(
 
 def _speaks_otherwise(error: BaseException, words: str, host: str) -> ProviderError | None:
     """What to say where one end speaks TLS and the other does not."""
-    import httpx2
-
     if any(map(_is_without_tls, _causes(error))):
         what, scheme = "does not speak TLS", "If it is meant to be so, base_url begins with http://"
-    elif isinstance(error, httpx2.RemoteProtocolError) and words.startswith("illegal"):
+    elif _NO_HTTP.match(words):
         what, scheme = "does not answer in HTTP", "If it speaks TLS, base_url begins with https://"
     else:
         return None
