@@ -23,9 +23,8 @@ from sanderling.events import (
     TurnStarted,
 )
 
-MAX_LINE_CHARS = (
-    10_000  # as Markdown, which is parsed while it grows, 28,000 hold a key up for 160 ms
-)
+# As Markdown, which is parsed while it grows, 28,000 hold a key up for 160 ms.
+MAX_LINE_CHARS = 10_000
 WHERE = ": :AgentExport writes all of it"  # answers, and what the person said
 
 _replace = msgspec.structs.replace
