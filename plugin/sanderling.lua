@@ -4,7 +4,14 @@ if vim.g.loaded_sanderling then
 end
 vim.g.loaded_sanderling = true
 
-local command = vim.api.nvim_create_user_command
+--- As with Vim's own, `|` ends a command, if that takes no text.
+---@param name string
+---@param run function
+---@param opts table
+local function command(name, run, opts)
+  opts.bar = opts.bar or not opts.nargs
+  vim.api.nvim_create_user_command(name, run, opts)
+end
 
 if vim.fn.has('nvim-0.11') == 0 then
   for _, name in ipairs({
@@ -72,6 +79,7 @@ command(
   end),
   {
     nargs = '?',
+    bar = true,
     desc = 'Agent: show or hide the chat',
     complete = function(lead)
       return vim.tbl_filter(function(position)
@@ -113,6 +121,7 @@ command(
   end),
   {
     nargs = '?',
+    bar = true,
     desc = 'Agent: show or set the network of commands',
     complete = function(...)
       return require('sanderling.sandbox').complete_network(...)
@@ -127,6 +136,7 @@ command(
   end),
   {
     nargs = '?',
+    bar = true,
     desc = 'Agent: show the sandbox, switch it off or on',
     complete = function(...)
       return require('sanderling.sandbox').complete_action(...)
@@ -150,6 +160,7 @@ command(
   end),
   {
     nargs = '?',
+    bar = true,
     desc = 'Agent: show or set the mode',
     complete = words(function()
       return require('sanderling.config').MODES
@@ -172,6 +183,7 @@ command(
   end),
   {
     nargs = '?',
+    bar = true,
     desc = 'Agent: allow what is asked: once, for the session, or always',
     complete = words(function()
       return require('sanderling.approval').CHOICES

@@ -141,7 +141,7 @@ def test_what_led_to_a_question_stands_above_it(start_agent):
 def test_what_led_to_a_question_stands_above_it_in_a_chat_that_is_opened_later(start_agent):
     agent = start_agent(reply(LONG_TALK, edit()))
     agent.ask()
-    agent.command("AgentChat | AgentChat")  # into it, out of it
+    agent.command("AgentChat")  # which hides it
     agent.wait_for_question()
     agent.command("AgentChat")
     wait_until(lambda: said_above_question(agent) == ["So I mend it.", "", "edit src/app.py …"])

@@ -411,17 +411,23 @@ def test_closing_the_tab_page_of_the_chat_leaves_the_chat_usable(child):
 
 
 @prove
-def test_where_there_is_no_room_the_chat_says_so_in_one_line(start_nvim):
+def test_where_there_is_no_room_the_chat_says_so_and_asks_for_nothing(start_nvim):
     child = start_nvim(columns=20, lines=5)
     child.feed(":AgentChat<CR>")
-    wait_until(lambda: child.mode() == "r", "the line is longer than the screen is wide")
-    child.feed("<CR>")
-    assert "there is no room for the chat here: E36: Not enough room" in child.messages()
-    assert windows(child) == [""]
+    said = "sanderling: there is no room for the chat here: E36: Not enough room"
+    wait_until(lambda: " ".join(child.screen()).strip() == said)
+    assert child.mode() == "n"
+    assert windows(child)[0] == ""
     child.command("set lines=30 columns=100")
     child.open_chat()
     child.submit("ping")
     child.wait_for_turns()
+
+
+def test_a_bar_ends_a_command_that_takes_no_text(child):
+    child.feed(":AgentChat | AgentMode plan | let g:after = 1<CR>")
+    wait_until(lambda: child.lua("return vim.g.after") == 1)
+    wait_until(lambda: "plan" in child.screen_text())
 
 
 @prove
