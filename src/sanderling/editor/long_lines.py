@@ -98,7 +98,9 @@ class _Block:
 
     def grown(self, delta: TextDelta | ThinkingDelta) -> tuple[Event, ...]:
         text = self._text.feed(delta.text)
-        return (_replace(delta, text=text),) if text or not delta.text else ()
+        if text == delta.text:
+            return (delta,)
+        return (_replace(delta, text=text),) if text else ()
 
     def ended(self) -> tuple[Event, ...]:
         text = self._text.finish()
