@@ -282,7 +282,9 @@ def test_stopping_keeps_the_partial_text_closes_the_connection_and_the_chat_goes
     )
     claude.submit("hi")
     wait_until(lambda: "So far" in claude.transcript_text())
-    claude.feed("idraft" + key)
+    claude.feed("idraft")
+    wait_until(lambda: claude.prompt_lines() == ["draft"], "a <C-c> drops what is typed ahead")
+    claude.feed(key)
     claude.wait_for_turns()
     assert claude.events("AgentTurnEnded")[0]["stop_reason"] == "cancelled"
     assert "So far \n\nStopped." in claude.transcript_text()
