@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from sanderling.events import Mode
+from sanderling.sandbox.git import has_its_files_around
 from sanderling.sandbox.layout import leads_to_hidden
 from sanderling.sandbox.names import asked_about, folded
 from sanderling.sandbox.network import is_loopback, split_authority
@@ -964,11 +965,12 @@ _SPECIAL: dict[str, Callable[[Words, Use], bool]] = {
 
 
 def _is_git_reading(words: Words, use: Use, *, is_confined: bool) -> bool:
-    """Its configuration can name programs, so that unconfined only the project's own is trusted."""
+    """Its configuration can name programs and places, so that unconfined only the project's own is trusted, if it names no place."""
     rest, moves = core_words(words)
     if not all(_stays_inside(use, move) for move in moves):
         return False
-    if not is_confined and use.directories not in ((use.project,), use.roots):
+    is_at_root = use.directories in ((use.project,), use.roots) and not moves
+    if not is_confined and not (is_at_root and has_its_files_around(use.project)):
         return False
     subcommand, arguments = (rest[1] if len(rest) > 1 else ""), rest[2:]
     if isinstance(subcommand, Opaque):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -625,7 +627,38 @@ def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
         action(run("cd sub && git status"), project, is_confined=False) == "ask"
     )  # a configuration of its own
     assert action(run("cd sub && git status"), project, is_confined=True) == "allow"
+    assert action(run("git -C sub status"), project, is_confined=False) == "ask"
     assert action(run("git status", cwd=f"{project}/sub"), project, is_confined=False) == "ask"
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("config", "[core]\n\tbare = false\n\tworktree = {home}\n"),
+        ("config", "[CORE] WorkTree={home}\n"),
+        ("config.worktree", "[core]\nworktree = {home}\n"),
+    ],
+)
+def test_git_of_a_repository_whose_files_lie_elsewhere_asks_without_the_sandbox(
+    project, tmp_path, name, text
+):
+    subprocess.run(["git", "init", "-q", project], check=True)
+    (Path(project) / ".git/config").write_text("[extensions]\nworktreeConfig = true\n")
+    assert action(run("git diff"), project, is_confined=False) == "allow"
+    (Path(project) / ".git" / name).write_text(text.format(home=tmp_path))
+    assert action(run("git diff"), project, is_confined=False) == "ask"
+    assert action(run("git diff"), project, is_confined=True) == "allow"
+
+
+def test_git_of_a_linked_worktree_needs_no_question_without_the_sandbox(project, tmp_path):
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run([*git, "init", "-q", str(tmp_path / "main")], check=True)
+    subprocess.run(
+        [*git, "commit", "-q", "--allow-empty", "-m", "a"], cwd=tmp_path / "main", check=True
+    )
+    shutil.rmtree(project)
+    subprocess.run([*git, "worktree", "add", "-q", project], cwd=tmp_path / "main", check=True)
+    assert action(run("git status"), project, is_confined=False) == "allow"
 
 
 # --- Rules ---------------------------------------------------------------------------------------------------------------------

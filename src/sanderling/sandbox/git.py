@@ -54,6 +54,7 @@ NAMED_IN_A_HOOK = re.compile(
     r"([\w.@+-]+)(?![\w/.@+-])"
 )
 """What is a path, or stands behind an interpreter: any word that is a file's name would hold `package.json`, for instance."""
+_WORK_TREE = re.compile(rb"(^|\])\s*worktree\s*=", re.IGNORECASE | re.MULTILINE)
 PUBLIC_ENV_ENDINGS = (".example", ".sample", ".template", ".dist")
 
 
@@ -569,6 +570,30 @@ def _answers(own: Repository, project: str) -> bool:
             return ".git" not in own.git_dir.split("/")
         return leads_to(own.git_dir, worktree[-1]) == project
     return leads_to(own.git_dir, answer) == f"{project}/.git"
+
+
+def has_its_files_around(project: str) -> bool:
+    """
+    Whether the files of the project's repository are the project's, for no setting says that they are elsewhere.
+
+    Known without git: it would believe the setting, and show any file that the index names.
+    """
+    try:
+        own = resolve(f"{project}/.git")
+    except UnclearError:
+        return False
+    directories = {own.git_dir, own.common_dir} if own else ()
+    for path in (
+        f"{place}/{name}" for place in directories for name in ("config", "config.worktree")
+    ):
+        try:
+            if _WORK_TREE.search(read_file(path, MAX_CONFIG_BYTES)):
+                return False
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return False
+    return True
 
 
 def leads_to(directory: str, path: str) -> str:
