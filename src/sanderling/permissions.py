@@ -969,7 +969,7 @@ def _is_git_reading(words: Words, use: Use, *, is_confined: bool) -> bool:
     rest, moves = core_words(words)
     if not all(_stays_inside(use, move) for move in moves):
         return False
-    is_at_root = use.directories in ((use.project,), use.roots) and not moves
+    is_at_root = use.directories in ((use.project,), use.roots) and {*moves} <= {".", use.project}
     if not is_confined and not (is_at_root and has_its_files_around(use.project)):
         return False
     subcommand, arguments = (rest[1] if len(rest) > 1 else ""), rest[2:]

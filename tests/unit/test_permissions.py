@@ -628,6 +628,8 @@ def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
     )  # a configuration of its own
     assert action(run("cd sub && git status"), project, is_confined=True) == "allow"
     assert action(run("git -C sub status"), project, is_confined=False) == "ask"
+    assert action(run("git -C . status"), project, is_confined=False) == "allow"
+    assert action(run(f"git -C {project} status"), project, is_confined=False) == "allow"
     assert action(run("git status", cwd=f"{project}/sub"), project, is_confined=False) == "ask"
 
 
