@@ -189,6 +189,11 @@ def marker() -> Iterator[str]:
         os.kill(pid, signal.SIGKILL)
 
 
+def is_unstoppable(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] == "D"
+
+
 def daemons(marker: str) -> str:
     """A script with four processes that do not want to end."""
     return f"""
@@ -478,6 +483,28 @@ async def test_nothing_outlives_the_session(place, level, marker):
         process = await start_daemons(sandbox, marker)
     await happens(lambda: not running(marker), GONE_S)
     await happens(lambda: not supervisors(os.getpid()), GONE_S)
+    process.close()
+
+
+IN_A_SYSTEM_CALL = """
+import os
+os.mkfifo("nobody-writes")
+os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, "nobody-writes", os.O_RDONLY, 0)])
+"""
+"""While its child waits for the file, a program that starts one so can neither be stopped nor traced, only be killed."""
+
+
+@at_both_ends
+async def test_what_would_not_stand_still_for_another_view_ends_with_the_session(place, level):
+    async with place.open(level) as sandbox:
+        process = await sandbox.spawn([PYTHON, "-c", IN_A_SYSTEM_CALL])
+        await happens(lambda: any(map(is_unstoppable, running("nobody-writes"))))
+        granted = sandbox.policy._replace(read_paths=(str(place.base / "granted"),))
+        assert await run(sandbox, "echo fine", policy=granted) == (0, "fine\n", "")
+    assert not supervisors(
+        os.getpid()
+    )  # it has looked once more and is gone; the host waited for it
+    assert place.temporary_directories() == []
     process.close()
 
 

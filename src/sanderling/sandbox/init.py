@@ -26,6 +26,7 @@ LINUX_CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES = 64
 PARENT_DIED = signal.SIGPWR  # which nobody sends to us
 KEPT_FD = STATUS_FD = 3
+WALL = 0x4000_0000  # of waitpid: threads that we trace, too
 FORWARDED = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -232,9 +233,19 @@ def kill_tree(spare: frozenset[int] = frozenset()) -> None:
             _kill(pid, signal.SIGKILL)
         for pid in _stop_descendants(spare):
             _kill(pid, signal.SIGKILL)
-        for pid in children:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+        _wait_for(children, is_all=not spare)
+
+
+def _wait_for(children: frozenset[int], *, is_all: bool) -> None:
+    """
+    Reap `children`, which have been killed, and if they are all that we have whatever else ends meanwhile.
+
+    What the supervisor traces (`stillness`) is dead only when it has been reaped by it, and holds up the end of its pid namespace.
+    """
+    left = set(children)
+    with suppress(ChildProcessError):
+        while left:
+            left.discard(os.waitpid(-1 if is_all else left.pop(), WALL)[0])
 
 
 def _children() -> frozenset[int]:

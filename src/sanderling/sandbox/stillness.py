@@ -15,11 +15,11 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 from sanderling.sandbox import init
+from sanderling.sandbox.init import WALL
 from sanderling.sandbox.syscalls import syscall
 
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 PTRACE_EVENT_STOP = 128
-WALL = 0x4000_0000  # of waitpid: threads, too
 DEADLINE_S = 0.05
 """A task in the middle of a system call that cannot be interrupted does not stop before its end, and does not move before either."""
 POLL_S = 0.0002
@@ -39,9 +39,7 @@ def everything_still() -> Generator[None]:
 class _Stopped:
     def __init__(self) -> None:
         self._moving: set[int] = set()  # threads that we trace and that have not stopped yet
-        self._signals: dict[
-            int, int
-        ] = {}  # the others, each with the signal that it was about to get, or 0
+        self._still: dict[int, int] = {}  # the others, each with the status that told of it
         self._signalled: set[int] = set()  # processes that we may not trace
 
     def stop_all(self) -> None:
@@ -52,7 +50,7 @@ class _Stopped:
             self._wait(DEADLINE_S)
 
     def _find(self) -> list[tuple[int, int]]:
-        known = self._moving | self._signals.keys()
+        known = self._moving | self._still.keys()
         return [
             (pid, thread)
             for pid in init.descendants() - self._signalled
@@ -91,11 +89,10 @@ class _Stopped:
         if pid:
             self._moving.discard(thread)
             if os.WIFSTOPPED(status):
-                is_ours = status >> 16 == PTRACE_EVENT_STOP
-                self._signals[thread] = 0 if is_ours else os.WSTOPSIG(status)
+                self._still[thread] = status
 
     def let_go(self) -> None:
-        """What has not stopped by now may wait for one that has: so once more, when those go on."""
+        """What has not stopped by now may wait for one that has: so once more, when those go on. Who is late even then: `go_on`."""
         self._detach()
         self._wait(DEADLINE_S)
         self._detach()
@@ -104,13 +101,14 @@ class _Stopped:
                 os.kill(pid, signal.SIGCONT)
 
     def _detach(self) -> None:
-        for thread, number in self._signals.items():
-            detach(thread, number)
-        self._signals = {}
+        for thread, status in self._still.items():
+            go_on(thread, status)
+        self._still = {}
 
 
-def detach(thread: int, number: int = 0) -> None:
-    """Let a thread that we trace, and that stands still, go on with the signal `number`."""
+def go_on(thread: int, status: int) -> None:
+    """Let a thread that we trace go on, with the signal that it was about to get if that has stopped it; `status` is `waitpid`'s."""
+    number = 0 if status >> 16 == PTRACE_EVENT_STOP else os.WSTOPSIG(status)
     try:
         syscall("ptrace", PTRACE_DETACH, thread, 0, number)
     except ProcessLookupError:  # it was killed meanwhile: its parent hears of that after us

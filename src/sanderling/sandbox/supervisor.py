@@ -32,7 +32,7 @@ from sanderling.sandbox.layout import (
 )
 from sanderling.sandbox.policy import Level, Limits, SandboxPolicy, check_identities
 from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent
-from sanderling.sandbox.stillness import detach, everything_still
+from sanderling.sandbox.stillness import everything_still, go_on
 from sanderling.sandbox.syscalls import prctl, syscall
 from sanderling.sandbox.zygote import View, Zygote
 
@@ -283,6 +283,6 @@ def _steps(layout: Layout, targets: set[str]) -> Iterator[str]:
 def _reap() -> None:
     """Wait for what has ended: zygotes, and whatever became our child when its parent did."""
     with suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+        while (ended := os.waitpid(-1, os.WNOHANG | init.WALL))[0]:
             if os.WIFSTOPPED(ended[1]):  # one that came to stand still too late
-                detach(ended[0])
+                go_on(*ended)
