@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.api_rules import request_refusals
+from tests.conftest import prove_rest
 from tests.fuzz import IS_FULL
 from tests.fuzz.streams import LAST_WORDS, STREAMS
 from tests.fuzz.talk import check_resumed, check_talk, directory, talking
@@ -13,7 +14,7 @@ from tests.loopback import HANG_UP, RESET, STALL, Act, LoopbackServer, Reply
 PLACES = 40 if IS_FULL else 3
 
 
-@pytest.mark.parametrize("how", [HANG_UP, RESET, STALL], ids=lambda how: how.name)
+@pytest.mark.parametrize("how", prove_rest([HANG_UP, RESET, STALL]), ids=lambda how: how.name)
 @pytest.mark.parametrize("is_chunked", [True, False], ids=["chunked", "to the end"])
 async def test_an_answer_may_break_off_on_the_wire(how, is_chunked):
     seed = random.randrange(1 << 32)

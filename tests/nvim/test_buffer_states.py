@@ -383,6 +383,7 @@ def test_06_autosave_saves_nothing_twice_and_asks_nothing(child, opened, desk):
     assert_undisturbed(child)
 
 
+@prove
 def test_07_format_on_save_is_written_told_and_taken_back_with_the_change(child, opened, desk):
     path = opened()
     child.command(r"autocmd BufWritePre *.txt %s/^fifty$/FIFTY/e | 1delete")
@@ -398,6 +399,7 @@ def test_07_format_on_save_is_written_told_and_taken_back_with_the_change(child,
     write_by_hand(child, path, TEXT.replace("line 1\n", "", 1))
 
 
+@prove
 def test_08_file_deleted_an_edit_stays_in_the_buffer_and_a_whole_file_is_written(
     child, opened, desk
 ):
@@ -495,7 +497,7 @@ def secret(child, project):
     return path
 
 
-@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("is_there", prove_rest([True, False], keep=(0,)))
 def test_a_name_that_leads_elsewhere_a_moment_later_shows_no_hidden_buffer(
     child, project, desk, secret, is_there
 ):

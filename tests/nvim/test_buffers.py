@@ -283,6 +283,7 @@ def test_a_binary_buffer_is_its_bytes(child, project):
     assert (buffer["encoding"], buffer["line_ending"], buffer["has_bom"]) == ("", "unix", False)
 
 
+@prove
 def test_a_huge_buffer_is_refused_in_words(child, opened):
     path = opened("a.txt", b"0123456789abcdef" * 512 * 1024 + b"more\n")
     answer = ask(child, "find", path, *identity_of(Path(path)))
@@ -525,7 +526,7 @@ def test_undo_that_is_switched_off_is_no_obstacle(child, opened):
 BURSTS = ["abc", "x<CR>y", "<BS><BS>", "<Left>k<Right>", "<C-w>", "<Up>q", "<Down>w<CR>", "<Del>"]
 
 
-@pytest.mark.parametrize("start", ["A", "R", "o"])
+@pytest.mark.parametrize("start", prove_rest(["A", "R", "o"], keep=(0,)))
 def test_typing_and_the_agent_never_share_an_undo_block(child, opened, start):
     """In insert mode in the very buffer: each state that the agent left, or found, is a state that undo comes by."""
     rng = random.Random(start)
@@ -1019,6 +1020,7 @@ def grow(path, size, kind="zeros"):
             file.write(b"y\n" * (size // 2))
 
 
+@prove
 @pytest.mark.parametrize("kind", ["zeros", "lines"])
 @pytest.mark.parametrize("autoread", prove_rest(["autoread", "noautoread"], keep=(0,)))
 def test_a_file_that_was_blown_up_is_told_and_not_loaded(child, opened, kind, autoread):

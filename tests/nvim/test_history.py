@@ -648,6 +648,7 @@ def test_a_session_that_is_resumed_shows_what_was_said_and_goes_on(start_agent, 
     assert message_at(second, "It has a *heading*.")["is_prompt"] is False
 
 
+@prove
 @pytest.mark.parametrize("then", prove_rest(["scroll", "send"], keep=(0,)))
 def test_after_the_hosts_end_all_that_was_said_can_still_be_read(start_agent, then):
     first = start_agent({"step": [{"text": "It goes on."}], "repeat": True})

@@ -55,6 +55,7 @@ def test_an_answer_that_stops_in_its_long_line_says_so(start_agent):
     assert_shown_in_part(agent)
 
 
+@prove
 def test_a_thought_of_one_line_is_shown_in_part(start_agent):
     agent = start_agent({"step": [{"thinking": LINE}, {"text": "The end."}]})
     agent.open_chat()
@@ -64,6 +65,7 @@ def test_a_thought_of_one_line_is_shown_in_part(start_agent):
     assert line.endswith("… [10.0 MB more]")
 
 
+@prove
 def test_a_prompt_of_one_line_is_shown_in_part_and_told_whole(start_agent):
     agent = start_agent({"step": [{"text": "The end."}]})
     agent.open_chat()
@@ -73,6 +75,7 @@ def test_a_prompt_of_one_line_is_shown_in_part_and_told_whole(start_agent):
     assert told(agent, "user") == [LINE]
 
 
+@prove
 def test_lines_that_go_along_are_shown_in_part_and_told_whole(start_agent):
     agent = start_agent({"step": [{"text": "The end."}]})
     (agent.project / "long.txt").write_text(f"{LINE}\n")

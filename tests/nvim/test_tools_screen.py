@@ -422,6 +422,7 @@ def test_where_no_file_is_named_that_is_said(screen, files, line):
     assert screen.lua("return vim.bo.filetype") == "sanderling"
 
 
+@prove
 def test_a_line_of_a_hundred_thousand_bytes_is_searched_quickly(screen):
     screen.send(started(), output("(" * 50_000 + ":" * 50_000), ended("", is_error=True))
     go_to(screen, "^(")

@@ -339,7 +339,7 @@ def test_a_statusline_of_the_users_is_left_alone(child):
     assert "mine:[Sanderling]" in child.screen_text(), child.screen_text()
 
 
-@pytest.mark.parametrize("key", ["/", "?"])
+@pytest.mark.parametrize("key", prove_rest(["/", "?"], keep=(0,)))
 def test_a_search_that_is_given_up_at_the_end_goes_on_following(start_agent, key):
     agent = start_agent(
         {"step": [{"text": "begun\n"}, {"delay_ms": 700}, {"text": "then\n" * 60 + "last"}]}

@@ -253,6 +253,7 @@ def test_in_plan_mode_the_project_is_read_only(caller):
     assert not (caller.project / "new").exists()
 
 
+@prove
 def test_outside_is_seen_and_written_only_when_it_is_granted(caller):
     outside = caller.base / "outside"
     script = f"cat {outside}/secret; echo new > {outside}/new"
@@ -402,6 +403,7 @@ def test_call_that_is_none_is_status_2_and_the_usage(me, words):
 # --- signals -----------------------------------------------------------------------------------------------------------
 
 
+@prove
 @pytest.mark.parametrize(
     "number",
     prove_rest([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], keep=(0,)),

@@ -407,6 +407,7 @@ def test_what_an_oddly_written_config_names_is_protected(repository: Path, confi
     assert f"{repository}/nested/tool" in protect(repository).read_only
 
 
+@prove
 @pytest.mark.parametrize("count", [1, 1100])
 def test_endless_links_do_not_keep_a_session_from_starting(
     git: Git, repository: Path, state: Path, count: int

@@ -845,6 +845,7 @@ def test_a_background_job_that_holds_the_output_does_not_hold_up_the_end(sandbox
     assert sandboxed(f"sleep 8{os.getpid()} & echo started", timeout=20).stdout == "started\n"
 
 
+@prove
 @pytest.mark.parametrize(
     "number",
     prove_rest([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], keep=(0,)),

@@ -720,6 +720,7 @@ async def test_curl_tunnels_and_says_why_it_may_not():
 FETCH = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read())"
 
 
+@prove
 async def test_python_says_why_it_may_not_and_needs_no_proxy_for_loopback():
     async with server_for(HttpServer()) as port, proxy_for() as proxy:
         env = proxy_environment(proxy.port)

@@ -10,7 +10,7 @@ from sanderling.sandbox.denials import PROGRAM_HIDDEN, Denial, programs_denied
 from sanderling.sandbox.layout import MAX_PROGRAMS, programs_of
 from sanderling.sandbox.policy import Grant, resolve
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import prove_rest
+from tests.conftest import prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
 from tests.sandbox.test_sandbox import LEVELS, Place, run
@@ -154,6 +154,7 @@ async def test_granted_directory_of_programs_is_searched(place, own):
         assert await said(session, "mytool") == "mine\n"
 
 
+@prove
 @pytest.mark.parametrize("level", prove_rest([*LEVELS[:-1]], keep=(0,)))
 async def test_no_command_puts_another_directory_in_the_place_of_what_is_shown(place, own, level):
     """It would be renamed with the private directory around it, the project as well as the programs."""
@@ -336,6 +337,7 @@ def test_of_a_link_the_directory_that_it_leads_to_is_needed_too(place, own):
     assert found == [str(directory), str(real)]
 
 
+@prove
 async def test_hidden_program_runs_where_its_directory_is_granted(place, own, monkeypatch):
     directory = own("elsewhere", at=place.base)
     (place.base / "link").symlink_to(directory)

@@ -69,7 +69,7 @@ async def test_tmp_goes_with_a_session_that_ends_at_rest(place):
     assert place.temporary_directories() == []
 
 
-@pytest.mark.parametrize("is_moved", [False, True])
+@pytest.mark.parametrize("is_moved", prove_rest([False, True], keep=(-1,)))
 async def test_sandbox_whose_private_directories_go_is_opened_anew(place, is_moved):
     async with session_of(place) as session:
         assert await said(session, "echo a >/tmp/left; cat /tmp/left") == "a\n"
@@ -196,6 +196,7 @@ async def test_programs_of_the_project_do_not_clean_up(place, monkeypatch):
     assert place.temporary_directories() == []
 
 
+@prove
 async def test_mode_that_is_set_at_rest_holds_afterwards(place):
     async with session_of(place) as session:
         await said(session, "true")

@@ -242,6 +242,7 @@ async def test_tool_use_is_decoded_and_answered(talk):
     assert history[-1].content[-1] == TextBlock("I cannot.")
 
 
+@prove
 async def test_error_is_told_and_the_next_turn_works(talk):
     history = await talk.say("Fail.", "And now?")
     assert [error.kind for error in talk.of(ErrorOccurred)] == ["rate_limited"]

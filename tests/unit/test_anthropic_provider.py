@@ -458,6 +458,7 @@ def _within(more_bytes: int) -> Iterator[None]:
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < more_bytes
 
 
+@prove
 @pytest.mark.parametrize(
     "status", prove_rest([b"400 Bad Request", b"200 OK", b"529 Overloaded"], keep=(0,))
 )

@@ -887,6 +887,7 @@ async def test_what_a_command_has_put_into_the_private_home_stands_in_for_no_pro
         assert "evil" not in await desk.say("ls; cat /dev/null")
 
 
+@prove
 @pytest.mark.skipif(not Path("/usr/bin/pip").exists(), reason="the system has no pip")
 async def test_pip_that_only_reads_runs_nothing_of_the_private_home(tmp_path):
     desk = Desk(tmp_path)

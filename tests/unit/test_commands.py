@@ -600,7 +600,7 @@ def tools(talk, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize("command", prove_rest(["mytool", "mytool 2>/dev/null"], keep=(0,)))
-@pytest.mark.parametrize("answer", ["once", "session"])
+@pytest.mark.parametrize("answer", prove_rest(["once", "session"], keep=(0,)))
 async def test_hidden_program_of_the_path_is_told_and_runs_when_its_directory_is_granted(
     talk, tools, command, answer
 ):

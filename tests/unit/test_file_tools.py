@@ -716,6 +716,7 @@ class FileOnDisk:
         )
 
 
+@prove
 @pytest.mark.parametrize("seed", prove_rest(range(20), keep=(0,)))
 @pytest.mark.parametrize("is_on", prove_rest([True, False], keep=(0,)))
 async def test_no_edit_on_the_disk_changes_anything_else(place, project, is_on, seed):

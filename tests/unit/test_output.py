@@ -311,6 +311,7 @@ def fed(chunks: list[bytes]) -> str:
     return ends.text()
 
 
+@prove
 def test_end_gets_three_times_what_the_beginning_gets():
     text = fed([b"%d\n" % number for number in range(100_000)])
     head, _, tail = text.partition("bytes are left out here]\n")
@@ -354,6 +355,7 @@ def test_states_of_a_progress_line_take_no_room():
     assert fed([b"%d%%\r" % number for number in range(100_000)]) == "99999%"
 
 
+@prove
 @given(st.lists(st.binary(max_size=8) | st.sampled_from([b"\r", b"\n", b"\r\n", b"10%\r"])))
 def test_what_fits_is_told_as_if_it_had_come_at_once_and_as_the_screen_has_it(chunks):
     whole = b"".join(chunks)

@@ -167,7 +167,7 @@ def test_corpora_are_as_large_as_they_have_to_be():
     assert len(set(corpus("everyday_commands.txt"))) >= 600
 
 
-@pytest.mark.parametrize("is_confined", [True, False])
+@pytest.mark.parametrize("is_confined", prove_rest([True, False], keep=(-1,)))
 def test_none_of_the_tricky_commands_runs_without_asking(project, is_confined):
     allowed = [
         command
@@ -177,7 +177,7 @@ def test_none_of_the_tricky_commands_runs_without_asking(project, is_confined):
     assert allowed == []
 
 
-@pytest.mark.parametrize("is_confined", [True, False])
+@pytest.mark.parametrize("is_confined", prove_rest([True, False], keep=(0,)))
 def test_rule_for_a_whole_program_does_not_cover_what_that_program_can_be_made_to_run(
     project, is_confined
 ):
@@ -1166,6 +1166,7 @@ def test_hostile_line_is_decided_at_once_whatever_the_rules(piece):
     assert time.process_time() - start < 1.0
 
 
+@prove
 def test_typical_command_is_decided_in_few_milliseconds(project):
     rules = [*RULES, rule("deny read .env"), rule("deny bash rm"), rule("ask bash git push")]
     line = "git status --short && npm test 2>&1 | tail -30"

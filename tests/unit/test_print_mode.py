@@ -168,6 +168,7 @@ def test_answer_cut_by_the_limit_of_tokens_is_an_error_and_nothing_denied(shell,
     assert "max_tokens" in done.stderr
 
 
+@prove
 def test_turn_that_goes_in_circles_is_an_error_and_nothing_denied(shell):
     look = [{"tool_use": {"name": "ls", "input": {}}}]
     done = shell.play(*[look] * 9, args=("--output-format", "json"))
@@ -176,7 +177,7 @@ def test_turn_that_goes_in_circles_is_an_error_and_nothing_denied(shell):
     assert "the same call again and again" in done.stderr
 
 
-@pytest.mark.parametrize("answer", [[], [{"text": " \n"}]])
+@pytest.mark.parametrize("answer", prove_rest([[], [{"text": " \n"}]], keep=(-1,)))
 def test_empty_answer_is_told_on_standard_error(shell, answer):
     done = shell.play(answer)
     assert (done.returncode, done.stdout.strip()) == (0, "")
@@ -232,6 +233,7 @@ def test_what_is_no_file_keeps_nobody_waiting(shell, name, status, why, kind):
         assert shell.play([{"text": "More."}], args=("--continue",)).returncode == 0
 
 
+@prove
 def test_settings_may_be_empty_and_begin_with_a_byte_order_mark(shell):
     shell.config.symlink_to("/dev/null")
     assert shell.play([{"text": "Hi."}]).returncode == 0
@@ -240,6 +242,7 @@ def test_settings_may_be_empty_and_begin_with_a_byte_order_mark(shell):
     assert shell.run("-p", "Hi.").returncode == 0
 
 
+@prove
 def test_session_of_print_mode_is_in_its_own_list_and_not_in_the_editors(shell):
     shell.play([{"text": "Hi."}])
     [session] = shell.sessions()
@@ -252,6 +255,7 @@ def test_session_of_print_mode_is_in_its_own_list_and_not_in_the_editors(shell):
     assert list_sessions(session.path.parent, "", "", is_in_editor=True) == []
 
 
+@prove
 def test_session_of_the_editor_that_print_mode_goes_on_with_stays_the_editors(shell):
     shell.play([{"text": "Hi."}])
     [session] = shell.sessions()
@@ -538,6 +542,7 @@ def test_file_of_settings_counts(shell):
     assert (shell.project / "new.txt").read_text() == "x\n"
 
 
+@prove
 def test_name_that_may_run_later_is_told_at_the_end_of_its_command(shell):
     plant = MAKE | {"input": {"command": "mkdir pkg; echo evil > pkg/.envrc"}}
     ran = shell.play([{"tool_use": plant}], [{"text": "Done."}], args=("--mode", "auto"))
@@ -830,15 +835,18 @@ main()
 
 @pytest.mark.parametrize(
     "what, error, words",
-    [
-        ("threading._start_new_thread", 'RuntimeError("can\'t start new thread")', "threads"),
-        (
-            "httpx2.create_ssl_context",
-            'SystemError("error return without exception set")',
-            "memory",
-        ),
-        ("httpx2.create_ssl_context", "MemoryError", "memory"),
-    ],
+    prove_rest(
+        [
+            ("threading._start_new_thread", 'RuntimeError("can\'t start new thread")', "threads"),
+            (
+                "httpx2.create_ssl_context",
+                'SystemError("error return without exception set")',
+                "memory",
+            ),
+            ("httpx2.create_ssl_context", "MemoryError", "memory"),
+        ],
+        keep=(0,),
+    ),
 )
 def test_what_the_system_refuses_is_one_sentence(shell, api, what, error, words):
     code = REFUSES.format(module=what.partition(".")[0], what=what, error=error)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import prove
 
 import sanderling
 from sanderling.credentials import (
@@ -92,6 +93,7 @@ def _strings(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+@prove
 def test_commands_of_neovim_are_named_where_they_can_be_typed_and_nowhere_else():
     found = [
         f"{path.relative_to(PACKAGE)}:{line}: {text}"

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, prove_rest
+from tests.conftest import examples, prove, prove_rest
 
 from sanderling.errors import ToolError
 from sanderling.tools.buffers import bytes_of, text_in
@@ -924,6 +924,7 @@ LARGE = "".join(
 )
 
 
+@prove
 @pytest.mark.parametrize(
     "data, replacements",
     [

@@ -419,6 +419,7 @@ def cuts(log: Path, first: int) -> list[tuple[Path, bytes]]:
     ]
 
 
+@prove
 @at_any_byte
 def test_log_cut_at_any_byte_gives_what_it_says_and_reading_it_again_changes_nothing(
     log, first_cut

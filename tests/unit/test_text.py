@@ -4,6 +4,7 @@ import random
 import time
 
 import pytest
+from tests.conftest import prove
 
 from sanderling.tools.text import CR, CRLF, LF, decode
 
@@ -202,6 +203,7 @@ def test_any_bytes_come_back_as_they_were():
         text.text.encode()  # can be sent
 
 
+@prove
 def test_ten_megabytes_are_read_in_no_time():
     data = b"a line of a large file\r\nand one more\n" * 280_000
     started = time.process_time()

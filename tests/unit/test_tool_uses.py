@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 from tests.api_rules import refusals
-from tests.conftest import policy_of, prove, settings_of
+from tests.conftest import policy_of, prove, prove_rest, settings_of
 
 from sanderling.events import (
     AnswerApproval,
@@ -579,6 +579,7 @@ async def test_link_in_the_project_that_leads_outside_asks_for_what_it_leads_to(
     assert link.is_symlink()
 
 
+@prove
 async def test_link_that_is_turned_elsewhere_is_not_what_was_allowed_for_the_session(
     tmp_path, outside
 ):
@@ -909,7 +910,7 @@ async def test_odd_paths_end_neither_the_turn_nor_the_host(tmp_path, call):
     assert len(talk.results) == 1
 
 
-@pytest.mark.parametrize("answer", ["once", "session"])
+@pytest.mark.parametrize("answer", prove_rest(["once", "session"], keep=(-1,)))
 @pytest.mark.parametrize("call", ["bash", "write"])
 async def test_link_that_is_put_there_before_the_answer_is_not_followed(
     tmp_path, outside, call, answer

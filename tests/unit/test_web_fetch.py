@@ -921,6 +921,7 @@ async def test_with_the_network_on_private_addresses_and_this_machine_are_refuse
     assert server.requests == []
 
 
+@prove
 async def test_without_a_sandbox_the_same_is_refused(tmp_path, server):
     place = Place(tmp_path)
     place.sandbox.switch(is_on=False)
