@@ -47,6 +47,16 @@ def warm(bench: Bench) -> Iterator[Row]:
     to_wire, to_screen = zip(*rounds, strict=True)
     yield median_row("warm: <CR> → request on the wire", to_wire, "ms", 4)
     yield median_row("warm: <CR> → text on the screen", to_screen, "ms", 6.5)
+    bare_to_wire, bare_to_first, _ = bench.bare_client(len(rounds), 3)
+    for what, ours, bare in (
+        ("request on the wire", to_wire, bare_to_wire),
+        ("text on the screen / first event", to_screen, bare_to_first),
+    ):
+        of_bare = 1000 * statistics.median(bare)
+        ratio = statistics.median(ours) / of_bare
+        yield Row(
+            f"warm: {what}, of a bare SDK client's", ratio, "times", 2, f"{short(of_bare)} ms"
+        )
 
 
 def long(bench: Bench) -> Iterator[Row]:

@@ -311,3 +311,26 @@ class Bench:
             answer_id, words = self.server.words("stream", 3, 0)
             nvim.answer_to(words, answer_id)
             yield nvim
+
+    def bare_client(self, count: int, deltas: int) -> tuple[list[float], list[float], list[float]]:
+        """
+        What the bare SDK takes in one process: the seconds to the server, to the first event, to the last.
+
+        A first answer, which is not among them, has warmed it up.
+        """
+        answers = [self.server.words("stream", size, 0) for size in (3, *[deltas] * count)]
+        argv = [sys.executable, "-m", "tests.bench.bare_client", self.server.url]
+        run = subprocess.run(
+            [*argv, *(words for _, words in answers)],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        figures = []
+        for (answer_id, _), line in zip(answers, run.stdout.splitlines(), strict=True):
+            begin, first, last = map(float, line.split())
+            at = self.server.report(answer_id)["at"]
+            figures.append((at - begin, first - begin, last - begin))
+        to_wire, to_first, to_last = zip(*figures[1:], strict=True)
+        return list(to_wire), list(to_first), list(to_last)

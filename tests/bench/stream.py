@@ -2,14 +2,11 @@
 
 import random
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 from tests.bench.shared import Bench, BenchNvim, Row, cpu_s, median_row, percentile, rss_mb
-from tests.conftest import ROOT
 
 RATE = 100  # deltas per second
 IDLE_S = 4
@@ -137,7 +134,7 @@ def flood(bench: Bench) -> Iterator[Row]:
             end = f"end{answer_id:06}"
             echoes += type_until(nvim, lambda end=end: end in nvim.screen_seen.seen)
             nvim.wait_until_idle()
-    bare = _bare_client_s(bench)
+    _, _, bare = bench.bare_client(len(walls), FLOOD)
     yield median_row(f"{FLOOD:,} deltas at once: wall", walls, "s")
     yield median_row(f"{FLOOD:,} deltas at once: wall of a bare SDK client", bare, "s")
     ratio = statistics.median(walls) / statistics.median(bare)
@@ -146,13 +143,3 @@ def flood(bench: Bench) -> Iterator[Row]:
     yield Row(
         f"{FLOOD:,} deltas at once: longest key echo", max(echoes), "ms", note=f"of {len(echoes)}"
     )
-
-
-def _bare_client_s(bench: Bench) -> list[float]:
-    """The seconds of each flood but the first, which warms the client up."""
-    prompts = [
-        bench.server.words("stream", count, 0)[1] for count in (3, *(FLOOD for _ in bench.times(5)))
-    ]
-    argv = [sys.executable, "-m", "tests.bench.bare_client", bench.server.url, *prompts]
-    run = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True)
-    return [float(line) for line in run.stdout.split()[1:]]

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sanderling.editor.frames import FRAME_S, MAX_FRAME_CHARS, MAX_UNDRAWN, FrameQueue
+from sanderling.editor.frames import (
+    BEHIND_REQUEST_S,
+    FRAME_S,
+    MAX_FRAME_CHARS,
+    MAX_UNDRAWN,
+    FrameQueue,
+)
 from sanderling.events import (
     BlockEnded,
     Event,
@@ -121,6 +127,17 @@ def test_first_words_do_not_wait_for_the_frame_that_began_their_turn():
     queue.take(100.0)
     queue.push(TextDelta(0, "a"))
     assert queue.delay_s(100.001) == 0
+
+
+def test_that_a_turn_has_begun_goes_out_behind_its_request_or_with_what_comes_before_that():
+    queue = FrameQueue("s1")
+    queue.push(TurnStarted(Prompt("p1", "hi")))
+    assert queue.delay_s(100.0) == pytest.approx(BEHIND_REQUEST_S)
+    assert queue.delay_s(100.0 + BEHIND_REQUEST_S / 2) == pytest.approx(BEHIND_REQUEST_S / 2)
+    assert queue.delay_s(100.0 + 2 * BEHIND_REQUEST_S) == 0
+    queue.push(TextDelta(0, "a"))
+    assert queue.delay_s(100.0) == 0
+    assert [type(event) for event in queue.take(100.0).events] == [TurnStarted, TextDelta]
 
 
 def test_pieces_of_one_block_are_drawn_as_one():

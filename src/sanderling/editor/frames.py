@@ -3,7 +3,8 @@ From events to frames: a frame is what Neovim draws in one go.
 
 Pure bookkeeping, with the clock passed in. The first text after a pause goes out at once; then at most one frame per
 `FRAME_S`, of at most `MAX_FRAME_CHARS` of streamed text, and never more than `MAX_UNDRAWN` that Neovim has not acknowledged:
-while it sits in a prompt, text waits here in one piece. Measurements: doc/architecture.md, "The hot path".
+while it sits in a prompt, text waits here in one piece. That a turn has begun waits for its request, which goes first.
+Measurements: doc/architecture.md, "The hot path".
 """
 
 from collections import deque
@@ -18,9 +19,11 @@ from sanderling.events import (
     TextDelta,
     ThinkingDelta,
     ToolOutput,
+    TurnStarted,
 )
 
 FRAME_S = 0.008
+BEHIND_REQUEST_S = 0.005
 MAX_FRAME_CHARS = 32_768
 MAX_UNDRAWN = 16
 
@@ -68,6 +71,7 @@ class FrameQueue:
         self._sent = 0
         self._drawn = 0
         self._last_text_at = float("-inf")
+        self._turn_began_at = float("inf")
 
     def push(self, event: Event) -> None:
         for drawable in self._lines.cut(event):
@@ -90,11 +94,20 @@ class FrameQueue:
     def has_waiting(self) -> bool:
         return bool(self._waiting)
 
+    @property
+    def waits_for_request(self) -> bool:
+        """Whether nothing waits but that a turn has begun: its request goes first."""
+        return len(self._waiting) == 1 and isinstance(self._waiting[0], TurnStarted)
+
     def delay_s(self, now: float) -> float | None:
         """How long the next frame has to wait; `None` while there is nothing to send or Neovim has enough undrawn."""
         if not self._waiting or self._sent - self._drawn >= MAX_UNDRAWN:
             return None
-        return max(0.0, self._last_text_at + FRAME_S - now)
+        due = self._last_text_at + FRAME_S
+        if self.waits_for_request:
+            self._turn_began_at = min(self._turn_began_at, now)
+            due = max(due, self._turn_began_at + BEHIND_REQUEST_S)
+        return max(0.0, due - now)
 
     def take(self, now: float) -> Frame:
         events: list[Event] = []
@@ -111,6 +124,7 @@ class FrameQueue:
                 events.append(head)
             self._waiting.popleft()
         self._sent += 1
+        self._turn_began_at = float("inf")
         if (
             room < MAX_FRAME_CHARS
         ):  # only text comes in floods; the first words must not wait for their turn's header

@@ -356,13 +356,14 @@ class LiveSession:
         """Send frames as they fall due."""
         while True:
             delay_s = self._frames.delay_s(anyio.current_time())
-            if delay_s is None:
-                self._changed = anyio.Event()
-                await self._changed.wait()
-            elif delay_s > 0:
+            if delay_s == 0:
+                self._send_frame()
+            elif delay_s and not self._frames.waits_for_request:
                 await anyio.sleep(delay_s)
             else:
-                self._send_frame()
+                self._changed = anyio.Event()
+                with anyio.move_on_after(delay_s):
+                    await self._changed.wait()
 
     def _send_frame(self) -> None:
         frame = self._frames.take(anyio.current_time())
