@@ -67,30 +67,40 @@ local function run_or_select(lhs, run)
   end
 end
 
---- Where an interrupt has left insert mode.
----@type { buf: integer, mark: integer }?
+--- Where an interrupt has ended writing, and the command that begins it again.
+---@type { buf: integer, mark: integer, start: string }?
 local left
 
---- Insert mode goes on where an interrupt has left it.
-function M.insert_again()
-  local buf, mark = left.buf, left.mark
+--- Writing goes on where an interrupt has ended it.
+function M.write_again()
+  local buf, mark, start = left.buf, left.mark, left.start
   left = nil
-  local at = api.nvim_buf_get_extmark_by_id(buf, ns, mark, {})
-  api.nvim_buf_del_extmark(buf, ns, mark)
-  if api.nvim_get_current_buf() == buf then
-    local line = api.nvim_buf_get_lines(buf, at[1], at[1] + 1, true)[1]
-    api.nvim_win_set_cursor(0, { at[1] + 1, at[2] })
-    vim.cmd.startinsert({ bang = at[2] >= #line })
+  if api.nvim_get_current_buf() ~= buf then
+    return
   end
+  local row, col = unpack(api.nvim_buf_get_extmark_by_id(buf, ns, mark, {}))
+  api.nvim_buf_del_extmark(buf, ns, mark)
+  local line = api.nvim_buf_get_lines(buf, row, row + 1, true)[1]
+  api.nvim_win_set_cursor(0, { row + 1, col })
+  vim.cmd({ cmd = start, bang = col >= #line })
 end
 
 --- Before anything that is typed: that waits behind it.
-local function feed_insert_again()
+local function feed_write_again()
   api.nvim_feedkeys(
-    vim.keycode("<Cmd>lua require('sanderling.keys').insert_again()<CR>"),
+    vim.keycode("<Cmd>lua require('sanderling.keys').write_again()<CR>"),
     'ni',
     false
   )
+end
+
+---@param mode string
+---@return string? command that begins it, if text is written in it
+local function how_to_begin(mode)
+  return mode:find('^i') and 'startinsert'
+    or mode:find('^Rv') and 'startgreplace'
+    or mode:find('^R') and 'startreplace'
+    or nil
 end
 
 --- What is typed while Neovim draws is an interrupt if it is a `<C-c>`: no mapping sees it. Ours do.
@@ -101,23 +111,26 @@ local function run_in_spite_of_drawing(key, typed)
   if key ~= INTERRUPT or typed ~= INTERRUPT then
     return
   end
-  local mode = api.nvim_get_mode().mode:sub(1, 1):lower():gsub('\22', 'v')
-  if left and mode == 'n' then -- which is interrupted as well, and what was fed is lost
-    feed_insert_again()
+  local mode = api.nvim_get_mode().mode
+  if left and mode:find('^n') then -- which is interrupted as well, and what was fed is lost
+    feed_write_again()
     return ''
   end
-  local mapping = vim.fn.maparg('<C-c>', mode, false, true)
+  local start = how_to_begin(mode)
+  local kind = start and 'i' or mode:sub(1, 1):lower():gsub('\22', 'v')
+  local mapping = vim.fn.maparg('<C-c>', kind, false, true)
   if mapping.buffer ~= 1 or not vim.startswith(mapping.desc or '', DESC) then
     return
   end
   vim.schedule(mapping.callback)
-  if mode ~= 'i' then
+  if not start then
     return ''
   end
-  -- Insert mode must have the key: as long as there is an interrupt it is asked for nothing else, without end.
+  -- These modes must have the key: as long as there is an interrupt they are asked for nothing else, without end.
   local buf, cursor = api.nvim_get_current_buf(), api.nvim_win_get_cursor(0)
-  left = { buf = buf, mark = api.nvim_buf_set_extmark(buf, ns, cursor[1] - 1, cursor[2], {}) }
-  feed_insert_again()
+  local mark = api.nvim_buf_set_extmark(buf, ns, cursor[1] - 1, cursor[2], {})
+  left = { buf = buf, mark = mark, start = start }
+  feed_write_again()
 end
 
 ---@param transcript integer buffer

@@ -280,18 +280,27 @@ def test_a_range_that_is_none_is_refused_by_name(child, range_):
         child.lua("require('sanderling').ask('what?', { range = ... })", range_)
 
 
-@pytest.mark.parametrize("typed", ["", "half", "half<Left><Left>"])
-def test_an_interrupt_in_insert_mode_stops_the_turn_and_writing_goes_on(scripted, typed):
+@pytest.mark.parametrize(
+    "typed, then",
+    [
+        ("i", "y"),
+        ("ihalf", "halfy"),
+        ("ihalf<Left><Left>", "haylf"),
+        ("ihalf<Esc>0Rx", "xylf"),
+        ("ihalf<Esc>0gRx", "xylf"),
+    ],
+)
+def test_an_interrupt_while_writing_stops_the_turn_and_writing_goes_on(scripted, typed, then):
     child = scripted(SLOW)
     start_slow_turn(child)
     child.command("inoremap <F3> <Cmd>sleep 200m<CR>")
-    child.feed("i" + typed)
-    before = child.lua("return {vim.fn.mode(), vim.fn.getline('.'), vim.fn.col('.')}")
+    child.feed(typed)
+    before = child.lua("return {vim.fn.mode(1), vim.fn.getline('.'), vim.fn.col('.')}")
     child.rpc.request("nvim_input", "<F3>")
     time.sleep(0.05)  # it sleeps, as if it drew: what it finds now is an interrupt
     child.feed("<C-c>")
     child.wait_for_turns()
     assert "Stopped." in child.transcript_text()
-    assert child.lua("return {vim.fn.mode(), vim.fn.getline('.'), vim.fn.col('.')}") == before
-    child.feed("x")
-    assert wait_until(lambda: len(child.prompt_lines()[0]) == len(before[1]) + 1)
+    assert child.lua("return {vim.fn.mode(1), vim.fn.getline('.'), vim.fn.col('.')}") == before
+    child.feed("y")
+    assert wait_until(lambda: child.prompt_lines() == [then])
