@@ -168,8 +168,9 @@ def _output_of(content: str, summary: str) -> str:
 def _tool_ended(name: str, end: LoggedToolEnd, result: ToolResult | None) -> ToolEnded:
     """Without details of its own a tool use shows what the model was told; so does a command that has run, whose output that is."""
     detail = end.detail
-    has_run = name == "bash" and end.summary.startswith(("✓", "✗", "→"))
-    if result and isinstance(result.content, str) and (has_run or not detail):
+    # As in `✓ 81 ms`, `→ j1`, `exit status 1 · 2.0 s`; what was denied or stopped has but a word.
+    has_run = end.summary.startswith(("✓", "→")) or " · " in end.summary
+    if result and isinstance(result.content, str) and (not detail or (name == "bash" and has_run)):
         detail = _output_of(result.content, end.summary)[:MAX_DETAIL_CHARS]
     is_error = end.is_error or bool(result and result.is_error)
     return ToolEnded(end.tool_use_id, end.summary, detail, end.filetype, is_error)

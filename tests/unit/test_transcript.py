@@ -144,7 +144,7 @@ def test_all_that_the_log_knows_is_shown_again(session):
     "summary, told, shown",
     [
         ("✓ 81 ms", "a\nb\n[exit status 0 · 81 ms]", "a\nb"),
-        ("✗ exit status 1 · 2.0 s", "(no output)\n[exit status 1 · 2.0 s]", ""),
+        ("exit status 1 · 2.0 s", "(no output)\n[exit status 1 · 2.0 s]", ""),
         ("✓ 81 ms", "a\n[exit status 0 · 3 ms]", "a\n[exit status 0 · 3 ms]"),
         ("✓ 81 ms", "[x · 81 ms]\n[exit status 0 · 81 ms]", "[x · 81 ms]"),
         ("3 lines", "a\nb\n(3 lines)", "a\nb\n(3 lines)"),
@@ -175,7 +175,7 @@ def test_command_of_the_models_is_shown_again_without_what_its_summary_says(
             "a\n[cwd: src (changed)]",
         ),
         (
-            "✗ exit status 1 · 2.0 s",
+            "exit status 1 · 2.0 s",
             "a\n[exit status 1 · 2.0 s · exported: A]\n[The sandbox refused: x.]\n\n[The person did not allow that: no]",
             "[exported: A]\n[The sandbox refused: x.]\n[The person did not allow that: no]",
             "a\n[exported: A]\n[The sandbox refused: x.]\n\n[The person did not allow that: no]",
