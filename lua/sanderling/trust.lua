@@ -213,10 +213,8 @@ end
 
 ---@param self sanderling.trust.View
 local function close(self)
-  view = view ~= self and view or nil
-  vim.on_key(nil, ns)
   local is_here = api.nvim_get_current_buf() == self.buf
-  if api.nvim_buf_is_valid(self.buf) then
+  if api.nvim_buf_is_valid(self.buf) then -- else it was wiped out without autocommands
     api.nvim_buf_delete(self.buf, { force = true })
   end
   if api.nvim_win_is_valid(self.came_from) then
@@ -371,7 +369,7 @@ local window_options = {
 ---@param session sanderling.session.Session
 ---@param event sanderling.TrustShown
 local function open(session, event)
-  if view and api.nvim_buf_is_valid(view.buf) then
+  if view then
     close(view)
   end
   view = {
@@ -400,6 +398,15 @@ local function open(session, event)
   if not view.refusal then -- in sight wherever in a long file one is
     scratch.set_win_options(0, { winbar = KEYS })
   end
+  api.nvim_create_autocmd('BufWipeout', {
+    buffer = view.buf,
+    once = true,
+    desc = 'Agent: the page is closed',
+    callback = function()
+      view = nil
+      vim.on_key(nil, ns)
+    end,
+  })
   draw(view)
   set_keys(view)
   watch_keys(view)

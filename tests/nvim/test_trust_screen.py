@@ -298,6 +298,17 @@ def test_after_a_page_was_closed_by_hand_q_goes_back_to_where_the_next_was_asked
     wait_until(lambda: screen.lua("return vim.api.nvim_get_current_win()") == here)
 
 
+def test_of_a_page_that_was_closed_by_hand_nothing_is_left(screen):
+    watchers = screen.lua("return vim.on_key()")
+    open_page(screen)
+    screen.command("quit")
+    assert screen.lua("return vim.on_key()") == watchers
+    screen.command("botright new")
+    here = screen.lua("return vim.api.nvim_get_current_win()")
+    screen.lua("require('sanderling').clear()")
+    assert screen.lua("return vim.api.nvim_get_current_win()") == here
+
+
 # --- what is ignored ---------------------------------------------------------------------------------------------------
 
 
