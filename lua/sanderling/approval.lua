@@ -892,8 +892,7 @@ function M.set_keys(buf)
     set(lhs, rhs, desc)
     set('<LocalLeader>' .. lhs, '<Nop>', 'a key of the chat answers nothing')
   end
-  local to_here = config.options.keys.approvals or {}
-  for _, lhs in ipairs(type(to_here) == 'table' and to_here or { to_here }) do
+  for _, lhs in ipairs(config.list_keys(config.options.keys.approvals)) do
     set(lhs, '<Nop>', 'already here')
   end
   local function answering(fn)

@@ -432,6 +432,13 @@ function M.host_settings()
   }
 end
 
+--- The keys of an option: none, one or several.
+---@param key sanderling.config.Key
+---@return string[]
+function M.list_keys(key)
+  return type(key) == 'table' and key or { key or nil }
+end
+
 ---@return string
 function M.log_file()
   return vim.fs.joinpath(vim.fn.stdpath('log'), 'sanderling.log')

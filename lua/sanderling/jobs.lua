@@ -257,8 +257,7 @@ local function set_keys(buf, job, session_id)
     local session = live.find(session_id)
     files.go_to_name_here(session and session.project or vim.fn.getcwd())
   end)
-  local stop_key = config.options.keys.stop
-  for _, lhs in ipairs(type(stop_key) == 'table' and stop_key or { stop_key or nil }) do
+  for _, lhs in ipairs(config.list_keys(config.options.keys.stop)) do
     vim.keymap.set({ 'n', 't' }, lhs, function()
       stop(job, session_id)
     end, { buffer = buf, desc = 'Agent: stop the job' })

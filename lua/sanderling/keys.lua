@@ -39,19 +39,13 @@ local ns = api.nvim_create_namespace('sanderling_interrupt')
 ---@field scroll fun(step: -1|1) turn the pages of the transcript
 ---@field go_to_end fun() of the transcript
 
----@param key sanderling.config.Key
----@return string[]
-local function list(key)
-  return type(key) == 'table' and key or { key or nil }
-end
-
 ---@param buf integer
 ---@param modes string|string[]
 ---@param key sanderling.config.Key
 ---@param rhs fun()
 ---@param desc string
 local function map(buf, modes, key, rhs, desc)
-  for _, lhs in ipairs(list(key)) do
+  for _, lhs in ipairs(config.list_keys(key)) do
     vim.keymap.set(modes, lhs, rhs, { buffer = buf, desc = DESC .. desc })
   end
 end
@@ -181,7 +175,7 @@ function M.set(transcript, prompt, actions)
     { key = keys.scroll_down, run = scroller(1), desc = 'scroll the transcript down' },
     { key = keys.go_to_end, run = actions.go_to_end, desc = 'to the end of the transcript' },
   }) do
-    for _, lhs in ipairs(list(each.key)) do
+    for _, lhs in ipairs(config.list_keys(each.key)) do
       map(prompt, { 'n', 'i' }, lhs, function()
         run_or_select(lhs, each.run)
       end, each.desc)
