@@ -788,8 +788,7 @@ local function allow(choice, q)
   if not vim.list_contains(q.event.choices, choice) then
     tell(refusals[choice])
   elseif choice == 'always' then
-    vim.ui.input({ prompt = 'Always allow: ', default = q.event.rule or '' }, function(rule)
-      api.nvim_echo({ { '' } }, false, {}) -- what was typed stays there else
+    message.ask({ prompt = 'Always allow: ', default = q.event.rule or '' }, function(rule)
       if rule and vim.trim(rule) ~= '' then
         send(q, { answer = 'always', rule = vim.trim(rule) })
       end
@@ -924,8 +923,7 @@ function M.set_keys(buf)
     map(
       lhs_with_reason,
       answering(function(q)
-        vim.ui.input({ prompt = 'Deny, because: ' }, function(reason)
-          api.nvim_echo({ { '' } }, false, {}) -- what was typed stays there else
+        message.ask({ prompt = 'Deny, because: ' }, function(reason)
           if reason then
             send(q, { answer = 'deny', reason = vim.trim(reason), is_alone = is_alone })
           end

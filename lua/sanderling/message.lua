@@ -102,6 +102,17 @@ function M.tell(text, level)
   end
 end
 
+--- Ask for a line with vim.ui.input(); what was typed does not stay on the screen.
+---@param opts table
+---@param on_answer fun(answer?: string)
+function M.ask(opts, on_answer)
+  vim.ui.input(opts, function(answer)
+    vim.cmd.redraw() -- or an echo of nothing leaves the line as it is
+    api.nvim_echo({ { '' } }, false, {})
+    on_answer(answer)
+  end)
+end
+
 --- Say what went wrong in a command.
 ---@param command string
 ---@param err any

@@ -156,7 +156,7 @@ local function rename(info, title)
   if title ~= '' then
     return set_title(info, title)
   end
-  vim.ui.input({ prompt = 'Title: ', default = info.title }, function(answer)
+  message.ask({ prompt = 'Title: ', default = info.title }, function(answer)
     answer = vim.trim(answer or '')
     if answer ~= '' then
       set_title(info, answer)
@@ -188,7 +188,7 @@ local function export(info, path)
   if path ~= '' then
     return write(path)
   end
-  vim.ui.input({
+  message.ask({
     prompt = 'Export to: ',
     default = vim.fn.fnamemodify(export_path(info), ':~:.'),
     completion = 'file',

@@ -622,6 +622,15 @@ def test_the_current_session_is_renamed(chat):
     wait_until(lambda: title(chat) == "A better name")
 
 
+def test_what_was_typed_for_a_path_does_not_stay_on_the_screen(chat):
+    say(chat, "hello", 1)
+    chat.feed(":AgentExport<CR>")
+    wait_until(lambda: chat.mode() == "c")
+    chat.feed("<C-u><CR>")
+    wait_until(lambda: chat.mode() == "n")
+    assert not any("Export to" in row for row in chat.screen())
+
+
 @prove
 def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_there(chat):
     say(chat, "hello / there", 1)
