@@ -494,6 +494,14 @@ def test_what_the_tools_ask_about_is_held_or_told(yard: Yard, row: Row):
         assert is_taken == (row.at_root == "always" and "/" not in name), name
 
 
+def test_a_name_must_not_appear_as_its_program_spells_it(yard: Yard):
+    guard = yard.start_guard()
+    profile = put(yard.project / ".Rprofile")
+    assert guard.undoes(str(profile))
+    assert kinds(guard.audit()) == [("quarantined", ".Rprofile")]
+    assert not profile.exists()
+
+
 def names_told(events: list[GuardEvent]) -> list[str]:
     return [event.path for event in events if event.kind == "noticed"]
 

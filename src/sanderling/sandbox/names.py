@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 
 class Row(NamedTuple):
-    """`names` may have two parts. `at_root` "with hooks": where the repository has hooks of the person's, which would read them."""
+    """`names`, as programs spell them, may have two parts. `at_root` "with hooks": where the repository has hooks of the person's, which would read them."""
 
     names: str
     asks: bool = True
@@ -34,7 +34,7 @@ TABLE = (
         ".nvim .vim .helix .idea .vscode .zed .fleet .devcontainer .devcontainer.json .gdbinit .lldbinit"
     ),
     Row(
-        ".lite_project.lua .kateproject .kateproject.d .theia .vimrc.local .rprofile .tmux-sessionizer"
+        ".lite_project.lua .kateproject .kateproject.d .theia .vimrc.local .Rprofile .tmux-sessionizer"
     ),
     Row(
         ".vimrc .gvimrc _vimrc _gvimrc _exrc", at_root="", anywhere=False
@@ -124,19 +124,22 @@ def folded(name: str) -> str:
     return name.lower() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
-_ROWS = {name: row for row in TABLE for name in row.names.split()}
+_SPELLED = {name: row for row in TABLE for name in row.names.split()}
+_ROWS = {folded(name): row for name, row in _SPELLED.items()}
 _ENDINGS = {name[1:]: row for name, row in _ROWS.items() if name.startswith("*")}
 _ENDING = tuple(_ENDINGS)
 _LAST_PARTS = frozenset(name.rpartition("/")[2] for name in _ROWS)
 _DIRECTORIES = frozenset(name.partition("/")[0] for name in _ROWS if "/" in name)
 
 _BELOW = {
-    directory: tuple(name.partition("/")[2] for name in _ROWS if name.startswith(f"{directory}/"))
+    directory: tuple(
+        name.partition("/")[2] for name in _SPELLED if folded(name).startswith(f"{directory}/")
+    )
     for directory in _DIRECTORIES
 }
 
-AT_ROOT = frozenset(name for name, row in _ROWS.items() if row.at_root == "always")
-WITH_HOOKS = frozenset(name for name, row in _ROWS.items() if row.at_root == "with hooks")
+AT_ROOT = frozenset(name for name, row in _SPELLED.items() if row.at_root == "always")
+WITH_HOOKS = frozenset(name for name, row in _SPELLED.items() if row.at_root == "with hooks")
 
 
 def row_of(name: str, directory: str = "") -> Row | None:
