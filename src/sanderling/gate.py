@@ -35,7 +35,7 @@ from sanderling.permissions import (
 from sanderling.remedies import remedies
 from sanderling.rules import RuleStore, propose
 from sanderling.sandbox.denials import PROTECTED, Denial
-from sanderling.sandbox.policy import NO_GRANT, Grant, is_within, real_path
+from sanderling.sandbox.policy import NO_GRANT, Grant, is_in_any, is_within, real_path
 from sanderling.tool_uses import DeniedError, ForbiddenError, Offered
 from sanderling.tools.base import Context, OverlapError, Preview, Tool
 from sanderling.tools.workspace import Workspace
@@ -210,7 +210,7 @@ class Gate:
         match effect.kind:
             case "fetch" if not sandbox.leads_to(effect.host):
                 return Grant(hosts=(effect.host,))
-            case "write" if not (sandbox.is_off or any(is_within(path, root) for root in inside)):
+            case "write" if not (sandbox.is_off or is_in_any(path, inside)):
                 return Grant(write_paths=(_existing(path),)).identified()
             case _:
                 return NO_GRANT

@@ -22,7 +22,7 @@ from sanderling.sandbox.git import has_its_files_around
 from sanderling.sandbox.layout import leads_to_hidden
 from sanderling.sandbox.names import asked_about, folded
 from sanderling.sandbox.network import is_loopback, split_authority
-from sanderling.sandbox.policy import is_within, real_path
+from sanderling.sandbox.policy import is_in_any, is_within, real_path
 from sanderling.shell_grammar import (
     Command,
     Opaque,
@@ -319,7 +319,7 @@ class Use:
     def is_inside(self, others: Sequence[str] = ()) -> bool:
         """Whether the file really is in the project, or in one of `others`, whatever it is called."""
         directories = (*self.roots, *map(real_path, others))
-        return any(is_within(self.paths[1], directory) for directory in directories)
+        return is_in_any(self.paths[1], directories)
 
     @cached_property
     def directories(self) -> tuple[str, ...] | None:
@@ -695,7 +695,7 @@ def _is_at_home(words: Words, use: Use) -> bool:
 def _stays_inside(use: Use, name: str) -> bool:
     """Whether `name` leads nowhere out of the project, from wherever the line may be by then."""
     return use.directories is not None and all(
-        any(is_within(path, root) for root in use.roots)
+        is_in_any(path, use.roots)
         for directory in use.directories
         for place in _places(directory, name)
         for path in (os.path.normpath(place), real_path(place))
@@ -901,7 +901,7 @@ def _is_chosen_here(found: str, use: Use, *, is_confined: bool) -> bool:
     real = real_path(found)
     is_among_installed = is_confined and _AMONG_INSTALLED.search(found)
     return (
-        any(is_within(path, root) for path in (found, real) for root in use.roots)
+        any(is_in_any(path, use.roots) for path in (found, real))
         or real.rpartition("/")[2] in _SHIMS
         or ("/shims/" in found and not is_among_installed)
         or (is_confined and leads_to_hidden(found))
@@ -1061,8 +1061,7 @@ def _looks_inside(arguments: Sequence[Word], use: Use) -> bool:
         isinstance(word, str)
         and use.directories is not None
         and all(
-            file == "/dev/null" or any(is_within(real_path(file), root) for root in use.roots)
-            for file in use.files(word)
+            file == "/dev/null" or is_in_any(real_path(file), use.roots) for file in use.files(word)
         )
         for word in arguments
     )

@@ -25,11 +25,11 @@ from sanderling.permissions import (
     Use,
     applies,
     decide,
-    is_within,
     uncovered_commands,
 )
 from sanderling.plain_files import open_plain
 from sanderling.sandbox.environment import state_directory
+from sanderling.sandbox.policy import is_within
 from sanderling.shell_grammar import Command, Word, Words, name_set
 from sanderling.shell_programs import core_words, runner_length, runs_more
 

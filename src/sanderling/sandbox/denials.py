@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from sanderling.sandbox.layout import SYSTEM, TOOLCHAINS, path_entries
-from sanderling.sandbox.policy import SandboxPolicy, is_within
+from sanderling.sandbox.layout import SYSTEM, path_entries
+from sanderling.sandbox.policy import SandboxPolicy, is_in_any
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 
 HIDDEN, READ_ONLY, PLAN, PROTECTED = (
@@ -95,19 +95,18 @@ def _places_of(name: str, directories: list[str], policy: SandboxPolicy) -> list
         return []
     first = places[0]
     real = os.path.dirname(os.path.realpath(f"{first}/{name}"))
-    toolchains = (f"{policy.home}/{toolchain}" for toolchain in TOOLCHAINS)
-    shown = (*_visible(policy), *toolchains, *map(os.path.realpath, policy.programs))
+    shown = (*_visible(policy), *map(os.path.realpath, policy.programs))
     needed = dict.fromkeys((os.path.realpath(first), real))
-    return [at for at in needed if not _is_in_any(at, shown)]
+    return [at for at in needed if not is_in_any(at, shown)]
 
 
 def _denials(complaint: str, line: str, policy: SandboxPolicy, cwd: str) -> Iterator[Denial]:
     for quoted, plain in _PATH.findall(line):
         path = os.path.normpath(os.path.join(cwd, os.path.expanduser(quoted or plain)))
         if complaint.startswith("no such"):
-            if os.path.lexists(path) and not _is_in_any(path, _visible(policy)):
+            if os.path.lexists(path) and not is_in_any(path, _visible(policy)):
                 yield Denial("read", path, HIDDEN)
-        elif _is_in_any(path, _writable(policy)):
+        elif is_in_any(path, _writable(policy)):
             if complaint != "permission denied":  # that is the file's own mode
                 yield Denial("write", path, PROTECTED if policy.mode == "rw" else PLAN)
         elif os.path.isdir(os.path.dirname(path)):
@@ -120,7 +119,3 @@ def _writable(policy: SandboxPolicy) -> tuple[str, ...]:
 
 def _visible(policy: SandboxPolicy) -> tuple[str, ...]:
     return (*_writable(policy), *policy.read_paths, *(f"/{name}" for name in SYSTEM))
-
-
-def _is_in_any(path: str, roots: tuple[str, ...]) -> bool:
-    return any(is_within(path, root) for root in roots)

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 from sanderling.sandbox import names as listed
-from sanderling.sandbox.policy import is_within
+from sanderling.sandbox.policy import is_in_any, is_within
 
 SENTINEL = b"./\n"
 """The slash matters: libgit2 looks for packed refs in the wrong place after a plain `.`"""
@@ -274,7 +274,7 @@ def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
             continue
         if repository:
             found.update((repository.git_dir, repository.common_dir))
-    found = {path for path in found if any(is_within(path, root) for root in roots)}
+    found = {path for path in found if is_in_any(path, roots)}
     waiting = [f"{path}/{name}" for path in found for name in ("modules", "worktrees")]
     while waiting:
         directory = waiting.pop()
@@ -333,7 +333,7 @@ class _Plan:
         self._has_hooks = False
 
     def is_read_only(self, path: str) -> bool:
-        return any(is_within(path, held) for held in self.read_only)
+        return is_in_any(path, self.read_only)
 
     def hold_entry(self, entry: str) -> None:
         if os.path.islink(entry):
@@ -521,7 +521,7 @@ class _Plan:
         return path if os.path.exists(f"{path}/HEAD") else self.project
 
     def _is_inside(self, path: str) -> bool:
-        return any(is_within(path, root) for root in (self.project, *self.write))
+        return is_in_any(path, (self.project, *self.write))
 
     def _watch(self, path: str) -> None:
         directory, name = os.path.split(path)

@@ -39,7 +39,7 @@ from sanderling.sandbox.git import (
     resolve,
     survey,
 )
-from sanderling.sandbox.policy import is_within
+from sanderling.sandbox.policy import is_in_any, is_within
 from sanderling.sandbox.report import GuardEvent
 
 JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
@@ -562,7 +562,7 @@ class Guard:
         return path in self._kept and _look(path) == self._kept[path]
 
     def _is_inside(self, path: str) -> bool:
-        return any(is_within(path, root) for root in self._roots)
+        return is_in_any(path, self._roots)
 
     def _make_listable(self, path: str) -> bool:
         """
@@ -629,7 +629,7 @@ class Guard:
         except OSError:
             # With its directory it is out of git's sight; what comes back is new.
             del self._kept[path]
-            if not any(is_within(path, below) for below in self._below_root):
+            if not is_in_any(path, self._below_root):
                 self._tell("failed", path, "is gone with its directory, so it cannot be put back")
             return
         name = os.path.basename(path)

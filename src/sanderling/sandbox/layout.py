@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
-from sanderling.sandbox.policy import SandboxPolicy, is_within
+from sanderling.sandbox.policy import SandboxPolicy, is_in_any, is_within
 
 SYSTEM = (
     "bin",
@@ -321,7 +321,7 @@ def programs_of(policy: SandboxPolicy) -> tuple[str, ...]:
         path
         for path in path_entries()
         if not _is_system(path)
-        and not any(is_within(path, directory) for directory in (*toolchains, policy.project))
+        and not is_in_any(path, (*toolchains, policy.project))
         and _may_be_shown(os.path.realpath(path), policy)
     )
     return (*toolchains, *others)
@@ -335,7 +335,7 @@ def _programs(policy: SandboxPolicy) -> Iterator[Bind]:
     for path in path_entries():
         real = os.path.realpath(path)
         is_link = real != path and not _is_system(path) and not is_within(path, policy.project)
-        if is_link and path not in policy.programs and _is_in_any(real, granted):
+        if is_link and path not in policy.programs and is_in_any(real, granted):
             yield Bind(real, path, is_private=True)
 
 
@@ -355,12 +355,14 @@ def _holds_no_surprise(entry: str, policy: SandboxPolicy) -> bool:
     if not os.path.isabs(entry) or os.path.realpath(path) != real:
         return False
     granted = (*policy.read_paths, *policy.write_paths)
-    private, shown = (policy.home, *PRIVATE), (policy.project, *granted, *policy.programs)
-    is_own, leads_to_own = (
-        _is_in_any(place, private) and not _is_in_any(place, shown) for place in (path, real)
-    )
-    is_mounted = _is_in_any(path, policy.programs) or (is_own and _is_in_any(real, granted))
-    return is_mounted or not (is_own or leads_to_own)
+    shown = (policy.project, *granted, *policy.programs)
+
+    def is_hidden(place: str) -> bool:
+        return is_in_any(place, (policy.home, *PRIVATE)) and not is_in_any(place, shown)
+
+    if is_in_any(path, policy.programs) or (is_hidden(path) and is_in_any(real, granted)):
+        return True  # it is mounted there
+    return not (is_hidden(path) or is_hidden(real))
 
 
 def leads_to_hidden(program: str) -> bool:
@@ -373,8 +375,8 @@ def leads_to_hidden(program: str) -> bool:
         directory = os.path.realpath(os.path.dirname(program))
         program = os.path.normpath(os.path.join(directory, os.readlink(program)))
         is_beside = os.path.dirname(program) == directory
-        is_private = _is_in_any(program, (home, *PRIVATE))
-        if is_private and not is_beside and not _is_in_any(program, toolchains):
+        is_private = is_in_any(program, (home, *PRIVATE))
+        if is_private and not is_beside and not is_in_any(program, toolchains):
             return True
     return True
 
@@ -465,15 +467,11 @@ def listening_sockets(roots: tuple[str, ...]) -> list[str]:
     with open("/proc/net/unix", "rb") as file:
         names = [line.split(None, 7)[-1].rstrip() for line in file.readlines()[1:]]
     paths = {os.fsdecode(name) for name in names if name.startswith(b"/")}
-    return [path for path in sorted(paths) if any(is_within(path, root) for root in roots)]
+    return [path for path in sorted(paths) if is_in_any(path, roots)]
 
 
 def _present(paths: tuple[str, ...]) -> list[str]:
     return [path for path in paths if os.path.exists(path)]
-
-
-def _is_in_any(path: str, directories: Sequence[str]) -> bool:
-    return any(is_within(path, directory) for directory in directories)
 
 
 def _is_system(path: str) -> bool:

@@ -1,7 +1,7 @@
 """What a command may touch: data, checked once, enforced elsewhere."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from sanderling.errors import SandboxError
@@ -206,3 +206,7 @@ def real_path(path: str) -> str:
 def is_within(path: str, directory: str) -> bool:
     """Whether `path` is `directory` or lies below it; both are absolute and normal."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def is_in_any(path: str, directories: Iterable[str]) -> bool:
+    return any(is_within(path, directory) for directory in directories)
