@@ -676,9 +676,8 @@ def _covers_words(rule: Rule, command: Command, use: Use) -> bool:
 
 def _works_inside(words: Iterable[str], use: Use) -> bool:
     """Whether what these words may name is in the project, and not what runs when that is only opened."""
-    named = tuple(
-        words
-    )  # a word without a slash is one, too: a link, or the file that an option makes
+    # A word without a slash is a name, too: of a link, or of the file that an option makes.
+    named = tuple(words)
     return _looks_inside(named, use) and not any(
         asked_about(re.split(r"[/=:@,]", word)) for word in named
     )
@@ -976,9 +975,8 @@ def _is_git_reading(words: Words, use: Use, *, is_confined: bool) -> bool:
     if isinstance(subcommand, Opaque):
         return False
     if arguments and arguments[0] in _GIT_PHRASES.get(subcommand, ()):
-        is_elsewhere = (
-            subcommand == "config" and not is_confined
-        )  # the person's own, with what is secret in it
+        # The person's own, with what is secret in it.
+        is_elsewhere = subcommand == "config" and not is_confined
         return not is_elsewhere and _has_no_options(arguments[1:])
     if subcommand == "config":
         keys = [word for word in arguments if word not in ("--global", "--local")]

@@ -99,9 +99,8 @@ class Session:
         self.last_usage = Usage()  # of one request, or what a compaction has left of it
         self.damaged_lines = 0
         self.resumed_bytes = 0  # the log's size when it was opened
-        self.page_offsets = array(
-            "Q"
-        )  # of the records in it with which a page of the transcript can begin
+        # Of the records in it with which a page of the transcript can begin.
+        self.page_offsets = array("Q")
         self._commands: list[CommandRecord] = []
         self._states: dict[StateKey, LoggedState] = {}
         self._ran = Ran()

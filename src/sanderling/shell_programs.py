@@ -448,9 +448,8 @@ _SED_SCRIPT = re.compile(
 
 def _sed(arguments: Words) -> str:
     """Its scripts can write (w) and run (e): only those of a plain kind are known not to."""
-    if tuple(arguments) == (
-        "--version",
-    ):  # with more words, what they write to is opened before it is told
+    # With more words, what they write to is opened before it is told.
+    if tuple(arguments) == ("--version",):
         return ""
     scripts: list[str] = []
     is_script_next, has_expression = False, False

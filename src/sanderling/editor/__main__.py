@@ -28,9 +28,8 @@ def main() -> None:
     except BaseException:
         logging.getLogger("sanderling").exception("the host ends")
     finally:
-        os._exit(
-            exit_code
-        )  # whatever happened: a thread that still imports the SDK must not keep the process
+        # Whatever happened: a thread that still imports the SDK must not keep the process.
+        os._exit(exit_code)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,6 @@ async def _run(serve: Callable[[], Awaitable[None]]) -> None:
 def run_host(plugin_path: str) -> None:
     """Serve the Neovim at the other end of stdin and stdout with the plugin at `plugin_path`, until it goes away."""
     host: Any = pynvim.Host(pynvim.attach("stdio"))
-    with suppress(
-        EOFError, ConnectionError
-    ):  # Neovim has ended or was killed: the normal end of a host
+    # Neovim has ended or was killed: the normal end of a host.
+    with suppress(EOFError, ConnectionError):
         host.start([plugin_path])

@@ -125,8 +125,7 @@ class FrameQueue:
             self._waiting.popleft()
         self._sent += 1
         self._turn_began_at = float("inf")
-        if (
-            room < MAX_FRAME_CHARS
-        ):  # only text comes in floods; the first words must not wait for their turn's header
+        # Only text comes in floods; the first words must not wait for their turn's header.
+        if room < MAX_FRAME_CHARS:
             self._last_text_at = now
         return Frame(self.session_id, self._sent, tuple(events))

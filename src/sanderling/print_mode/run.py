@@ -54,7 +54,7 @@ def print_answer(arguments: argparse.Namespace) -> int:
     try:
         return anyio.run(_answer, arguments)
     except BaseException as error:
-        if not (words := what_the_system_refuses(error)):
+        if not (words := _what_the_system_refuses(error)):
             raise
         say(f"{words}: end other programs, or raise the limits (ulimit -u, ulimit -v)")
         return EXIT_ERROR
@@ -74,11 +74,11 @@ async def _answer(arguments: argparse.Namespace) -> int:
         return await run.converse(signals)
 
 
-def what_the_system_refuses(error: BaseException) -> str:
+def _what_the_system_refuses(error: BaseException) -> str:
     """In words, if that is why: threads, memory or processes, wherever they were asked for; else ""."""
     if isinstance(error, BaseExceptionGroup):
         errors: Sequence[BaseException] = cast("Any", error).exceptions
-        return next((words for each in errors if (words := what_the_system_refuses(each))), "")
+        return next((words for each in errors if (words := _what_the_system_refuses(each))), "")
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return "the system gives no more threads"
     is_memory = isinstance(error, MemoryError) or _is_with(error, errno.ENOMEM)
@@ -145,9 +145,8 @@ class _Run:
     def _open_session(self, session_dir: Path, stack: ExitStack) -> Session:
         arguments = self._arguments
         project = project_root(arguments.project)
-        session_id: str | None = (
-            arguments.resume
-        )  # empty where a script's variable is: no reason to begin anew
+        # Empty where a script's variable is: no reason to begin anew.
+        session_id: str | None = arguments.resume
         if arguments.is_continued:
             session_id = newest_session(session_dir, project)
         if session_id is None:

@@ -128,7 +128,6 @@ def _write_all(data: bytes) -> None:
     while left:
         try:
             left = left[os.write(1, left) :]
-        except (
-            BlockingIOError
-        ):  # another program has made the pipe that it shares with us non-blocking
+        # Another program has made the pipe that it shares with us non-blocking.
+        except BlockingIOError:
             select.select([], [1], [])

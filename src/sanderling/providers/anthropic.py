@@ -63,12 +63,11 @@ DEFAULT_MAX_TOKENS = 32_000  # every current model can; the model's own limit lo
 CONNECT_TIMEOUT_S = 10.0
 MODELS_PER_PAGE = 1000  # the most that the API gives
 MAX_PAGES = 100
-MAX_REPLY_BYTES = (
-    128 << 20
-)  # 128,000 tokens, each in an event of its own of 100 bytes, are a tenth of that
+# 128,000 tokens, each in an event of its own of 100 bytes, are a tenth of that.
+MAX_REPLY_BYTES = 128 << 20
 MAX_LINE_BYTES = 32 << 20
-FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 MAX_REFUSAL_BYTES = 1 << 20
+FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 MIN_KEY_CHARS = 8  # what is shorter is no key, and may be a part of any word
 _KEY = re.compile(r"sk-ant-[A-Za-z0-9_-]{8,}")
 # The words of h11 for what has been read, and is no HTTP.
@@ -507,14 +506,9 @@ def _is_without_tls(error: BaseException) -> bool:
 
 def _is_refusal_of_tls(error: BaseException) -> bool:
     """A certificate, for instance; not a connection that broke meanwhile, or came to no end in time."""
-    is_break = isinstance(
-        error,
-        (
-            *(ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError),
-            *(ssl.SSLWantReadError, ssl.SSLWantWriteError),
-        ),
-    )
-    return isinstance(error, ssl.SSLError) and not is_break
+    is_break = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError))
+    is_late = isinstance(error, (ssl.SSLWantReadError, ssl.SSLWantWriteError))
+    return isinstance(error, ssl.SSLError) and not (is_break or is_late)
 
 
 def _bounded(stream: Any, encoding: str, limit: int, *, is_cut: bool) -> "httpx2.AsyncByteStream":

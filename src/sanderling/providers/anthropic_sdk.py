@@ -52,9 +52,8 @@ def _import_sdk() -> None:
         sys.meta_path.insert(0, _finder)
         try:
             importlib.import_module("anthropic")
-        except (
-            Exception
-        ) as problem:  # whatever another version makes of classes that are not the real ones
+        # Whatever another version makes of classes that are not the real ones.
+        except Exception as problem:
             _remove_empty_modules()
             for name in [name for name in sys.modules if name.startswith("anthropic.")]:
                 del sys.modules[name]

@@ -482,9 +482,8 @@ class _Plan:
             self._has_hooks = True
             self._hold_path(hooks)
             self._hold_what_hooks_name(hooks)
-            if (
-                name == "_" and around != self.project
-            ):  # husky's: what is there runs its namesake one above
+            # Husky's: what is there runs its namesake one above.
+            if name == "_" and around != self.project:
                 self._hold_path(around)
                 self._hold_what_hooks_name(around)
         elif value and not is_inert(key):

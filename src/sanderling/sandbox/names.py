@@ -36,18 +36,16 @@ TABLE = (
     Row(
         ".lite_project.lua .kateproject .kateproject.d .theia .vimrc.local .Rprofile .tmux-sessionizer"
     ),
-    Row(
-        ".vimrc .gvimrc _vimrc _gvimrc _exrc", at_root="", anywhere=False
-    ),  # of many a project, what it is about
+    # of many a project, what it is about
+    Row(".vimrc .gvimrc _vimrc _gvimrc _exrc", at_root="", anywhere=False),
     Row("*.code-workspace *.sublime-project", at_root=""),
     # language servers: what they load, or start, as soon as a file is opened
     Row(
         ".luarc.json .luarc.jsonc .nlsp-settings .ruby-lsp .solargraph.yml .ycm_extra_conf.py omnisharp.json"
     ),
     Row(".cargo/config .cargo/config.toml"),
-    Row(
-        ".bsp rust-toolchain rust-toolchain.toml", at_root="", anywhere=False
-    ),  # build tools write them
+    # what build tools write
+    Row(".bsp rust-toolchain rust-toolchain.toml", at_root="", anywhere=False),
     # shells: what is run on entering the directory
     Row(
         ".envrc .envrc.local .envrc.private .autoenv .autoenv.leave .autoenv.zsh .autoenv_leave.zsh .rvmrc .smartcd"
@@ -58,9 +56,8 @@ TABLE = (
     ),
     Row("mise/config.toml mise/config.local.toml .mise/config.toml .mise/config.local.toml"),
     Row(".direnv", at_root="", anywhere=False),  # also what `pip install` writes to
-    Row(
-        ".tool-versions", at_root="", anywhere=False
-    ),  # a version can be a path; asdf and mise write it
+    # a version can be a path; asdf and mise write it
+    Row(".tool-versions", at_root="", anywhere=False),
     # hooks of git, and what the hooks of their managers read
     Row(".husky .githooks .git-hooks"),
     Row(

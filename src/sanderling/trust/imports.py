@@ -9,9 +9,8 @@ import msgspec
 MAX_IMPORT_DEPTH = 5
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_SPAN = re.compile(
-    r"(?<!`)(`+)[^`]+\1"
-)  # takes no longer for a long line of backticks than for another
+# Takes no longer for a long line of backticks than for another.
+_SPAN = re.compile(r"(?<!`)(`+)[^`]+\1")
 _MENTION = re.compile(r"(?<![^\s(])@([^\s`<>\"'()]+)")
 _BULLET = re.compile(r"\s*(?:[-*+]\s+)?")
 _INDENTED = re.compile(r"(?: {4}|\t)\s*(?![-*+\s])")  # code, unless it is a list in a list

@@ -63,9 +63,8 @@ class Reader:
 def read_file(path: str, root: str = "") -> Content:
     """The file as it is now; it must not be a link that leads out of `root`, unless that is empty."""
     try:
-        if not stat.S_ISREG(
-            Path(path).stat().st_mode
-        ):  # before it is opened: devices may act on that
+        # Before it is opened: devices may act on that.
+        if not stat.S_ISREG(Path(path).stat().st_mode):
             return Content(problem="is no regular file")
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as file:
@@ -133,9 +132,8 @@ def _entries(directory: str, limit: int) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return sorted(islice(entries, limit), key=lambda entry: entry.name)
-    except (
-        OSError
-    ):  # gone meanwhile, or not ours to read: what lies there is asked for when it is used
+    except OSError:
+        # Gone meanwhile, or not ours to read: what lies there is asked for when it is used.
         return []
 
 
