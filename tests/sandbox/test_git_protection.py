@@ -542,14 +542,14 @@ def test_sentinels_are_placed_protected_and_removed(
     git(repository, "submodule", "--quiet", "add", str(upstream), "lib")
     git(repository, "worktree", "add", "-q", "tree")
     places = [repository / name for name in (".git/commondir", ".git/modules/lib/commondir")]
-    record = place_sentinels(str(state), survey(str(repository)))
+    claim = place_sentinels(str(state), survey(str(repository)))
     assert [place.read_bytes() for place in places] == [SENTINEL, SENTINEL]
     assert set(map(str, places)) <= set(protect(repository).read_only)
     assert (
         git(repository, "status", "--porcelain", "--untracked-files=no")
         == "A  .gitmodules\nA  lib\n"
     )
-    remove_sentinels(str(state), record)
+    remove_sentinels(str(state), claim)
     assert not any(place.exists() for place in places)
     assert (repository / ".git/worktrees/tree/commondir").read_text() == "../..\n"
 
@@ -601,13 +601,13 @@ def test_the_last_of_sessions_with_states_of_their_own_removes_the_sentinel(
     states = [state, tmp_path / "state two", tmp_path / "state three"]
     projects = [repository, repository, tmp_path / "tree"]
     for order in itertools.permutations(range(3)):
-        records = [
+        claims = [
             place_sentinels(str(state), survey(str(project)))
             for state, project in zip(states, projects, strict=True)
         ]
         for number in order:
             assert sentinel.read_bytes() == SENTINEL
-            remove_sentinels(str(states[number]), records[number])
+            remove_sentinels(str(states[number]), claims[number])
         assert not sentinel.exists()
 
 
@@ -622,18 +622,18 @@ def test_sentinel_of_the_killed_is_left_to_a_session_that_lives(
     subprocess.run([sys.executable, "-c", code, str(state), str(repository)], check=False)
     assert sentinel.exists()
     others = tmp_path / "others"
-    record = place_sentinels(str(others), survey(str(repository)))
+    claim = place_sentinels(str(others), survey(str(repository)))
     clean_up_after_the_dead(str(state.parent))
     assert sentinel.exists()
-    remove_sentinels(str(others), record)
+    remove_sentinels(str(others), claim)
     assert not sentinel.exists()
 
 
 def test_sentinel_whose_record_was_deleted_is_removed_all_the_same(repository: Path, state: Path):
     sentinel = repository / ".git/commondir"
-    record = place_sentinels(str(state), survey(str(repository)))
+    claim = place_sentinels(str(state), survey(str(repository)))
     shutil.rmtree(state)
-    remove_sentinels(str(state), record)
+    remove_sentinels(str(state), claim)
     assert not sentinel.exists()
 
 
@@ -678,9 +678,9 @@ def test_nothing_is_placed_that_could_not_be_recorded(repository: Path, state: P
 
 def test_what_is_no_sentinel_any_more_is_left(repository: Path, state: Path):
     sentinel = repository / ".git/commondir"
-    record = place_sentinels(str(state), survey(str(repository)))
+    claim = place_sentinels(str(state), survey(str(repository)))
     sentinel.write_text("../elsewhere\n")
-    remove_sentinels(str(state), record)
+    remove_sentinels(str(state), claim)
     assert sentinel.read_text() == "../elsewhere\n"
 
 
@@ -693,7 +693,7 @@ def test_git_works_with_a_sentinel_as_it_does_without(
     git(repository, "submodule", "--quiet", "add", str(upstream), "lib")
     git(repository, "commit", "-qm", "lib")
     git(repository, "remote", "add", "origin", str(upstream))
-    record = place_sentinels(str(state), survey(str(repository)))
+    claim = place_sentinels(str(state), survey(str(repository)))
     (repository / "a.txt").write_text("b\n")
     for command in (
         "stash -q",
@@ -727,7 +727,7 @@ def test_git_works_with_a_sentinel_as_it_does_without(
     assert git(repository, "status", "--porcelain") == ""
     assert git(repository, "rev-parse", "--show-toplevel").strip() == str(repository)
     assert git(repository, "symbolic-ref", "HEAD").strip() == "refs/heads/main"
-    remove_sentinels(str(state), record)
+    remove_sentinels(str(state), claim)
     assert git(repository, "fsck", "--connectivity-only") is not None
     assert git(repository, "status", "--porcelain") == ""
 
@@ -736,10 +736,10 @@ def test_libgit2_works_with_a_sentinel(git: Git, repository: Path, state: Path):
     pygit2 = pytest.importorskip("pygit2")
     git(repository, "branch", "topic")
     git(repository, "pack-refs", "--all")
-    record = place_sentinels(str(state), survey(str(repository)))
+    claim = place_sentinels(str(state), survey(str(repository)))
     opened = pygit2.Repository(pygit2.discover_repository(str(repository)))
     assert opened.head.shorthand == "main"
     assert opened.workdir == f"{repository}/"
     assert sorted(opened.branches.local) == ["main", "topic"]
     assert opened.status() == {}
-    remove_sentinels(str(state), record)
+    remove_sentinels(str(state), claim)

@@ -810,13 +810,24 @@ def _git(
     return None if done.returncode else done.stdout
 
 
-def place_sentinels(state_dir: str, survey: Survey) -> int:
+class Claim(NamedTuple):
+    """
+    A session's on its sentinels, in descriptors with shared locks: the session lives as long as a process keeps them open.
+
+    `record` is of the file in its state directory that names them, `directories` are the git directories that need them: a session
+    of a linked worktree, of a repository around this one, or with another state directory has a record of its own.
+    """
+
+    record: int
+    directories: tuple[int, ...]
+
+
+def place_sentinels(state_dir: str, survey: Survey) -> Claim:
     """
     Put a sentinel into every git directory that has no `commondir`, as far as they can be written to.
 
-    Return what `remove_sentinels` takes: a descriptor of the record in `state_dir`, whose shared lock says that a session lives. A
-    forked child that keeps it open lives too. The record is written first: whatever kills this leaves nothing unrecorded. A
-    sentinel of which the record is lost, for somebody has deleted that directory, is taken over.
+    Return what `remove_sentinels` takes. The record is written first: whatever kills this leaves nothing unrecorded. A sentinel of
+    which the record is lost, for somebody has deleted that directory, is taken over.
 
     Raises:
         OSError: the record cannot be written, so that nothing was placed.
@@ -824,10 +835,11 @@ def place_sentinels(state_dir: str, survey: Survey) -> int:
     own = _own_repository(survey.project)
     with _only_one(state_dir):
         record = _open_record(state_dir)
+        claimed: list[int] = []
         try:
             _remove_if_last(record)
             directories = git_directories(survey, _outside(own, survey.project))
-            _claims[record] = [fd for path in directories if (fd := _claimed(path)) is not None]
+            claimed += [fd for path in directories if (fd := _claimed(path)) is not None]
             wanted = [
                 f"{directory}/commondir"
                 for directory in directories
@@ -835,21 +847,12 @@ def place_sentinels(state_dir: str, survey: Survey) -> int:
             ]
             _append(record, b"".join(os.fsencode(path) + b"\0" for path in wanted))
         except OSError:
-            _give_up_claims(record)
-            os.close(record)
+            _close(record, *claimed)
             raise
         for path in wanted:
             _place(path)
         fcntl.flock(record, fcntl.LOCK_SH)
-    return record
-
-
-_claims: dict[int, list[int]] = {}
-"""
-By record: the git directories in which its session needs the sentinels, each open, with a shared lock.
-
-A session of a linked worktree, of a repository around this one, or with another state directory has a record of its own.
-"""
+    return Claim(record, tuple(claimed))
 
 
 def _claimed(directory: str) -> int | None:
@@ -871,8 +874,8 @@ def _claimed(directory: str) -> int | None:
     return None
 
 
-def _give_up_claims(record: int) -> None:
-    for fd in _claims.pop(record, ()):
+def _close(*descriptors: int) -> None:
+    for fd in descriptors:
         os.close(fd)
 
 
@@ -911,20 +914,20 @@ def _append(record: int, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def remove_sentinels(state_dir: str, record: int) -> None:
+def remove_sentinels(state_dir: str, claim: Claim) -> None:
     """
-    End this session's claim; the last session of the project removes what all of them placed.
+    End this session's `claim`; the last session of the project removes what all of them placed.
 
     The record is read through its descriptor: its directory may be gone. If there is another one by now, that has taken over.
     """
     with ExitStack() as alone:
         with suppress(OSError):  # the directory is gone, or its disk full
             alone.enter_context(_only_one(state_dir))
-        fcntl.flock(record, fcntl.LOCK_UN)
-        _give_up_claims(record)
-        if not _is_succeeded(state_dir, record):
-            _remove_if_last(record)
-    os.close(record)
+        fcntl.flock(claim.record, fcntl.LOCK_UN)
+        _close(*claim.directories)
+        if not _is_succeeded(state_dir, claim.record):
+            _remove_if_last(claim.record)
+    os.close(claim.record)
 
 
 def _is_succeeded(state_dir: str, record: int) -> bool:

@@ -55,7 +55,7 @@ class Supervisor:
         self.channel = channel
         self._guard: Guard | None = None
         self._policy: SandboxPolicy | None = None
-        self._claim: int | None = None  # what `git.place_sentinels` gave
+        self._claim: git.Claim | None = None
         self._next_routine_audit = 0.0
         self._namespaces: dict[bool, list[int]] = {}  # by whether they hold a network
         self._placeholders: dict[int, set[str]] = {}  # by the number of the view
