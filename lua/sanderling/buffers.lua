@@ -687,11 +687,11 @@ local function note_conflict(buf, why)
   end
 end
 
---- Has the file of an unmodified buffer become more than may be loaded without asking? Then that is said. Neovim must not compare
---- it with the buffer either: for that it loads it.
+--- Is the file of an unmodified buffer one that is not loaded without asking, for it has become too large, or leads to one of the
+--- kernel's? Then that is said. Neovim must not compare it with the buffer either: for that it loads it.
 ---@param buf integer
 ---@return boolean
-local function is_too_large(buf)
+local function is_left_alone(buf)
   local name = api.nvim_buf_get_name(buf)
   if files.is_of_kernel(vim.uv.fs_realpath(name) or '') then -- a link that was put there: its size says nothing
     if not files.is_of_kernel(name) then
@@ -733,7 +733,7 @@ local function load_created_file(buf)
   if is_plugins('BufReadCmd', buf) then
     note_conflict(buf, READ_BY_PLUGIN)
     return
-  elseif is_too_large(buf) then
+  elseif is_left_alone(buf) then
     return
   end
   api.nvim_buf_call(buf, function()
@@ -744,7 +744,7 @@ end
 --- Read the file of the buffer again if it has changed. Never asks; unsaved changes stay.
 ---@param buf integer
 local function reload_if_changed(buf)
-  if not vim.bo[buf].modified and is_too_large(buf) then
+  if not vim.bo[buf].modified and is_left_alone(buf) then
     return
   end
   local views, is_only_stamp

@@ -184,7 +184,7 @@ local function watch(session)
   end)
 end
 
---- Give the windows of this tab page the sizes that they are to have.
+--- Give the windows of this tab page the sizes that they are to have, and draw what is made to fit them.
 local function settle_windows()
   local windows, session = shown_in()
   if windows and session then

@@ -666,7 +666,7 @@ def _directory_above(package: str) -> Path:
     spec = find_spec(package)
     if not spec or not spec.origin:
         raise SandboxError(
-            f"The sandbox needs the Python package '{package}': {remedies().install}."
+            f"The sandbox needs the Python package '{package}': build the environment again ({remedies().install})."
         )
     return Path(spec.origin).parent.parent
 
