@@ -9,6 +9,7 @@ from sanderling.events import (
     BlockEnded,
     CommandStarted,
     Compacted,
+    ErrorOccurred,
     Event,
     HistoryShown,
     Notice,
@@ -72,6 +73,13 @@ def test_the_end_of_a_turn_ends_a_line():
     shown = cut(ThinkingDelta(1, LONG), TurnEnded("cancelled"))
     assert text_of(shown) == SHOWN
     assert shown[-1] == TurnEnded("cancelled")
+
+
+def test_an_answer_that_fails_ends_its_line_before_the_error():
+    failed = ErrorOccurred("cut", "The connection broke.", "")
+    shown = cut(TextDelta(1, LONG), failed, TurnEnded("error"))
+    assert text_of(shown[:2]) == SAID
+    assert shown[2:] == [failed, TurnEnded("error")]
 
 
 def test_an_answer_that_begins_anew_is_cut_anew():

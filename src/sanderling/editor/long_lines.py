@@ -12,6 +12,7 @@ from sanderling.events import (
     BlockEnded,
     CommandStarted,
     Compacted,
+    ErrorOccurred,
     Event,
     HistoryShown,
     Prompt,
@@ -42,7 +43,7 @@ class LongLines:
                 return self._open.setdefault(event.block_id, _Block(event)).grown(event)
             case BlockEnded(block_id):
                 return (*self._finished([block_id]), event)
-            case TurnEnded():
+            case ErrorOccurred() | TurnEnded():  # drawn below what came
                 return (*self._finished([*self._open]), event)
             case AnswerRestarted(block_id):
                 self._open = {each: kept for each, kept in self._open.items() if each < block_id}
