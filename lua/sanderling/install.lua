@@ -2,6 +2,7 @@
 local config = require('sanderling.config')
 local files = require('sanderling.files')
 local host = require('sanderling.host')
+local message = require('sanderling.message')
 
 local M = {}
 
@@ -42,14 +43,14 @@ local function finish(buf)
   make_help_tags()
   local chat = package.loaded['sanderling.chat']
   local is_shown = chat and chat.reopen(was_here)
-  vim.notify('Sanderling is ready' .. (is_shown and '.' or ': :AgentChat'))
+  message.tell('Sanderling is ready' .. (is_shown and '.' or ': :AgentChat'))
 end
 
 --- Build the environment, or bring it up to date.
 function M.run()
   local python = base_python()
   if not python then
-    vim.notify(
+    message.tell(
       'Sanderling needs Python 3.11 or newer: install it, then :AgentInstall again.',
       vim.log.levels.ERROR
     )
@@ -72,8 +73,7 @@ function M.run()
       if code == 0 then
         finish(buf)
       else
-        local message = 'Sanderling was not installed: the terminal says why.'
-        vim.notify(message, vim.log.levels.ERROR)
+        message.tell('Sanderling was not installed: the terminal says why.', vim.log.levels.ERROR)
       end
     end,
   })

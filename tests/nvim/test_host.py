@@ -152,6 +152,13 @@ def test_without_an_environment_the_chat_says_what_to_do_and_offers_it(start_nvi
     assert len(child.lua("return _G.offers")) == 1, "the offer is made once"
 
 
+def test_that_nothing_can_be_built_is_told_in_a_narrow_window_too(start_nvim):
+    child = start_nvim(columns=60)
+    child.setup(python="/nonexistent/python3")
+    child.feed(":AgentInstall<CR>")
+    wait_until(lambda: not child.is_blocked() and "again." in child.screen_text(), "it is told")
+
+
 FAKE_PYTHON = """#!/bin/sh
 test "$1" = -c && exit 0
 for environment; do :; done
