@@ -12,6 +12,9 @@ local ZINDEX = 250 -- above all else, as messages are
 ---@type integer? the window that says something where the line for messages does not
 local win
 
+---@type integer? a buffer that could not be shown, as text was locked: it can be neither written then nor deleted
+local spare
+
 local function close()
   api.nvim_clear_autocmds({ group = augroup })
   if win and api.nvim_win_is_valid(win) then
@@ -40,7 +43,9 @@ end
 ---@param text string
 ---@param hl string
 local function show(text, hl)
-  local buf = api.nvim_create_buf(false, true)
+  local is_spare = spare and api.nvim_buf_is_valid(spare)
+  local buf = is_spare and spare or api.nvim_create_buf(false, true)
+  spare = buf
   vim.bo[buf].bufhidden = 'wipe'
   api.nvim_buf_set_lines(buf, 0, -1, true, { text })
   local last_row = vim.o.lines - (api.nvim_get_mode().mode:find('^c') and vim.o.cmdheight or 0)
@@ -55,6 +60,7 @@ local function show(text, hl)
     noautocmd = true,
     zindex = ZINDEX,
   })
+  spare = nil
   local wo = vim.wo[shown][0]
   wo.winhighlight, wo.wrap, wo.linebreak = 'NormalFloat:' .. hl, true, true
   local height = math.min(api.nvim_win_text_height(shown, {}).all, MAX_ROWS)

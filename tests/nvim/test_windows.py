@@ -448,6 +448,21 @@ def test_a_message_does_not_end_what_the_person_is_being_asked(start_agent):
     assert "did you mean 'model'?" in agent.messages()
 
 
+def test_messages_while_text_is_locked_leave_no_buffers(start_agent):
+    agent = start_agent()
+    agent.lua("""
+      vim.keymap.set('n', '<F4>', function()
+        for _ = 1, 5 do
+          require('sanderling.message').tell(('x'):rep(300))
+        end
+        return ''
+      end, { expr = true })
+    """)
+    buffers = agent.lua("return #vim.api.nvim_list_bufs()")
+    agent.feed("<F4>")
+    assert agent.lua("return #vim.api.nvim_list_bufs()") <= buffers + 1
+
+
 # --- what is not sent yet ---------------------------------------------------------------------------------------------
 
 
