@@ -63,6 +63,11 @@ def _for_prove(case: Any) -> Any:
     return case._replace(marks=(*case.marks, prove))
 
 
+def process_files(name: str) -> Iterator[Path]:
+    """`/proc/PID/name` of every process. A glob of all of that would ask for each file, and fail where a process has just ended."""
+    return (directory / name for directory in Path("/proc").glob("[0-9]*"))
+
+
 def wait_until(condition: Callable[[], Any], what: str = "", deadline_s: float = DEADLINE_S) -> Any:
     """Poll `condition` until it is true; return what it gave. The longer it takes the less often: polling costs, too."""
     began = time.monotonic()

@@ -25,7 +25,7 @@ from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Process, Sandbox
 from sanderling.sandbox.session import REST_AFTER_S, SessionSandbox
 from tests.bench.shared import Bench, Row, forget_peak_mb, median_row, peak_mb, rss_mb
-from tests.conftest import ROOT
+from tests.conftest import ROOT, process_files
 
 TRUE = ["/bin/true"]
 HOST_MB = (100, 300)
@@ -315,7 +315,7 @@ async def _work(bench: Bench, policy: SandboxPolicy) -> list[Row]:
 
 def _descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for path in process_files("stat"):
         try:
             state, parent = path.read_text().rpartition(")")[2].split()[:2]
         except OSError:

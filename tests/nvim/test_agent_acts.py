@@ -10,10 +10,9 @@ import shutil
 import signal
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT, is_alive, prove, prove_rest, wait_until
+from tests.conftest import ROOT, is_alive, process_files, prove, prove_rest, wait_until
 
 from sanderling.history import NOT_RUN
 from sanderling.messages import ToolResult
@@ -59,7 +58,7 @@ def app(project):
 def pids_of(marker):
     """The processes, outside and inside of any sandbox, whose command line holds `marker`."""
     pids = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in process_files("cmdline"):
         try:
             is_ours = marker.encode() in path.read_bytes()
         except OSError:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sanderling.sandbox.policy import LEVELS
-from tests.conftest import ROOT, prove, prove_rest, wait_until
+from tests.conftest import ROOT, process_files, prove, prove_rest, wait_until
 
 GOLDEN = ROOT / "tests/golden/sandbox_status.json"
 STRANGER = 12345  # a user id of nobody
@@ -457,7 +457,7 @@ def test_nothing_is_left_when_the_command_line_is_killed(caller):
         process.wait()
 
     def is_running() -> bool:
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
+        for path in process_files("cmdline"):
             with contextlib.suppress(OSError):
                 if path.read_bytes().startswith(marker.replace(" ", "\0").encode()):
                     return True

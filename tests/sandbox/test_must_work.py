@@ -29,7 +29,15 @@ import pytest
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.report import NEEDS
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import DEADLINE_S, ROOT, find_neovim, prove, prove_rest, wait_until
+from tests.conftest import (
+    DEADLINE_S,
+    ROOT,
+    find_neovim,
+    process_files,
+    prove,
+    prove_rest,
+    wait_until,
+)
 
 DEVELOPER_PROJECT = Path(__file__).with_name("developer_project")
 TIMEOUT_S = 60
@@ -407,7 +415,7 @@ SYSTEM = (
             timeout 0.1 sleep 60 || echo $? && timeout -s KILL 0.1 sleep 60 || echo $?
             nice -n 5 nice && setsid -w echo session && nohup echo nohup 2>/dev/null
             sh -c 'trap "echo trapped; exit 0" TERM; kill -TERM $$; sleep 60'
-            sleep 60 & kill $! && wait $! || echo $?
+            { sleep 60 & kill $! && wait $!; } 2>/dev/null || echo $?
             for n in 1 2 3; do sh -c "exit $n" & done; wait && echo waited
             exec 9> lock && flock 9 && flock -n lock true || echo locked; rm lock
         """,
@@ -789,7 +797,7 @@ def test_the_core_works_for_an_unprivileged_user(unprivileged_workshop, case, le
 def running(marker: str) -> list[str]:
     """The command lines that hold `marker`, of all processes of the machine."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in process_files("cmdline"):
         with contextlib.suppress(OSError):
             found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     return [line for line in found if marker in line]

@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import prove, prove_rest
+from tests.conftest import process_files, prove, prove_rest
 
 from sanderling.errors import ToolError
 from sanderling.output import MAX_SCREEN_CHARS
@@ -42,7 +42,7 @@ async def happens(condition: Callable[[], object], deadline_s: float = DEADLINE_
 
 def running(marker: str) -> list[str]:
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in process_files("cmdline"):
         try:
             if marker.encode() in path.read_bytes().replace(b"\0", b" "):
                 found.append(path.parent.name)

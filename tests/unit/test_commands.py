@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import prove, prove_rest, settings_of
+from tests.conftest import process_files, prove, prove_rest, settings_of
 
 from sanderling.events import (
     AccessDenied,
@@ -139,7 +139,7 @@ def talk(tmp_path) -> Conversation:
 
 def running(marker: str) -> list[str]:
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in process_files("cmdline"):
         try:
             if marker.encode() in path.read_bytes().replace(b"\0", b" "):
                 found.append(path.parent.name)

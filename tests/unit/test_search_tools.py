@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import prove, prove_rest
+from tests.conftest import process_files, prove, prove_rest
 from tests.sandbox.child import in_child
 
 from sanderling.errors import ToolError
@@ -143,7 +143,7 @@ async def happens(condition: Callable[[], object]) -> None:
 def running(argument: str) -> list[str]:
     """The processes that were started with `argument` as the last one."""
     found: list[str] = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in process_files("cmdline"):
         with suppress(OSError):
             if path.read_bytes().endswith(argument.encode() + b"\0"):
                 found.append(path.parent.name)
