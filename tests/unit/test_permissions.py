@@ -652,6 +652,23 @@ def test_git_of_a_repository_whose_files_lie_elsewhere_asks_without_the_sandbox(
     assert action(run("git diff"), project, is_confined=True) == "allow"
 
 
+@pytest.mark.parametrize("has_hollow_git", [False, True])
+@pytest.mark.parametrize("holder", ["", "common"])
+def test_git_of_a_project_that_is_a_git_directory_itself_asks_where_its_files_lie_elsewhere(
+    project, tmp_path, has_hollow_git, holder
+):
+    shutil.rmtree(project)
+    subprocess.run(["git", "init", "-q", "--bare", project], check=True)
+    if has_hollow_git:
+        (Path(project) / ".git").mkdir()
+    if holder:
+        (Path(project) / holder).mkdir()
+        (Path(project) / "commondir").write_text(f"{holder}\n")
+    assert action(run("git status"), project, is_confined=False) == "allow"
+    (Path(project) / holder / "config").write_text(f"[core]\n\tworktree = {tmp_path}\n")
+    assert action(run("git status"), project, is_confined=False) == "ask"
+
+
 def test_git_of_a_linked_worktree_needs_no_question_without_the_sandbox(project, tmp_path):
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
     subprocess.run([*git, "init", "-q", str(tmp_path / "main")], check=True)
@@ -1118,6 +1135,7 @@ def test_reason_names_what_is_not_covered(project):
     assert "runs a command inside of a word" in reason("ls $(x)")
     assert "'-delete' makes 'find'" in reason("find . -delete", *allow("find"))
     assert "redirected" in reason("ls > x")
+    assert "shell's language" in reason("ls | ls | ls\nrm x 2>&1")
     assert "sets 'PATH'" in reason("PATH=. ls")
     assert reason("rm x", rule("deny bash rm")) == "A rule forbids this: deny bash rm."
     assert len(reason("x" * 5_000)) < 200

@@ -575,16 +575,15 @@ def has_its_files_around(project: str) -> bool:
     """
     Whether the files of the project's repository are the project's, for no setting says that they are elsewhere.
 
-    Known without git: it would believe the setting, and show any file that the index names.
+    Known without git: it would believe the setting, and show any file that the index names. Where it can make nothing of `.git`, the
+    project itself is a repository if it looks like one.
     """
     try:
-        own = resolve(f"{project}/.git")
+        found = list(filter(None, map(resolve, (f"{project}/.git", project))))
     except UnclearError:
         return False
-    directories = {own.git_dir, own.common_dir} if own else ()
-    for path in (
-        f"{place}/{name}" for place in directories for name in ("config", "config.worktree")
-    ):
+    places = {place for each in found for place in (each.git_dir, each.common_dir)}
+    for path in (f"{place}/{name}" for place in places for name in ("config", "config.worktree")):
         try:
             if _WORK_TREE.search(read_file(path, MAX_CONFIG_BYTES)):
                 return False
