@@ -221,6 +221,7 @@ _STRUCTURE = name_set(
     " unary_expression binary_expression negated_expression"
 )
 _COMMANDS = name_set("command declaration_command unset_command test_command")
+_ON_ONE_LINE = _COMMANDS | name_set("redirected_statement file_redirect variable_assignments")
 _ATOMS = name_set(
     "command_name word string raw_string concatenation number simple_expansion expansion variable_assignment variable_name"
     " test_operator extglob_pattern file_descriptor comment"
@@ -281,6 +282,8 @@ class _Reading:
             self.commands.append(Command(self._text(node), redirections=self._redirections(node)))
         elif node.type in ("variable_assignment", "for_statement"):
             self._set_variable(node)
+        if node.type in _ON_ONE_LINE and self._goes_over_a_line_end(node):
+            self._doubt(BEYOND)
         if node.type in _PROBLEMS:
             self._doubt(_PROBLEMS[node.type])
         elif is_in_word:
@@ -300,6 +303,13 @@ class _Reading:
             self._doubt(_LEAF_PROBLEMS.get(node.type, ""))
         elif node.type != "comment":
             self._doubt(_oddity(raw))
+
+    def _goes_over_a_line_end(self, node: "Node") -> bool:
+        """Whether an end of a line, which ends a command, is taken for a blank: so it is by the grammar, in some pipelines."""
+        ends = [node.start_byte, *(child.end_byte for child in node.named_children)]
+        starts = [*(child.start_byte for child in node.named_children), node.end_byte]
+        between = (self._source[end:start] for end, start in zip(ends, starts, strict=True))
+        return any(b"\n" in gap for gap in between)
 
     def _command(self, node: "Node") -> Command:
         words: list[Word] = []

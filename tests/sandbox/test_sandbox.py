@@ -501,9 +501,8 @@ async def test_what_would_not_stand_still_for_another_view_ends_with_the_session
         await happens(lambda: any(map(is_unstoppable, running("nobody-writes"))))
         granted = sandbox.policy._replace(read_paths=(str(place.base / "granted"),))
         assert await run(sandbox, "echo fine", policy=granted) == (0, "fine\n", "")
-    assert not supervisors(
-        os.getpid()
-    )  # it has looked once more and is gone; the host waited for it
+    # It has looked once more and is gone; the host waited for it.
+    assert not supervisors(os.getpid())
     assert place.temporary_directories() == []
     process.close()
 

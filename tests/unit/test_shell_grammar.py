@@ -278,6 +278,8 @@ PIECES = st.sampled_from(
 @example("a [ b ]")
 @example("a 'x'\"y\"\\ z|b")
 @example("if a; then b; fi>f")
+@example("a|b|c\na 2>&1")
+@example("a|b\nc>f")
 def test_bash_runs_nothing_but_what_was_understood(tmp_path_factory, line):
     check_against_bash(line, tmp_path_factory.mktemp("bash"))
 

@@ -15,7 +15,11 @@ from typing import Literal, NamedTuple
 
 
 class Row(NamedTuple):
-    """`names`, as programs spell them, may have two parts. `at_root` "with hooks": where the repository has hooks of the person's, which would read them."""
+    """
+    `names` are as programs spell them, and may have two parts.
+
+    `at_root` "with hooks": where the repository has hooks of the person's, which would read them.
+    """
 
     names: str
     asks: bool = True

@@ -209,4 +209,5 @@ def is_within(path: str, directory: str) -> bool:
 
 
 def is_in_any(path: str, directories: Iterable[str]) -> bool:
+    """Whether `path` is one of `directories` or lies below one; all are absolute and normal."""
     return any(is_within(path, directory) for directory in directories)
