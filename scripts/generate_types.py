@@ -11,8 +11,9 @@ from typing import Any, get_args
 import msgspec
 from msgspec import inspect
 
-from sanderling import config, events
+from sanderling import config
 from sanderling.editor import frames
+from sanderling.protocol import actions, events, requests
 
 TARGET = Path(__file__).resolve().parent.parent / "lua" / "sanderling" / "types.lua"
 HEADER = """---@meta
@@ -90,15 +91,15 @@ def alias(name: str, union: Any) -> str:
 
 def generate() -> str:
     structs = reachable(
-        [frames.Frame, events.Action, events.Request, events.SessionInfo, config.Settings]
+        [frames.Frame, actions.Action, requests.Request, requests.SessionInfo, config.Settings]
     )
     parts = [
         HEADER,
         *map(lua_class, structs),
         alias("Event", events.Event),
         alias("HistoryEvent", events.HistoryEvent),
-        alias("Action", events.Action),
-        alias("Request", events.Request),
+        alias("Action", actions.Action),
+        alias("Request", requests.Request),
     ]
     return "\n".join(parts)
 

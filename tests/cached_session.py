@@ -15,11 +15,13 @@ from typing import Any
 import anyio
 
 from sanderling.config import Settings
-from sanderling.events import Event, NetworkMode, Prompt, SandboxChanged, ToolStarted
-from sanderling.orchestrator import Orchestrator
-from sanderling.providers.anthropic import AnthropicProvider
-from sanderling.sandbox.session import policy_for
-from sanderling.session import Session
+from sanderling.conversation.conversation import Conversation
+from sanderling.protocol.events import Event, SandboxChanged, ToolStarted
+from sanderling.protocol.messages import Prompt
+from sanderling.protocol.modes import NetworkMode
+from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.sandbox.confinement import policy_for
+from sanderling.session.session import Session
 from tests.cached_api import CachedApi, Content, text, thought, use
 
 TURNS = 40
@@ -90,7 +92,7 @@ class CachedSession:
                     await self._open(stack)
                     for turn in turns:
                         await self._happen(turn)
-                        self.orchestrator.submit(Prompt(f"p{turn}", _words(turn)))
+                        self.conversation.submit(Prompt(f"p{turn}", _words(turn)))
                         await self._until(lambda turn=turn: self._count("TurnEnded") > turn)
 
     async def _open(self, stack: AsyncExitStack) -> None:
@@ -102,26 +104,26 @@ class CachedSession:
         provider = AnthropicProvider(settings)
         stack.push_async_callback(provider.aclose)
         policy = policy_for(settings, str(self.project))
-        self.orchestrator = Orchestrator(session, provider, self._emit, policy, settings)
+        self.conversation = Conversation(session, provider, self._emit, policy, settings)
         tasks = await stack.enter_async_context(anyio.create_task_group())
-        tasks.start_soon(self.orchestrator.serve)
-        stack.callback(self.orchestrator.close)
+        tasks.start_soon(self.conversation.serve)
+        stack.callback(self.conversation.close)
         if session.is_resumed:
             return
-        self.orchestrator.set_mode("auto")
+        self.conversation.set_mode("auto")
 
     def _emit(self, event: Event) -> None:
         self.events.append(event)
         if isinstance(event, ToolStarted) and event.id == "read_35":
-            self.orchestrator.steer(Prompt("steered", "Leave the tests alone, please."))
+            self.conversation.steer(Prompt("steered", "Leave the tests alone, please."))
 
     async def _happen(self, turn: int) -> None:
         """What changes before a turn."""
         match turn:
             case 6:
-                self.orchestrator.set_mode("plan")
+                self.conversation.set_mode("plan")
             case 7:
-                self.orchestrator.set_mode("auto")
+                self.conversation.set_mode("auto")
             case 9:
                 await self._set_network("proxy")
             case 14:
@@ -129,14 +131,14 @@ class CachedSession:
             case 17:
                 set_zone(AFTER_MIDNIGHT)
             case 23 | 26:
-                shown = self.orchestrator.surroundings.shown()
-                self.orchestrator.surroundings.trust_files({f.path: f.sha256 for f in shown.files})
+                shown = self.conversation.surroundings.shown()
+                self.conversation.surroundings.trust_files({f.path: f.sha256 for f in shown.files})
             case 25:
                 (self.project / "AGENTS.md").write_text("Answer in half sentences.\n")
             case 30:
                 self._check_out("feature/rows")
             case 32:
-                self.orchestrator.commands.start("c1", "echo from the person")
+                self.conversation.commands.start("c1", "echo from the person")
                 await self._until(lambda: self._count("CommandEnded") == 1)
             case _:
                 pass
@@ -145,7 +147,7 @@ class CachedSession:
         (self.project / ".git" / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
 
     async def _set_network(self, mode: NetworkMode) -> None:
-        self.orchestrator.set_network(mode)
+        self.conversation.set_network(mode)
         await self._until(
             lambda: any(isinstance(e, SandboxChanged) and e.network == mode for e in self.events)
         )

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from sanderling.config import Settings
+from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import SandboxPolicy
-from sanderling.sandbox.session import policy_for
-from sanderling.session import Session
+from sanderling.session.session import Session
 from tests.rpc import Rpc
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -108,10 +108,10 @@ def list_sessions(arguments: argparse.Namespace) -> int:
 
     import msgspec
 
-    from sanderling import session_store
     from sanderling.errors import ConfigError
     from sanderling.print_mode.inputs import UsageError, own_settings, project_root
-    from sanderling.visible import visible
+    from sanderling.session import store
+    from sanderling.text import visible
 
     try:
         settings = own_settings()
@@ -119,7 +119,7 @@ def list_sessions(arguments: argparse.Namespace) -> int:
     except (ConfigError, UsageError) as error:
         sys.stderr.write(f"sanderling: {error}\n")
         return EXIT_USAGE
-    for info in session_store.list_sessions(settings.session_dir, project, ""):
+    for info in store.list_sessions(settings.session_dir, project, ""):
         if arguments.json:
             line = msgspec.json.encode(info).decode()
         else:
@@ -144,8 +144,8 @@ def check_installation(arguments: argparse.Namespace) -> int:
 
 def describe_installation() -> dict[str, Any]:
     from sanderling.config import has_api_key
-    from sanderling.credentials import Credentials
     from sanderling.print_mode.inputs import state_dir
+    from sanderling.providers.credentials import Credentials
 
     return {
         "sanderling": sanderling.__version__,
@@ -169,7 +169,7 @@ async def ask_api(model: str, base_url: str) -> dict[str, Any]:
     from sanderling.config import DEFAULT_MODEL, Settings
     from sanderling.errors import ProviderError
     from sanderling.print_mode.inputs import state_dir
-    from sanderling.providers.anthropic import AnthropicProvider
+    from sanderling.providers.anthropic.provider import AnthropicProvider
 
     settings = Settings(
         state_dir=str(state_dir()),

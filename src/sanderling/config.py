@@ -97,3 +97,11 @@ def _shown_name(name: str) -> str:
 
 def has_api_key(environment: Mapping[str, str] = os.environ) -> bool:
     return bool(environment.get("ANTHROPIC_API_KEY") or environment.get("ANTHROPIC_AUTH_TOKEN"))
+
+
+def config_dir(environment: Mapping[str, str] = os.environ) -> str:
+    """Where the person's own files are."""
+    base = Path(environment.get("XDG_CONFIG_HOME", ""))
+    if not base.is_absolute():  # as the XDG specification says
+        base = Path.home() / ".config"
+    return str(base / "sanderling")

@@ -11,6 +11,8 @@ SanderlingError
 
 from typing import Literal
 
+from sanderling.text import printable
+
 ErrorKind = Literal[
     "no_key",
     "auth",
@@ -83,8 +85,3 @@ def duration(seconds: float) -> str:
     if minutes < 120:  # noqa: PLR2004
         return f"{minutes:.0f} min"
     return f"{hours:,.1f} h".replace(".0 ", " ") if hours < 100_000 else "years"  # noqa: PLR2004
-
-
-def printable(text: str) -> str:
-    """`text` with U+FFFD for halves of surrogate pairs: those are no text in any encoding, and cannot be sent or written."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

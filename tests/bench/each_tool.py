@@ -14,14 +14,16 @@ from statistics import median
 import anyio
 import msgspec
 
-from sanderling.prompt import system_prompt
+from sanderling.commands.jobs import Jobs
+from sanderling.commands.shell import Shell
+from sanderling.conversation.prompt import system_prompt
+from sanderling.permissions.decide import only_reads_with
+from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
-from sanderling.sandbox.session import SessionSandbox
-from sanderling.tools.base import Context, Outcome
+from sanderling.tools.base import Context
 from sanderling.tools.catalog import TOOLS, tool_specs
-from sanderling.tools.jobs import Jobs
+from sanderling.tools.outcome import Outcome
 from sanderling.tools.ripgrep import find_ripgrep
-from sanderling.tools.shell import Shell
 from sanderling.tools.workspace import Workspace
 from tests.bench.shared import Bench, Row, median_row
 from tests.conftest import ROOT
@@ -39,7 +41,7 @@ OURS = f"{BARE}; import sanderling.editor.host"
 FIRST_USE = """
 import time
 from sanderling.tools.catalog import TOOLS
-from sanderling.permissions import Effect, decide
+from sanderling.permissions.decide import Effect, decide
 begin = time.perf_counter()
 decide(Effect("bash", "run", command="git status && ls -la", cwd="/p"), "ask", (), project="/p", is_confined=True, write_paths=())
 print(1000 * (time.perf_counter() - begin))
@@ -47,7 +49,7 @@ print(1000 * (time.perf_counter() - begin))
 
 
 class Desk:
-    """A project, and the tools on it as the orchestrator uses them."""
+    """A project, and the tools on it as the conversation uses them."""
 
     def __init__(self, folder: Path) -> None:
         self.project = folder / "project"
@@ -63,7 +65,7 @@ class Desk:
         workspace, sandbox = self._workspace, self._sandbox
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(sandbox.serve)
-            workspace.shell = Shell(workspace.project, sandbox, sandbox.scratch)
+            workspace.shell = Shell(workspace.project, sandbox, sandbox.scratch, only_reads_with)
             workspace.jobs = Jobs(workspace.shell, sandbox, tasks.start_soon)
             yield
             tasks.cancel_scope.cancel()

@@ -8,17 +8,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sanderling.events import Prompt
-from sanderling.messages import (
+from sanderling.protocol.messages import (
     Message,
+    Prompt,
     TextBlock,
     ThinkingBlock,
     ToolResult,
     ToolUse,
     Usage,
 )
-from sanderling.session import Session
-from sanderling.session_log import LoggedToolEnd
+from sanderling.session.records import LoggedToolEnd
+from sanderling.session.session import Session
 from tests.bench.shared import Bench, Row, cpu_s, median_row, rss_mb
 from tests.conftest import ROOT, wait_until
 
@@ -51,8 +51,8 @@ RESUME = """
 import json, sys, time
 from pathlib import Path
 
-from sanderling.session import Session
-from sanderling.transcript import Pages
+from sanderling.session.session import Session
+from sanderling.session.pages import Pages
 
 def rss_mb():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6

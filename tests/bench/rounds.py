@@ -18,10 +18,10 @@ import anthropic
 import msgspec
 
 from sanderling.config import Settings
-from sanderling.messages import Message, TextBlock, ToolResult, ToolUse
-from sanderling.prompt import system_prompt
+from sanderling.conversation.prompt import system_prompt
+from sanderling.protocol.messages import Message, TextBlock, ToolResult, ToolUse
 from sanderling.providers import BlockDone, ModelRequest
-from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.tools.catalog import tool_specs
 from tests.bench.shared import Bench, Row, median_row
 from tests.conftest import ROOT

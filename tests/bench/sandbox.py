@@ -21,9 +21,9 @@ from statistics import median
 
 import anyio
 
+from sanderling.sandbox.confinement import REST_AFTER_S, SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Process, Sandbox
-from sanderling.sandbox.session import REST_AFTER_S, SessionSandbox
 from tests.bench.shared import Bench, Row, forget_peak_mb, median_row, peak_mb, rss_mb
 from tests.conftest import ROOT, process_files
 

@@ -16,20 +16,20 @@ import anyio
 import msgspec
 
 from sanderling.config import Settings
-from sanderling.events import (
-    AnswerApproval,
+from sanderling.conversation.conversation import Conversation
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import (
     ApprovalRequested,
     ErrorOccurred,
     Event,
-    Prompt,
     ToolStarted,
     TurnEnded,
     TurnStarted,
 )
-from sanderling.orchestrator import Orchestrator
-from sanderling.providers.anthropic import AnthropicProvider
-from sanderling.sandbox.session import policy_for
-from sanderling.session import Session
+from sanderling.protocol.messages import Prompt
+from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.sandbox.confinement import policy_for
+from sanderling.session.session import Session
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -54,16 +54,16 @@ class Host:
         self.turns = 0  # that have begun and not ended
         session = Session.open(settings.session_dir, "s1", project)
         self.provider = AnthropicProvider(settings)
-        self.orchestrator = Orchestrator(
+        self.conversation = Conversation(
             session, self.provider, self.emit, policy_for(settings, project), settings
         )
-        self.orchestrator.sandbox.switch(is_on=run.is_confined)
+        self.conversation.sandbox.switch(is_on=run.is_confined)
 
     def emit(self, event: Event) -> None:
         match event:
             case ToolStarted() if not self.is_steered:
                 self.is_steered = True
-                self.orchestrator.steer(self.run.steered)
+                self.conversation.steer(self.run.steered)
                 self._tell(self.run.steered)
             case TurnStarted():
                 self.turns += 1
@@ -72,7 +72,7 @@ class Host:
                 self.changed.set()
             case ApprovalRequested(id=question_id):  # unconfined, a command asks
                 answer = AnswerApproval(question_id, "once")
-                asyncio.get_running_loop().call_soon(self.orchestrator.approvals.answer, answer)
+                asyncio.get_running_loop().call_soon(self.conversation.approvals.answer, answer)
             case ErrorOccurred():
                 raise AssertionError(event)
             case _:
@@ -83,15 +83,15 @@ class Host:
 
     async def serve(self) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.orchestrator.serve)
-            self.orchestrator.set_mode("auto")
+            tasks.start_soon(self.conversation.serve)
+            self.conversation.set_mode("auto")
             for prompt in self.run.prompts:
-                self.orchestrator.submit(prompt)
+                self.conversation.submit(prompt)
                 self._tell(prompt)
-            while self.orchestrator.waiting or self.turns:
+            while self.conversation.waiting or self.turns:
                 self.changed = anyio.Event()
                 await self.changed.wait()
-            self.orchestrator.close()
+            self.conversation.close()
         await self.provider.aclose()
 
 

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sanderling.events import Prompt
-from sanderling.history import UNKNOWN_OUTCOME
+from sanderling.protocol.messages import Prompt
+from sanderling.session.history import UNKNOWN_OUTCOME
 from tests.cached_api import Body, CachedApi, Content, text, thought, use
 from tests.chaos.host import Run
 from tests.conftest import ROOT, prove

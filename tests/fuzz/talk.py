@@ -1,7 +1,7 @@
 """
 A conversation with an API in this very process, which can be cut, stalled or stopped wherever it is; and what must hold afterwards.
 
-Everything is real (orchestrator, tools, log, provider, SDK) but the socket: `InProcessApi` hands the bytes of an answer to the SDK's
+Everything is real (conversation, tools, log, provider, SDK) but the socket: `InProcessApi` hands the bytes of an answer to the SDK's
 HTTP client, and judges each request.
 """
 
@@ -24,12 +24,12 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings
-from sanderling.events import (
-    AnswerApproval,
+from sanderling.conversation.conversation import Conversation
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import (
     AnswerRestarted,
     ApprovalRequested,
     Event,
-    Prompt,
     PromptsReturned,
     TextDelta,
     ToolEnded,
@@ -37,14 +37,13 @@ from sanderling.events import (
     TurnEnded,
     TurnStarted,
 )
-from sanderling.messages import Message, TextBlock
-from sanderling.orchestrator import Orchestrator
+from sanderling.protocol.messages import Message, Prompt, TextBlock
 from sanderling.providers import ModelLimits
-from sanderling.providers.anthropic import AnthropicProvider
-from sanderling.retries import Backoff
+from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.retries import Backoff
+from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.sandbox import Sandbox
-from sanderling.sandbox.session import policy_for
-from sanderling.session import Session
+from sanderling.session.session import Session
 from tests.api_rules import Block, refusals, request_refusals
 from tests.cached_api import Sent, events_of
 from tests.fuzz.streams import LAST_WORDS
@@ -206,14 +205,14 @@ def directory(parent: str | None = FAST_DISK) -> Iterator[Path]:
 class Talk:
     """A session in the making, with all it has emitted and all that the person has said to it."""
 
-    orchestrator: Orchestrator = field(init=False)
+    conversation: Conversation = field(init=False)
     events: list[Event] = field(default_factory=list)
     said: list[Prompt] = field(default_factory=list)
     changed: anyio.Event = field(default_factory=anyio.Event)
 
     @property
     def session(self) -> Session:
-        return self.orchestrator.session
+        return self.conversation.session
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -221,28 +220,28 @@ class Talk:
         if isinstance(event, ApprovalRequested):
             answer = "deny" if event.tool == "tokens" else "once"
             loop = asyncio.get_running_loop()
-            loop.call_soon(self.orchestrator.approvals.answer, AnswerApproval(event.id, answer))
+            loop.call_soon(self.conversation.approvals.answer, AnswerApproval(event.id, answer))
 
     def submit(self, text: str) -> None:
         self.said.append(Prompt(f"p{len(self.said)}", text))
-        self.orchestrator.submit(self.said[-1])
+        self.conversation.submit(self.said[-1])
 
     def steer(self, text: str) -> None:
         self.said.append(Prompt(f"p{len(self.said)}", text))
-        self.orchestrator.steer(self.said[-1])
+        self.conversation.steer(self.said[-1])
 
     def edit(self, prompt_id: str, text: str) -> None:
         self.said = [
             Prompt(prompt.id, text) if prompt.id == prompt_id else prompt for prompt in self.said
         ]
-        self.orchestrator.waiting.edit(prompt_id, text)
+        self.conversation.waiting.edit(prompt_id, text)
 
     def count(self, kind: type[Event]) -> int:
         return sum(isinstance(event, kind) for event in self.events)
 
     def is_quiet(self) -> bool:
         """No turn is going on, and nothing waits that goes by itself."""
-        waiting = self.orchestrator.waiting
+        waiting = self.conversation.waiting
         # Not their counts: to cancel between two turns ends one that has not started.
         turns = [event for event in self.events if isinstance(event, TurnStarted | TurnEnded)]
         has_ended = not turns or isinstance(turns[-1], TurnEnded)
@@ -291,13 +290,13 @@ async def talking(
     session = Session.open(settings.session_dir, "s1", str(project))
     policy = policy_for(settings, str(project))
     talk = Talk()
-    talk.orchestrator = orchestrator = Orchestrator(session, provider, talk.emit, policy, settings)
-    orchestrator.calls.backoff = Backoff(attempts=4, first_s=0)
-    orchestrator.sandbox.switch(is_on=is_confined)
+    talk.conversation = conversation = Conversation(session, provider, talk.emit, policy, settings)
+    conversation.calls.backoff = Backoff(attempts=4, first_s=0)
+    conversation.sandbox.switch(is_on=is_confined)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(orchestrator.serve)
+        tasks.start_soon(conversation.serve)
         yield talk
-        orchestrator.close()
+        conversation.close()
     await provider.aclose()
     session.close()
 
@@ -340,7 +339,7 @@ def logged_texts(log: Path, role: str) -> list[str]:
 
 def check_nothing_was_lost(talk: Talk) -> None:
     """Each prompt was said once, and the model is shown it; or it was given back, or still waits."""
-    waiting = talk.orchestrator.waiting.shown()
+    waiting = talk.conversation.waiting.shown()
     elsewhere = [
         *(p.text for e in talk.events if isinstance(e, PromptsReturned) for p in e.prompts),
         *(prompt.text for prompt in (*waiting.steering, *waiting.queued)),

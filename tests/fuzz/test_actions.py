@@ -26,28 +26,28 @@ MODELS = ("claude-sonnet-5-5", "claude-opus-5-5")
 
 
 def act(talk: Talk, chance: random.Random) -> None:
-    orchestrator = talk.orchestrator
-    waiting = orchestrator.waiting.shown()
+    conversation = talk.conversation
+    waiting = conversation.waiting.shown()
     match chance.randrange(12):
         case 0 | 1 | 2:
             talk.submit(f"Submitted {len(talk.said)}.")
         case 3 | 4:
             talk.steer(f"Steered {len(talk.said)}.")
         case 5 | 6:
-            orchestrator.cancel()
+            conversation.cancel()
         case 7:
-            orchestrator.set_model(chance.choice(MODELS))
+            conversation.set_model(chance.choice(MODELS))
         case 8:
-            orchestrator.compact("what matters")
+            conversation.compact("what matters")
         case 9:
-            orchestrator.undo_compaction()
+            conversation.undo_compaction()
         case 10:
-            orchestrator.set_mode(chance.choice(("ask", "auto", "plan")))
+            conversation.set_mode(chance.choice(("ask", "auto", "plan")))
         case _ if prompts := (*waiting.steering, *waiting.queued):
             prompt = chance.choice(prompts)
             talk.edit(prompt.id, f"{prompt.text} Edited.")
         case _:
-            orchestrator.release()
+            conversation.release()
 
 
 async def wait_a_little(chance: random.Random) -> None:

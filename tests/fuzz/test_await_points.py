@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from sanderling.events import Mode
+from sanderling.protocol.modes import Mode
 from tests.cached_api import text, thought, use
 from tests.conftest import prove_rest
 from tests.fuzz import IS_FULL
@@ -90,15 +90,15 @@ async def stop_at(name: str, step: int, *, is_steered: bool) -> bool:
         async with api_client() as (api, client):
             api.answers = [last_words()]
             async with talking(folder, client, is_confined=turn.is_confined) as talk:
-                talk.orchestrator.set_mode(turn.mode)
+                talk.conversation.set_mode(turn.mode)
                 await talk.ask("Before.")
                 api.answers = [*turn.answers, last_words()]
                 if turn.is_compacted:
-                    talk.orchestrator.compact("what matters")
+                    talk.conversation.compact("what matters")
                 talk.submit("First.")
                 if is_steered:
                     talk.steer("Steer.")
-                loop.deed, loop.at = talk.orchestrator.cancel, loop.count + 1 + step
+                loop.deed, loop.at = talk.conversation.cancel, loop.count + 1 + step
                 await talk.be_quiet()
                 was_stopped, loop.at = loop.count >= loop.at, -1
                 api.answers = [last_words()]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sanderling.events import CompactionStarted
+from sanderling.protocol.events import CompactionStarted
 from tests.conftest import prove_rest
 from tests.fuzz import IS_FULL
 from tests.fuzz.streams import STREAMS
@@ -37,7 +37,7 @@ async def break_off(stream: bytes, at: int, how: How, *, is_steered: bool, is_qu
             talk.submit("Queue.")
         logs.append(talk.session.path.read_bytes())
         if how == "cancel":
-            talk.orchestrator.cancel()
+            talk.conversation.cancel()
 
     with directory() as folder:
         async with api_client() as (api, client):

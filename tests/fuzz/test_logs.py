@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from sanderling.events import Compacted, Prompt
-from sanderling.messages import Message, TextBlock
-from sanderling.session import Session
+from sanderling.protocol.events import Compacted
+from sanderling.protocol.messages import Message, Prompt, TextBlock
+from sanderling.session.session import Session
 from tests.api_rules import refusals
 from tests.cached_api import text, thought, use
 from tests.fuzz.talk import (
@@ -41,10 +41,10 @@ async def eventful_log() -> bytes:
     plan = bytes_of(thought("Hm."), text("I plan."), TODO, READ)
     with directory() as folder:
         async with api_client() as (api, client), talking(folder, client) as talk:
-            talk.orchestrator.set_mode("auto")
+            talk.conversation.set_mode("auto")
             api.answers = [Answer(plan, at=900, then=say_more), Answer(plan), last_words()]
             await talk.ask("First.")
-            talk.orchestrator.compact("what matters")
+            talk.conversation.compact("what matters")
             api.answers = [Answer(bytes_of(SUMMARY)), Answer(bytes_of(WRITE)), last_words()]
             await talk.ask("Second.")
             assert (api.refused, talk.count(Compacted)) == ([], 1)

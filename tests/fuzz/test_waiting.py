@@ -5,8 +5,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sanderling.events import Prompt, Selection, WaitingChanged
-from sanderling.waiting import Waiting
+from sanderling.conversation.waiting import Waiting
+from sanderling.protocol.events import WaitingChanged
+from sanderling.protocol.messages import Prompt, Selection
 from tests.conftest import examples
 
 TEXTS = st.text(min_size=1).filter(str.strip)

@@ -14,9 +14,9 @@ from contextlib import suppress
 import pytest
 from tests.conftest import ROOT, is_alive, process_files, prove, prove_rest, wait_until
 
-from sanderling.history import NOT_RUN
-from sanderling.messages import ToolResult
-from sanderling.session import Session, SessionInUseError
+from sanderling.protocol.messages import ToolResult
+from sanderling.session.history import NOT_RUN
+from sanderling.session.session import Session, SessionInUseError
 
 APP = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
 FIXED = APP.replace("a - b", "a + b")

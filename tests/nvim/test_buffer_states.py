@@ -21,8 +21,8 @@ import pytest
 from tests.conftest import find_neovim, prove, prove_rest, wait_until
 from tests.unit.test_replace import AnyFile, any_edit
 
+from sanderling.editing.text import decode
 from sanderling.errors import ToolError
-from sanderling.tools.text import decode
 
 SERVE = textwrap.dedent("""
     import asyncio, base64, pickle, sys
@@ -31,7 +31,7 @@ SERVE = textwrap.dedent("""
     from sanderling.editor.buffers import NeovimBuffers
     from sanderling.errors import ToolError
     from sanderling.sandbox.policy import SandboxPolicy
-    from sanderling.sandbox.session import SessionSandbox
+    from sanderling.sandbox.confinement import SessionSandbox
     from sanderling.tools.base import Context
     from sanderling.tools.edit import edit
     from sanderling.tools.read import read

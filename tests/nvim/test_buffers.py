@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from tests.conftest import prove, prove_rest, wait_until
 
+from sanderling.editing.lines import Hunk
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import Identity
-from sanderling.sandbox.worker import stamp_of
+from sanderling.sandbox.inside.worker import stamp_of
 from sanderling.tools.buffers import bytes_of
-from sanderling.tools.editor import Hunk
 
 FAR_MS = 1e15
 LINE_ENDINGS = {"unix": "\n", "dos": "\r\n", "mac": "\r"}

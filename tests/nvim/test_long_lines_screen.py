@@ -41,7 +41,7 @@ def test_an_answer_of_one_line_is_shown_in_part_and_kept_whole(start_agent, chun
 
     agent.command("AgentExport out.md")
     wait_until((agent.project / "out.md").exists, "it is written")
-    wait_until(lambda: LINE.strip() in (agent.project / "out.md").read_text())
+    wait_until(lambda: LINE.strip().encode() in (agent.project / "out.md").read_bytes())
 
 
 def test_an_answer_that_stops_in_its_long_line_says_so(start_agent):

@@ -59,7 +59,7 @@ def test_only_a_session_whose_sandbox_was_switched_off_runs_anything(tmp_path):
 import anyio
 from sanderling.config import Settings
 from sanderling.errors import SandboxError
-from sanderling.sandbox.session import SessionSandbox, policy_for
+from sanderling.sandbox.confinement import SessionSandbox, policy_for
 
 async def main():
     policy = policy_for(Settings(state_dir={str(tmp_path)!r}), {str(tmp_path)!r})

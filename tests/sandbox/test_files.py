@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox import worker
+from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.files import ABSENT, FileChangedError, Files, UnconfinedFiles
-from sanderling.sandbox.session import SessionSandbox
+from sanderling.sandbox.inside import worker
 from tests.conftest import examples, prove, prove_rest
 from tests.sandbox.child import STRANGER, in_child, open_directory
 from tests.sandbox.test_sandbox import (

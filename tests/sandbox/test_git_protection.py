@@ -10,22 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from sanderling.sandbox.git import (
-    GIT_TIMEOUT_S,
-    SENTINEL,
-    GitProtection,
-    UnclearError,
-    clean_up_after_the_dead,
-    env_files_to_hide,
-    executable_settings,
-    git_program,
-    place_sentinels,
-    protection,
-    remove_sentinels,
-    resolve,
-    survey,
-)
 from sanderling.sandbox.gitconfig import write_gitconfig
+from sanderling.sandbox.guard.git_program import GIT_TIMEOUT_S, UnclearError, git_program
+from sanderling.sandbox.guard.protection import GitProtection, protection
+from sanderling.sandbox.guard.repositories import resolve, survey
+from sanderling.sandbox.guard.sentinels import (
+    SENTINEL,
+    clean_up_after_the_dead,
+    place_sentinels,
+    remove_sentinels,
+)
+from sanderling.sandbox.guard.settings import env_files_to_hide, executable_settings
 from sanderling.sandbox.policy import SandboxPolicy
 from tests.conftest import prove, wait_until
 
@@ -573,7 +568,8 @@ def test_what_a_killed_session_left_is_removed_by_the_next(
 ):
     sentinel = repository / ".git/commondir"
     code = (
-        "import sys, time; from sanderling.sandbox.git import *; "
+        "import sys, time; from sanderling.sandbox.guard.repositories import survey; "
+        "from sanderling.sandbox.guard.sentinels import place_sentinels; "
         "place_sentinels(sys.argv[1], survey(sys.argv[2])); time.sleep(60)"
     )
     session = subprocess.Popen([sys.executable, "-c", code, str(state), str(repository)])
@@ -616,7 +612,8 @@ def test_sentinel_of_the_killed_is_left_to_a_session_that_lives(
 ):
     sentinel = repository / ".git/commondir"
     code = (
-        "import os, sys; from sanderling.sandbox.git import place_sentinels, survey;"
+        "import os, sys; from sanderling.sandbox.guard.repositories import survey;"
+        "from sanderling.sandbox.guard.sentinels import place_sentinels;"
         "place_sentinels(sys.argv[1], survey(sys.argv[2])); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", code, str(state), str(repository)], check=False)
@@ -663,7 +660,8 @@ def test_sentinel_is_taken_over_from_the_killed_whose_state_was_deleted(
 def test_nothing_is_placed_that_could_not_be_recorded(repository: Path, state: Path):
     """A limit does what a full disk does."""
     code = (
-        "import os, resource, sys; from sanderling.sandbox.git import *\n"
+        "import os, resource, sys; from sanderling.sandbox.guard.repositories import survey\n"
+        "from sanderling.sandbox.guard.sentinels import place_sentinels\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "before = len(os.listdir('/proc/self/fd'))\n"
         "try: place_sentinels(sys.argv[1], survey(sys.argv[2]))\n"

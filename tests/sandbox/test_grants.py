@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from sanderling.errors import SandboxError
+from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.sandbox import Sandbox
-from sanderling.sandbox.session import SessionSandbox
 from tests.conftest import prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_sandbox import MOUNTED, Place, all_of, happens, names_in

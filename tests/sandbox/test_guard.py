@@ -16,16 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from sanderling.permissions import Effect, decide
-from sanderling.sandbox.git import (
-    Survey,
-    env_files_to_hide,
-    executable_settings,
-    protection,
-    survey,
-)
-from sanderling.sandbox.guard import MAX_TOLD, Guard, GuardEvent
+from sanderling.permissions.decide import decide
+from sanderling.sandbox.guard.guard import MAX_TOLD, Guard, GuardEvent
+from sanderling.sandbox.guard.protection import protection
+from sanderling.sandbox.guard.repositories import Survey, survey
+from sanderling.sandbox.guard.settings import env_files_to_hide, executable_settings
 from sanderling.sandbox.names import AT_ROOT, MAX_HELD, TABLE, VERSION_CONTROL, Row
+from sanderling.tools.effects import Effect
 from tests.conftest import prove, prove_rest
 
 TRIPWIRE_MS = 1.0
@@ -1049,7 +1046,7 @@ def test_the_tripwire_works_while_an_audit_judges(yard: Yard, monkeypatch: pytes
         (yard.project / ".envrc").write_text("evil")
         return executable_settings(content, project)
 
-    monkeypatch.setattr("sanderling.sandbox.guard.executable_settings", judge_slowly)
+    monkeypatch.setattr("sanderling.sandbox.guard.guard.executable_settings", judge_slowly)
     for index in range(3):  # else the settings of equal configs are known
         yard.git("config", "user.name", str(index), cwd=yard.project / f"nested{index}")
     guard.audit()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox import landlock, seccomp
-from sanderling.sandbox.landlock import Ruleset, abi
-from sanderling.sandbox.syscalls import number, syscall
+from sanderling.sandbox.kernel import landlock, seccomp
+from sanderling.sandbox.kernel.landlock import Ruleset, abi
+from sanderling.sandbox.kernel.syscalls import number, syscall
 from tests.sandbox.child import USERS, errno_of, in_child, open_directory
 
 pytestmark = pytest.mark.skipif(not abi(), reason="this kernel has no Landlock")

@@ -21,15 +21,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox import network
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.network import (
-    HostRules,
-    answer_names,
-    is_public,
-    proxy_environment,
-    serve_proxy,
-)
+from sanderling.sandbox.network import denied
+from sanderling.sandbox.network import proxy as serving
+from sanderling.sandbox.network.hosts import HostRules, is_public
+from sanderling.sandbox.network.names import answer_names
+from sanderling.sandbox.network.proxy import proxy_environment, serve_proxy
 from tests.conftest import examples, prove
 
 DEADLINE_S = 10.0
@@ -438,9 +435,9 @@ async def test_a_host_that_is_not_listed_is_refused_and_reported_once():
 
 async def test_reports_are_bounded_however_many_hosts_are_asked_for():
     async with proxy_for() as proxy:
-        for i in range(network.MAX_REPORTS + 20):
+        for i in range(denied.MAX_REPORTS + 20):
             await say(proxy.port, f"CONNECT h{i}.example:443 HTTP/1.0\r\n\r\n".encode())
-        assert len(proxy.denials) == network.MAX_REPORTS
+        assert len(proxy.denials) == denied.MAX_REPORTS
 
 
 async def test_a_listed_name_of_a_private_address_is_refused_unless_the_address_is_listed_too():
@@ -503,7 +500,7 @@ async def test_a_head_must_arrive_in_time_and_size(monkeypatch):
     async with proxy_for() as proxy:
         answer = await say(proxy.port, b"CONNECT a:1 HTTP/1.0\r\nX: " + b"x" * 40_000)
         assert answer.startswith(b"HTTP/1.1 431 ")
-        monkeypatch.setattr(network, "HEAD_S", 0.3)
+        monkeypatch.setattr(serving, "HEAD_S", 0.3)
         with anyio.fail_after(DEADLINE_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
             with suppress(
@@ -518,7 +515,7 @@ async def test_a_head_must_arrive_in_time_and_size(monkeypatch):
 
 async def test_an_idle_tunnel_is_closed(monkeypatch):
     async with server_for(echo) as port, proxy_for(f"127.0.0.1:{port}") as proxy:
-        monkeypatch.setattr(network, "IDLE_S", 0.3)
+        monkeypatch.setattr(serving, "IDLE_S", 0.3)
         reader, writer = await open_tunnel(proxy.port, f"127.0.0.1:{port}")
         began = time.monotonic()
         for _ in range(5):  # use keeps it open
@@ -532,7 +529,7 @@ async def test_an_idle_tunnel_is_closed(monkeypatch):
 
 
 async def test_clients_beyond_the_limit_wait_for_a_place(monkeypatch):
-    monkeypatch.setattr(network, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(serving, "MAX_CONNECTIONS", 2)
     async with server_for(echo) as port, proxy_for(f"127.0.0.1:{port}") as proxy:
         writers = [(await open_tunnel(proxy.port, f"127.0.0.1:{port}"))[1] for _ in range(2)]
         with anyio.move_on_after(0.3) as waits:
@@ -808,11 +805,11 @@ async def test_a_reported_name_is_printable_and_the_reports_are_bounded():
         assert denials == [Denial("resolve", "\ufffd[31mred\ufffd.ex\ufffd\ufffdmple", OFF)]
         for i in range(200):
             await ask(client, query(f"{i}.example"))
-        assert len(denials) == network.MAX_REPORTS
+        assert len(denials) == denied.MAX_REPORTS
 
 
 async def test_a_name_is_reported_again_later(monkeypatch):
-    monkeypatch.setattr(network, "REPEAT_S", 0.05)
+    monkeypatch.setattr(denied, "REPEAT_S", 0.05)
     async with names_answered() as (client, denials):
         for _ in range(2):
             await ask(client, query("example.org"))

@@ -8,10 +8,10 @@ import anyio
 import pytest
 
 from sanderling.errors import SandboxError
+from sanderling.sandbox.confinement import REST_AFTER_S, SessionSandbox
 from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.sandbox import Sandbox
-from sanderling.sandbox.session import REST_AFTER_S, SessionSandbox
 from tests.conftest import prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said

@@ -22,15 +22,16 @@ import anyio.lowlevel
 import pytest
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox import bubblewrap, wire
+from sanderling.sandbox import wire
 from sanderling.sandbox.denials import HIDDEN, READ_ONLY, Denial
 from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.files import Files
-from sanderling.sandbox.layout import Access, Bind, Layout
+from sanderling.sandbox.inside import bubblewrap
+from sanderling.sandbox.inside.zygote import View
+from sanderling.sandbox.kernel.layout import Access, Bind, Layout
 from sanderling.sandbox.policy import Limits, SandboxPolicy
 from sanderling.sandbox.report import GuardEvent, Report
 from sanderling.sandbox.sandbox import PIPE, STDOUT, Sandbox, SandboxEvent, check_level
-from sanderling.sandbox.zygote import View
 from tests.conftest import is_alive, prove, prove_rest, wait_until
 from tests.sandbox.child import in_child
 
@@ -177,7 +178,9 @@ def children(pid: int) -> list[int]:
 
 
 def supervisors(host: int) -> list[int]:
-    return [pid for pid in children(host) if pid in running("sandbox.supervisor import main")]
+    return [
+        pid for pid in children(host) if pid in running("sandbox.inside.supervisor import main")
+    ]
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox import seccomp
-from sanderling.sandbox.syscalls import MACHINE, MACHINES, NUMBERS, number, syscall
+from sanderling.sandbox.kernel import seccomp
+from sanderling.sandbox.kernel.syscalls import MACHINE, MACHINES, NUMBERS, number, syscall
 from tests.conftest import prove_rest
 from tests.sandbox.child import USERS, errno_of, in_child, open_directory
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sanderling.sandbox.init import PR_SET_DUMPABLE, PR_SET_PDEATHSIG
-from sanderling.sandbox.stillness import everything_still
-from sanderling.sandbox.syscalls import prctl
+from sanderling.sandbox.inside.init import PR_SET_DUMPABLE, PR_SET_PDEATHSIG
+from sanderling.sandbox.inside.stillness import everything_still
+from sanderling.sandbox.kernel.syscalls import prctl
 from tests.conftest import wait_until
 from tests.sandbox.child import USERS, in_child
 

@@ -20,24 +20,31 @@ import pytest
 from tests.conftest import policy_of, prove, wait_until
 
 from sanderling.config import Settings
+from sanderling.conversation.conversation import Conversation
 from sanderling.errors import ProviderError
-from sanderling.events import (
+from sanderling.protocol.events import (
     ErrorOccurred,
     Event,
-    Prompt,
     TextDelta,
     ThinkingDelta,
     TodoChanged,
     TurnEnded,
     UsageUpdated,
 )
-from sanderling.history import without_thoughts
-from sanderling.messages import Message, TextBlock, ThinkingBlock, ToolResult, ToolUse, Usage
-from sanderling.orchestrator import Orchestrator
+from sanderling.protocol.messages import (
+    Message,
+    Prompt,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
 from sanderling.providers import ModelRequest
-from sanderling.providers.anthropic import AnthropicProvider
-from sanderling.retries import Backoff
-from sanderling.session import Session
+from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.retries import Backoff
+from sanderling.session.history import without_thoughts
+from sanderling.session.session import Session
 
 PEERS = Path(os.environ.get("SANDERLING_PEERS", Path(__file__).parent.parent / "peers"))
 CLI = PEERS / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
@@ -183,22 +190,22 @@ class Talk:
         self.session = Session.open(self.settings.session_dir, "s1", str(project))
 
     async def say(self, *prompts: str) -> list[Message]:
-        orchestrator = Orchestrator(
+        conversation = Conversation(
             self.session,
             self.provider,
             self.events.append,
             policy_of(self.session),
             self.settings,
         )
-        orchestrator.calls.backoff = Backoff(attempts=2, first_s=0)
+        conversation.calls.backoff = Backoff(attempts=2, first_s=0)
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(orchestrator.serve)
+                tasks.start_soon(conversation.serve)
                 for count, prompt in enumerate(prompts, 1):
-                    orchestrator.submit(Prompt(f"p{count}", prompt))
+                    conversation.submit(Prompt(f"p{count}", prompt))
                     while len(self.of(TurnEnded)) < count:
                         await anyio.sleep(0.005)
-                orchestrator.close()
+                conversation.close()
         self.session.close()
         await self.provider.aclose()
         return self.session.history

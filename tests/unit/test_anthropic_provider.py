@@ -35,7 +35,7 @@ from tests.loopback import (
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
-from sanderling.messages import (
+from sanderling.protocol.messages import (
     Message,
     RedactedThinkingBlock,
     TextBlock,
@@ -54,8 +54,8 @@ from sanderling.providers import (
     ThinkingPiece,
     UsageReport,
 )
-from sanderling.providers import anthropic as anthropic_provider
-from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.providers.anthropic import provider as anthropic_provider
+from sanderling.providers.anthropic.provider import AnthropicProvider
 
 KEY = "sk-ant-this-is-secret"
 HISTORY = [Message("user", (TextBlock("Good morning."),))]
@@ -369,7 +369,7 @@ async def test_error_whose_words_are_no_words_is_told_all_the_same(server, conne
 
 
 async def test_answer_without_an_end_is_given_up(server, connect, monkeypatch):
-    monkeypatch.setattr("sanderling.providers.anthropic.MAX_REPLY_BYTES", 100_000)
+    monkeypatch.setattr("sanderling.providers.anthropic.provider.MAX_REPLY_BYTES", 100_000)
     pieces = loopback.text(*["x" * 1000] * 200)
     server.answer(Reply(loopback.message_start(), pieces, loopback.done()))
     error, items = await fail(connect())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cached_api import PromptCache
 
-from sanderling.messages import (
+from sanderling.protocol.messages import (
     ImageBlock,
     ImageSource,
     Message,
@@ -18,7 +18,7 @@ from sanderling.messages import (
     ToolUse,
 )
 from sanderling.providers import ModelRequest, ToolSpec
-from sanderling.providers.anthropic_request import LOOK_BACK_BLOCKS, RequestEncoder
+from sanderling.providers.anthropic.request import LOOK_BACK_BLOCKS, RequestEncoder
 
 MARK = b',"cache_control":{"type":"ephemeral"}'
 TOOLS = (ToolSpec("bash", "Runs a command.", {"type": "object", "properties": {}}),)

@@ -18,9 +18,9 @@ if sys.argv[2] == "whole":
     import anthropic
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
-from sanderling.messages import Message, TextBlock
+from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import ModelRequest
-from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.providers.anthropic.provider import AnthropicProvider
 
 async def talk():
     provider = AnthropicProvider(Settings(base_url=sys.argv[1], model="claude-test", state_dir="."))
@@ -114,11 +114,11 @@ def test_requests_answers_and_refusals_are_those_of_the_whole_sdk():
 def test_none_of_the_types_is_loaded():
     listed = run_python("""
 import json, sys
-from sanderling.providers import anthropic_sdk
-anthropic_sdk.load_sdk()
+from sanderling.providers.anthropic import sdk
+sdk.load_sdk()
 import anthropic
 files = {name: getattr(module, "__file__", None) for name, module in sys.modules.items()}
-print(json.dumps([name for name, file in files.items() if file and name.startswith(anthropic_sdk.UNUSED)]))
+print(json.dumps([name for name, file in files.items() if file and name.startswith(sdk.UNUSED)]))
 assert isinstance(anthropic.AsyncAnthropic(api_key="sk-test").base_url.host, str)
 """)
     assert json.loads(listed.stdout) == []
@@ -139,7 +139,7 @@ def test_what_was_left_out_is_loaded_when_it_is_used(expression):
     used = run_python(f"""
 import logging
 logging.basicConfig(format="%(message)s")
-from sanderling.providers.anthropic_sdk import load_sdk
+from sanderling.providers.anthropic.sdk import load_sdk
 load_sdk()
 import anthropic
 client = anthropic.AsyncAnthropic(api_key="sk-test")
@@ -175,7 +175,7 @@ def test_a_version_that_needs_its_types_is_loaded_whole(tmp_path, more):
         """
 import logging
 logging.basicConfig(format="%(message)s")
-from sanderling.providers.anthropic_sdk import load_sdk
+from sanderling.providers.anthropic.sdk import load_sdk
 load_sdk()
 import anthropic
 print(anthropic.__file__, type(anthropic.types.TextBlock).__name__)

@@ -12,22 +12,21 @@ from tests.conftest import policy_of, prove_rest, settings_of
 from tests.loopback import HANG_UP, RESET, STALL, LoopbackServer, Reply, Status, Step, Wait
 
 from sanderling.config import Settings
-from sanderling.events import (
+from sanderling.conversation.conversation import Conversation
+from sanderling.protocol.events import (
     AnswerRestarted,
     ErrorOccurred,
     Event,
-    Prompt,
     ProviderStarting,
     RetryScheduled,
     TextDelta,
     TurnEnded,
     TurnStarted,
 )
-from sanderling.messages import Message, TextBlock
-from sanderling.orchestrator import Orchestrator
-from sanderling.providers.anthropic import AnthropicProvider
-from sanderling.retries import Backoff
-from sanderling.session import Session
+from sanderling.protocol.messages import Message, Prompt, TextBlock
+from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.retries import Backoff
+from sanderling.session.session import Session
 
 DEADLINE_S = 20.0
 ATTEMPTS = 3
@@ -41,7 +40,7 @@ CUTS: dict[str, tuple[Step, ...]] = {
 }
 
 
-class Conversation:
+class Talk:
     """A session whose model is behind the server, and all it emitted."""
 
     def __init__(self, server: LoopbackServer, state_dir: Path) -> None:
@@ -49,21 +48,21 @@ class Conversation:
         self.session = Session.open(state_dir, "s1", "/project")
         settings = Settings(str(state_dir), base_url=server.url, idle_timeout_s=0.5)
         self.provider = AnthropicProvider(settings)
-        self.orchestrator = Orchestrator(
+        self.conversation = Conversation(
             self.session,
             self.provider,
             self.events.append,
             policy_of(self.session),
             settings_of(self.session),
         )
-        self.orchestrator.calls.backoff = Backoff(ATTEMPTS, first_s=0)
+        self.conversation.calls.backoff = Backoff(ATTEMPTS, first_s=0)
 
     def of(self, kind: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
     async def say(self, words: str) -> None:
         with anyio.fail_after(DEADLINE_S):
-            await self.orchestrator.run_turn(Prompt(words, words))
+            await self.conversation.run_turn(Prompt(words, words))
 
 
 @pytest.fixture
@@ -73,13 +72,13 @@ def server() -> Iterator[LoopbackServer]:
 
 
 @pytest.fixture
-async def talk(server, tmp_path, monkeypatch) -> AsyncIterator[Conversation]:
+async def talk(server, tmp_path, monkeypatch) -> AsyncIterator[Talk]:
     for name in ("AUTH_TOKEN", "BASE_URL", "PROFILE", "CUSTOM_HEADERS"):
         monkeypatch.delenv(f"ANTHROPIC_{name}", raising=False)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_PROXY", "*")
-    conversation = Conversation(server, tmp_path)
+    conversation = Talk(server, tmp_path)
     yield conversation
     conversation.session.close()
     await conversation.provider.aclose()
@@ -160,7 +159,7 @@ async def test_first_words_of_an_answer_that_comes_at_once_are_not_kept_from_the
                 lambda: said_when_drawn.append(len(talk.of(TextDelta)))
             )
 
-    talk.orchestrator.calls._emit = emit
+    talk.conversation.calls._emit = emit
     await talk.say("Tell me all.")
     assert said_when_drawn == [1]
     assert len(talk.of(TextDelta)) == pieces

@@ -18,15 +18,18 @@ import msgspec
 import pytest
 from tests.conftest import process_files, prove, prove_rest
 
+from sanderling.commands.jobs import Jobs
+from sanderling.commands.output import MAX_SCREEN_CHARS
+from sanderling.commands.shell import MAX_COMMAND_BYTES, Shell, ShellState, first_line
 from sanderling.errors import ToolError
-from sanderling.output import MAX_SCREEN_CHARS
+from sanderling.permissions.decide import only_reads_with
+from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import SandboxPolicy
-from sanderling.sandbox.session import SessionSandbox
-from sanderling.tools.base import Context, Outcome
+from sanderling.tools.base import Context
 from sanderling.tools.bash import BashInput, bash
-from sanderling.tools.jobs import Jobs, JobsInput, jobs
-from sanderling.tools.shell import MAX_COMMAND_BYTES, Shell, ShellState, first_line
+from sanderling.tools.jobs import JobsInput, jobs
+from sanderling.tools.outcome import Outcome
 from sanderling.tools.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +77,7 @@ class Desk:
         with anyio.fail_after(DEADLINE_S * 2):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.sandbox.serve)
-                shell = Shell(str(self.project), self.sandbox, self._scratch)
+                shell = Shell(str(self.project), self.sandbox, self._scratch, only_reads_with)
                 self.jobs = Jobs(shell, self.sandbox, tasks.start_soon, self._change)
                 self.workspace.shell, self.workspace.jobs = shell, self.jobs
                 yield self
@@ -467,9 +470,9 @@ async def test_switching_the_sandbox_off_and_on_keeps_the_state(confined):
 
 @prove
 async def test_shell_without_bash_keeps_the_same(desk, monkeypatch):
-    monkeypatch.setattr("sanderling.tools.shell.BASH", ())
+    monkeypatch.setattr("sanderling.commands.shell.BASH", ())
     monkeypatch.setattr("shutil.which", lambda _: None)
-    shell = Shell(str(desk.project), desk.sandbox, desk._scratch)
+    shell = Shell(str(desk.project), desk.sandbox, desk._scratch, only_reads_with)
     desk.jobs.shell = desk.workspace.shell = shell
     told = await desk.say("mkdir -p sub; cd sub; export A='x\n=y'; unset USER; exit 3")
     assert "[exit status 3 · " in told

@@ -9,19 +9,19 @@ from tests.cached_session import TURNS, CachedSession, set_zone
 from tests.conftest import policy_of, prove
 
 from sanderling.config import Settings
-from sanderling.events import (
+from sanderling.conversation.conversation import Conversation
+from sanderling.protocol.events import (
     BlockEnded,
     ErrorOccurred,
     Event,
-    Prompt,
     PromptSteered,
     TextDelta,
     ToolStarted,
     TurnEnded,
 )
-from sanderling.orchestrator import Orchestrator
-from sanderling.providers.anthropic import AnthropicProvider
-from sanderling.session import Session
+from sanderling.protocol.messages import Prompt
+from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.session.session import Session
 
 
 @pytest.fixture(autouse=True)
@@ -75,12 +75,12 @@ async def test_another_model_is_not_shown_the_thoughts_of_the_one_before(tmp_pat
             is_first = isinstance(event, moment) and not any(isinstance(e, moment) for e in events)
             events.append(event)
             if is_first:
-                orchestrator.set_model("claude-opus-5-5")
+                conversation.set_model("claude-opus-5-5")
 
         provider = AnthropicProvider(settings)
-        orchestrator = Orchestrator(session, provider, emit, policy_of(session), settings)
+        conversation = Conversation(session, provider, emit, policy_of(session), settings)
         for number in range(2):
-            await orchestrator.run_turn(Prompt(f"p{number}", "Go on."))
+            await conversation.run_turn(Prompt(f"p{number}", "Go on."))
         await provider.aclose()
         session.close()
     assert api.refused == []

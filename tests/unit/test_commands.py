@@ -15,9 +15,11 @@ import msgspec
 import pytest
 from tests.conftest import process_files, prove, prove_rest, settings_of
 
-from sanderling.events import (
+from sanderling.commands.output import MAX_SCREEN_CHARS
+from sanderling.conversation.conversation import Conversation
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import (
     AccessDenied,
-    AnswerApproval,
     ApprovalRequested,
     ApprovalSettled,
     CommandEnded,
@@ -27,19 +29,17 @@ from sanderling.events import (
     Event,
     GuardActed,
     Notice,
-    Prompt,
     SandboxChanged,
     TextDelta,
     TurnEnded,
     TurnStarted,
 )
-from sanderling.orchestrator import Orchestrator
-from sanderling.output import MAX_SCREEN_CHARS
+from sanderling.protocol.messages import Prompt
 from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.disk import DiskWatch
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Sandbox
-from sanderling.session import Session
+from sanderling.session.session import Session
 
 DEADLINE_S = 15.0
 GONE_S = 0.3
@@ -55,8 +55,8 @@ async def happens(condition: Callable[[], object], deadline_s: float = DEADLINE_
             await anyio.sleep(0.002)
 
 
-class Conversation:
-    """An orchestrator with a scripted model, a real sandbox, and all it emitted."""
+class Talk:
+    """A conversation with a scripted model, a real sandbox, and all it emitted."""
 
     def __init__(self, base: Path, *replies: list[dict[str, Any]], **changes: Any) -> None:
         self.base, self.project = base, base / "home/project"
@@ -70,23 +70,23 @@ class Conversation:
             project=str(self.project), home=str(base / "home"), state_dir=str(base / "state")
         )
         self.policy = policy._replace(**changes)
-        self.orchestrator = Orchestrator(
+        self.conversation = Conversation(
             self.session, provider, self.events.append, self.policy, settings_of(self.session)
         )
 
     @asynccontextmanager
-    async def served(self) -> AsyncIterator["Conversation"]:
+    async def served(self) -> AsyncIterator["Talk"]:
         try:
             with anyio.fail_after(DEADLINE_S):
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self.orchestrator.serve)
+                    tasks.start_soon(self.conversation.serve)
                     yield self
-                    self.orchestrator.close()
+                    self.conversation.close()
         finally:
             self.session.close()
 
     def start(self, command_id: str, command: str) -> None:
-        self.orchestrator.commands.start(command_id, command)
+        self.conversation.commands.start(command_id, command)
 
     def of(self, *kinds: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kinds)]
@@ -119,7 +119,7 @@ class Conversation:
     async def ask(self) -> list[str]:
         """Send a prompt; return what its message told the model, the prompt itself left out."""
         turns = len(self.of(TurnEnded))
-        self.orchestrator.submit(HELLO)
+        self.conversation.submit(HELLO)
         await self.until(TurnEnded, turns + 1)
         *told, prompt = self.told()[self._told :]
         self._told += len(told) + 1
@@ -133,8 +133,8 @@ class Conversation:
 
 
 @pytest.fixture
-def talk(tmp_path) -> Conversation:
-    return Conversation(tmp_path)
+def talk(tmp_path) -> Talk:
+    return Talk(tmp_path)
 
 
 def running(marker: str) -> list[str]:
@@ -294,14 +294,14 @@ async def test_output_cannot_end_the_fence_around_it(talk):
 
 
 async def test_during_a_turn_the_events_of_commands_are_held_until_it_ends(tmp_path):
-    talk = Conversation(tmp_path, UNTIL_CANCELLED)
+    talk = Talk(tmp_path, UNTIL_CANCELLED)
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TextDelta)
         talk.start("c1", "echo out")
         await happens(lambda: CommandsRunning(0) in talk.of(CommandsRunning)[1:])
         assert not talk.of(CommandStarted, CommandOutput, CommandEnded)
-        talk.orchestrator.cancel()
+        talk.conversation.cancel()
         await happens(lambda: talk.ended("c1"))
     kinds = [type(event) for event in talk.events]
     shown = [CommandStarted, CommandOutput, CommandEnded]
@@ -329,11 +329,11 @@ async def test_cancel_stops_the_newest_command_and_then_the_one_before(talk):
             talk.start(f"c{number}", "echo begun; sleep 1000")
             await happens(lambda number=number: talk.output(f"c{number}"))
         for number in (3, 2, 1):
-            talk.orchestrator.cancel()
+            talk.conversation.cancel()
             await happens(lambda number=number: talk.ended(f"c{number}"))
             assert talk.ended(f"c{number}").outcome.startswith("Stopped after ")
             assert len(talk.of(CommandEnded)) == 4 - number
-        talk.orchestrator.cancel()
+        talk.conversation.cancel()
     assert not any(end.is_success for end in talk.of(CommandEnded))
 
 
@@ -343,8 +343,8 @@ async def test_cancel_twice_in_a_row_stops_two_commands(talk):
         for number in (1, 2):
             talk.start(f"c{number}", "echo begun; sleep 1000")
         await happens(lambda: talk.output("c1") and talk.output("c2"))
-        talk.orchestrator.cancel()
-        talk.orchestrator.cancel()
+        talk.conversation.cancel()
+        talk.conversation.cancel()
         await talk.until(CommandEnded, 2)
 
 
@@ -352,19 +352,19 @@ async def test_cancel_twice_in_a_row_stops_two_commands(talk):
 async def test_cancel_stops_a_command_that_has_not_begun(talk):
     async with talk.served():
         talk.start("c1", "sleep 1000")
-        talk.orchestrator.cancel()
+        talk.conversation.cancel()
         await happens(lambda: talk.ended("c1"))
     assert talk.ended("c1").outcome.startswith("Stopped after ")
 
 
 async def test_cancel_during_a_turn_stops_the_turn_and_no_command(tmp_path):
-    talk = Conversation(tmp_path, UNTIL_CANCELLED)
+    talk = Talk(tmp_path, UNTIL_CANCELLED)
     async with talk.served():
         talk.start("c1", f"echo begun; {ENDS_ON_FILE}")
         await happens(lambda: talk.output("c1"))
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TextDelta)
-        talk.orchestrator.cancel()
+        talk.conversation.cancel()
         await talk.until(TurnEnded)
         (talk.project / "end").touch()
         await happens(lambda: talk.ended("c1"))
@@ -377,7 +377,7 @@ async def test_stopped_command_leaves_nothing(talk):
     async with talk.served():
         talk.start("c1", f"setsid {marker} & nohup {marker} & echo begun; {marker}")
         await happens(lambda: len(running(marker)) >= 3)
-        talk.orchestrator.cancel()
+        talk.conversation.cancel()
         await happens(lambda: not running(marker), GONE_S)
 
 
@@ -407,12 +407,12 @@ async def test_command_is_a_record_of_the_log(talk):
 
 @prove
 async def test_command_that_no_prompt_told_of_is_told_after_the_session_is_resumed(tmp_path):
-    talk = Conversation(tmp_path)
+    talk = Talk(tmp_path)
     async with talk.served():
         await talk.run("c1", "echo told")
         await talk.ask()
         await talk.run("c2", "echo kept")
-    again = Conversation(tmp_path)
+    again = Talk(tmp_path)
     again._told = len(again.told())
     async with again.served():
         [told] = await again.ask()
@@ -439,7 +439,7 @@ async def test_level_is_told_when_the_session_begins(talk):
 
 
 async def test_sandbox_that_refuses_is_an_event_and_the_session_lives(tmp_path):
-    talk = Conversation(tmp_path, min_level="full", level="landlock")
+    talk = Talk(tmp_path, min_level="full", level="landlock")
     async with talk.served():
         end = await talk.run("c1", "touch ran")
         assert end.outcome.startswith("Did not start: Level 'landlock' was asked for")
@@ -451,7 +451,7 @@ async def test_sandbox_that_refuses_is_an_event_and_the_session_lives(tmp_path):
 
 async def test_state_that_cannot_be_kept_is_an_event_and_the_session_lives(tmp_path):
     (tmp_path / "file").touch()
-    talk = Conversation(tmp_path, state_dir=str(tmp_path / "file/state"))
+    talk = Talk(tmp_path, state_dir=str(tmp_path / "file/state"))
     async with talk.served():
         end = await talk.run("c1", "touch ran")
         assert end.outcome.startswith("Did not start: ")
@@ -470,7 +470,7 @@ def test_disk_of_a_directory_that_is_gone_is_not_full(tmp_path):
 
 @prove
 async def test_project_that_is_gone_is_an_outcome_and_the_session_lives(tmp_path):
-    talk = Conversation(tmp_path, level="landlock")
+    talk = Talk(tmp_path, level="landlock")
     async with talk.served():
         await talk.run("c1", "true")
         shutil.rmtree(talk.project)
@@ -488,7 +488,7 @@ def is_our_child(pid):
 async def test_sandbox_that_dies_is_opened_again(talk):
     async with talk.served():
         await talk.run("c1", "true")
-        [supervisor] = filter(is_our_child, running("sandbox.supervisor import main"))
+        [supervisor] = filter(is_our_child, running("sandbox.inside.supervisor import main"))
         os.kill(int(supervisor), 9)
         changes = len(talk.of(SandboxChanged))
         await talk.until(SandboxChanged, changes + 1)
@@ -503,12 +503,12 @@ async def test_switched_off_commands_run_with_all_rights_and_on_again_confined(t
     (talk.base / "secret").write_text("secret\n")
     async with talk.served():
         await talk.until(SandboxChanged)
-        talk.orchestrator.sandbox.switch(is_on=False)
+        talk.conversation.sandbox.switch(is_on=False)
         assert talk.of(SandboxChanged)[-1].level == "off"
         assert (await talk.run("c1", script)).is_success
         assert outside.exists()
         outside.unlink()
-        talk.orchestrator.sandbox.switch(is_on=True)
+        talk.conversation.sandbox.switch(is_on=True)
         assert talk.of(SandboxChanged)[-1].level not in ("", "off", "none")
         await talk.run("c2", script)
     assert talk.output("c1") == "out\nsecret\n"
@@ -519,10 +519,10 @@ async def test_switched_off_commands_run_with_all_rights_and_on_again_confined(t
 async def test_unconfined_command_can_be_stopped_with_its_group(talk):
     marker = f"sleep 5{os.getpid()}"
     async with talk.served():
-        talk.orchestrator.sandbox.switch(is_on=False)
+        talk.conversation.sandbox.switch(is_on=False)
         talk.start("c1", f"{marker} & echo begun; {marker}")
         await happens(lambda: len(running(marker)) >= 2)
-        talk.orchestrator.cancel()
+        talk.conversation.cancel()
         await happens(lambda: talk.ended("c1"))
         await happens(lambda: not running(marker), GONE_S)
     assert talk.ended("c1").outcome.startswith("Stopped after ")
@@ -535,7 +535,7 @@ async def test_unconfined_command_ignores_no_signal_that_we_ignore(talk, number)
     before = signal.signal(number, signal.SIG_IGN)
     try:
         async with talk.served():
-            talk.orchestrator.sandbox.switch(is_on=False)
+            talk.conversation.sandbox.switch(is_on=False)
             end = await talk.run("c1", f"kill -{number:d} $$; echo on")
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
@@ -547,7 +547,7 @@ async def test_unconfined_command_ignores_no_signal_that_we_ignore(talk, number)
 async def test_unconfined_daemon_that_holds_the_output_does_not_hold_up_the_end(talk):
     marker = f"sleep 4{os.getpid()}"
     async with talk.served():
-        talk.orchestrator.sandbox.switch(is_on=False)
+        talk.conversation.sandbox.switch(is_on=False)
         began = anyio.current_time()
         await talk.run("c1", f"setsid {marker} & echo started")
         assert anyio.current_time() - began < DEADLINE_S
@@ -562,7 +562,7 @@ async def test_network_is_changed_for_the_next_command_and_told(talk):
     async with talk.served():
         await talk.run("c1", script)
         changes = len(talk.of(SandboxChanged))
-        talk.orchestrator.set_network("on")
+        talk.conversation.set_network("on")
         await talk.until(SandboxChanged, changes + 1)
         assert talk.of(SandboxChanged)[-1].network == "on"
         await talk.run("c2", "true")
@@ -570,9 +570,9 @@ async def test_network_is_changed_for_the_next_command_and_told(talk):
 
 
 async def test_network_that_cannot_be_changed_stays_and_is_told(tmp_path):
-    talk = Conversation(tmp_path, level="landlock")
+    talk = Talk(tmp_path, level="landlock")
     async with talk.served():
-        talk.orchestrator.set_network("proxy")
+        talk.conversation.set_network("proxy")
         await talk.until(Notice)
     [notice] = talk.of(Notice)
     assert notice.text.startswith("The network stays off. ")
@@ -612,7 +612,7 @@ async def test_hidden_program_of_the_path_is_told_and_runs_when_its_directory_is
         assert "`mytool` is there" in denied.rule
         [question] = talk.of(ApprovalRequested)
         assert question.subject == f"execute {tools}"
-        talk.orchestrator.approvals.answer(AnswerApproval(question.id, answer))
+        talk.conversation.approvals.answer(AnswerApproval(question.id, answer))
         await talk.until(CommandEnded, 2)
         await talk.run("c2", command)
     assert [end.is_success for end in talk.of(CommandEnded)] == [False, True, answer == "session"]
@@ -625,7 +625,7 @@ async def test_directory_that_the_person_does_not_grant_is_not_offered_again(tal
         await talk.run("c1", "mytool")
         await talk.until(ApprovalRequested)
         question = talk.of(ApprovalRequested)[0]
-        talk.orchestrator.approvals.answer(AnswerApproval(question.id, "deny"))
+        talk.conversation.approvals.answer(AnswerApproval(question.id, "deny"))
         await talk.until(ApprovalSettled)
         await talk.run("c2", "mytool")
         await talk.ask()

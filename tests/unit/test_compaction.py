@@ -7,29 +7,29 @@ from hypothesis import strategies as st
 from tests import api_rules
 from tests.conftest import examples
 
-from sanderling.compaction import (
+from sanderling.conversation.compaction import (
     KEPT_PROMPT_TOKENS,
     LEAST_FREED_TOKENS,
     cleared_results,
     compacted,
     estimated_tokens,
-    input_line,
     is_due,
     limit_tokens,
     problem_of,
     summary_prompt,
 )
-from sanderling.events import Prompt, Selection
-from sanderling.history import with_results
-from sanderling.messages import (
+from sanderling.protocol.messages import (
     ImageBlock,
     ImageSource,
     Message,
+    Prompt,
+    Selection,
     TextBlock,
     ThinkingBlock,
     ToolResult,
     ToolUse,
 )
+from sanderling.session.history import input_line, with_results
 
 IMAGE = ImageBlock(ImageSource("image/png", "aGVsbG8="))
 

@@ -13,8 +13,9 @@ import pytest
 from tests.api_rules import refusals
 from tests.conftest import policy_of, prove, settings_of
 
-from sanderling.events import (
-    AnswerApproval,
+from sanderling.conversation.conversation import GO_ON, Conversation
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import (
     AnswerRestarted,
     ApprovalRequested,
     BlockEnded,
@@ -27,7 +28,6 @@ from sanderling.events import (
     ModeChanged,
     ModelChanged,
     Notice,
-    Prompt,
     PromptsReturned,
     PromptSteered,
     RetryScheduled,
@@ -42,13 +42,19 @@ from sanderling.events import (
     UsageUpdated,
     WaitingChanged,
 )
-from sanderling.messages import Message, TextBlock, ThinkingBlock, ToolResult, ToolUse
-from sanderling.orchestrator import GO_ON, Orchestrator
+from sanderling.protocol.messages import (
+    Message,
+    Prompt,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+)
 from sanderling.providers import ModelLimits
+from sanderling.providers.retries import Backoff
 from sanderling.providers.scripted import Script, ScriptedProvider
-from sanderling.retries import Backoff
 from sanderling.sandbox.policy import Grant
-from sanderling.session import MAX_UNDOS, Session
+from sanderling.session.session import MAX_UNDOS, Session
 
 DEADLINE_S = 15.0
 HELLO = Prompt("p1", "Good morning.")
@@ -83,7 +89,7 @@ async def happens(condition: Callable[[], object]) -> None:
 
 
 class Talk:
-    """An orchestrator with a scripted model. A question is answered as `answer` says; without one it waits."""
+    """A conversation with a scripted model. A question is answered as `answer` says; without one it waits."""
 
     def __init__(
         self, base: Path, *replies: Reply, answer: str = "", session_id: str = "s1", **settings: Any
@@ -97,15 +103,15 @@ class Talk:
         chosen = msgspec.structs.replace(settings_of(self.session), **settings)
         self.answer = answer
         self.on_event: Callable[[Event], None] = lambda _event: None
-        self.orchestrator = Orchestrator(
+        self.conversation = Conversation(
             self.session, self.provider, self.emit, policy_of(self.session), chosen
         )
-        self.orchestrator.calls.backoff = Backoff(first_s=0)
+        self.conversation.calls.backoff = Backoff(first_s=0)
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
         if isinstance(event, ApprovalRequested) and self.answer:
-            self.orchestrator.approvals.answer(AnswerApproval(event.id, self.answer))  # type: ignore[arg-type]
+            self.conversation.approvals.answer(AnswerApproval(event.id, self.answer))  # type: ignore[arg-type]
         self.on_event(event)
 
     def of(self, *kinds: type) -> list[Any]:
@@ -115,7 +121,7 @@ class Talk:
     async def served(self) -> AsyncIterator["Talk"]:
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.orchestrator.serve)
+                tasks.start_soon(self.conversation.serve)
                 yield self
                 tasks.cancel_scope.cancel()
         self.session.close()
@@ -127,7 +133,7 @@ class Talk:
     async def run(self, *prompts: Prompt) -> "Talk":
         async with self.served():
             for count, prompt in enumerate(prompts, 1):
-                self.orchestrator.submit(prompt)
+                self.conversation.submit(prompt)
                 await self.until(TurnEnded, count)
         return self
 
@@ -218,11 +224,11 @@ async def test_attempts_come_to_an_end_and_what_was_said_last_is_kept(tmp_path):
 
 async def test_stop_while_a_retry_waits_ends_the_turn_and_keeps_the_half_answer(tmp_path):
     talk = Talk(tmp_path, [{"text": "Half"}, {"cut": True}])
-    talk.orchestrator.calls.backoff = Backoff(first_s=1000)
+    talk.conversation.calls.backoff = Backoff(first_s=1000)
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(RetryScheduled)
-        talk.orchestrator.cancel()
+        talk.conversation.cancel()
         await talk.until(TurnEnded)
     assert talk.of(TurnEnded) == [TurnEnded("cancelled")]
     assert talk.texts() == ["Good morning.", "Half"]
@@ -230,11 +236,11 @@ async def test_stop_while_a_retry_waits_ends_the_turn_and_keeps_the_half_answer(
 
 async def test_person_can_have_the_retry_at_once(tmp_path):
     talk = Talk(tmp_path, [failing()], [{"text": "Here."}])
-    talk.orchestrator.calls.backoff = Backoff(first_s=1_000_000, longest_s=1_000_000)
+    talk.conversation.calls.backoff = Backoff(first_s=1_000_000, longest_s=1_000_000)
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(RetryScheduled)
-        talk.orchestrator.calls.retry_now()
+        talk.conversation.calls.retry_now()
         await talk.until(TurnEnded)
     assert talk.texts()[-1] == "Here."
 
@@ -260,10 +266,10 @@ async def test_steering_goes_in_with_the_next_results_and_queued_prompts_after_t
         [{"text": "Later."}],
     )
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TextDelta)
-        talk.orchestrator.submit(Prompt("p2", "And then?"))
-        talk.orchestrator.steer(Prompt("p3", "Only the top."))
+        talk.conversation.submit(Prompt("p2", "And then?"))
+        talk.conversation.steer(Prompt("p3", "Only the top."))
         shown = talk.of(WaitingChanged)[-1]
         assert [each.id for each in shown.queued] == ["p2"]
         assert [each.id for each in shown.steering] == ["p3"]
@@ -286,9 +292,9 @@ async def test_steering_goes_in_with_the_next_results_and_queued_prompts_after_t
 async def test_what_stands_for_a_command_is_sent_shown_and_logged_beside_what_was_typed(tmp_path):
     talk = Talk(tmp_path, [{"delay_ms": 200}, LOOK], [{"text": "I see."}])
     async with talk.served():
-        talk.orchestrator.submit(Prompt("p1", "/review the parser"))
+        talk.conversation.submit(Prompt("p1", "/review the parser"))
         await talk.until(TurnStarted)
-        talk.orchestrator.steer(Prompt("p2", "/review the tests"))
+        talk.conversation.steer(Prompt("p2", "/review the tests"))
         await talk.until(TurnEnded)
     shown = [talk.of(TurnStarted)[0].prompt, talk.of(PromptSteered)[0].prompt]
     assert [prompt.text for prompt in shown] == ["/review the parser", "/review the tests"]
@@ -303,10 +309,10 @@ async def test_what_stands_for_a_command_is_sent_shown_and_logged_beside_what_wa
 async def test_steering_that_finds_no_tool_boundary_is_the_next_turn(tmp_path):
     talk = Talk(tmp_path, [{"text": "Yes"}, {"delay_ms": 100}], [{"text": "Two."}], [{"text": "3"}])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(BlockEnded)
-        talk.orchestrator.submit(Prompt("p2", "queued"))
-        talk.orchestrator.steer(Prompt("p3", "steering"))
+        talk.conversation.submit(Prompt("p2", "queued"))
+        talk.conversation.steer(Prompt("p3", "steering"))
         await talk.until(TurnEnded, 3)
     assert [event.prompt.id for event in talk.of(TurnStarted)] == ["p1", "p3", "p2"]
 
@@ -319,11 +325,11 @@ async def test_prompt_that_goes_at_once_is_never_shown_as_waiting(tmp_path):
 async def test_stop_gives_back_what_waits(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, FOREVER])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TextDelta)
-        talk.orchestrator.submit(Prompt("p2", "two"))
-        talk.orchestrator.steer(Prompt("p3", "three"))
-        talk.orchestrator.cancel()
+        talk.conversation.submit(Prompt("p2", "two"))
+        talk.conversation.steer(Prompt("p3", "three"))
+        talk.conversation.cancel()
         await talk.until(TurnEnded)
     [returned] = talk.of(PromptsReturned)
     assert [prompt.text for prompt in returned.prompts] == ["three", "two"]
@@ -333,14 +339,14 @@ async def test_stop_gives_back_what_waits(tmp_path):
 async def test_failure_holds_what_waits_until_the_person_says_so(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}, failing("auth")], [{"text": "b"}])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TextDelta)
-        talk.orchestrator.submit(Prompt("p2", "two"))
+        talk.conversation.submit(Prompt("p2", "two"))
         await talk.until(TurnEnded)
         held = talk.of(WaitingChanged)[-1]
         assert held.is_held
         assert [prompt.text for prompt in held.queued] == ["two"]
-        talk.orchestrator.release()
+        talk.conversation.release()
         await talk.until(TurnEnded, 2)
     assert talk.texts()[-1] == "b"
 
@@ -348,12 +354,12 @@ async def test_failure_holds_what_waits_until_the_person_says_so(tmp_path):
 async def test_prompt_that_waits_can_be_changed_and_taken_out(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}], [{"text": "b"}])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TextDelta)
-        talk.orchestrator.submit(Prompt("p2", "two"))
-        talk.orchestrator.submit(Prompt("p3", "three"))
-        talk.orchestrator.waiting.edit("p2", "zwei")
-        talk.orchestrator.waiting.edit("p3", "  ")
+        talk.conversation.submit(Prompt("p2", "two"))
+        talk.conversation.submit(Prompt("p3", "three"))
+        talk.conversation.waiting.edit("p2", "zwei")
+        talk.conversation.waiting.edit("p3", "  ")
         await talk.until(TurnEnded, 2)
     assert talk.texts() == ["Good morning.", "a", "zwei", "b"]
 
@@ -361,22 +367,22 @@ async def test_prompt_that_waits_can_be_changed_and_taken_out(tmp_path):
 async def test_what_waits_survives_the_end_of_the_host_and_is_held(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, FOREVER])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TextDelta)
-        talk.orchestrator.submit(Prompt("p2", "two"))
-        talk.orchestrator.steer(Prompt("p3", "three"))
+        talk.conversation.submit(Prompt("p2", "two"))
+        talk.conversation.steer(Prompt("p3", "three"))
         with anyio.fail_after(5):
             while b'"text":"a"' not in (log := talk.session.path.read_bytes()):
                 await anyio.sleep(0.005)
         # That is what a kill -9 would leave.
     talk.session.path.write_bytes(log)
     again = Talk(tmp_path, [{"text": "b"}], [{"text": "c"}])
-    again.orchestrator.show_state()
+    again.conversation.show_state()
     [shown] = again.of(WaitingChanged)
     assert shown.is_held
     assert [prompt.text for prompt in (*shown.steering, *shown.queued)] == ["three", "two"]
     async with again.served():
-        again.orchestrator.release()
+        again.conversation.release()
         await again.until(TurnEnded, 2)
     assert again.texts() == ["Good morning.", "a", "three", "b", "two", "c"]
 
@@ -437,7 +443,7 @@ async def test_thoughts_of_another_model_are_not_sent_and_the_choice_survives(tm
     assert isinstance(talk.session.history[1].content[0], ThinkingBlock)
     again = Talk(tmp_path)
     assert isinstance(again.session.history[1].content[0], ThinkingBlock)
-    again.orchestrator.set_model("other")
+    again.conversation.set_model("other")
     assert again.of(ModelChanged) == [ModelChanged("other")]
     assert again.session.history[1].content == (TextBlock("Yes."),)
     again.session.close()
@@ -501,16 +507,16 @@ async def test_old_results_are_cleared_before_anything_is_summarized(tmp_path):
 async def test_compaction_can_be_undone_also_after_a_restart(tmp_path):
     talk = Talk(tmp_path, [{"text": "Long."}], [{"text": "In short."}], [{"text": "After."}])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
         before = list(talk.session.history)
-        talk.orchestrator.compact("the greeting")
+        talk.conversation.compact("the greeting")
         await talk.until(Compacted)
-        talk.orchestrator.submit(Prompt("p2", "Next."))
+        talk.conversation.submit(Prompt("p2", "Next."))
         await talk.until(TurnEnded, 3)
     again = Talk(tmp_path)
     assert len(again.session.history) == 3
-    again.orchestrator.undo_compaction()
+    again.conversation.undo_compaction()
     assert again.of(CompactionUndone)
     assert again.session.history[:2] == before
     assert [message.role for message in again.session.history] == ["user", "assistant"] * 2
@@ -583,7 +589,7 @@ async def test_model_that_is_changed_while_it_speaks_leaves_no_thoughts_to_the_n
 
     def change(event: Event) -> None:
         if isinstance(event, moment) and talk.provider.model == "scripted":
-            talk.orchestrator.set_model("other")
+            talk.conversation.set_model("other")
 
     talk.on_event = change
     await talk.run(HELLO)
@@ -594,7 +600,7 @@ async def test_model_that_is_changed_while_it_speaks_leaves_no_thoughts_to_the_n
 async def test_tokens_of_a_request_are_booked_to_the_model_that_was_asked(tmp_path):
     talk = Talk(tmp_path, {"step": [{"text": "Yes."}], "usage": MANY})
     talk.on_event = lambda event: (
-        talk.orchestrator.set_model("other") if isinstance(event, BlockEnded) else None
+        talk.conversation.set_model("other") if isinstance(event, BlockEnded) else None
     )
     await talk.run(HELLO)
     assert list(talk.session.ledger.by_model) == ["scripted"]
@@ -614,7 +620,7 @@ async def test_full_disk_is_told_in_the_middle_of_a_turn(tmp_path):
     talk = Talk(tmp_path, [LOOK], [{"text": "Half"}, FOREVER])
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(ToolStarted)
         resource.setrlimit(resource.RLIMIT_FSIZE, (talk.session.path.stat().st_size + 10, hard))
         try:
@@ -630,10 +636,10 @@ async def test_full_disk_is_told_in_the_middle_of_a_turn(tmp_path):
 async def test_prompt_whose_turn_has_begun_is_not_shown_as_waiting_any_more(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}], [{"text": "b"}, FOREVER])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TextDelta)
-        talk.orchestrator.submit(Prompt("p2", "two"))
-        talk.orchestrator.submit(Prompt("p3", "three"))
+        talk.conversation.submit(Prompt("p2", "two"))
+        talk.conversation.submit(Prompt("p3", "three"))
         await talk.until(TextDelta, 2)
         assert [prompt.id for prompt in talk.of(WaitingChanged)[-1].queued] == ["p3"]
 
@@ -641,24 +647,24 @@ async def test_prompt_whose_turn_has_begun_is_not_shown_as_waiting_any_more(tmp_
 async def test_session_that_is_closed_keeps_what_waits(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, FOREVER])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TextDelta)
-        talk.orchestrator.submit(Prompt("p2", "two"))
-        talk.orchestrator.close()
+        talk.conversation.submit(Prompt("p2", "two"))
+        talk.conversation.close()
         await talk.until(TurnEnded)
     assert talk.of(PromptsReturned) == []
     again = Talk(tmp_path)
-    assert again.orchestrator.waiting.shown() == WaitingChanged((), (Prompt("p2", "two"),), True)
+    assert again.conversation.waiting.shown() == WaitingChanged((), (Prompt("p2", "two"),), True)
     again.session.close()
 
 
 async def test_prompt_that_is_refused_holds_what_waits(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}, {"delay_ms": 100}])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TextDelta)
-        talk.orchestrator.submit(Prompt("p2", "/nonsense"))
-        talk.orchestrator.submit(Prompt("p3", "and then"))
+        talk.conversation.submit(Prompt("p2", "/nonsense"))
+        talk.conversation.submit(Prompt("p3", "and then"))
         await talk.until(TurnEnded, 2)
     assert talk.of(TurnEnded)[-1] == TurnEnded("error")
     assert talk.of(WaitingChanged)[-1] == WaitingChanged((), (Prompt("p3", "and then"),), True)
@@ -676,9 +682,9 @@ def told_of_mode(session: Session) -> list[str]:
 async def test_mode_that_was_changed_before_the_session_ended_is_told_when_it_goes_on(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
-        talk.orchestrator.set_mode("plan")
+        talk.conversation.set_mode("plan")
     again = await Talk(tmp_path, [{"text": "b"}]).run(Prompt("p2", "two"))
     assert len(told_of_mode(again.session)) == 1
     third = await Talk(tmp_path, [{"text": "c"}]).run(Prompt("p3", "three"))
@@ -688,14 +694,14 @@ async def test_mode_that_was_changed_before_the_session_ended_is_told_when_it_go
 @prove
 async def test_mode_that_is_chosen_while_the_session_is_taken_up_stays(tmp_path):
     talk = Talk(tmp_path)
-    talk.orchestrator.set_mode("auto")
+    talk.conversation.set_mode("auto")
     (tmp_path / "elsewhere").mkdir()
     granted = Grant(read_paths=(str(tmp_path / "elsewhere"),)).identified()
     talk.session.keep_state("grants", msgspec.to_builtins({"granted": granted}))
     talk.session.close()
     again = Talk(tmp_path)
     again.on_event = lambda event: (
-        again.orchestrator.set_mode("plan")
+        again.conversation.set_mode("plan")
         if isinstance(event, SandboxChanged) and again.session.state("mode") == "auto"
         else None
     )
@@ -706,16 +712,16 @@ async def test_mode_that_is_chosen_while_the_session_is_taken_up_stays(tmp_path)
 async def test_facts_that_came_with_a_summary_are_told_again_when_it_is_undone(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}], [{"text": "In short."}], [{"text": "b"}])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
         (talk.project / ".git").mkdir()
         (talk.project / ".git/HEAD").write_text("ref: refs/heads/work\n")
-        talk.orchestrator.compact("")
+        talk.conversation.compact("")
         await talk.until(TurnEnded, 2)
         assert "branch work" in str(talk.session.history)
-        talk.orchestrator.undo_compaction()
+        talk.conversation.undo_compaction()
         assert "branch work" not in str(talk.session.history)
-        talk.orchestrator.submit(Prompt("p2", "two"))
+        talk.conversation.submit(Prompt("p2", "two"))
         await talk.until(TurnEnded, 3)
     assert "branch work" in str(talk.session.history)
 
@@ -726,9 +732,9 @@ async def test_facts_that_came_with_a_summary_are_told_again_when_it_is_undone(t
 async def test_summary_counts_as_the_size_of_the_conversation_after_a_restart_too(tmp_path):
     talk = Talk(tmp_path, full("Long."), {"step": [{"text": "In short."}], "usage": MANY})
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
-        talk.orchestrator.compact("")
+        talk.conversation.compact("")
         await talk.until(TurnEnded, 2)
         assert talk.of(UsageUpdated)[-1].last_request.context_tokens < 2_000
     again = Talk(tmp_path, [{"text": "Yes."}])
@@ -773,10 +779,10 @@ async def test_person_can_have_a_summary_after_three_that_failed(tmp_path):
     refused = [{"text": "I cannot."}]
     talk = Talk(tmp_path, [{"text": "a"}], *[refused] * 3, [{"text": "In short."}])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         for count in range(1, 5):
             await talk.until(TurnEnded, count)
-            talk.orchestrator.compact("")
+            talk.conversation.compact("")
         await talk.until(Compacted)
 
 
@@ -795,11 +801,11 @@ async def test_only_the_last_compactions_can_be_undone(tmp_path):
 async def test_command_that_runs_while_a_summary_is_made_is_shown_when_it_is_there(tmp_path):
     talk = Talk(tmp_path, [{"text": "a"}], [{"text": "In"}, {"delay_ms": 500}, {"text": " short."}])
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
-        talk.orchestrator.compact("")
+        talk.conversation.compact("")
         await talk.until(CompactionStarted)
-        talk.orchestrator.commands.start("c1", "true")
+        talk.conversation.commands.start("c1", "true")
         await talk.until(CommandEnded)
 
 
@@ -808,10 +814,10 @@ async def test_tool_use_is_shown_whole_after_a_summary(tmp_path):
     talk = Talk(tmp_path, [{"tool_use": {**LOOK["tool_use"], "id": "t1"}}], [{"text": "a"}])
     (talk.project / "app.py").touch()
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
         talk.session.summarize((Message("user", (TextBlock("In short."),)),), "", 10, 5)
-        talk.orchestrator.inspect("t1")
+        talk.conversation.inspect("t1")
         shown = await talk.until(ToolUseShown)
     assert "app.py" in shown.result
 
@@ -823,12 +829,12 @@ async def test_tool_use_is_shown_whole_after_a_summary(tmp_path):
 async def test_answer_to_a_limit_is_not_taken_for_the_next_question_of_its_kind(tmp_path):
     talk = Talk(tmp_path, *[[LOOK]] * 5, [{"text": "Done."}], max_calls=1)
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         first = await talk.until(ApprovalRequested)
-        talk.orchestrator.approvals.answer(AnswerApproval(first.id, "once"))
+        talk.conversation.approvals.answer(AnswerApproval(first.id, "once"))
         second = await talk.until(ApprovalRequested, 2)
-        talk.orchestrator.approvals.answer(AnswerApproval(first.id, "deny"))
-        talk.orchestrator.approvals.answer(AnswerApproval(second.id, "once"))
+        talk.conversation.approvals.answer(AnswerApproval(first.id, "deny"))
+        talk.conversation.approvals.answer(AnswerApproval(second.id, "once"))
         await talk.until(ApprovalRequested, 3)
     assert first.id != second.id
 
@@ -844,6 +850,6 @@ async def test_result_is_on_the_disk_while_another_use_of_the_same_message_goes_
     on_disk: list[bytes] = []
     monkeypatch.setattr(os, "fsync", lambda _fd: on_disk.append(talk.session.path.read_bytes()))
     async with talk.served():
-        talk.orchestrator.submit(HELLO)
+        talk.conversation.submit(HELLO)
         await talk.until(ApprovalRequested)
         await happens(lambda: any(b"tool_ended" in log for log in on_disk))

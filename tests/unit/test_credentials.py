@@ -15,11 +15,11 @@ from tests.conftest import ROOT
 from tests.loopback import LoopbackServer, Status
 
 from sanderling.config import Settings
-from sanderling.credentials import Credentials, CredentialsError
 from sanderling.errors import ProviderError
-from sanderling.messages import Message, TextBlock
+from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import ModelRequest
-from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.credentials import Credentials, CredentialsError
 
 KEY = "sk-ant-this-is-secret"
 OTHER_KEY = "sk-ant-this-is-secret-too"
@@ -29,10 +29,10 @@ REQUEST = ModelRequest("", [Message("user", (TextBlock("Good morning."),))])
 SCRIPT = """
 import sys, anyio
 from sanderling.config import Settings
-from sanderling.credentials import Credentials, CredentialsError
-from sanderling.messages import Message, TextBlock
+from sanderling.providers.credentials import Credentials, CredentialsError
+from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import ModelRequest
-from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.providers.anthropic.provider import AnthropicProvider
 
 state_dir, url, key = sys.argv[1:]
 credentials = Credentials(state_dir, timeout_s=20)
@@ -154,7 +154,7 @@ def test_what_cannot_be_a_key_is_not_kept(use, key):
 
 def test_whether_a_key_is_known_costs_no_import(tmp_path):
     code = (
-        "import sys; from sanderling.credentials import Credentials; c = Credentials(sys.argv[1]);"
+        "import sys; from sanderling.providers.credentials import Credentials; c = Credentials(sys.argv[1]);"
         "print(c.is_known(), repr(c.read()), 'keyring' in sys.modules)"
     )
     run = subprocess.run(

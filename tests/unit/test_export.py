@@ -10,22 +10,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, prove
 
-from sanderling.compaction import input_line
 from sanderling.errors import SessionError
-from sanderling.events import Prompt, Selection
-from sanderling.messages import (
+from sanderling.protocol.messages import (
     CommandRecord,
     ImageBlock,
     ImageSource,
     Message,
+    Prompt,
+    Selection,
     TextBlock,
     ThinkingBlock,
     ToolResult,
     ToolUse,
     Usage,
 )
-from sanderling.session import Session
-from sanderling.session_log import (
+from sanderling.session.history import input_line
+from sanderling.session.records import (
     Header,
     LoggedClearing,
     LoggedCommand,
@@ -41,8 +41,9 @@ from sanderling.session_log import (
     Record,
     encode,
 )
-from sanderling.session_store import export_markdown, write_export
-from sanderling.session_store.export import MAX_FOLD_CHARS
+from sanderling.session.session import Session
+from sanderling.session.store import export_markdown, write_export
+from sanderling.session.store.export import MAX_FOLD_CHARS
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 AT = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)

@@ -18,18 +18,19 @@ from tests.conftest import examples, prove, prove_rest
 from tests.sandbox.test_sandbox import happens, supervisors
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 
+from sanderling.editing.lines import Difference, Hunk, applied, buffer_hunks
 from sanderling.errors import ToolError
-from sanderling.messages import ImageBlock
+from sanderling.protocol.messages import ImageBlock
+from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.files import Identity
+from sanderling.sandbox.inside.worker import Stamp
 from sanderling.sandbox.policy import Grant, SandboxPolicy
-from sanderling.sandbox.session import SessionSandbox
-from sanderling.sandbox.worker import Stamp
-from sanderling.tools.base import Context, Outcome, Preview, Tool
+from sanderling.tools.base import Context, Tool
 from sanderling.tools.buffers import bytes_of, text_in
 from sanderling.tools.change import Change, Proposal
 from sanderling.tools.edit import edit
-from sanderling.tools.editor import Buffer, Hunk
-from sanderling.tools.lines import Difference, applied, buffer_hunks
+from sanderling.tools.editor import Buffer
+from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.read import MAX_IMAGE_BYTES, read
 from sanderling.tools.seen import Seen
 from sanderling.tools.workspace import Workspace

@@ -13,16 +13,16 @@ from sanderling.editor.frames import (
     MAX_UNDRAWN,
     FrameQueue,
 )
-from sanderling.events import (
+from sanderling.protocol.events import (
     BlockEnded,
     Event,
     Notice,
-    Prompt,
     TextDelta,
     ThinkingDelta,
     TurnEnded,
     TurnStarted,
 )
+from sanderling.protocol.messages import Prompt
 
 PAGE = "a line that can be drawn\n" * MAX_FRAME_CHARS
 texts = st.one_of(

@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 from tests.conftest import prove_rest
-from tests.unit.test_commands import Conversation
+from tests.unit.test_commands import Talk
 
+from sanderling.conversation.conversation import Conversation
 from sanderling.editor.host import EditorHost
-from sanderling.orchestrator import Orchestrator
 
 DEADLINE_S = 20.0
 SCRIPT = "version = 1\n[[reply]]\nrepeat = true\n[[reply.step]]\ntext = 'Hello.'\n"
@@ -73,14 +73,14 @@ def ask(host: EditorHost, session_id: str, text: str) -> None:
 async def test_defect_in_a_session_ends_it_alone_and_the_next_prompt_opens_it_again(
     tmp_path, monkeypatch
 ):
-    real = Orchestrator.run_turn
+    real = Conversation.run_turn
 
-    async def run_turn(self: Orchestrator, prompt: Any) -> None:
+    async def run_turn(self: Conversation, prompt: Any) -> None:
         await real(self, prompt)
         if prompt.text == "boom":
             raise RuntimeError("a defect")
 
-    monkeypatch.setattr(Orchestrator, "run_turn", run_turn)
+    monkeypatch.setattr(Conversation, "run_turn", run_turn)
     async with served(tmp_path) as (host, bridge):
         ask(host, "s1", "hello")
         await happens(lambda: bridge.of("s1", "turn_ended"))
@@ -100,10 +100,10 @@ async def test_defect_in_a_session_ends_it_alone_and_the_next_prompt_opens_it_ag
 
 @pytest.mark.parametrize("spare", prove_rest([1, 2, 3, *range(5, 12), 20, 4], keep=(0, -1)))
 async def test_session_without_descriptors_says_so_and_goes_on_when_there_are_some(tmp_path, spare):
-    talk = Conversation(tmp_path)
+    talk = Talk(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with talk.served():
-        await talk.run("c0", "true") if spare % 2 else await talk.orchestrator.sandbox.find_level()
+        await talk.run("c0", "true") if spare % 2 else await talk.conversation.sandbox.find_level()
         highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())  # noqa: ASYNC240
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + spare, hard))
         try:

@@ -22,9 +22,9 @@ ASK = """
 import sys, anyio
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
-from sanderling.messages import Message, TextBlock
+from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import ModelRequest, ReplyDone, TextPiece
-from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.providers.anthropic.provider import AnthropicProvider
 
 async def main(state_dir, url):
     settings = Settings(state_dir, base_url=url, idle_timeout_s=0.6)

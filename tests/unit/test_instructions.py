@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sanderling.instructions import MAX_TOLD_BYTES, Instructions
-from sanderling.trust import Trust
+from sanderling.project.instructions import MAX_TOLD_BYTES, Instructions
+from sanderling.project.trust.trust import Trust
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import prove, prove_rest
 from tests.unit.test_bash import Desk, happens, open_files, opened, running
 
+from sanderling.commands import jobs as engine
 from sanderling.errors import ToolError
 from sanderling.tools import jobs as module
 
@@ -158,7 +159,7 @@ async def test_what_a_read_tells_is_bounded_and_all_of_it_is_in_the_file(desk):
 
 @prove
 async def test_more_than_so_many_jobs_are_refused(desk, monkeypatch):
-    monkeypatch.setattr(module, "MAX_RUNNING", 2)
+    monkeypatch.setattr(engine, "MAX_RUNNING", 2)
     for _ in range(2):
         await desk.say("sleep 1000", background=True, timeout_s=0.1)
     with pytest.raises(ToolError, match="jobs run already: stop one of them first"):
@@ -172,7 +173,7 @@ async def test_more_than_so_many_jobs_are_refused(desk, monkeypatch):
 
 
 async def test_ended_jobs_are_forgotten_in_the_end_and_let_go_of_their_files(desk, monkeypatch):
-    monkeypatch.setattr(module, "MAX_ENDED", 2)
+    monkeypatch.setattr(engine, "MAX_ENDED", 2)
     before = open_files()
     for _ in range(4):
         await desk.say("true", background=True)
@@ -181,7 +182,7 @@ async def test_ended_jobs_are_forgotten_in_the_end_and_let_go_of_their_files(des
 
 
 async def test_old_files_give_way_to_new_ones(desk, monkeypatch):
-    monkeypatch.setattr(module, "MAX_LOGS_BYTES", 100_000)
+    monkeypatch.setattr(engine, "MAX_LOGS_BYTES", 100_000)
     await desk.say("seq 10000")
     old = [log.path for log in desk.jobs._logs]
     assert old[0].exists()

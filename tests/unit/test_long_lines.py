@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanderling.editor.long_lines import MAX_LINE_CHARS, LongLines
-from sanderling.events import (
+from sanderling.protocol.events import (
     AnswerRestarted,
     BlockEnded,
     CommandStarted,
@@ -13,15 +13,14 @@ from sanderling.events import (
     Event,
     HistoryShown,
     Notice,
-    Prompt,
     PromptSteered,
-    Selection,
     TextDelta,
     ThinkingDelta,
     ToolEnded,
     TurnEnded,
     TurnStarted,
 )
+from sanderling.protocol.messages import Prompt, Selection
 
 LONG = "x" * (MAX_LINE_CHARS + 2_500)
 SHOWN = "x" * MAX_LINE_CHARS + "… [2.5 kB more]"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, prove, prove_rest
 
-from sanderling.tools.merge import Change, Conflict, line_changes, merge
+from sanderling.editing.merge import Change, Conflict, line_changes, merge
 
 FEW = st.lists(st.sampled_from("abc"), max_size=9)
 TEXTS = st.text(alphabet="ab\n", max_size=14)

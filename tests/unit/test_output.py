@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import prove
 
-from sanderling.output import (
+from sanderling.commands.output import (
     CUT_LINE,
     MAX_FILE_BYTES,
     MAX_HEAD_BYTES,

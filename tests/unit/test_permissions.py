@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, prove, prove_rest
 
-from sanderling.permissions import Effect, Mode, Rule, applies, decide
-from sanderling.sandbox import layout
-from sanderling.shell_grammar import name_set
+from sanderling.permissions.decide import Mode, applies, decide
+from sanderling.permissions.rules import Rule
+from sanderling.sandbox.kernel import layout
+from sanderling.text import name_set
+from sanderling.tools.effects import Effect
 
 CORPORA = Path(__file__).parent / "corpora"
 

@@ -27,15 +27,22 @@ from tests.loopback import (
     tool_use,
 )
 
-from sanderling.events import AnswerRestarted, Event, TextDelta, ToolEnded, ToolStarted, TurnEnded
-from sanderling.messages import Message, TextBlock
 from sanderling.print_mode.inputs import new_session_id
 from sanderling.print_mode.result import Denied, Result, Tally
 from sanderling.print_mode.streams import STDIN_WAIT_S, say
+from sanderling.project.trust.trust import Trust
+from sanderling.protocol.events import (
+    AnswerRestarted,
+    Event,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+)
+from sanderling.protocol.messages import Message, TextBlock
 from sanderling.sandbox.environment import state_directory
-from sanderling.session import Session
-from sanderling.session_store import list_sessions
-from sanderling.trust import Trust
+from sanderling.session.session import Session
+from sanderling.session.store import list_sessions
 
 GOLDEN = ROOT / "tests" / "golden"
 DEADLINE_S = 60
@@ -910,7 +917,7 @@ def interrupt(_):
 
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "sanderling.orchestrator":
+        if name == "sanderling.conversation.conversation":
             lock = Interrupting()
             self.held = weakref.ref(lock, interrupt)
             del lock  # as the import system drops its own

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sanderling.events import Prompt, Selection
-from sanderling.messages import CommandRecord, Message, TextBlock
-from sanderling.prompt import Facts, git_head, prompt_blocks, prompt_message, system_prompt
+from sanderling.conversation.prompt import prompt_blocks, prompt_message, system_prompt
+from sanderling.project.facts import Facts, git_head
+from sanderling.protocol.messages import CommandRecord, Message, Prompt, Selection, TextBlock
 
 
 def test_system_prompt_has_nothing_that_changes():

@@ -16,14 +16,14 @@ from tests.loopback import LoopbackServer, Reply, Until
 from tests.sandbox.test_sandbox import supervisors
 
 from sanderling.config import Settings
-from sanderling.events import Event, Prompt, TextDelta, ToolEnded, TurnEnded
-from sanderling.messages import ToolResult
-from sanderling.orchestrator import READY_AFTER_S, Orchestrator
+from sanderling.conversation.conversation import READY_AFTER_S, Conversation
+from sanderling.protocol.events import Event, TextDelta, ToolEnded, TurnEnded
+from sanderling.protocol.messages import Prompt, ToolResult
 from sanderling.providers import Provider
-from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.scripted import Script, ScriptedProvider
-from sanderling.sandbox.session import REST_AFTER_S
-from sanderling.session import Session
+from sanderling.sandbox.confinement import REST_AFTER_S
+from sanderling.session.session import Session
 
 DEADLINE_S = 20.0
 FOR_EVER_MS = 3_600_000
@@ -47,7 +47,7 @@ class Talk:
         (self.project / "file").write_text("what it says\n")
         self.events: list[Event] = []
         self.session = Session.open(base / "state/sessions", "s1", str(self.project))
-        self.orchestrator = Orchestrator(
+        self.conversation = Conversation(
             self.session,
             make_provider(),
             self.events.append,
@@ -61,15 +61,15 @@ class Talk:
         """While the session is served, with a prompt that has been sent."""
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.orchestrator.serve)
+                tasks.start_soon(self.conversation.serve)
                 self.submit()
                 yield self
                 tasks.cancel_scope.cancel()
-            await self.orchestrator.provider.aclose()
+            await self.conversation.provider.aclose()
         self.session.close()
 
     def submit(self) -> None:
-        self.orchestrator.submit(Prompt(f"p{len(self.events)}", "Do it."))
+        self.conversation.submit(Prompt(f"p{len(self.events)}", "Do it."))
 
     async def turns(self, count: int = 1) -> None:
         await happens(lambda: len(self.of(TurnEnded)) == count)
@@ -115,7 +115,7 @@ def talk_to(tmp_path, monkeypatch) -> Callable[..., Talk]:
 async def test_sandbox_is_open_before_the_model_that_takes_its_time_asks_for_a_tool(talk):
     thinking = talk([{"delay_ms": FOR_EVER_MS}])
     async with thinking.asked():
-        await happens(lambda: thinking.orchestrator.sandbox._files)  # its worker, too
+        await happens(lambda: thinking.conversation.sandbox._files)  # its worker, too
         assert thinking.of(TurnEnded) == []
 
 
@@ -123,7 +123,7 @@ async def test_turn_that_needs_no_tool_leaves_no_processes(talk):
     chatting = talk([{"delay_ms": FOR_EVER_MS}])
     async with chatting.asked():
         await happens(is_open)
-        chatting.orchestrator.cancel()
+        chatting.conversation.cancel()
         await chatting.turns()
         await happens(lambda: not is_open())
 
@@ -152,7 +152,7 @@ async def test_patient_session_starts_no_process_for_a_turn_that_needs_no_tool(t
             assert not is_open()
             may_end.set()
             await patient.turns()
-            assert patient.orchestrator.sandbox.level is None
+            assert patient.conversation.sandbox.level is None
 
 
 async def test_shell_goes_on_after_a_rest_where_it_was(talk):
@@ -164,10 +164,10 @@ async def test_shell_goes_on_after_a_rest_where_it_was(talk):
         [{"tool_use": {"name": "bash", "input": again}}],
         [{"text": "Done."}],
     )
-    resting.orchestrator.set_mode("auto")
+    resting.conversation.set_mode("auto")
     async with resting.asked():
         await resting.turns()
-        sandbox = resting.orchestrator.sandbox
+        sandbox = resting.conversation.sandbox
         sandbox.rest_after_s = 0
         with sandbox.kept_open():
             pass

@@ -24,10 +24,10 @@ from tests.loopback import (
 )
 
 from sanderling.config import Settings
+from sanderling.conversation.conversation import Conversation
 from sanderling.errors import ConfigError, ProviderError
-from sanderling.events import (
+from sanderling.protocol.events import (
     Event,
-    Prompt,
     SandboxChanged,
     SessionOpened,
     TextDelta,
@@ -35,14 +35,13 @@ from sanderling.events import (
     TurnEnded,
     UsageUpdated,
 )
-from sanderling.messages import Message, TextBlock, ToolUse
-from sanderling.orchestrator import Orchestrator
+from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolUse
 from sanderling.providers import ModelRequest, Provider, StreamItem, TextPiece
-from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.recording import Recording, RecordingProvider
+from sanderling.providers.redaction import Redactor
 from sanderling.providers.scripted import Script, ScriptedProvider, load_script
-from sanderling.recording import Recording, RecordingProvider
-from sanderling.recording.redaction import Redactor
-from sanderling.session import Session
+from sanderling.session.session import Session
 
 GOLDEN = ROOT / "tests" / "golden" / "recorded_script_v1.json"
 REQUEST = ModelRequest("", [Message("user", (TextBlock("Hello."),))])
@@ -184,7 +183,7 @@ async def converse(
     events: list[Event] = []
     session = Session.open(folder / "sessions", "s1", str(project))
     settings = Settings(state_dir=str(folder))
-    core = Orchestrator(session, provider, events.append, policy_of(session), settings)
+    core = Conversation(session, provider, events.append, policy_of(session), settings)
     core.set_mode("auto")
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:

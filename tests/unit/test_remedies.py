@@ -10,13 +10,13 @@ import pytest
 from tests.conftest import prove
 
 import sanderling
-from sanderling.credentials import (
+from sanderling.providers.anthropic.errors import explain_status, login_page, malformed, no_key
+from sanderling.providers.credentials import (
     Credentials,
     CredentialsError,
     unlock_it,
     use_the_environment,
 )
-from sanderling.providers.anthropic_errors import explain_status, login_page, malformed, no_key
 from sanderling.providers.idle import keeps_what_came
 from sanderling.remedies import NEOVIM, SHELL, UNKEPT, Remedies, use
 
@@ -106,7 +106,7 @@ def test_commands_of_neovim_are_named_where_they_can_be_typed_and_nowhere_else()
 
 
 def test_what_fails_in_the_keychains_own_thread_is_told_in_the_faces_words(tmp_path, monkeypatch):
-    monkeypatch.setattr("sanderling.credentials._is_keychain", lambda _: False)
+    monkeypatch.setattr("sanderling.providers.credentials._is_keychain", lambda _: False)
 
     def tell() -> str:
         with pytest.raises(CredentialsError) as caught:

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, prove, prove_rest
 
+from sanderling.editing.closest import MAX_SHOWN_LINES
+from sanderling.editing.lines import applied, buffer_hunks
+from sanderling.editing.replace import Replacement, replace
+from sanderling.editing.text import decode
 from sanderling.errors import ToolError
 from sanderling.tools.buffers import bytes_of, text_in
-from sanderling.tools.closest import MAX_SHOWN_LINES
 from sanderling.tools.editor import Buffer
-from sanderling.tools.lines import applied, buffer_hunks
-from sanderling.tools.replace import Replacement, replace
-from sanderling.tools.text import decode
 
 DEADLINE_S = 3.0  # of the processor; each takes less than one
 

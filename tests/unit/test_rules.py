@@ -9,10 +9,19 @@ from pathlib import Path
 import pytest
 from tests.conftest import prove
 
-from sanderling import rules
 from sanderling.errors import ConfigError
-from sanderling.permissions import Effect, Examples, Rule, decide
-from sanderling.rules import ASK_ALWAYS, RuleStore, StoredRules, load_rules, propose, wrong_example
+from sanderling.permissions import store as stored_rules
+from sanderling.permissions.decide import decide
+from sanderling.permissions.proposing import propose
+from sanderling.permissions.rules import Examples, Rule
+from sanderling.permissions.store import (
+    ASK_ALWAYS,
+    RuleStore,
+    StoredRules,
+    load_rules,
+    wrong_example,
+)
+from sanderling.tools.effects import Effect
 
 
 @pytest.fixture
@@ -268,7 +277,7 @@ def test_write_that_fails_leaves_what_was_there(store):
 
 def test_lock_that_nobody_gives_back_is_not_waited_for_without_end(store, monkeypatch):
     store.add(allow("a"))
-    monkeypatch.setattr(rules, "MAX_LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(stored_rules, "MAX_LOCK_WAIT_S", 0.05)
     with store.path.with_suffix(".lock").open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(ConfigError, match="another process"):

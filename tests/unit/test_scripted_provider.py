@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from sanderling.errors import ConfigError, ProviderError
-from sanderling.messages import Message, TextBlock, ThinkingBlock, ToolUse, Usage
+from sanderling.protocol.messages import Message, TextBlock, ThinkingBlock, ToolUse, Usage
 from sanderling.providers import (
     BlockDone,
     ModelRequest,

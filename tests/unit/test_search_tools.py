@@ -20,16 +20,18 @@ from tests.conftest import process_files, prove, prove_rest
 from tests.sandbox.child import in_child
 
 from sanderling.errors import ToolError
+from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.files import Identity
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Sandbox, alone
-from sanderling.sandbox.session import SessionSandbox
-from sanderling.tools import ripgrep, tree
-from sanderling.tools.base import Context, Outcome, Tool
+from sanderling.tools import ripgrep
+from sanderling.tools.base import Context, Tool
 from sanderling.tools.editor import Buffer
 from sanderling.tools.glob import glob
 from sanderling.tools.grep import GrepInput, grep
+from sanderling.tools.inside import tree
 from sanderling.tools.ls import PYTHON, ls
+from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import MAX_ALTERNATIVES, Glob, GlobError, escaped, rooted
 from sanderling.tools.workspace import Workspace
 
@@ -53,7 +55,7 @@ FILES = {
 
 
 class Tools:
-    """The tools, as the orchestrator uses them."""
+    """The tools, as the conversation uses them."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace

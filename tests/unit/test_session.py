@@ -16,22 +16,23 @@ from tests.api_rules import refusals
 from tests.conftest import prove, prove_rest
 
 from sanderling.errors import SessionError
-from sanderling.events import Prompt, Selection
-from sanderling.history import NOT_RUN, UNKNOWN_OUTCOME, with_results
-from sanderling.messages import (
+from sanderling.protocol.messages import (
     CommandRecord,
     ImageBlock,
     ImageSource,
     Message,
+    Prompt,
     RedactedThinkingBlock,
+    Selection,
     TextBlock,
     ThinkingBlock,
     ToolResult,
     ToolUse,
     Usage,
 )
-from sanderling.session import Session, SessionInUseError
-from sanderling.session_log import LoggedToolEnd
+from sanderling.session.history import NOT_RUN, UNKNOWN_OUTCOME, with_results
+from sanderling.session.records import LoggedToolEnd
+from sanderling.session.session import Session, SessionInUseError
 
 GOLDEN_DIR = Path(__file__).parent.parent / "golden"
 GOLDEN = GOLDEN_DIR / "session_log_v4.jsonl"

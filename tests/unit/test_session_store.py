@@ -10,12 +10,19 @@ import pytest
 from tests.api_rules import refusals
 
 from sanderling.errors import SessionError
-from sanderling.events import Prompt
-from sanderling.messages import CommandRecord, Message, TextBlock, ToolResult, ToolUse, Usage
-from sanderling.session import Session
-from sanderling.session_log import LoggedToolEnd, decoded
-from sanderling.session_store import delete, fork, list_sessions, rename, write_export
-from sanderling.session_store.listing import CHUNK_BYTES, TITLE
+from sanderling.protocol.messages import (
+    CommandRecord,
+    Message,
+    Prompt,
+    TextBlock,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+from sanderling.session.records import LoggedToolEnd, decoded
+from sanderling.session.session import Session
+from sanderling.session.store import delete, fork, list_sessions, rename, write_export
+from sanderling.session.store.listing import CHUNK_BYTES, TITLE
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, prove_rest
 
-from sanderling.shell_grammar import MAX_CHARACTERS, Command, Opaque, parse
-from sanderling.shell_programs import all_commands, runs_more
+from sanderling.permissions.shell.grammar import MAX_CHARACTERS, Command, Opaque, parse
+from sanderling.permissions.shell.programs import all_commands, runs_more
 
 VALUE, OPTION = Opaque(can_be_option=False), Opaque(can_be_option=True)
 
@@ -356,8 +356,8 @@ def test_endless_line_is_not_read_to_its_end():
 
 def test_grammar_is_loaded_by_the_first_line_and_not_by_the_import():
     code = (
-        "import sys, sanderling.permissions, sanderling.rules; assert 'tree_sitter' not in sys.modules;"
-        "sanderling.permissions.parse('a'); assert 'tree_sitter' in sys.modules"
+        "import sys, sanderling.permissions.shell.grammar, sanderling.permissions.store; assert 'tree_sitter' not in sys.modules;"
+        "sanderling.permissions.shell.grammar.parse('a'); assert 'tree_sitter' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

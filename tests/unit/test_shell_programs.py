@@ -2,12 +2,12 @@
 
 import pytest
 
-from sanderling.shell_grammar import parse
-from sanderling.shell_programs import (
+from sanderling.commands.variables import is_decisive
+from sanderling.permissions.shell.grammar import parse
+from sanderling.permissions.shell.programs import (
     all_commands,
     code_files,
     core_words,
-    is_decisive,
     runner_length,
     runs_more,
     runs_unseen,

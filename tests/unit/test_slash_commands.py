@@ -8,9 +8,9 @@ import pytest
 from tests.conftest import ROOT
 
 from sanderling.errors import ConfigError
-from sanderling.events import SlashCommand
-from sanderling.slash_commands import BUILT_IN, SlashCommands
-from sanderling.trust import Trust
+from sanderling.project.slash_commands import BUILT_IN, SlashCommands
+from sanderling.project.trust.trust import Trust
+from sanderling.protocol.events import SlashCommand
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import time
 import pytest
 from tests.conftest import prove
 
-from sanderling.tools.text import CR, CRLF, LF, decode
+from sanderling.editing.text import CR, CRLF, LF, decode
 
 TEXT = "grün “x” 𝄞\nzwei\n"
 

@@ -7,11 +7,13 @@ import msgspec
 import pytest
 
 from sanderling.errors import ToolError
-from sanderling.events import TodoItem
+from sanderling.protocol.events import TodoItem
+from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
-from sanderling.sandbox.session import SessionSandbox
-from sanderling.tools.base import Context, Outcome
-from sanderling.tools.todo import STALE_AFTER, TodoInput, TodoList, todo
+from sanderling.tools.base import Context
+from sanderling.tools.outcome import Outcome
+from sanderling.tools.todo import TodoInput, todo
+from sanderling.tools.todo_list import STALE_AFTER, TodoList
 from sanderling.tools.workspace import Workspace
 
 PENDING, IN_PROGRESS, COMPLETED = "pending", "in_progress", "completed"

@@ -13,15 +13,17 @@ import pytest
 from tests.api_rules import refusals
 from tests.conftest import policy_of, prove, prove_rest, settings_of
 
-from sanderling.events import (
-    AnswerApproval,
+from sanderling.commands.shell import ShellState
+from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
+from sanderling.permissions.rules import Rule, rule_from_text
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import (
     ApprovalRequested,
     ApprovalSettled,
     Event,
-    Mode,
     ModeChanged,
     Notice,
-    Prompt,
     PromptSteered,
     SandboxChanged,
     TodoChanged,
@@ -31,16 +33,12 @@ from sanderling.events import (
     ToolUseShown,
     TurnEnded,
 )
-from sanderling.gate import rule_from_text
-from sanderling.messages import Message, TextBlock, ToolResult
-from sanderling.orchestrator import Orchestrator
-from sanderling.permissions import Rule
+from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult
+from sanderling.protocol.modes import Mode
 from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.policy import Grant
-from sanderling.session import Session
-from sanderling.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
+from sanderling.session.session import Session
 from sanderling.tools.catalog import TOOLS, tool_specs
-from sanderling.tools.shell import ShellState
 
 DEADLINE_S = 20.0
 DONE = [{"text": "Done."}]
@@ -81,19 +79,19 @@ class Talk:
         provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": script}, Script))
         policy = policy_of(self.session)
         settings = settings_of(self.session)
-        self.orchestrator = Orchestrator(
+        self.conversation = Conversation(
             self.session, provider, self.events.append, policy, settings, rules=rules
         )
         if mode != "ask":
-            self.orchestrator.set_mode(mode)
+            self.conversation.set_mode(mode)
 
     @asynccontextmanager
     async def asked(self, text: str = "Do it.") -> AsyncIterator["Talk"]:
         """A turn that has begun; when the context ends, it has ended, too."""
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.orchestrator.serve)
-                self.orchestrator.submit(Prompt("p1", text))
+                tasks.start_soon(self.conversation.serve)
+                self.conversation.submit(Prompt("p1", text))
                 yield self
                 await self.until(TurnEnded)
                 tasks.cancel_scope.cancel()
@@ -122,7 +120,7 @@ class Talk:
         return [event for event in self.events if isinstance(event, kinds)]
 
     def answer(self, question: ApprovalRequested, answer: str, **more: str) -> None:
-        self.orchestrator.approvals.answer(AnswerApproval(question.id, answer, **more))  # type: ignore[arg-type]
+        self.conversation.approvals.answer(AnswerApproval(question.id, answer, **more))  # type: ignore[arg-type]
 
     @property
     def results(self) -> list[ToolResult]:
@@ -136,7 +134,7 @@ class Talk:
 
 
 def test_schemas_descriptions_and_system_prompt_together_stay_small():
-    prompt = Path(__file__).parents[2] / "src/sanderling/system_prompt.md"
+    prompt = Path(__file__).parents[2] / "src/sanderling/conversation/system_prompt.md"
     tools = msgspec.json.encode(tool_specs())
     assert len(tools) + prompt.stat().st_size <= 16_384, len(tools)
 
@@ -226,7 +224,7 @@ async def test_stopping_the_turn_ends_the_command_and_leaves_a_history_the_api_a
     )
     async with talk.asked():
         await talk.until(ToolOutput)
-        talk.orchestrator.cancel()
+        talk.conversation.cancel()
     assert talk.of(TurnEnded) == [TurnEnded("cancelled")]
     assert talk.results[0].is_error
     assert talk.told(0).startswith("begun") or talk.told(0) == INTERRUPTED
@@ -298,7 +296,7 @@ async def test_one_of_a_batch_is_denied_alone_where_the_person_says_so(tmp_path)
         await talk.until(ApprovalRequested, 3)
         first, second, third = talk.of(ApprovalRequested)
         assert [each.is_of_several for each in (first, second, third)] == [True] * 3
-        talk.orchestrator.approvals.answer(
+        talk.conversation.approvals.answer(
             AnswerApproval(second.id, "deny", "Not that.", is_alone=True)
         )
         talk.answer(first, "once")
@@ -377,7 +375,7 @@ async def test_stopping_the_turn_takes_its_questions_back(tmp_path):
     talk = Talk(tmp_path, uses(bash("touch made")))
     async with talk.asked():
         await talk.until(ApprovalRequested)
-        talk.orchestrator.cancel()
+        talk.conversation.cancel()
     assert len(talk.of(ApprovalSettled)) == 1
     assert talk.results == [ToolResult("t1", INTERRUPTED, is_error=True)]
 
@@ -510,7 +508,7 @@ async def test_host_that_a_command_cannot_reach_is_offered_and_for_the_session_g
         question = await talk.until(ApprovalRequested)
         assert question.subject == "resolve example.org"
         talk.answer(question, "session")
-    assert talk.orchestrator.sandbox.network == "proxy"
+    assert talk.conversation.sandbox.network == "proxy"
 
 
 @prove
@@ -520,7 +518,7 @@ async def test_network_that_was_lent_for_one_command_is_off_again(tmp_path):
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "once")
     assert "http://127.0.0.1:3128" in talk.told()
-    assert talk.orchestrator.sandbox.network == "off"
+    assert talk.conversation.sandbox.network == "off"
 
 
 @prove
@@ -610,12 +608,12 @@ async def test_what_was_allowed_for_the_session_is_allowed_in_that_mode_alone(tm
     command = "mkdir $(echo made)"  # no rule can be proposed for it
     later = [{"delay_ms": 1000, "text": "And now:"}, *uses(bash(command))]
     talk = Talk(tmp_path, uses(bash(command)), uses(bash(command)), later)
-    talk.orchestrator.sandbox.switch(is_on=False)
+    talk.conversation.sandbox.switch(is_on=False)
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "session")
         await talk.until(ToolEnded, 2)
         assert len(talk.of(ApprovalRequested)) == 1
-        talk.orchestrator.set_mode("plan")
+        talk.conversation.set_mode("plan")
         talk.answer(await talk.until(ApprovalRequested, 2), "deny")
 
 
@@ -671,7 +669,7 @@ async def test_in_auto_mode_what_the_sandbox_confines_does_not_ask(tmp_path):
 
 async def test_in_auto_mode_without_a_sandbox_a_command_asks(tmp_path):
     talk = Talk(tmp_path, uses(bash("touch made")), mode="auto")
-    talk.orchestrator.sandbox.switch(is_on=False)
+    talk.conversation.sandbox.switch(is_on=False)
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "deny")
     assert not (talk.project / "made").exists()
@@ -699,7 +697,7 @@ async def test_mode_that_changes_in_the_middle_of_a_turn_is_told_with_the_next_r
     talk = Talk(tmp_path, uses(bash("touch made")))
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        talk.orchestrator.set_mode("plan")
+        talk.conversation.set_mode("plan")
         talk.answer(question, "once")
     assert "plan mode" in notes(talk.session.history[2])
     assert not (talk.project / "made").exists()
@@ -713,7 +711,7 @@ async def test_todo_list_is_shown_and_is_there_when_the_session_is_resumed(tmp_p
     talk = await Talk(tmp_path, uses(("todo", {"items": items}))).run()
     assert [item.content for item in talk.of(TodoChanged)[0].items] == ["Look", "Mend"]
     again = Talk(tmp_path)
-    assert [item.status for item in again.orchestrator.workspace.todo.items] == [
+    assert [item.status for item in again.conversation.workspace.todo.items] == [
         "in_progress",
         "pending",
     ]
@@ -737,7 +735,7 @@ async def test_directory_and_environment_of_the_shell_are_there_when_the_session
 async def test_tool_use_is_shown_in_full_when_it_is_asked_for(tmp_path):
     async with Talk(tmp_path, uses(("read", {"path": "app.py"}))).asked() as talk:
         await talk.until(TurnEnded)
-        talk.orchestrator.inspect("t1")
+        talk.conversation.inspect("t1")
         shown = await talk.until(ToolUseShown)
     assert shown.tool == "read"
     assert '"path": "app.py"' in shown.input
@@ -753,8 +751,8 @@ async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path
     directory.mkdir(parents=True)
     wanted = directory / "new.conf"
     talk = Talk(tmp_path, uses(bash("true")), uses(bash(f"touch {wanted}")), mode="auto")
-    talk.orchestrator.sandbox._policy = Grant(read_paths=(str(directory),)).added_to(
-        talk.orchestrator.sandbox._policy
+    talk.conversation.sandbox._policy = Grant(read_paths=(str(directory),)).added_to(
+        talk.conversation.sandbox._policy
     )
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
@@ -794,8 +792,8 @@ async def test_what_a_command_has_exported_without_being_asked_about_asks_before
     )
     async with talk.asked():
         await talk.until(ToolEnded)
-        talk.orchestrator.sandbox.switch(is_on=is_on)
-        talk.orchestrator.set_mode("ask")
+        talk.conversation.sandbox.switch(is_on=is_on)
+        talk.conversation.set_mode("ask")
         question = await talk.until(ApprovalRequested)
         assert f"has set PATH='{talk.project}/.x:" in question.reason
         talk.answer(question, "deny")
@@ -813,7 +811,7 @@ async def test_exports_ask_once_for_each_value_that_was_shown(tmp_path):
     )
     async with talk.asked():
         await talk.until(ToolEnded)
-        talk.orchestrator.set_mode("ask")
+        talk.conversation.set_mode("ask")
         for number, command in enumerate(
             ["ls", "export LESSOPEN=less", "pwd", long, "ls -a", "ls -A"], 1
         ):
@@ -825,15 +823,15 @@ async def test_exports_ask_once_for_each_value_that_was_shown(tmp_path):
     assert f"LESSOPEN='{talk.project}/page'," in reasons[0]
     assert "LESSOPEN='less'," in reasons[2]
     assert ["(3,0" in reason for reason in reasons] == [False] * 4 + [True] * 2
-    kept = talk.orchestrator.gate.state()
+    kept = talk.conversation.gate.state()
     assert kept["seen_exports"] == [f"LESSOPEN='{talk.project}/page'", "LESSOPEN='less'"]  # type: ignore[index]
 
 
 @prove
 async def test_exports_that_were_shown_are_known_when_the_session_is_resumed(tmp_path):
     talk = Talk(tmp_path, uses(bash("ls")))
-    await talk.orchestrator.gate.restore({"seen_exports": ["LESSOPEN='x'"]}, "ask")
-    talk.orchestrator.workspace.shell.restore(ShellState(str(talk.project), {"LESSOPEN": "x"}))
+    await talk.conversation.gate.restore({"seen_exports": ["LESSOPEN='x'"]}, "ask")
+    talk.conversation.workspace.shell.restore(ShellState(str(talk.project), {"LESSOPEN": "x"}))
     await talk.run()
     assert talk.of(ApprovalRequested) == []
 
@@ -842,7 +840,7 @@ async def test_what_was_judged_with_the_sandbox_does_not_run_without_it(tmp_path
     talk = Talk(tmp_path, uses(("write", {"path": "made", "content": "x"})))
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        talk.orchestrator.sandbox.switch(is_on=False)
+        talk.conversation.sandbox.switch(is_on=False)
         talk.answer(question, "once")
     assert talk.told().startswith("Not run: it was judged with the sandbox")
     assert not (talk.project / "made").exists()
@@ -863,11 +861,11 @@ async def test_in_plan_mode_nothing_that_was_granted_can_be_written_either(tmp_p
     command = bash(f"echo more >> {outside}; exit 0")
     later = [{"delay_ms": 300, "text": "."}, *uses(command)]
     talk = Talk(tmp_path, uses(("write", {"path": str(outside), "content": "x"})), later)
-    await_sandbox = talk.orchestrator.sandbox
+    await_sandbox = talk.conversation.sandbox
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "deny")
         await await_sandbox.extend(Grant(write_paths=(str(outside),)))
-        talk.orchestrator.set_mode("plan")
+        talk.conversation.set_mode("plan")
     assert "Read-only file system" in talk.told(1)
     assert outside.read_text() == "my notes\n"
 
@@ -877,7 +875,7 @@ async def test_jobs_that_can_still_write_are_named_when_plan_mode_begins(tmp_pat
     talk = Talk(tmp_path, uses(bash("sleep 60", background=True)), mode="auto")
     async with talk.asked():
         await talk.until(ToolEnded)
-        talk.orchestrator.set_mode("plan")
+        talk.conversation.set_mode("plan")
         assert "can still write the project: j1" in (await talk.until(Notice)).text
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sanderling.events import (
+from sanderling.protocol.events import (
     CommandEnded,
     CommandStarted,
     Compacted,
     ErrorOccurred,
     HistoryEvent,
-    Prompt,
     PromptSteered,
     TextDelta,
     ToolEnded,
@@ -21,10 +20,17 @@ from sanderling.events import (
     TurnEnded,
     TurnStarted,
 )
-from sanderling.messages import CommandRecord, Message, TextBlock, ToolResult, ToolUse
-from sanderling.session import Session, SessionInUseError, derived_title
-from sanderling.session_log import LoggedToolEnd
-from sanderling.transcript import PAGE_BYTES, PAGE_PARTS, Pages
+from sanderling.protocol.messages import (
+    CommandRecord,
+    Message,
+    Prompt,
+    TextBlock,
+    ToolResult,
+    ToolUse,
+)
+from sanderling.session.pages import PAGE_BYTES, PAGE_PARTS, Pages
+from sanderling.session.records import LoggedToolEnd
+from sanderling.session.session import Session, SessionInUseError, derived_title
 
 
 def say(session: Session, number: int, *, chars: int = 20) -> None:
@@ -223,7 +229,7 @@ def test_new_session_has_one_empty_page(session):
 def test_session_that_another_process_has_open_cannot_be_opened(session, tmp_path):
     say(session, 1)
     code = (
-        "import sys; from pathlib import Path; from sanderling.session import *\n"
+        "import sys; from pathlib import Path; from sanderling.session.session import *\n"
         "try: Session.open(Path(sys.argv[1]), 's1', '/project')\n"
         "except SessionInUseError as error: sys.exit(str(error))"
     )

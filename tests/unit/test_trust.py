@@ -14,9 +14,8 @@ from tests.conftest import prove
 
 from sanderling.config import Settings
 from sanderling.errors import ConfigError
-from sanderling.trust import OwnFiles, Trust
-from sanderling.trust.imports import Import, imported_path, lines_with_imports
-from sanderling.trust.reading import (
+from sanderling.project.trust.imports import Import, imported_path, lines_with_imports
+from sanderling.project.trust.reading import (
     MAX_DEPTH,
     MAX_ENTRIES,
     MAX_FILE_BYTES,
@@ -24,7 +23,8 @@ from sanderling.trust.reading import (
     find_files,
     visible,
 )
-from sanderling.trust.settings import project_settings
+from sanderling.project.trust.settings import project_settings
+from sanderling.project.trust.trust import OwnFiles, Trust
 
 
 @pytest.fixture

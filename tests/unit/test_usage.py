@@ -7,19 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, prove
 
+from sanderling.conversation.usage_report import report, shown_cost
 from sanderling.errors import ConfigError
-from sanderling.messages import Usage
-from sanderling.usage import (
-    LENGTH_STEP_TOKENS,
-    MAX_TURNS,
-    Cost,
-    Ledger,
-    Prices,
-    load_prices,
-    prompt_tokens,
-    report,
-    shown_cost,
-)
+from sanderling.protocol.messages import Usage
+from sanderling.session.ledger import MAX_TURNS, Ledger
+from sanderling.session.prices import LENGTH_STEP_TOKENS, Cost, Prices, load_prices, prompt_tokens
 
 SHIPPED = load_prices({})
 

@@ -6,9 +6,9 @@ import unicodedata
 import pytest
 from tests.conftest import prove
 
-from sanderling.gate import visible
-from sanderling.tools.shell import first_line
-from sanderling.visible import visible_prose
+from sanderling.commands.shell import first_line
+from sanderling.permissions.gate import visible
+from sanderling.text import visible_prose
 
 # By Unicode's list of what renderers ignore, and what shows as a blank that is none.
 IGNORED = [

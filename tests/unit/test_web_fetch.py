@@ -21,13 +21,13 @@ from tests.conftest import prove, prove_rest
 
 from sanderling import __version__
 from sanderling.errors import ToolError
+from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Sandbox
-from sanderling.sandbox.session import SessionSandbox
-from sanderling.tools import fetcher
 from sanderling.tools import web_fetch as web_fetch_module
-from sanderling.tools.base import Context, Outcome
-from sanderling.tools.fetcher import (
+from sanderling.tools.base import Context
+from sanderling.tools.inside import fetcher
+from sanderling.tools.inside.fetcher import (
     MAX_BODY_BYTES,
     MAX_PAGE_BYTES,
     NETWORKS,
@@ -40,6 +40,7 @@ from sanderling.tools.fetcher import (
     page_at,
     parse_url,
 )
+from sanderling.tools.outcome import Outcome
 from sanderling.tools.web_fetch import NetworkDeniedError, WebFetchInput, web_fetch
 from sanderling.tools.workspace import Workspace
 
@@ -517,7 +518,7 @@ def test_a_gzip_bomb_is_unpacked_to_the_limit_in_bounded_memory(server):
     bomb += packer.flush()
     server.answers["/"] = answer(bomb, Content_Encoding="gzip")
     code = (
-        "import resource, sys\nfrom sanderling.tools.fetcher import *\n"
+        "import resource, sys\nfrom sanderling.tools.inside.fetcher import *\n"
         "here = Network(lambda _: True, lambda _: ['127.0.0.1'])\n"
         "page = fetch(Job(sys.argv[1], 'internet'), here)\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"

@@ -12,11 +12,12 @@ from typing import Any
 import anyio
 import msgspec
 
+from sanderling.editing.lines import Hunk
 from sanderling.editor.bridge import Bridge, NeovimError
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import Identity
-from sanderling.sandbox.worker import Stamp
-from sanderling.tools.editor import Buffer, Hunk
+from sanderling.sandbox.inside.worker import Stamp
+from sanderling.tools.editor import Buffer
 
 DEADLINE_S = 1.0
 PATIENCE_S = 10.0  # with what has begun: a user's hooks take their time

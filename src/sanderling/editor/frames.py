@@ -12,7 +12,7 @@ from collections import deque
 import msgspec
 
 from sanderling.editor.long_lines import LongLines
-from sanderling.events import (
+from sanderling.protocol.events import (
     CommandOutput,
     Event,
     JobOutput,

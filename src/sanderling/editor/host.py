@@ -19,18 +19,18 @@ from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.live import LiveSession
 from sanderling.editor.memory import give_back
 from sanderling.editor.requests import answer
-from sanderling.errors import ConfigError, printable
-from sanderling.events import (
+from sanderling.errors import ConfigError
+from sanderling.protocol.actions import (
     Action,
     CloseSession,
     OpenSession,
-    RenameSession,
-    Request,
     RunCommand,
     SetTitle,
     SteerTurn,
     SubmitPrompt,
 )
+from sanderling.protocol.requests import RenameSession, Request
+from sanderling.text import printable
 
 MAX_LOG_BYTES = 1_000_000
 EXIT_DEFECT = 70  # sysexits.h: an internal software error

@@ -1,4 +1,4 @@
-"""A session that is open in the host: its orchestrator, and its frames on their way to the screen."""
+"""A session that is open in the host: its conversation, and its frames on their way to the screen."""
 
 import logging
 import shutil
@@ -11,31 +11,26 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from sanderling.config import Settings, settings_report
+from sanderling.conversation.conversation import Conversation
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.frames import FrameQueue
 from sanderling.errors import ConfigError, ProviderError, SanderlingError
-from sanderling.events import (
+from sanderling.permissions.store import load_rules
+from sanderling.project.trust.settings import project_settings
+from sanderling.project.trust.trust import Trust
+from sanderling.protocol.actions import (
     Action,
     AnswerApproval,
     CancelTurn,
-    CommandEnded,
-    CommandsRunning,
-    CommandStarted,
     Compact,
     EditWaiting,
-    ErrorOccurred,
-    Event,
     InspectToolUse,
     ListModels,
-    Notice,
     OpenSession,
     ReleaseWaiting,
-    ReportShown,
     RetryNow,
     RunCommand,
-    SessionInUse,
-    SessionOpened,
     SetMode,
     SetModel,
     SetNetwork,
@@ -45,26 +40,33 @@ from sanderling.events import (
     ShowSettings,
     ShowTrust,
     ShowUsage,
-    SlashCommandsChanged,
     SteerTurn,
     StopJob,
     SubmitPrompt,
     TrustFiles,
-    TurnEnded,
-    TurnStarted,
     UndoCompaction,
     WatchJob,
 )
-from sanderling.orchestrator import Orchestrator
+from sanderling.protocol.events import (
+    CommandEnded,
+    CommandsRunning,
+    CommandStarted,
+    ErrorOccurred,
+    Event,
+    Notice,
+    ReportShown,
+    SessionInUse,
+    SessionOpened,
+    SlashCommandsChanged,
+    TurnEnded,
+    TurnStarted,
+)
 from sanderling.providers import Provider
 from sanderling.providers.choice import is_demo, make_provider
 from sanderling.providers.scripted import copy_sample
-from sanderling.rules import load_rules
-from sanderling.sandbox.session import policy_for
-from sanderling.session import Session, SessionInUseError
-from sanderling.transcript import Pages
-from sanderling.trust import Trust
-from sanderling.trust.settings import project_settings
+from sanderling.sandbox.confinement import policy_for
+from sanderling.session.pages import Pages
+from sanderling.session.session import Session, SessionInUseError
 
 NO_KEY_NOTICE = (
     "There is no API key, so the demo model answers: it replays a script.\n"
@@ -101,7 +103,7 @@ class LiveSession:
         self._scope = anyio.CancelScope()
         self._early: list[Action] = []
         self._tasks: TaskGroup | None = None  # once it is open, or refused
-        self._orchestrator: Orchestrator | None = None
+        self._orchestrator: Conversation | None = None
         self._sample = ""  # where the demo model's tour works
         self._refusal: SanderlingError | None = None
         self._pages: Pages | None = None
@@ -154,19 +156,19 @@ class LiveSession:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._draw)
                 try:
-                    orchestrator = await self._open()
+                    conversation = await self._open()
                 except SanderlingError as error:
                     self._refuse(error)
                 else:
-                    self._orchestrator = orchestrator
-                    tasks.start_soon(self._serve, orchestrator)
+                    self._orchestrator = conversation
+                    tasks.start_soon(self._serve, conversation)
                 self._tasks = tasks
                 for action in self._early:
                     self._do(action, tasks)
 
     # --- opening -------------------------------------------------------------------------------------------------------
 
-    async def _open(self) -> Orchestrator:
+    async def _open(self) -> Conversation:
         session = await self._read_session()
         try:
             return await self._orchestrate(session)
@@ -180,7 +182,7 @@ class LiveSession:
             Session.open, self._settings.session_dir, self.id, self.opening.project
         )
 
-    async def _orchestrate(self, session: Session) -> Orchestrator:
+    async def _orchestrate(self, session: Session) -> Conversation:
         trust = Trust(self._settings.state_dir, session.project)
         settings = self._settings = project_settings(trust, self._settings)
         self._sample = copy_sample() if is_demo(settings) else ""
@@ -189,19 +191,19 @@ class LiveSession:
         if self._sample:
             policy = policy._replace(write_paths=(*policy.write_paths, self._sample))
         rules = load_rules(settings.permissions, session.project)
-        orchestrator = Orchestrator(
+        conversation = Conversation(
             session, provider, self.emit, policy, settings, rules=rules, editor=self._buffers
         )
-        await self._show(orchestrator)
+        await self._show(conversation)
         is_without_key = settings.provider == "auto" and is_demo(settings)
         if is_without_key and not session.is_resumed:
             self.emit(Notice("info", NO_KEY_NOTICE))
-        return orchestrator
+        return conversation
 
-    async def _show(self, orchestrator: Orchestrator) -> None:
+    async def _show(self, conversation: Conversation) -> None:
         """What the screen has to know of a session that begins or goes on."""
-        session = orchestrator.session
-        self.emit(SessionOpened(orchestrator.provider.model, session.title, session.is_resumed))
+        session = conversation.session
+        self.emit(SessionOpened(conversation.provider.model, session.title, session.is_resumed))
         if session.is_resumed and self.opening.wants_history:
             self._pages = Pages(session)
             await self._show_earlier(self._pages)
@@ -211,8 +213,8 @@ class LiveSession:
                 "A line of the session's log is" if count == 1 else f"{count} lines of the log are"
             )
             self.emit(Notice("warning", f"{lines} damaged, and left out."))
-        orchestrator.show_state()
-        self.emit(SlashCommandsChanged(orchestrator.surroundings.commands()))
+        conversation.show_state()
+        self.emit(SlashCommandsChanged(conversation.surroundings.commands()))
 
     def _refuse(self, error: SanderlingError) -> None:
         """The session cannot be opened: what is asked of it is answered with the reason, and the host tries it again."""
@@ -230,17 +232,17 @@ class LiveSession:
         self.emit(ErrorOccurred("internal", str(error), remedy))
         self.emit(TurnEnded("error"))
 
-    async def _serve(self, orchestrator: Orchestrator) -> None:
+    async def _serve(self, conversation: Conversation) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_prepare, orchestrator.provider)
+            tasks.start_soon(_prepare, conversation.provider)
             try:
-                await orchestrator.serve()
+                await conversation.serve()
             finally:
-                orchestrator.session.close()
+                conversation.session.close()
                 if self._sample:
                     shutil.rmtree(Path(self._sample).parent, ignore_errors=True)
                 with anyio.CancelScope(shield=True):
-                    await orchestrator.provider.aclose()
+                    await conversation.provider.aclose()
             self._scope.cancel()
 
     # --- actions -------------------------------------------------------------------------------------------------------
@@ -262,69 +264,69 @@ class LiveSession:
             case _:
                 pass
 
-    def _act_on(self, orchestrator: Orchestrator, action: Action, tasks: TaskGroup) -> None:
+    def _act_on(self, conversation: Conversation, action: Action, tasks: TaskGroup) -> None:
         match action:
             case SubmitPrompt(prompt):
-                orchestrator.submit(prompt)
+                conversation.submit(prompt)
             case SteerTurn(prompt):
-                orchestrator.steer(prompt)
+                conversation.steer(prompt)
             case EditWaiting(prompt_id, text):
-                orchestrator.waiting.edit(prompt_id, text)
+                conversation.waiting.edit(prompt_id, text)
             case ReleaseWaiting():
-                orchestrator.release()
+                conversation.release()
             case CancelTurn():
-                orchestrator.cancel()
+                conversation.cancel()
             case RetryNow():
-                orchestrator.calls.retry_now()
+                conversation.calls.retry_now()
             case AnswerApproval():
-                orchestrator.approvals.answer(action)
+                conversation.approvals.answer(action)
             case Compact(focus):
-                orchestrator.compact(focus)
+                conversation.compact(focus)
             case UndoCompaction():
-                orchestrator.undo_compaction()
+                conversation.undo_compaction()
             case _:
-                self._tell(orchestrator, action, tasks)
+                self._tell(conversation, action, tasks)
 
-    def _tell(self, orchestrator: Orchestrator, action: Action, tasks: TaskGroup) -> None:
+    def _tell(self, conversation: Conversation, action: Action, tasks: TaskGroup) -> None:
         match action:
             case ListModels():
-                orchestrator.list_models()
+                conversation.list_models()
             case ShowUsage():
-                orchestrator.show_usage()
+                conversation.show_usage()
             case InspectToolUse(tool_use_id):
-                orchestrator.inspect(tool_use_id)
+                conversation.inspect(tool_use_id)
             case WatchJob(job_id, is_on):
-                orchestrator.watch_job(job_id, is_on=is_on)
+                conversation.watch_job(job_id, is_on=is_on)
             case ShowEarlier(before):
                 if self._pages is None:  # the process that has shown the last ones is gone
-                    self._pages = Pages(orchestrator.session, before)
+                    self._pages = Pages(conversation.session, before)
                 tasks.start_soon(self._show_earlier, self._pages)
             case ShowSettings():
-                model = orchestrator.provider.model
+                model = conversation.provider.model
                 self.emit(ReportShown("Settings", settings_report(self._settings, model)))
             case ShowTrust():
-                tasks.start_soon(self._show_trust, orchestrator)
+                tasks.start_soon(self._show_trust, conversation)
             case TrustFiles(hashes):
-                self._trust(orchestrator, hashes)
+                self._trust(conversation, hashes)
             case _:
-                self._change(orchestrator, action)
+                self._change(conversation, action)
 
-    def _change(self, orchestrator: Orchestrator, action: Action) -> None:
+    def _change(self, conversation: Conversation, action: Action) -> None:
         match action:
             case RunCommand(command_id, command):
-                orchestrator.commands.start(command_id, command)
+                conversation.commands.start(command_id, command)
             case SetNetwork(mode):
-                orchestrator.set_network(mode)
+                conversation.set_network(mode)
             case SetSandbox(is_on):
-                orchestrator.sandbox.switch(is_on=is_on)
+                conversation.sandbox.switch(is_on=is_on)
             case SetMode(mode):
-                orchestrator.set_mode(mode)
+                conversation.set_mode(mode)
             case SetModel(model):
-                orchestrator.set_model(model)
+                conversation.set_model(model)
             case SetTitle(title):
-                orchestrator.set_title(title)
+                conversation.set_title(title)
             case StopJob(job_id):
-                orchestrator.stop_job(job_id)
+                conversation.stop_job(job_id)
             case _:
                 pass  # opening and closing are the host's
 
@@ -335,16 +337,16 @@ class LiveSession:
             except SanderlingError as error:
                 self.emit(Notice("warning", f"What was said before cannot be shown: {error}"))
 
-    async def _show_trust(self, orchestrator: Orchestrator) -> None:
-        self.emit(await to_thread.run_sync(orchestrator.surroundings.shown))
+    async def _show_trust(self, conversation: Conversation) -> None:
+        self.emit(await to_thread.run_sync(conversation.surroundings.shown))
 
-    def _trust(self, orchestrator: Orchestrator, hashes: dict[str, str]) -> None:
+    def _trust(self, conversation: Conversation, hashes: dict[str, str]) -> None:
         try:
-            orchestrator.surroundings.trust_files(hashes)
+            conversation.surroundings.trust_files(hashes)
         except ConfigError as error:
             self.emit(Notice("warning", str(error)))
         else:
-            self.emit(SlashCommandsChanged(orchestrator.surroundings.commands()))
+            self.emit(SlashCommandsChanged(conversation.surroundings.commands()))
 
     # --- the screen ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ screen gets the beginning of such a line and is told how much more there is. The
 
 import msgspec
 
-from sanderling.events import (
+from sanderling.protocol.events import (
     AnswerRestarted,
     BlockEnded,
     CommandStarted,
@@ -15,7 +15,6 @@ from sanderling.events import (
     ErrorOccurred,
     Event,
     HistoryShown,
-    Prompt,
     PromptSteered,
     TextDelta,
     ThinkingDelta,
@@ -23,6 +22,7 @@ from sanderling.events import (
     TurnEnded,
     TurnStarted,
 )
+from sanderling.protocol.messages import Prompt
 
 # As Markdown, which is parsed while it grows, 28,000 hold a key up for 160 ms.
 MAX_LINE_CHARS = 10_000

@@ -7,9 +7,8 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.config import Settings
-from sanderling.credentials import Credentials
 from sanderling.errors import SanderlingError, SessionError
-from sanderling.events import (
+from sanderling.protocol.requests import (
     DeleteSession,
     ExportSession,
     ForkSession,
@@ -19,7 +18,8 @@ from sanderling.events import (
     RenameSession,
     Request,
 )
-from sanderling.session_store import (
+from sanderling.providers.credentials import Credentials
+from sanderling.session.store import (
     delete,
     export_markdown,
     fork,

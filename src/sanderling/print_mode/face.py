@@ -8,16 +8,18 @@ from typing import Literal, get_args
 import msgspec
 
 from sanderling.errors import duration
-from sanderling.events import (
+from sanderling.permissions.gate import Limit
+from sanderling.print_mode.result import Result, Tally
+from sanderling.print_mode.streams import Stdout, say
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import (
     AccessDenied,
-    AnswerApproval,
     ApprovalRequested,
     CompactionStarted,
     ErrorOccurred,
     Event,
     GuardActed,
     JobsChanged,
-    Mode,
     Notice,
     RetryScheduled,
     SandboxChanged,
@@ -25,9 +27,7 @@ from sanderling.events import (
     TrustNeeded,
     TurnEnded,
 )
-from sanderling.gate import Limit
-from sanderling.print_mode.result import Result, Tally
-from sanderling.print_mode.streams import Stdout, say
+from sanderling.protocol.modes import Mode
 
 STREAM_VERSION = 1
 OutputFormat = Literal["text", "json", "stream-json"]

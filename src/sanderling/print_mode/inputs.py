@@ -11,14 +11,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sanderling.config import Settings, load_settings
-from sanderling.errors import ConfigError, SanderlingError, printable
-from sanderling.events import Prompt, Selection
-from sanderling.gate import rule_from_text
-from sanderling.permissions import Rule
-from sanderling.plain_files import open_plain
+from sanderling.config import Settings, config_dir, load_settings
+from sanderling.errors import ConfigError, SanderlingError
+from sanderling.paths import open_plain
+from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.print_mode.streams import read_stdin
-from sanderling.surroundings import config_dir
+from sanderling.protocol.messages import Prompt, Selection
+from sanderling.text import printable
 
 ACTIONS = ("allow", "ask", "deny")
 
@@ -148,7 +147,7 @@ def newest_session(session_dir: Path, project: str) -> str:
     Raises:
         UsageError: it has none.
     """
-    from sanderling.session_store import list_sessions
+    from sanderling.session.store import list_sessions
 
     if sessions := list_sessions(session_dir, project, ""):
         return sessions[0].id

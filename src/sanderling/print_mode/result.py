@@ -4,15 +4,14 @@ from typing import get_args
 
 import msgspec
 
-from sanderling.errors import printable
-from sanderling.events import (
+from sanderling.permissions.gate import Limit
+from sanderling.protocol.events import (
     AccessDenied,
     AnswerRestarted,
     ApprovalRequested,
     BlockEnded,
     ErrorOccurred,
     Event,
-    StopReason,
     TextDelta,
     ThinkingDelta,
     ToolEnded,
@@ -20,8 +19,8 @@ from sanderling.events import (
     TurnEnded,
     UsageUpdated,
 )
-from sanderling.gate import Limit
-from sanderling.messages import Usage
+from sanderling.protocol.messages import StopReason, Usage
+from sanderling.text import printable
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_DENIED = 0, 1, 2, 3
 OF_THE_TURN = frozenset[str](get_args(Limit)) - {"calls", "budget"}

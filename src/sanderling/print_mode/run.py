@@ -15,9 +15,9 @@ import anyio
 from anyio import to_thread
 
 from sanderling.config import make_private
+from sanderling.conversation.conversation import Conversation
 from sanderling.errors import ConfigError, ProviderError, SanderlingError
-from sanderling.events import Event, Mode, ModeChanged, TurnStarted
-from sanderling.orchestrator import Orchestrator
+from sanderling.permissions.store import load_rules
 from sanderling.print_mode.face import PrintFace
 from sanderling.print_mode.inputs import (
     UsageError,
@@ -31,18 +31,19 @@ from sanderling.print_mode.inputs import (
 )
 from sanderling.print_mode.result import EXIT_ERROR, EXIT_USAGE
 from sanderling.print_mode.streams import InputError, Stdout, open_missing_streams, say
+from sanderling.project.trust.settings import project_settings
+from sanderling.project.trust.trust import Trust
+from sanderling.protocol.events import Event, ModeChanged, TurnStarted
 from sanderling.providers import Provider
 from sanderling.providers.choice import make_provider
 from sanderling.remedies import SHELL, UNKEPT, use
-from sanderling.rules import load_rules
-from sanderling.sandbox.session import policy_for
-from sanderling.session import Session
-from sanderling.session_log import is_session_id
-from sanderling.trust import Trust
-from sanderling.trust.settings import project_settings
+from sanderling.sandbox.confinement import policy_for
+from sanderling.session.records import is_session_id
+from sanderling.session.session import Session
 
 if TYPE_CHECKING:
-    from sanderling.recording import Recording
+    from sanderling.protocol.modes import Mode
+    from sanderling.providers.recording import Recording
 
 EXIT_SIGNAL = 128  # and its number, as a shell says it
 LAST_WORDS_S = 1.0  # for a reader that pauses, once the turn was interrupted
@@ -120,7 +121,7 @@ class _Run:
         self._recording: Recording | None = None
         self._provider = self._make_provider()
         policy = policy_for(self._settings, project)._replace(network=arguments.net)
-        self._orchestrator = Orchestrator(
+        self._orchestrator = Conversation(
             self._session,
             self._provider,
             self._take,
@@ -165,8 +166,8 @@ class _Run:
         provider = make_provider(self._settings)
         if self._arguments.record is None:
             return provider
-        from sanderling.recording import Recording, RecordingProvider
-        from sanderling.recording.redaction import Redactor
+        from sanderling.providers.recording import Recording, RecordingProvider
+        from sanderling.providers.redaction import Redactor
 
         self._recording = Recording(self._arguments.record, Redactor(self._session.project))
         return RecordingProvider(provider, self._recording)

@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 
 from sanderling.errors import SanderlingError
-from sanderling.visible import visible
+from sanderling.text import visible
 
 MAX_STDIN_BYTES = 10_000_000
 STDIN_WAIT_S = 3.0

@@ -5,8 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sanderling.events import StopReason
-from sanderling.messages import ContentBlock, Message, Usage
+from sanderling.protocol.messages import ContentBlock, Message, StopReason, Usage
 
 
 class ToolSpec(msgspec.Struct, frozen=True):

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from sanderling.config import Settings, has_api_key
-from sanderling.credentials import Credentials
 from sanderling.providers import Provider
-from sanderling.providers.anthropic import AnthropicProvider
+from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.credentials import Credentials
 from sanderling.providers.scripted import ScriptedProvider, load_demo, load_script
 
 SCRIPT_PREFIX = "script:"

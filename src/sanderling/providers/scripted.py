@@ -19,9 +19,9 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from sanderling.errors import ConfigError, ErrorKind, ProviderError
-from sanderling.events import StopReason
-from sanderling.messages import (
+from sanderling.protocol.messages import (
     Message,
+    StopReason,
     TextBlock,
     ThinkingBlock,
     ToolResult,

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from sanderling.sandbox.layout import SYSTEM, path_entries
-from sanderling.sandbox.policy import SandboxPolicy, is_in_any
+from sanderling.paths import is_in_any
+from sanderling.sandbox.kernel.layout import SYSTEM, path_entries
+from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 
 HIDDEN, READ_ONLY, PLAN, PROTECTED = (

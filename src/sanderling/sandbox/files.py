@@ -11,9 +11,10 @@ import anyio
 import anyio.to_thread
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox import wire, worker
+from sanderling.sandbox import wire
+from sanderling.sandbox.inside import worker
+from sanderling.sandbox.inside.worker import Stamp
 from sanderling.sandbox.processes import Process
-from sanderling.sandbox.worker import Stamp
 
 HEAD_BYTES = 64 * 1024
 WRITE_S = 60.0

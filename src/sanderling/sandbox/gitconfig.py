@@ -12,7 +12,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from sanderling.sandbox.git import GIT_TIMEOUT_S, git_program
+from sanderling.sandbox.guard.git_program import GIT_TIMEOUT_S, git_program
 from sanderling.sandbox.policy import SandboxPolicy
 
 KEPT = (

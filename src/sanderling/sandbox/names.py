@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 VERSION_CONTROL = Row(".git .gitmodules .hg .jj", at_root="", anywhere=False)
-"""What is held in them is decided where it is known how they work: `git.py`."""
+"""What is held in them is decided where it is known how they work: `guard/`."""
 
 TABLE = (
     VERSION_CONTROL,

@@ -1,10 +1,12 @@
 """What a command may touch: data, checked once, enforced elsewhere."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
 from sanderling.errors import SandboxError
+from sanderling.paths import is_within, real_path
+from sanderling.protocol.modes import NetworkMode
 
 Level = Literal["full", "full-bwrap", "namespaces", "landlock", "none"]
 """How much the kernel enforces, strongest first; what each one lacks stands in `gaps.py`."""
@@ -12,8 +14,6 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 Mode = Literal["rw", "ro"]
 """Whether the project can be written."""
-NetworkMode = Literal["off", "proxy", "on"]
-"""Loopback inside the session only; that and the listed hosts; the host's own network."""
 PROXY_PORT, NAME_PORT = 3128, 53
 """Where, on the session's loopback, the host answers: the proxy, and the name server that only says no."""
 
@@ -187,27 +187,3 @@ def resolve(policy: SandboxPolicy) -> SandboxPolicy:
         read_paths=tuple(checked(path, "path") for path in policy.read_paths),
         write_paths=tuple(checked(path, "path") for path in policy.write_paths),
     )
-
-
-def real_path(path: str) -> str:
-    """
-    `path` with links followed, as far as they can be read: /proc/1/root cannot, and realpath would raise.
-
-    What can be no path (a NUL in it) leads nowhere.
-    """
-    try:
-        return os.path.realpath(path)
-    except OSError as error:  # the link that cannot be read: it must not count as where it lies
-        return os.path.normpath(error.filename or path)
-    except ValueError:
-        return os.path.normpath(path)
-
-
-def is_within(path: str, directory: str) -> bool:
-    """Whether `path` is `directory` or lies below it; both are absolute and normal."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
-def is_in_any(path: str, directories: Iterable[str]) -> bool:
-    """Whether `path` is one of `directories` or lies below one; all are absolute and normal."""
-    return any(is_within(path, directory) for directory in directories)

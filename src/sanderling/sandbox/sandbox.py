@@ -30,14 +30,11 @@ from sanderling.sandbox.disk import DiskFull, DiskWatch
 from sanderling.sandbox.environment import environment
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gitconfig import write_gitconfig
-from sanderling.sandbox.layout import programs_of
-from sanderling.sandbox.network import (
-    LISTED_ONLY,
-    HostRules,
-    answer_names,
-    proxy_environment,
-    serve_proxy,
-)
+from sanderling.sandbox.kernel.layout import programs_of
+from sanderling.sandbox.network.denied import LISTED_ONLY
+from sanderling.sandbox.network.hosts import HostRules
+from sanderling.sandbox.network.names import answer_names
+from sanderling.sandbox.network.proxy import proxy_environment, serve_proxy
 from sanderling.sandbox.policy import (
     LEVELS,
     PROXY_PORT,
@@ -52,7 +49,7 @@ from sanderling.sandbox.report import LAYERS, GuardEvent, Report
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
 START = (
     "import gc, os, sys; gc.disable(); sys.path += {path!r}; "
-    "from sanderling.sandbox.{module} import main; main({channel}); os._exit(0)"
+    "from sanderling.sandbox.inside.{module} import main; main({channel}); os._exit(0)"
 )
 # The supervisor asks git what it ignores, for instance.
 FOR_GIT = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG")

@@ -7,13 +7,14 @@ from typing import Annotated
 import anyio
 import msgspec
 
+from sanderling.commands.jobs import MAX_RUNNING, Job, facts, status_line, told, took
+from sanderling.commands.shell import Change, first_line, visible
+from sanderling.commands.variables import is_decisive
 from sanderling.errors import ToolError
-from sanderling.permissions import Effect
 from sanderling.remedies import remedies
-from sanderling.shell_programs import is_decisive
-from sanderling.tools.base import Context, Outcome, tool
-from sanderling.tools.jobs import MAX_RUNNING, Job, facts, status_line, told, took
-from sanderling.tools.shell import Change, first_line, visible
+from sanderling.tools.base import Context, tool
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome
 from sanderling.tools.workspace import Workspace
 
 FIRST_LOOK_S = 1.0  # at what a command in the background begins with: many a server fails at once

@@ -4,9 +4,9 @@ import codecs
 import os
 
 from sanderling.errors import ToolError
+from sanderling.paths import is_within, real_path
 from sanderling.sandbox.files import Identity
-from sanderling.sandbox.policy import is_within, real_path
-from sanderling.sandbox.worker import Stamp
+from sanderling.sandbox.inside.worker import Stamp
 from sanderling.tools.editor import Buffer
 from sanderling.tools.workspace import Workspace
 

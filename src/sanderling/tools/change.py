@@ -16,25 +16,27 @@ from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack
 import anyio
 import anyio.to_thread
 
-from sanderling.errors import ToolError
-from sanderling.sandbox.files import ABSENT, FileChangedError, Loaded
-from sanderling.sandbox.policy import NO_GRANT
-from sanderling.sandbox.worker import Stamp
-from sanderling.tools.base import Context, OverlapError, Preview
-from sanderling.tools.buffers import buffer_of, bytes_of, covers, is_in_step, plain, text_in
-from sanderling.tools.editor import Buffer, Editor, Hunk
-from sanderling.tools.lines import (
+from sanderling.editing.lines import (
     MAX_DIFFERENCE_LINES,
     Difference,
+    Hunk,
     applied,
     buffer_hunks,
     lines_of,
     numbered,
     shown,
 )
-from sanderling.tools.merge import Conflict, merge
+from sanderling.editing.merge import Conflict, merge
+from sanderling.editing.text import decode
+from sanderling.errors import ToolError
+from sanderling.sandbox.files import ABSENT, FileChangedError, Loaded
+from sanderling.sandbox.inside.worker import Stamp
+from sanderling.sandbox.policy import NO_GRANT
+from sanderling.tools.base import Context
+from sanderling.tools.buffers import buffer_of, bytes_of, covers, is_in_step, plain, text_in
+from sanderling.tools.editor import Buffer, Editor
+from sanderling.tools.outcome import OverlapError, Preview
 from sanderling.tools.seen import Sight
-from sanderling.tools.text import decode
 
 MAX_BYTES = 64 << 20
 MAX_TRIES = 5

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.permissions import Effect
-from sanderling.tools.base import Context, Outcome, Preview, tool
+from sanderling.editing.lines import Difference, shown
+from sanderling.editing.replace import Replacement, replace
+from sanderling.tools.base import Context, tool
 from sanderling.tools.change import Change, Changed, Proposal, difference, shown_to_person
-from sanderling.tools.lines import Difference, shown
-from sanderling.tools.replace import Replacement, replace
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.workspace import Workspace
 
 MAX_EDITS = 100

@@ -4,8 +4,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from sanderling.editing.lines import Hunk
 from sanderling.sandbox.files import Identity
-from sanderling.sandbox.worker import Stamp
+from sanderling.sandbox.inside.worker import Stamp
 
 
 class Buffer(msgspec.Struct, frozen=True):
@@ -24,19 +25,6 @@ class Buffer(msgspec.Struct, frozen=True):
     encoding: str = "utf-8"
     line_ending: Literal["unix", "dos", "mac"] = "unix"
     has_bom: bool = False
-
-
-class Hunk(msgspec.Struct, frozen=True):
-    r"""
-    Replace `line_count` lines from `first_line`, which counts from 0, by `lines`.
-
-    Lines are those of `buffer.text.split("\n")`: a text that ends in a newline has an empty one behind it. Whether it is there
-    decides whether the file ends in a newline.
-    """
-
-    first_line: int
-    line_count: int
-    lines: tuple[str, ...]
 
 
 class Editor(Protocol):

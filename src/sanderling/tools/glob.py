@@ -4,8 +4,9 @@ from typing import Annotated
 
 import msgspec
 
-from sanderling.permissions import Effect
-from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.base import Context, tool
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped, rooted
 from sanderling.tools.ripgrep import Filter, each_file, failure
 from sanderling.tools.workspace import Workspace

@@ -8,9 +8,10 @@ from typing import Annotated
 import msgspec
 
 from sanderling.errors import ToolError
-from sanderling.permissions import Effect
-from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.base import Context, tool
 from sanderling.tools.buffers import identify
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped, rooted
 from sanderling.tools.ripgrep import ABORTED, Ended, Filter, each_file, failure, run_ripgrep
 from sanderling.tools.workspace import Workspace

@@ -8,8 +8,9 @@ import msgspec
 
 import sanderling
 from sanderling.errors import ToolError
-from sanderling.permissions import Effect
-from sanderling.tools.base import Context, Outcome, tool
+from sanderling.tools.base import Context, tool
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
 from sanderling.tools.ripgrep import NEWLINE, TIMEOUT_S, run
 from sanderling.tools.workspace import Workspace
@@ -17,7 +18,7 @@ from sanderling.tools.workspace import Workspace
 PROGRAM = """
 import sys
 sys.path.append(sys.argv[1])
-from sanderling.tools.tree import main
+from sanderling.tools.inside.tree import main
 main(*sys.argv[2:])
 """
 PYTHON = (os.path.realpath(sys.executable), "-I", "-S", "-B", "-Xutf8", "-c", PROGRAM)

@@ -8,16 +8,18 @@ from typing import Annotated, NamedTuple
 import anyio.to_thread
 import msgspec
 
-from sanderling.errors import ToolError, printable
-from sanderling.messages import ImageBlock, ImageSource, TextBlock
-from sanderling.permissions import Effect
+from sanderling.editing.lines import MAX_LINE_CHARS, numbered
+from sanderling.editing.text import Text, decode
+from sanderling.errors import ToolError
+from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
 from sanderling.sandbox.files import Loaded
-from sanderling.tools.base import Context, Outcome, tool
+from sanderling.text import printable
+from sanderling.tools.base import Context, tool
 from sanderling.tools.buffers import buffer_of, covers, is_in_step, plain
 from sanderling.tools.editor import Buffer
-from sanderling.tools.lines import MAX_LINE_CHARS, numbered
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
-from sanderling.tools.text import Text, decode
 from sanderling.tools.workspace import Workspace
 
 MAX_LINES = 2000

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 import anyio
 import msgspec
 
-from sanderling.errors import SandboxError, ToolError, printable
+from sanderling.errors import SandboxError, ToolError
+from sanderling.paths import is_within
 from sanderling.remedies import remedies
-from sanderling.sandbox.policy import is_within
 from sanderling.sandbox.processes import signal_name
+from sanderling.text import printable
 from sanderling.tools.paths import Glob, GlobError, escaped
 from sanderling.tools.workspace import Workspace
 

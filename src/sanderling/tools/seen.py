@@ -4,8 +4,8 @@ from collections import OrderedDict
 from hashlib import blake2b
 from typing import NamedTuple
 
-from sanderling.sandbox.policy import real_path
-from sanderling.sandbox.worker import Stamp
+from sanderling.paths import real_path
+from sanderling.sandbox.inside.worker import Stamp
 
 MAX_TEXT_CHARS = 16 << 20
 MAX_FILES = 4096

@@ -1,22 +1,17 @@
 """The model's list of what is to be done: written by it as a whole, seen by the person, called to its mind again in time."""
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from sanderling.errors import ToolError, printable
-from sanderling.events import TodoItem
-from sanderling.permissions import Effect
-from sanderling.tools.base import Context, Outcome, tool
+from sanderling.protocol.events import TodoItem
+from sanderling.tools.base import Context, tool
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome
+from sanderling.tools.todo_list import MAX_ITEMS
 
 if TYPE_CHECKING:  # it holds the list
     from sanderling.tools.workspace import Workspace
-
-MAX_ITEMS = 50
-MAX_CONTENT_CHARS = 200
-STALE_AFTER = 10  # messages
-MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
 
 
 class TodoInput(msgspec.Struct, forbid_unknown_fields=True):
@@ -24,119 +19,6 @@ class TodoInput(msgspec.Struct, forbid_unknown_fields=True):
         tuple[TodoItem, ...],
         msgspec.Meta(description=f"All items, ≤ {MAX_ITEMS}, one line of ≤ 200 characters each"),
     ]
-
-
-def _ignore() -> None:
-    pass
-
-
-class TodoList:
-    """
-    The list as it is. `changed` is called when it is another one.
-
-    `reminder` is for the conversation: it knows what the model has seen of the list, and how long ago.
-    """
-
-    def __init__(self, changed: Callable[[], None] = _ignore) -> None:
-        self.changed = changed
-        self.items: tuple[TodoItem, ...] = ()
-        self._is_known = True
-        self._messages_since = 0
-
-    @property
-    def is_open(self) -> bool:
-        return any(item.status != "completed" for item in self.items)
-
-    @property
-    def summary(self) -> str:
-        done = sum(item.status == "completed" for item in self.items)
-        return f"{done} of {len(self.items)} done" if self.items else "empty"
-
-    def lines(self) -> list[str]:
-        return [f"{MARKS[item.status]} {item.content}" for item in self.items]
-
-    def replace(self, items: Sequence[TodoItem]) -> None:
-        """
-        Make it the list that the model has written.
-
-        Raises:
-            ToolError: that is none to work from; the old one stays.
-        """
-        checked = _checked(items)
-        self._is_known, self._messages_since = True, 0
-        self._set(checked)
-
-    def state(self) -> list[dict[str, str]]:
-        """The list as plain data, for the session's log."""
-        return [{"content": item.content, "status": item.status} for item in self.items]
-
-    def restore(self, state: object) -> None:
-        """
-        Make it the list that `state` returned, for a model that may not know it: after a resume, a rewind, a compaction.
-
-        What is no such list is none: a log can be old, or damaged.
-        """
-        try:
-            items = _checked(msgspec.convert(state, tuple[TodoItem, ...]))
-        except (msgspec.ValidationError, ToolError):
-            items = ()
-        self._is_known, self._messages_since = not items, 0
-        self._set(items)
-
-    def reminder(self, *, is_prompt: bool = False) -> str:
-        """
-        What to tell the model along with the message that goes out next; mostly nothing.
-
-        Call it once for each user message, prompts (`is_prompt`) and tool results alike, before the message enters the history.
-        What it returns belongs to that message for good: taken out again later, it would cost the API's cache all that follows.
-        """
-        self._messages_since += 1
-        if not self.is_open:
-            return ""
-        is_stale = self._messages_since >= STALE_AFTER
-        if self._is_known and not is_stale and not is_prompt:
-            return ""
-        self._is_known, self._messages_since = True, 0
-        end = (
-            "Keep it up to date with `todo`." if is_stale else "Change it with `todo` as you go on."
-        )
-        return "\n".join(["Your todo list as it stands:", *self.lines(), end])
-
-    def _set(self, items: tuple[TodoItem, ...]) -> None:
-        is_other = items != self.items
-        self.items = items
-        if is_other:
-            self.changed()
-
-
-def _checked(items: Sequence[TodoItem]) -> tuple[TodoItem, ...]:
-    if len(items) > MAX_ITEMS:
-        raise ToolError(
-            f"The list has {len(items)} items, {MAX_ITEMS} are the most: put some together."
-        )
-    checked = tuple(_checked_item(item, number) for number, item in enumerate(items, 1))
-    statuses = [item.status for item in checked]
-    in_progress = statuses.count("in_progress")
-    if in_progress > 1:
-        raise ToolError(
-            f"{in_progress} items are in_progress: mark the one that you are working on, the others pending."
-        )
-    if not in_progress and "pending" in statuses and "completed" in statuses:
-        raise ToolError("No item is in_progress: mark the one that you go on with.")
-    return checked
-
-
-def _checked_item(item: TodoItem, number: int) -> TodoItem:
-    content = printable(item.content).strip()
-    if not content:
-        raise ToolError(f"Item {number} is empty: say what is to be done.")
-    if not content.isprintable():
-        raise ToolError(f"Item {number} is not one line of plain text.")
-    if len(content) > MAX_CONTENT_CHARS:
-        raise ToolError(
-            f"Item {number} has {len(content):,} characters, {MAX_CONTENT_CHARS} are the most: shorten it, or split it."
-        )
-    return TodoItem(content, item.status)
 
 
 def _effect(_args: TodoInput, _workspace: "Workspace") -> Effect:

@@ -20,12 +20,12 @@ import msgspec
 from anyio.abc import ByteReceiveStream
 
 from sanderling.errors import ToolError
-from sanderling.permissions import Effect
 from sanderling.remedies import remedies
+from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.session import SessionSandbox
-from sanderling.tools.base import Context, Outcome, Preview, RefusedError, tool
-from sanderling.tools.fetcher import (
+from sanderling.tools.base import Context, tool
+from sanderling.tools.effects import Effect
+from sanderling.tools.inside.fetcher import (
     Denied,
     Failed,
     Job,
@@ -37,13 +37,12 @@ from sanderling.tools.fetcher import (
     network_namespace,
     parse_url,
 )
+from sanderling.tools.outcome import Outcome, Preview, RefusedError
 from sanderling.tools.workspace import Workspace
 
 TOTAL_S = 30.0
 MAX_REPLY_BYTES = 1 << 20
-START = (
-    "import sys; sys.path += {path!r}; from sanderling.tools.fetcher import main; main(sys.argv[1])"
-)
+START = "import sys; sys.path += {path!r}; from sanderling.tools.inside.fetcher import main; main(sys.argv[1])"
 
 _KEY = os.urandom(16)
 

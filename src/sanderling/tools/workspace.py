@@ -12,18 +12,20 @@ from weakref import WeakValueDictionary
 import anyio
 import anyio.to_thread
 
-from sanderling.errors import SandboxError, ToolError, printable
+from sanderling.commands.jobs import Jobs
+from sanderling.commands.shell import Shell
+from sanderling.errors import SandboxError, ToolError
+from sanderling.paths import is_within, real_path
+from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import HIDDEN, Denial
 from sanderling.sandbox.files import FileChangedError, Files
-from sanderling.sandbox.policy import NO_GRANT, Grant, is_within, real_path
-from sanderling.sandbox.session import SessionSandbox
-from sanderling.tools.base import RefusedError
+from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.text import printable
 from sanderling.tools.editor import Editor
-from sanderling.tools.jobs import Jobs
+from sanderling.tools.outcome import RefusedError
 from sanderling.tools.paths import escaped
 from sanderling.tools.seen import Seen
-from sanderling.tools.shell import Shell
-from sanderling.tools.todo import TodoList
+from sanderling.tools.todo_list import TodoList
 
 NEAR_NAMES, MAX_COMPARED_NAMES = 3, 2000
 SENTENCES = {

@@ -4,13 +4,14 @@ from typing import Annotated
 
 import msgspec
 
+from sanderling.editing.lines import Difference, lines_of
+from sanderling.editing.text import Text, decode
 from sanderling.errors import ToolError
-from sanderling.permissions import Effect
-from sanderling.tools.base import Context, Outcome, Preview, tool
+from sanderling.tools.base import Context, tool
 from sanderling.tools.change import Change, Changed, Proposal, difference
 from sanderling.tools.edit import described
-from sanderling.tools.lines import Difference, lines_of
-from sanderling.tools.text import Text, decode
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.workspace import Workspace
 
 

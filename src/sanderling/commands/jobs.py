@@ -1,0 +1,359 @@
+"""The model's commands while they run, in front or in the background."""
+
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from sanderling.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText, follow
+from sanderling.commands.shell import Shell, ShellState, Started, visible
+from sanderling.errors import SandboxError, ToolError
+from sanderling.remedies import remedies
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.denials import HIDDEN, PLAN, PROTECTED, READ_ONLY, Denial
+from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.sandbox.processes import signal_name
+from sanderling.sandbox.sandbox import alone
+from sanderling.text import printable
+
+MAX_RUNNING = 32
+
+MAX_ENDED = 32
+
+MAX_INTERRUPTED = 16
+
+MAX_DENIALS = 20
+
+MAX_LOG_BYTES = 64_000_000
+
+MAX_LOGS_BYTES = 256_000_000
+
+DRAIN_S = 0.1  # how long what has left the shell's group may hold the pipe open
+
+STOP_STEPS = ((signal.SIGINT, 0.08), (signal.SIGTERM, 0.08))
+
+SHOWN_DENIALS = 5
+
+SHOWN_TARGET_CHARS = 200
+
+EXIT_SIGNALLED = 128
+
+
+class Job:
+    """
+    One command of the model's.
+
+    `id` is empty while it runs in front. `outcome` says in words how it ended, and is empty while it runs; `log` is all of its
+    output, `started_at` a Unix time.
+    """
+
+    def __init__(
+        self, command: str, started: Started, log: OutputLog, show: Callable[[str], None]
+    ) -> None:
+        self.id = ""
+        self.command = command
+        self.started = started
+        self.log = log
+        self.started_at = time.time()
+        self.ended = anyio.Event()
+        self.status: int | None = None
+        self.outcome = ""
+        self.is_told = False  # that it has ended
+        self.denials: dict[Denial, None] = {}
+        self._began = time.monotonic()
+        self._took_s = 0.0
+        self._show: Callable[[str], None] | None = show
+        self._screen = ScreenText()
+        self._news = anyio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        return not self.ended.is_set()
+
+    @property
+    def took_s(self) -> float:
+        """For how long it has run, in seconds."""
+        return self._took_s or time.monotonic() - self._began
+
+    @property
+    def has_left_processes(self) -> bool:
+        return self.started.process.has_left_processes
+
+    async def run(self) -> None:
+        """Read what it writes until it has ended. If this is cancelled, all that it has started is killed."""
+        outcome = "ended with the session"
+        try:
+            self.status = await self._wait()
+            outcome = _in_words(self.status)
+        except SandboxError as error:
+            outcome = f"not run: {printable(str(error))}".rstrip(".")
+        finally:
+            self.outcome = outcome
+            self._took_s = time.monotonic() - self._began
+            self.started.process.close()
+
+    async def stop(self) -> None:
+        """Interrupt it, then end it, then kill it: all within a third of a second."""
+        process = self.started.process
+        for number, patience_s in STOP_STEPS:
+            process.send_signal(number)
+            with anyio.move_on_after(patience_s):
+                await self.ended.wait()
+                return
+        process.kill()
+        await self.ended.wait()
+
+    def detach(self) -> None:
+        """It goes on out of sight."""
+        self._show = None
+        self.log.spill()
+
+    def deny(self, denial: Denial) -> None:
+        if len(self.denials) < MAX_DENIALS:
+            self.denials[denial] = None
+
+    async def wait_for_news(self, wait_s: float) -> None:
+        """Wait until there is output that was not taken, or the end."""
+        with anyio.move_on_after(wait_s):
+            while self.is_running and not self.log.has_news:
+                await self._next_bytes()
+            if self.is_running:
+                with anyio.move_on_after(QUIET_S):  # what comes together is read together
+                    await self.ended.wait()
+
+    async def wait_for_bytes(self, offset: int) -> None:
+        """Wait until more than `offset` bytes were written in all, or the end: then `log.read` has them."""
+        while self.is_running and self.log.total_bytes <= offset:
+            await self._next_bytes()
+
+    async def _next_bytes(self) -> None:
+        if self._news.is_set():
+            self._news = anyio.Event()
+        await self._news.wait()
+
+    def end(self) -> None:
+        self.ended.set()
+        self._news.set()
+
+    async def _wait(self) -> int:
+        status = 0
+        process = self.started.process
+        has_read = anyio.Event()
+
+        async def read() -> None:
+            assert process.stdout
+            await follow(process.stdout, self._screen, self._add, self._draw)
+            has_read.set()
+
+        with alone():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(read)
+                status = await process.wait()
+                with anyio.move_on_after(DRAIN_S):
+                    await has_read.wait()
+                tasks.cancel_scope.cancel()
+        return status
+
+    def _add(self, chunk: bytes) -> None:
+        self.log.add(chunk)
+        self._news.set()
+
+    def _draw(self, text: str) -> None:
+        if not self._show:
+            return
+        self._show(text)
+        if self._screen.is_full:
+            self._show(f"\n[Only the first {MAX_SCREEN_CHARS // 1024} KiB are shown here.]\n")
+            self._show = None
+
+
+class Jobs:
+    """
+    The commands of a session's model.
+
+    `start` starts a task of the session's, which ends with it. `on_change` is called when a job begins, ends, or is dropped.
+    """
+
+    def __init__(
+        self,
+        shell: Shell,
+        sandbox: SessionSandbox,
+        start: Callable[[Callable[[Job], Coroutine[Any, Any, None]], Job], None],
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.shell = shell
+        self._sandbox = sandbox
+        self._start = start
+        self._on_change = on_change
+        self._running: list[Job] = []  # in front, too
+        self._jobs: dict[str, Job] = {}
+        self._count = 0
+        self._looked_after: Job | None = None
+        self._interrupted: dict[str, str] = {}
+        self._logs: deque[OutputLog] = deque()
+
+    def all(self) -> tuple[Job, ...]:
+        """The jobs that run, and the last ones that have ended, in the order in which they went to the background."""
+        return tuple(self._jobs.values())
+
+    def find(self, job_id: str) -> Job:
+        """
+        The job that is called so.
+
+        Raises:
+            ToolError: there is none.
+        """
+        if job := self._jobs.get(job_id):
+            return job
+        known = ", ".join(self._jobs) or "none"
+        raise ToolError(f"There is no job '{printable(job_id)}'. The jobs are: {known}.")
+
+    async def launch(
+        self,
+        command: str,
+        show: Callable[[str], None],
+        grant: Grant = NO_GRANT,
+        state: ShellState | None = None,
+    ) -> Job:
+        """
+        Start a command in front; `show` is given its output for the screen.
+
+        Raises:
+            ToolError: it cannot be started.
+        """
+        started = await self.shell.start(command, grant, state)
+        path, shown_as = self.shell.new_log(started)
+        log = OutputLog(path, shown_as=shown_as, is_new=True, max_file_bytes=MAX_LOG_BYTES)
+        job = Job(command, started, log, show)
+        self._running.append(job)
+        self._start(self._run, job)
+        return job
+
+    @property
+    def is_full(self) -> bool:
+        return sum(job.is_running for job in self._jobs.values()) >= MAX_RUNNING
+
+    def to_background(self, job: Job) -> None:
+        self._count += 1
+        job.id = f"j{self._count}"
+        job.detach()
+        self._jobs[job.id] = job
+        self._on_change()
+
+    def denied(self, denial: Denial) -> bool:
+        """
+        The sandbox refused something: a path to the command that is being looked after, a host to any of those that run.
+
+        Return whether a command in front may be meant: its result will tell of it.
+        """
+        is_of_network = denial.operation in ("connect", "resolve")
+        meant = self._running if is_of_network else filter(None, [self._looked_after])
+        jobs = list(meant)
+        for job in jobs:
+            job.deny(denial)
+        return any(not job.id for job in jobs)
+
+    def keep_interrupted(self, tool_use_id: str, text: str) -> None:
+        self._interrupted[tool_use_id] = text
+        while len(self._interrupted) > MAX_INTERRUPTED:
+            del self._interrupted[next(iter(self._interrupted))]
+
+    def take_interrupted(self, tool_use_id: str) -> str:
+        """What a tool use that was cancelled would have told so far; empty if it was not a command's."""
+        return self._interrupted.pop(tool_use_id, "")
+
+    async def _run(self, job: Job) -> None:
+        try:
+            await job.run()
+        finally:
+            self._running.remove(job)
+            self._look_after(job)
+            job.end()
+            if job.id:
+                self.shell.forget(job.started)
+                self._on_change()
+            self._close_logs(job)
+
+    def _look_after(self, job: Job) -> None:
+        self._looked_after = job
+        try:
+            self._sandbox.look_after(
+                job.log.text(),
+                has_failed=job.status != 0,
+                cwd=job.started.begun_with.cwd,
+                status=job.status,
+                command=job.command,
+            )
+        finally:
+            self._looked_after = None
+
+    def _close_logs(self, ended: Job) -> None:
+        """Of those that have ended keep the last jobs, and the last files as far as their sizes allow."""
+        for job in [job for job in self._jobs.values() if not job.is_running][:-MAX_ENDED]:
+            del self._jobs[job.id]
+            job.log.close()
+        if not ended.id:
+            ended.log.close()
+        if ended.log.is_spilled:
+            self._logs.append(ended.log)
+        while sum(min(log.total_bytes, MAX_LOG_BYTES) for log in self._logs) > MAX_LOGS_BYTES:
+            log = self._logs.popleft()
+            log.close()
+            with suppress(OSError):
+                log.path.unlink()
+
+
+def told(output: str, facts: str) -> str:
+    """What the model is told of a command: its output, and below that, where no output can stand, what is certain."""
+    shown = output.rstrip("\n")
+    return f"{shown or '(no output)'}\n{facts}"
+
+
+def facts(job: Job, *lines: str) -> str:
+    """`lines`, what was refused to it since this was asked last, and where all of its output is."""
+    return "\n".join(filter(None, (*lines, *_refusals(job), job.log.note())))
+
+
+def status_line(job: Job, *more: str) -> str:
+    return f"[{' · '.join((job.outcome, took(job), *more))}]"
+
+
+def took(job: Job) -> str:
+    return f"{job.took_s:.1f} s" if job.took_s >= 0.1 else f"{job.took_s * 1000:.0f} ms"  # noqa: PLR2004
+
+
+def _refusals(job: Job) -> list[str]:
+    """Each refusal once, with what can be done instead."""
+    denials, job.denials = list(job.denials), {}
+    lines = [f"[The sandbox refused: {_refusal(denial)}]" for denial in denials[:SHOWN_DENIALS]]
+    if len(denials) > SHOWN_DENIALS:
+        lines.append(f"[It refused {len(denials) - SHOWN_DENIALS} more.]")
+    return lines
+
+
+def _refusal(denial: Denial) -> str:
+    target = visible(denial.target)[:SHOWN_TARGET_CHARS]
+    what = f"{denial.operation} {target}: {denial.rule}."
+    if denial.operation in ("connect", "resolve"):
+        return f"{what} Do without, or ask the person to allow it with {remedies().network}."
+    if denial.operation == "execute":
+        return f"{what} Do without, or ask the person to grant that directory."
+    instead = {
+        HIDDEN: "Use what is in the project, or ask the person to grant that path.",
+        READ_ONLY: "Write in the project or in $TMPDIR, or ask the person to grant that path.",
+        PLAN: "Say what you would change; the person can change the mode.",
+        PROTECTED: "Tell the person what to change there.",
+    }
+    return f"{what} {instead.get(denial.rule, '')}".rstrip()
+
+
+def _in_words(status: int) -> str:
+    if status < 0:
+        return f"ended by {signal_name(-status)}"
+    if status - EXIT_SIGNALLED in list(signal.Signals):
+        return f"exit status {status}, as after {signal_name(status - EXIT_SIGNALLED)}"
+    return f"exit status {status}"

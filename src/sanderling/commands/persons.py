@@ -1,0 +1,202 @@
+"""The person's own commands: run in the session's sandbox, drawn as they write, told to the model with the next prompt."""
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+import anyio
+
+from sanderling.commands.output import MAX_SCREEN_CHARS, OutputLog, ScreenText, follow
+from sanderling.errors import SandboxError
+from sanderling.protocol.events import (
+    CommandEnded,
+    CommandOutput,
+    CommandsRunning,
+    CommandStarted,
+    Event,
+)
+from sanderling.protocol.messages import CommandRecord
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.sandbox.processes import Process, signal_name
+from sanderling.sandbox.sandbox import alone
+from sanderling.sandbox.unconfined import UnconfinedProcess
+from sanderling.session.session import Session
+
+LINGER_S = 0.25
+"""How long what a command left behind may go on writing; in the sandbox it leaves nothing."""
+
+Offer = Callable[["Command", Sequence[Denial]], Awaitable[Grant]]
+
+
+async def _no_offer(_command: "Command", _denials: Sequence[Denial]) -> Grant:
+    return NO_GRANT
+
+
+class Commands:
+    """
+    All commands of a session. They run side by side, and beside the turn.
+
+    `emit` takes the events; while `is_in_turn` says so, those of commands are held back, or they would tear the answer apart.
+    `start` starts a task of the session's; `on_end` is called when a command has ended. `offer` asks the person about programs that
+    a command did not find, and gives what they let in: then it runs again.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        sandbox: SessionSandbox,
+        emit: Callable[[Event], None],
+        is_in_turn: Callable[[], bool],
+        start: Callable[[Callable[["Command"], Coroutine[Any, Any, None]], "Command"], None],
+        *,
+        on_end: Callable[[], None] = lambda: None,
+        offer: Offer = _no_offer,
+    ) -> None:
+        self._session = session
+        self._sandbox = sandbox
+        self._emit = emit
+        self._is_in_turn = is_in_turn
+        self._held: list[Event] = []
+        self._start = start
+        self._on_end = on_end
+        self._offer = offer
+        self._running: list[Command] = []
+
+    def start(self, command_id: str, text: str, grant: Grant = NO_GRANT) -> None:
+        path = self._session.output_path(command_id)
+        command = Command(command_id, text, OutputLog(path), grant)
+        self._running.append(command)
+        self._start(self._run, command)
+        self._emit(CommandsRunning(len(self._running)))
+
+    @property
+    def are_running(self) -> bool:
+        return bool(self._running)
+
+    def stop_newest(self) -> bool:
+        """Stop the command that was started last of those that run; False if none does."""
+        running = [command for command in self._running if not command.is_stopped]
+        if running:
+            running[-1].stop()
+        return bool(running)
+
+    def records(self) -> list[CommandRecord]:
+        """What the model has not been told yet: the commands that have ended since, and how far the others are."""
+        running = [command.record("is still running") for command in self._running]
+        return self._session.take_commands() + running
+
+    def show_held(self) -> None:
+        """The turn has ended: what commands have written meanwhile can be drawn."""
+        held, self._held = self._held, []
+        for event in held:
+            self._emit(event)
+
+    def _show(self, event: Event) -> None:
+        if self._is_in_turn():
+            self._held.append(event)
+        else:
+            self._emit(event)
+
+    async def _run(self, command: "Command") -> None:
+        self._show(CommandStarted(command.id, command.text))
+        outcome, is_success = "was interrupted", False
+        try:
+            async with self._sandbox.lending(command.grant):
+                outcome, is_success = await command.run(self._sandbox, self._show)
+        finally:
+            command.log.close()
+            self._running.remove(command)
+            self._session.append_command(command.record(outcome))
+        self._on_end()
+        denials = self._sandbox.look_after(
+            command.log.text(),
+            has_failed=not is_success,
+            status=command.status,
+            command=command.text,
+        )
+        notes = tuple(filter(None, (command.screen_note(), command.log.note())))
+        words = outcome.removeprefix("was ")
+        words = f"{words[0].upper()}{words[1:]}."
+        self._show(CommandEnded(command.id, words, is_success, notes))
+        self._emit(CommandsRunning(len(self._running)))
+        programs = [denial for denial in denials if denial.operation == "execute"]
+        is_first_run = command.grant == NO_GRANT and not command.is_stopped
+        if programs and is_first_run:
+            grant = await self._offer(command, programs)
+            if grant != NO_GRANT:
+                self.start(f"{command.id}-again", command.text, grant)
+
+
+class Command:
+    """One command of the person's, while it runs."""
+
+    def __init__(self, command_id: str, text: str, log: OutputLog, grant: Grant = NO_GRANT) -> None:
+        self.grant = grant
+        self.id = command_id
+        self.text = text
+        self.log = log
+        self.is_stopped = False
+        self.status: int | None = None
+        self._screen = ScreenText()
+        self._process: Process | UnconfinedProcess | None = None
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        if self._process:
+            self._process.kill()
+
+    def record(self, outcome: str) -> CommandRecord:
+        return CommandRecord(self.text, outcome, self.log.text())
+
+    def screen_note(self) -> str:
+        limit = MAX_SCREEN_CHARS // 1024
+        return f"Only the first {limit} KiB are shown here." if self._screen.is_full else ""
+
+    async def run(self, sandbox: SessionSandbox, show: Callable[[Event], None]) -> tuple[str, bool]:
+        """Run to the end, showing what is written; return the outcome in words, and whether it is a success."""
+        began = time.monotonic()
+        try:
+            self._process = await sandbox.spawn_shell(self.text, self.grant)
+        except (SandboxError, OSError) as error:
+            return f"did not start: {error}".rstrip("."), False
+        if self.is_stopped:
+            self._process.kill()
+        try:
+            status = self.status = await self._wait(self._process, show)
+        except SandboxError as error:
+            return f"did not run: {error}".rstrip("."), False
+        finally:
+            self._process.close()
+        took = f"after {time.monotonic() - began:.1f} s"
+        if self.is_stopped:
+            return f"was stopped {took}", False
+        if status < 0:
+            return f"was ended by {signal_name(-status)} {took}", False
+        if status > 0:
+            return f"failed with exit status {status} {took}", False
+        return f"succeeded {took}", True
+
+    async def _wait(
+        self, process: Process | UnconfinedProcess, show: Callable[[Event], None]
+    ) -> int:
+        status = 0
+        has_read = anyio.Event()
+
+        def show_text(text: str) -> None:
+            show(CommandOutput(self.id, text))
+
+        async def read() -> None:
+            assert process.stdout
+            await follow(process.stdout, self._screen, self.log.add, show_text)
+            has_read.set()
+
+        with alone():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(read)
+                status = await process.wait()
+                with anyio.move_on_after(LINGER_S):
+                    await has_read.wait()
+                tasks.cancel_scope.cancel()
+        return status

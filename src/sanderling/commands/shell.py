@@ -1,0 +1,442 @@
+"""
+The model's shell: a directory and exported variables that outlive each command.
+
+No shell lives on. Each command is a process of its own, which ends with all that it started; a wrapper round it first brings
+back what the commands before it have left, and in the end writes down what it leaves. That goes into a file in a directory where
+commands can write, but through a descriptor that we hold from before: nothing they put in the file's place reaches us. What
+it says is bounded and believed, because it decides nothing but what the next command, as confined as this one, begins with.
+
+A command that goes on in the background leaves nothing: what it does to its own directory, minutes later, would be a surprise.
+"""
+
+import os
+import re
+import secrets
+import shlex
+import shutil
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import msgspec
+
+from sanderling.errors import SandboxError, ToolError
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.environment import environment
+from sanderling.sandbox.network.proxy import proxy_environment
+from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
+from sanderling.sandbox.processes import Process
+from sanderling.sandbox.unconfined import UnconfinedProcess
+from sanderling.text import is_seen
+
+MAX_COMMAND_BYTES = 100_000  # the kernel takes 128 KiB as one string
+MAX_STATE_BYTES = 96 * 1024
+MAX_VALUE_BYTES = 32 * 1024
+MAX_REPORT_BYTES = 2 << 20
+MAX_TITLE_CHARS = 80
+MAX_PATH_CHARS = 4096
+
+BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/run/current-system/sw/bin/bash")
+
+WITHOUT_PROMPTS = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",  # keeps a prepared text; one that would be empty, git refuses
+    "GIT_SEQUENCE_EDITOR": "false",  # a rebase that changed nothing would look like one that did
+    "EDITOR": "false",
+    "VISUAL": "false",
+    "PIP_NO_INPUT": "1",
+    "GH_PROMPT_DISABLED": "1",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
+
+_NO_POLICY = SandboxPolicy(project="", home="", state_dir="")
+NOT_KEPT = frozenset(
+    {
+        *environment({}, _NO_POLICY, "full"),
+        *environment({}, _NO_POLICY, "landlock"),
+        *proxy_environment(PROXY_PORT),
+        *("_", "PWD", "OLDPWD", "SHLVL", "IFS"),
+        *("BASHOPTS", "SHELLOPTS", "UID", "EUID", "PPID"),  # a shell does not let them be set
+    }
+)
+"""What belongs to the sandbox or to each shell anew."""
+
+_PRIVATE = "_sanderling_"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+# On one line, so that the shell counts the lines of the command from 1, as its author does. The command comes in a variable: as an
+# argument it would be found, and ended, by its own `pkill -f`.
+_BEGIN = """\
+_sanderling_file=$SANDERLING_FILE _sanderling_state=$SANDERLING_STATE _sanderling_command=$SANDERLING_COMMAND; \
+unset SANDERLING_FILE SANDERLING_STATE SANDERLING_COMMAND; """
+_DUMP_IN_BASH = r"""_sanderling_dump() { local IFS=$' \t\n' _sanderling_name; \
+builtin printf .cwd=; builtin pwd; builtin printf '\0.oldpwd=%s\0.lost=%s\0' "${OLDPWD-}" "${_sanderling_lost-}"; \
+for _sanderling_name in $(builtin compgen -e); do \
+builtin printf '%s=%s\0' "$_sanderling_name" "${!_sanderling_name-}"; done; builtin printf '.end=\0'; }; """
+_DUMP_IN_SH = r"""_sanderling_dump() { \
+printf .cwd=; pwd; printf '\0.oldpwd=%s\0.lost=%s\0' "${OLDPWD-}" "${_sanderling_lost-}"; \
+command -p env -0; printf '.end=\0'; }; """
+# `set -x` and `set -e` are for the command, not for us; and it may end the shell, or set a trap like ours.
+_RUN = r"""_sanderling_save() { [ "${_sanderling_is_saved-}" ] || \
+{ _sanderling_dump 2>/dev/null >>"$_sanderling_file" || :; _sanderling_is_saved=1; }; }; \
+eval "$_sanderling_state"; trap '{ set +x; } 2>/dev/null; _sanderling_save' EXIT; \
+eval "$_sanderling_command"
+{ _sanderling_status=$?; set +x; } 2>/dev/null; _sanderling_save; exit "$_sanderling_status"
+"""
+_CONTINUATION = "\\\n"
+# What only looks must not run what a repository's configuration and attributes name: they can come with the project. So for a line in
+# which git does nothing but read, this stands in the place of git. It is no part of the environment: what the line's other programs
+# do with git goes on as ever. A key that names a program cannot be taken away, only be given another value; what the keys are is for
+# git to say. In a submodule they are others, so that git does not look there for changes. The options before a subcommand are those
+# that `core_words` knows.
+_GIT_THAT_READS = r"""git() (
+{ set +exu; } 2>/dev/null
+while :; do case $1 in
+-C) CDPATH= cd -P -- "$2" >/dev/null || exit 128; shift 2 ;;
+--no-pager|-P|--no-optional-locks) shift ;;
+--literal-pathspecs) export GIT_LITERAL_PATHSPECS=1; shift ;;
+*) break ;;
+esac; done
+_sanderling_git_set() {
+export "GIT_CONFIG_KEY_$GIT_CONFIG_COUNT=$1" "GIT_CONFIG_VALUE_$GIT_CONFIG_COUNT=$2"
+GIT_CONFIG_COUNT=$((GIT_CONFIG_COUNT + 1))
+}
+export GIT_TRACE2=0 GIT_TRACE2_EVENT=0 GIT_TRACE2_PERF=0
+export GIT_OPTIONAL_LOCKS=0 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL= GIT_CONFIG_COUNT="${GIT_CONFIG_COUNT:-0}"
+_sanderling_keys=$(command git config --includes --name-only --get-regexp \
+'^(diff\..*\.textconv|merge\..*\.driver|filter\..*\.(clean|smudge|process)|gpg\.(.*\.)?program)$' 2>/dev/null)
+while IFS= read -r _sanderling_key; do case $_sanderling_key in
+diff.*) _sanderling_git_set "$_sanderling_key" cat
+_sanderling_git_set "${_sanderling_key%.*}.cachetextconv" false ;;
+filter.*) _sanderling_git_set "$_sanderling_key" ''
+_sanderling_git_set "${_sanderling_key%.*}.required" false ;;
+?*) _sanderling_git_set "$_sanderling_key" false ;;
+esac; done <<.
+$_sanderling_keys
+.
+_sanderling_git_set core.fsmonitor false
+_sanderling_git_set core.hooksPath /dev/null
+_sanderling_git_set core.pager cat
+_sanderling_git_set core.alternateRefsCommand true
+_sanderling_git_set log.showSignature false
+_sanderling_git_set diff.submodule short
+_sanderling_git_set status.submoduleSummary false
+case $1 in
+diff) shift; set -- diff --no-ext-diff --ignore-submodules=dirty "$@" ;;
+status|diff-files|diff-index) _sanderling_name=$1; shift; set -- "$_sanderling_name" --ignore-submodules=dirty "$@" ;;
+esac
+command git "$@"
+)"""
+# pip runs what lies in the private HOME, where commands before this one could write.
+_PIP_THAT_READS = """%s() { PYTHONNOUSERSITE=1 PIP_CONFIG_FILE=/dev/null command %s "$@"; }"""
+_THAT_READ = {
+    "git": _GIT_THAT_READS,
+    **{name: _PIP_THAT_READS % (name, name) for name in ("pip", "pip3")},
+}
+
+
+def _wrapper(dump: str) -> str:
+    return (_BEGIN + dump + _RUN).replace(_CONTINUATION, "")
+
+
+class ShellState(msgspec.Struct, frozen=True):
+    """Where the shell is, and what differs from the environment that it began with: a value, or None for what is not set."""
+
+    cwd: Annotated[str, msgspec.Meta(max_length=MAX_PATH_CHARS)]
+    variables: dict[str, str | None] = {}
+    previous_cwd: Annotated[str, msgspec.Meta(max_length=MAX_PATH_CHARS)] = ""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """
+    What a command did to the shell.
+
+    `missing_cwd` is where it should have begun, and did not, because that is gone. `too_large` are variables that are not kept.
+    `is_unknown`: it ended in a way that left no trace (`exec`, SIGKILL), so nothing changed.
+    """
+
+    has_moved: bool = False
+    exported: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
+    too_large: tuple[str, ...] = ()
+    missing_cwd: str = ""
+    is_unknown: bool = False
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A command that runs, what it began with, and the file that it will report in."""
+
+    process: Process | UnconfinedProcess
+    begun_with: ShellState
+    is_confined: bool
+    directory: "Directory"
+    report_path: str
+    report_fd: int
+
+
+class Directory(msgspec.Struct, frozen=True):
+    """A directory in which commands can write, by the path that it has for us, and by theirs."""
+
+    ours: str
+    theirs: str
+
+
+class OnlyReads(Protocol):
+    def __call__(
+        self, name: str, command: str, *, cwd: str, project: str, is_confined: bool
+    ) -> bool: ...
+
+
+class Shell:
+    """
+    The shell of a session. Commands may run side by side: each begins with what is known then, and adds what it has changed.
+
+    `scratch` gives the sandbox's temporary directory: our path, and the one that commands know it by. `only_reads` says whether
+    a program stands in a line, and all that it does there is to look.
+    """
+
+    def __init__(
+        self,
+        project: str,
+        sandbox: SessionSandbox,
+        scratch: Callable[[], Awaitable[tuple[str, str]]],
+        only_reads: OnlyReads,
+    ) -> None:
+        self._only_reads = only_reads
+        self._project = project
+        self._sandbox = sandbox
+        self._scratch = scratch
+        self._state = ShellState(project)
+        self._environments: dict[bool, Mapping[str, str]] = {}  # by whether they are the sandbox's
+        self._own_directory: Directory | None = None
+        bash = next(filter(os.path.exists, BASH), None) or shutil.which("bash")
+        dump = _DUMP_IN_BASH if bash else _DUMP_IN_SH
+        self._argv = (bash or "/bin/sh", "-c", _wrapper(dump), "bash" if bash else "sh")
+
+    @property
+    def now(self) -> ShellState:
+        """What a command of now begins with."""
+        return self._state
+
+    @property
+    def cwd(self) -> str:
+        return self._state.cwd
+
+    def state(self) -> ShellState:
+        """What to restore when the session is resumed; only text, for a log."""
+        state = self._state
+        variables = {name: value for name, value in state.variables.items() if _is_text(value)}
+        return ShellState(
+            state.cwd if _is_text(state.cwd) else self._project,
+            variables,
+            state.previous_cwd if _is_text(state.previous_cwd) else "",
+        )
+
+    def restore(self, state: ShellState) -> None:
+        variables = {name: value for name, value in state.variables.items() if _is_kept(name)}
+        kept, _ = _bounded({}, variables)
+        self._state = ShellState(state.cwd, kept, state.previous_cwd)
+
+    async def start(
+        self, command: str, grant: Grant = NO_GRANT, state: ShellState | None = None
+    ) -> Started:
+        """
+        Start a command where the last one ended; what is granted is for it alone.
+
+        Raises:
+            ToolError: it cannot be started.
+        """
+        _check(command)
+        try:
+            return await self._start(command, grant, state or self._state)
+        except (SandboxError, OSError) as error:
+            raise ToolError(f"The command was not started: {error}") from error
+
+    async def _start(self, command: str, grant: Grant, state: ShellState) -> Started:
+        is_confined = not self._sandbox.is_off
+        where = {"cwd": state.cwd, "project": self._project}
+        functions = (
+            function
+            for name, function in _THAT_READ.items()
+            if self._only_reads(name, command, is_confined=is_confined, **where)
+        )
+        directory = await self._directory()
+        name = f".sanderling-{secrets.token_hex(8)}"
+        path = f"{directory.ours}/{name}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        variables = {
+            "SANDERLING_FILE": f"{directory.theirs}/{name}",
+            "SANDERLING_STATE": _script(
+                state,
+                asks=is_confined not in self._environments,
+                functions="\n".join(functions),
+            ),
+            "SANDERLING_COMMAND": command,
+        }
+        try:
+            process = await self._sandbox.spawn(
+                self._argv, env=WITHOUT_PROMPTS | variables, grant=grant
+            )
+        except BaseException:
+            _remove(path, descriptor)
+            raise
+        return Started(process, state, is_confined, directory, path, descriptor)
+
+    def finish(self, started: Started) -> Change:
+        """The command has ended: take over where it was, and what it exported and unset."""
+        reports = _reports(os.pread(started.report_fd, MAX_REPORT_BYTES, 0))
+        self.forget(started)
+        if reports and started.is_confined not in self._environments:
+            self._environments[started.is_confined] = reports.pop(0)
+        if not reports:
+            return Change(is_unknown=True)
+        return self._take_over(started, reports[-1])
+
+    def forget(self, started: Started) -> None:
+        """What the command reports is not wanted: it goes on in the background, or was interrupted."""
+        _remove(started.report_path, started.report_fd)
+
+    def new_log(self, started: Started) -> tuple[Path, str]:
+        """Where a command's output goes, and what commands know that by."""
+        name = f"sanderling-{secrets.token_hex(4)}.log"
+        directory = started.directory
+        return Path(directory.ours, name), f"{directory.theirs}/{name}"
+
+    def _take_over(self, started: Started, report: Mapping[str, str]) -> Change:
+        begun_with = started.begun_with
+        base = self._environments[started.is_confined]
+        before = {name: value for name, value in base.items() if _is_kept(name)}
+        for name, value in begun_with.variables.items():
+            if value is None:
+                before.pop(name, None)
+            else:
+                before[name] = value
+        after = {name: value for name, value in report.items() if _is_kept(name)}
+        exported = {name: value for name, value in after.items() if before.get(name) != value}
+        unset = [name for name in before if name not in after]
+        variables, too_large = _bounded(
+            self._state.variables, exported | dict.fromkeys(unset, None)
+        )
+        missing_cwd = begun_with.cwd if report[".lost"] else ""
+        cwd = report[".cwd"].removesuffix("\n")
+        has_moved = cwd != begun_with.cwd and bool(cwd)
+        state = self._state
+        self._state = ShellState(
+            cwd if has_moved else state.cwd,
+            {name: value for name, value in variables.items() if value is not None or name in base},
+            report[".oldpwd"][:MAX_PATH_CHARS] if has_moved else state.previous_cwd,
+        )
+        return Change(
+            has_moved and not missing_cwd,
+            tuple(sorted(exported.keys() - too_large)),
+            tuple(sorted(unset)),
+            tuple(sorted(too_large)),
+            missing_cwd,
+        )
+
+    async def _directory(self) -> Directory:
+        if not self._sandbox.is_off:
+            return Directory(*await self._scratch())
+        if self._own_directory is None:
+            path = self._sandbox.directory_outside()
+            weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+            self._own_directory = Directory(path, path)
+        return self._own_directory
+
+
+def first_line(command: str) -> str:
+    """A command as its line on the screen: what could hide something made visible, and of what does not fit a sign."""
+    line, *more = command.strip().split("\n")
+    shown = visible(line)
+    is_whole = len(shown) <= MAX_TITLE_CHARS and not more
+    return shown if is_whole else f"{shown[: MAX_TITLE_CHARS - 2]} …"
+
+
+def visible(text: str) -> str:
+    """`text` with control, bidi and invisible characters as escapes."""
+    return "".join(
+        character if is_seen(character) else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def _check(command: str) -> None:
+    if not command.strip():
+        raise ToolError("The command is empty: say what to run.")
+    if "\0" in command or not _is_text(command):
+        raise ToolError("The command holds a NUL, or half of a character: leave that out.")
+    if len(command.encode()) > MAX_COMMAND_BYTES:
+        raise ToolError(
+            f"The command is longer than {MAX_COMMAND_BYTES:,} bytes: write it into a file, and run that."
+        )
+
+
+def _script(state: ShellState, *, asks: bool, functions: str = "") -> str:
+    """Lines for the shell that bring `state` back; first, if this `asks` for it, one that reports what the shell begins with."""
+    lines = ['_sanderling_dump 2>/dev/null >>"$_sanderling_file" || :'] if asks else []
+    lines.append(f"cd -- {shlex.quote(state.cwd)} >/dev/null 2>&1 || _sanderling_lost=1")
+    if state.previous_cwd:
+        lines.append(f"OLDPWD={shlex.quote(state.previous_cwd)}")
+    for name, value in state.variables.items():
+        lines.append(f"unset -v {name}" if value is None else f"export {name}={shlex.quote(value)}")
+    if functions:
+        lines.append(functions)
+    return "\n".join(lines)
+
+
+def _reports(data: bytes) -> list[dict[str, str]]:
+    """Every report in `data` that is whole."""
+    reports: list[dict[str, str]] = []
+    for part in data.split(b".end=\0")[:-1]:
+        entries = (entry.partition("=") for entry in os.fsdecode(part).split("\0"))
+        report = {name: value for name, _, value in entries}
+        if report.keys() >= {".cwd", ".oldpwd", ".lost"} and len(report[".cwd"]) <= MAX_PATH_CHARS:
+            reports.append(report)
+    return reports
+
+
+def _bounded(
+    known: Mapping[str, str | None], new: Mapping[str, str | None]
+) -> tuple[dict[str, str | None], set[str]]:
+    """`known` with `new` on top, as far as it can be handed to a command; and the names of what cannot."""
+    variables, too_large = dict(known), set[str]()
+    used = sum(_size(name, value) for name, value in variables.items() if name not in new)
+    for name, value in new.items():
+        size = _size(name, value)
+        if size > MAX_VALUE_BYTES or used + size > MAX_STATE_BYTES:
+            variables.pop(name, None)
+            too_large.add(name)
+        else:
+            variables[name] = value
+            used += size
+    return variables, too_large
+
+
+def _size(name: str, value: str | None) -> int:
+    return len(f"export {name}={shlex.quote(value or '')}\n".encode(errors="surrogateescape"))
+
+
+def _is_kept(name: str) -> bool:
+    return bool(_NAME.fullmatch(name)) and name not in NOT_KEPT and not name.startswith(_PRIVATE)
+
+
+def _is_text(value: str | None) -> bool:
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _remove(path: str, descriptor: int) -> None:
+    with suppress(OSError):
+        os.close(descriptor)
+    with suppress(OSError):  # it is gone, or something else is in its place
+        os.unlink(path)

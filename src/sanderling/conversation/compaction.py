@@ -1,0 +1,254 @@
+"""
+What the model is shown of a conversation that outgrows its window.
+
+First the results of old tool uses are cleared, each for a line that says what was there: the model can get them again. When that
+is not enough, a summary that the model writes itself replaces everything, and the person's latest prompts follow in their own
+words. The log and the screen keep all of it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.resources import files
+
+import msgspec
+
+from sanderling.conversation.prompt import prompt_blocks
+from sanderling.protocol.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    Prompt,
+    RedactedThinkingBlock,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+)
+from sanderling.session.history import input_line
+
+WINDOW_SHARE, LEAST_WINDOW_SHARE = 0.8, 0.5
+SPARE_TOKENS = 20_000  # what one message of tool results may add before usage is known again
+KEPT_RESULT_TOKENS = 40_000
+LEAST_FREED_TOKENS = (
+    20_000  # less is not worth the API's cache, which is lost from the first change on
+)
+KEPT_PROMPT_TOKENS = 20_000
+MIN_CLEARED_CHARS = 1_000
+MAX_REFUSAL_CHARS = 500
+BYTES_PER_TOKEN = 4
+IMAGE_TOKENS = 1_600  # the API scales larger ones down to this
+
+_REFUSAL = re.compile(
+    r"\W*(?:(?:I['\u2019]m |I am )?sorry|I apologi[sz]e|I can(?:['\u2019]t|not| not)|I won['\u2019]t"
+    r"|I(?:['\u2019]m| am) (?:not able|unable))\b",
+    re.IGNORECASE,
+)
+
+SUMMARY_FRAME = """\
+[Sanderling] What was said before did not fit your context window any more. You have written this summary of it for yourself; it \
+stands for all of it. Files may have changed since: read them before you change them.
+
+<summary>
+{summary}
+</summary>"""
+PROMPTS_FRAME = "[Sanderling] The person's latest prompts, in their own words, the oldest first:"
+NOTES_FRAME = "[Sanderling] How things stand now:"
+GO_ON = """\
+[Sanderling] You were in the middle of the work for the last of these prompts. Go on where it stopped: do not begin anew, do not \
+repeat what is done, and do not speak of the summary."""
+
+
+# --- when --------------------------------------------------------------------------------------------------------------
+
+
+def limit_tokens(window_tokens: int, max_output_tokens: int) -> int:
+    """How much of the window may be filled: the answer and a round of tool results must still fit, but half of it always may."""
+    room = window_tokens - max_output_tokens - SPARE_TOKENS
+    return int(max(min(WINDOW_SHARE * window_tokens, room), LEAST_WINDOW_SHARE * window_tokens))
+
+
+def is_due(used: int, window_tokens: int, max_output_tokens: int) -> bool:
+    """Whether the conversation is to be compacted before the next request; never with a window that is not known (0)."""
+    return window_tokens > 0 and used > limit_tokens(window_tokens, max_output_tokens)
+
+
+def estimated_tokens(messages: Iterable[Message]) -> int:
+    """About as many tokens as `messages` have, at four bytes each. Cheap: nobody is asked."""
+    return sum(_block_tokens(block) for message in messages for block in message.content)
+
+
+def _block_tokens(block: ContentBlock) -> int:
+    match block:
+        case TextBlock(text):
+            return _text_tokens(text)
+        case ThinkingBlock(thinking=text) | RedactedThinkingBlock(data=text):
+            return _text_tokens(text)
+        case ToolUse(name=name, input=data):
+            return (len(name) + len(msgspec.json.encode(data))) // BYTES_PER_TOKEN
+        case ToolResult():
+            return _result_tokens(block)
+
+
+def _result_tokens(result: ToolResult) -> int:
+    if isinstance(result.content, str):
+        return _text_tokens(result.content)
+    return sum(
+        IMAGE_TOKENS if isinstance(block, ImageBlock) else _text_tokens(block.text)
+        for block in result.content
+    )
+
+
+def _text_tokens(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN
+
+
+# --- old results -------------------------------------------------------------------------------------------------------
+
+
+def cleared_results(
+    history: Sequence[Message], *, factor: float = 1.0, kept_tokens: int = KEPT_RESULT_TOKENS
+) -> dict[str, str]:
+    """
+    The texts that may stand for the results of old tool uses, by their ids; nothing if that would not free enough.
+
+    The newest results stay, at least `kept_tokens` of them, and those of the last message, which the model has not seen yet.
+    `factor` is how many tokens there really are for an estimated one.
+    """
+    uses = {
+        block.id: block
+        for message in history
+        for block in message.content
+        if isinstance(block, ToolUse)
+    }
+    texts: dict[str, str] = {}
+    newer_tokens = freed_tokens = 0.0
+    for result, is_last in _results_from_newest(history):
+        tokens = _result_tokens(result) * factor
+        if not is_last and newer_tokens >= kept_tokens and _is_worth_clearing(result):
+            text = _text_instead(uses.get(result.tool_use_id), result)
+            texts[result.tool_use_id] = text
+            freed_tokens += tokens - _text_tokens(text) * factor
+        newer_tokens += tokens
+    return texts if freed_tokens >= LEAST_FREED_TOKENS else {}
+
+
+def _results_from_newest(history: Sequence[Message]) -> Iterator[tuple[ToolResult, bool]]:
+    """Each with whether it belongs to the last message."""
+    for message in reversed(history):
+        for block in reversed(message.content):
+            if isinstance(block, ToolResult):
+                yield block, message is history[-1]
+
+
+def _is_worth_clearing(result: ToolResult) -> bool:
+    """Short ones stay: what stands for one that was cleared is one of them."""
+    return not isinstance(result.content, str) or len(result.content) >= MIN_CLEARED_CHARS
+
+
+def _text_instead(use: ToolUse | None, result: ToolResult) -> str:
+    what = f'{use.name} "{input_line(use)}"' if use else "a tool"
+    return f"[cleared: the result of {what} ({_size(result)}); get it again if you need it]"
+
+
+def _size(result: ToolResult) -> str:
+    if isinstance(result.content, str):
+        return f"{len(result.content):,} characters"
+    chars = sum(len(block.text) for block in result.content if isinstance(block, TextBlock))
+    images = sum(isinstance(block, ImageBlock) for block in result.content)
+    counted = (
+        f"{images} image{'s' * (images > 1)}" if images else "",
+        f"{chars:,} characters" if chars else "",
+    )
+    return ", ".join(filter(None, counted)) or "empty"
+
+
+# --- the summary -------------------------------------------------------------------------------------------------------
+
+
+def summary_prompt(focus: str = "") -> Message:
+    """What asks the model for a summary, after all that was said. `focus` is what matters to the person, in their words."""
+    text = (
+        files("sanderling.conversation")
+        .joinpath("compaction_prompt.md")
+        .read_text(encoding="utf-8")
+    )
+    if focus.strip():
+        text += f"\nThe person asks you to keep above all: {focus.strip()}\n"
+    return Message("user", (TextBlock(text),))
+
+
+def newer_half(history: Sequence[Message], start: int) -> int:
+    """Where about half of what comes after `start` begins, with something that the person has said; 0 if nowhere."""
+    middle = start + max(1, (len(history) - start) // 2)
+    for index, message in enumerate(history[middle:], middle):
+        is_answer = any(isinstance(block, ToolResult) for block in message.content)
+        if message.role == "user" and not is_answer:
+            return index
+    return 0
+
+
+def problem_of(summary: str, stop_reason: StopReason = "end_turn") -> str:
+    """Why a summary cannot stand for the conversation, in words; empty if it can."""
+    text = summary.strip()
+    if stop_reason == "refusal" or (len(text) < MAX_REFUSAL_CHARS and _REFUSAL.match(text)):
+        return "the model refused to write one"
+    if stop_reason in {"max_tokens", "context_full"}:
+        return "it was cut off at the model's limit"
+    if stop_reason not in {"end_turn", "stop_sequence"}:
+        return "it was not finished"
+    return "" if text else "the model wrote nothing"
+
+
+def compacted(
+    summary: str, prompts: Sequence[Prompt], notes: Sequence[str] = (), *, is_in_turn: bool
+) -> tuple[Message, ...]:
+    """
+    What the model is shown instead of all that was said.
+
+    `prompts` are all of the session's, the oldest first; `notes` tell how things stand: the list of things to do, the mode.
+    `is_in_turn`: the model is to go on at once, with the work for the last prompt.
+    """
+    recent = _recent(prompts)
+    texts = (
+        SUMMARY_FRAME.replace("{summary}", summary.strip()),
+        *((PROMPTS_FRAME, *recent) if recent else ()),
+        *((NOTES_FRAME, *notes) if any(note.strip() for note in notes) else ()),
+        GO_ON if is_in_turn else "",
+    )
+    return (Message("user", tuple(TextBlock(text) for text in texts if text.strip())),)
+
+
+def _recent(prompts: Sequence[Prompt]) -> list[str]:
+    """The newest of them that fit, the oldest first; of the very newest at least as much as fits."""
+    kept: list[str] = []
+    room = KEPT_PROMPT_TOKENS
+    for prompt in reversed(prompts):
+        text = _shown(prompt)
+        if _text_tokens(text) > room:
+            if not kept:
+                kept.append(_shortened(prompt, room))
+            break
+        room -= _text_tokens(text)
+        kept.append(text)
+    return kept[::-1]
+
+
+def _shown(prompt: Prompt) -> str:
+    return "\n\n".join(block.text for block in prompt_blocks(prompt))
+
+
+def _shortened(prompt: Prompt, room: int) -> str:
+    """Its words, without the lines that came with it; of very many words the beginning and the end."""
+    places = ", ".join(
+        f"{selection.path}:{selection.first_line}-{selection.last_line}"
+        for selection in prompt.selections
+    )
+    lines = f"[These lines came with it and are left out here: {places}]\n\n" if places else ""
+    half = room * BYTES_PER_TOKEN // 2
+    data = prompt.text.encode("utf-8", "surrogatepass")
+    if len(data) <= 2 * half:
+        return lines + prompt.text
+    head, tail = (part.decode("utf-8", "ignore") for part in (data[:half], data[-half:]))
+    left_out = len(prompt.text) - len(head) - len(tail)
+    return f"{lines}{head}\n[… {left_out:,} characters are left out here …]\n{tail}"

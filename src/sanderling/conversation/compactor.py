@@ -1,0 +1,163 @@
+"""
+Makes room in the model's context window, before it is full: first old tool results are cleared, then a summary stands for all.
+
+The session's log and the transcript keep everything, so that it can be undone.
+"""
+
+from collections.abc import Callable
+
+from sanderling.conversation.compaction import (
+    KEPT_RESULT_TOKENS,
+    cleared_results,
+    compacted,
+    estimated_tokens,
+    is_due,
+    newer_half,
+    problem_of,
+    summary_prompt,
+)
+from sanderling.conversation.model_calls import ModelCalls
+from sanderling.conversation.notes import Notes
+from sanderling.errors import ProviderError
+from sanderling.protocol.events import Compacted, CompactionStarted, CompactionUndone, Event, Notice
+from sanderling.providers import Provider
+from sanderling.session.history import with_results
+from sanderling.session.session import Session
+
+MAX_FAILURES = 3
+DEFAULT_MAX_OUTPUT_TOKENS = 32_000
+
+
+class Compactor:
+    """Of one session. `notes` gives what the model has to know again, after a summary."""
+
+    def __init__(
+        self,
+        session: Session,
+        provider: Provider,
+        calls: ModelCalls,
+        notes: Notes,
+        emit: Callable[[Event], None],
+        *,
+        is_automatic: bool,
+    ) -> None:
+        self._session = session
+        self._provider = provider
+        self._calls = calls
+        self._notes = notes
+        self._emit = emit
+        self._is_automatic = is_automatic
+        self._failures = 0
+        self._summary: object = None  # the message that the last one is in
+
+    async def make_room(self) -> None:
+        """Do what is needed before the next request; nothing while there is room, or where it is not to be done."""
+        if not (self._is_automatic and self._is_due()):
+            return
+        self._clear(KEPT_RESULT_TOKENS)
+        if self._is_due():
+            await self._summarize_unless_useless()
+
+    async def shrink(self) -> bool:
+        """The API says that the conversation is too long: show the model less of it; whether that can be."""
+        return self._clear(0) or await self._summarize_unless_useless()
+
+    async def compact(self, focus: str, *, is_in_turn: bool) -> None:
+        """Replace what the model is shown by a summary, because the person asks for it."""
+        if self._session.history:
+            await self._summarize(focus, is_in_turn=is_in_turn)
+        else:
+            self._emit(Notice("info", "There is nothing to summarize yet."))
+
+    def undo(self) -> None:
+        """Show the model again what the last compaction took away; no other follows by itself."""
+        if self._session.undo_compaction():
+            self._is_automatic = False
+            self._notes.forget()
+            self._notes.keep_told()
+            self._emit(CompactionUndone())
+            self._calls.show_usage()
+        else:
+            self._emit(Notice("info", "Nothing was summarized or cleared in this session."))
+
+    def _is_due(self) -> bool:
+        limits = self._provider.limits
+        if not limits or not limits.context_window_tokens:
+            return False
+        max_output = limits.max_output_tokens or DEFAULT_MAX_OUTPUT_TOKENS
+        used = self._session.last_usage.context_tokens
+        return is_due(used, limits.context_window_tokens, max_output)
+
+    def _clear(self, kept_tokens: int) -> bool:
+        """Clear old tool results, but of the newest about so many tokens; whether that is worth it."""
+        history = self._session.history
+        estimate = estimated_tokens(history)
+        tokens = self._session.last_usage.context_tokens or estimate
+        factor = tokens / estimate if estimate else 1.0
+        texts = cleared_results(history, factor=factor, kept_tokens=kept_tokens)
+        if texts:
+            after = round(estimated_tokens(with_results(history, texts)) * factor)
+            self._session.clear_results(texts, tokens, after)
+            self._show(Compacted("cleared", tokens, after))
+        return bool(texts)
+
+    async def _summarize_unless_useless(self) -> bool:
+        first, *answers = self._session.history
+        if (first is self._summary and len(answers) <= 1) or self._failures >= MAX_FAILURES:
+            return False
+        return await self._summarize("", is_in_turn=True)
+
+    async def _summarize(self, focus: str, *, is_in_turn: bool) -> bool:
+        self._emit(CompactionStarted())
+        before = self._session.last_usage.context_tokens
+        try:
+            summary, problem = await self._ask_for_summary(focus)
+        except ProviderError as error:
+            summary, problem = "", error.message
+        if problem:
+            self._fail(f"The conversation could not be summarized: {problem}")
+            return False
+        session = self._session
+        history = compacted(
+            summary, session.prompts, self._notes.after_summary(), is_in_turn=is_in_turn
+        )
+        after = estimated_tokens(history)
+        session.summarize(history, summary, before, after)
+        self._notes.keep_told()
+        self._summary = history[0]
+        self._show(Compacted("summary", before, after, summary))
+        if self._is_due():
+            self._fail("The summary and your latest prompts fill the window of the model.")
+        else:
+            self._failures = 0
+        return True
+
+    async def _ask_for_summary(self, focus: str) -> tuple[str, str]:
+        """The summary, or why there is none. Of what is too long even for that, the oldest is left out."""
+        start = 0
+        while True:
+            try:
+                answer = await self._calls.ask_aside(summary_prompt(focus), start)
+            except ProviderError as error:
+                newer = newer_half(self._session.history, start)
+                if error.kind != "context_full" or not newer:
+                    raise
+                start = newer
+            else:
+                break
+        if start:
+            text = (
+                "The conversation was too long to be summarized whole: its oldest part is left out."
+            )
+            self._emit(Notice("warning", text))
+        summary, stop_reason = answer
+        return summary, problem_of(summary, stop_reason)
+
+    def _show(self, compacted: Compacted) -> None:
+        self._emit(compacted)
+        self._calls.show_usage()
+
+    def _fail(self, problem: str) -> None:
+        self._failures += 1
+        further = " It is not tried again by itself." if self._failures == MAX_FAILURES else ""
+        self._emit(Notice("warning", f"{problem.rstrip('.')}.{further}"))

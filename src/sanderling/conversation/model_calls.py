@@ -1,0 +1,250 @@
+"""Requests to the model: made again while that may help, counted, and held against what the person has set as limits."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import TypeVar
+
+import anyio
+
+from sanderling.config import Settings
+from sanderling.conversation.prompt import system_prompt
+from sanderling.conversation.reply import Reply
+from sanderling.errors import ProviderError, duration
+from sanderling.permissions.gate import Gate
+from sanderling.protocol.events import (
+    AnswerRestarted,
+    BlockEnded,
+    Event,
+    ProviderStarting,
+    RetryScheduled,
+    RetryStarted,
+    TextDelta,
+    ThinkingDelta,
+    UsageUpdated,
+)
+from sanderling.protocol.messages import Message, StopReason, Usage
+from sanderling.providers import (
+    BlockDone,
+    ModelRequest,
+    Provider,
+    ReplyDone,
+    TextPiece,
+    ThinkingPiece,
+    ToolUseBegun,
+    UsageReport,
+)
+from sanderling.providers.idle import keeps_what_came
+from sanderling.providers.retries import Backoff
+from sanderling.session.prices import load_prices
+from sanderling.session.session import Session
+from sanderling.tools.catalog import tool_specs
+
+MAX_MALFORMED = 2
+"""Such an answer is paid for, and the next one is the same most of the time: it does not get better by waiting."""
+
+T = TypeVar("T")
+
+
+class ModelCalls:
+    """All requests of a session. `emit` takes the events."""
+
+    def __init__(
+        self,
+        session: Session,
+        provider: Provider,
+        settings: Settings,
+        gate: Gate,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self.prices = load_prices(settings.prices)
+        self._session = session
+        self._provider = provider
+        self._settings = settings
+        self._gate = gate
+        self._emit = emit
+        self.backoff = Backoff()
+        self._system = system_prompt()
+        self._block_id = 0
+        self._left = 0  # of the turn's calls
+        self.budget_usd = settings.budget_usd
+        self._go_now = anyio.Event()
+        self.tool_use_begun = anyio.Event()  # the turn's first
+
+    def begin_turn(self) -> None:
+        self._left = self._settings.max_calls
+        self.tool_use_begun = anyio.Event()
+        self._session.ledger.begin_turn()
+
+    def retry_now(self) -> None:
+        """Do not wait any longer before the next attempt."""
+        self._go_now.set()
+
+    async def stop_at_limit(self) -> StopReason | None:
+        """Why the turn ends here, if a limit is reached and the person does not want to go on."""
+        limit = self._settings.max_calls
+        if limit and not self._left:
+            reason = f"The model was asked {limit} times in this turn, the most that max_calls allows without a word of yours."
+            if not await self._gate.ask_to_go_on("calls", f"{limit} more calls", reason):
+                return "max_calls"
+            self._left = limit
+        spent_usd, _ = self._session.ledger.cost(self.prices)
+        if self._settings.budget_usd and spent_usd >= self.budget_usd:
+            reason = (
+                f"This session has cost ${spent_usd:.2f}; its budget is ${self.budget_usd:.2f}."
+            )
+            more = f"another ${self._settings.budget_usd:.2f}"
+            if not await self._gate.ask_to_go_on("budget", more, reason):
+                return "budget"
+            self.budget_usd = spent_usd + self._settings.budget_usd
+        self._left -= 1
+        return None
+
+    async def ask(self, reply: Reply) -> StopReason:
+        """
+        Ask the model what comes next; `reply` takes it.
+
+        Raises:
+            ProviderError: it does not help to ask again, or has not helped.
+        """
+        first_block_id = self._block_id
+
+        async def stream() -> StopReason:
+            return await self._stream(reply, first_block_id)
+
+        return await self._insist(stream)
+
+    async def ask_aside(self, request: Message, start: int) -> tuple[str, StopReason]:
+        """
+        What the model answers to `request` after the history from `start` on, which does not take it in.
+
+        Tool uses are passed over.
+
+        Raises:
+            ProviderError: it does not help to ask again, or has not helped.
+        """
+
+        async def stream() -> tuple[str, StopReason]:
+            pieces: list[str] = []
+            model, usage = self._provider.model, Usage()
+            try:
+                async with aclosing(self._provider.stream(self._request(start, request))) as items:
+                    async for item in items:
+                        match item:
+                            case TextPiece(text):
+                                pieces.append(text)
+                            case UsageReport(usage):
+                                pass
+                            case ReplyDone(stop_reason):
+                                return "".join(pieces), stop_reason
+                            case _:
+                                pass
+            finally:
+                self._book(model, usage)
+            raise cut_off()
+
+        return await self._insist(stream)
+
+    def _request(self, start: int = 0, *more: Message) -> ModelRequest:
+        return ModelRequest(self._system, [*self._session.history[start:], *more], tool_specs())
+
+    async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try until it succeeds, or there is no use in it."""
+        if not self._provider.is_ready:
+            self._emit(ProviderStarting())
+            await self._provider.prepare()
+        number, malformed = 1, 0
+        while True:
+            try:
+                return await attempt()
+            except ProviderError as error:
+                malformed += error.kind == "malformed"
+                is_last = number >= self.backoff.attempts or malformed >= MAX_MALFORMED
+                if not error.is_temporary or is_last:
+                    raise
+                await self._wait(error, number)
+            number += 1
+
+    async def _wait(self, error: ProviderError, failed: int) -> None:
+        asked_s = error.retry_after_s or 0.0
+        if asked_s > Backoff.ASKED_FROM_S:
+            subject = f"wait {duration(asked_s)}, then ask again"
+            if not await self._gate.ask_to_go_on("retry", subject, error.message):
+                raise error
+        delay_s = self.backoff.delay_s(failed, error.retry_after_s)
+        self._go_now = anyio.Event()
+        self._emit(
+            RetryScheduled(failed + 1, self.backoff.attempts, round(delay_s, 3), error.message)
+        )
+        with anyio.move_on_after(delay_s):
+            await self._go_now.wait()
+        self._emit(RetryStarted())
+
+    async def _stream(self, reply: Reply, first_block_id: int) -> StopReason:
+        is_again = reply.has_begun
+        model, usage = self._provider.model, Usage()
+        if not is_again:
+            reply.model = model
+        try:
+            async with aclosing(self._provider.stream(self._request())) as items:
+                async for item in items:
+                    if is_again and isinstance(
+                        item, TextPiece | ThinkingPiece | BlockDone | ReplyDone
+                    ):
+                        reply.restart(model)
+                        self._emit(AnswerRestarted(first_block_id))
+                        is_again = False
+                    match item:
+                        case TextPiece(text):
+                            reply.add("text", text)
+                            self._emit(TextDelta(self._block_id, text))
+                        case ThinkingPiece(text):
+                            reply.add("thinking", text)
+                            self._emit(ThinkingDelta(self._block_id, text))
+                        case ToolUseBegun():
+                            self.tool_use_begun.set()
+                        case BlockDone(block, problem):
+                            reply.finish_block(block, problem)
+                            self._emit(BlockEnded(self._block_id))
+                            self._block_id += 1
+                        case UsageReport(usage):
+                            self._emit_usage(usage, model, usage)
+                        case ReplyDone(stop_reason):
+                            return stop_reason
+        finally:
+            self._block_id += reply.has_open_block  # the one that was cut off keeps its own
+            self._book(model, usage)
+        raise cut_off()
+
+    def _book(self, model: str, usage: Usage) -> None:
+        if usage != Usage():
+            self._session.append_usage(model, usage)
+
+    def show_usage(self) -> None:
+        """Emit the session's, between requests."""
+        self._emit_usage(self._session.last_usage, self._provider.model, Usage())
+
+    def _emit_usage(self, last: Usage, model: str, usage: Usage) -> None:
+        """With a request to `model` that is still going on; `last` is what fills the context window."""
+        ledger, limits = self._session.ledger, self._provider.limits
+        going_on = self.prices.cost_usd(model, usage)
+        total_usd, is_priced = ledger.cost(self.prices)
+        turn_usd, _ = ledger.turn_cost(self.prices)
+        self._emit(
+            UsageUpdated(
+                last,
+                ledger.total + usage,
+                limits.context_window_tokens if limits else 0,
+                ledger.turn + usage,
+                turn_usd + (going_on or 0.0),
+                total_usd + (going_on or 0.0),
+                is_priced and going_on is not None,
+            )
+        )
+
+
+def cut_off() -> ProviderError:
+    return ProviderError(
+        "cut",
+        "The answer was cut off: the connection closed before the model had finished.",
+        keeps_what_came(),
+    )

@@ -1,0 +1,129 @@
+"""
+What the model is told beside the person's words: facts, instructions, mode, todo list.
+
+All of it changes, and none of it may stand in the prefix of the requests, whose cache would be lost: each piece of news is appended
+once, to the message that goes out next.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from sanderling.permissions.gate import Gate
+from sanderling.project.facts import Facts
+from sanderling.project.instructions import Instructions
+from sanderling.protocol.messages import Prompt, ToolUse
+from sanderling.protocol.modes import Mode
+from sanderling.session.session import Session
+from sanderling.tools.workspace import Workspace
+
+MAX_CHANGED_FILES = 100
+PROJECT_REPLACED = (
+    "[The project's directory was replaced by another one of the same name: moved away, or deleted and made again. Commands and"
+    " files are the new one's from here on, and what ran in the old one was stopped. Do not rely on what you have read or changed"
+    " before.]"
+)
+
+_MODE_NEWS: dict[Mode, str] = {
+    "ask": "[The person has switched to ask mode: changes, commands and fetches ask them first.]",
+    "auto": "[The person has switched to auto mode: what the sandbox confines runs without asking them.]",
+    "plan": "[The person has switched to plan mode: the kernel keeps the project read-only, for commands, too. Look and plan;"
+    " do not try to change anything. Say what you would do.]",
+}
+
+
+class _Told(msgspec.Struct):
+    """What the model has been told, as it is kept with the session."""
+
+    facts: dict[str, Any] = {}
+    instructions: dict[str, Any] = {}
+    changed_files: list[str] = []
+    mode: Mode | None = "ask"
+
+
+class Notes:
+    """The notes of one session; what the model has been told survives its end, once the message with it is kept: `keep_told`."""
+
+    def __init__(
+        self, session: Session, workspace: Workspace, gate: Gate, instructions: Instructions
+    ) -> None:
+        self._session = session
+        self._workspace = workspace
+        self._gate = gate
+        self._instructions = instructions
+        self._facts = Facts(session.project)
+        told = _Told()
+        with suppress(msgspec.ValidationError):  # another version's: all is told again
+            told = msgspec.convert(session.state("told") or {}, _Told)
+        self._facts.restore(told.facts)
+        instructions.restore(told.instructions)
+        self._mode: Mode | None = told.mode
+        self._changed_files = set(told.changed_files)  # before the last summary
+
+    def with_prompt(self, prompt: Prompt) -> list[str]:
+        """What goes along with a prompt."""
+        paths = [self._workspace.path(each.path) for each in prompt.selections if not each.is_piped]
+        return self._news(paths, is_prompt=True)
+
+    def with_results(self, paths: Iterable[str]) -> list[str]:
+        """What goes along with the results of tools that were about these paths."""
+        return self._news(list(paths), is_prompt=False)
+
+    def after_summary(self) -> list[str]:
+        """All that the model has to know again when a summary stands for what was said."""
+        self.forget()
+        self._mode = "ask"  # which is what goes without saying
+        notes = [*self._news([], is_prompt=True), self._changes(), self._jobs()]
+        return [note for note in notes if note]
+
+    def forget(self) -> None:
+        """What the model is shown is not what it was told last: tell it all again."""
+        self._facts.forget()
+        self._instructions.forget()
+        self._mode = None
+
+    def _news(self, paths: Sequence[str], *, is_prompt: bool) -> list[str]:
+        notes = [
+            PROJECT_REPLACED if self._workspace.sandbox.take_replaced() else "",
+            self._news_of_surroundings(paths),
+            self._news_of_mode(),
+            self._workspace.todo.reminder(is_prompt=is_prompt),
+        ]
+        return [note for note in notes if note]
+
+    def _news_of_mode(self) -> str:
+        is_known, self._mode = self._gate.mode == self._mode, self._gate.mode
+        return "" if is_known else _MODE_NEWS[self._gate.mode]
+
+    def _news_of_surroundings(self, paths: Sequence[str]) -> str:
+        sandbox = self._workspace.sandbox
+        level = "off" if sandbox.is_off else sandbox.level or ""
+        facts = self._facts.news(sandbox=level, network=sandbox.network)
+        instructions = self._instructions.news(paths)
+        return "\n\n".join(filter(None, (facts, instructions)))
+
+    def keep_told(self) -> None:
+        """The message with the last notes is in the log: they need not be told again."""
+        facts, instructions = self._facts.state(), self._instructions.state()
+        files = sorted(self._changed_files)
+        told = _Told(facts, instructions, files, self._mode)
+        self._session.keep_state("told", msgspec.to_builtins(told))
+
+    def _changes(self) -> str:
+        uses = (block for each in self._session.history for block in each.content)
+        self._changed_files |= {
+            str(use.input["path"])
+            for use in uses
+            if isinstance(use, ToolUse) and use.name in ("edit", "write") and "path" in use.input
+        }
+        listed = sorted(self._changed_files)[:MAX_CHANGED_FILES]
+        return (
+            f"Files that you have changed in this session: {', '.join(listed)}." if listed else ""
+        )
+
+    def _jobs(self) -> str:
+        running = [job for job in self._workspace.jobs.all() if job.is_running]
+        listed = ", ".join(f"{job.id} ({job.command})" for job in running)
+        return f"Jobs of yours that still run: {listed}." if listed else ""

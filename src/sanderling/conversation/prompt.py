@@ -1,0 +1,52 @@
+"""What the model is told before and with a person's words."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+
+from sanderling.project.trust.reading import visible_name
+from sanderling.protocol.messages import CommandRecord, Message, Prompt, Selection, TextBlock
+from sanderling.text import fence_around
+
+
+def system_prompt() -> str:
+    """The same bytes for every request of every session, or the API's cache of the prefix would be lost."""
+    return files("sanderling.conversation").joinpath("system_prompt.md").read_text(encoding="utf-8")
+
+
+def prompt_message(
+    prompt: Prompt, commands: Sequence[CommandRecord] = (), notes: Sequence[str] = ()
+) -> Message:
+    """
+    What the model is shown of `prompt`, of the commands that the person ran before it, and `notes` of ours.
+
+    Without words, its lines alone, for the API refuses blank text.
+    """
+    before = (*notes, *map(_command_text, commands))
+    return Message("user", (*_text_blocks(before), *prompt_blocks(prompt)))
+
+
+def prompt_blocks(prompt: Prompt) -> tuple[TextBlock, ...]:
+    """The lines that go with `prompt`, then its words."""
+    return _text_blocks((*map(_selection_text, prompt.selections), prompt.sent or prompt.text))
+
+
+def _text_blocks(texts: Sequence[str]) -> tuple[TextBlock, ...]:
+    return tuple(TextBlock(text) for text in texts if text.strip())
+
+
+def _command_text(record: CommandRecord) -> str:
+    shown = f"$ {record.command}\n{record.output}"
+    fence = fence_around(shown)
+    return f"The person ran this command in the project; it {record.outcome}:\n{fence}\n{shown}\n{fence}"
+
+
+def _selection_text(selection: Selection) -> str:
+    fence = fence_around(selection.text)
+    source = "piped into the prompt" if selection.is_piped else "as it stands in the editor"
+    return (
+        f"{visible_name(selection.path)}:{selection.first_line}-{selection.last_line}, {source}:\n"
+        f"{fence}{selection.filetype}\n{selection.text}\n{fence}"
+    )
+
+
+# --- Facts ---------------------------------------------------------------------------------------------------------------------

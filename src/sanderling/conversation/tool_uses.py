@@ -1,0 +1,324 @@
+"""
+The tool uses of one message: held against the permissions, run side by side, answered in the order of the calls.
+
+What depends on an earlier use of the same message waits for it: a command for the edits before it, an edit for the command, two
+edits of one file for each other. Everything else runs at the same time. On the screen they stand one after the other.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from hashlib import blake2b
+
+import anyio
+import msgspec
+
+from sanderling.errors import SandboxError, ToolError
+from sanderling.paths import is_within
+from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAskedError
+from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
+from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
+from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.session.records import LoggedToolEnd
+from sanderling.session.session import Session
+from sanderling.text import printable
+from sanderling.tools.base import Context, Tool
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Content, Outcome, OverlapError, RefusedError
+from sanderling.tools.workspace import Workspace
+
+MAX_PARALLEL = 8
+WARN_AT, PAUSE_AT = 3, 5
+MAX_TITLE_CHARS = 200
+INTERRUPTED = "Interrupted by the person."
+DENIED_WITH_ANOTHER = "Not run: the person denied another tool use of the same message."
+SWITCHED = "Not run: it was judged with the sandbox, which the person has switched off meanwhile. Ask for it again."
+NOTHING = Effect("", "none")
+
+
+class _Use(msgspec.Struct):
+    """One tool use on its way; it can be run if it has no problem."""
+
+    asked: ToolUse
+    tool: Tool | None = None
+    args: msgspec.Struct | None = None
+    problem: str = ""
+    effect: Effect = NOTHING
+    title: str = ""
+    result: ToolResult | None = None
+    ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
+
+
+class ToolUses:
+    """Runs what the messages of one turn ask for. `emit` takes the events."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        workspace: Workspace,
+        session: Session,
+        gate: Gate,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._tools = tools
+        self._workspace = workspace
+        self._session = session
+        self._gate = gate
+        self._emit = emit
+        self._limiter = anyio.CapacityLimiter(MAX_PARALLEL)
+        self._repeats = Counter[bytes]()
+        self._repeated = ""
+        self._paths: set[str] = set()
+        self._uses: list[_Use] = []
+        self._asking: set[anyio.CancelScope] = set()
+        self._is_denied = False
+
+    async def run(self, uses: Sequence[ToolUse], problems: Mapping[str, str]) -> None:
+        """Run `uses`; `problems` names those whose input cannot be read. `results` has what came of them, also when this is cancelled."""
+        self._is_denied = False
+        self._uses = [_Use(use) for use in uses]  # each gets its result, whatever happens
+        self._uses = [self._prepare(use, problems.get(use.id, "")) for use in uses]
+        screen = _InOrder([use.asked.id for use in self._uses], self._emit)
+        async with anyio.create_task_group() as tasks:
+            for index, use in enumerate(self._uses):
+                before = [earlier for earlier in self._uses[:index] if _depends(use, earlier)]
+                tasks.start_soon(self._run_one, use, before, screen)
+
+    def results(self) -> tuple[ToolResult, ...]:
+        """In the order of the calls: the API refuses a history where one is missing."""
+        return tuple(use.result or self._interrupted(use.asked.id) for use in self._uses)
+
+    def _interrupted(self, use_id: str) -> ToolResult:
+        so_far = self._workspace.jobs.take_interrupted(use_id)
+        return ToolResult(use_id, so_far or INTERRUPTED, is_error=True)
+
+    def _prepare(self, asked: ToolUse, problem: str) -> _Use:
+        tool = self._tools.get(asked.name)
+        if tool is None:
+            names = ", ".join(sorted(self._tools))
+            return _Use(asked, problem=f"There is no tool '{asked.name}'. There are: {names}.")
+        if problem:
+            return _Use(asked, problem=problem)
+        try:
+            args = tool.parse(asked.input)
+            effect = tool.effect(args, self._workspace)
+            title = _one_line(tool.title(args, self._workspace))
+        except ToolError as error:
+            return _Use(asked, problem=str(error))
+        return _Use(asked, tool, args, effect=effect, title=title)
+
+    async def _run_one(self, use: _Use, before: list[_Use], screen: "_InOrder") -> None:
+        show = partial(screen.show, use.asked.id)
+        show(ToolStarted(use.asked.id, use.asked.name, use.title))
+        outcome = Outcome(content=INTERRUPTED, summary="stopped", is_error=True)
+        try:
+            for earlier in before:
+                await earlier.ended.wait()
+            outcome = self._note_repeats(use, await self._outcome(use, show))
+            use.result = ToolResult(use.asked.id, outcome.content, outcome.is_error)
+        finally:
+            use.ended.set()
+            self._paths.add(use.effect.path)
+            show(_ending(use.asked.id, outcome))
+            is_last = all(other.ended.is_set() for other in self._uses)
+            self._session.append_tool_end(_logged_ending(use, outcome, has_result=not is_last))
+            screen.finish(use.asked.id)
+        if not is_last:  # then its message is not there for a long time, maybe
+            await self._session.synced()
+
+    async def _outcome(self, use: _Use, show: Callable[[Event], None]) -> Outcome:
+        if use.problem or use.tool is None:
+            return _failure(use.problem)
+        tool_use_id = use.asked.id
+        context = Context(
+            self._workspace,
+            tool_use_id,
+            lambda text: show(ToolOutput(tool_use_id, text)),
+            is_confined=not self._workspace.sandbox.is_off,
+            shell=self._workspace.shell.now,  # what is judged and shown is where it runs, also when it runs again
+            is_of_several=any(
+                other is not use and not other.ended.is_set() for other in self._uses
+            ),
+        )
+        try:
+            grant = await self._ask(use, context)
+        except DeniedError as denied:
+            return _denial(denied)
+        except (ToolError, SandboxError) as error:
+            is_forbidden = isinstance(error, ForbiddenError)
+            return _failure(str(error), summary="denied" if is_forbidden else "failed")
+        outcome = await self._run_reviewed(use.tool, use, context, grant)
+        granted = {*grant.read_paths, *grant.write_paths, *grant.hosts}
+        denials = [denial for denial in outcome.denials if denial.target not in granted]
+        if not (outcome.is_error and denials):
+            return outcome
+        more, reasons = await self._gate.offer(use.title, tool_use_id, use.tool.name, denials)
+        if more != NO_GRANT:
+            outcome = await self._run_reviewed(use.tool, use, context, grant.and_also(more))
+        return _with_reasons(outcome, reasons)
+
+    async def _run_reviewed(self, tool: Tool, use: _Use, context: Context, grant: Grant) -> Outcome:
+        """Run it; what the person has not saved meanwhile is theirs to give up, as often as that happens."""
+        assert use.args is not None
+        while True:
+            try:
+                return await self._run_tool(tool, use, context, grant)
+            except OverlapError as overlap:
+                try:
+                    await self._gate.review(tool, use.args, context, overlap)
+                except DeniedError as denied:
+                    self._is_denied = self._is_denied or not denied.is_alone
+                    outcome = _denial(denied)
+                    return msgspec.structs.replace(outcome, content=f"{denied}\n{overlap}")
+
+    async def _run_tool(self, tool: Tool, use: _Use, context: Context, grant: Grant) -> Outcome:
+        if grant != NO_GRANT:
+            context = msgspec.structs.replace(context, workspace=self._workspace.granted(grant))
+        try:
+            async with self._limiter, self._workspace.sandbox.lending(grant):
+                self._check_confinement(context)
+                self._session.append_tool_start(use.asked.id)
+                await self._session.synced()
+                outcome = await tool.run(use.args, context)
+            if use.effect.kind == "run" and self._workspace.editor:
+                await self._workspace.editor.files_changed(())
+        except RefusedError as refused:
+            return msgspec.structs.replace(_failure(str(refused)), denials=(refused.denial,))
+        except OverlapError:
+            raise
+        except (ToolError, SandboxError) as error:
+            return _failure(str(error))
+        else:
+            return outcome
+
+    def _check_confinement(self, context: Context) -> None:
+        if context.is_confined and self._workspace.sandbox.is_off:
+            raise ToolError(SWITCHED)
+
+    async def _ask(self, use: _Use, context: Context) -> Grant:
+        """Return when `use` may run, with what is granted to it. Who denies one use denies those that have not begun with it, or it alone."""
+        assert use.tool
+        assert use.args is not None
+        with anyio.CancelScope() as scope:
+            if self._is_denied:
+                raise NotAskedError(DENIED_WITH_ANOTHER)
+            self._asking.add(scope)
+            try:
+                return await self._gate.permit(use.tool, use.args, context)
+            except DeniedError as denied:
+                if not denied.is_alone:
+                    self._is_denied = True
+                    for other in self._asking - {scope}:
+                        other.cancel()
+                raise
+            finally:
+                self._asking.discard(scope)
+        raise NotAskedError(DENIED_WITH_ANOTHER)
+
+    def _note_repeats(self, use: _Use, outcome: Outcome) -> Outcome:
+        """The same call with the same result, again and again, is a model that goes in circles."""
+        made = msgspec.json.encode((use.asked.name, use.asked.input, outcome.content))
+        key = blake2b(made).digest()
+        self._repeats[key] += 1
+        count = self._repeats[key]
+        if count >= PAUSE_AT:
+            self._repeated = f"{use.asked.name} {use.title}"
+            del self._repeats[key]
+        if count < WARN_AT:
+            return outcome
+        warning = (
+            f"You have made this very call {count} times in this turn, and its result was the same each time."
+            " Do something else, or say what keeps you from going on."
+        )
+        return msgspec.structs.replace(outcome, content=_with_text(outcome.content, warning))
+
+    def take_paths(self) -> set[str]:
+        """The files and directories that tool uses were about since this was asked last."""
+        paths, self._paths = self._paths - {""}, set()
+        return paths
+
+    def take_repeated(self) -> str:
+        """What the model has done again and again, in a line, if it has since this was asked last."""
+        repeated, self._repeated = self._repeated, ""
+        return repeated
+
+
+class _InOrder:
+    """Shows the uses of one message one after the other: what a later one has to show waits until it is its turn."""
+
+    def __init__(self, ids: Sequence[str], emit: Callable[[Event], None]) -> None:
+        self._order = deque(ids)
+        self._held: dict[str, list[Event]] = {use_id: [] for use_id in ids}
+        self._finished: set[str] = set()
+        self._emit = emit
+
+    def show(self, use_id: str, event: Event) -> None:
+        if self._order[0] == use_id:
+            self._emit(event)
+        else:
+            self._held[use_id].append(event)
+
+    def finish(self, use_id: str) -> None:
+        self._finished.add(use_id)
+        while self._order and self._order[0] in self._finished:
+            self._order.popleft()
+            for event in self._held[self._order[0]] if self._order else ():
+                self._emit(event)
+
+
+def _depends(use: _Use, earlier: _Use) -> bool:
+    """Whether `use` may see or undo what `earlier` does."""
+    match earlier.effect.kind, use.effect.kind:
+        case ("write", "write") | ("write", "read") | ("read", "write"):
+            paths = earlier.effect.path, use.effect.path  # a search is of all that is below
+            return is_within(*paths) or is_within(*reversed(paths))
+        case ("write", "run") | ("run", "write") | ("run", "read") | ("read", "run"):
+            return True
+        case _:
+            return False
+
+
+def _failure(message: str, summary: str = "failed") -> Outcome:
+    return Outcome(content=message, summary=summary, detail=message, is_error=True)
+
+
+def _denial(denied: DeniedError) -> Outcome:
+    summary = "not run" if isinstance(denied, NotAskedError) else "denied"
+    return Outcome(content=str(denied), summary=summary, detail=denied.reason, is_error=True)
+
+
+def _ending(use_id: str, outcome: Outcome) -> ToolEnded:
+    return ToolEnded(use_id, outcome.summary, outcome.detail, outcome.filetype, outcome.is_error)
+
+
+def _logged_ending(use: _Use, outcome: Outcome, *, has_result: bool) -> LoggedToolEnd:
+    return LoggedToolEnd(
+        use.asked.id,
+        use.title,
+        outcome.summary,
+        outcome.detail,
+        outcome.filetype,
+        outcome.is_error,
+        use.result if has_result else None,
+    )
+
+
+def _with_reasons(outcome: Outcome, reasons: Sequence[str]) -> Outcome:
+    """The outcome, with what the person has said against what the sandbox refused: for the model and for the screen."""
+    if not reasons:
+        return outcome
+    text = "\n".join(f"[The person did not allow that: {reason}]" for reason in reasons)
+    return msgspec.structs.replace(
+        outcome,
+        content=_with_text(outcome.content, text),
+        detail=f"{outcome.detail.rstrip()}\n{text}".lstrip("\n"),
+    )
+
+
+def _with_text(content: Content, text: str) -> Content:
+    return f"{content}\n\n{text}" if isinstance(content, str) else (*content, TextBlock(text))
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(printable(text).split())
+    return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"

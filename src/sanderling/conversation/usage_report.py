@@ -1,0 +1,87 @@
+"""The report of what a session used and cost, as a person reads it."""
+
+from collections.abc import Iterator
+
+from sanderling.protocol.messages import Usage
+from sanderling.session.ledger import Ledger
+from sanderling.session.prices import Cost, Prices, prompt_tokens
+
+
+def report(
+    ledger: Ledger,
+    prices: Prices,
+    *,
+    model: str,
+    context_used: int,
+    window: int,
+    budget_usd: float = 0.0,
+) -> str:
+    """
+    What a session has used, as Markdown.
+
+    `context_used` of the `window` of `model` are filled, in tokens; a window or a budget of 0 is none that is known.
+    """
+    percent = -(-100 * context_used // window) if window else 0  # rounded up, as in the winbar
+    share = f" of {window:,} tokens ({percent}%)" if window else " tokens"
+    budget = f" of a budget of ${budget_usd:,.2f}" if budget_usd else ""
+    facts = (
+        f"* Model: {model or 'not known'}",
+        f"* Context: {context_used:,}{share}",
+        f"* Session: {shown_cost(ledger.cost(prices))}{budget}",
+    )
+    sections = (
+        "\n".join(facts),
+        _table("model", _rows_of_models(ledger, prices)),
+        _table("turn", _rows_of_turns(ledger, prices)),
+        _unpriced(ledger, prices),
+    )
+    return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def _rows_of_models(ledger: Ledger, prices: Prices) -> Iterator[tuple[str, ...]]:
+    by_model = ledger.by_model
+    for model, usage in by_model.items():
+        yield _row(model or "not known", usage, ledger.cost(prices, model))
+    if len(by_model) > 1:
+        yield _row("all", ledger.total, ledger.cost(prices))
+
+
+def _rows_of_turns(ledger: Ledger, prices: Prices) -> Iterator[tuple[str, ...]]:
+    for turn in ledger.turns:
+        if turn.requests:
+            yield _row(str(turn.number), turn.usage, turn.cost(prices))
+
+
+def _row(name: str, usage: Usage, cost: Cost) -> tuple[str, ...]:
+    taken = prompt_tokens(usage)
+    cached = f"{usage.cache_read_input_tokens / taken:.0%}" if taken else "-"
+    return name, f"{taken:,}", cached, f"{usage.output_tokens:,}", shown_cost(cost)
+
+
+def _table(name: str, rows: Iterator[tuple[str, ...]]) -> str:
+    """A Markdown table that can be read as it stands: columns of numbers are flush right."""
+    table = [(name, "tokens in", "cached", "tokens out", "cost"), *rows]
+    if len(table) == 1:
+        return ""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [
+        " | ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in table
+    ]
+    rule = " | ".join(("-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])))
+    return "\n".join(f"| {line} |" for line in (lines[0], rule, *lines[1:]))
+
+
+def _unpriced(ledger: Ledger, prices: Prices) -> str:
+    models = [model for model in ledger.by_model if not prices.of(model)]
+    if not models:
+        return ""
+    named = ", ".join(model or "a model that is not known" for model in models)
+    return f"Without a price: {named}. The setting `prices` can give one."
+
+
+def shown_cost(cost: Cost) -> str:
+    """Cents, and smaller parts of a dollar where there is nothing else to see."""
+    digits = 2 if cost.usd >= 1 or not cost.usd else 4
+    if cost.is_priced:
+        return f"${cost.usd:,.{digits}f}"
+    return f"${cost.usd:,.{digits}f} and more" if cost.usd else "not known"

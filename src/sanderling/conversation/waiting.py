@@ -1,0 +1,101 @@
+"""The prompts that wait: those that steer go in at the next tool boundary, those that are queued each get a turn of their own."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+
+from sanderling.protocol.events import WaitingChanged
+from sanderling.protocol.messages import Prompt
+
+
+class Waiting:
+    """
+    None of them is ever dropped: each is taken exactly once, or given back.
+
+    While they are held, nothing takes them but the person. `changed` is called after every change except `take_steering` and
+    `take_next`: who takes a prompt puts it into the log first, and then says that it does not wait any more.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.is_held = False
+        self._steering: list[Prompt] = []
+        self._queued: list[Prompt] = []
+        self._changed = changed
+
+    def __bool__(self) -> bool:
+        return bool(self._steering or self._queued)
+
+    def queue(self, prompt: Prompt) -> None:
+        """Let `prompt` wait for a turn of its own; those that were held go before it."""
+        self._queued.append(prompt)
+        self.is_held = False
+        self._changed()
+
+    def steer(self, prompt: Prompt) -> None:
+        """Let `prompt` wait for the next tool boundary."""
+        self._steering.append(prompt)
+        self.is_held = False
+        self._changed()
+
+    def edit(self, prompt_id: str, text: str) -> None:
+        """Change the words of a prompt that waits; blank ones take it out. One that has gone is left alone."""
+        self._steering = _edited(self._steering, prompt_id, text)
+        self._queued = _edited(self._queued, prompt_id, text)
+        self.is_held = self.is_held and bool(self)
+        self._changed()
+
+    def hold(self) -> None:
+        """What came before has failed: what waits goes when the person says so."""
+        if self and not self.is_held:
+            self.is_held = True
+            self._changed()
+
+    def release(self) -> None:
+        if self.is_held:
+            self.is_held = False
+            self._changed()
+
+    def take_steering(self) -> tuple[Prompt, ...]:
+        """What goes into the turn that is going on."""
+        if self.is_held:
+            return ()
+        taken, self._steering = tuple(self._steering), []
+        return taken
+
+    def take_next(self) -> Prompt | None:
+        """The prompt of the next turn: those that were to steer a turn that has ended come first."""
+        waiting = self._steering or self._queued
+        if self.is_held or not waiting:
+            return None
+        return waiting.pop(0)
+
+    def take_all(self) -> tuple[Prompt, ...]:
+        """Give them back, in the order in which they would have gone."""
+        taken = (*self._steering, *self._queued)
+        self._steering, self._queued, self.is_held = [], [], False
+        if taken:
+            self._changed()
+        return taken
+
+    def shown(self) -> WaitingChanged:
+        return WaitingChanged(tuple(self._steering), tuple(self._queued), self.is_held)
+
+    def state(self) -> dict[str, Any]:
+        """Plain data, for `restore`."""
+        return msgspec.to_builtins({"steering": self._steering, "queued": self._queued})
+
+    def restore(self, state: dict[str, Any], gone: Collection[str]) -> None:
+        """Take up what waited when the session ended, except the prompts whose turn has begun; it is held."""
+        waiting = msgspec.convert(state, dict[str, list[Prompt]])
+        self._steering = [each for each in waiting.get("steering", []) if each.id not in gone]
+        self._queued = [each for each in waiting.get("queued", []) if each.id not in gone]
+        self.is_held = bool(self)
+
+
+def _edited(prompts: list[Prompt], prompt_id: str, text: str) -> list[Prompt]:
+    changed = (
+        msgspec.structs.replace(prompt, text=text) if prompt.id == prompt_id else prompt
+        for prompt in prompts
+    )
+    return [prompt for prompt in changed if prompt.id != prompt_id or text.strip()]

@@ -1,0 +1,197 @@
+"""
+Replacements in a file, from bytes to bytes.
+
+What is replaced is found in the file's text as a model reads it. Text that is not there exactly is looked for once more, as whole
+lines that differ in whitespace (`alike`); what cannot be found is refused with the closest text that there is (`closest`).
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Annotated
+
+import msgspec
+
+from sanderling.editing.alike import alike
+from sanderling.editing.closest import NotFoundError
+from sanderling.editing.draft import Draft
+from sanderling.editing.lines import MAX_LISTED_LINES, listed, occurrences
+from sanderling.editing.text import CR, Text, decode, readable
+from sanderling.errors import ToolError
+
+MAX_PLACES = 100_000
+MAX_CHARS = 64 << 20  # that a file may grow to by `replace_all`
+
+
+class Replacement(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """One replacement, or one insertion of lines."""
+
+    old: Annotated[
+        str, msgspec.Meta(description="The exact text to replace; it must occur once")
+    ] = ""
+    new: Annotated[str, msgspec.Meta(description="The text to put there")]
+    replace_all: Annotated[bool, msgspec.Meta(description="Replace every occurrence")] = False
+    insert_at_line: Annotated[
+        int | None,
+        msgspec.Meta(description="Instead of `old`: insert after this line; 0 is the start"),
+    ] = None
+
+
+class Edited(msgspec.Struct, frozen=True):
+    """A file after its replacements, and sentences that the model should be told of them."""
+
+    data: bytes
+    notes: tuple[str, ...] = ()
+
+
+def replace(data: bytes, replacements: Sequence[Replacement], *, path: str) -> Edited:
+    """
+    `data` with all the replacements made, each in what those before it left.
+
+    `path` is what the file is called to the model; its ending tells the language.
+
+    Raises:
+        ToolError: one of them cannot be made; none is.
+    """
+    file = decode(data)
+    if file.is_binary:
+        raise ToolError(
+            f"{path} is a binary file: it holds control characters that no text has. Change it with a command."
+        )
+    if not replacements:
+        raise ToolError("There is nothing to replace: give at least one replacement.")
+    draft = Draft(file)
+    notes: list[str] = []
+    for number, replacement in enumerate(replacements, 1):
+        which = f"Replacement {number} of {len(replacements)}: " if len(replacements) > 1 else ""
+        try:
+            notes += [which + note for note in _make(draft, replacement, path)]
+        except ToolError as error:
+            if isinstance(error, NotFoundError):
+                error = _undone(file, replacements[: number - 1], replacement, path) or error
+            nothing = " None of the replacements was made." if which else ""
+            raise ToolError(f"{which}{error}{nothing}") from error
+    return Edited(draft.data(data), tuple(notes))
+
+
+def _make(draft: Draft, replacement: Replacement, path: str) -> list[str]:
+    """
+    Make one replacement in the draft; return what the model should be told.
+
+    Raises:
+        ToolError: the draft is as it was.
+    """
+    old, new = (_normalised(text, draft.file) for text in (replacement.old, replacement.new))
+    _check_writable(new, draft.file, path)
+    if replacement.insert_at_line is not None:
+        _check_insertion(draft, replacement, new, path)
+        return _overlap_notes(is_overlapping=draft.insert(replacement.insert_at_line, new))
+    _check_old(old, new, replacement)
+    notes: list[str] = []
+    starts = _all_places(draft, old, new) if replacement.replace_all else []
+    if not starts:
+        start = draft.text.find(old)
+        if start < 0:
+            start, old, new, note = alike(draft, old, new, path)
+            notes.append(note)
+        elif draft.text.find(old, start + 1) >= 0:
+            raise ToolError(_ambiguous(draft, old, path))
+        starts = [start]
+    return notes + _overlap_notes(is_overlapping=draft.replace(starts, old, new))
+
+
+def _normalised(text: str, file: Text) -> str:
+    """What the model wrote, as it would be in the file's text."""
+    text = text.removeprefix("\ufeff") if file.has_bom else text
+    text = text.replace("\r\n", "\n")
+    return text.replace("\r", "\n") if CR in file.endings else text
+
+
+def _check_writable(new: str, file: Text, path: str) -> None:
+    try:
+        new.encode(file.encoding)
+    except UnicodeEncodeError as error:
+        character = new[error.start]
+        code = f"U+{ord(character):04X}"
+        if character != readable(character):
+            raise ToolError(f"`new` holds half a character, {code}. Write it whole.") from error
+        raise ToolError(
+            f"{path} is {file.encoding_name}, which has no “{character}” ({code}). Write it differently, or convert the"
+            " file to UTF-8 with a command first."
+        ) from error
+
+
+def _check_old(old: str, new: str, replacement: Replacement) -> None:
+    if not old:
+        raise ToolError("`old` is empty. Give the text to replace, or `insert_at_line`.")
+    if not old.strip():
+        raise ToolError("`old` is only whitespace. Give text around it as well.")
+    if old == new:
+        but = " but for line endings, which stay as the file has them" * (
+            replacement.old != replacement.new
+        )
+        raise ToolError(f"`old` and `new` are the same{but}: there is nothing to change.")
+
+
+def _check_insertion(draft: Draft, replacement: Replacement, new: str, path: str) -> None:
+    line, count = replacement.insert_at_line or 0, draft.line_count
+    if replacement.old or replacement.replace_all:
+        raise ToolError(
+            "`insert_at_line` goes with `new` alone: leave out `old` and `replace_all`."
+        )
+    if not new:
+        raise ToolError("`new` is empty: there is nothing to insert.")
+    if not 0 <= line <= count:
+        lines = "1 line" if count == 1 else f"{count:,} lines"
+        raise ToolError(
+            f"`insert_at_line` is {line}, but {path} has {lines}: give 0 for its start to {count} for its end."
+        )
+
+
+def _all_places(draft: Draft, old: str, new: str) -> list[int]:
+    count = draft.text.count(old)
+    length = len(draft.text) + count * (len(new) - len(old))
+    if count > MAX_PLACES or length > max(len(draft.text), MAX_CHARS):
+        raise ToolError(
+            f"`old` is there {count:,} times, and the file would have {length:,} characters: that is too much to replace here."
+            " Change it with a command."
+        )
+    return list(occurrences(draft.text, old))
+
+
+def _overlap_notes(*, is_overlapping: bool) -> list[str]:
+    return ["It changed text that one before it had written."] if is_overlapping else []
+
+
+def _ambiguous(draft: Draft, old: str, path: str) -> str:
+    count = draft.text.count(old)
+    offsets = list(islice(occurrences(draft.text, old), MAX_LISTED_LINES))
+    if count == 1:  # and once more in the middle of that
+        offsets.append(draft.text.find(old, offsets[0] + 1))
+        count = 2
+    more = f" and {count - len(offsets):,} more places" if count > len(offsets) else ""
+    words = (
+        f"`old` is in {path} {count:,} times, in lines {listed(draft.file_lines(offsets))}{more}."
+    )
+    if draft.changes and draft.file.text.count(old) == 1:
+        words += " The replacements before it have written it once more."
+    return f"{words} Give more of the text around the one you mean, or set `replace_all`."
+
+
+def _undone(
+    file: Text, earlier: Sequence[Replacement], failed: Replacement, path: str
+) -> ToolError | None:
+    """What to say if it was one of the `earlier` replacements that took the text away which `failed` looks for."""
+    old = _normalised(failed.old, file)
+    at = file.text.find(old)
+    if at < 0:
+        return None
+    draft = Draft(file)
+    for number, replacement in enumerate(earlier, 1):
+        _make(draft, replacement, path)
+        if old not in draft.text:
+            line = file.text.count("\n", 0, at) + 1
+            return ToolError(
+                f"`old` was in {path}, line {line}, but replacement {number} overlaps it and has changed that text. Each is looked"
+                " for in what those before it left: put the two into one."
+            )
+    return None

@@ -1,0 +1,51 @@
+"""Files that we read without having been asked to: what else stands in their place must not keep us waiting."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """
+    Open `path` to read it. /dev/null stands for an empty file, as ever.
+
+    Raises:
+        OSError: it cannot be opened, or it is none: a pipe may never answer, and a device never end.
+    """
+    file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 - Path.open takes no opener
+    found = os.fstat(file.fileno())
+    if stat.S_ISREG(found.st_mode) or os.path.samestat(found, Path(os.devnull).stat()):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def real_path(path: str) -> str:
+    """
+    `path` with links followed, as far as they can be read: /proc/1/root cannot, and realpath would raise.
+
+    What can be no path (a NUL in it) leads nowhere.
+    """
+    try:
+        return os.path.realpath(path)
+    except OSError as error:  # the link that cannot be read: it must not count as where it lies
+        return os.path.normpath(error.filename or path)
+    except ValueError:
+        return os.path.normpath(path)
+
+
+def is_within(path: str, directory: str) -> bool:
+    """Whether `path` is `directory` or lies below it; both are absolute and normal."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def is_in_any(path: str, directories: Iterable[str]) -> bool:
+    """Whether `path` is one of `directories` or lies below one; all are absolute and normal."""
+    return any(is_within(path, directory) for directory in directories)

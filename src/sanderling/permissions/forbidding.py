@@ -1,0 +1,217 @@
+"""Forbidding: a rule holds as soon as anything visible may match it."""
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Literal
+
+from sanderling.paths import real_path
+from sanderling.permissions.patterns import is_host, path_pattern, pattern_of
+from sanderling.permissions.rules import Rule, concerns
+from sanderling.permissions.shell.grammar import Command, Opaque, Word, Words
+from sanderling.permissions.shell.programs import core_words, runner_length, runs_more, runs_unseen
+from sanderling.permissions.use import Use
+from sanderling.sandbox.names import folded
+
+Verdict = Literal["no", "maybe", "yes"]
+
+
+def forbids(rule: Rule, use: Use) -> Verdict:
+    """Whether a rule that denies or asks holds for any of what can be seen of `use`."""
+    if use.effect.kind == "run" and rule.path:
+        return _forbids_words(rule, use) if rule.tool != "web_fetch" else "no"
+    if not concerns(rule, use.effect):
+        return "no"
+    if rule.command:
+        return _forbids_command(rule, use)
+    if rule.path:
+        return _worst(_guards(rule.path, use, path) for path in use.paths)
+    if rule.host:
+        return "yes" if is_host(rule.host, use.effect.host, any_port=True) else "no"
+    return "yes"
+
+
+def unguarded(rules: Sequence[Rule], project: str) -> Callable[[str], bool] | None:
+    """What says of a path whether no rule forbids to read it, or asks about that; None if there is no such rule."""
+    roots = (project, real_path(project))
+    guards = [
+        path_pattern(rule.path, roots, is_anywhere=True, is_folded=True)
+        for rule in rules
+        if rule.action != "allow" and rule.path and rule.tool in ("read", "*")
+    ]
+    return (
+        (lambda path: not any(guard(name) for guard in guards for name in (path, real_path(path))))
+        if guards
+        else None
+    )
+
+
+def _worst(verdicts: Iterable[Verdict]) -> Verdict:
+    found = set(verdicts)
+    return "yes" if "yes" in found else "maybe" if "maybe" in found else "no"
+
+
+def _guards(glob: str, use: Use, path: str) -> Verdict:
+    """Whether a rule's path is this one; where only upper and lower case differ, the file system would have to say."""
+    if path_pattern(glob, use.roots, is_anywhere=True)(path):
+        return "yes"
+    is_like = path_pattern(glob, use.roots, is_anywhere=True, is_folded=True)(path)
+    return "maybe" if is_like else "no"
+
+
+def _forbids_command(rule: Rule, use: Use) -> Verdict:
+    commands, problem = use.seen
+    verdict = _worst(_begins(rule.command, command) for command in commands)
+    return "maybe" if verdict == "no" and problem else verdict
+
+
+def _begins(pattern: str, command: Command) -> Verdict:
+    """Whether the command begins with the pattern's words; one that runs another may have it anywhere."""
+    expected, is_exact = pattern_of(pattern)
+    words = command.words
+    if not words:
+        return "no"
+    if not expected:
+        return "yes"
+    if not _is_wrapper(command):
+        return _begins_at(words, expected, is_exact=is_exact)
+    verdict = _worst(
+        _begins_at(words[start:], expected, is_exact=False)
+        for start, word in enumerate(words)
+        if _is_named(word, expected[0]) != "no"
+    )
+    if verdict != "no" or command.is_guess:
+        return verdict
+    return "maybe" if runs_unseen(words) or _may_hold(words, expected[0]) else "no"
+
+
+@lru_cache(maxsize=256)
+def _is_wrapper(command: Command) -> bool:
+    return command.is_guess or runs_more(command.words) != "" or runner_length(command.words) > 0
+
+
+def _begins_at(words: Words, expected: tuple[str, ...], *, is_exact: bool) -> Verdict:
+    """Whether these words begin with the expected ones, or may when it is known what they become and where options can stand."""
+    is_named = _is_named(words[0], expected[0])
+    if is_named == "no":
+        return "no"
+    arguments, wanted = core_words((expected[0], *words[1:]))[0][1:], expected[1:]
+    if is_exact and len(arguments) > len(wanted):
+        return "no"
+    if is_named == "yes" and tuple(arguments[: len(wanted)]) == wanted:
+        return "yes"
+    return "maybe" if _may_have(arguments, wanted) else "no"
+
+
+def _is_named(word: Word, name: str) -> Verdict:
+    if isinstance(word, Opaque):
+        return "maybe"
+    if name in (word, word.rpartition("/")[2]):
+        return "yes"
+    return "maybe" if folded(name) in (folded(word), folded(word.rpartition("/")[2])) else "no"
+
+
+def _may_hold(words: Words, name: str) -> bool:
+    """Whether the name stands in a word, as in `alias x=rm`, `--to-command=rm`, `-Irm`, or before options of the program's own."""
+    if _is_named(words[0], name) != "no":
+        return True
+    literal = [word for word in words[1:] if isinstance(word, str)]
+    if runs_more(words) and any(_says(word, name) for word in literal):
+        return True
+    pieces = [
+        word.partition("=")[2] or word[2:] for word in literal if "=" in word or word[:1] == "-"
+    ]
+    return any(_is_named(piece, name) == "yes" for piece in pieces)
+
+
+def _says(code: str, name: str) -> bool:
+    """Whether some code, in whatever language, has the name in it."""
+    return " " in code and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code) is not None
+
+
+_SHORT = {"--force": "f", "--recursive": "r", "--delete": "d", "--global": "g", "--yes": "y"}
+
+
+def _may_have(arguments: Words, wanted: tuple[str, ...]) -> bool:
+    """Whether the wanted words are there, with nothing but options and their values between them; options may be anywhere."""
+    options = [word for word in wanted if word.startswith("-")]
+    if not all(_may_have_option(arguments, option) for option in options):
+        return False
+    names = [word for word in wanted if not word.startswith("-")]
+    may_be_value = False
+    for word in arguments:
+        if not names:
+            break
+        if isinstance(word, Opaque) or word == names[0]:
+            names.pop(0)
+            may_be_value = False
+        elif word.startswith(("-", "+")):
+            may_be_value = "=" not in word
+        elif may_be_value:
+            may_be_value = False
+        else:
+            return False
+    return not names
+
+
+def _may_have_option(arguments: Words, option: str) -> bool:
+    if any(isinstance(word, Opaque) and word.can_be_option for word in arguments):
+        return True
+    literal = [word for word in arguments if isinstance(word, str) and word.startswith("-")]
+    long = [word.partition("=")[0] for word in literal if word.startswith("--")]
+    letters = {letter for word in literal if not word.startswith("--") for letter in word[1:]}
+    letters |= {_SHORT[name] for name in long if name in _SHORT}
+    if option.startswith("--"):
+        is_long = any(len(name) > len("--x") and option.startswith(name) for name in long)
+        return is_long or _SHORT.get(option) in letters
+    return option in literal or {*option[1:].lower()} <= {letter.lower() for letter in letters}
+
+
+def _forbids_words(rule: Rule, use: Use) -> Verdict:
+    """A path that a rule guards, seen in a command: any word for rules about reading, what is written to for the others."""
+    commands, problem = use.seen
+    is_reading = rule.tool in ("read", "bash", "*")
+    words = [
+        word
+        for command in commands
+        for word in (
+            *(command.words[1:] if is_reading else ()),
+            *(redirection.target for redirection in command.redirections),
+        )
+    ]
+    verdict = _worst(_named_files(rule, use, [word for word in words if isinstance(word, str)]))
+    is_unclear = (
+        problem != ""
+        or use.directories is None
+        or any(isinstance(word, Opaque) for word in words)
+        or (is_reading and any(_may_reach(rule.path, command) for command in commands))
+    )
+    return "maybe" if verdict == "no" and is_unclear else verdict
+
+
+def _named_files(rule: Rule, use: Use, words: Iterable[str]) -> Iterator[Verdict]:
+    for word in dict.fromkeys(words):
+        targets = use.targets(word)
+        if targets is None:
+            yield "maybe"
+            return
+        for target in targets:
+            yield _guards(rule.path, use, target)
+
+
+MIN_LITERAL = 3
+"""How many characters of a rule's path must stand in a program for it to ask: fewer are in too many words."""
+
+
+def _may_reach(glob: str, command: Command) -> bool:
+    """Whether a program in another language (`sed 'r.env'`), or one that is not seen, may be about a path of that name."""
+    if not runs_more(command.words):
+        return False
+    literal = max(re.split(r"[/*?\[\]]+", folded(glob)), key=len)
+    words = [folded(word) for word in command.words[1:] if isinstance(word, str)]
+    is_in = len(literal) >= MIN_LITERAL and any(
+        literal in word or (re.search(r"[*?\[]", word) and fnmatch.fnmatchcase(literal, word))
+        for word in words
+    )
+    return is_in or runs_unseen(command.words)

@@ -1,0 +1,449 @@
+"""The gate before every tool use: rules and mode say whether it may run, must not, or is the person's to decide."""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import reduce
+from typing import Any, Literal, NamedTuple
+from uuid import uuid4
+
+import anyio
+import msgspec
+
+from sanderling.errors import ConfigError, SandboxError, ToolError
+from sanderling.paths import is_in_any, is_within, real_path
+from sanderling.permissions.approvals import Approvals
+from sanderling.permissions.decide import decide, exports_told, is_told_whole
+from sanderling.permissions.forbidding import unguarded
+from sanderling.permissions.proposing import propose
+from sanderling.permissions.rules import Rule, rule_from_text
+from sanderling.permissions.store import RuleStore
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged, Notice
+from sanderling.protocol.messages import Prompt
+from sanderling.protocol.modes import Mode
+from sanderling.remedies import remedies
+from sanderling.sandbox.denials import PROTECTED, Denial
+from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.text import visible
+from sanderling.tools.base import Context, Tool
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import OverlapError, Preview
+from sanderling.tools.workspace import Workspace
+
+DENIED = "The person denied this, and gave no reason. Ask what they want instead of trying it another way."
+OFFER = "The sandbox refused this. To allow it grants what stands below, and no more, and runs it again, still in the sandbox."
+OFFERED_TOGETHER = (("read", "execute"), ("write",), ("connect", "resolve"))
+KEPT = "The person keeps their own unsaved text."
+OVERLAP = "You have unsaved changes in the same text: to allow this goes over them, in the buffer; undo brings them back."
+DENIED_WITH_REASON = "The person denied this: {reason}"
+Limit = Literal["again", "calls", "budget", "tokens", "retry"]
+
+
+class DeniedError(Exception):
+    """
+    The person does not want it; `str` is what the model is told, `reason` what they have said.
+
+    `is_alone`: what else the same message asks for may be done.
+    """
+
+    def __init__(self, message: str, reason: str = "", *, is_alone: bool = False) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.is_alone = is_alone
+
+
+class ForbiddenError(ToolError):
+    """A rule or the mode says no: nobody is asked."""
+
+
+class NotAskedError(DeniedError):
+    """They do not want another use of the same message."""
+
+
+class Offered(NamedTuple):
+    """What the person lets in of what the sandbox has refused, and why not the rest, if they have said so."""
+
+    grant: Grant
+    reasons: tuple[str, ...] = ()
+
+
+class Conditions(NamedTuple):
+    """What a person allows for the session in a mode, and with or without the sandbox, they allow in no other."""
+
+    mode: Mode
+    is_off: bool
+
+
+class _Allowed(msgspec.Struct):
+    rules: list[tuple[Conditions, list[Rule]]] = []
+    effects: list[tuple[Conditions, Effect, Grant]] = []
+    granted: Grant = NO_GRANT
+    seen_exports: list[str] = []
+
+
+class Gate:
+    """
+    What a session allows. `own_rules` are the person's settings, `store` holds what "always" has made.
+
+    `mode` is the person's alone: no tool can reach it. `on_allowed` is called when `state` has changed, `on_said` with why
+    the person does not want the turn to go on.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        approvals: Approvals,
+        store: RuleStore,
+        own_rules: tuple[Rule, ...],
+        emit: Callable[[Event], None],
+        *,
+        on_allowed: Callable[[], None] = lambda: None,
+        on_said: Callable[[Prompt], None] = lambda _: None,
+    ) -> None:
+        self.mode: Mode = "ask"
+        self._workspace = workspace
+        self._approvals = approvals
+        self._store = store
+        self._own_rules = own_rules
+        self._emit = emit
+        self._session_rules: dict[Conditions, list[Rule]] = defaultdict(list)
+        self._session_effects: set[tuple[Conditions, Effect, Grant]] = set()
+        self._granted = NO_GRANT  # for the session
+        self._seen_exports: set[str] = set()
+        self._on_allowed = on_allowed
+        self._on_said = on_said
+        self._refused: set[str] = set()  # what the person did not want to grant
+        self._limits_asked = 0
+        self._in_order = anyio.Lock()
+
+    def set_mode(self, mode: Mode) -> None:
+        """From now on; in plan mode the kernel keeps the project as it is for what is started from now on."""
+        self.mode = mode
+        self._workspace.sandbox.set_mode("ro" if mode == "plan" else "rw")
+        self._emit(ModeChanged(mode))
+
+    async def permit(self, tool: Tool, args: msgspec.Struct, context: Context) -> Grant:
+        """
+        Return when the tool use may run, with what that lets into the sandbox: a file outside of it that the person lets be written.
+
+        Raises:
+            DeniedError: the person said no.
+            ForbiddenError: a rule or the mode says no.
+            ToolError: it could not be done anyway.
+        """
+        workspace = self._workspace
+        effect = tool.effect(args, workspace)
+        stored = self._store.load()
+        rules = (*self._own_rules, *stored.rules, *self._session_rules[self._conditions])
+        workspace.may_read = unguarded(rules, workspace.project)
+        unseen = tuple(setting for setting in effect.exported if setting not in self._seen_exports)
+        decision = decide(
+            msgspec.structs.replace(effect, exported=unseen),
+            self.mode,
+            rules,
+            project=workspace.project,
+            is_confined=not workspace.sandbox.is_off,
+            write_paths=workspace.sandbox.write_paths,
+        )
+        if decision.action == "deny":
+            raise ForbiddenError(decision.reason)
+        grant = self._needed(effect)
+        workspace.sandbox.check_grant(grant)
+        is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
+        if is_allowed or (self._conditions, effect, grant) in self._session_effects:
+            return grant
+        parts = (decision.reason, exports_told(unseen), _leaving(grant), self._link(effect))
+        reason = " ".join(filter(None, dict.fromkeys((*parts, stored.problem))))
+        try:
+            async with self._in_order:  # of the calls, however long a look takes
+                preview = await self._preview(tool, args, context, grant)
+        except OverlapError as overlap:
+            await self.review(tool, args, context, overlap)
+        else:
+            question = self._question(tool, args, context, preview, effect)
+            await self._ask(self._with_choices(question, effect, reason), effect, grant)
+            if unseen and is_told_whole(unseen):
+                self._seen_exports |= {*unseen}
+                self._on_allowed()
+        return grant
+
+    async def review(
+        self, tool: Tool, args: msgspec.Struct, context: Context, overlap: OverlapError
+    ) -> None:
+        """
+        Ask whether it may go over unsaved changes. Then `context` says so, for these changes.
+
+        Raises:
+            DeniedError: the person keeps them.
+        """
+        effect = tool.effect(args, self._workspace)
+        question = self._question(tool, args, context, overlap.preview, effect)
+        reason = f"{OVERLAP} {_leaving(self._needed(effect))}".rstrip()
+        question = msgspec.structs.replace(question, reason=reason)
+        answer = await self._approvals.ask(question)
+        if answer.answer == "deny":
+            raise _denied(answer, KEPT)
+        context.overruled.add(overlap.text)
+
+    async def _preview(
+        self, tool: Tool, args: msgspec.Struct, context: Context, grant: Grant
+    ) -> Preview:
+        """What the person is to see, also of a file that is hidden from the model."""
+        paths = grant._replace(hosts=())
+        async with self._workspace.sandbox.lending(paths):
+            return await tool.preview(
+                args, msgspec.structs.replace(context, workspace=self._workspace.granted(paths))
+            )
+
+    @property
+    def _conditions(self) -> "Conditions":
+        return Conditions(self.mode, self._workspace.sandbox.is_off)
+
+    def _needed(self, effect: Effect) -> Grant:
+        """What the use needs beyond what the sandbox lets in already."""
+        workspace = self._workspace
+        sandbox = workspace.sandbox
+        inside = [real_path(path) for path in (workspace.project, *sandbox.write_paths)]
+        path = real_path(effect.path)
+        match effect.kind:
+            case "fetch" if not sandbox.leads_to(effect.host):
+                return Grant(hosts=(effect.host,))
+            case "write" if not (sandbox.is_off or is_in_any(path, inside)):
+                return Grant(write_paths=(_existing(path),)).identified()
+            case _:
+                return NO_GRANT
+
+    def _link(self, effect: Effect) -> str:
+        """Where a link leads that nothing confines."""
+        workspace = self._workspace
+        is_led_away = effect.path and not workspace.is_inside(effect.path)
+        if not (workspace.sandbox.is_off and is_led_away and real_path(effect.path) != effect.path):
+            return ""
+        return f"It leads to {real_path(effect.path)}."
+
+    async def offer(
+        self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
+    ) -> Offered:
+        """
+        What the person lets in of what was refused: asked for reading, writing and the network apart.
+
+        Each thing is offered once in a session, and never what is protected.
+        """
+        granted: Grant = NO_GRANT
+        reasons: tuple[str, ...] = ()
+        for operations in OFFERED_TOGETHER:
+            wanted = {
+                denial: grant
+                for denial in denials
+                if denial.operation in operations
+                and denial.target not in self._refused
+                and (grant := self._grant_for(denial))
+            }
+            if wanted:
+                grant = reduce(Grant.and_also, wanted.values())
+                subject = "\n".join(
+                    _offered_as(denial, let_in) for denial, let_in in wanted.items()
+                )
+                question = ApprovalRequested(
+                    f"{tool_use_id}:grant",  # no tool use has such an id
+                    tool,
+                    visible(title),
+                    visible(subject),
+                    OFFER,
+                    self._workspace.project,
+                    ("once", "session"),
+                )
+                more, said = await self._offered(question, grant, wanted)
+                granted, reasons = granted.and_also(more), (*reasons, *said)
+        return Offered(granted, reasons)
+
+    async def _offered(
+        self, question: ApprovalRequested, grant: Grant, denials: Iterable[Denial]
+    ) -> Offered:
+        answer = await self._approvals.ask(question)
+        if answer.answer == "deny":
+            self._refused |= {denial.target for denial in denials}
+            reason = answer.reason.strip()
+            return Offered(NO_GRANT, (reason,) if reason else ())
+        if answer.answer == "session":
+            try:
+                await self._workspace.sandbox.extend(grant)
+            except SandboxError:  # what was there when this was asked is gone
+                return Offered(NO_GRANT)
+            self._granted = self._granted.and_also(grant)
+            self._on_allowed()
+        return Offered(grant)
+
+    def _grant_for(self, denial: Denial) -> Grant | None:
+        """The least that undoes the denial, if it can be undone."""
+        grant = self._least_for(denial).identified()
+        try:
+            self._workspace.sandbox.check_grant(grant)
+        except SandboxError:
+            return None
+        # What a link leads to may be let in already; the link itself is not to be found inside.
+        is_known = not grant.hosts and self._granted.and_also(grant) == self._granted
+        return None if grant == NO_GRANT or is_known else grant
+
+    def _least_for(self, denial: Denial) -> Grant:
+        match denial.operation:
+            case "connect" | "resolve":
+                return Grant(hosts=(denial.target,))
+            case _ if denial.rule == PROTECTED or is_within(denial.target, self._workspace.project):
+                return NO_GRANT
+            case "write" if self.mode == "plan":
+                return NO_GRANT
+            case "write":
+                return Grant(write_paths=(_existing(denial.target),))
+            case "read" | "execute":
+                return Grant(read_paths=(denial.target,))
+
+    def _question(
+        self, tool: Tool, args: msgspec.Struct, context: Context, preview: Preview, effect: Effect
+    ) -> ApprovalRequested:
+        workspace = self._workspace
+        return ApprovalRequested(
+            context.tool_use_id,
+            tool.name,
+            visible(tool.title(args, workspace)),
+            visible(preview.subject),
+            "",
+            effect.cwd if effect.kind == "run" else workspace.project,
+            ("once",),
+            preview.filetype,
+            path=effect.path,
+            is_of_several=context.is_of_several,
+        )
+
+    def _with_choices(
+        self, question: ApprovalRequested, effect: Effect, reason: str
+    ) -> ApprovalRequested:
+        rule = propose(effect, project=self._workspace.project)
+        return msgspec.structs.replace(
+            question,
+            reason=reason,
+            choices=("once", "session", "always") if rule else ("once", "session"),
+            rule=str(rule) if rule else "",
+        )
+
+    async def _ask(self, question: ApprovalRequested, effect: Effect, grant: Grant) -> None:
+        """Until there is an answer that can be followed: a rule that the person has written may be none."""
+        while True:
+            answer = await self._approvals.ask(question)
+            try:
+                self._follow(answer, effect, grant)
+            except ConfigError as error:
+                question = msgspec.structs.replace(question, reason=str(error), rule=answer.rule)
+            else:
+                return
+
+    def _follow(self, answer: AnswerApproval, effect: Effect, grant: Grant) -> None:
+        match answer.answer:
+            case "once":
+                pass
+            case "session":
+                rule = propose(effect, project=self._workspace.project)
+                if rule:
+                    self._session_rules[self._conditions].append(rule)
+                self._session_effects.add((self._conditions, effect, grant))
+                self._on_allowed()
+            case "always":
+                self._store.add(rule_from_text(answer.rule))
+            case "deny":
+                raise _denied(answer, DENIED)
+
+    async def ask_to_go_on(self, kind: Limit, subject: str, reason: str) -> bool:
+        """A limit is reached: whether the turn may go on. `subject` is what it would go on with."""
+        self._limits_asked += 1  # an answer is to one question, not to the next of its kind
+        question_id = f"{kind}:{self._limits_asked}"
+        question = ApprovalRequested(
+            question_id,
+            kind,
+            "Go on?",
+            visible(subject),
+            reason,
+            self._workspace.project,
+            ("once",),
+        )
+        if kind != "retry":  # which is told by what follows, the error or the next attempt
+            self._emit(Notice("warning", reason))
+        answer = await self._approvals.ask(question)
+        if said := answer.reason.strip():
+            self._on_said(Prompt(uuid4().hex, said))
+        return answer.answer != "deny"
+
+    # --- resumed sessions ----------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """What the person has allowed for the session, as plain data, for `restore`."""
+        return msgspec.to_builtins(
+            {
+                "rules": [(c, rules) for c, rules in self._session_rules.items()],
+                "effects": sorted(self._session_effects, key=repr),
+                "granted": self._granted,
+                "seen_exports": sorted(self._seen_exports),
+            }
+        )
+
+    async def restore(self, state: object, mode: object) -> None:
+        """Take up the mode, and what was allowed for the session; what cannot be read, or is not there any more, is not allowed."""
+        with suppress(msgspec.ValidationError):
+            self._restore_mode(msgspec.convert(mode or "ask", Mode))
+        with suppress(msgspec.ValidationError):
+            allowed = msgspec.convert(state or {}, _Allowed)
+            for conditions, rules in allowed.rules:
+                self._session_rules[conditions] += rules
+            self._session_effects |= set(allowed.effects)
+            self._seen_exports |= set(allowed.seen_exports)
+            if allowed.granted != NO_GRANT and allowed.granted.is_identified:
+                with suppress(SandboxError):
+                    await self._workspace.sandbox.extend(allowed.granted)
+                    self._granted = allowed.granted
+
+    def _restore_mode(self, mode: Mode) -> None:
+        if mode != self.mode:
+            self.set_mode(mode)
+
+
+def _offered_as(denial: Denial, grant: Grant) -> str:
+    """What is granted, where that is more than what was asked for: a directory for a file that is not there yet."""
+    [target] = (*grant.read_paths, *grant.write_paths, *grant.hosts)
+    if target == denial.target:
+        return f"{denial.operation} {target}"
+    if target == real_path(denial.target):
+        return f"{denial.operation} {denial.target}, which leads to {target}"
+    return f"{denial.operation} {target}/ and all that is in it, for {denial.target}"
+
+
+def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
+    reason = answer.reason.strip()
+    return DeniedError(
+        DENIED_WITH_REASON.format(reason=reason) if reason else without_reason,
+        reason,
+        is_alone=answer.is_alone,
+    )
+
+
+def _existing(path: str) -> str:
+    """`path`, or the directory in which it would be made: only what is there can be granted."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _is_named(grant: Grant, rule: Rule | None) -> bool:
+    """Whether a rule that allows says also what is needed: one for every host does not open the network to each."""
+    return not grant.hosts or bool(rule and rule.host)
+
+
+def _leaving(grant: Grant) -> str:
+    if grant.hosts:
+        return (
+            f"The network does not lead there: to allow this lets {grant.hosts[0]} through for as long as it runs, for other"
+            f" commands, too. `{remedies().network} on` opens all of it."
+        )
+    if grant.write_paths:
+        return f"It lies outside of the project: to allow it grants {grant.write_paths[0]}."
+    return ""

@@ -1,0 +1,272 @@
+"""Programs that only look: a table that allows them without a rule, and takes away what their options add."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from sanderling.paths import is_in_any, real_path
+from sanderling.permissions.shell.grammar import Command, Opaque, Word, Words
+from sanderling.permissions.shell.programs import (
+    core_words,
+    is_config_key,
+    is_harmless_config_key,
+    runs_more,
+)
+from sanderling.permissions.use import Use, stays_inside
+from sanderling.sandbox.guard.repositories import has_its_files_around
+from sanderling.sandbox.kernel.layout import leads_to_hidden
+from sanderling.text import name_set
+
+_READING = name_set(
+    "ls cat head tail wc echo printf pwd true false : test [ basename dirname realpath readlink stat file cut tr nl tac rev fold fmt"
+    " paste comm join column expand unexpand seq sleep cmp diff md5sum sha1sum sha224sum sha256sum sha384sum sha512sum cksum sum"
+    " b2sum od hexdump xxd df du free uptime uname whoami id groups nproc arch which type expr grep egrep fgrep rg fd fdfind find"
+    " sort uniq shuf tree jq base64 zcat numfmt tsort locale getconf sed awk gawk mawk nawk read"
+)
+"""Whatever their arguments are, as long as `runs_more` has nothing against them."""
+
+_TELLING_OF_THE_SANDBOX = name_set("env printenv ps")
+"""What there is to see in a sandbox is no secret."""
+
+_PRINTING = name_set("echo printf true false : pwd sleep seq read")
+"""Those whose words are no files."""
+
+_VERSIONED = name_set(
+    "python python3 node ruby perl gcc g++ clang make cmake git docker nvim bash rg jq"
+)
+"""Those that tell their version before they read anything of the directory: no configuration, no plugin, no version to switch to."""
+
+_SHIMS = name_set("mise rtx asdf volta-shim rustup proto proto-shim aqua-proxy")
+"""What runs under the names of others, in the version that a file of the directory asks for."""
+
+_AMONG_INSTALLED = re.compile(r"/\.?(py|rb|nod|j)env/shims/")
+"""Those that know a version only by its name, not by a path."""
+
+_GIT_READING = name_set(
+    "status diff log show blame annotate rev-parse describe ls-files ls-tree shortlog rev-list merge-base cat-file grep name-rev"
+    " count-objects check-ignore check-attr diff-tree diff-files diff-index show-ref show-branch whatchanged cherry range-diff"
+    " for-each-ref version"
+)
+
+_GIT_LISTING = {
+    "branch": r"-[arv]+|-vv|-a?vv|--(all|remotes|verbose|show-current|ignore-case|no-color)|--(sort|format|color|points-at)=.*",
+    "tag": r"-n\d*|--(sort|format)=.*",
+    "remote": r"-v|--verbose",
+    "symbolic-ref": r"--short|-q|--quiet|HEAD",
+    "submodule": r"status|--recursive|--cached",
+    "reflog": r"-\d+|--oneline|--all|--(date|format)=.*",
+}
+
+_GIT_FILTERS = {
+    "branch": r"--(list|merged|no-merged|contains|no-contains)(=.*)?",
+    "tag": r"-l|--(list|merged|no-merged|contains|no-contains)(=.*)?",
+}
+"""With one of these, the other words say what is listed; without, they would be made."""
+
+_GIT_PHRASES = {
+    "remote": ("get-url",),
+    "stash": ("list", "show"),
+    "worktree": ("list",),
+    "reflog": ("show",),
+    "config": ("--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list"),
+}
+
+
+def is_read_only(words: Words, use: Use, *, is_confined: bool) -> bool:
+    """Whether it can be seen that the command changes nothing, and, without a sandbox, looks at nothing outside of the project."""
+    if not words or isinstance(words[0], Opaque):
+        return False
+    name, arguments = words[0], words[1:]
+    is_seen = is_confined or _may_look(name, arguments, use)
+    if not is_seen or _is_of_the_directory(name, use, is_confined=is_confined):
+        return False
+    if name in _VERSIONED and tuple(arguments) == ("--version",):
+        return True
+    if check := _SPECIAL.get(name):
+        return check(arguments, use)
+    if runs_more(core_words(words)[0]):
+        return False
+    is_reading = name in _READING or (is_confined and name in _TELLING_OF_THE_SANDBOX)
+    return is_reading or (name == "git" and _is_git_reading(words, use, is_confined=is_confined))
+
+
+def _is_of_the_directory(name: str, use: Use, *, is_confined: bool) -> bool:
+    """
+    Whether PATH leads to a program of the project's, or to one that the project chooses, or that a command can have made.
+
+    The sandbox may hide what comes first: then it is the next.
+    """
+    return any(
+        _is_chosen_here(found, use, is_confined=is_confined) for found in _program_files(name, use)
+    )
+
+
+def _is_chosen_here(found: str, use: Use, *, is_confined: bool) -> bool:
+    real = real_path(found)
+    is_among_installed = is_confined and _AMONG_INSTALLED.search(found)
+    return (
+        any(is_in_any(path, use.roots) for path in (found, real))
+        or real.rpartition("/")[2] in _SHIMS
+        or ("/shims/" in found and not is_among_installed)
+        or (is_confined and leads_to_hidden(found))
+    )
+
+
+def _program_files(name: str, use: Use) -> Iterator[str]:
+    """
+    What PATH leads to, as far as the sandbox may hide it and go on: what belongs to the system is shown.
+
+    Where a part of PATH is relative, it is so from wherever the line may be.
+    """
+    for part in os.get_exec_path():
+        for directory in use.directories or (use.project,):
+            file = os.path.join(directory, part, name)  # noqa: PTH118
+            if os.access(file, os.X_OK) and os.path.isfile(file):  # noqa: PTH113
+                found = os.path.normpath(file)
+                yield found
+                if found.startswith("/usr/") and real_path(found).startswith("/usr/"):
+                    return
+
+
+def _only_moves(arguments: Words, use: Use) -> bool:
+    operand = arguments[0] if len(arguments) == 1 else Opaque(can_be_option=True)
+    return isinstance(operand, str) and operand[:1] not in ("-", "") and stays_inside(use, "")
+
+
+def _only_looks_up(arguments: Words, _use: Use) -> bool:
+    return arguments[:1] in (("-v",), ("-V",)) and all(isinstance(word, str) for word in arguments)
+
+
+def _only_tells_the_time(arguments: Words, _use: Use) -> bool:
+    harmless = r"\+.*|-u|-R|-I[a-z]*|--utc|--iso-8601.*|--rfc-3339=.*|--date=.*"
+    return all(isinstance(word, str) and re.fullmatch(harmless, word) for word in arguments)
+
+
+def _only_tells(pattern: str) -> Callable[[Words, Use], bool]:
+    """The check of a program that changes nothing with words of this pattern."""
+
+    def check(arguments: Words, _use: Use) -> bool:
+        literal = [word for word in arguments if isinstance(word, str)]
+        is_known = len(literal) == len(arguments)
+        return is_known and re.fullmatch(pattern, " ".join(literal)) is not None
+
+    return check
+
+
+_PIP = _only_tells(r"(list|show|freeze|check)( --format=\w+| --local| --user| [\w.]+[\w.-]*)*")
+
+_PYTHON_VERSION = _only_tells(r"-V|--version")
+
+_SPECIAL: dict[str, Callable[[Words, Use], bool]] = {
+    "cd": _only_moves,
+    "command": _only_looks_up,
+    "date": _only_tells_the_time,
+    "hostname": _only_tells(r""),
+    "node": _only_tells(r"-v"),
+    "python": _PYTHON_VERSION,
+    "python3": _PYTHON_VERSION,
+    "pip": _PIP,
+    "pip3": _PIP,
+}
+
+
+def _is_git_reading(words: Words, use: Use, *, is_confined: bool) -> bool:
+    """Its configuration can name programs and places, so that unconfined only the project's own is trusted, if it names no place."""
+    rest, moves = core_words(words)
+    if not all(stays_inside(use, move) for move in moves):
+        return False
+    is_at_root = use.directories in ((use.project,), use.roots) and {*moves} <= {".", use.project}
+    if not is_confined and not (is_at_root and has_its_files_around(use.project)):
+        return False
+    subcommand, arguments = (rest[1] if len(rest) > 1 else ""), rest[2:]
+    if isinstance(subcommand, Opaque):
+        return False
+    if arguments and arguments[0] in _GIT_PHRASES.get(subcommand, ()):
+        # The person's own, with what is secret in it.
+        is_elsewhere = subcommand == "config" and not is_confined
+        return not is_elsewhere and _has_no_options(arguments[1:])
+    if subcommand == "config":
+        keys = [word for word in arguments if word not in ("--global", "--local")]
+        is_known = is_confined or is_harmless_config_key(keys[0] if keys else "")
+        return len(keys) == 1 and is_config_key(keys[0]) and is_known
+    return subcommand in _GIT_READING or _is_git_listing(subcommand, arguments)
+
+
+def _is_git_listing(subcommand: str, arguments: Words) -> bool:
+    options = _GIT_LISTING.get(subcommand)
+    if options is None:
+        return False
+    filters = _GIT_FILTERS.get(subcommand, r"(?!)")
+    is_filter = [isinstance(word, str) and re.fullmatch(filters, word) for word in arguments]
+    unknown = [
+        word
+        for word in arguments
+        if not (isinstance(word, str) and re.fullmatch(f"{options}|{filters}", word))
+    ]
+    return not unknown or (any(is_filter) and _has_no_options(unknown))
+
+
+def _has_no_options(words: Words) -> bool:
+    plain = r"--(global|local|system|show-origin|show-scope|stat|name-only|oneline|porcelain)|-p|-z|[^-].*"
+    return all(
+        re.fullmatch(plain, word, re.DOTALL) if isinstance(word, str) else not word.can_be_option
+        for word in words
+    )
+
+
+_SEEING_MORE = {
+    name: re.compile(words)
+    for names, words in {
+        # Options that follow links, and those that name a list of files to read.
+        "grep egrep fgrep": r"-\w*R|--der",
+        "ls": r"-\w*[LH]|--deref",
+        "rg": r"-[^-]*L|--fo",
+        "fd fdfind": r"-[^-]*L|--fo",
+        "find": r"-[LH]|-follow|-files0",
+        "tree": r"-\w*l|--fromf|--fromt",
+        "du": r"-\w*[LDH]|--de|--f",
+        "diff": r"(?!--?(u|U\d+|w|b|B|i|q|y|c|brief|unified(=\d+)?|side-by-side|color(=\w+)?|stat)$)-",
+        "sort": r"--fi",
+        "wc": r"--f",
+        "file": r"-\w*f|--f",
+        "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum": r"-\w*c|--c",
+        "zcat": r"-\w*r|--r",
+        # Words of a language that reads the environment, or files that the line does not name.
+        "jq": r"-\w*[fL]|--from-f|--lib|(?s:.*)(?<![.\w])(import|include|env|ENV|inputs?|modulemeta|get_search_list)\b|(?s:.*)\$(ENV|__prog)",
+        "awk gawk mawk nawk": r"(?s:.*)(ENVIRON|PROCINFO|FUNCTAB)",
+        # What these tell is not the project's.
+        "pip pip3": r"(?!--version$)",
+    }.items()
+    for name in names.split()
+}
+"""The words with which a program sees more than the files that are named."""
+
+
+def _may_look(name: str, arguments: Words, use: Use) -> bool:
+    """
+    Whether all that a command looks at can be seen to be in the project.
+
+    What is only known when it runs could be anything, if only a secret of the environment that is printed.
+    """
+    more = _SEEING_MORE.get(name)
+    literal = [word for word in arguments if isinstance(word, str)]
+    if len(literal) < len(arguments) or (more and any(map(more.match, literal))):
+        return False
+    if name == "diff" and any(os.path.isdir(file) for word in literal for file in use.files(word)):  # noqa: PTH112
+        return False  # it follows the links in them
+    return name in _PRINTING or looks_inside(arguments, use)
+
+
+def inputs(command: Command) -> Words:
+    return [found.target for found in command.redirections if found.operator == "<"]
+
+
+def looks_inside(arguments: Sequence[Word], use: Use) -> bool:
+    return all(
+        isinstance(word, str)
+        and use.directories is not None
+        and all(
+            file == "/dev/null" or is_in_any(real_path(file), use.roots) for file in use.files(word)
+        )
+        for word in arguments
+    )

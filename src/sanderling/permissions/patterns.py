@@ -1,0 +1,100 @@
+"""Patterns of paths and hosts, as rules name them."""
+
+import fnmatch
+import os
+import re
+import shlex
+from collections.abc import Callable
+from functools import lru_cache
+
+from sanderling.paths import is_within, real_path
+from sanderling.sandbox.names import folded
+
+
+@lru_cache(maxsize=4096)
+def pattern_of(command: str) -> tuple[tuple[str, ...], bool]:
+    """The words that a rule's command names, and whether nothing may follow them."""
+    words = shlex.split(command)
+    is_exact = words[-1:] == ["$"]
+    if words[-1:] in (["*"], ["$"]):
+        words.pop()
+    if is_exact and not words:
+        raise ValueError("'$' has to follow a command's words")
+    if "*" in words or any(re.search(r"[\n;|&]", word) for word in words[:1]):
+        raise ValueError(
+            "a command is the words that it begins with; '*' can only be the last of them"
+        )
+    return tuple(words), is_exact
+
+
+@lru_cache(maxsize=4096)
+def path_pattern(
+    glob: str, roots: tuple[str, ...], *, is_anywhere: bool, is_folded: bool = False
+) -> Callable[[str], bool]:
+    """
+    The test for a path; a glob without a slash, or after `**/`, that `is_anywhere` matches outside of the project, too.
+
+    One that `is_folded` takes what differs in upper and lower case, or in Unicode's forms, for the same.
+    """
+    glob = f"{glob}**" if glob.endswith("/") else glob
+    home = os.path.expanduser("~")  # noqa: PTH111
+    if glob.startswith("/"):
+        anchored = [("/", glob), ("/", _really(glob))]
+    elif glob.startswith("~/"):
+        anchored = [(home, glob[2:]), (real_path(home), glob[2:])]
+    elif "/" in glob and not glob.startswith("**/"):
+        anchored = [(root, glob.removeprefix("./")) for root in roots]
+    else:
+        anchored = [(root, f"**/{glob}") for root in (("/",) if is_anywhere else roots)]
+    fold = folded if is_folded else str
+    patterns = [(fold(root), tuple(filter(None, fold(rest).split("/")))) for root, rest in anchored]
+
+    def matches(path: str) -> bool:
+        path = fold(path)
+        return any(
+            is_within(path, root) and _match(parts, path[len(root) :].strip("/").split("/"))
+            for root, parts in patterns
+        )
+
+    return matches
+
+
+def _really(glob: str) -> str:
+    """An absolute glob with the links in its plain beginning followed."""
+    plain = re.match(r"(?:/[^/*?\[]*(?=/|$))*", glob)
+    start = plain[0] if plain else ""
+    return real_path(start or "/").rstrip("/") + glob[len(start) :]
+
+
+def _match(parts: tuple[str, ...], names: list[str]) -> bool:
+    """Whether the names fit the parts of a glob, where `**` stands for any number of names. Never more than parts x names steps."""
+    names = [name for name in names if name]
+    at = number = 0
+    retry: tuple[int, int] | None = None
+    while number < len(names):
+        if at < len(parts) and parts[at] == "**":
+            retry, at = (at + 1, number), at + 1
+        elif at < len(parts) and fnmatch.fnmatchcase(names[number], parts[at]):
+            at, number = at + 1, number + 1
+        elif retry:
+            retry = (retry[0], retry[1] + 1)
+            at, number = retry
+        else:
+            return False
+    return all(part == "**" for part in parts[at:])
+
+
+def is_host(pattern: str, host: str, *, any_port: bool) -> bool:
+    """Whether `host` is meant. A pattern without a port means the usual ones when it allows, any when it does not."""
+    name, port = _split_host(host)
+    wanted, wanted_port = _split_host(pattern)
+    if wanted_port and port != wanted_port:
+        return False
+    if not wanted_port and not any_port and port not in ("", "80", "443"):
+        return False
+    return name.endswith(wanted[1:]) if wanted.startswith("*.") else name == wanted
+
+
+def _split_host(host: str) -> tuple[str, str]:
+    found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d+))?", host.lower())
+    return (found[1].rstrip("."), found[2] or "") if found else (host.lower(), "")

@@ -1,0 +1,149 @@
+"""The narrowest rule that would have allowed a use, to be offered to the person."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from sanderling.paths import is_within
+from sanderling.permissions.allowing import uncovered_commands
+from sanderling.permissions.decide import applies, decide
+from sanderling.permissions.rules import Examples, Rule
+from sanderling.permissions.shell.grammar import Command, Word, Words
+from sanderling.permissions.shell.programs import core_words, runner_length, runs_more
+from sanderling.permissions.store import wrong_example
+from sanderling.permissions.use import Use
+from sanderling.text import name_set
+from sanderling.tools.effects import Effect
+
+_PREFIXES = frozenset(
+    tuple(prefix.split())
+    for prefix in re.split(
+        r",\s*",
+        "git add, git commit, git switch, git stash push, git stash pop, git stash apply,"
+        "pytest, mypy, pyright, basedpyright, black, ruff check, ruff format, tsc, eslint, prettier,"
+        "python -m pytest, python -m mypy, python -m black, python3 -m pytest, python3 -m mypy, python3 -m black,"
+        "npm test, npm run *, npm ci, pnpm test, pnpm run *, yarn test, yarn run *,"
+        "cargo build, cargo check, cargo clippy, cargo doc, cargo fmt, cargo test, go build, go fmt, go test, go vet,"
+        "docker compose logs, docker compose ps, docker compose up,"
+        "podman compose logs, podman compose ps, podman compose up",
+    )
+)
+"""
+The beginnings that say what a command does whatever follows, for `runs_more` knows what their programs' options do; `*` is a name.
+
+Of all others, and of what is published, the rule is for the very command.
+"""
+
+MAX_PREFIX = max(map(len, _PREFIXES))
+
+_ONLY_EXACTLY = name_set(
+    "install add uninstall remove publish deploy delete destroy apply run exec down prune push release"
+    " eval repl console runner shell x dlx rename purge unpublish yank login upgrade update global node start"
+)
+"""Scripts' names that say that more than the project is concerned."""
+
+_INSTALLED = re.compile(r"^(\./)?(\.?venv/bin|node_modules/\.bin|vendor/bin)/")
+"""Where a project keeps the programs that were installed for it."""
+
+_SCRIPT = re.compile(r"[A-Za-z][\w:.-]*", re.ASCII)
+
+MAX_EXACT_CHARS = 300
+
+
+def propose(effect: Effect, *, project: str) -> Rule | None:
+    """
+    The rule for "always": as narrow as it can be and still be of use; None if there is no safe one.
+
+    It covers `effect` in any case, which its examples say.
+    """
+    match effect.kind:
+        case "run":
+            return _propose_command(effect, project)
+        case "fetch":
+            return _checked({"tool": "web_fetch", "host": effect.host.lower()}, effect, project)
+        case "write" | "read":
+            return _propose_path(effect, project)
+        case _:
+            return None
+
+
+def _checked(fields: Mapping[str, object], effect: Effect, project: str) -> Rule | None:
+    """An allow rule of `fields`, if there can be such a rule and it covers `effect`."""
+    try:
+        rule = msgspec.convert({"action": "allow", **fields}, Rule)
+    except msgspec.ValidationError:
+        return None
+    return rule if applies(rule, effect, project=project) else None
+
+
+def _propose_command(effect: Effect, project: str) -> Rule | None:
+    commands = uncovered_commands(effect, project=project)
+    rules = {rule.command: rule for command in commands or () if (rule := _rule_for(command))}
+    if not commands or len(rules) != 1:
+        return None
+    (rule,) = rules.values()
+    effect = msgspec.structs.replace(effect, exported=())  # a rule is about the command
+    now = decide(effect, "ask", [rule], project=project, is_confined=True)
+    return rule if now.action == "allow" and not wrong_example(rule, project) else None
+
+
+def _rule_for(command: Command) -> Rule | None:
+    words = core_words(command.words)[0]
+    if runs_more(words) or words[0] == "cd":
+        return None
+    if prefix := _telling_words(words):
+        pattern, another = shlex.join(prefix), f"{shlex.join(prefix)}x"
+    elif _is_literal(command):
+        pattern, another = f"{shlex.join(map(str, command.words))} $", f"{command.text} x"
+    else:
+        return None
+    examples = Examples((command.text,), (another, f"{command.text} && rm -rf ."))
+    with suppress(ValueError):  # a word that means something else in a rule: `*`
+        return Rule(action="allow", tool="bash", command=pattern, examples=examples)
+    return None
+
+
+def _telling_words(words: Words) -> tuple[str, ...]:
+    """The first words of a command that say what it does, whatever follows; none if only all of it does."""
+    runner = runner_length(words)
+    told = (_INSTALLED.sub("", str(words[runner])), *words[runner + 1 :]) if words[runner:] else ()
+    for length in range(1, min(len(told), MAX_PREFIX) + 1):
+        start, last = told[: length - 1], told[length - 1]
+        is_of_a_script = (*start, "*") in _PREFIXES and _is_harmless_name(last)
+        if start[:1] == ("yarn",) and runs_more((last,)):  # it also runs what is installed: `tsx`
+            is_of_a_script = False
+        if (*start, last) in _PREFIXES or is_of_a_script:
+            return tuple(map(str, words[: runner + length]))
+    return ()
+
+
+def _is_harmless_name(word: Word) -> bool:
+    is_name = isinstance(word, str) and _SCRIPT.fullmatch(word) is not None
+    return is_name and word not in _ONLY_EXACTLY
+
+
+def _is_literal(command: Command) -> bool:
+    is_known = all(isinstance(word, str) for word in command.words)
+    return is_known and len(command.text) <= MAX_EXACT_CHARS and "\n" not in command.text
+
+
+def _propose_path(effect: Effect, project: str) -> Rule | None:
+    """The directory of a file in the project; the file itself at its root, outside, and where writing is dangerous."""
+    tool = "read" if effect.kind == "read" else effect.tool
+    is_inside = is_within(effect.path, project)
+    inside = _literal(effect.path[len(project) :].strip("/"))
+    file = f"./{inside}" if is_inside else _literal(effect.path)
+    directory = file.rpartition("/")[0]
+    if is_inside and directory != "." and not Use(effect, project).protected:
+        around = _checked({"tool": tool, "path": f"{directory}/**"}, effect, project)
+        if around:
+            return around
+    return _checked({"tool": tool, "path": file}, effect, project)
+
+
+def _literal(path: str) -> str:
+    """A glob that matches `path` alone."""
+    return re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", path)

@@ -1,0 +1,239 @@
+"""
+Standing rules: the person's own from the settings, those that were stored for a project, and the one to propose for "always".
+
+The stored ones are a JSON file per project below the state directory, where neither the project nor a command can write. What
+cannot be read there widens nothing: its allow rules are left out, and where a rule that denies or asks may be lost, all asks.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import msgspec
+
+from sanderling.errors import ConfigError
+from sanderling.paths import is_within, open_plain
+from sanderling.permissions.decide import applies
+from sanderling.permissions.rules import Rule
+from sanderling.sandbox.environment import state_directory
+from sanderling.tools.effects import Effect
+
+VERSION = 1
+MAX_FILE_BYTES, MAX_RULES = 1 << 20, 1_000
+MAX_LOCK_WAIT_S = 2.0
+ASK_ALWAYS = Rule(action="ask", tool="*")
+
+
+# --- Loading -------------------------------------------------------------------------------------------------------------------
+
+
+def load_rules(tables: Sequence[Mapping[str, Any]], project: str) -> tuple[Rule, ...]:
+    """
+    The person's own rules, in the order of the settings.
+
+    Raises:
+        ConfigError: naming the first rule that is wrong, and its example if that is what fails.
+    """
+    return tuple(_rule(table, number, project) for number, table in enumerate(tables, 1))
+
+
+def _rule(table: object, number: int, project: str) -> Rule:
+    try:
+        rule = msgspec.convert(table, Rule)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"permission rule {number} is wrong: {error}") from error
+    if problem := wrong_example(rule, project):
+        raise ConfigError(f"permission rule {number} is wrong: {problem}")
+    return rule
+
+
+def wrong_example(rule: Rule, project: str) -> str:
+    """The sentence about the first example that the rule does not do as it says; "" if all are right."""
+    for examples, is_match, words in (
+        (rule.examples.matches, True, "does not match"),
+        (rule.examples.does_not_match, False, "matches"),
+    ):
+        for example in examples:
+            effect = _effect_of(rule, example, project)
+            if effect is None:
+                return f"'{rule}' has examples, but neither command nor path nor host that they could be held against"
+            if applies(rule, effect, project=project) is not is_match:
+                return f"'{rule}' {words} its example '{example[:200]}'"
+    return ""
+
+
+def _effect_of(rule: Rule, example: str, project: str) -> Effect | None:
+    """The tool use that an example of the rule stands for."""
+    if rule.command or (rule.tool == "bash" and rule.path):
+        return Effect("bash", "run", command=example)
+    if rule.host:
+        return Effect("web_fetch", "fetch", host=example)
+    if rule.path:
+        path = os.path.join(project, os.path.expanduser(example))  # noqa: PTH111, PTH118 - a name as text
+        is_write = rule.tool in ("edit", "write")
+        return Effect(rule.tool, "write" if is_write else "read", path=os.path.normpath(path))
+    return Effect("bash", "run", command=example) if rule.tool == "bash" else None
+
+
+# --- Storing -------------------------------------------------------------------------------------------------------------------
+
+
+class StoredRules(msgspec.Struct, frozen=True):
+    """`problem` is a sentence for the person when some of the file cannot be used; "" otherwise."""
+
+    rules: tuple[Rule, ...] = ()
+    problem: str = ""
+
+
+class _File(msgspec.Struct):
+    version: int
+    rules: Annotated[list[Any], msgspec.Meta(max_length=MAX_RULES)]
+
+
+class RuleStore:
+    """
+    The rules that "always" has made for a project.
+
+    Any number of processes may hold one for the same project: each looks at the file anew, and changes it under a lock.
+    """
+
+    def __init__(self, state_dir: str, project: str) -> None:
+        self.path = Path(f"{state_directory(f'{state_dir}/rules', project)}.json")
+        self._project = project
+        self._stamp: tuple[int, ...] | None = None
+        self._stored = StoredRules()
+
+    def load(self) -> StoredRules:
+        """The rules as they are now; the file is read again only when it has changed."""
+        try:
+            found = self.path.stat()
+            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+        except FileNotFoundError:
+            stamp = ()
+        except OSError:
+            stamp = None  # nothing is known of it: what has been read before does not count
+        if stamp is None or stamp != self._stamp:
+            self._stored, self._stamp = self._read(), stamp
+        return self._stored
+
+    def add(self, rule: Rule) -> None:
+        """
+        Store a rule, for good.
+
+        Raises:
+            ConfigError: its examples are wrong, or the file cannot be read or written.
+        """
+        _rule(msgspec.to_builtins(rule), 1, self._project)  # or the file could not be read again
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _locked(self.path.with_suffix(".lock")):
+                stored = self._read()
+                if stored.problem:
+                    raise ConfigError(f"{stored.problem} Repair or remove it first.")
+                rules = (*(other for other in stored.rules if other != rule), rule)
+                _replace(self.path, _encode(rules))
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                "a rule with what is no text in any encoding is not stored"
+            ) from error
+        except OSError as error:
+            raise ConfigError(
+                f"the rules cannot be stored in {self.path}: {error.strerror}"
+            ) from error
+        self._stamp = None
+
+    def _read(self) -> StoredRules:
+        try:
+            with open_plain(self.path) as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except FileNotFoundError:
+            return StoredRules()
+        except OSError as error:
+            return self._broken(f"cannot be read: {error.strerror}")
+        if is_within(os.path.realpath(self.path), os.path.realpath(self._project)):
+            return self._broken(
+                "lies inside of the project, where anyone who works there could write it"
+            )
+        try:
+            content = msgspec.json.decode(data if len(data) <= MAX_FILE_BYTES else b"", type=_File)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._broken("is no list of rules")
+        if content.version != VERSION:
+            return self._broken("was written by another version")
+        return self._check(content.rules)
+
+    def _check(self, tables: list[Any]) -> StoredRules:
+        rules, problems, is_lost = list[Rule](), list[str](), False
+        for number, table in enumerate(tables, 1):
+            try:
+                rules.append(_rule(table, number, self._project))
+            except ConfigError as error:
+                problems.append(str(error))
+                is_lost |= (
+                    not isinstance(table, dict) or cast("Any", table).get("action") != "allow"
+                )
+        if not problems:
+            return StoredRules(tuple(rules))
+        strict = tuple(rule for rule in rules if rule.action != "allow")
+        why = f"holds what is no rule ({problems[0]})"
+        return self._broken(why, (*strict, ASK_ALWAYS) if is_lost else strict)
+
+    def _broken(self, why: str, rules: tuple[Rule, ...] = (ASK_ALWAYS,)) -> StoredRules:
+        effect = "everything asks" if ASK_ALWAYS in rules else "nothing in it allows anything"
+        return StoredRules(
+            rules, f"The file of stored rules {self.path} {why}: until it is repaired, {effect}."
+        )
+
+
+def _encode(rules: Sequence[Rule]) -> bytes:
+    data = msgspec.json.format(msgspec.json.encode({"version": VERSION, "rules": rules}), indent=2)
+    if len(data) >= MAX_FILE_BYTES or len(rules) > MAX_RULES:
+        raise ConfigError("there are more rules stored than are ever read again; remove some first")
+    return data + b"\n"
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(fd)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int) -> None:
+    """Wait for the lock, but not for a process that has been stopped while it holds it: the editor's host waits meanwhile."""
+    deadline = time.monotonic() + MAX_LOCK_WAIT_S
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise ConfigError(
+                    "another process is storing a rule, and does not end; try again"
+                ) from None
+            time.sleep(0.005)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """All of `data` or what was there before, whatever happens meanwhile. The lock keeps the temporary file one writer's."""
+    temporary = path.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+# --- Proposing -----------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,132 @@
+"""A use of a tool as rules see it: its command parsed, its paths followed, each once."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+from sanderling.paths import is_in_any, is_within, real_path
+from sanderling.permissions.shell.grammar import Command, Opaque, Parsed, Words, parse
+from sanderling.permissions.shell.programs import all_commands, core_words
+from sanderling.sandbox.names import asked_about
+from sanderling.tools.effects import Effect
+
+MAX_DIRECTORIES, MAX_REAL_PATHS = 32, 1_000
+
+MAX_LETTERS = 8
+"""How many letters of options may stand before a path in one word (`-nf.env`)."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """An effect with what has been found out about it."""
+
+    effect: Effect
+    project: str
+
+    @cached_property
+    def parsed(self) -> Parsed:
+        return parse(self.effect.command)
+
+    @cached_property
+    def seen(self) -> tuple[tuple[Command, ...], str]:
+        return all_commands(self.parsed)
+
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        """The project as it is called, and as it is."""
+        return tuple({os.path.normpath(self.project): None, real_path(self.project): None})
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The file as it is called, and as it is: a link must not lead past a rule."""
+        path = self.effect.path
+        return os.path.normpath(path), real_path(path)
+
+    @cached_property
+    def protected(self) -> frozenset[str]:
+        """The parts of the path below the project that may not be written just so."""
+        root = next((root for root in self.roots if is_within(self.paths[0], root)), "")
+        called = self.paths[0].removeprefix(root)
+        is_called = asked_about(called.split("/"))
+        return is_called | asked_about(self.paths[1].removeprefix(self.roots[-1]).split("/"))
+
+    def is_inside(self, others: Sequence[str] = ()) -> bool:
+        """Whether the file really is in the project, or in one of `others`, whatever it is called."""
+        directories = (*self.roots, *map(real_path, others))
+        return is_in_any(self.paths[1], directories)
+
+    @cached_property
+    def directories(self) -> tuple[str, ...] | None:
+        """Where the line's commands may run, as far as `cd` says; None if it does not."""
+        found = dict.fromkeys([self.effect.cwd or self.project])
+        for command in self.seen[0]:
+            words, moves = core_words(command.words)
+            if words and words[0] in ("cd", "pushd"):
+                moves = tuple(word for word in words[1:] if word != "--") or ("~",)
+            for move in moves:
+                if isinstance(move, Opaque) or move.startswith("-") or len(found) > MAX_DIRECTORIES:
+                    return None
+                places = [place for directory in found for place in _places(directory, move)]
+                found |= dict.fromkeys(map(os.path.normpath, places))
+        return tuple(found)
+
+    def files(self, word: str) -> Iterator[str]:
+        """
+        Every path that a word of a command may name: by itself, behind a `=`, `:`, `@` or `,` in it, or behind the letters of options.
+
+        They are absolute, but not normal: what comes before a `..` may be a link.
+        """
+        pieces = dict.fromkeys([word, *re.split(r"[=:@,]", word)])
+        if re.match(r"-\w", word):
+            pieces |= dict.fromkeys(word[start:] for start in range(2, min(len(word), MAX_LETTERS)))
+        for directory in dict.fromkeys((*(self.directories or ()), *self.roots)):
+            for piece in filter(None, pieces):
+                yield from _places(directory, piece[:4096])
+
+    @cached_property
+    def _targets(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    def targets(self, word: str) -> tuple[str, ...] | None:
+        """The files that a word may name, as they are called and as they are; None if that is more than is looked up."""
+        known = self._targets.get(word)
+        if known is not None or sum(map(len, self._targets.values())) > MAX_REAL_PATHS:
+            return known
+        found = dict[str, None]()
+        for file in self.files(word):
+            found[os.path.normpath(file)] = None
+            if "/" in word or os.path.lexists(file):
+                found[real_path(file)] = None
+            if len(found) > MAX_REAL_PATHS:
+                return None
+        self._targets[word] = tuple(found)
+        return self._targets[word]
+
+
+def _places(directory: str, name: str) -> tuple[str, ...]:
+    """Where a name leads from a directory. One with a `~` leads home, or, if that was quoted, to a file which is called so."""
+    names = {name: None}
+    with suppress(ValueError):  # no user has such a name
+        names[os.path.expanduser(name)] = None  # noqa: PTH111 - the same name as text
+    return tuple(os.path.join(directory, each) for each in names)  # noqa: PTH118
+
+
+def is_at_home(words: Words, use: Use) -> bool:
+    """A rule is about a program in this project: elsewhere the same words may mean another one."""
+    name = words[0]
+    if isinstance(name, str) and "/" in name and not name.startswith("/"):
+        return use.directories is not None and set(use.directories) <= {use.project, *use.roots}
+    return name == "cd" or stays_inside(use, "")
+
+
+def stays_inside(use: Use, name: str) -> bool:
+    """Whether `name` leads nowhere out of the project, from wherever the line may be by then."""
+    return use.directories is not None and all(
+        is_in_any(path, use.roots)
+        for directory in use.directories
+        for place in _places(directory, name)
+        for path in (os.path.normpath(place), real_path(place))
+    )

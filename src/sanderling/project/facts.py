@@ -1,0 +1,99 @@
+"""Facts that the model is told of the machine and the project: date, platform, branch."""
+
+import platform
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sanderling.project.trust.reading import read_file, visible_name
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+_BRANCH = re.compile(r"ref: refs/heads/([\w./@+#=,-]{1,200})")
+
+
+class Facts:
+    """What is so around a session, and what of it the model has been told: all of it once, then what is new."""
+
+    def __init__(self, project: str, today: Callable[[], str] | None = None) -> None:
+        self._project = project
+        self._project_name = visible_name(project)
+        self._today = today or _today
+        self._told: dict[str, str] = {}
+
+    def news(self, *, sandbox: str, network: str) -> str:
+        """
+        What the model has not been told, "" if there is nothing. It counts as told from here on.
+
+        A fact that is empty is not known yet.
+        """
+        facts = {
+            "project root": self._project_name,
+            "git": git_head(self._project),
+            "platform": _platform(),
+            "date": self._today(),
+            "sandbox": sandbox,
+            "network": network,
+        }
+        news = {name: fact for name, fact in facts.items() if fact and self._told.get(name) != fact}
+        if not news:
+            return ""
+        heading = "Now" if self._told else "Where this session is"
+        self._told |= news
+        lines = "\n".join(f"{name}: {fact}" for name, fact in news.items())
+        return f"[{heading}:\n{lines}]"
+
+    def state(self) -> dict[str, str]:
+        """What the model has been told, as plain data for `restore`."""
+        return dict(self._told)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there. What is no state counts as nothing told."""
+        try:
+            self._told = msgspec.convert(state, dict[str, str])
+        except msgspec.ValidationError:
+            self._told = {}
+
+    def forget(self) -> None:
+        """The model is not shown any more what it was told: tell it all again."""
+        self._told = {}
+
+
+def git_head(project: str) -> str:
+    """What is checked out, in words. It runs no git: that would run what the repository's configuration says."""
+    head = _head(Path(project))
+    if branch := _BRANCH.fullmatch(head):
+        return f"branch {branch[1]}"
+    if _COMMIT.fullmatch(head):
+        return f"commit {head[:12]}, no branch"
+    return "a head of another kind" if head else "no repository"
+
+
+def _head(project: Path) -> str:
+    for directory in (project, *project.parents):
+        link = _line(directory / ".git")  # a worktree's or a submodule's is a file
+        is_link = link.startswith("gitdir: ")
+        git = directory / (link.removeprefix("gitdir: ") if is_link else ".git")
+        if head := _line(git / "HEAD"):
+            return head
+    return ""
+
+
+def _line(path: Path) -> str:
+    return read_file(str(path)).text.strip()
+
+
+def _platform() -> str:
+    system = f"{platform.system()} {platform.machine()}"
+    try:
+        return f"{platform.freedesktop_os_release()['PRETTY_NAME']} ({system})"
+    except (OSError, KeyError):
+        return system
+
+
+def _today() -> str:
+    return datetime.now().astimezone().date().isoformat()

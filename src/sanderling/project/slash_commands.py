@@ -1,0 +1,234 @@
+"""
+Slash commands that Markdown files make: the person's, the project's if it is trusted, and our own.
+
+A file `fix.md` is `/fix`, `git/pr.md` is `/git:pr`; names are of small letters, digits, `-` and `_`, and other files make none.
+Its text is the prompt. In it `$ARGUMENTS` stands for all that was typed after the name, `$1` to `$9` for single words as the
+shell would split them, `$$` for a dollar sign; without any of the first two the arguments go below the text. Nothing in it is
+ever run: a command file is words for the model.
+"""
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from sanderling.errors import ConfigError
+from sanderling.project.trust.trust import Files, OwnFiles, Trust
+from sanderling.protocol.events import SlashCommand
+
+BUILT_IN = frozenset(
+    [
+        "help",
+        "new",
+        "clear",
+        "resume",
+        "sessions",
+        "fork",
+        "rename",
+        "export",
+        "compact",
+        "model",
+        "mode",
+        "net",
+        "sandbox",
+        "todo",
+        "usage",
+        "cost",
+        "settings",
+        "trust",
+        "login",
+        "logout",
+        "close",
+        "exit",
+    ]
+)
+"""What the chat window does itself; `lua/sanderling/slash.lua` has the table."""
+Source = Literal["project", "user", "sanderling"]
+MAX_DESCRIPTION_CHARS = 100
+
+_TYPED = re.compile(r"/([a-z][a-z0-9_:-]*)(?:\s+|$)")
+_FILE_NAME = re.compile(r"((?:[a-z][a-z0-9_-]*/)*[a-z][a-z0-9_-]*)\.md")
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?---[ \t]*(?:\n|$)", re.DOTALL)
+_FIELD = re.compile(r"([a-z-]+):(?:[ \t]+(.*))?")
+_BLOCK = re.compile(r"[|>][-+]?")
+_PLACEHOLDER = re.compile(r"\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d)|(\$))")
+
+
+class _Front(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    description: str = ""
+    argument_hint: str = ""
+
+
+class _Template(msgspec.Struct, frozen=True):
+    """A command file, read; if there is a `problem`, a sentence, it cannot be run."""
+
+    shown: SlashCommand
+    text: str = ""
+    problem: str = ""
+
+
+class SlashCommands:
+    """What a text that begins with `/name` stands for. The files are looked at anew each time."""
+
+    def __init__(self, trust: Trust, user_dir: str) -> None:
+        self._trust = trust
+        self._own = OwnFiles(user_dir, trust)
+        self._ignored: tuple[str, ...] = ()
+
+    def all(self) -> tuple[SlashCommand, ...]:
+        """What there is now, by name; a file that cannot be used says so in its description."""
+        return tuple(template.shown for _, template in sorted(self._templates().items()))
+
+    def ignored(self) -> tuple[str, ...]:
+        """The files that would have made a command when they were looked for last, if the person had trusted them."""
+        return self._ignored
+
+    def expand(self, text: str) -> str:
+        """
+        The prompt that a text beginning with `/name` stands for; any other text, and a path, as it is.
+
+        Raises:
+            ConfigError: there is no such command, its file is wrong, or the arguments do not fit.
+        """
+        if not (typed := _TYPED.match(text)):
+            return text
+        name, arguments = typed[1], text[typed.end() :].strip()
+        templates = self._templates()
+        if name in templates:
+            return _expanded(templates[name], arguments)
+        if name in BUILT_IN:
+            raise ConfigError(f"/{name} is a command of the chat window, and no prompt")
+        if Path(f"/{name}").exists():
+            return text
+        raise ConfigError(_unknown(name, BUILT_IN | templates.keys()))
+
+    def _templates(self) -> Mapping[str, _Template]:
+        """Ours, over them the person's, over them the project's; but a project replaces none of ours."""
+        ours = {template.shown.name: template for template in _bundled()}
+        own, not_trusted = _found(self._own, "user")
+        project, ignored = _found(self._trust, "project")
+        self._ignored = (*not_trusted, *ignored)
+        chosen = ours | own | {name: found for name, found in project.items() if name not in ours}
+        return {name: found for name, found in chosen.items() if name not in BUILT_IN}
+
+
+def _found(place: Files, source: Source) -> tuple[dict[str, _Template], list[str]]:
+    """The commands of a place by name, and the files that are not trusted."""
+    templates, ignored = dict[str, _Template](), list[str]()
+    for path in sorted(place.commands()):
+        named = _FILE_NAME.fullmatch(path)
+        file = place.look(f"{place.commands_directory}/{path}") if named else None
+        if named and file and file.state == "trusted":
+            name = named[1].replace("/", ":")
+            if file.sha256:
+                templates[name] = _template(name, source, file.path, file.text)
+            else:
+                templates[name] = _broken(name, source, file.text)
+        elif file:
+            ignored.append(file.path)
+    return templates, ignored
+
+
+def _bundled() -> Iterator[_Template]:
+    for file in files("sanderling.project").joinpath("bundled_commands").iterdir():
+        name = file.name.removesuffix(".md")
+        yield _template(name, "sanderling", file.name, file.read_text(encoding="utf-8"))
+
+
+def _template(name: str, source: Source, path: str, text: str) -> _Template:
+    try:
+        front, text = _parse(text)
+    except ConfigError as error:
+        return _broken(name, source, f"{path} cannot be used: {error}")
+    description = front.description or text.lstrip("# \n").partition("\n")[0]
+    texts = (description[:MAX_DESCRIPTION_CHARS], front.argument_hint[:MAX_DESCRIPTION_CHARS])
+    shown = SlashCommand(name, *texts, source)
+    return _Template(shown, text)
+
+
+def _broken(name: str, source: Source, problem: str) -> _Template:
+    return _Template(SlashCommand(name, problem, source=source), problem=problem)
+
+
+def _parse(text: str) -> tuple[_Front, str]:
+    """
+    What stands between the lines `---` at the top, and the rest.
+
+    Raises:
+        ConfigError: that is not of lines `description: …` and `argument-hint: …`, or there is no rest.
+    """
+    front = _Front()
+    if text.startswith("---"):
+        found = _FRONT_MATTER.match(text)
+        if not found:
+            raise ConfigError("its first line begins a header that no other line `---` ends")
+        front, text = _front(found[1] or ""), text[found.end() :]
+    if not text.strip():
+        raise ConfigError("it says nothing to the model")
+    return front, text.strip()
+
+
+def _front(header: str) -> _Front:
+    fields = dict[str, str]()
+    for line in filter(None, map(str.strip, header.splitlines())):
+        found = _FIELD.fullmatch(line)
+        if not found or found[1] in fields:
+            raise ConfigError(
+                f"in its header, '{line[:80]}' is no `key: value` that stands there once"
+            )
+        fields[found[1]] = _unquoted(found[2] or "")
+    try:
+        return msgspec.convert(fields, _Front)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"its header has more than `description` and `argument-hint`: {error}"
+        ) from error
+
+
+def _unquoted(value: str) -> str:
+    value = value.strip()
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    if _BLOCK.fullmatch(value):
+        raise ConfigError("in its header, a value goes on over lines")
+    return value[1:-1] if is_quoted else value
+
+
+def _expanded(template: _Template, arguments: str) -> str:
+    if template.problem:
+        raise ConfigError(template.problem)
+    placeholders = [(found[1], found[2]) for found in _PLACEHOLDER.finditer(template.text)]
+    numbers = [int(number) for _, number in placeholders if number]
+    takes_all = any(everything for everything, _ in placeholders)
+    words = _words(template.shown.name, arguments) if numbers else []
+    if numbers and not takes_all and len(words) > max(numbers):
+        raise ConfigError(
+            f"/{template.shown.name} takes {max(numbers)} arguments, not {len(words)}; quote what belongs together"
+        )
+
+    def value(found: re.Match[str]) -> str:
+        if found[2]:
+            return words[int(found[2]) - 1] if int(found[2]) <= len(words) else ""
+        return arguments if found[1] else "$"
+
+    text = _PLACEHOLDER.sub(value, template.text)
+    return text if takes_all or numbers or not arguments else f"{text}\n\n{arguments}"
+
+
+def _words(name: str, arguments: str) -> list[str]:
+    try:
+        return shlex.split(arguments)
+    except ValueError as error:
+        raise ConfigError(
+            f"the arguments of /{name} cannot be split into words: {error}"
+        ) from error
+
+
+def _unknown(name: str, known: set[str] | frozenset[str]) -> str:
+    nearest = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean '/{nearest[0]}'?" if nearest else "."
+    return f"There is no command '/{name}'{hint} A space before it sends it as text."

@@ -1,0 +1,141 @@
+"""Files that may tell the model what to do: found and read within bounds, as text that hides nothing from the person."""
+
+import errno
+import os
+import stat
+import time
+from collections import deque
+from collections.abc import Callable
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from sanderling.text import visible_prose
+
+MAX_FILE_BYTES = 256 * 1024
+MAX_ENTRIES = 20_000
+MAX_DEPTH = 8
+# A file that was changed a moment ago may change again without a new time: some file systems count whole seconds.
+UNSETTLED_NS = 2_000_000_000
+NOT_ENTERED = frozenset(
+    ("node_modules", "vendor", "target", "dist", "build", "venv", "__pycache__")
+)
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A file's text, and the SHA-256 of its bytes. A file that cannot be taken has neither; `problem` says why."""
+
+    text: str = ""
+    sha256: str = ""
+    problem: str = ""
+
+
+class Reader:
+    """Reads files whole, again only when they have changed. Links must not lead out of `root`, unless that is empty."""
+
+    def __init__(self, root: str = "") -> None:
+        self._root = root
+        self._read: dict[str, tuple[tuple[int, ...], Content]] = {}
+
+    def read(self, path: str) -> Content | None:
+        """The file as it is now; None: there is none. It costs one `stat` when nothing has changed."""
+        try:
+            found = os.stat(path)  # noqa: PTH116 - asked for many names before each request to the model
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
+            return None
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:  # there can be none
+                return None
+            return Content(problem=_unreadable(error))
+        if stat.S_ISDIR(found.st_mode):
+            return None
+        stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if path in self._read and self._read[path][0] == stamp:
+            return self._read[path][1]
+        content = read_file(path, self._root)
+        if time.time_ns() - found.st_ctime_ns > UNSETTLED_NS:
+            self._read[path] = stamp, content
+        return content
+
+
+def read_file(path: str, root: str = "") -> Content:
+    """The file as it is now; it must not be a link that leads out of `root`, unless that is empty."""
+    try:
+        # Before it is opened: devices may act on that.
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            return Content(problem="is no regular file")
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as file:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                return Content(problem="is no regular file")
+            if root and not _lies_within(root, path, found):
+                return Content(problem="is a link that leads out of the project")
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        return Content(problem=_unreadable(error))
+    if len(data) > MAX_FILE_BYTES:
+        return Content(problem=f"has more than {MAX_FILE_BYTES:,} bytes")
+    return Content(visible(data), sha256(data).hexdigest())
+
+
+def _lies_within(root: str, path: str, found: os.stat_result) -> bool:
+    """Whether the file that is open, not what `path` may lead to by now, is one in `root`."""
+    real = Path(os.path.realpath(path))
+    return real.is_relative_to(root) and os.path.samestat(real.stat(), found)
+
+
+def _unreadable(error: OSError) -> str:
+    return f"cannot be read: {error.strerror}"
+
+
+def visible(data: bytes) -> str:
+    """`data` as text; what would not be seen in it stands there as its number, `<U+202E>`."""
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    return visible_prose(text)
+
+
+def visible_name(name: str) -> str:
+    """The name of a file on one line, in which what would not be seen stands as its number."""
+    text = visible(name.encode(errors="replace"))
+    return text.replace("\t", "<U+0009>").replace("\n", "<U+000A>")
+
+
+def find_files(root: str, is_wanted: Callable[[str], bool]) -> list[str]:
+    """
+    The files below `root` whose names are wanted, relative to it, the nearest first.
+
+    Hidden directories and those of dependencies and builds are not entered, nor links to directories, nor what has a name that
+    cannot be seen; after `MAX_ENTRIES` entries it ends.
+    """
+    found = list[str]()
+    waiting = deque([("", 0)])
+    left = MAX_ENTRIES
+    while waiting and left:
+        inside, depth = waiting.popleft()
+        entries = _entries(f"{root}/{inside}", left)
+        left -= len(entries)
+        for entry in entries:
+            if visible_name(entry.name) != entry.name:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if depth < MAX_DEPTH and not _is_skipped(entry.name):
+                    waiting.append((f"{inside}{entry.name}/", depth + 1))
+            elif is_wanted(entry.name):
+                found.append(inside + entry.name)
+    return found
+
+
+def _entries(directory: str, limit: int) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(islice(entries, limit), key=lambda entry: entry.name)
+    except OSError:
+        # Gone meanwhile, or not ours to read: what lies there is asked for when it is used.
+        return []
+
+
+def _is_skipped(name: str) -> bool:
+    return name.startswith(".") or name in NOT_ENTERED

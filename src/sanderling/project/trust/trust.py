@@ -1,0 +1,223 @@
+"""
+Trust: a project's own files that would steer the agent are ignored until the person has seen exactly these bytes.
+
+They are its instructions and what those import, `.sanderling/config.toml`, `.sanderling/commands` and `.mcp.json`. What the
+person has seen is kept as a SHA-256 per file below the state directory, which must lie outside of the project. A file is hashed
+and decoded from one read, so what is used is what was trusted; one that changes is ignored again. Files that cannot be shown
+whole (larger than `MAX_FILE_BYTES`, no regular files, links that lead out of the project) are never trusted, and in a project
+that holds the person's HOME nothing is: there any download could be one of its files.
+"""
+
+import os
+import pwd
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, Protocol
+
+from sanderling.errors import ConfigError
+from sanderling.project.trust.imports import MAX_IMPORT_DEPTH, imported_path, lines_with_imports
+from sanderling.project.trust.reading import Content, Reader, find_files, visible_name
+from sanderling.project.trust.store import TrustStore
+from sanderling.protocol.events import TrustFile, TrustShown
+
+INSTRUCTION_NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md")
+CONFIG_FILE = ".sanderling/config.toml"
+COMMANDS_DIRECTORY = ".sanderling/commands"
+MCP_FILE = ".mcp.json"
+MAX_SHOWN_FILES = 500
+MAX_SHOWN_CHARS = 4 << 20
+
+
+class Files(Protocol):
+    """A place whose files may tell the model what to do."""
+
+    commands_directory: str
+
+    def look(self, path: str) -> TrustFile | None:
+        """The file as it is now, by its path relative to the place; None: there is none."""
+        ...
+
+    def commands(self) -> list[str]:
+        """The Markdown files that make slash commands, relative to the place's directory of commands."""
+        ...
+
+
+class Trust:
+    """What of a project's files the person has trusted. `project` is the absolute path of its root."""
+
+    commands_directory = COMMANDS_DIRECTORY
+
+    def __init__(self, state_dir: str, project: str) -> None:
+        self.project = str(Path(project))
+        self._root = Path(os.path.realpath(project))
+        self._reader = Reader(str(self._root))
+        self._store = TrustStore(state_dir, str(self._root))
+        self._asked_for = set[str]()
+        self.refusal = _refusal(self._root, self._store.path)
+
+    @property
+    def problem(self) -> str:
+        """A sentence for the person when it cannot be read what was trusted; nothing is, then."""
+        return self._store.problem
+
+    def look(self, path: str) -> TrustFile | None:
+        """
+        The file as it is now, by its path relative to the project; None: there is none, or its name cannot be seen.
+
+        One that can never be trusted has no `sha256`; its text says why.
+        """
+        is_visible = path == visible_name(path)
+        content = self._reader.read(f"{self._root}/{path}") if is_visible else None
+        if content is None:
+            return None
+        self._asked_for.add(path)
+        if content.problem:
+            return TrustFile(path, "new", "", f"[{path} {content.problem}: it cannot be trusted]")
+        return TrustFile(path, self._state(path, content), content.sha256, content.text)
+
+    def read(self, path: str) -> str | None:
+        """The text of the file if it is trusted as it is now."""
+        file = self.look(path)
+        return file.text if file and file.state == "trusted" else None
+
+    def untrusted(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """Which of these exist, but are not trusted as they are now."""
+        files = map(self.look, paths)
+        return tuple(file.path for file in files if file and file.state != "trusted")
+
+    def commands(self) -> list[str]:
+        return find_commands(f"{self._root}/{COMMANDS_DIRECTORY}")
+
+    def relative(self, path: str) -> str | None:
+        """What the file that `path` leads to is called in this project; None outside of it."""
+        real = Path(os.path.realpath(path))
+        return real.relative_to(self._root).as_posix() if real.is_relative_to(self._root) else None
+
+    def shown(self) -> TrustShown:
+        """
+        The files that could be trusted, at most `MAX_SHOWN_FILES`. It searches the project: not for the editor's thread.
+
+        Instructions that lie where the search does not look are among them from when they were first asked for.
+        """
+        if self.refusal:
+            return TrustShown(self.project, refusal=self.refusal)
+        files = dict[str, TrustFile]()
+        for path in self._candidates():
+            self._gather(path, files, 0)
+        return TrustShown(self.project, tuple(_within_bounds(files.values())))
+
+    def trust(self, hashes: Mapping[str, str]) -> None:
+        """
+        From now on trust the files with these SHA-256 and no others.
+
+        Raises:
+            ConfigError: this project cannot be trusted, or it cannot be stored.
+        """
+        if self.refusal:
+            raise ConfigError(self.refusal)
+        self._store.replace({path: digest for path, digest in hashes.items() if digest})
+
+    def _state(self, path: str, content: Content) -> Literal["new", "changed", "trusted"]:
+        known = "" if self.refusal else self._store.hashes().get(path, "")
+        if known == content.sha256:
+            return "trusted"
+        return "changed" if known else "new"
+
+    def _candidates(self) -> Iterator[str]:
+        """Instructions before what they import, for imports are followed from there."""
+        yield from (*INSTRUCTION_NAMES, CONFIG_FILE, MCP_FILE)
+        yield from sorted(f"{COMMANDS_DIRECTORY}/{name}" for name in self.commands())
+        known = sorted({*self._store.hashes(), *self._asked_for})
+        yield from filter(_is_instructions, known)
+        yield from find_files(str(self._root), INSTRUCTION_NAMES.__contains__)
+        yield from known
+
+    def _gather(self, path: str, files: dict[str, TrustFile], depth: int) -> None:
+        """Add the file to `files`, and after it what it imports."""
+        if path in files or len(files) >= MAX_SHOWN_FILES or not (file := self.look(path)):
+            return
+        files[path] = file
+        if depth < MAX_IMPORT_DEPTH and (depth or _is_instructions(path)):
+            for target in _targets(file):
+                self._gather(target, files, depth + 1)
+
+
+class OwnFiles:
+    """
+    The person's own configuration, which is trusted as it is, wherever its links lead.
+
+    Except into the project: what lies there, a repository of dotfiles say, can be changed by whoever works in it.
+    """
+
+    commands_directory = "commands"
+
+    def __init__(self, directory: str, trust: Trust) -> None:
+        self._root = directory
+        self._trust = trust
+        self._reader = Reader()
+
+    def look(self, path: str) -> TrustFile | None:
+        """As `Trust.look`; one that cannot be read has no `sha256`, and its text says why."""
+        content = self._reader.read(f"{self._root}/{path}")
+        if content is None:
+            return None
+        if content.problem:
+            return TrustFile(path, "trusted", "", f"[{path} {content.problem}]")
+        if in_project := self._trust.relative(f"{self._root}/{path}"):
+            return self._trust.look(in_project)
+        return TrustFile(path, "trusted", content.sha256, content.text)
+
+    def commands(self) -> list[str]:
+        return find_commands(f"{self._root}/{self.commands_directory}")
+
+
+def find_commands(directory: str) -> list[str]:
+    return find_files(directory, lambda name: name.endswith(".md"))
+
+
+def _refusal(project: Path, store: Path) -> str:
+    """Why nothing of this project can be trusted; "" if it can."""
+    if any(home.is_relative_to(project) for home in _homes()):
+        return (
+            f"The files of {project} cannot be trusted, for it holds your home directory, where anything may have been put. "
+            "Open the directory of a project."
+        )
+    if Path(os.path.realpath(store)).is_relative_to(project):
+        return (
+            f"The files of {project} cannot be trusted, for {store.parent}, where that would be kept, lies inside of it. "
+            "Move the state directory out of the project."
+        )
+    return ""
+
+
+def _homes() -> Iterator[Path]:
+    if home := os.environ.get("HOME"):
+        yield Path(os.path.realpath(home))
+    with suppress(KeyError):  # a user without an entry, as in containers
+        yield Path(os.path.realpath(pwd.getpwuid(os.getuid()).pw_dir))
+
+
+def _is_instructions(path: str) -> bool:
+    return path.rpartition("/")[2] in INSTRUCTION_NAMES
+
+
+def _targets(file: TrustFile) -> Iterator[str]:
+    for _, imports in lines_with_imports(file.text):
+        for found in imports:
+            if target := imported_path(file.path, found.mention):
+                yield target
+
+
+def _within_bounds(files: Iterable[TrustFile]) -> Iterator[TrustFile]:
+    """The files as they are, until there are too many characters; from there on they cannot be trusted this time."""
+    room = MAX_SHOWN_CHARS
+    for file in files:
+        room -= len(file.text)
+        if room >= 0:
+            yield file
+        else:
+            text = (
+                f"[{file.path} is not shown, for there is too much before it: it cannot be trusted]"
+            )
+            yield TrustFile(file.path, file.state, "", text)

@@ -1,0 +1,204 @@
+"""Actions: imperatives that the core takes from its faces; how they travel stands in `events.py`."""
+
+from typing import Literal
+
+import msgspec
+
+from sanderling.protocol.messages import Prompt
+from sanderling.protocol.modes import Mode, NetworkMode
+
+
+class OpenSession(msgspec.Struct, tag="open_session", frozen=True, forbid_unknown_fields=True):
+    """
+    Open the session, or resume it when its log exists. `project` is the absolute path of the project's root.
+
+    `wants_history`: what was said is to be shown, as `HistoryShown`.
+    """
+
+    project: str
+    wants_history: bool = False
+
+
+class SubmitPrompt(msgspec.Struct, tag="submit_prompt", frozen=True, forbid_unknown_fields=True):
+    """
+    Ask the model; a prompt that arrives during a turn is queued for its end.
+
+    Prompts that were held go first, and are held no longer.
+    """
+
+    prompt: Prompt
+
+
+class SteerTurn(msgspec.Struct, tag="steer_turn", frozen=True, forbid_unknown_fields=True):
+    """Tell the model at its next tool boundary, or as soon as its turn has ended."""
+
+    prompt: Prompt
+
+
+class EditWaiting(msgspec.Struct, tag="edit_waiting", frozen=True, forbid_unknown_fields=True):
+    """Change the words of a prompt that waits; empty ones take it out."""
+
+    id: str
+    text: str
+
+
+class ReleaseWaiting(
+    msgspec.Struct, tag="release_waiting", frozen=True, forbid_unknown_fields=True
+):
+    """Let the prompts go that are held."""
+
+
+class RetryNow(msgspec.Struct, tag="retry_now", frozen=True, forbid_unknown_fields=True):
+    """Make the request again at once that waits for its retry."""
+
+
+class SetModel(msgspec.Struct, tag="set_model", frozen=True, forbid_unknown_fields=True):
+    """Who answers from the next request on."""
+
+    model: str
+
+
+class ListModels(msgspec.Struct, tag="list_models", frozen=True, forbid_unknown_fields=True):
+    """Ask for `ModelsListed`."""
+
+
+class Compact(msgspec.Struct, tag="compact", frozen=True, forbid_unknown_fields=True):
+    """Replace the conversation, as the model sees it, by a summary; `focus` says in words what matters."""
+
+    focus: str = ""
+
+
+class UndoCompaction(
+    msgspec.Struct, tag="undo_compaction", frozen=True, forbid_unknown_fields=True
+):
+    """Show the model again what the last compaction took away."""
+
+
+class SetTitle(msgspec.Struct, tag="set_title", frozen=True, forbid_unknown_fields=True):
+    title: str
+
+
+class ShowEarlier(msgspec.Struct, tag="show_earlier", frozen=True, forbid_unknown_fields=True):
+    """Ask for the `HistoryShown` that comes before what is shown, which begins at `before`: another process may have shown that."""
+
+    before: int = 0
+
+
+class ShowUsage(msgspec.Struct, tag="show_usage", frozen=True, forbid_unknown_fields=True):
+    """Ask for a report of tokens and dollars."""
+
+
+class ShowSettings(msgspec.Struct, tag="show_settings", frozen=True, forbid_unknown_fields=True):
+    """Ask for a report of the settings in force."""
+
+
+class ShowTrust(msgspec.Struct, tag="show_trust", frozen=True, forbid_unknown_fields=True):
+    """Ask for `TrustShown`."""
+
+
+class TrustFiles(msgspec.Struct, tag="trust_files", frozen=True, forbid_unknown_fields=True):
+    """Trust the project's files exactly as they were shown: `hashes` has the SHA-256 of each path; the others are not trusted."""
+
+    hashes: dict[str, str]
+
+
+class RunCommand(msgspec.Struct, tag="run_command", frozen=True, forbid_unknown_fields=True):
+    """Run a command of the person's in the sandbox; the model sees it, and what came of it, with the next prompt."""
+
+    id: str
+    command: str
+
+
+class SetNetwork(msgspec.Struct, tag="set_network", frozen=True, forbid_unknown_fields=True):
+    """Change the network of what is started from now on in this session."""
+
+    mode: NetworkMode
+
+
+class SetSandbox(msgspec.Struct, tag="set_sandbox", frozen=True, forbid_unknown_fields=True):
+    """Run commands without a sandbox, or with it again. Only a person may ask for the first."""
+
+    is_on: bool
+
+
+class SetMode(msgspec.Struct, tag="set_mode", frozen=True, forbid_unknown_fields=True):
+    """What asks from now on, and what does not. Only a person may ask for it."""
+
+    mode: Mode
+
+
+class AnswerApproval(
+    msgspec.Struct, tag="answer_approval", frozen=True, forbid_unknown_fields=True
+):
+    """
+    `reason` is for the model, with "deny"; `rule` is what "always" keeps, as it was shown or as the person has changed it.
+
+    `is_alone`: "deny" is about this one only, not about other tool uses of the same message.
+    """
+
+    id: str
+    answer: Literal["once", "session", "always", "deny"]
+    reason: str = ""
+    rule: str = ""
+    is_alone: bool = False
+
+
+class InspectToolUse(
+    msgspec.Struct, tag="inspect_tool_use", frozen=True, forbid_unknown_fields=True
+):
+    """Show the whole input and result of a tool use."""
+
+    id: str
+
+
+class WatchJob(msgspec.Struct, tag="watch_job", frozen=True, forbid_unknown_fields=True):
+    """Tell what the job writes: its output so far, then what comes; or no longer."""
+
+    id: str
+    is_on: bool = True
+
+
+class StopJob(msgspec.Struct, tag="stop_job", frozen=True, forbid_unknown_fields=True):
+    id: str
+
+
+class CancelTurn(msgspec.Struct, tag="cancel_turn", frozen=True, forbid_unknown_fields=True):
+    """
+    Stop the turn; the prompts that wait come back as `PromptsReturned`. Without either, stop the command that was started last.
+
+    What came is kept.
+    """
+
+
+class CloseSession(msgspec.Struct, tag="close_session", frozen=True, forbid_unknown_fields=True):
+    """Stop the turn and forget the session; its log stays."""
+
+
+Action = (
+    OpenSession
+    | SubmitPrompt
+    | SteerTurn
+    | EditWaiting
+    | ReleaseWaiting
+    | RetryNow
+    | SetModel
+    | ListModels
+    | Compact
+    | UndoCompaction
+    | SetTitle
+    | ShowEarlier
+    | ShowUsage
+    | ShowSettings
+    | ShowTrust
+    | TrustFiles
+    | RunCommand
+    | SetNetwork
+    | SetSandbox
+    | SetMode
+    | AnswerApproval
+    | InspectToolUse
+    | WatchJob
+    | StopJob
+    | CancelTurn
+    | CloseSession
+)

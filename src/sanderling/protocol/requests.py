@@ -1,0 +1,73 @@
+"""Requests: a face asks about sessions that it has not opened. Each has one answer: a map with `error`, a sentence, if it failed."""
+
+import msgspec
+
+
+class ListSessions(msgspec.Struct, tag="list_sessions", frozen=True, forbid_unknown_fields=True):
+    """
+    The sessions of a project, or of all with an empty one, newest first, as `sessions`: a list of `SessionInfo`.
+
+    With a `text` only those in which it was said, each with an excerpt; those that print mode has begun only if it `has_printed`.
+    """
+
+    project: str = ""
+    text: str = ""
+    has_printed: bool = False
+
+
+class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`changed_at` is in seconds since 1970, `size_bytes` the log's; `excerpt` is where a text was found."""
+
+    id: str
+    project: str
+    title: str
+    changed_at: float
+    size_bytes: int
+    is_open: bool = False
+    excerpt: str = ""
+
+
+class RenameSession(msgspec.Struct, tag="rename_session", frozen=True, forbid_unknown_fields=True):
+    session_id: str
+    title: str
+
+
+class DeleteSession(msgspec.Struct, tag="delete_session", frozen=True, forbid_unknown_fields=True):
+    """Remove the log and the outputs; not of one that is open."""
+
+    session_id: str
+
+
+class ForkSession(msgspec.Struct, tag="fork_session", frozen=True, forbid_unknown_fields=True):
+    """
+    Make the session `new_id` of what another holds, up to the turn of the prompt `prompt_id` (all of it without one).
+
+    The turn itself comes along unless `is_before`; then the answer's `prompt` has its words.
+    """
+
+    session_id: str
+    new_id: str
+    prompt_id: str = ""
+    is_before: bool = False
+
+
+class ExportSession(msgspec.Struct, tag="export_session", frozen=True, forbid_unknown_fields=True):
+    """Write the conversation as Markdown into a new file at `path`; the answer's `path` is where it is."""
+
+    session_id: str
+    path: str
+
+
+class Login(msgspec.Struct, tag="login", frozen=True, forbid_unknown_fields=True):
+    """Keep an API key in the system's keychain. Without a `key`: whether that can be, as `backend`, else as `error`."""
+
+    key: str = ""
+
+
+class Logout(msgspec.Struct, tag="logout", frozen=True, forbid_unknown_fields=True):
+    """Remove the API key from the keychain."""
+
+
+Request = (
+    ListSessions | RenameSession | DeleteSession | ForkSession | ExportSession | Login | Logout
+)

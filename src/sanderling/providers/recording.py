@@ -1,0 +1,215 @@
+"""
+A provider's answers, kept as a script that the scripted provider replays (`:help sanderling-script`).
+
+What depends on the moment is left out: how long it took, and in which pieces it came. Tool uses keep their ids, so that a test can
+name them. Thoughts lose their signatures, which nobody checks in a script.
+"""
+
+import os
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from sanderling.errors import ConfigError, ProviderError
+from sanderling.protocol.messages import TextBlock, ThinkingBlock, ToolUse, Usage
+from sanderling.providers import (
+    BlockDone,
+    ModelLimits,
+    ModelRequest,
+    Provider,
+    ReplyDone,
+    StreamItem,
+    TextPiece,
+    ThinkingPiece,
+    ToolUseBegun,
+    UsageReport,
+)
+from sanderling.providers.redaction import Redactor
+from sanderling.providers.scripted import (
+    SCRIPT_VERSION,
+    Script,
+    ScriptedError,
+    ScriptedReply,
+    ScriptedToolUse,
+    Step,
+)
+
+if TYPE_CHECKING:
+    from sanderling.protocol.messages import StopReason
+
+
+class Recording:
+    """
+    The script at `path`, which is whole and replayable after each reply, and its owner's only.
+
+    Raises:
+        ConfigError: it cannot be written there.
+    """
+
+    def __init__(self, path: Path, redactor: Redactor) -> None:
+        self.path = path
+        self.problem = ""  # why the file lags behind
+        self._redactor = redactor
+        self._replies: list[ScriptedReply] = []
+        self._redacted: list[ScriptedReply] = []
+        is_other = path.exists() and not path.is_file()  # a device would be replaced by a file
+        if is_other or not os.access(path.parent, os.W_OK):
+            raise ConfigError(f"cannot record to {path}: it is no file that could be written")
+
+    def add(self, reply: ScriptedReply) -> None:
+        known = len(self._redactor.stand_ins)
+        self._replies.append(reply)
+        self._redacted.append(self._without_secrets(reply))
+        if len(self._redactor.stand_ins) > known:  # what is known now may stand in earlier ones
+            self._redacted = list(map(self._without_secrets, self._replies))
+        try:
+            self._write()
+        except OSError as error:
+            self.problem = f"{error.strerror}: {self.path}"
+        else:
+            self.problem = ""
+
+    def _without_secrets(self, reply: ScriptedReply) -> ScriptedReply:
+        return replace(reply, step=tuple(map(self._step_without_secrets, reply.step)))
+
+    def _step_without_secrets(self, step: Step) -> Step:
+        """Names, ids and kinds stay: they are our words, whatever the user is called."""
+        text, use, error = self._redactor.text, step.tool_use, step.error
+        if use:
+            use_input = self._redactor.value(use.input)
+            use = replace(use, input=use_input, problem=text(use.problem))
+        if error:
+            error = replace(error, message=text(error.message), remedy=text(error.remedy))
+        step = replace(step, text=text(step.text), thinking=text(step.thinking))
+        return replace(step, tool_use=use, error=error)
+
+    def _write(self) -> None:
+        script = msgspec.json.encode(_told(Script(SCRIPT_VERSION, tuple(self._redacted))))
+        fd, temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(msgspec.json.format(script, indent=1) + b"\n")
+            Path(temporary).replace(self.path)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def _told(value: Any) -> Any:
+    """`value` as plain data, without what is the default anyway."""
+    match value:
+        case msgspec.Struct():
+            fields = (
+                (field, getattr(value, field.name)) for field in msgspec.structs.fields(value)
+            )
+            return {field.name: _told(told) for field, told in fields if told != field.default}
+        case tuple():
+            return [_told(item) for item in cast("tuple[Any, ...]", value)]
+        case _:
+            return value
+
+
+class RecordingProvider:
+    """`provider`, each of whose answers is recorded as it was given: whole, failed, cut, or stopped by the person."""
+
+    name: str
+    model: str
+    limits: ModelLimits | None
+
+    def __init__(self, provider: Provider, recording: Recording) -> None:
+        self._provider = provider
+        self._recording = recording
+
+    def __getattr__(self, name: str) -> Any:
+        """Name, model and limits are the provider's own, as they are now."""
+        return getattr(self._provider, name)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._provider.is_ready
+
+    async def prepare(self) -> None:
+        await self._provider.prepare()
+
+    async def aclose(self) -> None:
+        await self._provider.aclose()
+
+    async def learn_limits(self) -> None:
+        await self._provider.learn_limits()
+
+    def set_model(self, model: str) -> None:
+        self._provider.set_model(model)
+
+    async def list_models(self) -> tuple[str, ...]:
+        return await self._provider.list_models()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        answer = _Answer()
+        end = Step(cut=True)
+        try:
+            async with aclosing(self._provider.stream(request)) as stream:
+                async for item in stream:
+                    answer.add(item)
+                    yield item
+        except ProviderError as error:
+            end = Step(error=ScriptedError(error.kind, error.message, error.remedy))
+            raise
+        except (GeneratorExit, anyio.get_cancelled_exc_class()):
+            answer.stop_reason = answer.stop_reason or "cancelled"
+            raise
+        finally:
+            self._recording.add(answer.reply(end))
+
+
+class _Answer:
+    """What has come of one answer."""
+
+    def __init__(self) -> None:
+        self.stop_reason: StopReason | None = None
+        self._steps: list[Step] = []
+        self._usage: Usage | None = None
+        self._open: list[TextPiece | ThinkingPiece] = []
+
+    def add(self, item: StreamItem) -> None:
+        match item:
+            case TextPiece() | ThinkingPiece():
+                self._open.append(item)
+            case BlockDone(block, problem):
+                self._open = []
+                match block:
+                    case TextBlock(text) if text:
+                        self._steps.append(Step(text=text))
+                    case ThinkingBlock(thinking) if thinking:
+                        self._steps.append(Step(thinking=thinking))
+                    case ToolUse(use_id, name, use_input):
+                        use = ScriptedToolUse(name, use_input, use_id, problem)
+                        self._steps.append(Step(tool_use=use))
+                    case _:
+                        pass  # a thought that only the API can read, or nothing at all
+            case UsageReport(usage):
+                self._usage = usage
+            case ReplyDone(stop_reason):
+                self.stop_reason = stop_reason
+            case ToolUseBegun():
+                pass
+
+    def reply(self, end: Step) -> ScriptedReply:
+        """The answer as far as it came; `end` is how, unless the model, or the person, has ended it."""
+        steps = [*self._steps, *self._unfinished()]
+        if self.stop_reason is None:
+            steps.append(end)
+        reply = ScriptedReply(tuple(steps), usage=self._usage)
+        return replace(reply, stop_reason=self.stop_reason or reply.stop_reason)
+
+    def _unfinished(self) -> list[Step]:
+        text = "".join(piece.text for piece in self._open)
+        if not text:
+            return []
+        is_text = isinstance(self._open[-1], TextPiece)
+        return [Step(text=text) if is_text else Step(thinking=text)]

@@ -1,0 +1,290 @@
+"""
+What git would run, and where it reads that from.
+
+Plain `git status` runs `core.fsmonitor` and hooks, so whoever writes a repository's config runs code as the user. Git finds
+that config in steps: a `.git` entry, which is a directory, a link or a file `gitdir: PATH`; in the git directory a file
+`commondir`, which names another one; in that `config`, `hooks` and `objects`; `config.worktree` in the first; and whatever files
+the config names (gitrepository-layout(5), git-config(1)). Mounts hold what exists of these; `guard.py` watches the rest.
+
+One name is special: an absent `commondir` cannot be mounted over, and one small file there moves config and hooks elsewhere. So
+a **sentinel** is placed, a `commondir` that leads back to its own directory, which changes nothing for git, libgit2 and gitoxide;
+it is removed when the last session that needs it ends, or by the next one to start should all have been killed.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from sanderling.paths import is_in_any
+from sanderling.sandbox import names as listed
+from sanderling.sandbox.guard.git_program import (
+    UnclearError,
+    distrust,
+    leads_to,
+    real_path,
+)
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_POINTER_BYTES = 1 << 20
+"""What git reads of a `.git` file; however much of it is line ends, they are cut off."""
+MAX_CONFIG_BYTES = 1 << 20
+MAX_HOOK_BYTES = 64 << 10
+MAX_NAMED = 2_000
+MAX_CHAIN = 10
+"""Steps to follow from one include, or one store of objects, to the next; git itself takes 10 and 5."""
+
+TELLING = frozenset(("HEAD", "objects", "refs", "commondir"))
+"""What makes a directory look like a repository to git."""
+
+SURFACE = ("config", "config.worktree", "hooks", "commondir")
+WORKTREE_SURFACE = ("config.worktree", "commondir", "gitdir")
+OTHER_SURFACE = {
+    ".hg": ("hgrc", "hgrc-not-shared", "requires", "sharedpath"),
+    ".jj": ("workspace-config.toml",),
+    ".jj/repo": ("config.toml",),
+}
+"""The same for version control that a shell's prompt or an editor's gutter asks as eagerly."""
+NAMED_IN_A_HOOK = re.compile(
+    r"([\w.@+-]*(?:/[\w.@+-]+)+)|(?:\b(?:sh|bash|dash|zsh|python3?|node|ruby|perl|source)|(?<![^\s;&|(])\.)\s+[\"']?"
+    r"([\w.@+-]+)(?![\w/.@+-])"
+)
+"""What is a path, or stands behind an interpreter: any word that is a file's name would hold `package.json`, for instance."""
+_WORK_TREE = re.compile(rb"(^|\])\s*worktree\s*=", re.IGNORECASE | re.MULTILINE)
+
+
+class Repository(NamedTuple):
+    """Where git goes from `entry`: its own directory, and the one that it shares with other worktrees. All resolved."""
+
+    entry: str
+    git_dir: str
+    common_dir: str
+
+
+class Survey(NamedTuple):
+    """
+    What one walk of the project found, absolute; nothing inside `.git` directories, nothing through links.
+
+    `repositories`: entries named `.git` and bare repositories. `env_files`: regular files that may hold secrets, by their name.
+    `unlistable`: directories which may be entered but not read. `named`: what the table of names has, links included.
+    """
+
+    project: str
+    repositories: list[str]
+    env_files: list[str]
+    sockets: list[str]
+    unlistable: list[str]
+    named: list[str]
+
+
+def survey(project: str, between: Callable[[], object] = lambda: None) -> Survey:
+    """
+    Walk the project, which is absolute and resolved.
+
+    `between` is called now and then, so that a large tree does not hold up what cannot wait.
+
+    Raises:
+        OSError: there is no such directory.
+    """
+    distrust(project)
+    found = Survey(project, [], [], [], [], [])
+    root = os.open(project, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    waiting = [""]
+    count = 0
+    try:
+        while waiting:
+            directory = waiting.pop()
+            count += 1
+            if not count % 64:
+                between()
+            try:
+                with _listing(directory or ".", root) as entries:
+                    waiting += _sort(entries, f"{directory}/" if directory else "", found)
+            except PermissionError:
+                found.unlistable.append(f"{project}/{directory}".rstrip("/"))
+            except OSError:
+                pass  # gone, or replaced, since its name was read
+    finally:
+        os.close(root)
+    return found
+
+
+def _sort(entries: "Iterable[os.DirEntry[str]]", prefix: str, found: Survey) -> list[str]:
+    """Add what one directory holds to `found`; return the directories in it. Runs for every file there is."""
+    directories: list[str] = []
+    telling: set[str] = set()
+    above = prefix.split("/")
+    is_foreign = not listed.DEPENDENCIES.isdisjoint(above)
+    directory = above[-2] if prefix else ""
+    for entry in entries:
+        name = entry.name
+        if name in TELLING:
+            telling.add(name)
+        if not is_foreign and listed.is_told(name, directory) and len(found.named) < MAX_NAMED:
+            found.named.append(f"{found.project}/{prefix}{name}")
+        if name == ".git":
+            found.repositories.append(f"{found.project}/{prefix}.git")
+        elif entry.is_dir(follow_symlinks=False):
+            directories.append(prefix + name)
+        elif entry.is_file(follow_symlinks=False):
+            if ".env" in name and (name.endswith(".env") or name.startswith(".env.")):
+                found.env_files.append(f"{found.project}/{prefix}{name}")
+        elif entry.is_symlink():
+            if len(found.named) < MAX_NAMED:
+                found.named.extend(listed.told_of_link(f"{found.project}/{prefix}{name}"))
+        elif _is_socket(entry):
+            found.sockets.append(f"{found.project}/{prefix}{name}")
+    if "HEAD" in telling and ("commondir" in telling or telling >= {"objects", "refs"}):
+        found.repositories.append(f"{found.project}/{prefix}".rstrip("/"))
+    return directories
+
+
+def _is_socket(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+@contextmanager
+def _listing(directory: str, dir_fd: int | None = None) -> "Generator[Iterator[os.DirEntry[str]]]":
+    """The entries of a directory which is not a link."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(directory, flags, dir_fd=dir_fd)
+    try:
+        with os.scandir(fd) as entries:
+            yield entries
+    finally:
+        os.close(fd)
+
+
+def resolve(entry: str) -> Repository | None:
+    """
+    Where git goes from `entry`, a `.git` or a git directory; None where it goes nowhere.
+
+    Raises:
+        UnclearError: a pointer is not written the way git writes it, so that readers may disagree.
+    """
+    try:
+        git_dir = real_path(_git_directory(entry))
+    except OSError:
+        return None  # nothing there, or in this very moment no more
+    try:
+        common_dir = real_path(os.path.join(git_dir, pointer(f"{git_dir}/commondir")))
+    except OSError:
+        common_dir = git_dir
+    return Repository(entry, git_dir, common_dir)
+
+
+def _git_directory(entry: str) -> str:
+    if os.path.islink(entry):
+        if os.path.isfile(entry):
+            raise UnclearError("is a link to a pointer, which leads elsewhere for each reader")
+        return entry
+    if os.path.isdir(entry):
+        return entry
+    return os.path.join(os.path.dirname(entry), pointer(entry, b"gitdir: "))
+
+
+def pointer(path: str, prefix: bytes = b"") -> str:
+    try:
+        content = read_file(path, MAX_POINTER_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise UnclearError("is no plain file that can be read") from error
+    line = content.removeprefix(prefix).rstrip(b"\r\n")
+    is_plain = bool(line) and line == line.strip() and not any(byte < ord(" ") for byte in line)
+    if not (is_plain and content.startswith(prefix)):
+        raise UnclearError("is not written the way git writes it")
+    return os.fsdecode(line)
+
+
+def read_file(path: str, limit: int, *, follows: bool = True, dir_fd: int | None = None) -> bytes:
+    """
+    The content of a regular file of at most `limit` bytes.
+
+    Raises:
+        OSError: there is none, or it is no regular file, or longer. A FIFO does not block, a device is not opened for good.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    fd = os.open(path, flags if follows else flags | os.O_NOFOLLOW, dir_fd=dir_fd)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        content = b""
+        while chunk := os.read(fd, limit + 1 - len(content)):
+            content += chunk
+    finally:
+        os.close(fd)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, "too large", path)
+    return content
+
+
+def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
+    """The git directories of the project and of `outside`: those that entries lead to, and those below `modules` and `worktrees`."""
+    roots = (survey.project, *outside)
+    found: set[str] = set(outside)
+    for entry in survey.repositories:
+        try:
+            repository = resolve(entry)
+        except UnclearError:
+            continue
+        if repository:
+            found.update((repository.git_dir, repository.common_dir))
+    found = {path for path in found if is_in_any(path, roots)}
+    waiting = [f"{path}/{name}" for path in found for name in ("modules", "worktrees")]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            with _listing(directory) as entries:
+                kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        except OSError:
+            continue
+        is_git_dir = "HEAD" in kinds or "commondir" in kinds
+        if is_git_dir:
+            found.add(directory)
+        skipped = ("objects", "refs", "logs", "hooks") if is_git_dir else ()
+        waiting += [
+            f"{directory}/{name}"
+            for name, is_directory in kinds.items()
+            if is_directory and name not in skipped
+        ]
+    return sorted(found)
+
+
+def has_its_files_around(project: str) -> bool:
+    """
+    Whether the files of the project's repository are the project's, for no setting says that they are elsewhere.
+
+    Known without git: it would believe the setting, and show any file that the index names. Where it can make nothing of `.git`, the
+    project itself is a repository if it looks like one.
+    """
+    try:
+        found = list(filter(None, map(resolve, (f"{project}/.git", project))))
+    except UnclearError:
+        return False
+    places = {place for each in found for place in (each.git_dir, each.common_dir)}
+    for path in (f"{place}/{name}" for place in places for name in ("config", "config.worktree")):
+        try:
+            if _WORK_TREE.search(read_file(path, MAX_CONFIG_BYTES)):
+                return False
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return False
+    return True
+
+
+def alternates(store: str) -> list[str]:
+    """The other object stores that `store` names, resolved; what follows too many links, nobody reads."""
+    try:
+        lines = read_file(f"{store}/info/alternates", MAX_CONFIG_BYTES).splitlines()
+    except OSError:
+        return []
+    named = [line for line in lines if line and not line.startswith(b"#") and b"\0" not in line]
+    return [path for line in named if (path := leads_to(store, os.fsdecode(line)))]

@@ -1,0 +1,142 @@
+"""Settings of git: which of them could run something, and which files of secrets are not in the repository."""
+
+import os
+import time
+from collections.abc import Iterator
+
+from sanderling.sandbox.guard.git_program import GIT_TIMEOUT_S, run_git
+from sanderling.sandbox.guard.repositories import MAX_CONFIG_BYTES, Survey, read_file
+
+PUBLIC_ENV_ENDINGS = (".example", ".sample", ".template", ".dist")
+
+INERT = {
+    "advice": "*",
+    "author": "*",
+    "branch": "*",
+    "color": "*",
+    "committer": "*",
+    "core": "abbrev attributesfile autocrlf bare bigfilethreshold checkstat commitgraph compression deltabasecachelimit eol"
+    " excludesfile filemode hidedotfiles ignorecase ignorestat logallrefupdates longpaths loosecompression multipackindex"
+    " notesref packedgitlimit packedgitwindowsize precomposeunicode preloadindex protecthfs protectntfs quotepath"
+    " repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex symlinks trustctime"
+    " untrackedcache warnambiguousrefs whitespace",
+    "diff": "algorithm colormoved ignoresubmodules mnemonicprefix noprefix renames submodule",
+    "extensions": "compatobjectformat noop objectformat preciousobjects refstorage relativeworktrees worktreeconfig",
+    "fetch": "*",
+    "gc": "auto autodetach autopacklimit pruneexpire reflogexpire worktreepruneexpire",
+    "i18n": "*",
+    "index": "*",
+    "init": "defaultbranch",
+    "lfs": "access locksverify repositoryformatversion",
+    "log": "*",
+    "merge": "conflictstyle ff renames",
+    "pull": "*",
+    "push": "*",
+    "rebase": "*",
+    "remote": "fetch followremotehead mirror prune prunetags push pushurl skipdefaultupdate skipfetchall tagopt url",
+    "rerere": "*",
+    "status": "*",
+    "submodule": "active alternateerrorstrategy alternatelocation branch fetchrecursesubmodules ignore path"
+    " propagatebranches recurse shallow url",
+    "tag": "*",
+    "user": "*",
+}
+"""
+The settings that run nothing, by section; `*`: all of it. A list of what is harmless, for git grows new ways to run something.
+
+A `remote.*.url` may be `ext::COMMAND`, which git refuses unless `protocol.ext.allow` is set. A promisor (`remote.*.promisor`,
+`extensions.partialClone`) is asked for missing objects by a mere `git status`. Where `core.worktree` leads, the guard looks.
+"""
+
+
+def is_inert(key: str) -> bool:
+    section, _, rest = key.partition(".")
+    names = INERT.get(section, "")
+    return names == "*" or rest.rpartition(".")[2] in names.split()
+
+
+def may_run_something(content: bytes) -> bool:
+    """A quick look, for a config that nobody but the user could write: too strict rather than too lax."""
+    section = ""
+    for line in os.fsdecode(content).lower().splitlines():
+        text = line.strip()
+        if text.endswith("\\"):
+            return True  # the next line goes on with the value, or so it seems here
+        if text.startswith("["):
+            section = text.strip("[]").partition(" ")[0]
+            if text.find("]") != len(text) - 1:
+                return True
+        elif text and text[0] not in "#;":
+            name = text.partition("=")[0].strip()
+            if not is_inert(f"{section}.{name}"):
+                return True
+    return False
+
+
+def executable_settings(content: bytes, project: str) -> frozenset[str]:
+    """
+    The settings in a config of this content that may run something: includes, and what is not known as harmless.
+
+    Git itself parses it, so that nothing is read differently from how git will read it; `?` stands for what it cannot read.
+    """
+    arguments = ("config", "--no-includes", "--file", "-", "--list", "-z")
+    listed = run_git(project, *arguments, cwd="/", stdin=content, is_bare=True)
+    if listed is None:
+        return frozenset("?")
+    settings = os.fsdecode(listed).split("\0")
+    return frozenset(
+        setting for setting in settings if setting and not is_inert(setting.partition("\n")[0])
+    )
+
+
+def settings_of(project: str, *arguments: str, cwd: str = "/") -> Iterator[tuple[str, str, str]]:
+    """The origin, key and value of what `git config` lists."""
+    arguments = ("config", *arguments, "--show-origin", "--list", "-z")
+    fields = os.fsdecode(run_git(project, *arguments, cwd=cwd) or b"").split("\0")
+    for origin, setting in zip(fields[::2], fields[1::2], strict=False):
+        key, _, value = setting.partition("\n")
+        yield origin.removeprefix("file:"), key, value
+
+
+def env_files_to_hide(survey: Survey) -> tuple[str, ...]:
+    """
+    The `.env` files to hide: all but examples, and those whose very content git has, which is in the history anyway.
+
+    Neither `.gitignore` nor the mere name in an index counts, for a command can change both. A tracked file that holds something
+    else by now is hidden: what a person fills in there may be secret. Where git does not say, all are hidden.
+    """
+    worktrees = {os.path.dirname(entry) for entry in survey.repositories}
+    by_worktree: dict[str, list[str]] = {}
+    for path in survey.env_files:
+        if path.endswith(PUBLIC_ENV_ENDINGS):
+            continue
+        directory: str = os.path.dirname(path)
+        while directory not in worktrees and directory != survey.project:
+            directory = os.path.dirname(directory)
+        by_worktree.setdefault(directory, []).append(path)
+    deadline = time.monotonic() + GIT_TIMEOUT_S
+    hidden: list[str] = []
+    for worktree, paths in by_worktree.items():
+        blobs = _blobs(survey.project, worktree) if time.monotonic() < deadline else {}
+        hidden += [path for path in paths if not _has_content(path, blobs.get(path, ""))]
+    return tuple(hidden)
+
+
+def _blobs(project: str, worktree: str) -> dict[str, str]:
+    """The object ids of the `.env` files in the index."""
+    arguments = ("-c", "core.fsmonitor=false", "ls-files", "--stage", "-z", "--")
+    patterns = (":(glob)**/.env*", ":(glob)**/*.env")
+    listed = os.fsdecode(run_git(project, *arguments, *patterns, cwd=worktree) or b"")
+    entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
+    return {f"{worktree}/{path}": about.split()[1] for about, _, path in entries}
+
+
+def _has_content(path: str, blob: str) -> bool:
+    import hashlib
+
+    try:
+        content = read_file(path, MAX_CONFIG_BYTES, follows=False)
+    except OSError:
+        return False
+    data = b"blob %d\0%b" % (len(content), content)
+    return blob in (hashlib.sha1(data).hexdigest(), hashlib.sha256(data).hexdigest())  # noqa: S324 - git's

@@ -1,0 +1,166 @@
+"""Files and directories of the project as the guard keeps them: read by path, written by descriptor."""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sanderling.sandbox.guard.git_program import UnclearError
+from sanderling.sandbox.guard.repositories import Repository, read_file, resolve
+
+MAX_KEPT_BYTES = 1 << 20
+"""A larger file is told by its stamp, and cannot be put back."""
+
+READS_AT_A_TIME = 64
+
+DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Kept(NamedTuple):
+    """What a path held. `stamp` stands in for the content of a file too large to keep."""
+
+    kind: int
+    mode: int
+    content: bytes = b""
+    names: frozenset[str] = frozenset()
+    stamp: tuple[int, int, int] | None = None
+
+
+Identity = tuple[int, int]
+
+
+def open_directory(path: str) -> int:
+    """
+    An `O_PATH` descriptor of the directory at the absolute `path`, of which no part is a link.
+
+    Raises:
+        OSError: there is none, or a link is in the way.
+    """
+    fd = os.open("/", DIRECTORY)
+    for part in path.split("/"):
+        if part:
+            try:
+                below = os.open(part, DIRECTORY, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = below
+    return fd
+
+
+def identity(path: str) -> Identity | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def identity_at(parent: int, name: str) -> Identity | None:
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def identity_of(fd: int) -> Identity:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+def resolved(entry: str) -> Repository | None:
+    try:
+        return resolve(entry)
+    except UnclearError:
+        return None
+
+
+def snapshot(paths: Iterable[str]) -> dict[str, Kept]:
+    kept: dict[str, Kept] = {}
+    waiting = list(paths)
+    while waiting:
+        path = waiting.pop()
+        if path not in kept and (found := look(path)):
+            kept[path] = found
+            waiting += [f"{path}/{name}" for name in found.names]
+    return kept
+
+
+def look(name: str, parent: int | None = None) -> Kept | None:
+    """What is at `name`, a path or a name in `parent`; None for nothing."""
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        kind, mode = stat.S_IFMT(found.st_mode), stat.S_IMODE(found.st_mode)
+        if kind == stat.S_IFLNK:
+            return Kept(kind, mode, os.fsencode(os.readlink(name, dir_fd=parent)))
+    except OSError:
+        return None
+    stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+    try:
+        if kind == stat.S_IFDIR:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(name, flags, dir_fd=parent)
+            try:
+                return Kept(kind, mode, names=frozenset(os.listdir(fd)))
+            finally:
+                os.close(fd)
+        if kind == stat.S_IFREG:
+            return Kept(kind, mode, read_file(name, MAX_KEPT_BYTES, follows=False, dir_fd=parent))
+    except OSError:
+        pass
+    return Kept(kind, mode, stamp=stamp)
+
+
+def change_mode(parent: int, name: str, mode: int) -> None:
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", mode)  # refused for a link
+    finally:
+        os.close(fd)
+
+
+def open_up(parent: int, name: str) -> None:
+    """Let the owner do anything in the directory `parent`, and in `name` if that is a directory."""
+    os.chmod(f"/proc/self/fd/{parent}", stat.S_IMODE(os.fstat(parent).st_mode) | stat.S_IRWXU)
+    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    if stat.S_ISDIR(found.st_mode):
+        change_mode(parent, name, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+
+
+def rename_back(fd: int, parent: int, name: str) -> None:
+    """
+    Rename the directory behind `fd`, wherever it is, to `name` in `parent`.
+
+    Raises:
+        OSError: it is out of reach, or was exchanged for something else in this moment.
+    """
+    now_at = os.readlink(f"/proc/self/fd/{fd}")
+    source = open_directory(os.path.dirname(now_at))
+    try:
+        if identity_at(source, os.path.basename(now_at)) != identity_of(fd):
+            raise OSError(errno.ESTALE, "it moves")
+        os.rename(os.path.basename(now_at), name, src_dir_fd=source, dst_dir_fd=parent)
+    finally:
+        os.close(source)
+
+
+def put(parent: int, name: str, kept: Kept) -> None:
+    """Create `name` as it was kept. Files appear whole."""
+    if kept.stamp:
+        raise OSError(errno.EFBIG, "it is too large to be kept")
+    if kept.kind == stat.S_IFDIR:
+        os.mkdir(name, dir_fd=parent)
+        change_mode(parent, name, kept.mode)
+        return
+    fresh = f".{time.time_ns()}"
+    if kept.kind == stat.S_IFLNK:
+        os.symlink(os.fsdecode(kept.content), fresh, dir_fd=parent)
+    else:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        fd = os.open(fresh, flags, 0o600, dir_fd=parent)
+        with os.fdopen(fd, "wb") as file:
+            file.write(kept.content)
+            os.fchmod(fd, kept.mode)
+    os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)

@@ -1,0 +1,106 @@
+"""
+What this kernel can enforce: found out by doing it, each layer in a child process of its own.
+
+Someone waits for that, and most of it is the time that imports take: what a layer needs is imported while those before it are
+tried.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox.inside import bubblewrap
+from sanderling.sandbox.kernel import namespaces
+from sanderling.sandbox.kernel.syscalls import syscall
+
+MAX_REASON_BYTES = 4096
+KEYCTL_GET_KEYRING_ID = 0
+
+
+def main(channel: int) -> None:
+    """Try every layer, at the same time, and send the report over `channel`. The calling process must have no other threads."""
+    trials = {
+        "namespaces": _Trial(_try_namespaces),
+        "bubblewrap": _Trial(bubblewrap.try_it),
+        "seccomp": _Trial(_try_seccomp),
+    }
+    from sanderling.sandbox.kernel import landlock
+
+    trials["landlock"] = _Trial(_try_landlock)
+    import socket
+
+    from sanderling.sandbox import wire
+
+    reasons = {layer: trial.reason() for layer, trial in trials.items()}
+    with socket.socket(fileno=channel) as host, suppress(OSError):  # it may be gone
+        wire.send(host, ("report", reasons, landlock.abi()))
+
+
+class _Trial:
+    """A child that tries something and says what kept it."""
+
+    def __init__(self, attempt: Callable[[], None]) -> None:
+        self._reader, writer = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            reason = "ended without a word"
+            try:
+                attempt()
+                reason = ""
+            except (OSError, SandboxError) as error:
+                reason = str(error)
+            finally:
+                os.write(writer, reason.encode()[:MAX_REASON_BYTES])
+                os._exit(0)
+        os.close(writer)
+
+    def reason(self) -> str:
+        with os.fdopen(self._reader, "rb") as pipe:
+            said = pipe.read().decode()
+        _, status = os.waitpid(self._pid, 0)
+        if os.WIFSIGNALED(status):
+            import signal
+
+            return f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
+        return said
+
+
+def _try_namespaces() -> None:
+    """All of them, with a mount of each kind that a root directory needs; /proc in a child, because it needs the pid namespace."""
+    namespaces.enter_new_user_namespace(
+        namespaces.CLONE_NEWNS
+        | namespaces.CLONE_NEWPID
+        | namespaces.CLONE_NEWIPC
+        | namespaces.CLONE_NEWUTS
+        | namespaces.CLONE_NEWNET
+    )
+    namespaces.bring_up_loopback()
+    namespaces.try_mounts()
+    if reason := _Trial(namespaces.mount_own_proc).reason():
+        raise SandboxError(reason)
+
+
+def _try_landlock() -> None:
+    from sanderling.sandbox.kernel import landlock
+
+    rules = landlock.Ruleset(read=["/"], write=[], devices=[], deny_tcp=True)
+    rules.restrict_self()
+    try:
+        os.close(os.open(os.devnull, os.O_WRONLY))
+    except PermissionError:
+        return
+    raise SandboxError("Landlock is there, but lets files be written")
+
+
+def _try_seccomp() -> None:
+    from sanderling.sandbox.kernel import seccomp
+
+    seccomp.install(seccomp.program(has_namespaces=True, has_host_network=False))
+    try:
+        syscall("keyctl", KEYCTL_GET_KEYRING_ID, 0)
+    except PermissionError:
+        return
+    except OSError as error:
+        raise SandboxError(f"a forbidden call fails with {error.strerror}") from error
+    raise SandboxError("a forbidden call is answered")

@@ -1,0 +1,291 @@
+"""
+The supervisor of one session's sandbox: a process outside of it that guards the project and forks zygotes.
+
+It lives as long as the host holds its channel. Then, however the host ended, it kills what is left, lets the guard look once
+more, removes what was placed in the project, and goes.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NoReturn
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox import wire
+from sanderling.sandbox.guard import git_program, protection, repositories, sentinels, settings
+from sanderling.sandbox.guard.guard import Guard
+from sanderling.sandbox.inside import bubblewrap, init
+from sanderling.sandbox.inside.stillness import everything_still, go_on
+from sanderling.sandbox.inside.zygote import View, Zygote
+from sanderling.sandbox.kernel import namespaces
+from sanderling.sandbox.kernel.layout import (
+    Layout,
+    Protection,
+    listening_sockets,
+    mounted_layout,
+    private_directory,
+    remove_temporary_files_of_the_dead,
+    remove_tree,
+    unmounted_layout,
+)
+from sanderling.sandbox.kernel.syscalls import prctl, syscall
+from sanderling.sandbox.policy import Level, Limits, SandboxPolicy, check_identities
+from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent
+
+LAST_LOOK_S = 60
+ROUTINE_SHARE = 10
+"""At most one part in so many of the time goes into audits that nobody waits for."""
+
+
+def main(channel: int) -> NoReturn:
+    supervisor = Supervisor(socket.socket(fileno=channel))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: supervisor.end())
+    try:
+        supervisor.serve()
+    finally:  # after a defect, too: what runs must end, and what it left must be looked at
+        supervisor.end()
+
+
+class Supervisor:
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+        self._guard: Guard | None = None
+        self._policy: SandboxPolicy | None = None
+        self._claim: sentinels.Claim | None = None
+        self._next_routine_audit = 0.0
+        self._namespaces: dict[bool, list[int]] = {}  # by whether they hold a network
+        self._placeholders: dict[int, set[str]] = {}  # by the number of the view
+        self._poll = select.poll()
+        prctl(init.PR_SET_CHILD_SUBREAPER, 1)
+
+    def serve(self) -> NoReturn:
+        gc.enable()  # the imports did without
+        self._poll.register(self.channel, select.POLLIN)
+        while True:
+            _reap()
+            for descriptor, _ in self._poll.poll():
+                if descriptor != self.channel.fileno():
+                    self._report(self._guard.handle_events() if self._guard else [])
+                elif received := wire.receive(self.channel):
+                    self._handle(*received)
+                else:
+                    self.end()
+
+    def _handle(self, message: wire.Message, descriptors: list[int]) -> None:
+        match message:
+            case ("open", number, level, fields):
+                policy = SandboxPolicy(*fields)
+                policy = policy._replace(limits=Limits(*policy.limits))
+                with socket.socket(fileno=descriptors[0]) as channel:
+                    self._open(number, level, policy, channel)
+            case ("retire", number):
+                self._remove_placeholders(number)
+            case ("audit", is_routine):
+                if not is_routine or time.monotonic() >= self._next_routine_audit:
+                    self._audit(is_routine=is_routine)
+            case ("undoes", number, path):
+                is_undone = self._guard is not None and self._guard.undoes(path)
+                wire.send(self.channel, ("undoes", number, is_undone))
+            case ("close", keeps_tmp):
+                self.end(keeps_tmp=keeps_tmp)
+            case _:
+                raise SandboxError(f"A supervisor knows no {message[0]!r}.")
+
+    def _open(
+        self, number: int, level: Level, policy: SandboxPolicy, channel: socket.socket
+    ) -> None:
+        """Start a zygote that serves `channel`; what keeps it from starting is said there."""
+        try:
+            self._start_zygote(number, level, policy, channel)
+        except (OSError, SandboxError) as error:
+            wire.send(channel, ("refused", str(error)))
+
+    def _start_zygote(
+        self, number: int, level: Level, policy: SandboxPolicy, channel: socket.socket
+    ) -> None:
+        """What runs is stopped meanwhile: it must not move what has been looked at and is not yet mounted."""
+        has_own_network = policy.network != "on" and level != "landlock"
+        here, there = wire.socket_pair()
+        with here, there, everything_still():
+            view = View(
+                level=level,
+                layout=self._look_at(policy, level, has_own_network=has_own_network),
+                limits=policy.limits,
+                has_own_network=has_own_network,
+                can_use_network=policy.network == "on",
+            )
+            self._note_placeholders(number, view.layout, policy)
+            if level == "full-bwrap":
+                with bubblewrap.start_zygote(view, channel, there) as stderr:
+                    there.close()
+                    if not self._has_entered(here, view):
+                        raise bubblewrap.complaint_in(stderr)
+                return
+            if os.fork() == 0:
+                here.close()
+                self._become_zygote(view, channel, there)
+            there.close()
+            self._has_entered(here, view)
+
+    def _has_entered(self, here: socket.socket, view: View) -> bool:
+        """Wait until the zygote is in its view, and keep the namespaces that it has made. False: it has died before."""
+        while (received := wire.receive(here)) and received[0] != ("entered",):
+            self._namespaces[view.has_own_network] = received[1]
+        return received is not None
+
+    def _become_zygote(self, view: View, channel: socket.socket, there: socket.socket) -> NoReturn:
+        """In a fork: enter the view and serve `channel`; the namespaces go to the supervisor, for the views after this one."""
+        try:
+            prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)
+            if view.is_mounted:
+                self._enter_namespaces(view, there)
+                namespaces.enter_root(view.layout)
+            wire.send(there, ("entered",))
+            # What is the supervisor's to hold is let go: the host's channel, the guard, the claim to the project.
+            init.keep_only(channel.fileno())
+            Zygote(view, socket.socket(fileno=init.KEPT_FD)).serve()
+        except (OSError, SandboxError) as error:
+            wire.send(channel, ("refused", str(error)))
+        except BaseException as defect:  # noqa: BLE001 - there is nobody above who could tell of it
+            sys.excepthook(type(defect), defect, defect.__traceback__)
+        finally:
+            os._exit(EXIT_REFUSED)
+
+    def _enter_namespaces(self, view: View, there: socket.socket) -> None:
+        """Join the session's namespaces, or make them; then become process 1 of a pid namespace below."""
+        if known := self._namespaces.get(view.has_own_network):
+            namespaces.join_session_namespaces(known)
+        else:
+            network = namespaces.CLONE_NEWNET if view.has_own_network else 0
+            namespaces.enter_new_user_namespace(
+                namespaces.CLONE_NEWIPC | namespaces.CLONE_NEWUTS | network
+            )
+            if view.has_own_network:
+                namespaces.bring_up_loopback()
+            new = namespaces.open_session_namespaces(has_own_network=view.has_own_network)
+            wire.send(there, ("namespaces",), tuple(new))
+        namespaces.unshare(namespaces.CLONE_NEWNS | namespaces.CLONE_NEWPID)
+        if pid := os.fork():
+            syscall("close_range", init.KEPT_FD, 0xFFFFFFFF, 0)
+            prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)  # entering the namespace has cleared it
+            prctl(init.PR_SET_DUMPABLE, 0)
+            os.waitpid(pid, 0)
+            os._exit(0)
+        prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)  # a fork does not inherit it
+
+    def _look_at(self, policy: SandboxPolicy, level: Level, *, has_own_network: bool) -> Layout:
+        """What the view of `policy` holds, as things are now. The first look also puts the guard in place."""
+        check_identities(policy)  # nothing moves any more
+        if self._guard:
+            self._audit()  # or we would ask git about a repository that waits for that
+        git_program.distrust(policy.project, *policy.write_paths)
+        survey = repositories.survey(policy.project)
+        if self._policy is None:
+            self._policy = policy
+            remove_temporary_files_of_the_dead(private_directory(policy, "tmp"))
+            sentinels.clean_up_after_the_dead(os.path.dirname(policy.state_dir))
+            if there := protection.leads_nowhere(policy.project):
+                reason = f"leads to {there}, which does not exist, so git finds no repository"
+                self._report([GuardEvent("noticed", ".git", reason)])
+        if self._claim is None:
+            self._claim = sentinels.place_sentinels(policy.state_dir, survey)
+        in_git = protection.protection(survey)
+        if policy.has_guard and self._guard is None:
+            quarantine = private_directory(policy, "quarantine")
+            self._guard = Guard(survey, in_git, quarantine, restores=level == "landlock")
+            self._poll.register(self._guard, select.POLLIN)
+        granted = [repositories.survey(path) for path in policy.write_paths if os.path.isdir(path)]
+        found = [in_git, *map(protection.protection, granted)]
+        roots = (policy.project, *(survey.project for survey in granted))
+        sockets = listening_sockets((*roots, *policy.read_paths, policy.home))
+        protected = Protection(
+            writable=in_git.write,
+            readable=in_git.read,
+            pinned=tuple(path for plan in found for path in plan.pin),
+            read_only=tuple(path for plan in found for path in plan.read_only),
+            masked=(*settings.env_files_to_hide(survey), *survey.sockets, *sockets),
+        )
+        if level == "landlock":
+            return unmounted_layout(policy, protected)
+        return mounted_layout(policy, protected, has_own_network=has_own_network)
+
+    # --- what is made in the private HOME and /tmp, to mount on what the person has granted ------------------------------
+
+    def _note_placeholders(self, number: int, layout: Layout, policy: SandboxPolicy) -> None:
+        """The view's mount points that are not there yet, or only as another's."""
+        assert self._policy
+        settled = {*self._policy.read_paths, *self._policy.write_paths}
+        granted = {*policy.read_paths, *policy.write_paths} - settled
+        known = set[str]().union(*self._placeholders.values())
+        places = _steps(layout, granted)
+        self._placeholders[number] = {
+            path for path in places if path in known or not os.path.lexists(path)
+        }
+
+    def _remove_placeholders(self, number: int) -> None:
+        """What no other view needs, and nobody has filled: a command would take it for the file that was granted."""
+        own = self._placeholders.pop(number, set())
+        for path in sorted(own.difference(*self._placeholders.values()), reverse=True):
+            directory, name = os.path.split(path)
+            with suppress(OSError), namespaces.opened(directory) as here:
+                status = os.stat(name, dir_fd=here, follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    os.rmdir(name, dir_fd=here)
+                elif stat.S_ISREG(status.st_mode) and not status.st_size:
+                    os.unlink(name, dir_fd=here)
+
+    # --- the guard, and the end ----------------------------------------------------------------------------------------
+
+    def _report(self, events: list[GuardEvent]) -> None:
+        """Tell the host, if it is still there: what was found is in the quarantine all the same."""
+        for event in events:
+            with suppress(OSError):
+                wire.send(self.channel, ("guard", *event))
+
+    def _audit(self, *, is_routine: bool = False) -> None:
+        began = time.monotonic()
+        self._report(self._guard.audit(is_routine=is_routine) if self._guard else [])
+        now = time.monotonic()
+        self._next_routine_audit = now + ROUTINE_SHARE * (now - began)
+
+    def end(self, *, keeps_tmp: bool = False) -> NoReturn:
+        """Kill what runs, look once more, clean up; nobody has to wait for that, and it does not last for ever."""
+        signal.alarm(LAST_LOOK_S)
+        init.kill_tree()
+        guard, self._guard = self._guard, None
+        try:
+            self._report(guard.close() if guard else [])
+        finally:
+            for number in list(self._placeholders):
+                self._remove_placeholders(number)
+            if self._policy and self._claim is not None:
+                with suppress(OSError):
+                    sentinels.remove_sentinels(self._policy.state_dir, self._claim)
+            if self._policy and not keeps_tmp:
+                remove_tree(self._policy.tmp_dir)
+            with suppress(OSError):
+                wire.send(self.channel, ("closed",))
+            os._exit(0)
+
+
+def _steps(layout: Layout, targets: set[str]) -> Iterator[str]:
+    """What `targets` are mounted on in private directories, and every directory on the way there, by their paths outside."""
+    for bind in layout.binds:
+        for directory, rest in layout.private_places(bind) if bind.target in targets else ():
+            steps = rest.split("/")
+            yield from (f"{directory}/{'/'.join(steps[: n + 1])}" for n in range(len(steps)))
+
+
+def _reap() -> None:
+    """Wait for what has ended: zygotes, and whatever became our child when its parent did."""
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG | init.WALL))[0]:
+            if os.WIFSTOPPED(ended[1]):  # one that came to stand still too late
+                go_on(*ended)

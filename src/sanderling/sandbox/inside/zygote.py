@@ -1,0 +1,259 @@
+"""
+A zygote: one view of the machine, in which commands start.
+
+It has done once what costs time (namespaces, the root directory, the Landlock rules, the seccomp program), so that a command
+costs one small fork, made ahead of it, and one `posix_spawn`. `unshare(CLONE_NEWPID)` puts the next fork into a pid namespace of
+its own; `setns` to ours undoes that for the fork after it.
+"""
+
+import gc
+import marshal
+import os
+import select
+import signal
+import socket
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox import wire
+from sanderling.sandbox.inside import init
+from sanderling.sandbox.inside.init import Confinement
+from sanderling.sandbox.kernel import namespaces, seccomp
+from sanderling.sandbox.kernel.landlock import Ruleset
+from sanderling.sandbox.kernel.layout import Access, Layout
+from sanderling.sandbox.kernel.syscalls import prctl, syscall
+from sanderling.sandbox.policy import NAME_PORT, PROXY_PORT, Level, Limits
+
+PID_MAX_IS_OURS = (6, 14)  # since this Linux, pid_max belongs to the pid namespace
+RESERVED_PIDS = 300  # low ones, which a namespace does not give out again
+OOM_SCORE_ADJ = "500"  # when memory runs out, these go first
+MEMORY = ("/dev/shm", "/dev/mqueue")
+LISTS_OF_MEMORY = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
+
+
+class View(NamedTuple):
+    """What all commands of a zygote see and get. `has_own_network`: no network but a loopback of the session's own."""
+
+    level: Level
+    layout: Layout
+    limits: Limits
+    has_own_network: bool
+    can_use_network: bool
+
+    @property
+    def is_mounted(self) -> bool:
+        """Whether the zygote lives in namespaces and in a root directory of its own."""
+        return self.level != "landlock"
+
+    @property
+    def can_nest(self) -> bool:
+        """Whether each command can have a pid namespace of its own in there."""
+        return self.level in ("full", "namespaces")
+
+    def confinement(self) -> Confinement:
+        """
+        What each of its commands takes on.
+
+        Raises:
+            SandboxError: this kernel or machine lacks a part of the level.
+        """
+        landlock = None
+        if self.level != "namespaces":
+            access = self.layout.access
+            landlock = Ruleset(
+                read=access.readable,
+                write=access.writable,
+                devices=access.devices,
+                sockets=access.private,
+                deny_tcp=not self.has_own_network and not self.can_use_network,
+            )
+        return Confinement(
+            is_mounted=self.is_mounted,
+            has_own_pids=self.can_nest,
+            limits=self.limits,
+            landlock=landlock,
+            seccomp=seccomp.program(
+                has_namespaces=self.is_mounted, has_host_network=self.can_use_network
+            ),
+        )
+
+    def as_data(self) -> tuple[Any, ...]:
+        """What `main` needs of it, for `marshal`: its root is already there."""
+        access, limits = tuple(self.layout.access), tuple(self.limits)
+        return (self.level, access, limits, self.has_own_network, self.can_use_network)
+
+
+def main(channel: int, view: int, entered: int) -> NoReturn:
+    """A zygote as a program of its own: `view` is a file with a view's data, `entered` where to say that we are there."""
+    wire.send(socket.socket(fileno=entered), ("entered",))
+    with os.fdopen(view, "rb") as file:
+        level, access, limits, *network = marshal.load(file)  # noqa: S302
+    its_view = View(level, Layout(Access(*access)), Limits(*limits), *network)
+    Zygote(its_view, socket.socket(fileno=channel)).serve()
+
+
+class Spare(NamedTuple):
+    """An init that waits for its command."""
+
+    pid: int
+    channel: socket.socket
+
+
+class Running(NamedTuple):
+    """An init with its command; `status` is the pipe that it writes to, which we keep open until all of it is gone."""
+
+    key: int
+    pid: int
+    status: int
+
+
+class Zygote:
+    """Serves launches on `channel` until the host lets go of it; then ends, and everything with it."""
+
+    def __init__(self, view: View, channel: socket.socket) -> None:
+        self.view = view
+        self.channel = channel
+        self._confinement = view.confinement()
+        self._running: dict[int, Running] = {}  # by pidfd
+        self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._poll = select.poll()
+        self._spare: Spare | None = None
+
+    def serve(self) -> NoReturn:
+        _limit_ourselves(self.view)
+        listeners = _listeners() if self.view.has_own_network else {}
+        descriptors = tuple(listener.fileno() for listener in listeners.values())
+        wire.send(self.channel, ("ready", list(listeners)), descriptors)
+        for listener in listeners.values():
+            listener.close()
+        prctl(init.PR_SET_DUMPABLE, 0)
+        signal.pthread_sigmask(signal.SIG_BLOCK, init.FORWARDED)  # an init inherits that
+        gc.disable()  # a fork copies each page that a collection touches
+        self._spare = self._fork_init()
+        self._poll.register(self.channel, select.POLLIN)
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor in self._running:
+                    self._finish(descriptor)
+                elif received := wire.receive(self.channel):
+                    self._handle(*received)
+                else:
+                    self._end()
+
+    def _handle(self, message: wire.Message, descriptors: list[int]) -> None:
+        match message:
+            case ("launch", key, *launch):
+                self._launch(key, tuple(launch), descriptors)
+            case ("look",):
+                wire.send(self.channel, ("holds", self.view.is_mounted and _holds_memory()))
+            case ("hold", path):
+                with suppress(OSError):  # it has gone, and with it what could be changed
+                    namespaces.hold(path)
+            case ("signal", key, number):
+                for running in self._running.values():
+                    if running.key == key:
+                        os.kill(running.pid, number)
+            case _:
+                raise SandboxError(f"A zygote knows no {message[0]!r}.")
+
+    def _launch(self, key: int, launch: wire.Message, descriptors: list[int]) -> None:
+        spare = self._handed_over(launch, tuple(descriptors))
+        *streams, status = descriptors
+        for descriptor in streams:
+            os.close(descriptor)
+        pidfd = os.pidfd_open(spare.pid)
+        self._running[pidfd] = Running(key, spare.pid, status)
+        self._poll.register(pidfd, select.POLLIN)
+        self._spare = self._fork_init()
+
+    def _handed_over(self, launch: wire.Message, descriptors: tuple[int, ...]) -> Spare:
+        """The init that has the command now: the spare one, or if that was killed while it waited, another."""
+        spare = self._spare or self._fork_init()
+        try:
+            with spare.channel:
+                wire.send(spare.channel, launch, descriptors)
+        except ConnectionError:
+            os.waitpid(spare.pid, 0)
+            spare = self._fork_init()
+            with spare.channel:
+                wire.send(spare.channel, launch, descriptors)
+        return spare
+
+    def _fork_init(self) -> Spare:
+        here, there = wire.socket_pair()
+        if self.view.can_nest:
+            namespaces.unshare(namespaces.CLONE_NEWPID)
+        ours = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self.channel.close()  # or the host would think that the zygote is there when only we are
+            init.run(there, self._confinement, ours)
+        if self.view.can_nest:
+            syscall("setns", self._own_pids, namespaces.CLONE_NEWPID)
+        there.close()
+        return Spare(pid, here)
+
+    def _finish(self, pidfd: int) -> None:
+        ended = self._running.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.waitpid(ended.pid, 0)
+        os.close(pidfd)
+        if not self.view.can_nest:
+            init.kill_tree(self._inits())
+        os.close(ended.status)  # for the host this is the end of the whole tree
+
+    def _inits(self) -> frozenset[int]:
+        spare = {self._spare.pid} if self._spare else set[int]()
+        return frozenset({running.pid for running in self._running.values()} | spare)
+
+    def _end(self) -> NoReturn:
+        if not self.view.can_nest:
+            init.kill_tree()
+        os._exit(0)
+
+
+def _holds_memory() -> bool:
+    """Whether commands have left shared memory, semaphores or message queues behind, as far as they let us look."""
+    try:
+        if any(os.listdir(directory) for directory in filter(os.path.isdir, MEMORY)):
+            return True
+        for path in filter(os.path.exists, LISTS_OF_MEMORY):
+            with open(path, encoding="ascii") as file:
+                if len(file.readlines()) > 1:  # the first holds headings
+                    return True
+    except OSError:
+        return True
+    return False
+
+
+def _listeners() -> dict[str, socket.socket]:
+    """Sockets on the session's loopback, for the host to answer on; none where another view of the session has them already."""
+    found: dict[str, socket.socket] = {}
+    for name, kind, port in (
+        ("proxy", socket.SOCK_STREAM, PROXY_PORT),
+        ("names", socket.SOCK_DGRAM, NAME_PORT),
+    ):
+        listener = socket.socket(socket.AF_INET, kind)
+        with suppress(OSError):  # taken; or a port that bubblewrap leaves us no right to
+            listener.bind(("127.0.0.1", port))
+            # Only now, or the next view could bind it, too: that it may listen again while old connections linger.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found[name] = listener
+    return found
+
+
+def _limit_ourselves(view: View) -> None:
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write(OOM_SCORE_ADJ)
+    init.bar_capabilities()
+    if not view.can_nest:
+        init.adopt_and_die_together(os.getppid())
+    elif os.geteuid() == 0 and _kernel_version() >= PID_MAX_IS_OURS:  # RLIMIT_NPROC binds no root
+        with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
+            file.write(str(view.limits.processes + RESERVED_PIDS))
+
+
+def _kernel_version() -> tuple[int, int]:
+    major, minor = os.uname().release.split(".")[:2]
+    return int(major), int(minor.partition("-")[0])

@@ -1,0 +1,164 @@
+"""Hosts: how they are spelled, which are public, which ones a person allows."""
+
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+import anyio
+
+from sanderling.errors import SandboxError
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+
+_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+
+# What getaddrinfo may take for an address: 2130706433, 127.1, 0x7f.0.0.1.
+_NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
+
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*)(?::([0-9]{1,5}))?")
+
+_IPV6_UNICAST = IPv6Network("2000::/3")
+
+_NOT_GLOBAL = (
+    IPv6Network("2002::/16"),  # 6to4
+    # What older Pythons take for global; a cloud's metadata service lives in the first.
+    IPv4Network("192.0.0.0/24"),
+    IPv4Network("192.88.99.0/24"),
+    IPv6Network("3fff::/20"),
+)
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+
+class HostRules:
+    """
+    The hosts that can be reached.
+
+    Each is a name, `*.name` (every name below, not itself) or an address (IPv6 in brackets), and means its ports 443 and 80, or
+    the one that it ends in: `:port`.
+
+    Raises:
+        SandboxError: an entry is none of these.
+    """
+
+    def __init__(self, hosts: tuple[str, ...]) -> None:
+        self._entries: set[tuple[str, int]] = set()
+        self._in_use: dict[anyio.CancelScope, tuple[str, int]] = {}
+        self.change(hosts)
+
+    def change(self, hosts: tuple[str, ...]) -> None:
+        """From now on these; connections to what is not among them are cut."""
+        entries: set[tuple[str, int]] = set()
+        for text in hosts:
+            try:
+                entries.update(_entries(text))
+            except ValueError as error:
+                raise SandboxError(
+                    f"{text!r} is no host: write a name, *.name or an address ([::1] for IPv6), with or without :port"
+                ) from error
+        self._entries = entries
+        for connection, target in self._in_use.items():
+            if not self.allows(*target):
+                connection.cancel()
+
+    @contextmanager
+    def in_use(self, host: str, port: int, connection: anyio.CancelScope) -> Generator[None]:
+        """While this lasts, `connection` is cancelled when the host is no longer among them."""
+        self._in_use[connection] = (host, port)
+        try:
+            yield
+        finally:
+            del self._in_use[connection]
+
+    def allows(self, host: str, port: int) -> bool:
+        try:
+            host = canonical_host(host)
+        except ValueError:
+            return False
+        labels = host.split(".")
+        above = ("*." + ".".join(labels[i:]) for i in range(1, len(labels)))
+        return any((name, port) in self._entries for name in (host, *above))
+
+    def allow_all_of(self, entry: str) -> bool:
+        """Whether `entry` adds nothing to them."""
+        return all(self.allows(host, port) for host, port in _entries(entry))
+
+
+def _entries(text: str) -> Iterator[tuple[str, int]]:
+    below = "*." if text.startswith("*.") else ""
+    host, port = split_authority(text.removeprefix(below))
+    if below and is_address(host):
+        raise ValueError(text)
+    yield from ((below + host, port) for port in ((port,) if port else (443, 80)))
+
+
+def canonical_host(host: str) -> str:
+    """
+    The one spelling of a name or an address: lower case, ASCII, no final dot, no brackets.
+
+    Raises:
+        ValueError: it is neither; so are addresses in any but the usual notation.
+    """
+    if "%" in host:  # a zone: link-local anyway
+        raise ValueError(host)
+    if ":" in host:
+        return str(IPv6Address(host.removeprefix("[").removesuffix("]")))
+    name = host.lower().removesuffix(".")
+    if not name.isascii():
+        encoded = name.encode("idna")
+        if encoded.decode("idna") != name:  # IDNA 2003 and 2008 do not agree on it: "ß", joiners
+            raise ValueError(host)
+        name = encoded.decode()
+    if is_address(name):
+        return str(IPv4Address(name))
+    if not _NAME.fullmatch(name):
+        raise ValueError(host)
+    return name
+
+
+def is_public(address: str) -> bool:
+    """
+    Whether the address is somewhere on the internet, not on this machine nor in a network around it.
+
+    IPv6 counts where addresses are handed out (2000::/3), without 6to4; NAT64 counts as the IPv4 address that it leads to.
+    """
+    ip = ip_address(address)
+    if ip in _NAT64:
+        ip = IPv4Address(int(ip) & 0xFFFFFFFF)
+    if any(ip in network for network in _NOT_GLOBAL):
+        return False
+    if isinstance(ip, IPv6Address):
+        return ip in _IPV6_UNICAST and ip.is_global
+    return ip.is_global and not ip.is_multicast
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the name or address, in its one spelling, is the loopback of whichever network it is asked in."""
+    if is_address(host):
+        return ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def is_address(host: str) -> bool:
+    return ":" in host or _NUMERIC.fullmatch(host) is not None
+
+
+def split_authority(text: str) -> tuple[str, int | None]:
+    """
+    Host, in its one spelling, and port of `text`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _AUTHORITY.fullmatch(text)
+    if not match:
+        raise ValueError(text)
+    host, port = match.groups()
+    if port and not 0 < int(port) < 1 << 16:
+        raise ValueError(text)
+    return canonical_host(host), int(port) if port else None
+
+
+def authority_of(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

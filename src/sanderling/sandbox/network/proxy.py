@@ -1,0 +1,347 @@
+"""
+The two doors in the wall around a session's network: a proxy to the listed hosts, and a name server that only says no.
+
+Their sockets belong to the sandbox's network namespace; the host's event loop serves them, so everything that arrives is written
+by hostile code, and everything that leaves is sent in the host's name. Hence: a target is read once, strictly, into a host and a
+port; both are looked up in the list; the name is resolved once, here; the addresses found are judged; and one of exactly those is
+dialled. Nothing that was judged is ever parsed again. What a client can use up is counted: connections, bytes, seconds, reports.
+
+asyncio's socket calls hold no buffers of their own, but return without a pause as long as there is something to do: each read
+therefore ends with a checkpoint, or one client could stop the editor.
+
+Sources: RFC 9112 (HTTP/1.1), RFC 9110, section 7.6 (what a proxy forwards) and 9.3.6 (CONNECT), RFC 1035, section 4 (DNS).
+"""
+
+import asyncio
+import re
+import socket
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from http import HTTPStatus
+
+import anyio
+import anyio.lowlevel
+import h11
+
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.network.denied import DENIED_REASON, LISTED_ONLY, Once, OnDenial
+from sanderling.sandbox.network.hosts import HostRules, authority_of, is_public, split_authority
+
+MAX_HEAD_BYTES = 16 << 10  # node's limit; one read may double it: 8000 headers, 30 ms in h11
+MAX_CONNECTIONS = 256
+MAX_LOOKUPS = 4  # at a time: they wait in the few threads that all of the host shares
+CHUNK_BYTES = 64 << 10
+
+HEAD_S = 10.0
+LOOKUP_S = 30.0  # as long as the system's resolver may take: giving up frees no thread
+CONNECT_S = 5.0  # per address
+IDLE_S = 300.0
+LINGER_S = 2.0
+ACCEPT_PAUSE_S = 0.1
+
+
+MALFORMED = "Sanderling's proxy understands CONNECT host:port, and http:// requests."
+
+Headers = list[tuple[bytes, bytes]]
+
+CLOSE = (b"connection", b"close")
+HTTP_VERSION = b"1.1"  # each side speaks its own; h11 sends no other
+
+# --- which hosts -------------------------------------------------------------------------------------------------------
+
+_HTTP_URL = re.compile(r"(?i:http)://([^/?#]*)([^#]*)")
+
+
+# --- the proxy ---------------------------------------------------------------------------------------------------------
+
+
+def proxy_environment(port: int) -> dict[str, str]:
+    """What makes curl, git, pip, npm, node, cargo and go use the proxy on this port, and loopback without it."""
+    proxy = f"http://127.0.0.1:{port}"
+    # "[::1]" is how Python compares it, "::1" how the others do.
+    bypass = "localhost,127.0.0.1,::1,[::1]"
+    names = {"http_proxy": proxy, "https_proxy": proxy, "all_proxy": proxy, "no_proxy": bypass}
+    return (
+        names | {name.upper(): value for name, value in names.items()} | {"NODE_USE_ENV_PROXY": "1"}
+    )
+
+
+async def serve_proxy(listener: socket.socket, rules: HostRules, report: OnDenial) -> None:
+    """
+    Serve HTTP clients until cancelled; the listener is closed then. Clients beyond MAX_CONNECTIONS wait in its backlog.
+
+    What the rules refuse is answered with 403, and reported; a host's name that leads to an address which is not public is
+    refused unless that address is listed as well.
+    """
+    report = Once(report)
+    slots = anyio.Semaphore(MAX_CONNECTIONS)
+    lookups = anyio.Semaphore(MAX_LOOKUPS)
+    parsing = anyio.Lock()
+
+    async def serve(client: socket.socket) -> None:
+        try:
+            await _Exchange(client, rules, report, lookups, parsing).run()
+        finally:
+            slots.release()
+
+    with listener:
+        listener.setblocking(False)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # clients inherit it
+        async with anyio.create_task_group() as tasks:
+            while True:
+                await slots.acquire()
+                tasks.start_soon(serve, await _accept(listener))
+
+
+async def _accept(listener: socket.socket) -> socket.socket:
+    while True:
+        try:
+            client, _ = await asyncio.get_running_loop().sock_accept(listener)
+        except OSError:  # the client is gone already, or the host is short of descriptors
+            await anyio.sleep(ACCEPT_PAUSE_S)
+        else:
+            return client
+
+
+class _RequestError(Exception):
+    """The request gets no further than this answer."""
+
+    def __init__(self, status: int, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+        self.reason = reason or HTTPStatus(status).phrase
+
+
+class _Peer:
+    """A socket and the HTTP spoken on it."""
+
+    def __init__(self, sock: socket.socket, our_role: type[h11.CLIENT | h11.SERVER]) -> None:
+        self.sock = sock
+        self.http = h11.Connection(our_role, max_incomplete_event_size=MAX_HEAD_BYTES)
+
+
+class _Exchange:
+    """One client's connection: one request, one answer, or a tunnel."""
+
+    def __init__(
+        self,
+        client: socket.socket,
+        rules: HostRules,
+        report: OnDenial,
+        lookups: anyio.Semaphore,
+        parsing: anyio.Lock,
+    ) -> None:
+        self.client = _Peer(client, h11.SERVER)
+        self.rules = rules
+        self.report = report
+        self.lookups = lookups
+        self.parsing = parsing
+        self.idle = anyio.CancelScope()
+
+    async def run(self) -> None:
+        try:
+            with self.client.sock, self.idle:
+                self._stay()
+                await self._serve()
+        except* (OSError, h11.ProtocolError):
+            pass  # an end is gone or talks no HTTP, too late for an answer
+
+    async def _serve(self) -> None:
+        with ExitStack() as use:
+            try:
+                with anyio.fail_after(HEAD_S):
+                    request = await self._next_event(self.client)
+                if not isinstance(request, h11.Request):
+                    return  # nothing was asked
+                host, port, path = _target(request)
+                use.enter_context(self.rules.in_use(host, port, self.idle))
+                upstream = use.enter_context(await self._dial(host, port))
+            except _RequestError as error:
+                await self._refuse(error)
+            except h11.RemoteProtocolError as error:
+                await self._refuse(_RequestError(error.error_status_hint, MALFORMED))
+            except ValueError:
+                await self._refuse(_RequestError(400, MALFORMED))
+            else:
+                if request.method == b"CONNECT":
+                    await self._tunnel(upstream)
+                else:
+                    await self._forward(request, authority_of(host, port), path, upstream)
+
+    async def _dial(self, host: str, port: int) -> socket.socket:
+        if not self.rules.allows(host, port):
+            target = authority_of(host, port)
+            raise self._denied(target, Denial("connect", target, LISTED_ONLY))
+        try:
+            with anyio.fail_after(LOOKUP_S):
+                async with self.lookups:
+                    found = await anyio.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise _RequestError(502, f"{host} cannot be resolved: {error}") from error
+        private = ""
+        for family, _, _, _, address in found:
+            if is_public(address[0]) or self.rules.allows(*address):
+                with suppress(OSError):
+                    return await _connect(family, address)
+            else:
+                private = authority_of(*address)
+        if private:
+            rule = f"{host} leads to an address that is not public"
+            raise self._denied(authority_of(host, port), Denial("connect", private, rule))
+        raise _RequestError(502, f"{host} does not answer on port {port}.")
+
+    def _denied(self, asked: str, denial: Denial) -> _RequestError:
+        self.report(denial)
+        return _RequestError(
+            403,
+            f"Sanderling's sandbox does not let you through to {asked}: {denial.rule}.\n"
+            "Ask the user, who can open it: `:AgentNet` in Neovim, `--net` in a shell.",
+            DENIED_REASON,
+        )
+
+    async def _refuse(self, error: _RequestError) -> None:
+        body = error.text.encode() + b"\n"
+        head = (
+            f"HTTP/1.1 {error.status} {error.reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        await _send(self.client.sock, head.encode() + body)
+        await self._see_off()
+
+    async def _tunnel(self, upstream: socket.socket) -> None:
+        client = self.client.sock
+        early, _ = self.client.http.trailing_data
+        await _send(client, b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await _send(upstream, early)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._pump, client, upstream)
+            tasks.start_soon(self._pump, upstream, client)
+
+    async def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        while data := await self._receive(source):
+            await _send(sink, data)
+        sink.shutdown(socket.SHUT_WR)
+
+    async def _forward(
+        self, request: h11.Request, authority: str, path: bytes, upstream: socket.socket
+    ) -> None:
+        server = _Peer(upstream, h11.CLIENT)
+        headers = [(b"host", authority.removesuffix(":80").encode()), *_end_to_end(request), CLOSE]
+        head = replace(request, target=path, headers=headers, http_version=HTTP_VERSION)
+        await self._send_event(server, head)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._forward_body, server)
+            await self._return_response(server)
+            tasks.cancel_scope.cancel()
+        await self._see_off()
+
+    async def _forward_body(self, server: _Peer) -> None:
+        event = None
+        while not isinstance(event, h11.EndOfMessage):
+            event = await self._next_event(self.client)
+            # A server may answer and read no further; the client still gets rid of its body, then hears the answer.
+            with suppress(OSError):
+                await self._send_event(server, event)
+
+    async def _return_response(self, server: _Peer) -> None:
+        event = None
+        while not isinstance(event, h11.EndOfMessage):
+            event = await self._next_event(server)
+            if isinstance(event, h11.InformationalResponse):
+                event = replace(event, headers=_end_to_end(event), http_version=HTTP_VERSION)
+            elif isinstance(event, h11.Response):
+                headers = [*_end_to_end(event), CLOSE]
+                event = replace(event, headers=headers, http_version=HTTP_VERSION)
+            await self._send_event(self.client, event)
+
+    async def _see_off(self) -> None:
+        """Closing while the client still sends would reset the connection, and lose it the end of the answer."""
+        client = self.client.sock
+        client.shutdown(socket.SHUT_WR)
+        with anyio.move_on_after(LINGER_S):
+            while await self._receive(client):
+                pass
+
+    async def _next_event(self, peer: _Peer) -> h11.Event:
+        while True:
+            # One parser per round of the loop: many clients with costly heads take turns with everything else.
+            async with self.parsing:
+                event = peer.http.next_event()
+            if isinstance(event, h11.Event):
+                return event
+            peer.http.receive_data(await self._receive(peer.sock, MAX_HEAD_BYTES))
+
+    async def _send_event(self, peer: _Peer, event: h11.Event) -> None:
+        if data := peer.http.send(event):
+            await _send(peer.sock, data)
+
+    async def _receive(self, source: socket.socket, max_bytes: int = CHUNK_BYTES) -> bytes:
+        data = await asyncio.get_running_loop().sock_recv(source, max_bytes)
+        await anyio.lowlevel.checkpoint()
+        self._stay()
+        return data
+
+    def _stay(self) -> None:
+        self.idle.deadline = anyio.current_time() + IDLE_S
+
+
+_HOP_BY_HOP = {b"connection", b"keep-alive", b"te", b"trailer", b"upgrade"}
+_FRAMING = {b"content-length", b"transfer-encoding"}
+
+
+def _end_to_end(message: h11.Request | h11.InformationalResponse | h11.Response) -> Headers:
+    """The headers that are not about the connection; `Host` is the target's."""
+    names = {name for name, _ in message.headers}
+    options = b",".join(value for name, value in message.headers if name == b"connection")
+    named = {option.strip() for option in options.lower().split(b",")} - _FRAMING
+    dropped = _HOP_BY_HOP | named | {b"host"}
+    if b"transfer-encoding" in names:
+        dropped.add(b"content-length")  # RFC 9112, section 6.3: two lengths are one too many
+    return [
+        (name, value)
+        for name, value in message.headers
+        if name not in dropped and not name.startswith(b"proxy-")
+    ]
+
+
+def _target(request: h11.Request) -> tuple[str, int, bytes]:
+    """
+    Host, port, and the path with its query; a tunnel has none.
+
+    Raises:
+        ValueError: the request is none for a proxy.
+    """
+    target = request.target.decode("ascii")
+    if request.method == b"CONNECT":
+        host, port = split_authority(target)
+        path = ""
+    elif url := _HTTP_URL.fullmatch(target):
+        host, port = split_authority(url[1])
+        port = port or 80
+        path = url[2] if url[2].startswith("/") else "/" + url[2]
+    else:
+        raise ValueError(target)
+    if not port:
+        raise ValueError(target)
+    return host, port, path.encode()
+
+
+async def _send(sink: socket.socket, data: bytes) -> None:
+    await asyncio.get_running_loop().sock_sendall(sink, data)
+
+
+async def _connect(family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with anyio.fail_after(CONNECT_S):
+            await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+# --- names -------------------------------------------------------------------------------------------------------------

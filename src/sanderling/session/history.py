@@ -1,0 +1,221 @@
+"""
+What the API asks of a history, kept by construction: whatever is appended, a request made of it is valid.
+
+Each tool use has its result at the head of the very next message, no block is blank, thoughts are signed and never last, the first
+message is the person's, ids and names of tools have the API's own characters.
+Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from sanderling.protocol.messages import (
+    ContentBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+)
+
+UNKNOWN_OUTCOME = (
+    "The outcome is unknown: the session was interrupted while this ran. It was not run again."
+)
+NOT_RUN = "This was not run: the session was interrupted before."
+NO_OUTPUT = "(no output)"
+MAX_NAME_CHARS = 64  # of a tool; some who pass the API on take no more
+_UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class Ran(msgspec.Struct):
+    """
+    What is known of tool uses beyond the history.
+
+    Those that were `started` may have had effects, those that have `ended` have their results.
+    """
+
+    started: set[str] = msgspec.field(default_factory=set)
+    ended: dict[str, ToolResult] = msgspec.field(default_factory=dict)
+
+    def forget(self, tool_use_id: str) -> None:
+        """Its result is in the history."""
+        self.started.discard(tool_use_id)
+        self.ended.pop(tool_use_id, None)
+
+    def result(self, tool_use_id: str) -> ToolResult:
+        """What the model is told if the history has no result."""
+        text = UNKNOWN_OUTCOME if tool_use_id in self.started else NOT_RUN
+        return self.ended.get(tool_use_id) or ToolResult(tool_use_id, text, is_error=True)
+
+
+def continued(history: Sequence[Message], message: Message, ran: Ran) -> list[Message]:
+    """
+    `message` as it can follow `history`, after what has to come before it; nothing if nothing of it can.
+
+    `ran` gives the results that are missing.
+    """
+    open_uses = _tool_uses(history[-1]) if history else []
+    if message.role == "assistant":
+        blocks = _spoken(message.content)
+        if not (history and blocks):
+            return []
+        before = Message("user", _results(open_uses, (), ran))
+        return [*([before] if open_uses else ()), Message("assistant", blocks)]
+    results = _results(open_uses, message.content, ran)
+    others = tuple(block for block in message.content if _is_shown(block))
+    blocks = (*results, *others)
+    if not blocks:
+        return []
+    return [message if blocks == message.content else Message("user", blocks)]
+
+
+def plain(words: str, limit: int = MAX_NAME_CHARS) -> str:
+    """Their first characters, those that ids and names cannot have as `_`."""
+    return _UNFIT.sub("_", words[:limit])
+
+
+def fit_name(name: str) -> str:
+    """
+    The name of a tool, or what a model takes for one, as the API takes it.
+
+    What had to be changed ends with `_`, as no tool's name does: nothing is run that the model did not name.
+    """
+    is_fit = name and name == plain(name)
+    return name if is_fit else f"{plain(name, MAX_NAME_CHARS - 1) or 'unknown'}_"
+
+
+def fit_id(tool_use_id: str) -> str:
+    """An id as the API takes it: the same for a tool use and its result, and another for each."""
+    if tool_use_id and tool_use_id == plain(tool_use_id):
+        return tool_use_id
+    tag = blake2b(tool_use_id.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    return f"{plain(tool_use_id, MAX_NAME_CHARS // 2) or 'use'}_{tag}"
+
+
+def fit(message: Message) -> Message:
+    """`message` with names and ids that the API takes."""
+    blocks = tuple(map(_fit, message.content))
+    is_fit = all(one is other for one, other in zip(blocks, message.content, strict=True))
+    return message if is_fit else Message(message.role, blocks)
+
+
+def _fit(block: ContentBlock) -> ContentBlock:
+    match block:
+        case ToolUse(id=use_id, name=name) if (fit_id(use_id), fit_name(name)) != (use_id, name):
+            return ToolUse(fit_id(use_id), fit_name(name), block.input)
+        case ToolResult(tool_use_id=use_id) if fit_id(use_id) != use_id:
+            return msgspec.structs.replace(block, tool_use_id=fit_id(use_id))
+        case _:
+            return block
+
+
+def without_thoughts(history: Iterable[Message]) -> list[Message]:
+    """`history` for another model: thoughts are bound to the one that had them."""
+    thoughtless: list[Message] = []
+    for message in history:
+        blocks = tuple(block for block in message.content if not _is_thought(block))
+        if blocks == message.content:
+            thoughtless.append(message)
+        elif blocks:
+            thoughtless.append(Message(message.role, blocks))
+    return thoughtless
+
+
+def with_results(history: Iterable[Message], texts: dict[str, str]) -> list[Message]:
+    """`history` with other texts as the results of some tool uses."""
+    return [_with_results(message, texts) for message in history]
+
+
+def _with_results(message: Message, texts: dict[str, str]) -> Message:
+    if not any(
+        isinstance(block, ToolResult) and block.tool_use_id in texts for block in message.content
+    ):
+        return message
+    return Message(
+        message.role,
+        tuple(
+            msgspec.structs.replace(block, content=texts[block.tool_use_id])
+            if isinstance(block, ToolResult) and block.tool_use_id in texts
+            else block
+            for block in message.content
+        ),
+    )
+
+
+def _tool_uses(message: Message) -> list[ToolUse]:
+    return [block for block in message.content if isinstance(block, ToolUse)]
+
+
+def _results(
+    uses: Sequence[ToolUse], given: Sequence[ContentBlock], ran: Ran
+) -> tuple[ToolResult, ...]:
+    """One for each use, in their order."""
+    by_use = {block.tool_use_id: block for block in given if isinstance(block, ToolResult)}
+    return tuple(_filled(by_use.get(use.id) or ran.result(use.id)) for use in uses)
+
+
+def _filled(result: ToolResult) -> ToolResult:
+    """The API refuses blank text in a result, too."""
+    if isinstance(result.content, str):
+        is_blank = not result.content.strip()
+        return msgspec.structs.replace(result, content=NO_OUTPUT) if is_blank else result
+    blocks = tuple(
+        block for block in result.content if not isinstance(block, TextBlock) or block.text.strip()
+    )
+    if blocks == result.content:
+        return result
+    return msgspec.structs.replace(result, content=blocks or NO_OUTPUT)
+
+
+def _spoken(blocks: Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
+    """What of a model's message is accepted: no thoughts without a signature, and none at its end."""
+    kept: list[ContentBlock] = []
+    ids: set[str] = set()
+    for block in blocks:
+        match block:
+            case TextBlock(text):
+                is_accepted = bool(text.strip())
+            case ThinkingBlock(signature=signature):
+                is_accepted = bool(signature)
+            case ToolUse(id=tool_use_id):
+                is_accepted = tool_use_id not in ids
+                ids.add(tool_use_id)
+            case RedactedThinkingBlock(data):
+                is_accepted = bool(data)
+            case ToolResult():
+                is_accepted = False
+        if is_accepted:
+            kept.append(block)
+    while kept and _is_thought(kept[-1]):
+        kept.pop()
+    return tuple(kept)
+
+
+def _is_shown(block: ContentBlock) -> bool:
+    """Whether it may stand in a user's message, beside the results."""
+    match block:
+        case TextBlock(text):
+            return bool(text.strip())
+        case _:
+            return False
+
+
+def _is_thought(block: ContentBlock) -> bool:
+    return isinstance(block, ThinkingBlock | RedactedThinkingBlock)
+
+
+MAX_INPUT_CHARS = 80
+
+_TELLING_KEYS = ("command", "path", "pattern", "url", "query")
+
+
+def input_line(use: ToolUse) -> str:
+    """What a tool is used on, in a line: the command, the path, else the first text of its input."""
+    told = [use.input[key] for key in _TELLING_KEYS if key in use.input] + [*use.input.values()]
+    text = next((value for value in told if isinstance(value, str)), "")
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_INPUT_CHARS else f"{line[: MAX_INPUT_CHARS - 1]}…"

@@ -1,0 +1,95 @@
+"""The ledger: what each model and each turn of a session used and cost."""
+
+from collections import deque
+
+from sanderling.protocol.messages import Usage
+from sanderling.session.prices import LENGTH_STEP_TOKENS, Cost, Prices, prompt_tokens
+
+MAX_TURNS = 12  # that the report shows
+
+
+class Tally:
+    """
+    What some requests have used.
+
+    It is kept by model and by the length of the prompts, in thousands of tokens: a request's price depends on no more than that,
+    so that the sum is exact with every price list, and no longer to add up after a thousand requests.
+    """
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.requests = 0
+        self._by_length: dict[tuple[str, int], Usage] = {}
+
+    def add(self, model: str, usage: Usage) -> None:
+        self.usage += usage
+        self.requests += 1
+        steps = -(-prompt_tokens(usage) // LENGTH_STEP_TOKENS)
+        key = model, steps * LENGTH_STEP_TOKENS
+        self._by_length[key] = self._by_length.get(key, Usage()) + usage
+
+    def cost(self, prices: Prices, model: str | None = None) -> Cost:
+        """Of all models, or of one."""
+        usd, is_priced = 0.0, True
+        for (used_model, length), usage in self._by_length.items():
+            if model not in (None, used_model):
+                continue
+            if price := prices.of(used_model):
+                usd += price.cost_usd(usage, length)
+            else:
+                is_priced = False
+        return Cost(usd, is_priced)
+
+    @property
+    def by_model(self) -> dict[str, Usage]:
+        used: dict[str, Usage] = {}
+        for (model, _), usage in self._by_length.items():
+            used[model] = used.get(model, Usage()) + usage
+        return used
+
+
+class Turn(Tally):
+    """The requests of one turn; `number` counts from 1."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+class Ledger:
+    """What the requests of a session have used, and the last turns of it."""
+
+    def __init__(self) -> None:
+        self.last_model = ""
+        self.turns = deque[Turn](maxlen=MAX_TURNS)
+        self._all = Tally()
+        self._turn = Turn(0)
+
+    def begin_turn(self) -> None:
+        self._turn = Turn(self._turn.number + 1)
+        self.turns.append(self._turn)
+
+    def add(self, model: str, usage: Usage) -> None:
+        """Put down what one request has used; an empty `model` is not known."""
+        self.last_model = model or self.last_model
+        self._all.add(model, usage)
+        self._turn.add(model, usage)
+
+    @property
+    def total(self) -> Usage:
+        return self._all.usage
+
+    @property
+    def turn(self) -> Usage:
+        return self._turn.usage
+
+    @property
+    def by_model(self) -> dict[str, Usage]:
+        return self._all.by_model
+
+    def cost(self, prices: Prices, model: str | None = None) -> Cost:
+        """Of the session, or of what one model did in it."""
+        return self._all.cost(prices, model)
+
+    def turn_cost(self, prices: Prices) -> Cost:
+        return self._turn.cost(prices)

@@ -1,0 +1,176 @@
+"""A session's log as it is shown again: page by page from its end, for a long one is not drawn whole."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from sanderling.protocol.events import (
+    BlockEnded,
+    CommandEnded,
+    CommandOutput,
+    CommandStarted,
+    Compacted,
+    CompactionUndone,
+    ErrorOccurred,
+    HistoryEvent,
+    HistoryShown,
+    PromptSteered,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from sanderling.protocol.messages import (
+    CommandRecord,
+    ContentBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+)
+from sanderling.session.records import (
+    LoggedClearing,
+    LoggedCommand,
+    LoggedMessage,
+    LoggedSummary,
+    LoggedToolEnd,
+    LoggedTurnEnd,
+    LoggedUndo,
+    Record,
+)
+from sanderling.session.session import Session
+
+PAGE_BYTES, PAGE_PARTS = 64 * 1024, 60
+MAX_DETAIL_CHARS = 32_768  # all that the model is told of a command
+
+
+class Pages:
+    """The pages of what a resumed session holds, or holds before the byte `end` of its log; the last one first."""
+
+    def __init__(self, session: Session, end: int | None = None) -> None:
+        self._session = session
+        self._end = session.resumed_bytes if end is None else min(end, session.resumed_bytes)
+        self._earlier = bisect_left(session.page_offsets, self._end)  # parts that no page has shown
+        self._next_id = 0
+
+    def take(self) -> HistoryShown:
+        """
+        The page before all that were taken. Reads the log: call it from a thread.
+
+        Raises:
+            SessionError: the log cannot be read.
+        """
+        offsets = self._session.page_offsets
+        first = self._earlier
+        while first and self._is_small(first):
+            first -= 1
+        start = offsets[first] if first < len(offsets) else self._end
+        records = self._session.records(start, self._end)
+        self._earlier, self._end = first, start
+        return HistoryShown(tuple(self._events(records)), has_earlier=first > 0, start=start)
+
+    def _is_small(self, first: int) -> bool:
+        """Whether the page that begins with this part can take one more."""
+        if first == self._earlier:
+            return True
+        size = self._end - self._session.page_offsets[first]
+        return size < PAGE_BYTES and self._earlier - first < PAGE_PARTS
+
+    def _events(self, records: Sequence[Record]) -> Iterator[HistoryEvent]:
+        ended = {each.tool_use_id: each for each in records if isinstance(each, LoggedToolEnd)}
+        results = {
+            block.tool_use_id: block
+            for each in records
+            if isinstance(each, LoggedMessage)
+            for block in each.message.content
+            if isinstance(block, ToolResult)
+        }
+        for record in records:
+            match record:
+                case LoggedMessage(message=message, prompt=prompt, steered=steered):
+                    if prompt:
+                        yield TurnStarted(prompt)
+                    yield from map(PromptSteered, steered)
+                    if message.role == "assistant":
+                        for block in message.content:
+                            yield from self._block(block, ended, results)
+                case LoggedCommand(record=command):
+                    yield from self._command(command)
+                case LoggedClearing(before_tokens=before, after_tokens=after):
+                    yield Compacted("cleared", before, after)
+                case LoggedSummary(before_tokens=before, after_tokens=after, summary=summary):
+                    yield Compacted("summary", before, after, summary)
+                case LoggedUndo():
+                    yield CompactionUndone()
+                case LoggedTurnEnd(stop_reason=stop_reason, error=error):
+                    if error:
+                        yield ErrorOccurred("internal", error, "")
+                    yield TurnEnded(stop_reason)
+                case _:
+                    pass
+
+    def _block(
+        self, block: ContentBlock, ended: dict[str, LoggedToolEnd], results: dict[str, ToolResult]
+    ) -> Iterator[HistoryEvent]:
+        match block:
+            case TextBlock(text):
+                block_id = self._new_id()
+                yield TextDelta(block_id, text)
+                yield BlockEnded(block_id)
+            case ThinkingBlock(thinking=text) if text:
+                block_id = self._new_id()
+                yield ThinkingDelta(block_id, text)
+                yield BlockEnded(block_id)
+            case ToolUse(id=tool_use_id, name=name):
+                end = ended.get(tool_use_id) or LoggedToolEnd(tool_use_id)
+                yield ToolStarted(tool_use_id, name, end.title)
+                yield _tool_ended(name, end, results.get(tool_use_id))
+            case _:
+                pass
+
+    def _command(self, record: CommandRecord) -> Iterator[HistoryEvent]:
+        command_id = f"earlier{self._new_id()}"
+        outcome = record.outcome.removeprefix("was ")
+        yield CommandStarted(command_id, record.command)
+        yield CommandOutput(command_id, record.output[:MAX_DETAIL_CHARS])
+        yield CommandEnded(
+            command_id,
+            f"{outcome[:1].upper()}{outcome[1:]}.",
+            is_success=outcome.startswith("succeeded"),
+        )
+
+    def _new_id(self) -> int:
+        """Those of what is said from now on count up from 0."""
+        self._next_id -= 1
+        return self._next_id
+
+
+def _output_of(content: str, summary: str) -> str:
+    """
+    A command's result as its block has shown it, without what the summary says.
+
+    `[exit status 0 · 81 ms]` goes where that is `✓ 81 ms`, and so does the beginning of `[exit status 0 · 81 ms · cwd: src]`.
+    """
+    lines = content.split("\n")
+    took = " · " + " ".join(summary.split()[-2:])
+    for number in reversed(range(len(lines))):  # what the command itself has written stands above
+        line = lines[number]
+        _, found, more = line.partition(took)
+        if found and line.startswith("[") and (more == "]" or more.startswith(" · ")):
+            lines[number : number + 1] = [f"[{more[3:]}"] if more != "]" else []
+            if lines[:number] == ["(no output)"]:
+                del lines[0]
+            break
+    return "\n".join(lines)
+
+
+def _tool_ended(name: str, end: LoggedToolEnd, result: ToolResult | None) -> ToolEnded:
+    """Without details of its own a tool use shows what the model was told; so does a command that has run, whose output that is."""
+    detail = end.detail
+    # As in `✓ 81 ms`, `→ j1`, `exit status 1 · 2.0 s`; what was denied or stopped has but a word.
+    has_run = end.summary.startswith(("✓", "→")) or " · " in end.summary
+    if result and isinstance(result.content, str) and (not detail or (name == "bash" and has_run)):
+        detail = _output_of(result.content, end.summary)[:MAX_DETAIL_CHARS]
+    is_error = end.is_error or bool(result and result.is_error)
+    return ToolEnded(end.tool_use_id, end.summary, detail, end.filetype, is_error)

@@ -1,0 +1,282 @@
+"""A session as a Markdown file, for people."""
+
+import html
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from sanderling.errors import SessionError
+from sanderling.protocol.messages import (
+    CommandRecord,
+    Prompt,
+    StopReason,
+    TextBlock,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+from sanderling.session.history import input_line
+from sanderling.session.prices import prompt_tokens
+from sanderling.session.records import (
+    Header,
+    LoggedClearing,
+    LoggedCommand,
+    LoggedMessage,
+    LoggedPartial,
+    LoggedRestart,
+    LoggedState,
+    LoggedSummary,
+    LoggedToolEnd,
+    LoggedTurnEnd,
+    LoggedUndo,
+    LoggedUsage,
+    Record,
+    decoded,
+)
+from sanderling.session.session import derived_title
+from sanderling.session.store.logs import header_of, log_path, opened, whole_lines
+from sanderling.text import fence_around, printable
+
+MAX_FOLD_CHARS = 8_000
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+ENDINGS: dict[StopReason, str] = {
+    "max_tokens": "The answer was cut off at the model's limit.",
+    "refusal": "The model refused to answer.",
+    "context_full": "The model's context window was full.",
+    "cancelled": "Stopped.",
+    "interrupted": "Interrupted.",
+    "error": "Failed.",
+    "max_calls": "Stopped after as many requests as a turn may have.",
+    "budget": "Stopped at the session's budget.",
+}
+
+
+def export_markdown(session_dir: Path, session_id: str) -> str:
+    """
+    What was said in a session, with what the tools did, folded and within bounds.
+
+    Raises:
+        SessionError: there is none, or its log cannot be read.
+    """
+    log = log_path(session_dir, session_id)
+    with opened(log) as file:
+        lines = whole_lines(file)
+        header = header_of(log, next(lines, b""))
+        records = [record for line in lines if (record := decoded(line))]
+    conversation = _Conversation(records)
+    sections = [_head(header, records)]
+    for record in records:
+        sections += conversation.sections(record)
+    sections += conversation.rest()
+    return printable("\n\n".join(section.strip("\n") for section in sections)) + "\n"
+
+
+def write_export(path: str, text: str) -> None:
+    """
+    Write `text` into a new file.
+
+    Raises:
+        SessionError: there is a file of this name, or it cannot be written.
+    """
+    target = Path(path)
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                target.unlink()  # half of it helps nobody, and would be in the way
+                raise
+    except FileExistsError:
+        raise SessionError(f"{path} is there already: give the file another name") from None
+    except OSError as error:
+        raise SessionError(
+            f"Cannot write {path}: {error.strerror}. Export to another path."
+        ) from error
+
+
+def _head(header: Header, records: Iterable[Record]) -> str:
+    named = asked = ""
+    models: list[str] = []
+    usage = Usage()
+    for record in records:
+        match record:
+            case LoggedState(key="title", value=str(title)):
+                named = title
+            case LoggedMessage(prompt=Prompt() as prompt):
+                asked = asked or derived_title(prompt)
+            case LoggedUsage(model=model, usage=used):
+                usage += used
+                models += () if model in models else (model,)
+            case LoggedTurnEnd(usage=used):
+                usage += used
+            case _:
+                pass
+    taken = prompt_tokens(usage)
+    cached = f" ({usage.cache_read_input_tokens / taken:.0%} cached)" if taken else ""
+    return "\n".join(
+        (
+            f"# {_one_line(named or asked) or 'A session without words'}\n",
+            f"* Date: {header.at:%Y-%m-%d %H:%M} UTC",
+            f"* Project: {_code(header.project)}",
+            f"* Model: {', '.join(models) or 'not known'}",
+            f"* Tokens: {taken:,} in{cached}, {usage.output_tokens:,} out",
+            f"* Session: {header.session_id}",
+        )
+    )
+
+
+# --- the conversation --------------------------------------------------------------------------------------------------
+
+
+class _Conversation:
+    """Records in, sections of Markdown out."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._ended: dict[str, LoggedToolEnd] = {}
+        self._results: dict[str, ToolResult] = {}
+        self._is_answering = False
+        self._pieces = ""  # of an answer that has no message yet
+        for record in records:
+            match record:
+                case LoggedToolEnd(tool_use_id=tool_use_id):
+                    self._ended[tool_use_id] = record
+                case LoggedMessage(message=message):
+                    for block in message.content:
+                        if isinstance(block, ToolResult):
+                            self._results[block.tool_use_id] = block
+                case _:
+                    pass
+
+    def sections(self, record: Record) -> Iterator[str]:
+        match record:
+            case LoggedMessage():
+                self._pieces = ""
+                yield from self._message(record)
+            case LoggedPartial(block="text", text=text):
+                self._pieces += text
+            case LoggedRestart():
+                self._pieces = ""
+            case LoggedTurnEnd(stop_reason=stop_reason, error=error):
+                self._pieces = ""
+                if note := error or ENDINGS.get(stop_reason, ""):
+                    yield _note(note)
+            case _:
+                yield from _aside(record)
+
+    def rest(self) -> Iterator[str]:
+        """What nobody has made a message of: the session is open, or was killed."""
+        if self._pieces.strip():
+            yield from self._answer(_closed(self._pieces))
+
+    def _message(self, record: LoggedMessage) -> Iterator[str]:
+        if record.prompt:
+            yield from self._prompt("You", record.prompt)
+        for prompt in record.steered:
+            yield from self._prompt("You, meanwhile", prompt)
+        if record.message.role == "assistant":
+            for block in record.message.content:
+                match block:
+                    case TextBlock(text):
+                        yield from self._answer(_closed(text))
+                    case ToolUse():
+                        yield from self._answer(self._tool_use(block))
+                    case _:
+                        pass
+
+    def _prompt(self, who: str, prompt: Prompt) -> Iterator[str]:
+        self._is_answering = False
+        yield f"## {who}"
+        for selection in prompt.selections:
+            place = f"{selection.path}:{selection.first_line}-{selection.last_line}"
+            yield f"{_code(place)}:\n\n{_fenced(selection.text, selection.filetype)}"
+        yield _closed(prompt.text)
+
+    def _answer(self, section: str) -> Iterator[str]:
+        if not self._is_answering:
+            self._is_answering = True
+            yield "## Sanderling"
+        yield section
+
+    def _tool_use(self, use: ToolUse) -> str:
+        end = self._ended.get(use.id) or LoggedToolEnd(use.id)
+        result = self._results.get(use.id) or end.result
+        is_error = end.is_error or bool(result and result.is_error)
+        outcome = end.summary or ("failed" if is_error else "")
+        shown = end.detail or (_told(result) if result else "It has no result.")
+        line = f"<b>{html.escape(use.name)}</b> <code>{html.escape(end.title or input_line(use))}</code>"
+        return _fold(f"{line} {html.escape(outcome)}", _fenced(shown, end.filetype))
+
+
+def _aside(record: Record) -> Iterator[str]:
+    match record:
+        case LoggedCommand(record=CommandRecord(command, outcome, output)):
+            line = (
+                f"You ran <code>{html.escape(_one_line(command))}</code>: it {html.escape(outcome)}"
+            )
+            yield _fold(line, _fenced(f"$ {command}\n{output}"))
+        case LoggedClearing(before_tokens=before, after_tokens=after):
+            yield _note(
+                f"Old tool results were cleared for the model: {before:,} → {after:,} tokens."
+            )
+        case LoggedSummary(before_tokens=before, after_tokens=after, summary=summary):
+            line = f"The model goes on from a summary: {before:,} → {after:,} tokens"
+            yield _fold(line, _fenced(summary, "markdown"))
+        case LoggedUndo():
+            yield _note("The model sees again what was shortened last.")
+        case _:
+            pass
+
+
+def _told(result: ToolResult) -> str:
+    if isinstance(result.content, str):
+        return result.content
+    return "\n".join(
+        block.text if isinstance(block, TextBlock) else "[an image]" for block in result.content
+    )
+
+
+# --- Markdown ----------------------------------------------------------------------------------------------------------
+
+
+def _note(text: str) -> str:
+    return f"> {html.escape(_one_line(text), quote=False)}"
+
+
+def _fold(line: str, content: str) -> str:
+    return f"<details>\n<summary>{line.strip()}</summary>\n\n{content}\n\n</details>"
+
+
+def _code(text: str) -> str:
+    """Inline code: fenced by more backticks than stand in it."""
+    ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    space = " " * (text.startswith("`") or text.endswith("`"))
+    return f"{ticks}{space}{text}{space}{ticks}"
+
+
+def _fenced(text: str, filetype: str = "") -> str:
+    """A block of code that nothing in it can end; of a long text its beginning."""
+    if len(text) > MAX_FOLD_CHARS:
+        left_out = len(text) - MAX_FOLD_CHARS
+        text = f"{text[:MAX_FOLD_CHARS]}\n[… {left_out:,} characters are left out here]"
+    fence = fence_around(text)
+    return f"{fence}{filetype}\n{text.rstrip()}\n{fence}"
+
+
+def _closed(text: str) -> str:
+    """Markdown of somebody else's: a block of code that it leaves open would swallow all that follows."""
+    fence = ""
+    for line in text.splitlines():
+        found = _FENCE.match(line)
+        if not found:
+            continue
+        run, rest = found.groups()
+        if not fence:
+            fence = run if run[0] == "~" or "`" not in rest else ""
+        elif run[0] == fence[0] and len(run) >= len(fence) and not rest.strip():
+            fence = ""
+    return f"{text.rstrip()}\n{fence}" if fence else text
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

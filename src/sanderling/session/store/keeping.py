@@ -1,0 +1,199 @@
+"""What can be done with a session that is not open: rename, delete, fork."""
+
+import os
+import re
+import shutil
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
+from typing import BinaryIO
+
+from sanderling.errors import SessionError
+from sanderling.protocol.messages import Message, Prompt, ToolResult
+from sanderling.session.records import (
+    LOG_VERSION,
+    Header,
+    LoggedMessage,
+    LoggedState,
+    LoggedTurnEnd,
+    Record,
+    decoded,
+    encode,
+)
+from sanderling.session.session import Session
+from sanderling.session.store.logs import header_of, log_path, opened, output_dir, whole_lines
+
+_FORK = re.compile(r"(.*) \(fork(?: (\d+))?\)")
+OWN_STATES = ("waiting", "grants")
+"""What a fork begins without: prompts that wait would be sent twice, and what was allowed was allowed to another session."""
+
+
+def rename(session_dir: Path, session_id: str, title: str) -> None:
+    """
+    Name a session; without words it is called by its first prompt again. It does not count as changed.
+
+    Raises:
+        SessionError: there is none, it is open, or its log cannot be read or written.
+    """
+    log = log_path(session_dir, session_id)
+    with opened(log) as file:
+        status = os.fstat(file.fileno())
+    session = Session.open(session_dir, session_id, "")
+    try:
+        session.keep_state("title", " ".join(title.split()))
+        if session.write_error:
+            raise SessionError(f"cannot rename the session: {session.write_error}")
+    finally:
+        session.close()
+    with suppress(OSError):
+        os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def delete(session_dir: Path, session_id: str) -> None:
+    """
+    Remove a session's log, and what its commands have put out.
+
+    Raises:
+        SessionError: there is none, it is open, or it cannot be removed.
+    """
+    log = log_path(session_dir, session_id)
+    with opened(log) as file:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            raise SessionError(
+                "the session is open, here or in another Neovim: close it first"
+            ) from None
+        try:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(output_dir(log))
+            log.unlink()
+        except OSError as error:
+            raise SessionError(f"cannot remove {error.filename}: {error.strerror}") from error
+
+
+# --- forks -------------------------------------------------------------------------------------------------------------
+
+
+def fork(
+    session_dir: Path,
+    source_id: str,
+    new_id: str,
+    prompt_id: str = "",
+    *,
+    is_before: bool = False,
+) -> Prompt | None:
+    """
+    Make the session `new_id` of what another holds, which may be open: up to the end of the turn that the prompt belongs to.
+
+    Without a `prompt_id` all of it. With `is_before` it ends before the prompt, which is returned. Where the log of the source is
+    torn or damaged, lines are left out. Long outputs of commands stay with the source.
+
+    Raises:
+        SessionError: there is no such session or prompt, `new_id` is taken, or the log cannot be read or written.
+    """
+    source, target = log_path(session_dir, source_id), log_path(session_dir, new_id)
+    if target.exists():
+        raise SessionError(f"there is a session {new_id} already")
+    cut = _Cut(prompt_id, is_before=is_before)
+    with opened(source) as file:
+        lines = whole_lines(file)
+        header = header_of(source, next(lines, b""))
+        new = Header(LOG_VERSION, new_id, header.project, forked_from=source_id)
+        with _written(target) as fork_file:
+            fork_file.write(encode(new) + b"\n")
+            fork_file.writelines(cut.kept(lines))
+            if prompt_id and not cut.prompt:
+                raise SessionError(f"there is no prompt {prompt_id} in the session {source_id}")
+    _name_fork(session_dir, new_id)
+    return cut.prompt if is_before else None
+
+
+def _name_fork(session_dir: Path, session_id: str) -> None:
+    """The fork is told from its source by its title."""
+    session = Session.open(session_dir, session_id, "")
+    try:
+        if title := session.title:
+            fork = _FORK.fullmatch(title)
+            own = f"{fork[1]} (fork {int(fork[2] or 1) + 1})" if fork else f"{title} (fork)"
+            session.keep_state("title", own)
+    finally:
+        session.close()
+
+
+class _Cut:
+    """Where a fork ends. `prompt` is the one that was looked for, once it has come."""
+
+    def __init__(self, prompt_id: str, *, is_before: bool) -> None:
+        self.prompt: Prompt | None = None
+        self._prompt_id = prompt_id
+        self._is_before = is_before and bool(prompt_id)
+
+    def kept(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+        for line, record in _carried(lines):
+            match record:
+                case LoggedMessage(prompt=Prompt()) if self.prompt:
+                    return  # the next turn: this one has no end
+                case LoggedMessage() if not self.prompt:
+                    self.prompt = self._find(record)
+                    if self.prompt and self._is_before:
+                        yield from _results_before(record)
+                        return
+                case _:
+                    pass
+            yield line
+            if self.prompt and isinstance(record, LoggedTurnEnd):
+                return
+
+    def _find(self, record: LoggedMessage) -> Prompt | None:
+        prompts = (record.prompt, *record.steered)
+        return next((each for each in prompts if each and each.id == self._prompt_id), None)
+
+
+def _carried(lines: Iterator[bytes]) -> Iterator[tuple[bytes, Record]]:
+    """
+    What may go along into a fork.
+
+    That the model was told something is logged before the message that tells it. Here it comes after: a fork that ends between
+    the two would never tell it.
+    """
+    told: list[tuple[bytes, Record]] = []
+    for line in lines:
+        match record := decoded(line):
+            case None:
+                pass
+            case LoggedState(key=key) if key in OWN_STATES:
+                pass
+            case LoggedState(key="told"):
+                told = [(line, record)]
+            case LoggedMessage():
+                yield line, record
+                yield from told
+                told = []
+            case _:
+                yield line, record
+
+
+def _results_before(record: LoggedMessage) -> Iterator[bytes]:
+    """What a message with words from the middle of a turn holds besides them: the tool uses before have their results there."""
+    results = tuple(block for block in record.message.content if isinstance(block, ToolResult))
+    if results:
+        yield encode(LoggedMessage(Message("user", results), at=record.at)) + b"\n"
+
+
+@contextmanager
+def _written(path: Path) -> Generator[BinaryIO]:
+    """A file that is there when all of it is on the disk, or not at all."""
+    temporary = path.with_suffix(".new")
+    try:
+        temporary.touch(mode=0o600)
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise SessionError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)

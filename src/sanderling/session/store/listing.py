@@ -1,0 +1,175 @@
+"""
+Which sessions there are.
+
+There may be hundreds of logs, some of 20 MB, and a picker waits for them: of each only the header, the first prompt and the last
+title are decoded. A search decodes messages, and passes over all else.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from sanderling.paths import open_plain
+from sanderling.protocol.messages import TextBlock
+from sanderling.protocol.requests import SessionInfo
+from sanderling.session.records import (
+    Header,
+    LoggedMessage,
+    LoggedState,
+    decoded,
+    is_session_id,
+)
+from sanderling.session.session import derived_title
+from sanderling.session.store.logs import SUFFIX, log_path, whole_lines
+
+MAX_EXCERPT_CHARS = 120
+CHUNK_BYTES = 1 << 20
+MAX_HEADER_BYTES = 1 << 16  # a file of somebody else's may be one long line
+MESSAGE = b'{"type":"message",'  # how the line of a message begins
+_FLOCK = re.compile(r"FLOCK +ADVISORY +WRITE +\S+ +\S+:(\d+) ")
+TITLE = b'\n{"type":"state","key":"title",'
+
+
+def list_sessions(
+    session_dir: Path, project: str, text: str, *, is_in_editor: bool = False
+) -> list[SessionInfo]:
+    """
+    The sessions of `project`, or of all with an empty one, the one first that was changed last.
+
+    With a `text` only those in which the person or the model said it, in any case, with an excerpt. What is no log of a session,
+    or cannot be read, is left out, and if this `is_in_editor`, what began elsewhere: scripts make many. Elsewhere than on Linux nobody can say which are open.
+    """
+    wanted, locked = _pattern(text), _locked_inodes()
+    infos = [
+        info
+        for session_id in _session_ids(session_dir)
+        if (info := _info(log_path(session_dir, session_id), project, wanted, locked, is_in_editor))
+    ]
+    infos.sort(key=lambda info: info.changed_at, reverse=True)
+    return infos
+
+
+def _locked_inodes() -> set[int]:
+    """Of the files that a process holds locked. To try the lock would keep whoever opens the session right now from doing so."""
+    locked = set[int]()
+    with suppress(OSError):
+        for line in Path("/proc/locks").read_text().splitlines():  # proc_locks(5)
+            found = _FLOCK.search(line)
+            if found:
+                locked.add(int(found[1]))
+    return locked
+
+
+def _session_ids(session_dir: Path) -> list[str]:
+    try:
+        names = [path.name for path in session_dir.iterdir()]
+    except OSError:
+        return []
+    stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+    return [stem for stem in stems if is_session_id(stem)]
+
+
+def _info(
+    log: Path,
+    project: str,
+    wanted: re.Pattern[str] | None,
+    locked: Collection[int],
+    is_in_editor: bool,
+) -> SessionInfo | None:
+    with suppress(OSError), open_plain(log) as file:
+        header = decoded(file.readline(MAX_HEADER_BYTES))
+        if not isinstance(header, Header) or project not in {"", header.project}:
+            return None
+        if is_in_editor and header.face:
+            return None
+        excerpt = _excerpt(file, wanted) if wanted else ""
+        if wanted and not excerpt:
+            return None
+        status = os.fstat(file.fileno())
+        title = _last_title(file, status.st_size) or _first_title(file)
+        return SessionInfo(
+            log.stem,
+            header.project,
+            title,
+            status.st_mtime,
+            status.st_size,
+            status.st_ino in locked,
+            excerpt,
+        )
+    return None
+
+
+# --- titles ------------------------------------------------------------------------------------------------------------
+
+
+def _last_title(file: BinaryIO, size: int) -> str:
+    """
+    What the person has named it last; empty if they have not.
+
+    Read backwards, in pieces. Mapping the file would be simpler, but whoever opens the session may cut off what is torn, and
+    touching what is mapped and gone kills the process.
+    """
+    end = size
+    while end:
+        start = max(0, end - CHUNK_BYTES)
+        data = os.pread(file.fileno(), end - start + len(TITLE) - 1, start)
+        found = data.rfind(TITLE)
+        if found < 0:
+            end = start
+            continue
+        end = start + found
+        file.seek(end + 1)
+        record = decoded(file.readline())
+        if isinstance(record, LoggedState):
+            return record.value if isinstance(record.value, str) else ""
+    return ""
+
+
+def _first_title(file: BinaryIO) -> str:
+    prompt = next((said.prompt for said in _said(file) if said.prompt), None)
+    return derived_title(prompt) if prompt else ""
+
+
+# --- what was said -----------------------------------------------------------------------------------------------------
+
+
+def _said(file: BinaryIO) -> Iterator[LoggedMessage]:
+    file.seek(0)
+    for line in whole_lines(file):
+        record = decoded(line) if line.startswith(MESSAGE) else None
+        if isinstance(record, LoggedMessage):
+            yield record
+
+
+def _texts(said: LoggedMessage) -> Iterator[str]:
+    """What a person would say was said: beside their words, a person's message holds what the model is told by us."""
+    if said.message.role == "user":
+        yield from (prompt.text for prompt in (said.prompt, *said.steered) if prompt)
+    else:
+        yield from (block.text for block in said.message.content if isinstance(block, TextBlock))
+
+
+def _pattern(text: str) -> re.Pattern[str] | None:
+    """Its words, with whatever space between them; None if there are none."""
+    words = r"\s+".join(map(re.escape, text.split()))
+    return re.compile(words, re.IGNORECASE) if words else None
+
+
+def _excerpt(file: BinaryIO, wanted: re.Pattern[str]) -> str:
+    """Where it was said first, in a line; empty if it was not."""
+    for said in _said(file):
+        for text in _texts(said):
+            if found := wanted.search(text):
+                return _around(text, found.start(), found.end())
+    return ""
+
+
+def _around(text: str, start: int, end: int) -> str:
+    room = MAX_EXCERPT_CHARS - 2  # for the dots
+    first = max(0, min(start - (room - (end - start)) // 2, start))
+    last = first + room
+    before, after = "…" * (first > 0), "…" * (last < len(text))
+    return before + " ".join(text[first:last].split()) + after

@@ -1,7 +1,0 @@
-"""The sessions on the disk: which there are, and what can be done with them. All of it blocks: call it from a thread."""
-
-from sanderling.session_store.export import export_markdown, write_export
-from sanderling.session_store.keeping import delete, fork, rename
-from sanderling.session_store.listing import list_sessions
-
-__all__ = ("delete", "export_markdown", "fork", "list_sessions", "rename", "write_export")

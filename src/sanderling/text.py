@@ -1,0 +1,63 @@
+"""What a person approves or trusts must be what they read: what an editor shows as nothing stands there as its number."""
+
+import re
+
+# Control characters, marks of direction, letters without width or shape, tags and selectors, in which whole sentences have been
+# smuggled past the person who looked.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U00013440\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]+"
+)
+_WITHIN_SCRIPTS = ("\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d")  # Persian, Hindi, emoji
+
+
+def is_seen(character: str) -> bool:
+    return character.isprintable() and not _HIDDEN.match(character)
+
+
+def number(character: str) -> str:
+    return f"<U+{ord(character):04X}>"
+
+
+class _Shown(dict[int, str]):
+    """How each character is shown; found out once, for there are many in a large change."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        is_shown = character in "\n\t" or is_seen(character)
+        self[code] = character if is_shown else number(character)
+        return self[code]
+
+
+_SHOWN = _Shown()
+
+
+def visible(text: str) -> str:
+    """`text`, a command or a change: what shows as nothing, as a blank that is none, or turns what follows around is `<U+202E>`."""
+    return text.translate(_SHOWN)
+
+
+def visible_prose(text: str) -> str:
+    """The same for text of any language, whose blanks and joined letters may stay: where they stand alone, they say nothing."""
+    return _HIDDEN.sub(_numbers, text)
+
+
+def _numbers(found: re.Match[str]) -> str:
+    return found[0] if found[0] in _WITHIN_SCRIPTS else "".join(map(number, found[0]))
+
+
+def printable(text: str) -> str:
+    """`text` with U+FFFD for halves of surrogate pairs: those are no text in any encoding, and cannot be sent or written."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def fence_around(text: str) -> str:
+    """A Markdown fence that nothing inside `text` can close."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    return "`" * (longest + 1)
+
+
+def name_set(text: str) -> frozenset[str]:
+    """The names in `text`, which are divided by spaces."""
+    return frozenset(text.split())

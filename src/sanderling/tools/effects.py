@@ -1,0 +1,24 @@
+"""Effects: a tool says in data what one use of it would do; permissions judge that."""
+
+from typing import Literal
+
+import msgspec
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """
+    What a tool use would do. `kind` says which of the others are set.
+
+    `path` is absolute; `command` is a line for the shell, to be run in `cwd` (empty: the project's root); `host` may end in `:port`.
+    `none` touches nothing outside of the conversation. `leaves_sandbox`: it wants more than the session's sandbox gives.
+    `exported` is what earlier commands have set that can change what runs (`NAME='value'`, `NAME (unset)`), as a person can read it.
+    """
+
+    tool: str
+    kind: Literal["none", "read", "write", "run", "fetch"]
+    path: str = ""
+    command: str = ""
+    host: str = ""
+    cwd: str = ""
+    leaves_sandbox: bool = False
+    exported: tuple[str, ...] = ()

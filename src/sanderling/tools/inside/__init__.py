@@ -1,0 +1,1 @@
+"""Programs of the tools that run inside of the sandbox, each in a process of its own."""

@@ -1,0 +1,564 @@
+"""
+Fetches one page of the web: the program that `web_fetch` runs inside the sandbox.
+
+The model can be talked into asking for anything, and whoever answers is a stranger. So a URL is read once, strictly, into a host,
+a port and a path; a name is looked up once, here; each address that is found is judged; and one of exactly those is connected to:
+between check and use nothing is looked up again. Each redirect goes the same way, and none to another host, for that is a question
+of its own to the person. Behind the sandbox's proxy (`sandbox/network/proxy.py`) it is the proxy that looks up, judges and connects.
+
+Bytes (as sent and unpacked), seconds and memory are counted. What arrives is made Markdown here, too, so that nothing of it is
+parsed outside. This process knows no cookies, no keys, and of the environment's proxies only the sandbox's.
+"""
+
+import codecs
+import html
+import os
+import re
+import resource
+import socket
+import sys
+import time
+import zlib
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from urllib.parse import quote, urljoin
+
+import msgspec
+
+from sanderling import __version__
+from sanderling.errors import ToolError
+from sanderling.sandbox.network.denied import DENIED_REASON
+from sanderling.sandbox.network.hosts import canonical_host, is_address, is_loopback, is_public
+from sanderling.sandbox.policy import PROXY_PORT
+
+if TYPE_CHECKING:  # 100 ms that the host does not need
+    import httpcore2
+
+MAX_URL_CHARS = 4000
+MAX_HOST_CHARS = 253
+MAX_REDIRECTS = 5
+MAX_ADDRESSES = 4
+MAX_BODY_BYTES = 5_000_000
+MAX_ERROR_BYTES = 64 << 10
+MAX_ERROR_CHARS = 1000
+MAX_PAGE_BYTES = 50_000
+MAX_TITLE_CHARS = 200
+MAX_MEMORY_BYTES = 2 << 30  # 5 MB of list items take 0.7 GB
+MAX_CPU_S = 30
+
+CONNECT_S = 5.0  # per address
+SILENCE_S = 10.0
+BODY_S = 20.0  # what has come by then is shown
+
+Route = Literal["internet", "session", "proxy"]
+"""To public addresses; to the loopback of the session's own network; to what the session's proxy lets through."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """`outside` is the host's network namespace: two of the routes must not begin there."""
+
+    url: str
+    route: Route
+    offset: int = 0
+    outside: str = ""
+
+
+class Page(msgspec.Struct, frozen=True, tag="page"):
+    """Characters `offset` to `end` of `total` that the page has as Markdown, or as it came if it is no HTML."""
+
+    url: str
+    status: int
+    media_type: str
+    title: str
+    text: str
+    offset: int
+    end: int
+    total: int
+    notes: tuple[str, ...] = ()
+
+
+class Moved(msgspec.Struct, frozen=True, tag="moved"):
+    """`url` redirects to a place that was not asked for."""
+
+    url: str
+    location: str
+
+
+class Denied(msgspec.Struct, frozen=True, tag="denied"):
+    """The proxy does not let anyone through to `host`."""
+
+    host: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    reason: str
+
+
+Reply = Page | Moved | Denied | Failed
+
+
+# --- what is asked for -------------------------------------------------------------------------------------------------
+
+_URL = re.compile(r"(?i:(https?)://)([^/?]*)(.*)")
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*)(?::([0-9]{1,5}))?")
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")  # read differently by different programs
+_KEPT_IN_PATH = "/?:@!$&'()*+,;=%-._~"
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class Target(NamedTuple):
+    """Where a URL leads. `host` is a name, or an address in its one spelling."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+    @property
+    def is_local(self) -> bool:
+        return is_loopback(self.host)
+
+
+def parse_url(url: str) -> Target:
+    """
+    Where `url` leads.
+
+    Raises:
+        ToolError: it is none that may be fetched, in whatever network: its scheme, its spelling, a password, a private address.
+    """
+    text = url.strip(" ")
+    if len(text) > MAX_URL_CHARS:
+        raise ToolError(f"The URL is longer than {MAX_URL_CHARS:,} characters.")
+    if _FORBIDDEN.search(text):
+        raise ToolError("The URL has control characters or backslashes in it: percent-encode them.")
+    match = _URL.fullmatch(text.partition("#")[0])
+    if not match:
+        raise ToolError(
+            f"Only whole URLs can be fetched, with http:// or https://; this one begins with {text[:20]!r}."
+        )
+    scheme, authority, path = match.groups()
+    scheme = scheme.lower()
+    if "@" in authority:
+        raise ToolError("The URL has a user name or password in it: leave that out.")
+    host, port = _split(authority, _DEFAULT_PORTS[scheme])
+    if is_address(host) and not (is_public(host) or is_loopback(host)):
+        raise ToolError(f"{host} is not a public address: it cannot be fetched.")
+    path = path if path.startswith("/") else "/" + path
+    return Target(scheme, host, port, quote(path, safe=_KEPT_IN_PATH, errors="replace"))
+
+
+def _split(authority: str, default_port: int) -> tuple[str, int]:
+    match = _AUTHORITY.fullmatch(authority)
+    with suppress(ValueError):
+        if match and match[1] and len(match[1]) <= MAX_HOST_CHARS:
+            port = int(match[2]) if match[2] else default_port
+            if 0 < port < 1 << 16:
+                return canonical_host(match[1]), port
+    raise ToolError(
+        f"'{authority[:MAX_HOST_CHARS]}' is no host that can be fetched: write a name (xn--… if it is not ASCII) or an address in"
+        " its usual notation, with or without :port."
+    )
+
+
+# --- the ways there ----------------------------------------------------------------------------------------------------
+
+
+class Network(NamedTuple):
+    """
+    How hosts are reached: `resolve` gives a name's addresses, `permits` judges every address.
+
+    With a `proxy` (its URL), names are its business.
+    """
+
+    permits: Callable[[str], bool]
+    resolve: Callable[[str], list[str]]
+    proxy: str = ""
+
+
+def resolve(name: str) -> list[str]:
+    """
+    The name's addresses, in the order in which they should be tried.
+
+    Raises:
+        OSError: it has none, or nobody can say.
+    """
+    found = socket.getaddrinfo(name.encode(), None, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+def own_loopback(name: str) -> list[str]:
+    """What RFC 6761 has for the local names, without asking anyone. Servers may listen on either."""
+    return ["127.0.0.1", "::1"] if is_loopback(name) else []
+
+
+NETWORKS: dict[Route, Network] = {
+    "internet": Network(is_public, resolve),
+    "session": Network(is_loopback, own_loopback),
+    "proxy": Network(is_public, resolve, f"http://127.0.0.1:{PROXY_PORT}"),
+}
+
+
+def network_namespace() -> str:
+    """The network that this process lives in, by its name in the kernel; empty where there is only one."""
+    try:
+        return os.readlink("/proc/self/ns/net")
+    except OSError:
+        return ""
+
+
+def _places(target: Target, network: Network) -> list[str]:
+    """
+    The hosts to connect to, one after the other: addresses that were judged, or what the proxy is to be told.
+
+    Raises:
+        ToolError: an address that must not be reached is among them, or there is none.
+    """
+    if is_address(target.host):
+        found = [target.host]
+    elif network.proxy:
+        return [target.host]
+    else:
+        try:
+            found = network.resolve(target.host)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ToolError(f"{target.host} cannot be resolved: {reason}.") from error
+    for address in found:
+        if not network.permits(address):
+            raise ToolError(f"{target.host} leads to {address}, which must not be fetched.")
+    if not found:
+        raise ToolError(f"{target.host} has no address.")
+    return list(dict.fromkeys(found))[:MAX_ADDRESSES]
+
+
+# --- the exchange ------------------------------------------------------------------------------------------------------
+
+
+class _DeniedByProxyError(Exception):
+    pass
+
+
+def fetch(job: Job, network: Network) -> Reply:
+    """
+    Get the page, and whatever it redirects to on the same host.
+
+    Raises:
+        ToolError: there is none to show, and why.
+    """
+    target = parse_url(job.url)
+    for _ in range(MAX_REDIRECTS + 1):
+        try:
+            with _answer(target, network) as response:
+                location = _header(response, b"location")
+                if not (response.status in (301, 302, 303, 307, 308) and location):
+                    return _page(target, response, job.offset)
+        except _DeniedByProxyError:
+            return Denied(target.authority)
+        there = _redirected(target, location)
+        if not _is_same_place(target, there):
+            return Moved(target.url, there.url)
+        target = there
+    raise ToolError(f"{job.url} redirects more than {MAX_REDIRECTS} times, last to {target.url}.")
+
+
+def _redirected(target: Target, location: str) -> Target:
+    try:
+        return parse_url(urljoin(target.url, location))
+    except (ToolError, ValueError) as error:
+        raise ToolError(
+            f"{target.url} redirects to '{_one_line(location)}', which is not followed. {error}"
+        ) from error
+
+
+def _is_same_place(here: Target, there: Target) -> bool:
+    """Whether who let us go to `here` has let us go `there`: the same host, or the site's `www`; never back from https to http."""
+    hosts = {target.host.removeprefix("www.") for target in (here, there)}
+    ways = ((here.scheme, here.port), (there.scheme, there.port))
+    return len(hosts) == 1 and (ways[0] == ways[1] or ways == (("http", 80), ("https", 443)))
+
+
+@contextmanager
+def _answer(target: Target, network: Network) -> "Generator[httpcore2.Response]":
+    """The answer to a GET, its body unread."""
+    import httpcore2
+
+    proxy = httpcore2.Proxy(network.proxy) if network.proxy else None
+    context = httpcore2.default_ssl_context() if target.scheme == "https" else None
+    with (
+        _told_to_the_model(target),
+        httpcore2.ConnectionPool(ssl_context=context, proxy=proxy) as pool,
+    ):
+        *others, last = _places(target, network)
+        for place in others:
+            with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                response = pool.handle_request(_request(target, place, network))
+                break
+        else:
+            response = pool.handle_request(_request(target, last, network))
+        try:
+            if network.proxy and _reason_phrase(response) == DENIED_REASON.encode():
+                raise _DeniedByProxyError
+            yield response
+        finally:
+            response.close()
+
+
+def _request(target: Target, place: str, network: Network) -> "httpcore2.Request":
+    import httpcore2
+
+    host = f"[{place}]" if network.proxy and ":" in place else place
+    return httpcore2.Request(
+        "GET",
+        httpcore2.URL(
+            scheme=target.scheme, host=host, port=target.port, target=target.path.encode()
+        ),
+        headers=[
+            ("Host", target.authority),
+            ("User-Agent", f"Sanderling/{__version__}"),
+            ("Accept", "text/markdown, text/html;q=0.9, text/*;q=0.8, */*;q=0.5"),
+            ("Accept-Encoding", "gzip"),
+            ("Connection", "close"),
+        ],
+        extensions={
+            "sni_hostname": target.host,  # the certificate must be the host's, not the address's
+            "timeout": {"connect": CONNECT_S, "read": SILENCE_S, "write": SILENCE_S},
+        },
+    )
+
+
+@contextmanager
+def _told_to_the_model(target: Target) -> Generator[None]:
+    import httpcore2
+
+    try:
+        yield
+    except httpcore2.ProxyError as error:
+        if DENIED_REASON in str(error):
+            raise _DeniedByProxyError from error
+        reason = f"the sandbox's proxy says {error}"
+    except httpcore2.TimeoutException:
+        reason = "it does not answer in time"
+    except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:
+        reason = str(error) or type(error).__name__
+    else:
+        return
+    raise ToolError(f"{target.url} cannot be fetched: {_one_line(reason)}.")
+
+
+def _reason_phrase(response: "httpcore2.Response") -> bytes:
+    extensions = cast("Mapping[str, Any]", response.extensions)  # pyright: ignore[reportUnknownMemberType]
+    return extensions.get("reason_phrase", b"")
+
+
+def _header(response: "httpcore2.Response", name: bytes) -> str:
+    values = (value for key, value in response.headers if key.lower() == name)
+    return next(values, b"").decode("utf-8", "replace").strip()
+
+
+# --- the body ----------------------------------------------------------------------------------------------------------
+
+# Compiled when they are used: the host loads this module with the first chat, and has no page.
+_TEXT = (
+    r"text/.*|application/(?:json|xml|yaml|x-yaml|toml|javascript|ecmascript|x-javascript|x-ndjson|x-sh|sql|graphql)"
+    r"|[^+]*\+(?:json|xml|yaml)"
+)
+_HTML = ("text/html", "application/xhtml+xml")
+_LOOKS_LIKE_HTML = rb"(?i)\s{0,100}<(?:!doctype html|html|head|body)\b"
+_TITLE = r"(?i)<title\b[^>]{0,200}>([^<]{0,1000})"
+_CHARSET = r"(?ai)charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})"
+_DECLARED = rb"(?i)<meta\b[^>]{0,500}?charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})|^<\?xml[^>]{0,200}?encoding=[\"']([\w.:-]{1,40})"
+# Python knows more: some take quadratic time, some are none of text.
+_KNOWN_CHARSET = (
+    r"utf-?8|utf-?(?:16|32)(?:-?[lb]e)?|(?:us-)?ascii|(?:iso-?)?8859-?\d{1,2}|iso-?8859-?\d{1,2}|latin-?\d|(?:windows-|cp)\d{3,4}"
+    r"|koi8-?[rut]|gb2312|gbk|gb18030|big5(?:-?hkscs)?|euc-?(?:jp|kr)|shift[_-]?jis|sjis|iso-?2022-?jp|tis-?620|macintosh"
+)
+_BOMS = (  # the longer ones first
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# Control characters, and the "tags": text that a person does not see, and a model reads.
+_INVISIBLE = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\U000e0000-\U000e007f]"
+
+
+def _page(target: Target, response: "httpcore2.Response", offset: int) -> Page:
+    is_error = response.status >= HTTPStatus.BAD_REQUEST
+    content_type = _header(response, b"content-type")
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type and not re.fullmatch(_TEXT, media_type) and not is_error:
+        raise ToolError(f"{target.url} is {_described(media_type, response)}, not text.")
+    body, notes = _read(target, response, MAX_ERROR_BYTES if is_error else MAX_BODY_BYTES)
+    text = _decoded(body, content_type)
+    if text is None and not is_error:
+        raise ToolError(f"{target.url} is binary ({_described(media_type, response)}), not text.")
+    text, title = text or "", ""
+    if media_type in _HTML or (not media_type and re.match(_LOOKS_LIKE_HTML, body)):
+        found = re.search(_TITLE, text[:MAX_ERROR_BYTES])
+        title = _one_line(html.unescape(found[1])) if found else ""
+        text = _markdown(text, target.url)
+    text = re.sub(_INVISIBLE, "", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
+    if is_error:
+        text, offset = text[:MAX_ERROR_CHARS], 0
+    if offset and offset >= len(text):
+        raise ToolError(
+            f"{target.url} has {len(text):,} characters: there is nothing at {offset:,}."
+        )
+    page = page_at(text, offset)
+    return Page(
+        target.url,
+        response.status,
+        _one_line(media_type),
+        title,
+        page,
+        offset,
+        offset + len(page),
+        len(text),
+        notes,
+    )
+
+
+def _described(media_type: str, response: "httpcore2.Response") -> str:
+    length = _header(response, b"content-length")
+    size = f", {int(length):,} bytes" if re.fullmatch(r"[0-9]{1,15}", length) else ""
+    return f"{_one_line(media_type) or 'of no known type'}{size}"
+
+
+def _read(
+    target: Target, response: "httpcore2.Response", max_bytes: int
+) -> tuple[bytes, tuple[str, ...]]:
+    """The body, unpacked, as much of it as may be; and what is missing."""
+    import httpcore2
+
+    deadline = time.monotonic() + BODY_S
+    unpack = _unpacker(target, _header(response, b"content-encoding").lower())
+    body, received = bytearray(), 0
+    try:
+        for chunk in response.iter_stream():
+            received += len(chunk)
+            body += unpack(chunk, max_bytes + 1 - len(body))
+            if max(received, len(body)) > max_bytes:
+                return bytes(body[:max_bytes]), (f"Only the first {max_bytes:,} bytes were read.",)
+            if time.monotonic() > deadline:
+                return bytes(body), (f"Only what came within {BODY_S:.0f} s is here.",)
+    except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
+        if not body:
+            raise
+        return bytes(body), (f"This is not all, the answer broke off: {_one_line(str(error))}.",)
+    except zlib.error as error:
+        if not body:
+            raise ToolError(f"{target.url} says it is packed with gzip, but is not.") from error
+        return bytes(body), ("This is not all, what follows cannot be unpacked.",)
+    return bytes(body), ()
+
+
+def _unpacker(target: Target, encoding: str) -> Callable[[bytes, int], bytes]:
+    """What makes bytes of the wire into bytes of the page, at most as many as it is told."""
+    if encoding in ("", "identity"):
+        return lambda chunk, room: chunk[:room]
+    if encoding not in ("gzip", "x-gzip"):
+        raise ToolError(f"{target.url} is packed in a way that was not asked for: '{encoding}'.")
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    # What does not fit is left in it; who has no more room does not come again.
+    return unpacking.decompress
+
+
+def _decoded(body: bytes, content_type: str) -> str | None:
+    """`body` as text; None if it is none."""
+    for mark, encoding in _BOMS:
+        if body.startswith(mark):
+            return body.decode(encoding, "replace")
+    header = re.search(_CHARSET, content_type)
+    declared = re.search(_DECLARED, body[:4096])
+    names = (
+        header[1] if header else "",
+        (declared[1] or declared[2]).decode("ascii", "replace") if declared else "",
+    )
+    known = (_python_charset(name) for name in names)
+    if charset := next(filter(None, known), None):
+        return body.decode(charset, "replace")
+    if b"\0" in body[:4096]:
+        return None
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # A body that was cut may end within a character.
+        is_utf8 = error.start > 0 and len(body) - error.start < len("\U0010ffff".encode())
+        return body.decode("utf-8" if is_utf8 else "cp1252", "replace")
+
+
+def _python_charset(name: str) -> str:
+    name = name.lower()
+    if not re.fullmatch(_KNOWN_CHARSET, name):
+        return ""
+    try:
+        found = codecs.lookup(name).name
+    except LookupError:
+        return ""
+    return "cp1252" if found in ("iso8859-1", "ascii") else found  # as browsers do
+
+
+def _markdown(text: str, url: str) -> str:
+    from html_to_markdown import ConversionOptions, convert
+
+    options = ConversionOptions(
+        extract_metadata=False,
+        base_url=url,
+        inline_data_media="alt_text_only",
+        strip_tags=["svg", "iframe", "button"],
+        compact_tables=True,
+    )
+    return convert(text, options).content or ""
+
+
+def page_at(text: str, offset: int) -> str:
+    """At most `MAX_PAGE_BYTES` of `text` from character `offset`, whole lines if they are not too long."""
+    page = text[offset : offset + MAX_PAGE_BYTES]
+    is_cut = offset + len(page) < len(text)
+    encoded = page.encode()
+    if len(encoded) > MAX_PAGE_BYTES:
+        page, is_cut = encoded[:MAX_PAGE_BYTES].decode(errors="ignore"), True
+    end = page.rfind("\n") + 1
+    return page[:end] if is_cut and end > len(page) // 2 else page
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(re.sub(_INVISIBLE, " ", text[: 4 * MAX_TITLE_CHARS]).split()).rstrip(".")
+    return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
+
+
+# --- the program -------------------------------------------------------------------------------------------------------
+
+
+def main(argument: str) -> None:
+    """Do the job that `argument` holds as JSON; print the reply as the last line."""
+    with suppress(ValueError, OSError):  # not every system has it
+        resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    reply = reply_to(msgspec.json.decode(argument, type=Job))
+    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(reply))
+
+
+def reply_to(job: Job) -> Reply:
+    if job.route != "internet" and network_namespace() in ("", job.outside):
+        return Failed(
+            "The sandbox has no network of its own now, so localhost would be the person's machine, which cannot be fetched."
+        )
+    try:
+        return fetch(job, NETWORKS[job.route])
+    except ToolError as error:
+        return Failed(str(error))
+    except MemoryError:
+        return Failed(f"{_one_line(job.url)} takes more memory than it may.")

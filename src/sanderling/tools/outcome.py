@@ -1,0 +1,53 @@
+"""Outcomes: how the use of a tool ended, or what it would change."""
+
+import msgspec
+
+from sanderling.errors import ToolError
+from sanderling.protocol.messages import ImageBlock, TextBlock
+from sanderling.sandbox.denials import Denial
+
+Content = str | tuple[TextBlock | ImageBlock, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What came of a tool use.
+
+    `content` is what the model is told. On the screen `summary` follows the tool's own line (`+3 −1`, `12 matches`), and
+    `detail` is what its fold holds, in the syntax `filetype`. `denials` are what the sandbox refused to it.
+    """
+
+    content: Content
+    summary: str = ""
+    detail: str = ""
+    filetype: str = ""
+    is_error: bool = False
+    denials: tuple[Denial, ...] = ()
+
+
+class RefusedError(ToolError):
+    """The sandbox refused what a tool use needs; the person can grant exactly that."""
+
+    def __init__(self, message: str, denial: Denial) -> None:
+        super().__init__(message)
+        self.denial = denial
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What the person is shown before a tool use runs: what it would do, in the syntax `filetype`."""
+
+    subject: str
+    filetype: str = ""
+
+
+class OverlapError(ToolError):
+    """
+    The person has unsaved changes in the very text that a tool use would change; they can let it go over them.
+
+    `text` is what the buffer holds, `preview` what would become of it.
+    """
+
+    def __init__(self, message: str, text: str, preview: Preview) -> None:
+        super().__init__(message)
+        self.text = text
+        self.preview = preview
