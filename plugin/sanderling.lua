@@ -67,7 +67,7 @@ local function guarded(fn)
   return function(cmd)
     local ok, err = pcall(fn, cmd)
     if not ok then
-      require('sanderling.message').tell_error(cmd.name, err)
+      require('sanderling.ui.message').tell_error(cmd.name, err)
     end
   end
 end
@@ -109,7 +109,7 @@ command(
     nargs = '+',
     desc = 'Agent: run a command in the sandbox',
     complete = function(...)
-      return require('sanderling.sandbox').complete_command(...)
+      return require('sanderling.session.sandbox').complete_command(...)
     end,
   }
 )
@@ -124,7 +124,7 @@ command(
     bar = true,
     desc = 'Agent: show or set the network of commands',
     complete = function(...)
-      return require('sanderling.sandbox').complete_network(...)
+      return require('sanderling.session.sandbox').complete_network(...)
     end,
   }
 )
@@ -139,7 +139,7 @@ command(
     bar = true,
     desc = 'Agent: show the sandbox, switch it off or on',
     complete = function(...)
-      return require('sanderling.sandbox').complete_action(...)
+      return require('sanderling.session.sandbox').complete_action(...)
     end,
   }
 )
@@ -171,7 +171,7 @@ command(
 command(
   'AgentApprovals',
   guarded(function()
-    require('sanderling.approval').focus()
+    require('sanderling.review').focus()
   end),
   { desc = 'Agent: go to the question that waits for an answer' }
 )
@@ -179,14 +179,14 @@ command(
 command(
   'AgentApprove',
   guarded(function(cmd)
-    require('sanderling.approval').approve(cmd.args ~= '' and cmd.args or nil)
+    require('sanderling.review').approve(cmd.args ~= '' and cmd.args or nil)
   end),
   {
     nargs = '?',
     bar = true,
     desc = 'Agent: allow what is asked: once, for the session, or always',
     complete = words(function()
-      return require('sanderling.approval').CHOICES
+      return require('sanderling.review').CHOICES
     end),
   }
 )
@@ -194,7 +194,7 @@ command(
 command(
   'AgentDeny',
   guarded(function(cmd)
-    require('sanderling.approval').deny(cmd.args, cmd.bang)
+    require('sanderling.review').deny(cmd.args, cmd.bang)
   end),
   {
     nargs = '*',
@@ -214,14 +214,14 @@ command(
 command(
   'AgentTerminal',
   guarded(function(cmd)
-    require('sanderling.jobs')[cmd.bang and 'stop' or 'show'](cmd.args)
+    require('sanderling.screens.jobs')[cmd.bang and 'stop' or 'show'](cmd.args)
   end),
   {
     nargs = '?',
     bang = true,
     desc = 'Agent: show a job of the model; with ! stop it',
     complete = function(...)
-      return require('sanderling.jobs').complete(...)
+      return require('sanderling.screens.jobs').complete(...)
     end,
   }
 )
@@ -263,7 +263,7 @@ command(
     nargs = '?',
     desc = 'Agent: go on with a conversation, the newest unless one is named',
     complete = function(lead)
-      return require('sanderling.sessions').complete(lead)
+      return require('sanderling.chat.sessions').complete(lead)
     end,
   }
 )
@@ -327,7 +327,7 @@ command(
 command(
   'AgentInstall',
   guarded(function()
-    require('sanderling.install').run()
+    require('sanderling.host.install').run()
   end),
   { desc = 'Agent: build the Python environment' }
 )
@@ -354,13 +354,13 @@ command(
 ---@param opts? table
 local function slash_command(name, desc, opts)
   local function run(cmd)
-    require('sanderling.slash').call(name, cmd.bang and 'undo' or cmd.args)
+    require('sanderling.prompt.slash').call(name, cmd.bang and 'undo' or cmd.args)
   end
   opts = opts or {}
   opts.desc = 'Agent: ' .. desc
   opts.complete = opts.nargs
     and function(lead)
-      return require('sanderling.slash').complete(name, lead)
+      return require('sanderling.prompt.slash').complete(name, lead)
     end
   command('Agent' .. name:gsub('^%l', string.upper), guarded(run), opts)
 end
@@ -380,7 +380,7 @@ slash_command('review', 'let the model review the changes, or what is named', { 
 command(
   'AgentHelp',
   guarded(function()
-    require('sanderling.slash').show_help(require('sanderling.live').current_id())
+    require('sanderling.prompt.slash').show_help(require('sanderling.session.live').current_id())
   end),
   { desc = 'Agent: show the slash commands' }
 )

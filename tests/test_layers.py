@@ -1,7 +1,6 @@
 """Who may know whom: the imports of the package against the layers of doc/architecture.md."""
 
 import ast
-import re
 import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -11,7 +10,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "sanderling"
-LUA = ROOT / "lua" / "sanderling"
 
 # A part may import itself and the parts of the layers above it in this list.
 LAYERS = (
@@ -26,15 +24,6 @@ LAYERS = (
     {"editor", "print_mode", "acp"},
     {"__main__"},
 )
-DRAWING = {"render", "turns", "command_blocks", "folds", "rows", "history", "footer", "retry"} | {
-    "waiting",
-    "report",
-    "words",
-    "highlight",
-    "tools",
-    "files",
-    "scratch",
-}
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 EVERYWHERE = {"anyio", "msgspec"}
 CORNERS = {
@@ -220,50 +209,3 @@ def test_an_import_downwards_is_none(tmp_path: Path, name, source):
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(source)
     assert breaches(tmp_path) == []
-
-
-# --- Lua ---------------------------------------------------------------------------------------------------------------
-
-RECEIVERS = {"chat", "approval", "status"}
-
-
-def requires(path: Path) -> set[str]:
-    code = re.sub(r"--[^\n]*", "", path.read_text())
-    return set(re.findall(r"require\(?\s*['\"]sanderling\.([\w.]+)['\"]", code))
-
-
-def test_receivers_in_lua_never_require_each_other():
-    assert (LUA / "chat.lua").exists()
-    for name in RECEIVERS:
-        path = LUA / f"{name}.lua"
-        known = requires(path) & RECEIVERS - {name} if path.exists() else set()
-        # chat.lua loads the status line once, at its end, so that it hears events; it calls nothing of it.
-        assert known <= ({"status"} if name == "chat" else set()), f"{name}.lua requires {known}"
-
-
-def test_chat_calls_nothing_of_the_status_line():
-    uses = re.findall(
-        r"^.*require\('sanderling\.status'\).*$", (LUA / "chat.lua").read_text(), re.MULTILINE
-    )
-    assert uses == ["require('sanderling.status')"]
-
-
-@pytest.mark.parametrize("name", sorted(DRAWING))
-def test_what_draws_the_transcript_knows_nothing_of_chats_and_their_windows(name):
-    assert requires(LUA / f"{name}.lua") <= DRAWING | {
-        "config",
-        "host",
-        "locked",
-        "message",
-        "sandbox",
-    }
-
-
-@pytest.mark.parametrize("name", ["highlight", "locked", "rows", "scratch", "words"])
-def test_what_all_that_draws_builds_on_requires_nothing(name):
-    assert requires(LUA / f"{name}.lua") == set()
-
-
-def test_host_in_lua_knows_nobody_who_receives():
-    # It names itself where Neovim is to run its autocommands.
-    assert requires(LUA / "host.lua") <= {"config", "host", "files"}

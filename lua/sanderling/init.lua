@@ -106,7 +106,7 @@ end
 ---@param id? string
 function M.resume(id)
   vim.validate('id', id, 'string', true)
-  require('sanderling.sessions').resume(id or '')
+  require('sanderling.chat.sessions').resume(id or '')
 end
 
 ---@class (exact) sanderling.SessionsOpts
@@ -117,26 +117,26 @@ end
 ---@param opts? sanderling.SessionsOpts
 function M.sessions(text, opts)
   vim.validate('text', text, 'string', true)
-  require('sanderling.sessions').pick(text or '', opts ~= nil and opts.all or false)
+  require('sanderling.chat.sessions').pick(text or '', opts ~= nil and opts.all or false)
 end
 
 --- Go on with a copy of the conversation: up to the message under the cursor in its transcript, from elsewhere with all of it.
 function M.fork()
-  require('sanderling.sessions').fork()
+  require('sanderling.chat.sessions').fork()
 end
 
 --- Give the conversation a title, which is asked for when it is not given.
 ---@param title? string
 function M.rename(title)
   vim.validate('title', title, 'string', true)
-  require('sanderling.sessions').rename(title or '')
+  require('sanderling.chat.sessions').rename(title or '')
 end
 
 --- Write the conversation as Markdown into a new file, whose path is asked for when it is not given.
 ---@param path? string
 function M.export(path)
   vim.validate('path', path, 'string', true)
-  require('sanderling.sessions').export(path or '')
+  require('sanderling.chat.sessions').export(path or '')
 end
 
 --- Close the conversation, which stays on disk, and show the next one that is open.

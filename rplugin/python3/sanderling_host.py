@@ -1,7 +1,7 @@
 """
 The door from Neovim: decode, hand over, return.
 
-Sanderling's own host loads this file (lua/sanderling/host.lua starts it). Under `:UpdateRemotePlugins` the shared python3 host
+Sanderling's own host loads this file (lua/sanderling/host/init.lua starts it). Under `:UpdateRemotePlugins` the shared python3 host
 loads it too and finds no command to register; so nothing beyond pynvim is imported before the first call.
 """
 

@@ -457,7 +457,7 @@ def test_a_link_and_its_file_are_one_buffer(child, project, desk, is_opened_by_l
 
 
 FLIP = """
-  local buffers, name, target, questions = require('sanderling.buffers'), ...
+  local buffers, name, target, questions = require('sanderling.editing'), ...
   local answer, files_changed = buffers.answer, buffers.files_changed
   _G.flips = 0
   local function flip(to)
@@ -539,7 +539,7 @@ def test_a_buffer_that_was_loaded_through_a_link_is_not_read_for_the_file_there_
     child.command(f"edit {other}")
     buf = child.lua("return vim.fn.bufnr()")
     name.replace(other)
-    child.lua("require('sanderling.buffers').files_changed({})")
+    child.lua("require('sanderling.editing').files_changed({})")
     assert "secret" in text_of(child, buf)  # the person may see it
     other.unlink()
     other.write_text("plain\n")

@@ -29,7 +29,7 @@ LINE_ENDINGS = {"unix": "\n", "dos": "\r\n", "mac": "\r"}
 
 def ask(child, question, *args):
     return child.lua(
-        "return require('sanderling.buffers').answer(...)", FAR_MS, question, *map(plain, args)
+        "return require('sanderling.editing').answer(...)", FAR_MS, question, *map(plain, args)
     )
 
 
@@ -85,7 +85,7 @@ def after_write(child, path, buffer):
     status = path.stat()
     written = (*divmod(status.st_mtime_ns, 1_000_000_000), status.st_size, status.st_ino)
     child.lua(
-        "require('sanderling.buffers').after_write(...)", buffer["id"], buffer["tick"], written
+        "require('sanderling.editing').after_write(...)", buffer["id"], buffer["tick"], written
     )
 
 
@@ -96,7 +96,7 @@ def edit(child, path, *hunks, use="use-1"):
 
 
 def files_changed(child, *paths):
-    child.lua("require('sanderling.buffers').files_changed(...)", [str(path) for path in paths])
+    child.lua("require('sanderling.editing').files_changed(...)", [str(path) for path in paths])
 
 
 def lines(child, path=""):
@@ -649,7 +649,7 @@ def test_a_question_that_comes_too_late_does_nothing(child, opened):
     path = opened("a.txt")
     buffer = find(child, path)
     answer = child.lua(
-        "return require('sanderling.buffers').answer(...)",
+        "return require('sanderling.editing').answer(...)",
         time.monotonic() * 1000 - 1,
         "change",
         buffer["id"],
@@ -1193,7 +1193,7 @@ def test_an_edit_of_a_hundred_thousand_lines_stops_the_screen_only_shortly(child
     path = opened("a.txt", "\n".join([*rows, ""]).encode())
     find_ms, change_ms = child.lua(
         """
-        local buffers = require('sanderling.buffers')
+        local buffers = require('sanderling.editing')
         local start = vim.uv.hrtime()
         local buffer = buffers.answer(1e15, 'find', ...).value
         local found = vim.uv.hrtime()

@@ -76,7 +76,7 @@ def message_at(screen, text):
     row = screen.transcript().index(text)
     return screen.lua(
         """
-        local live = require('sanderling.live')
+        local live = require('sanderling.session.live')
         return live.current().transcript:message_at(...)
         """,
         row,
@@ -678,7 +678,7 @@ def test_after_the_hosts_end_all_that_was_said_can_still_be_read(start_agent, th
 
 
 WRONG_ROWS = """
-  local self = require('sanderling.live').current().transcript
+  local self = require('sanderling.session.live').current().transcript
   local lines = vim.api.nvim_buf_get_lines(self.buf, 0, -1, true)
   local wrong = {}
   local function expect(what, row, pattern)

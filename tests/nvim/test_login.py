@@ -53,7 +53,7 @@ def traces(screen):
       for _, buf in ipairs(vim.api.nvim_list_bufs()) do
         vim.list_extend(kept, vim.api.nvim_buf_get_lines(buf, 0, -1, true))
       end
-      vim.list_extend(kept, require('sanderling.prompt_history').entries())
+      vim.list_extend(kept, require('sanderling.prompt.history').entries())
       vim.list_extend(kept, require('sanderling.host').stderr)
       return table.concat(kept, '\\n')
     """)
@@ -85,7 +85,7 @@ def test_login_asks_for_the_key_and_gives_it_to_the_host(screen, login):
     )
     assert KEY not in traces(screen)
     assert KEY not in screen.screen_text()
-    assert "/login" not in screen.lua("return require('sanderling.prompt_history').entries()")
+    assert "/login" not in screen.lua("return require('sanderling.prompt.history').entries()")
 
 
 def test_the_key_is_not_shown_while_it_is_typed(screen):

@@ -454,7 +454,7 @@ def test_the_options_that_the_help_lists_are_the_defaults(child):
 def test_the_help_and_the_offer_name_the_same_size_of_the_environment():
     sizes = [
         re.findall(r"about (\d+ MB)", " ".join((ROOT / path).read_text().split()))
-        for path in ("doc/sanderling.txt", "lua/sanderling/install.lua")
+        for path in ("doc/sanderling.txt", "lua/sanderling/host/install.lua")
     ]
     assert sizes[0][:1] == sizes[1]
 

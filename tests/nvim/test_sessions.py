@@ -48,7 +48,7 @@ CATCH_CHOICES = """
 
 
 def current_id(child):
-    return child.lua("return require('sanderling.live').current_id()")
+    return child.lua("return require('sanderling.session.live').current_id()")
 
 
 def sessions(child):
@@ -296,7 +296,7 @@ def test_what_comes_back_while_text_is_locked_comes_back_afterwards(chat):
     )
     chat.feed("<F2>")
     chat.lua("""
-      local id = require('sanderling.live').current_id()
+      local id = require('sanderling.session.live').current_id()
       require('sanderling.host').receive({ session_id = id, events = {
         { type = 'prompts_returned', prompts = { { id = '1', text = 'locked' } } },
       } })
@@ -367,10 +367,10 @@ def test_jobs_and_todo_lists_are_those_of_the_session_that_is_shown(screen):
     job = {"id": "1", "command": "make", "outcome": ""}
     item = {"content": "mend it", "status": "pending"}
     screen.send({"type": "jobs_changed", "jobs": [job]}, {"type": "todo_changed", "items": [item]})
-    assert screen.lua("return require('sanderling.jobs').complete('')") == ["1"]
+    assert screen.lua("return require('sanderling.screens.jobs').complete('')") == ["1"]
     wait_until(lambda: "mend it" in screen.screen_text())
     screen.command("AgentNew")
-    assert screen.lua("return require('sanderling.jobs').complete('')") == []
+    assert screen.lua("return require('sanderling.screens.jobs').complete('')") == []
     assert "mend it" not in screen.screen_text()
     screen.command("AgentTodo")
     assert "has not made a todo list" in screen.messages()

@@ -31,7 +31,7 @@ def wait_for_menu(screen, words):
 
 def words_typed(screen):
     """The prompts that the history would keep across sessions."""
-    return screen.lua("return require('sanderling.prompt_history').entries()")
+    return screen.lua("return require('sanderling.prompt.history').entries()")
 
 
 # --- in the prompt -----------------------------------------------------------------------------------------------------
@@ -487,11 +487,15 @@ def test_where_no_request_waits_nothing_is_retried(screen):
 
 
 def test_sessions_are_opened_and_closed_from_the_prompt(screen):
-    first = screen.lua("return require('sanderling.live').current_id()")
+    first = screen.lua("return require('sanderling.session.live').current_id()")
     screen.feed("i/new<C-s>")
-    wait_until(lambda: screen.lua("return require('sanderling.live').current_id()") != first)
+    wait_until(
+        lambda: screen.lua("return require('sanderling.session.live').current_id()") != first
+    )
     screen.feed("<Esc>i/close<C-s>")
-    wait_until(lambda: screen.lua("return require('sanderling.live').current_id()") == first)
+    wait_until(
+        lambda: screen.lua("return require('sanderling.session.live').current_id()") == first
+    )
     assert screen.prompt_lines() == [""]
     assert screen.lua("return require('sanderling.host').stderr") == []
     assert not screen.is_blocked()

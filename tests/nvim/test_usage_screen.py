@@ -296,7 +296,9 @@ def test_of_a_long_title_the_statusline_says_the_beginning(screen):
     ],
 )
 def test_what_stands_in_empty_windows_is_not_cut(screen, width, placeholder):
-    screen.lua("require('sanderling.live').current():set_hint('It goes on with “this”, just now.')")
+    screen.lua(
+        "require('sanderling.session.live').current():set_hint('It goes on with “this”, just now.')"
+    )
     bar(screen, width)
     wait_until(lambda: any(row.endswith(placeholder) for row in screen.screen()))
     assert "now." in screen.screen_text()

@@ -18,7 +18,9 @@ def waiting(steering=(), queued=(), is_held=False):
 
 
 def show(screen):
-    screen.lua("require('sanderling.waiting').show(require('sanderling.live').current_id())")
+    screen.lua(
+        "require('sanderling.transcript.waiting').show(require('sanderling.session.live').current_id())"
+    )
 
 
 def lines(screen):

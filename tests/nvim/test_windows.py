@@ -392,7 +392,7 @@ def test_a_message_that_is_longer_than_the_line_is_shown_whole(start_agent):
     wait_until(lambda: agent.screen()[-1] == ":echo 1", "what is typed is seen at once")
     agent.feed("<C-u>AgentResume 20260101-000000-abcd<CR>")
     agent.wait_for_screen("them.")
-    agent.lua("require('sanderling.message').tell('short')")
+    agent.lua("require('sanderling.ui.message').tell('short')")
     wait_until(lambda: agent.screen()[-1].startswith("short"))
 
 
@@ -454,7 +454,7 @@ def test_messages_while_text_is_locked_leave_no_buffers(start_agent):
     agent.lua("""
       vim.keymap.set('n', '<F4>', function()
         for _ = 1, 5 do
-          require('sanderling.message').tell(('x'):rep(300))
+          require('sanderling.ui.message').tell(('x'):rep(300))
         end
         return ''
       end, { expr = true })

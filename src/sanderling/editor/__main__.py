@@ -1,4 +1,4 @@
-"""`sanderling.editor PLUGIN_PATH`: the host process. lua/sanderling/host.lua starts it; a person has no use for it."""
+"""`sanderling.editor PLUGIN_PATH`: the host process. lua/sanderling/host/init.lua starts it; a person has no use for it."""
 
 import faulthandler
 import gc

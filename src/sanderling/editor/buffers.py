@@ -1,5 +1,5 @@
 """
-The buffers of a Neovim, for the file tools. What happens to them is lua/sanderling/buffers.lua's business.
+The buffers of a Neovim, for the file tools. What happens to them is lua/sanderling/editing/init.lua's business.
 
 A question is one request, and what Neovim cannot begin within the deadline it does not do at all: the deadline travels along,
 by the monotonic clock, which both processes share. After a write, and when files have changed, there is nothing to wait for:
@@ -24,10 +24,10 @@ PATIENCE_S = 10.0  # with what has begun: a user's hooks take their time
 RETRY_S = 0.02
 POLL_S = 0.2
 
-ANSWER = "return require('sanderling.buffers').answer(...)"
-AFTER_WRITE = "require('sanderling.buffers').after_write(...)"
-NOT_WRITTEN = "require('sanderling.buffers').not_written(...)"
-FILES_CHANGED = "require('sanderling.buffers').files_changed(...)"
+ANSWER = "return require('sanderling.editing').answer(...)"
+AFTER_WRITE = "require('sanderling.editing').after_write(...)"
+NOT_WRITTEN = "require('sanderling.editing').not_written(...)"
+FILES_CHANGED = "require('sanderling.editing').files_changed(...)"
 
 # The modes in which Neovim does nothing until a key comes.
 PROMPTS = {"r": "the hit-enter prompt", "rm": "the more-prompt", "r?": "a question"}
@@ -77,7 +77,7 @@ class NeovimBuffers:
 
     async def _ask(self, question: str, *args: Any) -> Any:
         """
-        Ask what lua/sanderling/buffers.lua answers, again and again while something has to come first.
+        Ask what lua/sanderling/editing/init.lua answers, again and again while something has to come first.
 
         Raises:
             ToolError: it cannot be done, or not in time.

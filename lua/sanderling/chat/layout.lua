@@ -1,0 +1,399 @@
+--- The two windows of a chat: where they open, and what is set in them.
+local M = {}
+
+local api = vim.api
+local scratch = require('sanderling.ui.scratch')
+
+---@class (exact) sanderling.chat.layout.Windows
+---@field transcript integer
+---@field prompt integer
+---@field replaced? integer the buffer that the transcript's window showed before
+---@field opts sanderling.chat.layout.Options it was opened so
+---@field sizes? sanderling.chat.layout.Sizes as they are to be; nil: the chat floats
+
+---@class (exact) sanderling.chat.layout.Sizes
+---@field width number of both windows; less than 1: a share of the screen
+---@field height number of both together, likewise
+---@field prompt_height integer
+---@field surroundings string that give sizes
+
+---@class (exact) sanderling.chat.layout.Options
+---@field position string
+---@field size number
+---@field prompt_height integer
+
+---@param size number
+---@param whole integer
+---@return integer
+local function cells(size, whole)
+  local wanted = size < 1 and math.floor(size * whole) or math.floor(size)
+  return math.max(10, math.min(wanted, whole - 4))
+end
+
+--- Where the two floats are: one above the other, in the middle of the screen.
+---@param opts sanderling.chat.layout.Options
+---@return vim.api.keyset.win_config transcript
+---@return vim.api.keyset.win_config prompt
+local function float_places(opts)
+  local width = cells(opts.size < 1 and math.max(opts.size, 0.6) or opts.size, vim.o.columns)
+  local room = math.max(4, vim.o.lines - 8) -- less the borders, and something of what lies below
+  local prompt_height = math.max(1, math.min(opts.prompt_height, math.floor(room / 2)))
+  local transcript = {
+    relative = 'editor',
+    width = width,
+    height = math.max(1, room - prompt_height),
+    row = 1,
+    col = math.floor((vim.o.columns - width) / 2),
+    border = 'rounded',
+  }
+  local prompt = vim.tbl_extend('force', transcript, {
+    height = prompt_height,
+    row = transcript.row + transcript.height + 2,
+  })
+  return transcript, prompt
+end
+
+local side_splits = { right = 'botright vsplit', left = 'topleft vsplit' }
+local row_splits = { bottom = 'botright split', top = 'topleft split' }
+
+-- sizes ---------------------------------------------------------------------------------------------------------------
+
+---@param tab integer
+---@return integer[] windows that share the screen
+local function tiled_windows(tab)
+  return vim.tbl_filter(function(win)
+    return api.nvim_win_get_config(win).relative == ''
+  end, api.nvim_tabpage_list_wins(tab))
+end
+
+--- What sizes depend on beside the person's hand: as long as it is the same, the sizes are what the person has made of them.
+---@param tab integer
+---@return string
+local function surroundings_in(tab)
+  local o = vim.o
+  local parts =
+    { #tiled_windows(tab), o.columns, o.lines, o.cmdheight, o.laststatus, o.showtabline }
+  return table.concat(parts, ' ')
+end
+
+---@param windows sanderling.chat.layout.Windows
+---@return boolean the prompt stands below the transcript still
+local function is_stacked(windows)
+  local row, col = unpack(api.nvim_win_get_position(windows.transcript))
+  local prompt_row, prompt_col = unpack(api.nvim_win_get_position(windows.prompt))
+  return col == prompt_col and prompt_row > row
+end
+
+---@param windows sanderling.chat.layout.Windows
+---@return integer of both windows, with what is between them
+local function height_of(windows)
+  local row = api.nvim_win_get_position(windows.transcript)[1]
+  local prompt_row = api.nvim_win_get_position(windows.prompt)[1]
+  return prompt_row - row + api.nvim_win_get_height(windows.prompt)
+end
+
+--- The sizes are the person's: keep them. What was a share of the screen stays one.
+---@param windows sanderling.chat.layout.Windows
+---@param tab integer
+local function keep_sizes(windows, tab)
+  local is_share = windows.opts.size < 1
+  local width, height = api.nvim_win_get_width(windows.transcript), height_of(windows)
+  windows.sizes = {
+    width = is_share and width / vim.o.columns or width,
+    height = is_share and height / vim.o.lines or height,
+    prompt_height = api.nvim_win_get_height(windows.prompt),
+    surroundings = surroundings_in(tab),
+  }
+end
+
+--- Neovim gives the room of a window that closes to its neighbour, also to one whose size is fixed: take it back.
+---@param windows sanderling.chat.layout.Windows
+---@param tab integer
+local function restore_sizes(windows, tab)
+  local sizes, position = windows.sizes, windows.opts.position
+  local has_others = #tiled_windows(tab) > 2
+  if has_others and side_splits[position] then
+    api.nvim_win_set_width(windows.transcript, cells(sizes.width, vim.o.columns))
+  end
+  local is_row = has_others and row_splits[position] ~= nil
+  local height = is_row and cells(sizes.height, vim.o.lines) or height_of(windows)
+  local prompt_height = math.max(1, math.min(sizes.prompt_height, math.floor((height - 2) / 2)))
+  api.nvim_win_set_height(windows.prompt, prompt_height)
+  if is_row then
+    local rest = height_of(windows) - api.nvim_win_get_height(windows.transcript)
+    api.nvim_win_set_height(windows.transcript, math.max(1, height - rest))
+    api.nvim_win_set_height(windows.prompt, prompt_height)
+  end
+end
+
+--- Windows of `tab` or the screen have other sizes than before: give the chat what it is to have.
+---@param windows sanderling.chat.layout.Windows
+---@param tab integer the current one
+function M.settle(windows, tab)
+  if windows.opts.position == 'float' then
+    local transcript, prompt = float_places(windows.opts)
+    api.nvim_win_set_config(windows.transcript, transcript)
+    api.nvim_win_set_config(windows.prompt, prompt)
+  elseif not is_stacked(windows) then
+    return -- the person has put them elsewhere
+  elseif windows.sizes and windows.sizes.surroundings ~= surroundings_in(tab) then
+    restore_sizes(windows, tab)
+    windows.sizes.surroundings = surroundings_in(tab)
+  else
+    keep_sizes(windows, tab)
+  end
+end
+
+-- opening -------------------------------------------------------------------------------------------------------------
+
+---@param opts sanderling.chat.layout.Options
+---@param transcript_win integer
+---@param prompt_buf integer
+---@return integer win
+local function open_prompt(opts, transcript_win, prompt_buf)
+  if opts.position == 'float' then
+    local _, place = float_places(opts)
+    return api.nvim_open_win(prompt_buf, false, place)
+  end
+  local room = api.nvim_win_get_height(transcript_win) - 2
+  return api.nvim_open_win(prompt_buf, false, {
+    win = transcript_win,
+    split = 'below',
+    height = math.max(1, math.min(opts.prompt_height, math.floor(room / 2))),
+  })
+end
+
+local shared_options = {
+  wrap = true,
+  linebreak = true,
+  breakindent = true,
+  number = false,
+  relativenumber = false,
+  signcolumn = 'no',
+  foldcolumn = '0',
+  statuscolumn = '',
+  colorcolumn = '',
+  cursorcolumn = false,
+  cursorline = false,
+  list = false,
+}
+
+local transcript_options = vim.tbl_extend('error', shared_options, {
+  spell = false,
+  smoothscroll = true,
+  foldenable = true,
+  foldmethod = 'manual',
+  foldtext = "v:lua.require'sanderling.transcript'.foldtext()",
+  fillchars = 'fold: ,eob: ',
+  winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
+})
+
+local prompt_options = vim.tbl_extend('error', shared_options, {
+  winbar = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}",
+  winfixheight = true,
+  fillchars = 'eob: ',
+})
+
+--- What a window's statusline says, if the user has made none of their own: what the window is.
+---@param win integer
+---@param text string
+local function set_statusline(win, text)
+  if vim.go.statusline == api.nvim_get_option_info2('statusline', {}).default then
+    scratch.set_win_options(win, { statusline = text })
+  end
+end
+
+local TRANSCRIPT_STATUSLINE = " %{%v:lua.require'sanderling.status'.transcript_statusline()%} %=%P "
+local PROMPT_STATUSLINE = ' Prompt '
+
+--- Set what a window that shows a transcript needs, the chat's own or any other; once, after that they are the user's.
+---@param win integer
+function M.set_transcript_options(win)
+  local buf = api.nvim_win_get_buf(win)
+  if vim.w[win].sanderling_transcript ~= buf then
+    vim.w[win].sanderling_transcript = buf
+    scratch.set_win_options(win, transcript_options)
+    set_statusline(win, TRANSCRIPT_STATUSLINE)
+  end
+end
+
+---@param win integer
+---@param names table<string, any>
+---@return table<string, any>
+local function get_options(win, names)
+  local options = {}
+  for name in pairs(names) do
+    options[name] = vim.wo[win][0][name]
+  end
+  return options
+end
+
+--- What the user made of the options of a transcript's window.
+---@param win integer
+---@return table<string, any>
+function M.get_transcript_options(win)
+  return get_options(win, transcript_options)
+end
+
+---@param opts sanderling.chat.layout.Options
+---@param transcript_buf integer
+---@param options? table<string, any>
+---@return integer win
+local function open_transcript(opts, transcript_buf, options)
+  local position = opts.position
+  if position == 'float' then
+    local place = float_places(opts)
+    place.title = ' Sanderling '
+    api.nvim_open_win(transcript_buf, true, place)
+  elseif side_splits[position] then
+    vim.cmd(side_splits[position])
+    vim.cmd('vertical resize ' .. cells(opts.size, vim.o.columns))
+  elseif row_splits[position] then
+    vim.cmd(row_splits[position])
+    vim.cmd('resize ' .. cells(opts.size, vim.o.lines))
+  elseif position == 'tab' then
+    vim.cmd('tab split')
+  end
+  local win = api.nvim_get_current_win()
+  scratch.set_win_options(win, { winfixbuf = false })
+  api.nvim_win_set_buf(win, transcript_buf)
+  M.set_transcript_options(win)
+  scratch.set_win_options(win, options or {})
+  return win
+end
+
+--- A file that is opened from one of these windows belongs into another one.
+---@param wins integer[]
+local function keep_buffers(wins)
+  if vim.v.vim_did_enter == 0 then
+    -- Plugins that go through all windows at startup (netrw does) would split one that is fixed: |:windo| does so.
+    api.nvim_create_autocmd('VimEnter', {
+      once = true,
+      desc = "Agent: keep the chat's buffers in its windows",
+      callback = function()
+        keep_buffers(wins)
+      end,
+    })
+    return
+  end
+  for _, win in ipairs(wins) do
+    if api.nvim_win_is_valid(win) then
+      scratch.set_win_options(win, { winfixbuf = true })
+    end
+  end
+end
+
+--- Open both windows in this tab page and leave the cursor in the prompt.
+---@param opts sanderling.chat.layout.Options
+---@param transcript_buf integer
+---@param prompt_buf integer
+---@param transcript_win_options? table<string, any> of the window that showed the transcript before
+---@return sanderling.chat.layout.Windows
+function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
+  local buf = api.nvim_get_current_buf()
+  local replaced = opts.position == 'current' and buf ~= prompt_buf and buf or nil
+  local transcript = open_transcript(opts, transcript_buf, transcript_win_options)
+  local ok, prompt = pcall(open_prompt, opts, transcript, prompt_buf)
+  if not ok then
+    M.close({ transcript }, replaced)
+    error('sanderling: there is no room for the chat here: ' .. tostring(prompt), 0)
+  end
+  scratch.set_win_options(prompt, prompt_options)
+  set_statusline(prompt, PROMPT_STATUSLINE)
+  if opts.position ~= 'current' then
+    keep_buffers({ transcript, prompt })
+  end
+  if side_splits[opts.position] then
+    scratch.set_win_options(transcript, { winfixwidth = true })
+    scratch.set_win_options(prompt, { winfixwidth = true })
+  end
+  api.nvim_set_current_win(prompt) -- last: what the user does on entering a window finds its sizes fixed
+  local windows = { transcript = transcript, prompt = prompt, replaced = replaced, opts = opts }
+  if opts.position ~= 'float' then
+    keep_sizes(windows, api.nvim_get_current_tabpage())
+    windows.sizes.width, windows.sizes.height = opts.size, opts.size
+  end
+  return windows
+end
+
+--- Open the prompt below the current window, which shows a transcript, and leave the cursor there.
+---@param opts sanderling.chat.layout.Options
+---@param prompt_buf integer
+---@return sanderling.chat.layout.Windows
+function M.open_below(opts, prompt_buf)
+  local transcript = api.nvim_get_current_win()
+  opts = vim.tbl_extend('force', opts, { position = 'current' })
+  local prompt = open_prompt(opts, transcript, prompt_buf)
+  scratch.set_win_options(prompt, prompt_options)
+  set_statusline(prompt, PROMPT_STATUSLINE)
+  keep_buffers({ transcript, prompt })
+  return { transcript = transcript, prompt = prompt, opts = opts }
+end
+
+---@param win integer
+---@param buf integer
+local function show_instead(win, buf)
+  scratch.set_win_options(win, { winfixbuf = false })
+  api.nvim_win_set_buf(win, buf)
+end
+
+--- Show `buf` in `win`, whose options stay as they are: Neovim keeps them by buffer.
+---@param win integer
+---@param buf integer
+---@param names table<string, any> of the options
+local function swap_buffer(win, buf, names)
+  local options = get_options(win, names)
+  for _, name in ipairs({ 'winfixbuf', 'winfixwidth', 'statusline' }) do
+    options[name] = vim.wo[win][0][name]
+  end
+  show_instead(win, buf)
+  scratch.set_win_options(win, options)
+end
+
+--- Show other buffers in both windows.
+---@param windows sanderling.chat.layout.Windows
+---@param transcript_buf integer
+---@param prompt_buf integer
+function M.swap(windows, transcript_buf, prompt_buf)
+  swap_buffer(windows.transcript, transcript_buf, transcript_options)
+  swap_buffer(windows.prompt, prompt_buf, prompt_options)
+end
+
+---@param win integer
+---@param buf integer
+---@return boolean
+function M.shows(win, buf)
+  return api.nvim_win_is_valid(win) and api.nvim_win_get_buf(win) == buf
+end
+
+--- Does `tab` show the chat's windows, both of them?
+---@param windows sanderling.chat.layout.Windows
+---@param tab integer
+---@param transcript_buf integer
+---@param prompt_buf integer
+---@return boolean
+function M.is_shown(windows, tab, transcript_buf, prompt_buf)
+  local wins = api.nvim_tabpage_list_wins(tab)
+  return vim.list_contains(wins, windows.transcript)
+    and vim.list_contains(wins, windows.prompt)
+    and M.shows(windows.transcript, transcript_buf)
+    and M.shows(windows.prompt, prompt_buf)
+end
+
+--- Close `wins`. The last of them shows `replaced` again if there is such a buffer; the last window of Neovim, which cannot be
+--- closed, gets an empty one.
+---@param wins integer[]
+---@param replaced? integer
+function M.close(wins, replaced)
+  for i, win in ipairs(wins) do
+    if api.nvim_win_is_valid(win) then
+      if i == #wins and replaced and api.nvim_buf_is_valid(replaced) then
+        show_instead(win, replaced)
+      elseif not pcall(api.nvim_win_close, win, true) then
+        show_instead(win, api.nvim_create_buf(true, false))
+      end
+    end
+  end
+end
+
+return M

@@ -1,0 +1,705 @@
+--- One session that is open here: its transcript and its prompt, what was sent, and what its events mean besides being drawn.
+--- Whether a window shows it makes no difference.
+local api = vim.api
+local attention = require('sanderling.ui.attention')
+local context = require('sanderling.prompt.context')
+local drafts = require('sanderling.prompt.drafts')
+local host = require('sanderling.host')
+local live = require('sanderling.session.live')
+local locked = require('sanderling.ui.locked')
+local message = require('sanderling.ui.message')
+local prompt = require('sanderling.prompt')
+local prompt_history = require('sanderling.prompt.history')
+local render = require('sanderling.transcript')
+local scratch = require('sanderling.ui.scratch')
+local todo = require('sanderling.prompt.todo')
+local tools = require('sanderling.transcript.blocks.tool')
+local words = require('sanderling.ui.text')
+
+local M = {}
+
+local RETRY_MS = 20
+local hint_ns = api.nvim_create_namespace('sanderling_hint')
+
+---@class (exact) sanderling.chat.session.Command
+---@field id string
+---@field command string
+---@field has_started? boolean
+
+---@class (exact) sanderling.chat.session.View
+---@field saved table as winsaveview() gives it
+---@field is_at_end boolean
+
+--- What the windows have to do for a session.
+---@class (exact) sanderling.chat.session.Hooks
+---@field on_lost fun() somebody has deleted or emptied a buffer of it; `restore` gives it back, as soon as that is allowed
+---@field on_sent fun(session: sanderling.chat.session.Session) the person has said something
+
+---@class (exact) sanderling.chat.session.Session
+---@field id string
+---@field project string root that the session is about
+---@field title string empty while there is none
+---@field transcript sanderling.transcript.Transcript
+---@field transcript_buf integer
+---@field prompt sanderling.prompt.Prompt
+---@field private hooks sanderling.chat.session.Hooks
+---@field view? sanderling.chat.session.View of the transcript, when it was last hidden
+---@field is_open boolean the host has opened it, in this process or in one before
+---@field private is_awaited? fun(): boolean somebody is waiting for it to open
+---@field is_fresh boolean nothing was said in it, or run
+---@field unconfirmed sanderling.Prompt[] prompts that were sent and that no event has named yet
+---@field waiting sanderling.Prompt[] prompts that the host keeps for later
+---@field steering_count integer the first so many of them go into the turn that runs
+---@field is_held boolean they go when the user says so
+---@field is_in_turn boolean
+---@field commands sanderling.chat.session.Command[] that were sent and have not ended
+---@field network string the network that is known to the user
+---@field mode 'ask'|'auto'|'plan'
+---@field wanted_mode? 'ask'|'auto'|'plan' that was asked for and is not confirmed
+---@field todo sanderling.prompt.todo.Todo
+---@field inspected? string id of the tool use that is to be shown whole
+---@field is_looking? fun(): boolean the person is still where they asked for it
+---@field private hint? string what an empty transcript says
+---@field private lost table<integer, sanderling.ui.scratch.Copy> what stood in buffers that were deleted or emptied
+local Session = {}
+Session.__index = Session
+
+---@param prompts sanderling.Prompt[]
+---@return string[]
+local function texts_of(prompts)
+  return vim.tbl_map(function(each)
+    return each.text
+  end, prompts)
+end
+
+-- beginning and end ---------------------------------------------------------------------------------------------------
+
+---@return string id that sorts by time: 20261121-183005-7f3a
+function M.new_id()
+  local random = vim.uv.random(2)
+  return ('%s-%02x%02x'):format(os.date('%Y%m%d-%H%M%S'), random:byte(1, 2))
+end
+
+--- The project of what is open in the current window.
+---@return string
+function M.project_here()
+  return vim.fs.root(0, '.git') or vim.fn.getcwd()
+end
+
+---@param what string for its name
+---@param filetype string
+---@return integer
+local function new_buffer(what, filetype)
+  local buf = scratch.new(what)
+  scratch.set_buf_options(buf, { bufhidden = 'hide' })
+  scratch.set_filetype(buf, filetype)
+  return buf
+end
+
+---@return integer
+local function new_transcript_buffer()
+  local buf = new_buffer('', 'sanderling')
+  scratch.set_buf_options(buf, { undolevels = -1, modifiable = false })
+  return buf
+end
+
+---@return sanderling.prompt.Prompt
+local function new_prompt()
+  return prompt.new(new_buffer('prompt', 'sanderling_prompt'))
+end
+
+--- A session in buffers of its own, which is not begun yet.
+---@param hooks sanderling.chat.session.Hooks
+---@return sanderling.chat.session.Session
+function M.new(hooks)
+  local self = setmetatable({
+    transcript_buf = new_transcript_buffer(),
+    prompt = new_prompt(),
+    lost = {},
+    hooks = hooks,
+  }, Session)
+  self.todo = todo.new(self.prompt.buf)
+  for _, buf in ipairs(self:buffers()) do
+    self:guard(buf)
+  end
+  return self
+end
+
+--- What stands in `buf` is the session's, and outlives it.
+---@private
+---@param buf integer
+function Session:guard(buf)
+  scratch.guard(buf, function(copied)
+    if vim.list_contains(live.all(), self) then
+      self.lost[buf] = copied
+      if buf == self.transcript_buf then
+        self.transcript:go_away()
+      end
+      self.hooks.on_lost()
+    end
+  end)
+end
+
+--- Put what stood in `buf` back, into another one if it was deleted.
+---@private
+---@param buf integer
+---@param renew fun(): integer a new buffer, which is the session's from now on
+---@return integer
+function Session:restore_buffer(buf, renew)
+  local is_deleted = not api.nvim_buf_is_loaded(buf)
+  local restored = buf
+  if is_deleted then
+    pcall(api.nvim_buf_delete, buf, { force = true }) -- its name is the new one's
+    restored = renew()
+    vim.b[restored].sanderling_session = self.id
+  end
+  scratch.paste(self.lost[buf], restored)
+  self:guard(restored)
+  self.lost[buf] = nil
+  return restored
+end
+
+--- Have text and buffers again, if somebody has deleted or emptied them. May raise while text is locked.
+---@return boolean are_new some of the buffers are others than before
+function Session:restore()
+  local before = self:buffers()
+  if self.lost[self.prompt.buf] then
+    self:restore_buffer(self.prompt.buf, function()
+      self.prompt = new_prompt()
+      self.todo.buf = self.prompt.buf
+      return self.prompt.buf
+    end)
+  end
+  if self.lost[self.transcript_buf] then
+    self.transcript_buf = self:restore_buffer(self.transcript_buf, new_transcript_buffer)
+    self.transcript:come_back(self.transcript_buf)
+  end
+  return not vim.deep_equal(before, self:buffers())
+end
+
+---@return integer[]
+function Session:buffers()
+  return { self.transcript_buf, self.prompt.buf }
+end
+
+--- Be the session `id` from now on: one of its own that begins, or one whose log exists. The transcript is emptied.
+---@param id string
+---@param project string
+function Session:begin(id, project)
+  self.id, self.project, self.title = id, project, ''
+  self.is_open, self.is_fresh, self.view, self.hint = false, true, nil, nil
+  self.unconfirmed, self.waiting, self.steering_count, self.is_held = {}, {}, 0, false
+  self.is_in_turn, self.commands, self.network = false, {}, 'off'
+  self.mode, self.wanted_mode = 'ask', nil
+  self.todo:set({})
+  self.transcript = render.new(self.transcript_buf, host.note_defect)
+  self:draw_hint()
+  for _, buf in ipairs(self:buffers()) do
+    vim.b[buf].sanderling_session = id
+  end
+  host.register(id, project)
+  self:keep_draft()
+end
+
+--- Open the session in the host; where there is none to start, offer to build its environment.
+function Session:open()
+  self.is_awaited = attention.watch()
+  local err = host.open(self.id)
+  if err then
+    self:fail(err)
+    vim.schedule(require('sanderling.host.install').offer)
+  end
+end
+
+--- The session is no longer open here, its log stays. What it did not begin with comes back into the prompt.
+function Session:close()
+  if self.is_in_turn then
+    host.announce('AgentTurnEnded', { session_id = self.id, stop_reason = 'cancelled' })
+  end
+  self:put_back(texts_of(vim.list_extend(vim.list_slice(self.waiting), self.unconfirmed)))
+  self:end_commands('Stopped.')
+  host.close(self.id)
+  drafts.drop(self.id)
+  host.announce('AgentSessionClosed', { session_id = self.id })
+end
+
+--- Delete the buffers. What stands in the prompt is kept in its history.
+function Session:delete_buffers()
+  if api.nvim_buf_is_loaded(self.prompt.buf) then
+    local text = vim.trim(table.concat(self.prompt:lines(), '\n'))
+    if text ~= '' then
+      prompt_history.add(text)
+    end
+  end
+  render.forget(self.transcript_buf)
+  for _, buf in ipairs(self:buffers()) do
+    pcall(api.nvim_buf_delete, buf, { force = true })
+  end
+end
+
+---@return boolean nobody has deleted or emptied a buffer of it
+function Session:is_whole()
+  return next(self.lost) == nil
+end
+
+---@return boolean a window of this tab page shows the transcript
+function Session:is_on_screen()
+  return vim.iter(api.nvim_tabpage_list_wins(0)):any(function(win)
+    return api.nvim_win_get_buf(win) == self.transcript_buf
+  end)
+end
+
+---@return boolean there is something to stop
+function Session:is_busy()
+  return self.is_in_turn
+    or #self.unconfirmed > 0
+    or #self.commands > 0
+    or #self.waiting > 0 and not self.is_held
+end
+
+--- What it is called: its title, or the time at which it began.
+---@return string
+function Session:name()
+  return self.title ~= '' and self.title or (self.id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2'))
+end
+
+-- what is not sent yet ------------------------------------------------------------------------------------------------
+
+--- Keep what stands in the prompt, should Neovim be killed.
+function Session:keep_draft()
+  local text = table.concat(self.prompt:lines(), '\n')
+  if self.is_open or text ~= '' then -- else the one that is kept is still to come back
+    drafts.keep(self.id, self.project, self.is_fresh, text)
+  end
+end
+
+--- Put back what stood in the prompt when a Neovim ended.
+---@private
+---@param is_resumed boolean
+function Session:restore_draft(is_resumed)
+  if table.concat(self.prompt:lines()) ~= '' then
+    return
+  end
+  local text = is_resumed and drafts.take(self.id) or drafts.take_fresh(self.project)
+  if text then
+    self:put_back({ text })
+    self:keep_draft()
+  end
+end
+
+-- the hint of an empty transcript -------------------------------------------------------------------------------------
+
+---@private
+function Session:draw_hint()
+  if not api.nvim_buf_is_loaded(self.transcript_buf) then
+    return
+  end
+  api.nvim_buf_clear_namespace(self.transcript_buf, hint_ns, 0, -1)
+  if self.is_fresh and self.hint then
+    local row = api.nvim_buf_line_count(self.transcript_buf) - 1
+    local lines = { { { '' } } }
+    for _, line in ipairs(words.wrapped(self.hint, words.width_of(self.transcript_buf))) do
+      lines[#lines + 1] = { { line, 'AgentPlaceholder' } }
+    end
+    api.nvim_buf_set_extmark(self.transcript_buf, hint_ns, row, 0, { virt_lines = lines })
+  end
+end
+
+--- Say something below the transcript for as long as nothing was said in it.
+---@param text string
+function Session:set_hint(text)
+  self.hint = text
+  self:draw_hint()
+end
+
+---@private
+function Session:set_used()
+  if self.is_fresh then
+    self.is_fresh = false
+    self:draw_hint()
+  end
+end
+
+-- prompts -------------------------------------------------------------------------------------------------------------
+
+--- Tell the winbar how many prompts are on their way.
+---@private
+function Session:count_prompts()
+  local waiting = self.is_held and 0 or #self.waiting
+  local steering = self.is_held and 0 or self.steering_count
+  local queued = #self.unconfirmed + waiting - steering
+  host.publish(self.id, { { type = 'local_queue', queued = queued, steering = steering } })
+end
+
+--- The host has said something of these prompts: they are safe on disk, or said, or come back on their own.
+---@private
+---@param prompts sanderling.Prompt[]
+function Session:confirm(prompts)
+  local ids = {}
+  for _, each in ipairs(prompts) do
+    ids[each.id] = true
+  end
+  self.unconfirmed = vim.tbl_filter(function(each)
+    return not ids[each.id]
+  end, self.unconfirmed)
+end
+
+--- Put `texts` back where they were typed, as soon as text can be changed; where it cannot at all, into the prompt's history.
+---@private
+---@param texts string[]
+function Session:put_back(texts)
+  if #texts == 0 then
+    return
+  end
+  local ok, err = pcall(self.prompt.put_back, self.prompt, texts)
+  if not ok and locked.reason(tostring(err)) then
+    vim.defer_fn(function()
+      self:put_back(texts)
+    end, RETRY_MS)
+  elseif not ok then
+    prompt_history.add(table.concat(texts, '\n'))
+  end
+end
+
+--- Put back the prompts of which the host knows nothing.
+---@private
+function Session:take_back_unconfirmed()
+  local prompts = self.unconfirmed
+  self.unconfirmed = {}
+  self:count_prompts()
+  self:put_back(texts_of(prompts))
+end
+
+--- Say why something was not sent: in the transcript, or below it while an answer is being written there.
+---@param text string
+function Session:refuse(text)
+  if self.is_in_turn then
+    message.tell(text, vim.log.levels.ERROR)
+  else
+    host.publish(self.id, { { type = 'local_refused', message = text } })
+  end
+end
+
+--- The host cannot be reached: what was sent comes back.
+---@private
+---@param text string
+function Session:fail(text)
+  host.publish(self.id, { { type = 'local_failed', message = text } })
+end
+
+--- Send an action of which nothing is to be put back when the host cannot start.
+---@param action sanderling.Action
+function Session:act(action)
+  host.act_or_tell(self.id, action)
+end
+
+---@return string id that no prompt had before, in this process or an earlier one
+local function new_prompt_id()
+  local now = assert(vim.uv.clock_gettime('realtime'))
+  return ('%d%09d'):format(now.sec, now.nsec)
+end
+
+--- Send `lines` to the model, or refuse them whole and say why. When the host cannot start, they stand in the prompt again.
+---@param lines string[]
+---@param opts? { selections?: sanderling.Selection[], is_steering?: boolean } steering: in the middle of the turn
+---@return boolean
+function Session:send(lines, opts)
+  opts = opts or {}
+  local text, refusal = context.prompt(lines)
+  if not text then
+    self:refuse(assert(refusal))
+    return false
+  end
+  local sent = { id = new_prompt_id(), text = text, selections = opts.selections }
+  local type = opts.is_steering and 'steer_turn' or 'submit_prompt'
+  local err = host.act(self.id, { type = type, prompt = sent }) -- first of all: what the screen is told can wait
+  self.unconfirmed = vim.list_extend(vim.list_slice(self.unconfirmed), { sent })
+  self:set_used()
+  self:count_prompts()
+  self.hooks.on_sent(self)
+  if err then
+    self:fail(err)
+  end
+  return true
+end
+
+--- Run a command in the sandbox, or refuse it whole and say why. When the host cannot start, it stands in the prompt.
+---@param lines string[]
+---@return boolean
+function Session:run(lines)
+  local command, err = context.command(lines)
+  if not command then
+    self:refuse(assert(err))
+    return false
+  end
+  local id = ('%d'):format(vim.uv.hrtime())
+  table.insert(self.commands, { id = id, command = command })
+  self:set_used()
+  self:act({ type = 'run_command', id = id, command = command })
+  self.hooks.on_sent(self)
+  return true
+end
+
+--- Do what was typed into the prompt: a command of the chat's after a `/`, one for the shell after a `!`, else words for the model.
+---@param lines string[]
+---@param is_steering boolean
+---@return boolean
+function Session:send_typed(lines, is_steering)
+  local slash = require('sanderling.prompt.slash')
+  if slash.is_command(lines) then
+    return slash.run(lines, self, is_steering)
+  elseif vim.startswith(lines[1], '!') then
+    local command = vim.list_slice(lines)
+    command[1] = command[1]:sub(2)
+    return self:run(command)
+  end
+  return self:send(lines, { is_steering = is_steering })
+end
+
+--- Send what stands in the prompt. An empty one lets those go that are held.
+---@param is_steering boolean
+function Session:send_prompt(is_steering)
+  if self.is_held and table.concat(self.prompt:lines()):find('%S') == nil then
+    self:act({ type = 'release_waiting' })
+    return
+  end
+  self.prompt:send(function(lines)
+    return self:send_typed(lines, is_steering)
+  end)
+end
+
+--- Stop the turn, or the command that was started last.
+function Session:stop()
+  if self:is_busy() then
+    host.publish(self.id, { { type = 'local_stop_sent' } })
+    self:act({ type = 'cancel_turn' })
+  end
+end
+
+-- commands ------------------------------------------------------------------------------------------------------------
+
+--- Take the command `id` from those that run.
+---@private
+---@param id string
+---@return sanderling.chat.session.Command?
+function Session:take_command(id)
+  for i, command in ipairs(self.commands) do
+    if command.id == id then
+      return table.remove(self.commands, i)
+    end
+  end
+end
+
+---@private
+---@param command string
+---@param outcome string
+---@param is_success boolean
+function Session:announce_command_end(command, outcome, is_success)
+  host.announce('AgentCommandEnded', {
+    session_id = self.id,
+    command = command,
+    outcome = outcome,
+    is_success = is_success,
+  })
+end
+
+--- No command runs any more: those that never started come back into the prompt.
+---@private
+---@param outcome string
+function Session:end_commands(outcome)
+  local commands, texts = self.commands, {}
+  self.commands = {}
+  for _, command in ipairs(commands) do
+    if command.has_started then
+      self:announce_command_end(command.command, outcome, false)
+    else
+      texts[#texts + 1] = '!' .. command.command
+    end
+  end
+  self:put_back(texts)
+end
+
+-- events --------------------------------------------------------------------------------------------------------------
+
+--- What an event means for the session beyond being drawn; called when it is drawn.
+---@type table<string, fun(self: sanderling.chat.session.Session, event: any)>
+local handlers = {}
+
+function handlers.session_opened(self, event)
+  self.is_awaited = nil
+  self.title = event.title or ''
+  if not self.is_open then
+    self.is_open = true
+    self:restore_draft(event.is_resumed or false)
+    host.announce('AgentSessionOpened', {
+      session_id = self.id,
+      project = self.project,
+      title = self.title,
+      is_resumed = event.is_resumed or false,
+    })
+  end
+end
+
+--- Another process has the session open. The transcript says so; who is waiting for it is offered what can be done.
+function handlers.session_in_use(self)
+  local is_awaited = self.is_awaited
+  self.is_awaited = nil
+  if is_awaited and is_awaited() then
+    vim.schedule(function()
+      require('sanderling.chat.sessions').offer_fork(self)
+    end)
+  end
+end
+
+function handlers.title_changed(self, event)
+  self.title = event.title
+end
+
+function handlers.history_shown(self, event)
+  if #event.events > 0 then
+    self:set_used()
+  end
+end
+
+function handlers.turn_started(self, event)
+  self.is_in_turn = true
+  self:set_used()
+  self.todo:set_turn(true)
+  self:confirm({ event.prompt })
+  self:count_prompts()
+  host.announce('AgentTurnStarted', { session_id = self.id, prompt = event.prompt.text })
+end
+
+function handlers.prompt_steered(self, event)
+  self:confirm({ event.prompt })
+  self:count_prompts()
+end
+
+function handlers.waiting_changed(self, event)
+  self.waiting = vim.list_extend(vim.list_slice(event.steering or {}), event.queued or {})
+  self.steering_count = #(event.steering or {})
+  self.is_held = event.is_held or false
+  self:confirm(self.waiting)
+  self:count_prompts()
+end
+
+function handlers.prompts_returned(self, event)
+  self:confirm(event.prompts)
+  self:count_prompts()
+  self:put_back(texts_of(event.prompts))
+end
+
+function handlers.error_occurred(self, event)
+  host.announce('AgentError', {
+    session_id = self.id,
+    kind = event.kind,
+    message = event.message,
+    remedy = event.remedy,
+  })
+end
+
+function handlers.turn_ended(self, event)
+  self.is_in_turn = false
+  self.todo:set_turn(false)
+  host.announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
+end
+
+function handlers.command_started(self, event)
+  local command = self:take_command(event.id) or { id = event.id, command = event.command }
+  command.has_started = true
+  table.insert(self.commands, command)
+end
+
+function handlers.command_ended(self, event)
+  local command = self:take_command(event.id)
+  self.transcript:when_drawn(function()
+    local text = command and command.command or ''
+    self:announce_command_end(text, event.outcome, event.is_success or false)
+  end)
+end
+
+--- Tell of a change that the chat's windows would show, if they were there.
+---@param self sanderling.chat.session.Session
+---@param text string
+local function tell_unless_shown(self, text)
+  if live.current() == self and not self:is_on_screen() then
+    message.tell(text)
+  end
+end
+
+function handlers.sandbox_changed(self, event)
+  if event.network ~= self.network then
+    local text = 'Network %s, for commands started from now on.'
+    tell_unless_shown(self, text:format(event.network))
+  end
+  self.network = event.network
+end
+
+M.MODE_SENTENCES = {
+  ask = 'Mode ask: changes, commands and fetches ask first.',
+  auto = 'Mode auto: what the sandbox confines runs without asking.',
+  plan = 'Mode plan: nothing can be changed, the sandbox is read-only.',
+}
+
+function handlers.mode_changed(self, event)
+  if event.mode ~= self.mode then
+    tell_unless_shown(self, M.MODE_SENTENCES[event.mode])
+  end
+  self.mode = event.mode
+  if self.wanted_mode == event.mode then
+    self.wanted_mode = nil
+  end
+end
+
+function handlers.todo_changed(self, event)
+  self.todo:set(event.items)
+end
+
+--- Show what was asked for, unless the user has gone on to something else.
+function handlers.tool_use_shown(self, event)
+  if self.inspected == event.id and self.is_looking() then
+    self.inspected = nil
+    tools.show(event)
+  end
+end
+
+function handlers.local_failed(self, event)
+  local was_in_turn = self.is_in_turn
+  self.is_in_turn = false
+  self.mode, self.wanted_mode = 'ask', nil -- until the host says more
+  self.waiting, self.steering_count, self.is_held = {}, 0, false -- they are on disk
+  self.todo:set_turn(false)
+  self:take_back_unconfirmed()
+  self:end_commands('Interrupted.')
+  host.announce('AgentError', {
+    session_id = self.id,
+    kind = 'host',
+    message = event.message,
+    remedy = '',
+  })
+  if was_in_turn then
+    host.announce('AgentTurnEnded', { session_id = self.id, stop_reason = 'interrupted' })
+  end
+end
+
+host.subscribe(function(session_id, events, seq)
+  local self = live.find(session_id)
+  if not self then
+    return
+  end
+  self.transcript:apply(events, function()
+    for _, event in ipairs(events) do
+      if handlers[event.type] then
+        handlers[event.type](self, event)
+      end
+    end
+    if self.is_fresh then
+      self:draw_hint() -- below what was drawn
+    end
+    if seq then
+      host.drawn(session_id, seq)
+    end
+  end)
+end)
+
+return M

@@ -1,0 +1,97 @@
+--- :AgentInstall: builds the Python environment, with its progress in a terminal.
+local config = require('sanderling.config')
+local files = require('sanderling.ui.files')
+local host = require('sanderling.host')
+local message = require('sanderling.ui.message')
+
+local M = {}
+
+local CANDIDATES = { 'python3', 'python3.14', 'python3.13', 'python3.12', 'python3.11', 'python' }
+
+local IS_NEW_ENOUGH = 'import sys; sys.exit(sys.version_info < (3, 11))'
+
+--- The first interpreter that runs and is new enough. (A version manager leaves commands on PATH that do not run.)
+---@return string?
+local function base_python()
+  local chosen = config.options.python
+  for _, name in ipairs(chosen ~= '' and { vim.fs.normalize(chosen) } or CANDIDATES) do
+    local path = vim.fn.exepath(name)
+    if path ~= '' and vim.system({ path, '-c', IS_NEW_ENOUGH }):wait().code == 0 then
+      return path
+    end
+  end
+end
+
+--- Make the tags of the help, which not every way to install a plugin does; some directories cannot be written.
+local function make_help_tags()
+  local doc = vim.fs.joinpath(host.root(), 'doc')
+  if not vim.uv.fs_stat(vim.fs.joinpath(doc, 'tags')) then
+    pcall(vim.cmd.helptags, {
+      args = { vim.fn.fnameescape(doc) },
+      mods = { silent = true, emsg_silent = true },
+    })
+  end
+end
+
+--- The environment is there: take the terminal away, and go on where the chat is.
+---@param buf integer the terminal's
+local function finish(buf)
+  local was_here = vim.api.nvim_get_current_buf() == buf
+  for _, win in ipairs(vim.fn.win_findbuf(buf)) do
+    pcall(vim.api.nvim_win_close, win, true) -- not the last window
+  end
+  make_help_tags()
+  local chat = package.loaded['sanderling.chat']
+  local is_shown = chat and chat.reopen(was_here)
+  message.tell('Sanderling is ready' .. (is_shown and '.' or ': :AgentChat'))
+end
+
+--- Build the environment, or bring it up to date.
+function M.run()
+  local python = base_python()
+  if not python then
+    message.tell(
+      'Sanderling needs Python 3.11 or newer: install it, then :AgentInstall again.',
+      vim.log.levels.ERROR
+    )
+    return
+  end
+  host.stop('The agent process was stopped to install it anew; the next prompt starts it again.')
+  vim.cmd('botright 12split')
+  vim.cmd.enew()
+  local buf = vim.api.nvim_get_current_buf()
+  vim.bo[buf].bufhidden = 'wipe'
+  files.guard(buf)
+  vim.fn.jobstart({
+    python,
+    vim.fs.joinpath(host.root(), 'scripts', 'install.py'),
+    '--environment',
+    host.environment_dir(),
+  }, {
+    term = true,
+    on_exit = function(_, code)
+      if code == 0 then
+        finish(buf)
+      else
+        message.tell('Sanderling was not installed: the terminal says why.', vim.log.levels.ERROR)
+      end
+    end,
+  })
+  vim.cmd.normal({ 'G', bang = true }) -- follow the output
+end
+
+--- Offer to build the environment, if that is what is missing.
+function M.offer()
+  if config.options.python ~= '' or host.python() then
+    return
+  end
+  vim.ui.select({ 'Build it now', 'Not now' }, {
+    prompt = 'Sanderling needs its Python environment (about 110 MB):',
+  }, function(choice)
+    if choice == 'Build it now' then
+      M.run()
+    end
+  end)
+end
+
+return M

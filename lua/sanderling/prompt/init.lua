@@ -1,0 +1,211 @@
+--- The prompt: an ordinary buffer, what it starts from, and the way through what was sent before.
+local api = vim.api
+local config = require('sanderling.config')
+local prompt_history = require('sanderling.prompt.history')
+local slash_menu = require('sanderling.prompt.completion')
+local words = require('sanderling.ui.text')
+
+local M = {}
+
+---@type string[] the first that fits
+local PLACEHOLDERS = {
+  'Ask anything: %s sends, %s in insert mode; /help, !command',
+  'Ask anything: %s sends, %s in insert mode',
+  'Ask anything: %s sends',
+  'Ask anything',
+}
+local ON_ITS_OWN = 'sent on its own'
+local ns = api.nvim_create_namespace('sanderling_prompt')
+local seams_ns = api.nvim_create_namespace('sanderling_seams')
+
+---@class (exact) sanderling.prompt.Prompt
+---@field buf integer
+---@field private history_index? integer the entry of the prompt history that stands here
+---@field private draft? string[] what stood here before
+local Prompt = {}
+Prompt.__index = Prompt
+
+---@param buf integer
+---@return sanderling.prompt.Prompt
+function M.new(buf)
+  slash_menu.attach(buf)
+  return setmetatable({ buf = buf }, Prompt)
+end
+
+---@return string[]
+function Prompt:lines()
+  return api.nvim_buf_get_lines(self.buf, 0, -1, true)
+end
+
+--- Replace what stands here, as a change of its own: `u` brings back what was typed, in the same insert or not.
+---@param lines string[]
+function Prompt:set(lines)
+  api.nvim_buf_call(self.buf, function()
+    vim.cmd('noautocmd let &l:undolevels = &l:undolevels') -- ends the block of changes
+  end)
+  api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    api.nvim_win_set_cursor(win, { #lines, #lines[#lines] })
+  end
+  self:draw_placeholder()
+end
+
+--- A command of the chat's or one for the shell: it is one at the beginning of a prompt only.
+---@param text string
+---@return boolean
+local function is_command(text)
+  return text:find('^[/!]') ~= nil
+end
+
+--- What stands from `row` on is a prompt of its own. The mark goes with the line and comes back with it.
+---@private
+---@param row integer
+function Prompt:mark_seam(row)
+  local line = api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1]
+  api.nvim_buf_set_extmark(self.buf, seams_ns, row, 0, {
+    end_col = #line,
+    right_gravity = false,
+    invalidate = true,
+    virt_text = { { ON_ITS_OWN, 'AgentPlaceholder' } },
+  })
+end
+
+--- Put texts that will not be answered back, above what is being typed: the cursor goes along with its line. A command stays
+--- apart from what stands beside it.
+---@param texts string[]
+function Prompt:put_back(texts)
+  local lines = vim.split(table.concat(texts, '\n'), '\n', { plain = true })
+  local draft = table.concat(self:lines(), '\n')
+  if draft == '' then
+    self:set(lines)
+  else
+    api.nvim_buf_set_lines(self.buf, 0, 0, true, lines)
+    self:draw_placeholder()
+  end
+  local row, parts = 0, draft == '' and texts or vim.list_extend(vim.list_slice(texts), { draft })
+  for i = 2, #parts do
+    row = row + select(2, parts[i - 1]:gsub('\n', '')) + 1
+    if is_command(parts[i - 1]) or is_command(parts[i]) then
+      self:mark_seam(row)
+    end
+  end
+end
+
+--- What stands here, as the prompts that it is to be.
+---@private
+---@return string[][]
+function Prompt:parts()
+  local lines, parts, first = self:lines(), {}, 0
+  local seams = api.nvim_buf_get_extmarks(self.buf, seams_ns, 0, -1, { details = true })
+  local rows = { #lines }
+  for _, seam in ipairs(seams) do
+    if not seam[4].invalid then
+      table.insert(rows, seam[2])
+    end
+  end
+  table.sort(rows)
+  for _, row in ipairs(rows) do
+    local part = vim.list_slice(lines, first + 1, row)
+    while #part > 0 and vim.trim(part[#part]) == '' do
+      part[#part] = nil
+    end
+    if #part > 0 then
+      parts[#parts + 1] = part
+    end
+    first = math.max(first, row)
+  end
+  return parts
+end
+
+--- End a completion: it would go on in a text that is no longer there.
+local function close_menu()
+  if vim.fn.pumvisible() == 1 then
+    vim.fn.complete(vim.fn.col('.'), {})
+  end
+end
+
+--- Send what stands here: `send` is given the lines without the blank ones at the end, and says whether it took them.
+---@param send fun(lines: string[]): boolean
+function Prompt:send(send)
+  local lines, parts = self:lines(), self:parts()
+  if #parts == 0 then
+    return
+  end
+  close_menu()
+  self:set({ '' })
+  for i, part in ipairs(parts) do
+    if send(part) then
+      self.history_index, self.draft = nil, nil
+      prompt_history.add(table.concat(part, '\n'))
+    elseif #parts == 1 then
+      return self:set(lines)
+    else
+      return self:put_back(vim.tbl_map(function(rest)
+        return table.concat(rest, '\n')
+      end, vim.list_slice(parts, i)))
+    end
+  end
+end
+
+--- Step through the prompts that were sent; past the newest comes back what was being typed.
+---@private
+---@param step -1|1
+function Prompt:recall(step)
+  local entries = prompt_history.entries()
+  local index = (self.history_index or #entries + 1) + step
+  if index < 1 or index > #entries + 1 then
+    return
+  end
+  if not self.history_index or table.concat(self:lines(), '\n') ~= entries[self.history_index] then
+    self.draft = self:lines() -- what was never sent is not lost to looking around
+  end
+  if index > #entries then
+    self.history_index = nil
+    self:set(self.draft or { '' })
+  else
+    self.history_index = index
+    self:set(vim.split(entries[index], '\n', { plain = true }))
+  end
+end
+
+--- The keys of the prompt history move in the completion menu when it is open, and in the text where there is a line to go to.
+---@param step -1|1
+function Prompt:recall_or_move(step)
+  local lnum = vim.fn.line('.')
+  local edge = step < 0 and 1 or vim.fn.line('$')
+  if vim.fn.pumvisible() == 0 and lnum == edge then
+    self:recall(step)
+    return
+  end
+  local select, move = '<C-n>', '<Down>'
+  if step < 0 then
+    select, move = '<C-p>', '<Up>'
+  end
+  local keys = vim.fn.pumvisible() == 1 and select or move
+  local count = vim.v.count > 0 and vim.v.count or ''
+  api.nvim_feedkeys(count .. vim.keycode(keys), 'ni', false) -- before what is typed or played already
+end
+
+--- Say, in an empty prompt, how to send one.
+function Prompt:draw_placeholder()
+  api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
+  if api.nvim_buf_line_count(self.buf) > 1 or self:lines()[1] ~= '' then
+    return
+  end
+  local keys = config.options.keys
+  local width = words.width_of(self.buf)
+  local text
+  for _, placeholder in ipairs(PLACEHOLDERS) do
+    text =
+      placeholder:format(words.key(keys.send_normal, ':Send'), words.key(keys.send_insert, ':Send'))
+    if api.nvim_strwidth(text) <= width then
+      break
+    end
+  end
+  api.nvim_buf_set_extmark(self.buf, ns, 0, 0, {
+    virt_text = { { text, 'AgentPlaceholder' } },
+    virt_text_pos = 'overlay',
+  })
+end
+
+return M

@@ -1,0 +1,140 @@
+--- What the model means to do: pinned below what is typed in the prompt, and whole in a float.
+---
+--- The lines are virtual ones of the prompt's buffer. So they stay where they are while the transcript moves, they hide nothing,
+--- and no window has to be made or resized for them; a prompt that fills its window pushes them out while it is written.
+local M = {}
+
+local api = vim.api
+local tools = require('sanderling.transcript.blocks.tool')
+
+local MAX_LINES = 6
+local ns = api.nvim_create_namespace('sanderling_todo')
+
+---@class (exact) sanderling.prompt.todo.Todo
+---@field buf integer of the prompt
+---@field items sanderling.TodoItem[]
+---@field private is_in_turn boolean
+---@field private mark? integer
+local Todo = {}
+Todo.__index = Todo
+
+---@type table<string, { sign: string, hl: string }>
+local looks = {
+  pending = { sign = '☐', hl = 'AgentTodo' },
+  in_progress = { sign = '◐', hl = 'AgentTodoActive' },
+  completed = { sign = '☑', hl = 'AgentTodoDone' },
+}
+
+---@param buf integer of the prompt
+---@return sanderling.prompt.todo.Todo
+function M.new(buf)
+  return setmetatable({ buf = buf, items = {}, is_in_turn = false }, Todo)
+end
+
+---@param item sanderling.TodoItem
+---@return string text
+---@return string hl
+local function line_of(item)
+  local look = looks[item.status]
+  return ('%s %s'):format(look.sign, tools.plain(item.content)), look.hl
+end
+
+--- The item that is worked on; else the first that is not done, else the last.
+---@param items sanderling.TodoItem[]
+---@return integer
+local function index_of_current(items)
+  local first_open
+  for i, item in ipairs(items) do
+    if item.status == 'in_progress' then
+      return i
+    elseif item.status == 'pending' then
+      first_open = first_open or i
+    end
+  end
+  return first_open or #items
+end
+
+---@private
+---@return boolean
+function Todo:is_done()
+  return vim.iter(self.items):all(function(item)
+    return item.status == 'completed'
+  end)
+end
+
+--- How many lines there is room for, below a line of text.
+---@private
+---@return integer
+function Todo:room()
+  local room = MAX_LINES
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    room = math.min(room, vim.fn.getwininfo(win)[1].height - 1)
+  end
+  return math.max(room, 2)
+end
+
+--- As many items around the current one as there is room for, and how many there are besides.
+---@private
+---@return [string, string][][]
+function Todo:virtual_lines()
+  local count, room = #self.items, self:room()
+  local shown = count > room and room - 1 or count
+  local first = math.max(1, math.min(index_of_current(self.items) - 1, count - shown + 1))
+  local lines = {}
+  for i = first, first + shown - 1 do
+    lines[#lines + 1] = { { line_of(self.items[i]) } }
+  end
+  if shown < count then
+    local text = ('… %d more: :AgentTodo'):format(count - shown)
+    lines[#lines + 1] = { { text, 'AgentPlaceholder' } }
+  end
+  return lines
+end
+
+--- Put the list below the last line of the prompt, or take it away when there is nothing left to do.
+function Todo:draw()
+  local is_hidden = #self.items == 0 or not self.is_in_turn and self:is_done()
+  if is_hidden then
+    api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
+    self.mark = nil
+    return
+  end
+  self.mark = api.nvim_buf_set_extmark(self.buf, ns, api.nvim_buf_line_count(self.buf) - 1, 0, {
+    id = self.mark,
+    virt_lines = self:virtual_lines(),
+  })
+end
+
+--- The prompt has got other text: the list stays below it.
+function Todo:follow()
+  if self.mark then
+    self:draw()
+  end
+end
+
+---@param items sanderling.TodoItem[]
+function Todo:set(items)
+  self.items = items
+  self:draw()
+end
+
+---@param is_in_turn boolean
+function Todo:set_turn(is_in_turn)
+  self.is_in_turn = is_in_turn
+  self:draw()
+end
+
+--- Show the whole list.
+function Todo:show()
+  local lines, hls = {}, {}
+  for i, item in ipairs(self.items) do
+    lines[i], hls[i] = line_of(item)
+  end
+  local buf, win = tools.view('Todo', lines, 'todo')
+  for i, hl in ipairs(hls) do
+    api.nvim_buf_set_extmark(buf, ns, i - 1, 0, { end_row = i, hl_group = hl, strict = false })
+  end
+  api.nvim_win_set_cursor(win, { index_of_current(self.items), 0 })
+end
+
+return M

@@ -1,0 +1,342 @@
+--- Jobs: commands of the model's that go on in the background, each in a buffer that shows it as a terminal would.
+local M = {}
+
+local api = vim.api
+local config = require('sanderling.config')
+local files = require('sanderling.ui.files')
+local host = require('sanderling.host')
+local live = require('sanderling.session.live')
+local message = require('sanderling.ui.message')
+local scratch = require('sanderling.ui.scratch')
+local tools = require('sanderling.transcript.blocks.tool')
+
+---@alias sanderling.screens.jobs.State 'text'|'escape'|'csi'|'other'|'string'
+
+---@class (exact) sanderling.screens.jobs.Screen where a job is shown
+---@field buf integer
+---@field channel integer
+---@field session_id string
+---@field state sanderling.screens.jobs.State where in a sequence what was written last ended
+---@field parameters string of the CSI sequence that is not complete yet
+---@field rest string the character that is not
+---@field is_over? boolean its end stands there
+
+---@type table<string, sanderling.Job[]> by session id
+local jobs = {}
+---@type table<string, sanderling.screens.jobs.Screen> by session and job
+local screens = {}
+
+---@param session_id string
+---@param id string of the job
+---@return string
+local function key(session_id, id)
+  return session_id .. '/' .. id
+end
+
+-- what is written -----------------------------------------------------------------------------------------------------
+
+-- Controls that are no text; some end sequences, and are seen there.
+local IGNORED = '[%z\1-\6\11\12\14-\23\25\28-\31\127]'
+local STRING_STARTS = '[PX%]^_]' -- behind ESC: DCS, SOS, OSC, PM, APC
+local MAX_PARAMETERS = 64 -- bytes; what is longer does nothing
+
+--- Erasing, the cursor's movements, colours and modes; nothing that asks the terminal for an answer.
+---@param parameters string
+---@param final string
+---@return boolean
+local function is_drawing(parameters, final)
+  if #parameters > MAX_PARAMETERS then
+    return false
+  elseif parameters:find('^%?[%d;]*$') then
+    return final:find('[hlJK]') ~= nil
+  end
+  return parameters:find('^[%d:;]*$') ~= nil and final:find('[@A-HJ-MPSTXZ`abdefghlmrsu]') ~= nil
+end
+
+---@type table<sanderling.screens.jobs.State, fun(screen: sanderling.screens.jobs.Screen, char: string): string?> what is written for a character
+local write_char = {}
+
+function write_char.escape(screen, char)
+  if char == '[' then
+    screen.state, screen.parameters = 'csi', ''
+  elseif char:find(STRING_STARTS) then
+    screen.state = 'string'
+  elseif char:find('[ -/]') then
+    screen.state = 'other'
+  else
+    screen.state = 'text'
+    return char:find('[\128-\255]') and char or ''
+  end
+end
+
+function write_char.other(screen, char)
+  if not char:find('[ -/]') then
+    screen.state = 'text'
+    return char:find('[\128-\255]') and char or ''
+  end
+end
+
+function write_char.csi(screen, char)
+  if char:find('[ -?]') then
+    if #screen.parameters <= MAX_PARAMETERS then
+      screen.parameters = screen.parameters .. char
+    end
+    return
+  end
+  screen.state = 'text'
+  if char:find('[\128-\255]') then
+    return char
+  elseif is_drawing(screen.parameters, char) then
+    return '\27[' .. screen.parameters .. char
+  end
+end
+
+--- Of what a job wrote, the text, and of the sequences those that begin with CSI. All others speak to the terminal itself: a job must
+--- not set the clipboard or the title. This reads as a terminal does (https://vt100.net/emu/dec_ansi_parser): line breaks may stand
+--- within a sequence, and a character of U+0080 to U+009F is one. What passes is written anew and in one piece, so that a terminal
+--- which reads otherwise finds no other sequence in it.
+---@param screen sanderling.screens.jobs.Screen
+---@param text string
+---@return string
+local function text_and_csi(screen, text)
+  text = screen.rest .. text
+  screen.rest = text:match('\194$') or '' -- the first half of what may be such a character
+  text = text:sub(1, #text - #screen.rest):gsub(IGNORED, ''):gsub('\194([\128-\159])', function(c1)
+    return '\27' .. string.char(c1:byte() - 64)
+  end)
+  local pieces, pos = {}, 1
+  while pos <= #text do
+    local char = text:sub(pos, pos)
+    if screen.state == 'text' or screen.state == 'string' then
+      local at = text:find('[\7\24\26\27]', pos) or #text + 1
+      if screen.state == 'text' then
+        pieces[#pieces + 1] = text:sub(pos, at - 1)
+      end
+      pos, char = at, text:sub(at, at)
+    end
+    if char == '\27' then
+      screen.state = 'escape'
+    elseif char:find('[\24\26]') or (char == '\7' and screen.state == 'string') then
+      screen.state = 'text'
+    elseif char:find('[\8-\13]') then
+      pieces[#pieces + 1] = char
+    elseif char ~= '' and char ~= '\7' then
+      pieces[#pieces + 1] = write_char[screen.state](screen, char)
+    end
+    pos = pos + 1
+  end
+  return table.concat(pieces)
+end
+
+---@param screen sanderling.screens.jobs.Screen
+---@param text string
+local function write(screen, text)
+  text = text_and_csi(screen, text):gsub('\r?\n', '\r\n')
+  pcall(api.nvim_chan_send, screen.channel, text) -- the buffer may be going
+end
+
+---@param screen sanderling.screens.jobs.Screen
+---@param sentence string
+local function write_end(screen, sentence)
+  if not screen.is_over then
+    screen.is_over = true
+    screen.state, screen.rest = 'text', ''
+    write(screen, ('\27[0m\n[%s]\n'):format(tools.plain(sentence)))
+  end
+end
+
+-- events --------------------------------------------------------------------------------------------------------------
+
+---@param session_id string
+---@param sentence string
+local function end_all(session_id, sentence)
+  jobs[session_id] = nil
+  for _, screen in pairs(screens) do
+    if screen.session_id == session_id then
+      write_end(screen, sentence)
+    end
+  end
+end
+
+---@type table<string, fun(session_id: string, event: any)>
+local handlers = {}
+
+function handlers.jobs_changed(session_id, event)
+  jobs[session_id] = event.jobs
+  for _, job in ipairs(event.jobs) do
+    local screen = screens[key(session_id, job.id)]
+    if screen and job.outcome ~= '' then
+      write_end(screen, job.outcome)
+    end
+  end
+end
+
+function handlers.job_output(session_id, event)
+  local screen = screens[key(session_id, event.id)]
+  if screen then
+    write(screen, event.text)
+  end
+end
+
+function handlers.local_failed(session_id)
+  end_all(session_id, 'The agent process has ended.')
+end
+
+function handlers.local_closed(session_id)
+  end_all(session_id, 'The conversation was closed.')
+end
+
+host.subscribe(function(session_id, events)
+  for _, event in ipairs(events) do
+    if handlers[event.type] then
+      handlers[event.type](session_id, event)
+    end
+  end
+end)
+
+-- showing and stopping ------------------------------------------------------------------------------------------------
+
+---@return sanderling.Job[] of the current session
+local function known()
+  return jobs[live.current_id()] or {}
+end
+
+--- The job `id`, or the newest one; says so when there is none.
+---@param id string empty: the newest
+---@return sanderling.Job?
+local function find(id)
+  local list = known()
+  if id == '' and #list > 0 then
+    return list[#list]
+  end
+  for _, job in ipairs(list) do
+    if job.id == id then
+      return job
+    end
+  end
+  local sentence = id == '' and 'No job was started in this conversation.'
+    or ('There is no job %s.'):format(id)
+  message.tell(sentence, vim.log.levels.WARN)
+end
+
+--- Show `buf` below all other windows. What the window before has for its own is not taken over.
+---@param buf integer
+local function open_split(buf)
+  local win = api.nvim_open_win(buf, true, {
+    split = 'below',
+    win = -1,
+    height = math.max(3, math.floor(vim.o.lines / 3)),
+  })
+  scratch.set_win_options(win, {
+    winbar = '',
+    winfixbuf = false,
+    winfixheight = true,
+    number = false,
+    relativenumber = false,
+    signcolumn = 'no',
+    foldcolumn = '0',
+    statuscolumn = '',
+  })
+end
+
+---@param job sanderling.Job
+---@param session_id string
+local function stop(job, session_id)
+  if job.outcome ~= '' then
+    message.tell(('%s has ended already: %s.'):format(job.id, tools.plain(job.outcome)))
+  elseif host.act_or_tell(session_id, { type = 'stop_job', id = job.id }) then
+    message.tell(('Stopping %s: %s'):format(job.id, tools.first_line(job.command)))
+  end
+end
+
+---@param buf integer
+---@param job sanderling.Job
+---@param session_id string
+local function set_keys(buf, job, session_id)
+  files.guard(buf, function()
+    local session = live.find(session_id)
+    files.go_to_name_here(session and session.project or vim.fn.getcwd())
+  end)
+  for _, lhs in ipairs(config.list_keys(config.options.keys.stop)) do
+    vim.keymap.set({ 'n', 't' }, lhs, function()
+      stop(job, session_id)
+    end, { buffer = buf, desc = 'Agent: stop the job' })
+  end
+  vim.keymap.set('n', 'q', function()
+    if not pcall(api.nvim_win_close, 0, false) then
+      vim.cmd.enew() -- the last window
+    end
+  end, { buffer = buf, nowait = true, desc = 'Agent: hide the job' })
+end
+
+---@param job sanderling.Job
+---@param session_id string
+local function open(job, session_id)
+  local buf = scratch.new('job ' .. job.id)
+  scratch.set_buf_options(buf, { bufhidden = 'hide' })
+  open_split(buf)
+  local screen = {
+    buf = buf,
+    channel = api.nvim_open_term(buf, {}), -- in its window, which gives it its size
+    session_id = session_id,
+    state = 'text',
+    parameters = '',
+    rest = '',
+  }
+  screens[key(session_id, job.id)] = screen
+  set_keys(buf, job, session_id)
+  api.nvim_create_autocmd('BufUnload', {
+    buffer = buf,
+    once = true,
+    desc = 'Agent: watch the job no longer',
+    callback = function()
+      screens[key(session_id, job.id)] = nil
+      if jobs[session_id] then
+        host.act_or_tell(session_id, { type = 'watch_job', id = job.id, is_on = false })
+      end
+    end,
+  })
+  vim.cmd('normal! G') -- the window goes along with the output
+  host.act_or_tell(session_id, { type = 'watch_job', id = job.id, is_on = true })
+end
+
+--- Show a job's output in a split, the newest job's unless `id` is given.
+---@param id string
+function M.show(id)
+  local job = find(id)
+  if not job then
+    return
+  end
+  local session_id = assert(live.current_id())
+  local screen = screens[key(session_id, job.id)]
+  local win = screen and vim.fn.bufwinid(screen.buf) or -1
+  if win ~= -1 then
+    api.nvim_set_current_win(win)
+  elseif screen and api.nvim_buf_is_loaded(screen.buf) then
+    open_split(screen.buf)
+  else
+    open(job, session_id)
+  end
+end
+
+--- Stop a job, the newest unless `id` is given.
+---@param id string
+function M.stop(id)
+  local job = find(id)
+  if job then
+    stop(job, assert(live.current_id()))
+  end
+end
+
+---@param lead string
+---@return string[] ids
+function M.complete(lead)
+  local ids = vim.tbl_map(function(job)
+    return job.id
+  end, known())
+  return vim.tbl_filter(function(id)
+    return vim.startswith(id, lead)
+  end, ids)
+end
+
+return M

@@ -1,0 +1,153 @@
+--- What the screen knows of the sandbox, and the words for it.
+local host = require('sanderling.host')
+
+local M = {}
+
+M.NETWORK_MODES = { 'off', 'proxy', 'on' }
+M.ACTIONS = { 'status', 'off', 'on' }
+
+---@class (exact) sanderling.session.sandbox.Facts
+---@field level ''|'full'|'full-bwrap'|'namespaces'|'landlock'|'none'|'off' empty while it is not known
+---@field network 'off'|'proxy'|'on'
+---@field missing string[] what the level leaves open
+---@field problem string why nothing runs, empty when it does
+
+---@type sanderling.session.sandbox.Facts
+local UNKNOWN = { level = '', network = 'off', missing = {}, problem = '' }
+
+---@type table<string, sanderling.session.sandbox.Facts> by session id
+local facts = {}
+
+---@param session_id string
+---@return sanderling.session.sandbox.Facts
+function M.of(session_id)
+  return facts[session_id] or UNKNOWN
+end
+
+host.subscribe(function(session_id, events)
+  for _, event in ipairs(events) do
+    if event.type == 'sandbox_changed' then
+      facts[session_id] = {
+        level = event.level,
+        network = event.network,
+        missing = event.missing or {},
+        problem = event.problem or '',
+      }
+    elseif event.type == 'local_failed' or event.type == 'local_closed' then
+      facts[session_id] = nil -- the next host begins as every session does
+    end
+  end
+end)
+
+-- short words, for winbar and statusline ------------------------------------------------------------------------------
+
+---@class (exact) sanderling.session.sandbox.LevelWords
+---@field name string
+---@field warning? string
+---@field hl? string
+
+---@type table<string, sanderling.session.sandbox.LevelWords>
+local level_words = {
+  [''] = { name = '…' },
+  full = { name = 'full' },
+  ['full-bwrap'] = { name = 'full(bwrap)' },
+  namespaces = { name = 'ns', warning = 'weaker', hl = 'AgentWarning' },
+  landlock = { name = 'landlock', warning = 'weaker', hl = 'AgentWarning' },
+  none = { name = 'none', warning = 'refuses', hl = 'AgentError' },
+  off = { name = 'OFF', warning = 'unprotected', hl = 'AgentError' },
+}
+
+--- Level and network, each with its highlight where it is not the usual one.
+---@param session_id string
+---@param is_short? boolean without the word that says what the level means
+---@return { text: string, hl: string? }[]
+function M.words(session_id, is_short)
+  local known = M.of(session_id)
+  local words = level_words[known.level]
+  local network = known.level == 'off' and 'on' or known.network -- without a sandbox nothing holds it
+  local warning = not is_short and words.warning and ' ' .. words.warning or ''
+  return {
+    { text = 'sbx:' .. words.name .. warning, hl = words.hl },
+    { text = 'net:' .. network, hl = network == 'on' and 'AgentWarning' or nil },
+  }
+end
+
+-- sentences -----------------------------------------------------------------------------------------------------------
+
+---@type table<string, string>
+local network_sentences = {
+  off = 'Network off: commands%s reach nothing outside the session.',
+  proxy = 'Network proxy: commands%s reach only hosts of sandbox.hosts, and those that you have let in.',
+  on = 'Network on: commands%s reach every address, as you do.',
+}
+
+--- What the network lets through, now or for commands that are not started yet.
+---@param mode 'off'|'proxy'|'on'
+---@param is_change? boolean
+---@return string
+function M.network_sentence(mode, is_change)
+  return network_sentences[mode]:format(is_change and ' started from now on' or '')
+end
+
+M.OFF_SENTENCE =
+  'THE SANDBOX IS OFF in this session: commands run with all of your rights. :AgentSandbox on switches it on again.'
+
+---@type table<string, string>
+local level_sentences = {
+  [''] = 'The level of the sandbox is not known yet: the agent process is about to find it out.',
+  full = 'Sandbox full: the kernel keeps commands to the project.',
+  ['full-bwrap'] = 'Sandbox full, by way of bubblewrap: the kernel keeps commands to the project.',
+  namespaces = 'Sandbox namespaces, weaker than full: Landlock is not in force.',
+  landlock = 'Sandbox landlock, weaker than full: commands have no namespaces of their own.',
+  none = 'Sandbox none: nothing here can confine commands, so they are refused. :AgentSandbox off runs them without one, in this session.',
+  off = M.OFF_SENTENCE,
+}
+
+--- All that is known, in sentences.
+---@param session_id string
+---@return string text
+---@return boolean is_weaker than full
+function M.report(session_id)
+  local known = M.of(session_id)
+  local lines = { level_sentences[known.level] }
+  if known.problem ~= '' then
+    lines[#lines + 1] = known.problem
+  end
+  if known.level ~= 'off' then
+    lines[#lines + 1] = M.network_sentence(known.network)
+  end
+  if #known.missing > 0 then
+    lines[#lines + 1] = 'Missing here:'
+    for _, item in ipairs(known.missing) do
+      lines[#lines + 1] = '- ' .. item
+    end
+  end
+  return table.concat(lines, '\n'), known.problem ~= '' or level_words[known.level].hl ~= nil
+end
+
+-- completion ----------------------------------------------------------------------------------------------------------
+
+---@param words string[]
+---@return fun(lead: string): string[]
+local function completion(words)
+  return function(lead)
+    return vim.tbl_filter(function(word)
+      return vim.startswith(word, lead)
+    end, words)
+  end
+end
+
+M.complete_network = completion(M.NETWORK_MODES)
+M.complete_action = completion(M.ACTIONS)
+
+--- Complete a shell command as `:!` does. (The built-in completion of that kind would expand `%` and `#` in what is run.)
+---@param _ string
+---@param line string
+---@param pos integer
+---@return string[]
+function M.complete_command(_, line, pos)
+  local command = line:sub(1, pos):match('%u%a*%s+(.*)') or ''
+  return vim.fn.getcompletion(command, 'shellcmdline')
+end
+
+return M

@@ -1,0 +1,168 @@
+--- The person's commands in the transcript, and what the sandbox has to say: about them, the tools, and itself.
+local M = {}
+
+local sandbox = require('sanderling.session.sandbox')
+
+local FOLDED_FROM_LINES = 21 -- of output
+local CLOSED_FROM_LINES = 201
+
+---@type table<string, fun(self: sanderling.transcript.Transcript, event: any)>
+M.draw = {}
+
+-- commands ------------------------------------------------------------------------------------------------------------
+
+---@param command string
+---@return string
+local function command_label(command)
+  local line, rest = vim.trim(command):match('^([^\n]*)(.*)$')
+  return '$ ' .. line .. (rest ~= '' and ' …' or '')
+end
+
+--- Begin a block of a command's; what it prints goes below.
+---@param self sanderling.transcript.Transcript
+---@param id string
+---@param label string
+local function open_command(self, id, label)
+  self:close_block()
+  local row = self:append_block(label, 'AgentCommand')
+  self.headers[#self.headers + 1] = row
+  self.open = { id = id, kind = 'command', row = row, col = 0, label = label }
+end
+
+--- The block of the command `id`: a new one when another one stands below its last.
+---@param self sanderling.transcript.Transcript
+---@param id string
+---@return sanderling.transcript.OpenBlock
+local function block_of(self, id)
+  if not self.open or self.open.id ~= id then
+    open_command(self, id, (self.commands[id] or '$ command') .. ' (goes on)')
+  end
+  return self.open
+end
+
+function M.draw.command_started(self, event)
+  self.commands[event.id] = command_label(event.command)
+  self.refused = {}
+  open_command(self, event.id, self.commands[event.id])
+end
+
+function M.draw.command_output(self, event)
+  if event.text ~= '' then
+    self:append_output(block_of(self, event.id), event.text)
+  end
+end
+
+function M.draw.command_ended(self, event)
+  local open = block_of(self, event.id)
+  local row = self:append_lines(event.outcome, event.is_success and 'AgentNotice' or 'AgentError')
+  for _, note in ipairs(event.notes or {}) do
+    self:append_lines(note, 'AgentNotice')
+  end
+  local lines = row - open.row - 1
+  if lines >= FOLDED_FROM_LINES then
+    self:add_fold({
+      first = open.row,
+      last = row - 1,
+      label = open.label,
+      lines = lines,
+      hl = 'AgentCommand',
+      state = lines < CLOSED_FROM_LINES and 'open' or 'closed unless read',
+    })
+  end
+  self:close_block()
+  self.commands[event.id] = nil
+end
+
+-- the sandbox ---------------------------------------------------------------------------------------------------------
+
+--- Say something beside the model and the commands: within the block of a command when one is open, whose output goes on below.
+---@param event { text: string, hl: string, remedy?: string }
+function M.draw.remark(self, event)
+  if self.open then
+    self:append_lines(event.text, event.hl)
+    self.open.output, self.open.has_remark = nil, true
+  else
+    self:append_block(event.text, event.hl)
+  end
+  if event.remedy then
+    self:append_lines(event.remedy, 'AgentRemedy')
+  end
+end
+
+---@param self sanderling.transcript.Transcript
+---@param text string
+---@param hl string
+---@param remedy? string
+local function remark(self, text, hl, remedy)
+  self:draw({ type = 'remark', text = text, hl = hl, remedy = remedy })
+end
+
+local is_network_operation = { connect = true, resolve = true }
+
+---@type table<string, string> by the network that refused
+local network_remedies = {
+  off = ':AgentNet on opens the network, :AgentNet proxy only listed hosts (option sandbox.hosts).',
+  proxy = 'The option sandbox.hosts lists the hosts, :AgentNet on opens the network.',
+}
+
+local PROGRAM_REMEDY = 'The option sandbox.read shows a directory in each session.'
+
+function M.draw.access_denied(self, event)
+  local text = ('The sandbox refused: %s %s (%s)'):format(event.operation, event.target, event.rule)
+  if self.refused[text] then
+    return -- who is refused often tries again
+  end
+  local remedy = is_network_operation[event.operation] and network_remedies[self.sandbox.network]
+    or event.operation == 'execute' and PROGRAM_REMEDY
+  local is_told = not remedy or self.refused[remedy]
+  remark(self, text, 'AgentWarning', not is_told and remedy or nil)
+  self.refused[text] = true
+  if remedy then
+    self.refused[remedy] = true
+  end
+end
+
+---@type table<string, string>
+local guard_sentences = {
+  quarantined = 'The sandbox undid a change: %s (%s).',
+  restored = 'The sandbox undid a change: %s (%s).',
+  failed = 'The sandbox could not undo a change: %s (%s).',
+  noticed = 'Look at %s: it %s.',
+}
+
+function M.draw.guard_acted(self, event)
+  local sentence = guard_sentences[event.kind]
+  if not sentence then
+    return -- 'replaced' is the host's own business
+  end
+  local text = sentence:format(event.path, event.reason)
+  if (event.kept_at or '') ~= '' then
+    text = ('%s\nWhat was written is kept at %s'):format(text, event.kept_at)
+  end
+  if event.kind == 'failed' then
+    local remedy =
+      'It can run code outside of the sandbox: look at it before git, a shell or an editor does.'
+    remark(self, text, 'AgentError', remedy)
+  else
+    remark(self, text, 'AgentWarning')
+  end
+end
+
+function M.draw.sandbox_changed(self, event)
+  local before = self.sandbox
+  local problem = event.problem or ''
+  if problem ~= '' and problem ~= before.problem then
+    remark(self, problem, 'AgentError')
+  end
+  if event.level == 'off' and before.level ~= 'off' then
+    remark(self, sandbox.OFF_SENTENCE, 'AgentError')
+  elseif event.level ~= 'off' and before.level == 'off' then
+    remark(self, 'The sandbox is on again.', 'AgentNotice')
+  end
+  if event.network ~= before.network then
+    remark(self, sandbox.network_sentence(event.network, true), 'AgentNotice')
+  end
+  self.sandbox = { level = event.level, network = event.network, problem = problem }
+end
+
+return M

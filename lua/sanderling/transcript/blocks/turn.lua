@@ -1,0 +1,300 @@
+--- Turns in the transcript: what the person said and what the model says, an answer that begins anew, the end; and where the
+--- model's view of it all was shortened.
+local M = {}
+
+local api = vim.api
+local rows = require('sanderling.transcript.rows')
+local tools = require('sanderling.transcript.blocks.tool')
+local words = require('sanderling.ui.text')
+
+local SENT = 'sent in its place'
+local ns = api.nvim_create_namespace('sanderling')
+
+---@type table<string, fun(self: sanderling.transcript.Transcript, event: any)>
+M.draw = {}
+
+-- prompts -------------------------------------------------------------------------------------------------------------
+
+---@param self sanderling.transcript.Transcript
+---@param row integer
+---@param name string
+---@param hl string
+local function decorate_header(self, row, name, hl)
+  self.headers[#self.headers + 1] = row
+  api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
+    end_row = row,
+    end_col = #name + 3,
+    hl_group = hl,
+    virt_text = { { '▍' .. name .. '  ', hl } },
+    virt_text_pos = 'overlay',
+  })
+end
+
+---@param selection sanderling.Selection
+local function selection_label(selection)
+  return ('%s:%d-%d'):format(selection.path, selection.first_line, selection.last_line)
+end
+
+---@param selection sanderling.Selection
+---@return string[]
+local function selection_lines(selection)
+  local fence = '```'
+  while selection.text:find(fence, 1, true) do
+    fence = fence .. '`'
+  end
+  local lines = { selection_label(selection), fence .. (selection.filetype or '') }
+  vim.list_extend(lines, vim.split(selection.text, '\n', { plain = true }))
+  vim.list_extend(lines, { fence, '' })
+  return lines
+end
+
+--- Draw what a person said, and the header of the answer below.
+---@param self sanderling.transcript.Transcript
+---@param prompt sanderling.Prompt
+---@param name string of the header
+---@return integer row of the header
+---@return integer answer row of the answer's header
+local function draw_prompt(self, prompt, name)
+  self:end_block()
+  local prompt_lines = vim.split(prompt.text, '\n', { plain = true })
+  local lines = { '## ' .. name, '' }
+  vim.list_extend(lines, prompt_lines)
+  local sent ---@type { first: integer, last: integer }?
+  if (prompt.sent or '') ~= '' then
+    lines[#lines + 1] = ''
+    sent = { first = #lines, last = 0 }
+    lines[#lines + 1] = SENT
+    vim.list_extend(lines, tools.lines_of(prompt.sent))
+    sent.last = #lines - 1
+  end
+  local parts = {} ---@type { first: integer, last: integer, selection: sanderling.Selection }[]
+  for _, selection in ipairs(prompt.selections or {}) do
+    if #parts == 0 then
+      lines[#lines + 1] = ''
+    end
+    local first = #lines
+    vim.list_extend(lines, selection_lines(selection))
+    parts[#parts + 1] = { first = first, last = #lines - 1, selection = selection }
+  end
+  lines[#lines + 1] = ''
+  local answer = #lines
+  vim.list_extend(lines, { '## Sanderling', '', '' })
+
+  local row = self:append_block(table.concat(lines, '\n'))
+  decorate_header(self, row, name, 'AgentUser')
+  self.markdown:begin(row + 2)
+  self.markdown:finish(row + 1 + #prompt_lines)
+  if sent then
+    self:paint(row + sent.first, row + sent.first, 'AgentContext')
+    self:add_fold({
+      first = row + sent.first,
+      last = row + sent.last,
+      label = SENT,
+      lines = sent.last - sent.first,
+    })
+  end
+  for _, part in ipairs(parts) do
+    local first, last = row + part.first, row + part.last
+    self:paint(first, first, 'AgentContext')
+    self.markdown:begin(first + 1)
+    self.markdown:finish(last)
+    self:add_fold({
+      first = first,
+      last = last,
+      label = selection_label(part.selection),
+      lines = part.selection.last_line - part.selection.first_line + 1,
+    })
+  end
+  decorate_header(self, row + answer, 'Sanderling', 'AgentAssistant')
+  return row, row + answer
+end
+
+function M.draw.turn_started(self, event)
+  tools.stop_all(self)
+  self:end_countdown()
+  self.refused, self.pieces = {}, {}
+  local row, answer = draw_prompt(self, event.prompt, 'You')
+  table.insert(self.turns, { id = event.prompt.id, first = row, answer = answer })
+end
+
+function M.draw.prompt_steered(self, event)
+  draw_prompt(self, event.prompt, 'You, meanwhile')
+end
+
+-- answers -------------------------------------------------------------------------------------------------------------
+
+---@param self sanderling.transcript.Transcript
+---@param block_id integer
+---@param text string
+local function draw_text(self, block_id, text)
+  if not self.open or self.open.id ~= block_id then
+    self:end_block()
+    local row = self:append_block(text)
+    self.open = { id = block_id, kind = 'text', first = row, row = 0, col = 0 }
+    self.markdown:begin(row)
+  else
+    self:append(text)
+  end
+  self.markdown:grow(self.last)
+end
+
+---@param self sanderling.transcript.Transcript
+---@param block_id integer
+---@param text string
+local function draw_thinking(self, block_id, text)
+  if self.open and self.open.id == block_id then
+    self:grow_thinking(text)
+    return
+  end
+  self:end_block()
+  local first = self:append_block('Thinking\n' .. text .. '\n')
+  self:paint(first, self.last - 1, 'AgentThinking', true)
+  local fold = self:add_fold({ first = first, last = self.last, label = 'Thinking' })
+  self.open = {
+    id = block_id,
+    kind = 'thinking',
+    first = first,
+    row = self.last - 1,
+    col = self.before,
+    fold = fold,
+  }
+end
+
+--- Draw what the model says. What is held comes behind the first `border` bytes of it, where a paragraph ends, unless that is in
+--- code; what is left of the answer is a block of its own then.
+---@param self sanderling.transcript.Transcript
+---@param event { block_id: integer, text: string }
+---@param border? integer
+---@param draw_piece fun(self: sanderling.transcript.Transcript, block_id: integer, text: string)
+local function draw_answer(self, event, border, draw_piece)
+  if not border or #self.held == 0 then
+    draw_piece(self, event.block_id, event.text)
+    return
+  end
+  draw_piece(self, event.block_id, event.text:sub(1, border))
+  if not self.markdown:is_in_fence() then
+    self:end_answer()
+  end
+  if border < #event.text then
+    draw_piece(self, event.block_id, event.text:sub(border + 1))
+  end
+end
+
+function M.draw.text_delta(self, event)
+  local _, border = event.text:find('^.*\n\n')
+  if not border and self.col == 0 and vim.startswith(event.text, '\n') then
+    border = 1
+  end
+  draw_answer(self, event, border, draw_text)
+end
+
+function M.draw.thinking_delta(self, event)
+  local _, border = event.text:find('^.*\n')
+  draw_answer(self, event, border, draw_thinking)
+end
+
+function M.draw.block_ended(self, event)
+  if self.open and self.open.id == event.block_id then
+    self:end_answer()
+  end
+end
+
+--- Take `piece` out, and the blank lines behind it.
+---@param self sanderling.transcript.Transcript
+---@param piece sanderling.transcript.Piece
+local function take_back(self, piece)
+  local first, behind = piece.first, piece.last + 1
+  while behind <= self.last and self:line(behind) == '' do
+    behind = behind + 1
+  end
+  local is_end = behind > self.last
+  local followers = self:followers()
+  self:modify(function()
+    api.nvim_buf_clear_namespace(self.buf, -1, first, behind) -- else marks that grow would take in what comes
+    api.nvim_buf_set_lines(self.buf, first, behind, true, is_end and { '' } or {})
+  end)
+  self.markdown:remove(first, behind - 1)
+  self.folds = vim.tbl_filter(function(fold)
+    return fold.first < first or fold.first >= behind
+  end, self.folds)
+  rows.shift(self, behind, first - behind)
+  if is_end then
+    self.last, self.col = first, 0
+    self.before = first > 0 and #self:line(first - 1) or 0
+  end
+  self:note_move()
+  for _, follower in ipairs(followers) do
+    api.nvim_win_set_cursor(follower.win, { self.last + 1, self.col })
+  end
+end
+
+--- An answer was cut off: what has come of it goes, and what follows is drawn in its place.
+function M.draw.answer_restarted(self, event)
+  self:end_answer()
+  for i = #self.pieces, 1, -1 do
+    if self.pieces[i].block_id >= event.block_id then
+      take_back(self, table.remove(self.pieces, i))
+    end
+  end
+end
+
+local endings = {
+  cancelled = 'Stopped.',
+  interrupted = 'Interrupted.',
+  max_tokens = 'The answer ends at its limit of tokens (option max_tokens).',
+  max_calls = 'Stopped at the limit of calls (option max_calls).',
+  budget = 'Stopped at the budget (option budget_usd).',
+  refusal = 'The model declined to answer. Put the question otherwise, or :clear to begin anew.',
+  context_full = 'The conversation fills the model’s whole context window: :AgentCompact shortens it, :clear begins a new one.',
+}
+
+function M.draw.turn_ended(self, event)
+  self:end_countdown()
+  self:end_answer()
+  tools.stop_all(self)
+  local text = endings[event.stop_reason]
+  if text then
+    self:close_block()
+    self:append_block(text, 'AgentNotice')
+  end
+end
+
+-- the model's view ----------------------------------------------------------------------------------------------------
+
+local compactions = {
+  summary = 'context summarized',
+  cleared = 'old tool results cleared',
+}
+
+--- Say where the model was shown less, with the summary in a fold.
+function M.draw.compacted(self, event)
+  self:end_block()
+  local before, after = words.short(event.before_tokens), words.short(event.after_tokens)
+  local label = ('── %s: %s → %s tokens ──'):format(
+    compactions[event.kind],
+    before,
+    after
+  )
+  local row = self:append_block(label, 'AgentNotice')
+  local summary = vim.trim(event.summary or '')
+  if summary == '' then
+    return
+  end
+  self:append('\n' .. summary .. '\n')
+  self.markdown:begin(row + 1)
+  self.markdown:finish(self.last - 1)
+  self:add_fold({
+    first = row,
+    last = self.last - 1,
+    label = label,
+    lines = self.last - row - 1,
+    hl = 'AgentNotice',
+  })
+end
+
+function M.draw.compaction_undone(self)
+  self:end_block()
+  self:append_block('── context as it was before ──', 'AgentNotice')
+end
+
+return M

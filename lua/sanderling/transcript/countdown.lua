@@ -1,0 +1,89 @@
+--- A request that has failed and is made again: how long until then, below the transcript's text, second by second.
+local M = {}
+
+local api, uv = vim.api, vim.uv
+local config = require('sanderling.config')
+local tools = require('sanderling.transcript.blocks.tool')
+local words = require('sanderling.ui.text')
+
+---@class (exact) sanderling.transcript.countdown.Countdown
+---@field private event sanderling.RetryScheduled
+---@field private footer sanderling.transcript.footer.Footer
+---@field private due_ns integer
+---@field private is_ticking boolean
+---@field private is_over boolean
+local Countdown = {}
+Countdown.__index = Countdown
+
+--- Count down to the retry that `event` announces.
+---@param event sanderling.RetryScheduled
+---@param footer sanderling.transcript.footer.Footer
+---@return sanderling.transcript.countdown.Countdown
+function M.begin(event, footer)
+  local self = setmetatable({
+    event = event,
+    footer = footer,
+    due_ns = uv.hrtime() + event.delay_s * 1e9,
+    is_ticking = false,
+    is_over = false,
+  }, Countdown)
+  self:tick()
+  return self
+end
+
+---@param seconds integer
+---@return string
+local function duration(seconds)
+  if seconds < 60 then
+    return ('%d s'):format(seconds)
+  end
+  return ('%d min %d s'):format(math.floor(seconds / 60), seconds % 60)
+end
+
+---@private
+---@param seconds integer
+function Countdown:draw(seconds)
+  local when = seconds > 0 and 'in ' .. duration(seconds) or 'now'
+  local text = ('Again %s, try %d of %d. %s stops, :AgentRetry tries now.'):format(
+    when,
+    self.event.attempt,
+    self.event.attempts,
+    words.key(config.options.keys.stop, ':AgentStop')
+  )
+  local lines = self.footer:wrapped(tools.plain(self.event.reason), 'AgentWarning')
+  self.footer:set('retry', vim.list_extend(lines, self.footer:wrapped(text, 'AgentRemedy')))
+end
+
+--- Show the seconds that are left, and come back when there is one less. Nobody counts for a transcript that no window shows.
+---@private
+function Countdown:tick()
+  self.is_ticking = false
+  if self.is_over or not api.nvim_buf_is_loaded(self.footer.buf) then
+    return
+  end
+  local left_ms = math.max(0, (self.due_ns - uv.hrtime()) / 1e6)
+  self:draw(math.ceil(left_ms / 1000))
+  if left_ms > 0 and #vim.fn.win_findbuf(self.footer.buf) > 0 then
+    self.is_ticking = true
+    vim.defer_fn(function()
+      self:tick()
+    end, math.ceil((left_ms - 1) % 1000) + 1)
+  end
+end
+
+--- A window shows the transcript again.
+function Countdown:resume()
+  if not self.is_ticking then
+    self:tick()
+  end
+end
+
+--- The wait is over, one way or another.
+function Countdown:stop()
+  self.is_over = true
+  if api.nvim_buf_is_loaded(self.footer.buf) then
+    self.footer:set('retry', nil)
+  end
+end
+
+return M

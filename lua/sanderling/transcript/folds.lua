@@ -1,0 +1,135 @@
+--- The folds of a transcript. They are manual ones, which live in a window: each window that begins to show the transcript gets
+--- those that it lacks, and from then on they are the user's. Neovim gives a window that shows the transcript again the folds that
+--- it had, as they were, and a new one those of the window that was left last: only what has come since is made.
+local M = {}
+
+local api = vim.api
+local words = require('sanderling.ui.text')
+
+---@class (exact) sanderling.transcript.folds.Fold
+---@field first integer row
+---@field last integer row
+---@field label string
+---@field name? string of the tool, before the label
+---@field summary? string of what it did, before the number of lines
+---@field lines? integer how many there are to read; nil: what stands in the buffer, and it can grow
+---@field hl? string of its line when it is closed
+---@field state? 'open'|'closed unless read' at first; nil: closed
+---@field is_deleted? boolean by the user
+
+---@param fold sanderling.transcript.folds.Fold
+---@param row integer of the cursor
+---@return boolean
+local function begins_open(fold, row)
+  local is_read = row > fold.first and row <= fold.last
+  return fold.state == 'open' or fold.state == 'closed unless read' and is_read
+end
+
+--- Make `fold` in the current window. One that grew while no window showed it covers only its beginning there: then it is made
+--- anew, and is open if it was.
+---@param fold sanderling.transcript.folds.Fold
+---@param row integer of the cursor
+---@return boolean is_made
+local function make(fold, row)
+  local first, last = fold.first + 1, fold.last + 1
+  local is_there = vim.fn.foldlevel(first) > 0
+  if
+    is_there and (fold.lines or vim.fn.foldlevel(last) > 0) or not is_there and fold.is_deleted
+  then
+    return false
+  end
+  local is_open
+  if is_there then
+    is_open = vim.fn.foldclosed(first) == -1
+    api.nvim_win_set_cursor(0, { first, 0 })
+    vim.cmd('normal! zD')
+  else
+    is_open = begins_open(fold, row)
+  end
+  vim.cmd(('%d,%dfold'):format(first, last))
+  if is_open then
+    vim.cmd(first .. 'foldopen')
+  end
+  return true
+end
+
+--- Does `win`, which shows the end of the text, show nothing below it?
+---@param win integer
+---@return boolean
+local function has_room_below(win)
+  local top = vim.fn.line('w0', win) - 1
+  return api.nvim_win_text_height(win, { start_row = top }).all < vim.fn.getwininfo(win)[1].height
+end
+
+--- Make those of `folds`, from the index `from` on, that `win` lacks. Its view stays.
+---@param win integer
+---@param folds sanderling.transcript.folds.Fold[]
+---@param from integer
+function M.make(win, folds, from)
+  api.nvim_win_call(win, function()
+    local view = vim.fn.winsaveview() -- 0.1 ms when folds have just changed: once for all of them
+    local is_changed = false
+    for i = from, #folds do
+      is_changed = make(folds[i], view.lnum - 1) or is_changed
+    end
+    if not is_changed then
+      return
+    end
+    vim.fn.winrestview(view)
+    local first = vim.fn.foldclosed(view.topline)
+    local begins_in_fold = first ~= -1 and first < view.topline
+    local is_at_end = vim.fn.line('.') == vim.fn.line('$')
+    if begins_in_fold or is_at_end and has_room_below(win) then
+      vim.cmd('normal! zb') -- else there would be nothing below, though there is more above
+    end
+  end)
+end
+
+--- Take all folds of `win` away.
+---@param win integer
+function M.drop_all(win)
+  api.nvim_win_call(win, function()
+    local view = vim.fn.winsaveview()
+    vim.cmd('normal! zE')
+    vim.fn.winrestview(view)
+  end)
+end
+
+--- The fold that begins in row `first`.
+---@param folds sanderling.transcript.folds.Fold[]
+---@param first integer
+---@return sanderling.transcript.folds.Fold?
+function M.at(folds, first)
+  local low, high = 1, #folds
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if folds[middle].first < first then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  local fold = folds[low]
+  return fold and fold.first == first and fold or nil
+end
+
+--- The line of a closed fold: its label is cut, if one has to be, and not what stands around it.
+---@param fold sanderling.transcript.folds.Fold
+---@param count integer of the lines in it
+---@return [string, string][]
+function M.line(fold, count)
+  local name = fold.name and fold.name .. (fold.label ~= '' and ' ' or '') or ''
+  local behind = ' · ' .. words.counted(count, 'line')
+  if (fold.summary or '') ~= '' then
+    behind = ('  %s%s'):format(fold.summary, behind)
+  end
+  local label = fold.label
+  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(name .. behind) - #'x  '
+  if api.nvim_strwidth(label) > room then
+    label = vim.fn.printf(('%%.%dS…'):format(math.max(room - 1, 1)), label)
+  end
+  local hl = fold.hl or 'AgentThinking'
+  return { { '▸ ' .. name, fold.name and 'AgentTool' or hl }, { label .. behind, hl } }
+end
+
+return M

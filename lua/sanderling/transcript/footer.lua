@@ -1,0 +1,93 @@
+--- What stands below the text of a transcript without being text: a retry's countdown, the prompts that wait. They are virtual
+--- lines of the last row, so that no row moves for them and nothing of them is copied or found.
+local M = {}
+
+local api = vim.api
+local words = require('sanderling.ui.text')
+
+local ns = api.nvim_create_namespace('sanderling_footer')
+local ORDER = { 'retry', 'waiting' }
+
+---@alias sanderling.transcript.footer.Lines [string, string][][] as virtual lines are given
+
+---@class (exact) sanderling.transcript.footer.Footer
+---@field buf integer
+---@field private parts table<string, sanderling.transcript.footer.Lines>
+---@field private mark? integer
+local Footer = {}
+Footer.__index = Footer
+
+---@param buf integer of a transcript
+---@return sanderling.transcript.footer.Footer
+function M.new(buf)
+  return setmetatable({ buf = buf, parts = {} }, Footer)
+end
+
+--- `text` in lines that fit into each window.
+---@param text string
+---@param hl string
+---@return sanderling.transcript.footer.Lines
+function Footer:wrapped(text, hl)
+  local cells = vim.o.columns
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    cells = math.min(cells, api.nvim_win_get_width(win))
+  end
+  return vim.tbl_map(function(line)
+    return { { line, hl } }
+  end, words.wrapped(text, cells))
+end
+
+--- Show `lines` as the part `name`, or nothing.
+---@param name 'retry'|'waiting'
+---@param lines? sanderling.transcript.footer.Lines
+function Footer:set(name, lines)
+  self.parts[name] = lines
+  self:draw()
+end
+
+--- Put all of it below the last row.
+function Footer:draw()
+  local lines = {} ---@type sanderling.transcript.footer.Lines
+  for _, name in ipairs(ORDER) do
+    if self.parts[name] then
+      lines[#lines + 1] = { { '', 'AgentStatus' } }
+      vim.list_extend(lines, self.parts[name])
+    end
+  end
+  if #lines > 0 then
+    local last = api.nvim_buf_line_count(self.buf) - 1
+    self.mark =
+      api.nvim_buf_set_extmark(self.buf, ns, last, 0, { id = self.mark, virt_lines = lines })
+  elseif self.mark then
+    api.nvim_buf_del_extmark(self.buf, ns, self.mark)
+    self.mark = nil
+  end
+end
+
+---@return boolean
+function Footer:is_empty()
+  return self.mark == nil
+end
+
+--- Does `win` show all that is below its first line?
+---@param win integer
+---@return boolean
+local function shows_rest(win)
+  local top = vim.fn.line('w0', win) - 1
+  return api.nvim_win_text_height(win, { start_row = top }).all <= vim.fn.getwininfo(win)[1].height
+end
+
+--- The text has changed: stay below it, in the view of `wins`, whose cursor is in the last line.
+---@param wins integer[]
+function Footer:follow(wins)
+  self:draw()
+  for _, win in ipairs(wins) do
+    if not shows_rest(win) then
+      api.nvim_win_call(win, function()
+        vim.cmd('normal! zb')
+      end)
+    end
+  end
+end
+
+return M

@@ -1,0 +1,728 @@
+--- Draws events into a transcript buffer. What is said is written at its end: an append reads nothing back, and no row before
+--- the last block moves. Two things move rows, both seldom: a page of the history, which goes above all (`pages.lua`), and an
+--- answer that was cut off and is taken back. While the buffer cannot be written (textlock, E565), frames wait here and are tried
+--- again.
+---
+--- The model and commands talk at the same time. What happens to a command while the model's block is open is held until that
+--- has come to the end of a paragraph, so that no sentence and no code is torn. Two commands take turns, each under its header,
+--- and so do a command and the tool that the model uses.
+local M = {}
+
+local api = vim.api
+local command_blocks = require('sanderling.transcript.blocks.command')
+local folds = require('sanderling.transcript.folds')
+local footer = require('sanderling.transcript.footer')
+local highlight = require('sanderling.transcript.markdown')
+local history = require('sanderling.transcript.pages')
+local locked = require('sanderling.ui.locked')
+local report = require('sanderling.transcript.report')
+local retry = require('sanderling.transcript.countdown')
+local scratch = require('sanderling.ui.scratch')
+local tools = require('sanderling.transcript.blocks.tool')
+local turns = require('sanderling.transcript.blocks.turn')
+local waiting = require('sanderling.transcript.waiting')
+
+local RETRY_MS = 20
+local ns = api.nvim_create_namespace('sanderling')
+
+---@class (exact) sanderling.transcript.Job
+---@field events table[]
+---@field next integer index of the first event that is not drawn yet
+---@field on_drawn? fun()
+
+---@class (exact) sanderling.transcript.OpenBlock
+---@field id integer|string
+---@field kind 'text'|'thinking'|'command'|'tool'
+---@field first? integer row of an answer's block
+---@field row integer where a thinking block grows; of a command's or a tool's header
+---@field col integer
+---@field fold? sanderling.transcript.folds.Fold
+---@field label? string a command's header
+---@field output? { row: integer, mark: integer } the output that grows
+---@field block? sanderling.transcript.blocks.tool.Block of a tool use
+---@field has_remark? boolean
+
+---@class (exact) sanderling.transcript.Piece of what the model has said in this turn
+---@field block_id integer
+---@field first integer row
+---@field last integer row
+
+---@class (exact) sanderling.transcript.Turn
+---@field id string of the prompt
+---@field first integer row
+---@field answer integer row at which the answer begins
+
+---@class (exact) sanderling.transcript.Folded what a window had when it had all folds
+---@field moves integer
+---@field count integer of the folds
+
+---@class (exact) sanderling.transcript.Follower a window that goes along with the text
+---@field win integer
+---@field is_at_end boolean it goes along within a line, too
+
+---@class (exact) sanderling.transcript.Transcript
+---@field buf integer
+---@field headers integer[] rows of the messages' headers
+---@field turns sanderling.transcript.Turn[]
+---@field pieces sanderling.transcript.Piece[] in the order of their rows
+---@field folds sanderling.transcript.folds.Fold[]
+---@field private folded table<integer, sanderling.transcript.Folded> by window; closed ones until another one is left
+---@field private moves integer how often rows with folds were moved or taken out
+---@field has_earlier boolean there are more, and the first line says so
+---@field is_asking boolean one was asked for
+---@field is_lost boolean no host serves the session
+---@field start integer where in the log the first page begins
+---@field footer sanderling.transcript.footer.Footer
+---@field private countdown? sanderling.transcript.countdown.Countdown
+---@field last integer row of the last line
+---@field col integer its length in bytes
+---@field before integer length of the line before it
+---@field open? sanderling.transcript.OpenBlock
+---@field tools table<string, sanderling.transcript.blocks.tool.Use> those that run, by id
+---@field jobs_shown table<string, integer> mark of the line that began it, of each job that runs
+---@field tool_blocks sanderling.transcript.blocks.tool.Block[]
+---@field tool_end? integer the blank row behind the last tool block that has ended
+---@field held table[] events beside the model's block that is open
+---@field private when_held_are_drawn fun()[]
+---@field commands table<string, string> label of each that was started, by id
+---@field refused table<string, true> what the sandbox refused since the last turn or command began
+---@field sandbox { level: string, network: string, problem: string } as it was drawn last
+---@field private jobs sanderling.transcript.Job[]
+---@field private is_waiting boolean
+---@field private is_away? boolean its text has no buffer for the moment
+---@field markdown sanderling.transcript.markdown.Blocks
+---@field on_defect fun(err: string)
+local Transcript = {}
+Transcript.__index = Transcript
+
+---@type table<integer, sanderling.transcript.Transcript> by buffer
+local transcripts = {}
+
+---@param buf integer its text is replaced
+---@param on_defect fun(err: string) told what could not be drawn
+---@return sanderling.transcript.Transcript
+function M.new(buf, on_defect)
+  local self = setmetatable({
+    buf = buf,
+    headers = {},
+    turns = {},
+    pieces = {},
+    folds = {},
+    folded = {},
+    moves = 0,
+    has_earlier = false,
+    is_asking = false,
+    is_lost = false,
+    start = 0,
+    footer = footer.new(buf),
+    last = 0,
+    col = 0,
+    before = 0,
+    held = {},
+    when_held_are_drawn = {},
+    commands = {},
+    tools = {},
+    jobs_shown = {},
+    tool_blocks = {},
+    refused = {},
+    sandbox = { level = '', network = 'off', problem = '' },
+    jobs = {},
+    is_waiting = false,
+    on_defect = on_defect,
+  }, Transcript)
+  api.nvim_buf_clear_namespace(buf, -1, 0, -1) -- first: Neovim 0.11 can abort where lines go that have many marks
+  self:modify(function()
+    api.nvim_buf_set_lines(buf, 0, -1, false, {})
+  end)
+  self.markdown = highlight.new(buf)
+  if transcripts[buf] then
+    transcripts[buf].jobs = {} -- what waits for a lock belongs to the transcript before
+    transcripts[buf]:end_countdown()
+  end
+  transcripts[buf] = self
+  return self
+end
+
+---@param buf integer
+function M.forget(buf)
+  transcripts[buf] = nil
+end
+
+--- Its buffer has lost the text: draw nothing until there is one with all of it.
+function Transcript:go_away()
+  self.is_away = true
+end
+
+--- Go on in `buf`, which holds text and marks as they were.
+---@param buf integer
+function Transcript:come_back(buf)
+  transcripts[self.buf] = nil
+  transcripts[buf] = self
+  self.buf, self.markdown.buf, self.footer.buf = buf, buf, buf
+  self.folded, self.is_away = {}, nil
+  if not self.is_waiting then
+    self:drain()
+  end
+end
+
+-- writing -------------------------------------------------------------------------------------------------------------
+
+--- Change the buffer, which nobody else may.
+---@param change fun()
+function Transcript:modify(change)
+  scratch.quietly(function()
+    vim.bo[self.buf].modifiable = true
+    local ok, err = pcall(change)
+    vim.bo[self.buf].modifiable = false
+    if not ok then
+      error(err, 0)
+    end
+  end)
+end
+
+--- Is `lnum` of `win` inside a closed fold that ends the buffer?
+local function is_in_last_fold(win, lnum, last_lnum)
+  return api.nvim_win_call(win, function()
+    return vim.fn.foldclosedend(lnum) == last_lnum
+  end)
+end
+
+--- The windows that go along with the text: their cursor is at the end. A selection or a pending operator must not grow.
+---@return sanderling.transcript.Follower[]
+function Transcript:followers()
+  local followers = {} ---@type sanderling.transcript.Follower[]
+  local current = api.nvim_get_current_win()
+  local last_fold = self.folds[#self.folds]
+  local ends_in_fold = last_fold and last_fold.last == self.last
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    local lnum, col = unpack(api.nvim_win_get_cursor(win))
+    local is_last = lnum == self.last + 1
+      or (ends_in_fold and lnum > last_fold.first and is_in_last_fold(win, lnum, self.last + 1))
+    local is_busy = win == current and api.nvim_get_mode().mode:find('^[vVsS\22\19]') ~= nil
+      or win == current and vim.startswith(api.nvim_get_mode().mode, 'no')
+    if is_last and not is_busy then
+      local sees_end = vim.fn.screenpos(win, self.last + 1, math.max(self.col, 1)).row > 0
+      followers[#followers + 1] = { win = win, is_at_end = sees_end or col >= self.col - 1 }
+    end
+  end
+  return followers
+end
+
+---@param row integer
+---@return string
+function Transcript:line(row)
+  return api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1]
+end
+
+--- Put `text` behind the last character.
+---@param text string
+function Transcript:append(text)
+  local count = api.nvim_buf_line_count(self.buf) - 1
+  if count ~= self.last then -- somebody else wrote here
+    self.last = count
+    self.col = #self:line(count)
+  end
+  local lines = vim.split(text, '\n', { plain = true })
+  local followers = self:followers()
+  self:modify(function()
+    -- Two steps, because a fold that ends in the last line would lose it if that line were split.
+    if lines[1] ~= '' or #lines == 1 then
+      api.nvim_buf_set_text(self.buf, self.last, self.col, self.last, self.col, { lines[1] })
+    end
+    if #lines > 1 then
+      api.nvim_buf_set_lines(self.buf, self.last + 1, self.last + 1, true, vim.list_slice(lines, 2))
+    end
+  end)
+  if #lines > 1 then
+    self.before = #lines == 2 and self.col + #lines[1] or #lines[#lines - 1]
+    self.last = self.last + #lines - 1
+    self.col = #lines[#lines]
+  else
+    self.col = self.col + #text
+  end
+  for _, follower in ipairs(followers) do
+    if #lines > 1 or follower.is_at_end then
+      api.nvim_win_set_cursor(follower.win, { self.last + 1, self.col })
+    end
+  end
+end
+
+--- Put `text`, without line breaks, behind what stands in `row`.
+---@param row integer
+---@param text string
+---@return integer col where it begins
+function Transcript:append_to_row(row, text)
+  if row == self.last then
+    local col = self.col
+    self:append(text)
+    return col
+  end
+  local col = #self:line(row)
+  self:modify(function()
+    api.nvim_buf_set_text(self.buf, row, col, row, col, { text })
+  end)
+  if row == self.last - 1 then
+    self.before = col + #text
+  end
+  return col
+end
+
+--- Put `text` into the open thinking block, whose fold keeps a line behind it: lines inserted into a fold grow it.
+---@param text string
+function Transcript:grow_thinking(text)
+  local open = assert(self.open)
+  local lines = vim.split(text, '\n', { plain = true })
+  local followers = self:followers()
+  self:modify(function()
+    -- One step: the fold grows with a line of it that is split, but not with lines put before its last one.
+    api.nvim_buf_set_text(self.buf, open.row, open.col, open.row, open.col, lines)
+  end)
+  open.col = #lines > 1 and #lines[#lines] or open.col + #text
+  open.row = open.row + #lines - 1
+  self.last = self.last + #lines - 1
+  open.fold.last = self.last
+  for _, follower in ipairs(followers) do
+    if not is_in_last_fold(follower.win, self.last + 1, self.last + 1) then
+      api.nvim_win_set_cursor(follower.win, { self.last + 1, 0 })
+    end
+  end
+end
+
+--- What has to stand before a new block, so that one blank line separates it from the text before.
+---@return string
+function Transcript:separator()
+  local last_fold = self.folds[#self.folds]
+  if self.last == 0 and self.col == 0 then
+    return ''
+  elseif last_fold and last_fold.last >= self.last - 1 and self.col == 0 then
+    return '\n' -- the fold's own last line is the blank one, or its line ends the text
+  elseif self.col > 0 then
+    return '\n\n'
+  end
+  return self.before > 0 and '\n' or ''
+end
+
+--- Begin a block with `text`, whose highlight is `hl` where it has one.
+---@param text string
+---@param hl? string
+---@param is_close? boolean to what stands above it
+---@return integer first row of the block
+function Transcript:append_block(text, hl, is_close)
+  local separator = is_close and '' or self:separator()
+  local first = self.last + #separator
+  self:append(separator .. text)
+  if hl then
+    self:paint(first, self.last, hl)
+  end
+  return first
+end
+
+---@private
+---@param first integer row
+---@param last integer row
+---@param hl string
+---@param grows? boolean text that is added at the end belongs to it too
+function Transcript:paint(first, last, hl, grows)
+  local length = #self:line(last)
+  api.nvim_buf_set_extmark(self.buf, ns, first, 0, {
+    end_row = last,
+    end_col = length,
+    end_right_gravity = grows or false,
+    hl_group = hl,
+    hl_eol = true,
+  })
+end
+
+--- Add what a command or a tool puts out to its block, which is open.
+---@param open sanderling.transcript.OpenBlock
+---@param text string
+function Transcript:append_output(open, text)
+  if not open.output then -- below the header, or below a remark
+    self:append('\n' .. text)
+    open.output = { row = self.last - select(2, text:gsub('\n', '')) }
+  else
+    self:append(text)
+  end
+  open.output.mark = api.nvim_buf_set_extmark(self.buf, ns, open.output.row, 0, {
+    id = open.output.mark,
+    end_row = self.last,
+    end_col = self.col,
+    hl_group = 'AgentOutput',
+  })
+end
+
+--- Add lines of our own to the block at the end.
+---@param text string
+---@param hl string
+---@return integer first row of the lines
+function Transcript:append_lines(text, hl)
+  local row = self.col > 0 and self.last + 1 or self.last
+  self:append((self.col > 0 and '\n' or '') .. text)
+  self:paint(row, self.last, hl)
+  return row
+end
+
+-- folds ---------------------------------------------------------------------------------------------------------------
+
+---@param fold sanderling.transcript.folds.Fold
+---@return sanderling.transcript.folds.Fold
+function Transcript:add_fold(fold)
+  self.folds[#self.folds + 1] = fold
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    folds.make(win, self.folds, #self.folds)
+  end
+  return fold
+end
+
+--- `win` has all folds.
+---@private
+---@param win integer
+function Transcript:note_folded(win)
+  self.folded[win] = { moves = self.moves, count = #self.folds }
+end
+
+--- Rows have moved: Neovim moves the folds of windows that show them, not those that it has kept for others.
+function Transcript:note_move()
+  self.moves = self.moves + 1
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    self:note_folded(win)
+  end
+end
+
+--- How many of the folds Neovim has given `win`; nil: those that it has may be in rows in which they were once.
+---@private
+---@param win integer
+---@return integer?
+function Transcript:count_kept(win)
+  local count
+  for _, folded in pairs(self.folded[win] and { self.folded[win] } or self.folded) do
+    if folded.moves ~= self.moves then
+      return nil
+    end
+    count = math.min(count or folded.count, folded.count)
+  end
+  return count
+end
+
+--- A window shows the transcript (again): give it the folds that it does not have.
+---@param win integer
+function Transcript:show_in(win)
+  local kept = self:count_kept(win)
+  if not kept then
+    folds.drop_all(win)
+  end
+  folds.make(win, self.folds, math.max(kept or 0, 1)) -- the last one may have grown
+  self:note_folded(win)
+  self.markdown:show()
+  history.ask_if_near(self, win)
+  if self.countdown then
+    self.countdown:resume()
+  end
+end
+
+--- A window is about to show the transcript no more: what the user did to its folds is to last.
+---@param win integer
+function Transcript:leave(win)
+  api.nvim_win_call(win, function()
+    for _, fold in ipairs(self.folds) do
+      fold.is_deleted = vim.fn.foldlevel(fold.first + 1) == 0
+      fold.state = vim.fn.foldclosed(fold.first + 1) == -1 and 'open' or nil
+    end
+  end)
+  for other in pairs(self.folded) do
+    if not api.nvim_win_is_valid(other) then
+      self.folded[other] = nil -- a new window gets the folds of this one
+    end
+  end
+  self:note_folded(win)
+end
+
+--- 'foldtext' of a transcript.
+---@return string|[string, string][]
+function M.foldtext()
+  local transcript = transcripts[api.nvim_get_current_buf()]
+  local first, last = vim.v.foldstart, vim.v.foldend
+  local fold = transcript and folds.at(transcript.folds, first - 1)
+  if not fold or fold.last ~= last - 1 then
+    return vim.fn.foldtext()
+  end
+  return folds.line(fold, fold.lines or vim.fn.prevnonblank(last) - first)
+end
+
+-- events --------------------------------------------------------------------------------------------------------------
+
+---@private
+---@return boolean?
+function Transcript:is_answering()
+  return self.open and (self.open.kind == 'text' or self.open.kind == 'thinking')
+end
+
+--- Can something else come here without tearing what the model says?
+---@private
+---@return boolean
+function Transcript:is_at_border()
+  if self.open.kind == 'thinking' then
+    return self.open.col == 0
+  end
+  return self.col == 0 and self.before == 0 and not self.markdown:is_in_fence()
+end
+
+--- Close the open block; what comes next begins its own.
+function Transcript:close_block()
+  local open, last = self.open, self.col > 0 and self.last or self.last - 1
+  if open and open.kind == 'text' then
+    self.markdown:finish(last)
+  elseif open and open.block then
+    open.block.last = last
+  elseif open and open.kind == 'thinking' then
+    last = open.fold.last
+  end
+  if open and open.first then
+    table.insert(self.pieces, { block_id = open.id, first = open.first, last = last })
+  end
+  self.open = nil
+end
+
+--- The model's block, if one is open, comes to an end, and what was held because of it is drawn.
+function Transcript:end_answer()
+  if self:is_answering() then
+    self:close_block()
+  end
+  while #self.held > 0 do
+    local event = table.remove(self.held, 1)
+    local ok, err = pcall(self.draw_or_tell, self, event)
+    if not ok then
+      table.insert(self.held, 1, event)
+      error(err, 0)
+    end
+  end
+end
+
+--- Close the open block, whoever's it is.
+function Transcript:end_block()
+  self:end_answer()
+  self:close_block()
+end
+
+---@type table<string, fun(self: sanderling.transcript.Transcript, event: any)>
+local draw = vim.tbl_extend('error', {}, turns.draw, tools.draw, command_blocks.draw)
+
+--- Events that are not the model's: they can happen at any moment of its answer.
+local is_beside = {
+  command_started = true,
+  command_output = true,
+  command_ended = true,
+  access_denied = true,
+  remark = true,
+  local_notice = true,
+}
+
+--- Draw `event`, or hold it until the model's block has come to a border.
+---@param event table
+function Transcript:draw(event)
+  if is_beside[event.type] and self:is_answering() then
+    if not self:is_at_border() then
+      self.held[#self.held + 1] = event
+      return
+    end
+    self:end_answer()
+  end
+  if draw[event.type] then
+    draw[event.type](self, event)
+  end
+end
+
+--- Draw `event`. What cannot be drawn is a defect, of which somebody is told; while the buffer is locked, it raises.
+---@private
+---@param event table
+function Transcript:draw_or_tell(event)
+  local ok, err = xpcall(self.draw, debug.traceback, self, event)
+  if not ok and locked.reason(err) then
+    error(err, 0)
+  elseif not ok then
+    self.on_defect(err)
+  end
+end
+
+function draw.notice(self, event)
+  self:end_block()
+  self:append_block(event.text, event.level == 'warning' and 'AgentWarning' or 'AgentNotice')
+end
+
+function draw.error_occurred(self, event)
+  self:end_countdown()
+  self:end_block()
+  self:append_block(event.message, 'AgentError')
+  if event.remedy and event.remedy ~= '' then
+    local row = self.last + 1
+    self:append('\n' .. event.remedy)
+    self:paint(row, self.last, 'AgentRemedy')
+  end
+end
+
+--- The host has ended, and with it what the model was doing.
+function draw.local_failed(self, event)
+  tools.stop_all(self)
+  draw.error_occurred(self, event)
+  draw.waiting_changed(self, {})
+  history.lose(self)
+end
+
+draw.local_refused = draw.error_occurred
+draw.local_notice = draw.notice
+
+--- What a row belongs to: a turn, by the id of its prompt; nil where that is on a page that is not shown yet.
+---@param row integer
+---@return { prompt_id: string, is_prompt: boolean }?
+function Transcript:message_at(row)
+  for i = #self.turns, 1, -1 do
+    local turn = self.turns[i]
+    if turn.first <= row then
+      return { prompt_id = turn.id, is_prompt = row < turn.answer }
+    end
+  end
+end
+
+-- the history ---------------------------------------------------------------------------------------------------------
+
+--- Draw a page by itself.
+---@private
+---@param event sanderling.HistoryShown
+---@return sanderling.transcript.Transcript
+function Transcript:draw_page(event)
+  local page = M.new(history.scratch(), self.on_defect)
+  if event.has_earlier then
+    history.mark_top(page)
+  end
+  for _, each in ipairs(event.events) do
+    page:draw_or_tell(each)
+  end
+  tools.stop_all(page)
+  page:end_block()
+  return page
+end
+
+function draw.history_shown(self, event)
+  history.put_above(self, self:draw_page(event))
+  self.start = event.start or 0
+  self.markdown:show()
+  history.ask_anew(self)
+end
+
+draw.session_opened = history.ask_anew
+
+-- below the text ------------------------------------------------------------------------------------------------------
+
+---@return boolean a request waits for its retry
+function Transcript:is_counting_down()
+  return self.countdown ~= nil
+end
+
+function Transcript:end_countdown()
+  if self.countdown then
+    self.countdown:stop()
+    self.countdown = nil
+  end
+end
+
+function draw.retry_scheduled(self, event)
+  self:end_countdown()
+  self.countdown = retry.begin(event, self.footer)
+end
+
+draw.retry_started = Transcript.end_countdown
+
+function draw.waiting_changed(self, event)
+  waiting.update(vim.b[self.buf].sanderling_session, event)
+  self.footer:set('waiting', waiting.lines(event))
+end
+
+--- Keep the footer below the text, and in view where the end is.
+---@private
+function Transcript:show_footer()
+  if not self.footer:is_empty() and api.nvim_buf_is_loaded(self.buf) then
+    local wins = vim.tbl_map(function(follower)
+      return follower.win
+    end, self:followers())
+    pcall(self.footer.follow, self.footer, wins) -- a locked window follows the next time
+  end
+end
+
+function draw.report_shown(self, event)
+  report.show(vim.b[self.buf].sanderling_session, event)
+end
+
+-- when ----------------------------------------------------------------------------------------------------------------
+
+--- Draw `events`, now or as soon as the buffer can be written; then call `on_drawn`.
+---@param events table[]
+---@param on_drawn? fun()
+function Transcript:apply(events, on_drawn)
+  self.jobs[#self.jobs + 1] = { events = events, next = 1, on_drawn = on_drawn }
+  if not self.is_waiting then
+    self:drain()
+  end
+end
+
+---@private
+function Transcript:drain()
+  while self.jobs[1] and not self.is_away do
+    local job = self.jobs[1]
+    while job.next <= #job.events do
+      local event = job.events[job.next]
+      local is_gone = not api.nvim_buf_is_loaded(self.buf) -- then there is nothing to draw, but the event has happened
+      if not is_gone and not pcall(self.draw_or_tell, self, event) then
+        self.is_waiting = true
+        vim.defer_fn(function()
+          self.is_waiting = false
+          self:drain()
+        end, RETRY_MS)
+        return
+      end
+      job.next = job.next + 1
+    end
+    table.remove(self.jobs, 1)
+    self:show_footer()
+    if job.on_drawn then
+      job.on_drawn()
+    end
+    self:tell()
+  end
+end
+
+---@private
+function Transcript:tell()
+  if #self.held == 0 and #self.when_held_are_drawn > 0 then
+    local fns = self.when_held_are_drawn
+    self.when_held_are_drawn = {}
+    for _, fn in ipairs(fns) do
+      fn()
+    end
+  end
+end
+
+--- Call `fn` when all that was told so far stands in the transcript. For `on_drawn`, which comes when it is drawn or held.
+---@param fn fun()
+function Transcript:when_drawn(fn)
+  table.insert(self.when_held_are_drawn, fn)
+end
+
+api.nvim_create_autocmd('WinScrolled', {
+  group = api.nvim_create_augroup('sanderling_transcript', {}),
+  desc = 'Agent: what comes before and after what is seen',
+  callback = function()
+    for name in pairs(vim.v.event) do
+      local win = tonumber(name) -- or "all"
+      local transcript = win and transcripts[api.nvim_win_get_buf(win)]
+      if transcript then
+        transcript.markdown:show()
+        history.ask_if_near(transcript, win, vim.v.event[name].topline < 0)
+        if vim.v.event[name].topline > 0 then -- who scrolls up may see the footer go
+          transcript:show_footer()
+        end
+      end
+    end
+  end,
+})
+
+return M

@@ -1,0 +1,372 @@
+--- Markdown highlighting whose cost is what is new or newly seen, however long the chat is.
+---
+--- A tree-sitter highlighter on the buffer would parse all of it after each change. Here the text is cut into blocks at blank
+--- lines; a block that is complete is parsed by itself while a window shows it, and gets static extmarks. The block that is still
+--- growing is parsed again at most each `LIVE_MS`. No list is kept of what is to be done: each slice of work looks at what windows
+--- show then, so what has scrolled by meanwhile costs nothing. Of the marks, those that were made last are kept, and all that a
+--- window shows.
+local M = {}
+
+local api, uv = vim.api, vim.uv
+
+local LIVE_MS = 120
+local SLICE_NS = 3e6 -- of highlighting in one go
+local SLICE_PAUSE_MS = 8
+local MAX_BLOCK_LINES = 40
+local MAX_BLOCK_BYTES = 32768 -- a longer one stays plain: parsing would stall the screen
+local MARGIN_LINES = 40 -- highlighted ahead of what a window shows
+local MAX_MARKS = 10000 -- of a transcript; each takes 0.4 kB, and those of a window's lines are 1,000 or so
+
+local ns = api.nvim_create_namespace('sanderling_markdown')
+
+---@class (exact) sanderling.transcript.markdown.Block
+---@field first integer row
+---@field last integer row behind the block
+---@field fence? string the line that opened the code fence in which the block begins
+---@field is_drawn? boolean it was complete when it was parsed
+---@field marks? integer how many it has
+---@field is_gone? boolean its text was taken back, and with it the marks
+
+---@class (exact) sanderling.transcript.markdown.Blocks
+---@field buf integer
+---@field private closed sanderling.transcript.markdown.Block[]
+---@field private open? sanderling.transcript.markdown.Block its `last` is the row behind its newest line
+---@field private scanned integer rows before this one are known to the open block
+---@field private fence? string the fence that is open at `scanned`
+---@field private is_armed boolean
+---@field private marked sanderling.transcript.markdown.Block[] those with marks, the oldest ones first
+---@field private mark_count integer of them all
+---@field private max_marks integer
+local Blocks = {}
+Blocks.__index = Blocks
+
+---@alias sanderling.transcript.markdown.View [integer, integer] first row and the one behind the last
+
+---@type table<sanderling.transcript.markdown.Blocks, true> those of which a window may show more than is highlighted
+local due = {}
+local is_ticking = false
+
+---@type table<string, vim.treesitter.Query|false>
+local queries = {}
+
+---@param lang string
+local function highlights_query(lang)
+  if queries[lang] == nil then
+    local ok, query = pcall(vim.treesitter.query.get, lang, 'highlights')
+    queries[lang] = ok and query or false
+  end
+  return queries[lang]
+end
+
+---@param name string of a capture
+local function is_drawn(name)
+  return name:byte() ~= 95 -- '_'
+    and name ~= 'spell'
+    and name ~= 'nospell'
+    and name ~= 'conceal'
+    and name ~= 'none'
+end
+
+---@param buf integer
+---@param block sanderling.transcript.markdown.Block
+---@return integer count of the marks
+local function parse(buf, block)
+  local lines = api.nvim_buf_get_lines(buf, block.first, block.last, false)
+  local offset = block.first
+  if block.fence then
+    table.insert(lines, 1, block.fence)
+    offset = offset - 1
+  end
+  local text = table.concat(lines, '\n') .. '\n'
+  if #text > MAX_BLOCK_BYTES then
+    return 0
+  end
+  local ok, parser = pcall(vim.treesitter.get_string_parser, text, 'markdown')
+  if not ok then
+    return 0
+  end
+  local count = 0
+  parser:parse(true)
+  parser:for_each_tree(function(tree, language_tree)
+    local lang = language_tree:lang()
+    local query = highlights_query(lang)
+    if not query then
+      return
+    end
+    for id, node in query:iter_captures(tree:root(), text) do
+      local name = query.captures[id]
+      local row, col, end_row, end_col = node:range()
+      -- A paragraph of a nested list, seen without its list, would pass for indented code.
+      if
+        is_drawn(name)
+        and node:type() ~= 'indented_code_block'
+        and end_row + offset >= block.first
+      then
+        if row + offset < block.first then
+          row, col = block.first - offset, 0
+        end
+        if end_row >= #lines then
+          end_row, end_col = #lines - 1, #lines[#lines]
+        end
+        api.nvim_buf_set_extmark(buf, ns, row + offset, col, {
+          end_row = end_row + offset,
+          end_col = math.min(end_col, #lines[end_row + 1]),
+          hl_group = '@' .. name .. '.' .. lang,
+          priority = 100,
+          strict = false,
+        })
+        count = count + 1
+      end
+    end
+  end)
+  return count
+end
+
+--- Highlight for as long as a slice lasts.
+local function tick()
+  is_ticking = false
+  local deadline = uv.hrtime() + SLICE_NS
+  for blocks in pairs(due) do
+    if blocks:draw_seen(deadline) then
+      due[blocks] = nil
+    end
+  end
+  if next(due) then
+    is_ticking = true
+    vim.defer_fn(tick, SLICE_PAUSE_MS)
+  end
+end
+
+---@param buf integer
+---@return sanderling.transcript.markdown.Blocks
+function M.new(buf)
+  api.nvim_buf_clear_namespace(buf, ns, 0, -1)
+  return setmetatable({
+    buf = buf,
+    closed = {},
+    scanned = 0,
+    is_armed = false,
+    marked = {},
+    mark_count = 0,
+    max_marks = MAX_MARKS,
+  }, Blocks)
+end
+
+--- Markdown begins at `row`.
+---@param row integer
+function Blocks:begin(row)
+  self.open = { first = row, last = row + 1 }
+  self.scanned, self.fence = row, nil
+end
+
+--- The open text now ends in row `last`, which may still grow.
+---@param last integer
+function Blocks:grow(last)
+  if not self.open then
+    return
+  end
+  if last > self.scanned then
+    local lines = api.nvim_buf_get_lines(self.buf, self.scanned, last, false)
+    for i, line in ipairs(lines) do
+      self:scan(self.scanned + i - 1, line)
+    end
+    self.scanned = last
+  end
+  self.open.last = last + 1
+  if not self.is_armed then
+    self.is_armed = true
+    vim.defer_fn(function()
+      self:draw_open_block()
+    end, LIVE_MS)
+  end
+end
+
+--- The open text is complete; it ends in row `last`.
+---@param last integer
+function Blocks:finish(last)
+  if self.open then
+    self:grow(last)
+    self:close_block(last + 1)
+    self.open = nil
+    self:show()
+  end
+end
+
+--- Does what comes next belong to code?
+---@return boolean
+function Blocks:is_in_fence()
+  return self.open ~= nil and self.fence ~= nil
+end
+
+---@private
+---@param row integer
+---@param line string a complete one
+function Blocks:scan(row, line)
+  local run = line:match('^%s*(```+)') or line:match('^%s*(~~~+)')
+  if run and not self.fence then
+    self.fence = line
+  elseif run and self.fence and line:find('^%s*' .. run .. '%s*$') then
+    local opening = self.fence:match('^%s*([`~]+)')
+    if vim.startswith(run, opening) then
+      self.fence = nil
+    end
+  end
+  local is_blank_between = line == '' and not self.fence
+  if is_blank_between or row - self.open.first >= MAX_BLOCK_LINES then
+    self:close_block(row + 1)
+    self.open = { first = row + 1, last = row + 2, fence = self.fence }
+  end
+end
+
+---@private
+---@param last integer row behind the block
+function Blocks:close_block(last)
+  self.open.last = last
+  if last > self.open.first then
+    self.closed[#self.closed + 1] = self.open
+  end
+end
+
+--- Windows show other rows of the text than before, or there is more of it: highlight what they show, and some rows around it.
+function Blocks:show()
+  due[self] = true
+  if not is_ticking then
+    is_ticking = true
+    vim.defer_fn(tick, SLICE_PAUSE_MS)
+  end
+end
+
+--- What windows show of the buffer.
+---@private
+---@param margin integer rows more on both sides
+---@return sanderling.transcript.markdown.View[]
+function Blocks:views(margin)
+  return vim.tbl_map(function(win)
+    return { vim.fn.line('w0', win) - 1 - margin, vim.fn.line('w$', win) + margin }
+  end, vim.fn.win_findbuf(self.buf))
+end
+
+---@param block sanderling.transcript.markdown.Block
+---@param views sanderling.transcript.markdown.View[]
+---@return boolean
+local function is_seen(block, views)
+  return vim.iter(views):any(function(view)
+    return block.first < view[2] and block.last > view[1]
+  end)
+end
+
+--- Index of the first block that is complete and ends behind `row`.
+---@private
+---@param row integer
+---@return integer
+function Blocks:find(row)
+  local low, high = 1, #self.closed + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if self.closed[middle].last <= row then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return low
+end
+
+--- Highlight the complete blocks that windows show and that are plain, then those around them.
+---@private
+---@param deadline integer
+---@return boolean is_done there was time for all of them
+function Blocks:draw_seen(deadline)
+  for _, margin in ipairs({ 0, MARGIN_LINES }) do
+    for _, view in ipairs(self:views(margin)) do
+      for i = self:find(view[1]), #self.closed do
+        local block = self.closed[i]
+        if block.first >= view[2] then
+          break
+        elseif not block.is_drawn and uv.hrtime() > deadline then
+          return false
+        elseif not block.is_drawn then
+          block.is_drawn = true
+          self:draw(block)
+        end
+      end
+    end
+  end
+  return true
+end
+
+---@private
+---@param block sanderling.transcript.markdown.Block
+function Blocks:draw(block)
+  api.nvim_buf_clear_namespace(self.buf, ns, block.first, block.last)
+  if not block.marks then
+    self.marked[#self.marked + 1] = block
+  end
+  local before = block.marks or 0
+  block.marks = parse(self.buf, block)
+  self.mark_count = self.mark_count + block.marks - before
+  if self.mark_count > self.max_marks then
+    self:drop_marks()
+    -- What windows show stays, and may be more: a closed fold shows all that is in it.
+    self.max_marks = math.max(MAX_MARKS, 2 * self.mark_count)
+  end
+end
+
+--- Take away the older half of the marks, but for what windows show.
+---@private
+function Blocks:drop_marks()
+  local views, kept = self:views(MARGIN_LINES), {}
+  for _, block in ipairs(self.marked) do
+    if self.mark_count <= MAX_MARKS / 2 or is_seen(block, views) then
+      kept[#kept + 1] = block
+    else
+      if not block.is_gone then
+        api.nvim_buf_clear_namespace(self.buf, ns, block.first, block.last)
+      end
+      self.mark_count = self.mark_count - block.marks
+      block.is_drawn, block.marks = nil, nil
+    end
+  end
+  self.marked = kept
+end
+
+--- Rows were put in before the row `from`, or as many as `-delta` taken out that stood right before it.
+---@param from integer
+---@param delta integer
+function Blocks:shift(from, delta)
+  for _, block in ipairs(vim.list_extend({ self.open }, self.closed)) do
+    if block.first >= from then
+      block.first, block.last = block.first + delta, block.last + delta
+    end
+  end
+  if self.scanned >= from then
+    self.scanned = self.scanned + delta
+  end
+end
+
+--- The blocks of `page` stand above these; they are highlighted here when a window shows them.
+---@param page sanderling.transcript.markdown.Blocks
+function Blocks:prepend(page)
+  self.closed = vim.list_extend(page.closed, self.closed)
+end
+
+--- The rows from `first` to `last`, which begin and end with blocks, are to go.
+---@param first integer
+---@param last integer
+function Blocks:remove(first, last)
+  self.closed = vim.tbl_filter(function(block)
+    block.is_gone = block.first >= first and block.last <= last + 1
+    return not block.is_gone
+  end, self.closed)
+end
+
+---@private
+function Blocks:draw_open_block()
+  self.is_armed = false
+  self:show()
+  if self.open and is_seen(self.open, self:views(0)) then
+    self:draw(self.open)
+  end
+end
+
+return M

@@ -1,0 +1,66 @@
+--- What a person has asked for, as Markdown in a float: usage, settings.
+local M = {}
+
+local api = vim.api
+local scratch = require('sanderling.ui.scratch')
+local tools = require('sanderling.transcript.blocks.tool')
+
+local augroup = api.nvim_create_augroup('sanderling_report', {})
+
+---@type integer? the window of the report
+local win
+
+---@param session_id string
+---@return boolean this tab page shows the session
+local function is_here(session_id)
+  return vim.iter(api.nvim_tabpage_list_wins(0)):any(function(each)
+    return vim.b[api.nvim_win_get_buf(each)].sanderling_session == session_id
+  end)
+end
+
+--- Close the report as soon as the person moves on in another window. While they type there, it stays.
+local function close_when_left()
+  api.nvim_create_autocmd({ 'CursorMoved', 'TabLeave' }, {
+    group = augroup,
+    desc = 'Agent: close the report',
+    callback = function()
+      if not win or not api.nvim_win_is_valid(win) then
+        return true
+      elseif api.nvim_get_current_win() ~= win then
+        api.nvim_win_close(win, true)
+        return true
+      end
+    end,
+  })
+end
+
+--- Show `event`, if this tab page shows the session still. The keyboard stays where it is: the report comes some time after it
+--- was asked for.
+---@param session_id string
+---@param event sanderling.ReportShown
+function M.show(session_id, event)
+  if not is_here(session_id) then
+    return
+  end
+  if win and api.nvim_win_is_valid(win) then
+    api.nvim_win_close(win, true)
+  end
+  local buf
+  buf, win = tools.view(event.title, tools.lines_of(event.text), 'report', true)
+  scratch.set_win_options(win, { conceallevel = 2 })
+  vim.treesitter.start(buf, 'markdown')
+  close_when_left()
+end
+
+--- Go to the report that is shown here.
+---@return boolean is_there
+function M.enter()
+  local is_there = win ~= nil and vim.list_contains(api.nvim_tabpage_list_wins(0), win)
+  if is_there then
+    vim.cmd.stopinsert()
+    api.nvim_set_current_win(win)
+  end
+  return is_there
+end
+
+return M

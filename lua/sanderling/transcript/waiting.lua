@@ -1,0 +1,303 @@
+--- The prompts that wait for their turn: below the transcript's text, and as text that can be edited.
+local M = {}
+
+local api = vim.api
+local config = require('sanderling.config')
+local host = require('sanderling.host')
+local message = require('sanderling.ui.message')
+local scratch = require('sanderling.ui.scratch')
+local tools = require('sanderling.transcript.blocks.tool')
+local words = require('sanderling.ui.text')
+
+local MAX_LINES = 3
+local TITLE = 'Waiting prompts: :w save, dd drop, q close'
+local ns = api.nvim_create_namespace('sanderling_waiting')
+local STEERING, QUEUED, HELD = '⇢', '↳', '⏸'
+
+---@class (exact) sanderling.transcript.waiting.Entry
+---@field prompt sanderling.Prompt
+---@field sign string
+---@field header string its line in the list that is edited
+
+---@class (exact) sanderling.transcript.waiting.List what stands in a buffer that is edited
+---@field session_id string
+---@field entries sanderling.transcript.waiting.Entry[]
+
+---@type table<string, sanderling.WaitingChanged> by session id
+local waiting = {}
+---@type table<integer, sanderling.transcript.waiting.List> by buffer
+local lists = {}
+
+--- What begins the headers: no text holds it.
+---@param event sanderling.WaitingChanged
+---@return string
+local function rule_for(event)
+  local rule = '──'
+  for _, prompt in ipairs(vim.list_extend(vim.list_slice(event.steering or {}), event.queued or {})) do
+    while prompt.text:find(rule, 1, true) do
+      rule = rule .. '─'
+    end
+  end
+  return rule
+end
+
+---@param event? sanderling.WaitingChanged
+---@return sanderling.transcript.waiting.Entry[] in the order in which they go
+local function entries_of(event)
+  local entries = {} ---@type sanderling.transcript.waiting.Entry[]
+  if not event then
+    return entries
+  end
+  local rule = rule_for(event)
+  local function add(prompts, sign, when)
+    for _, prompt in ipairs(prompts or {}) do
+      local header = ('%s %d %s %s %s'):format(rule, #entries + 1, sign, when, rule)
+      entries[#entries + 1] = { prompt = prompt, sign = sign, header = header }
+    end
+  end
+  if event.is_held then
+    add(event.steering, HELD, 'held')
+    add(event.queued, HELD, 'held')
+  else
+    add(event.steering, STEERING, 'with the next tool result')
+    add(event.queued, QUEUED, 'after this turn')
+  end
+  return entries
+end
+
+-- below the transcript ------------------------------------------------------------------------------------------------
+
+--- The first prompts, one line each, and how many there are besides.
+---@param event sanderling.WaitingChanged
+---@return sanderling.transcript.footer.Lines?
+function M.lines(event)
+  local entries = entries_of(event)
+  local lines = {} ---@type sanderling.transcript.footer.Lines
+  for i = 1, math.min(#entries, MAX_LINES) do
+    local text = tools.first_line(entries[i].prompt.text)
+    lines[i] = { { entries[i].sign .. ' ', 'AgentBusy' }, { text, 'AgentStatus' } }
+  end
+  if #entries > MAX_LINES then
+    local more = ('… %d more: :AgentQueue'):format(#entries - MAX_LINES)
+    lines[#lines + 1] = { { more, 'AgentPlaceholder' } }
+  end
+  if event.is_held and #entries > 0 then
+    local key = words.key(config.options.keys.send_normal, ':AgentQueue')
+    local text = ('held: %s on an empty prompt sends them'):format(key)
+    lines[#lines + 1] = { { text, 'AgentWarning' } }
+  end
+  return #lines > 0 and lines or nil
+end
+
+-- as text -------------------------------------------------------------------------------------------------------------
+
+--- Each prompt below its header.
+---@param entries sanderling.transcript.waiting.Entry[]
+---@return string[] lines
+---@return integer[] header_rows
+local function text_of(entries)
+  local lines, header_rows = {}, {}
+  for _, entry in ipairs(entries) do
+    header_rows[#header_rows + 1] = #lines
+    lines[#lines + 1] = entry.header
+    vim.list_extend(lines, vim.split(entry.prompt.text, '\n', { plain = true }))
+  end
+  return #lines > 0 and lines or { 'No prompts are waiting.' }, header_rows
+end
+
+--- Put what waits now into the buffer.
+---@param buf integer
+local function fill(buf)
+  local list = lists[buf]
+  list.entries = entries_of(waiting[list.session_id])
+  local lines, header_rows = text_of(list.entries)
+  api.nvim_buf_set_lines(buf, 0, -1, true, lines)
+  api.nvim_buf_clear_namespace(buf, ns, 0, -1)
+  for _, row in ipairs(header_rows) do
+    api.nvim_buf_set_extmark(buf, ns, row, 0, { end_row = row + 1, hl_group = 'AgentUser' })
+  end
+  scratch.set_buf_options(buf, { modified = false })
+end
+
+---@param list sanderling.transcript.waiting.List
+---@return table<string, true>
+local function headers_of(list)
+  local headers = {}
+  for _, entry in ipairs(list.entries) do
+    headers[entry.header] = true
+  end
+  return headers
+end
+
+--- The text of each prompt, as it stands in the buffer now.
+---@param buf integer
+---@return table<string, string>? texts by header; none for a header that is gone
+---@return string? error
+local function parse(buf)
+  local known = headers_of(lists[buf])
+  local header ---@type string?
+  local sections = {} ---@type table<string, string[]>
+  for _, line in ipairs(api.nvim_buf_get_lines(buf, 0, -1, true)) do
+    if known[line] and not sections[line] then
+      header = line
+      sections[line] = {}
+    elseif header then
+      table.insert(sections[header], line)
+    elseif line ~= '' then
+      return nil, 'The first lines stand below no header: undo, or put it back.'
+    end
+  end
+  return vim.tbl_map(function(lines)
+    return table.concat(lines, '\n')
+  end, sections)
+end
+
+---@param session_id string
+---@param id string
+---@return boolean the prompt waits still
+local function waits(session_id, id)
+  return vim.iter(entries_of(waiting[session_id])):any(function(entry)
+    return entry.prompt.id == id
+  end)
+end
+
+--- `:write`: change the prompts as their texts were changed. Those without a text are taken out.
+---@param buf integer
+local function save(buf)
+  local list = lists[buf]
+  local texts, refusal = parse(buf)
+  if not texts then
+    message.tell(assert(refusal), vim.log.levels.ERROR)
+    return
+  end
+  local gone = 0
+  for _, entry in ipairs(list.entries) do
+    local prompt, text = entry.prompt, texts[entry.header] or ''
+    local is_changed = text ~= prompt.text
+    if is_changed and waits(list.session_id, prompt.id) then
+      text = text:find('%S') and text or ''
+      local action = { type = 'edit_waiting', id = prompt.id, text = text }
+      if not host.act_or_tell(list.session_id, action) then
+        return -- what was edited stays to be written
+      end
+    elseif is_changed then
+      gone = gone + 1
+    end
+  end
+  scratch.set_buf_options(buf, { modified = false })
+  if gone > 0 then
+    message.tell(
+      ('%d prompt%s sent meanwhile, as it was.'):format(gone, gone == 1 and ' was' or 's were'),
+      vim.log.levels.WARN
+    )
+    fill(buf)
+  end
+end
+
+--- `dd`: a header goes with its prompt, and so does a prompt of one line with its header.
+---@param buf integer
+---@return string keys
+local function delete_keys(buf)
+  local known = headers_of(lists[buf])
+  local lines = api.nvim_buf_get_lines(buf, 0, -1, true)
+  local lnum = vim.fn.line('.')
+  local first = lnum
+  while first > 1 and not known[lines[first]] do
+    first = first - 1
+  end
+  local behind = first + 1
+  while behind <= #lines and not known[lines[behind]] do
+    behind = behind + 1
+  end
+  local is_whole = known[lines[first]] and (lnum == first or behind - first == 2)
+  if vim.v.count > 0 or not is_whole then
+    return 'dd'
+  end
+  return (lnum > first and 'k' or '') .. (behind - first) .. 'dd'
+end
+
+---@param session_id string
+---@return integer? buf in which the list is edited
+local function buffer_of(session_id)
+  for buf, list in pairs(lists) do
+    if list.session_id == session_id then
+      return buf
+    end
+  end
+end
+
+---@param buf integer
+local function set_keys(buf)
+  vim.keymap.set('n', 'dd', function()
+    return delete_keys(buf)
+  end, { buffer = buf, expr = true, desc = 'Agent: take the prompt out' })
+  vim.keymap.set('n', '<CR>', function()
+    local session_id = lists[buf].session_id
+    if waiting[session_id] and waiting[session_id].is_held then
+      host.act_or_tell(session_id, { type = 'release_waiting' })
+    end
+  end, { buffer = buf, desc = 'Agent: send the prompts that are held' })
+  vim.keymap.del('n', '<Esc>', { buffer = buf }) -- it is pressed by habit where text is edited
+end
+
+--- Make the buffer one whose text is changed and written.
+---@param buf integer
+---@param session_id string
+local function make_editable(buf, session_id)
+  scratch.set_buf_options(buf, { buftype = 'acwrite', modifiable = true })
+  lists[buf] = { session_id = session_id, entries = {} }
+  api.nvim_create_autocmd('BufWriteCmd', {
+    buffer = buf,
+    desc = 'Agent: change the prompts that wait',
+    callback = function()
+      save(buf)
+    end,
+  })
+  api.nvim_create_autocmd('BufWipeout', {
+    buffer = buf,
+    desc = 'Agent: forget the list',
+    callback = function()
+      lists[buf] = nil
+    end,
+  })
+end
+
+--- Show the prompts that wait, to be edited; `:w` changes them.
+---@param session_id string
+function M.show(session_id)
+  local shown = buffer_of(session_id)
+  if shown then
+    api.nvim_set_current_win(vim.fn.win_findbuf(shown)[1])
+    return
+  end
+  local entries = entries_of(waiting[session_id])
+  if #entries == 0 then
+    message.tell('No prompts are waiting.')
+    return
+  end
+  local buf = tools.view(TITLE, (text_of(entries)), 'waiting prompts')
+  make_editable(buf, session_id)
+  set_keys(buf)
+  fill(buf)
+end
+
+--- Prompts have come or gone. A list that is being edited stays as it is.
+---@param session_id string
+---@param event? sanderling.WaitingChanged nil: the host is gone
+function M.update(session_id, event)
+  waiting[session_id] = event
+  local buf = buffer_of(session_id)
+  if buf and not vim.bo[buf].modified then
+    fill(buf)
+  end
+end
+
+host.subscribe(function(session_id, events)
+  for _, event in ipairs(events) do
+    if event.type == 'local_closed' then
+      waiting[session_id] = nil
+    end
+  end
+end)
+
+return M

@@ -1,0 +1,373 @@
+--- From a name that somebody else wrote to the file: what a model says, or a command prints, is looked up and opened here only.
+---
+--- A file is opened by its real, absolute path. A name as it was written can be one that Neovim or a plugin does not read but runs:
+--- `/project/term://sh x` is a file, and `term://sh x`, which it is called below the project, a command. Whatever is read in a
+--- plugin's own way (an archive, a scheme), or unpacked by a program, is left to the person.
+local M = {}
+
+local api = vim.api
+local message = require('sanderling.ui.message')
+local scratch = require('sanderling.ui.scratch')
+
+M.NOT_NAMED = 'No file that exists is named here.'
+
+local MAX_LINE_BYTES = 2048 -- of a line that is searched for a file
+local MAX_TRIES = 40 -- words of it that are looked for on the disk
+local MAX_OPENED_BYTES = 64 * 1024 * 1024 -- of a file that a key opens: what is larger stops or ends the editor
+
+-- from a line to a file -----------------------------------------------------------------------------------------------
+
+---@class (exact) sanderling.ui.files.Place
+---@field path string real and absolute, of a file
+---@field lnum? integer
+---@field col? integer from 1
+
+--- Is that one of the kernel's own files? They say they are empty, and may have no end.
+---@param real string
+---@return boolean
+function M.is_of_kernel(real)
+  return real:find('^/proc/') ~= nil or real:find('^/sys/') ~= nil
+end
+
+---@param name string
+---@param project string
+---@return string? path real, only of a plain file: opening a fifo would wait for ever
+function M.find(name, project)
+  for _, path in ipairs({ name, name:match('^[ab]/(.+)$') }) do
+    if path:sub(1, 1) == '~' then
+      path = vim.fs.normalize(path, { expand_env = false })
+    elseif path:sub(1, 1) ~= '/' then
+      path = vim.fs.joinpath(project, path)
+    end
+    local real = vim.uv.fs_realpath(path)
+    local stat = real and vim.uv.fs_stat(real)
+    if stat and stat.type == 'file' and not M.is_of_kernel(real) then
+      return real
+    end
+  end
+end
+
+---@param word string
+---@param project string
+---@return sanderling.ui.files.Place?
+local function place_of(word, project)
+  local bare = word:match('^["\'`(%[{<]*(.-)["\'`)%]}>,;:.]*$')
+  for _, name in ipairs({ word, bare }) do
+    local path = name ~= '' and M.find(name, project)
+    if path then
+      return { path = path }
+    end
+  end
+  local name, lnum, rest = bare:match('^([^:]+):(%d+)(.*)$')
+  local path = name and M.find(name, project)
+  return path and { path = path, lnum = tonumber(lnum), col = tonumber(rest:match('^:(%d+)')) }
+    or nil
+end
+
+--- The words of `line` as they are tried: the one under the cursor first, then those behind it, then those before.
+---@param line string
+---@param col integer byte, from 0
+---@return string[]
+local function words_from(line, col)
+  local behind, before = {}, {}
+  for first, word in line:gmatch('()(%S+)') do
+    local words = first + #word > col and behind or before
+    words[#words + 1] = word
+  end
+  return vim.list_extend(behind, before)
+end
+
+--- The file that a line names.
+---@param line string
+---@param col integer byte of the cursor, from 0
+---@param project string root for relative paths
+---@return sanderling.ui.files.Place?
+function M.place_in(line, col, project)
+  line = line:sub(1, MAX_LINE_BYTES)
+  local name, lnum = line:match('File "([^"]+)", line (%d+)') -- a traceback of Python
+  local path = name and M.find(name, project)
+  if path then
+    return { path = path, lnum = tonumber(lnum) }
+  end
+  for i, word in ipairs(words_from(line, col)) do
+    local place = i <= MAX_TRIES and place_of(word, project)
+    if place then
+      return place
+    end
+  end
+end
+
+-- what plugins read in their own way ----------------------------------------------------------------------------------
+
+---@type table<string, vim.regex|false> by pattern of an autocommand
+local regexes = {}
+
+---@param pattern string
+---@return vim.regex|false
+local function regex_of(pattern)
+  if regexes[pattern] == nil then
+    local ok, regex = pcall(function()
+      return vim.regex(vim.fn.glob2regpat(pattern))
+    end)
+    regexes[pattern] = ok and regex
+  end
+  return regexes[pattern]
+end
+
+--- Are there autocommands of `event` for what is called by one of `names`? Those of BufReadCmd and BufWriteCmd stand in for
+--- reading and writing it.
+---@param event string|string[]
+---@param names string[]
+---@param buf? integer those of this buffer, too
+---@param is_meant? fun(autocmd: vim.api.keyset.get_autocmds.ret): boolean
+---@return boolean
+function M.is_handled(event, names, buf, is_meant)
+  for _, autocmd in ipairs(api.nvim_get_autocmds({ event = event })) do
+    local is_of_buf = autocmd.buflocal and autocmd.buffer == buf
+    local regex = not autocmd.buflocal and regex_of(autocmd.pattern)
+    local is_of_name = regex
+      and vim.iter(names):any(function(name)
+        return regex:match_str(name) ~= nil
+      end)
+    if (is_of_buf or is_of_name) and (not is_meant or is_meant(autocmd)) then
+      return true
+    end
+  end
+  return false
+end
+
+-- How an autocommand gives text to a program: Neovim's own plugin for packed files, a filter, a shell's command.
+local GIVING = { 'gzip#read', "[%%%]%$%d.']!", '^%s*!', '|%s*!', 'system%(', 'systemlist%(' }
+
+--- Does it give what was read to a program? One that is written in Lua cannot be looked into.
+---@param autocmd vim.api.keyset.get_autocmds.ret
+---@return boolean
+local function gives_to_program(autocmd)
+  return vim.iter(GIVING):any(function(pattern)
+    return (autocmd.command or ''):find(pattern) ~= nil
+  end)
+end
+
+--- Is what is called by one of `names` read in a way of its own: by a plugin, or through a program that unpacks or decrypts it?
+---@param names string[]
+---@param buf? integer autocommands of this buffer, too
+---@return boolean
+function M.is_read_otherwise(names, buf)
+  return M.is_handled('BufReadCmd', names, buf)
+    or M.is_handled({ 'BufReadPre', 'BufReadPost' }, names, buf, gives_to_program)
+end
+
+--- What Neovim compares with the patterns of autocommands, wherever its working directory is or will be.
+---@param path string absolute
+---@return string[]
+local function names_of(path)
+  local names = { path }
+  for first in path:gmatch('/()') do
+    names[#names + 1] = path:sub(first)
+  end
+  return names
+end
+
+--- Would a plugin read the file in its own way, where an editor shows what is in it?
+---@param path string absolute
+---@return boolean
+function M.is_read_by_plugin(path)
+  return M.is_read_otherwise(names_of(path))
+end
+
+--- Run `fn`, which loads a file or may: nothing but Neovim itself reads it.
+---@param fn fun()
+function M.reading_plainly(fn)
+  local before = vim.go.eventignore
+  vim.go.eventignore = before == '' and 'BufReadCmd' or before .. ',BufReadCmd'
+  local ok, err = pcall(fn)
+  vim.go.eventignore = before
+  if not ok then
+    error(err, 0)
+  end
+end
+
+-- opening -------------------------------------------------------------------------------------------------------------
+
+---@type integer? the window for code that was used last
+local code_win
+
+---@param win integer
+---@return boolean a file can be shown here
+function M.is_code_window(win)
+  local buf = api.nvim_win_get_buf(win)
+  return api.nvim_win_get_config(win).relative == ''
+    and vim.bo[buf].buftype == ''
+    and not vim.b[buf].sanderling_session
+    and not vim.wo[win].winfixbuf
+end
+
+api.nvim_create_autocmd('WinLeave', {
+  group = api.nvim_create_augroup('sanderling_files', {}),
+  desc = 'Agent: remember where files are to open',
+  callback = function()
+    local win = api.nvim_get_current_win()
+    code_win = M.is_code_window(win) and win or code_win
+  end,
+})
+
+---@param path string real
+---@param buf integer
+---@return boolean the buffer is of that file
+local function is_shown_in(path, buf)
+  return vim.uv.fs_realpath(api.nvim_buf_get_name(buf)) == path
+end
+
+--- Go to the window that shows `path`, else to the code window that was used last, else to the largest; make one if there is none.
+---@param path string
+local function go_to_code_window(path)
+  local best, best_size = nil, 0
+  for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
+    if M.is_code_window(win) then
+      local size = api.nvim_win_get_width(win) * api.nvim_win_get_height(win)
+      if is_shown_in(path, api.nvim_win_get_buf(win)) then
+        size = math.huge
+      elseif win == code_win then
+        size = 1e9
+      end
+      if size > best_size then
+        best, best_size = win, size
+      end
+    end
+  end
+  if best then
+    api.nvim_set_current_win(best)
+  else
+    vim.cmd('topleft vnew')
+  end
+end
+
+---@param path string real and absolute
+---@param cmd 'edit'|'tabedit'
+local function load(path, cmd)
+  M.reading_plainly(function()
+    local magic = { file = false, bar = false }
+    api.nvim_cmd({ cmd = cmd, args = { path }, magic = magic, mods = { hide = true } }, {})
+  end)
+end
+
+---@param path string real and absolute
+---@return boolean it may be opened; else the person is told why not
+local function may_open(path)
+  local name = vim.fs.basename(path):gsub('%c', ' ')
+  local stat = vim.uv.fs_stat(path)
+  if M.is_read_by_plugin(path) then
+    message.tell(
+      ('A plugin reads files like %s: open it with :edit if you trust it.'):format(name),
+      vim.log.levels.WARN
+    )
+  elseif stat and stat.size > MAX_OPENED_BYTES then
+    local megabytes = stat.size / 1024 / 1024
+    message.tell(
+      ('%s is %.0f MB: open it with :edit if you want all of it.'):format(name, megabytes),
+      vim.log.levels.WARN
+    )
+  else
+    return true
+  end
+  return false
+end
+
+---@param fn fun()
+local function telling_errors(fn)
+  local ok, err = pcall(fn)
+  if not ok then
+    message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+  end
+end
+
+--- Open a file where files were looked at last.
+---@param place sanderling.ui.files.Place
+function M.open(place)
+  if not may_open(place.path) then
+    return
+  end
+  telling_errors(function()
+    go_to_code_window(place.path)
+    vim.cmd("normal! m'")
+    if not is_shown_in(place.path, api.nvim_get_current_buf()) then
+      load(place.path, 'edit')
+    end
+    if place.lnum then
+      local lnum = math.max(1, math.min(place.lnum, api.nvim_buf_line_count(0)))
+      api.nvim_win_set_cursor(0, { lnum, math.max((place.col or 1) - 1, 0) })
+      vim.cmd('normal! zv')
+    end
+  end)
+end
+
+--- Open a file in a tab page of its own.
+---@param path string absolute
+---@return boolean is_file else nothing was done
+function M.open_in_tab(path)
+  local real = vim.startswith(path, '/') and M.find(path, '')
+  if not real then
+    return false
+  elseif may_open(real) then
+    telling_errors(function()
+      load(real, 'tabedit')
+    end)
+  end
+  return true
+end
+
+-- Neovim's own keys ---------------------------------------------------------------------------------------------------
+
+-- They open the name under the cursor as it stands there. <C-w><C-f> is <C-w>f; `[f` and `]f` are gf.
+local BY_NAME = { 'gf', 'gF', '[f', ']f', '<C-w>f', '<C-w><C-f>', '<C-w>F', '<C-w>gf', '<C-w>gF' }
+
+function M.no_tags()
+  return {}
+end
+
+---@param project string
+---@return sanderling.ui.files.Place?
+function M.place_here(project)
+  return M.place_in(api.nvim_get_current_line(), api.nvim_win_get_cursor(0)[2], project)
+end
+
+--- Open the file that is named under the cursor; says so when there is none.
+---@param project string what names are relative to
+---@param leave? fun() before a file opens
+function M.go_to_name_here(project, leave)
+  local place = M.place_here(project)
+  if not place then
+    message.tell(M.NOT_NAMED)
+    return
+  end
+  if leave then
+    leave()
+  end
+  M.open(place)
+end
+
+--- In a buffer of ours, whose text others have written, let no key of Neovim's take a name there for more than a file's.
+---@param buf integer
+---@param go? fun() in the place of the keys that open a file
+function M.guard(buf, go)
+  go = go or function()
+    M.go_to_name_here(vim.fn.getcwd())
+  end
+  for _, lhs in ipairs(BY_NAME) do
+    vim.keymap.set(
+      { 'n', 'x' },
+      lhs,
+      go,
+      { buffer = buf, desc = 'Agent: open the file named here' }
+    )
+  end
+  vim.keymap.set({ 'n', 'x' }, 'gx', function()
+    message.tell('Links are not opened from here: copy the address if you trust it.')
+  end, { buffer = buf, desc = 'Agent: open no link' })
+  scratch.set_buf_options(buf, {
+    keywordprg = ':help', -- `:Man` is asked for whatever name stands there
+    tagfunc = "v:lua.require'sanderling.ui.files'.no_tags", -- the project's tags file is the model's to write
+  })
+end
+
+return M

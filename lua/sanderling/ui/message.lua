@@ -1,0 +1,134 @@
+--- What is said below all windows.
+local M = {}
+
+local api = vim.api
+local words = require('sanderling.ui.text')
+
+local SHOWN_MS = 4000 -- for each row
+local MAX_ROWS = 4
+local augroup = api.nvim_create_augroup('sanderling_message', {})
+local ZINDEX = 250 -- above all else, as messages are
+
+---@type integer? the window that says something where the line for messages does not
+local win
+
+---@type integer? a buffer that could not be shown, as text was locked: it can be neither written then nor deleted
+local spare
+
+local function close()
+  api.nvim_clear_autocmds({ group = augroup })
+  if win and api.nvim_win_is_valid(win) then
+    api.nvim_win_close(win, true)
+  end
+  win = nil
+end
+
+---@return boolean vim.notify() is Neovim's own, from where vim.print() is; some builds do not say where that is
+local function is_neovims()
+  return debug.getinfo(vim.notify, 'S').source == debug.getinfo(vim.print, 'S').source
+end
+
+--- How many cells the line for messages has before it would ask for <Enter>.
+---@return integer
+local function room()
+  return math.max(1, vim.v.echospace - 1 + math.max(0, vim.o.cmdheight - 1) * vim.o.columns)
+end
+
+---@return boolean what stands in the line for messages is gone at once: "-- INSERT --" takes its place
+local function has_mode_shown()
+  return vim.o.showmode and api.nvim_get_mode().mode:find('^[iRvVsS\19\22]') ~= nil
+end
+
+--- Show `text` in the last rows for a while, or until a command is typed there.
+---@param text string
+---@param hl string
+local function show(text, hl)
+  local is_spare = spare and api.nvim_buf_is_valid(spare)
+  local buf = is_spare and spare or api.nvim_create_buf(false, true)
+  spare = buf
+  vim.bo[buf].bufhidden = 'wipe'
+  api.nvim_buf_set_lines(buf, 0, -1, true, { text })
+  local last_row = vim.o.lines - (api.nvim_get_mode().mode:find('^c') and vim.o.cmdheight or 0)
+  local shown = api.nvim_open_win(buf, false, {
+    relative = 'editor',
+    width = math.max(1, math.min(api.nvim_strwidth(text), vim.o.columns)),
+    height = 1,
+    row = last_row - 1,
+    col = 0,
+    style = 'minimal',
+    focusable = false,
+    noautocmd = true,
+    zindex = ZINDEX,
+  })
+  spare = nil
+  local wo = vim.wo[shown][0]
+  wo.winhighlight, wo.wrap, wo.linebreak = 'NormalFloat:' .. hl, true, true
+  local height = math.min(api.nvim_win_text_height(shown, {}).all, MAX_ROWS)
+  api.nvim_win_set_config(shown, {
+    relative = 'editor',
+    row = last_row - height,
+    col = 0,
+    height = height,
+  })
+  win = shown
+  local function close_this()
+    if win == shown then
+      close()
+      pcall(vim.cmd.redraw)
+    end
+  end
+  vim.defer_fn(close_this, SHOWN_MS * height)
+  api.nvim_create_autocmd('CmdlineEnter', {
+    group = augroup,
+    once = true,
+    desc = 'Agent: what is typed is seen',
+    callback = vim.schedule_wrap(close_this),
+  })
+end
+
+--- Say something, which asks for no <Enter>. It has a window of its own where the line for messages is too short, or not there,
+--- or the mode's. It is never an error of Vim's, which would end what the person is being asked at this moment.
+---@param text string
+---@param level? integer
+function M.tell(text, level)
+  text = text:gsub('\n.*', ' …')
+  pcall(close) -- not while text is locked
+  local is_long = api.nvim_strwidth(text) > room()
+  local line = words.fitting(text, room())
+  if not is_neovims() then
+    return vim.notify(line, level)
+  end
+  local hl = level == vim.log.levels.ERROR and 'ErrorMsg'
+    or level == vim.log.levels.WARN and 'WarningMsg'
+    or 'MsgArea'
+  local has_no_line = vim.o.cmdheight == 0
+  local is_seen = (has_no_line or is_long or has_mode_shown()) and pcall(show, text, hl)
+  if not (is_seen and has_no_line) then
+    api.nvim_echo({ { line, hl } }, true, {}) -- in :messages, too
+  end
+end
+
+--- Ask for a line with vim.ui.input(); what was typed does not stay on the screen.
+---@param opts table
+---@param on_answer fun(answer?: string)
+function M.ask(opts, on_answer)
+  vim.ui.input(opts, function(answer)
+    vim.cmd.redraw() -- or an echo of nothing leaves the line as it is
+    api.nvim_echo({ { '' } }, false, {})
+    on_answer(answer)
+  end)
+end
+
+--- Say what went wrong in a command.
+---@param command string
+---@param err any
+function M.tell_error(command, err)
+  local line = tostring(err):gsub('\n.*', ''):gsub('^.-%.lua:%d+: ', ''):gsub('Vim:', '')
+  local known, word = line:match('^[%w_.]+: expected (.+), got (.+)$')
+  if known then
+    line = ("%s: %s, not '%s'."):format(command, (known:gsub("'", '')), word)
+  end
+  M.tell(line, vim.log.levels.ERROR)
+end
+
+return M
