@@ -72,6 +72,13 @@ local function guarded(fn)
   end
 end
 
+--- Complete the words that `list` gives.
+local function words(list)
+  return function(lead)
+    return require('sanderling.ui.words').beginning_with(list(), lead)
+  end
+end
+
 command(
   'AgentChat',
   guarded(function(cmd)
@@ -81,11 +88,9 @@ command(
     nargs = '?',
     bar = true,
     desc = 'Agent: show or hide the chat',
-    complete = function(lead)
-      return vim.tbl_filter(function(position)
-        return vim.startswith(position, lead)
-      end, require('sanderling.config').POSITIONS)
-    end,
+    complete = words(function()
+      return require('sanderling.config').POSITIONS
+    end),
   }
 )
 
@@ -117,7 +122,7 @@ command(
 command(
   'AgentNet',
   guarded(function(cmd)
-    require('sanderling.chat').set_or_tell_network(cmd.args)
+    require('sanderling.commands').chat.set_or_tell_network(cmd.args)
   end),
   {
     nargs = '?',
@@ -144,19 +149,10 @@ command(
   }
 )
 
---- Complete the words that `list` gives.
-local function words(list)
-  return function(lead)
-    return vim.tbl_filter(function(word)
-      return vim.startswith(word, lead)
-    end, list())
-  end
-end
-
 command(
   'AgentMode',
   guarded(function(cmd)
-    require('sanderling.chat').set_or_tell_mode(cmd.args)
+    require('sanderling.commands').chat.set_or_tell_mode(cmd.args)
   end),
   {
     nargs = '?',
@@ -206,7 +202,7 @@ command(
 command(
   'AgentTodo',
   guarded(function()
-    require('sanderling.chat').todo()
+    require('sanderling.commands').chat.todo()
   end),
   { desc = 'Agent: show what the model means to do' }
 )
@@ -263,7 +259,7 @@ command(
     nargs = '?',
     desc = 'Agent: go on with a conversation, the newest unless one is named',
     complete = function(lead)
-      return require('sanderling.chat.sessions').complete(lead)
+      return require('sanderling.session.stored').complete(lead)
     end,
   }
 )
@@ -319,7 +315,7 @@ command(
 command(
   'AgentQueue',
   guarded(function()
-    require('sanderling.chat').queue()
+    require('sanderling.commands').chat.queue()
   end),
   { desc = 'Agent: show the prompts that wait' }
 )
@@ -354,13 +350,13 @@ command(
 ---@param opts? table
 local function slash_command(name, desc, opts)
   local function run(cmd)
-    require('sanderling.prompt.slash').call(name, cmd.bang and 'undo' or cmd.args)
+    require('sanderling.commands').call(name, cmd.bang and 'undo' or cmd.args)
   end
   opts = opts or {}
   opts.desc = 'Agent: ' .. desc
   opts.complete = opts.nargs
     and function(lead)
-      return require('sanderling.prompt.slash').complete(name, lead)
+      return require('sanderling.commands').complete(name, lead)
     end
   command('Agent' .. name:gsub('^%l', string.upper), guarded(run), opts)
 end
@@ -380,7 +376,7 @@ slash_command('review', 'let the model review the changes, or what is named', { 
 command(
   'AgentHelp',
   guarded(function()
-    require('sanderling.prompt.slash').show_help(require('sanderling.session.live').current_id())
+    require('sanderling.commands').show_help(require('sanderling.session.live').current_id())
   end),
   { desc = 'Agent: show the slash commands' }
 )
@@ -388,7 +384,7 @@ command(
 command(
   'AgentRetry',
   guarded(function()
-    require('sanderling.chat').retry()
+    require('sanderling.commands').chat.retry()
   end),
   { desc = 'Agent: make the request again that waits for its retry' }
 )

@@ -1,6 +1,7 @@
 """Who may know whom: the imports of the package against the layers of doc/architecture.md."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -10,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "sanderling"
+LUA = ROOT / "lua" / "sanderling"
 
 # A part may import itself and the parts of the layers above it in this list.
 LAYERS = (
@@ -209,3 +211,53 @@ def test_an_import_downwards_is_none(tmp_path: Path, name, source):
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(source)
     assert breaches(tmp_path) == []
+
+
+# --- Lua ---------------------------------------------------------------------------------------------------------------
+
+# A file may require those of its own folder and of the folders before it; one that stands in no folder, all of them.
+FOLDERS = [
+    "ui",
+    "config",
+    "host",
+    "session",
+    "transcript",
+    "editing",
+    "review",
+    "prompt",
+    "status",
+    "screens",
+    "chat",
+]
+
+
+def requires(path: Path) -> set[str]:
+    """The modules that the file names, wherever in it: also those that it requires only when they are used."""
+    code = re.sub(r"--[^\n]*", "", path.read_text())
+    names = re.findall(r"(?:require\(?\s*|loaded\[)['\"]sanderling\.?([\w.]*)['\"]", code)
+    return {name or "init" for name in names}
+
+
+LUA_FILES = {
+    path.relative_to(LUA)
+    .as_posix()
+    .removesuffix(".lua")
+    .removesuffix("/init")
+    .replace("/", "."): path
+    for path in LUA.rglob("*.lua")
+}
+
+
+@pytest.mark.parametrize("name", sorted(LUA_FILES))
+def test_a_file_in_lua_requires_its_own_folder_and_lower_ones(name):
+    ranks = {folder: rank for rank, folder in enumerate(FOLDERS)}
+    own = ranks.get(name.partition(".")[0], len(FOLDERS))
+    known = requires(LUA_FILES[name])
+    assert known <= LUA_FILES.keys()
+    assert {
+        each for each in known if ranks.get(each.partition(".")[0], len(FOLDERS)) > own
+    } == set()
+
+
+def test_no_files_in_lua_require_each_other_in_a_circle():
+    TopologicalSorter({name: requires(path) - {name} for name, path in LUA_FILES.items()}).prepare()

@@ -1,7 +1,7 @@
 --- :checkhealth sanderling
 local config = require('sanderling.config')
 local host = require('sanderling.host')
-local words = require('sanderling.ui.text')
+local words = require('sanderling.ui.words')
 
 local M = {}
 

@@ -1,6 +1,10 @@
 --- The public API. Everything else may change; this, and `:help sanderling-api`, is kept.
 local M = {}
 
+local function commands()
+  return require('sanderling.commands')
+end
+
 ---@param options? table see |sanderling-options|
 function M.setup(options)
   require('sanderling.config').setup(options)
@@ -18,29 +22,29 @@ end
 --- Show the chat in this tab page, if it is not there yet.
 ---@param opts? sanderling.ChatOpts
 function M.chat(opts)
-  require('sanderling.chat').show(opts or {})
+  commands().chat.show(opts or {})
 end
 
 --- Show the chat, or hide it when this tab page shows it.
 ---@param opts? sanderling.ChatOpts
 function M.toggle(opts)
-  require('sanderling.chat').toggle(opts or {})
+  commands().chat.toggle(opts or {})
 end
 
 function M.hide()
-  require('sanderling.chat').hide()
+  commands().chat.hide()
 end
 
 --- Send `text` to the model. It waits for the end of the turn that runs.
 ---@param text string
 function M.submit(text)
-  require('sanderling.chat').submit(text)
+  commands().chat.submit(text)
 end
 
 --- Tell the model something in the middle of its turn: it reads it with the next results of its tools.
 ---@param text string
 function M.steer(text)
-  require('sanderling.chat').steer(text)
+  commands().chat.steer(text)
 end
 
 ---@class (exact) sanderling.AskOpts
@@ -52,18 +56,18 @@ end
 ---@param text string
 ---@param opts? sanderling.AskOpts
 function M.ask(text, opts)
-  require('sanderling.chat').ask(text, opts or {})
+  commands().chat.ask(text, opts or {})
 end
 
 --- Stop the turn, or the command that was started last. What the model said so far is kept.
 function M.stop()
-  require('sanderling.chat').stop()
+  commands().chat.stop()
 end
 
 --- Show the chat and run `command` in the session's sandbox. The model sees it, and what it printed, with the next prompt.
 ---@param command string for the shell
 function M.run(command)
-  require('sanderling.chat').run(command)
+  commands().chat.run(command)
 end
 
 --- Change the network of commands that are started from now on; without a mode, return the one that is in force.
@@ -73,7 +77,7 @@ function M.net(mode)
   if mode == nil and not package.loaded['sanderling.chat'] then
     return 'off' -- as every session begins
   end
-  return require('sanderling.chat').net(mode)
+  return commands().chat.net(mode)
 end
 
 --- Change what asks first; without a mode, return the one that is in force.
@@ -83,30 +87,30 @@ function M.mode(mode)
   if mode == nil and not package.loaded['sanderling.chat'] then
     return 'ask' -- as every session begins
   end
-  return require('sanderling.chat').mode(mode)
+  return commands().chat.mode(mode)
 end
 
 --- Say in the transcript what the sandbox does here, switch it off, which the user is asked about, or on again.
 ---@param action? 'status'|'off'|'on'
 function M.sandbox(action)
-  require('sanderling.chat').sandbox(action)
+  commands().chat.sandbox(action)
 end
 
 --- Begin a new conversation. The old one stays on disk.
 function M.clear()
-  require('sanderling.chat').clear()
+  commands().chat.clear()
 end
 
 --- Begin a new conversation beside those that are open, and show it.
 function M.new()
-  require('sanderling.chat').new()
+  commands().chat.new()
 end
 
 --- Show the conversation `id`, of whatever project, and go on with it; without an id, the newest of the project that is not open.
 ---@param id? string
 function M.resume(id)
   vim.validate('id', id, 'string', true)
-  require('sanderling.chat.sessions').resume(id or '')
+  commands().sessions.resume(id or '')
 end
 
 ---@class (exact) sanderling.SessionsOpts
@@ -117,38 +121,38 @@ end
 ---@param opts? sanderling.SessionsOpts
 function M.sessions(text, opts)
   vim.validate('text', text, 'string', true)
-  require('sanderling.chat.sessions').pick(text or '', opts ~= nil and opts.all or false)
+  commands().sessions.pick(text or '', opts ~= nil and opts.all or false)
 end
 
 --- Go on with a copy of the conversation: up to the message under the cursor in its transcript, from elsewhere with all of it.
 function M.fork()
-  require('sanderling.chat.sessions').fork()
+  commands().sessions.fork()
 end
 
 --- Give the conversation a title, which is asked for when it is not given.
 ---@param title? string
 function M.rename(title)
   vim.validate('title', title, 'string', true)
-  require('sanderling.chat.sessions').rename(title or '')
+  commands().sessions.rename(title or '')
 end
 
 --- Write the conversation as Markdown into a new file, whose path is asked for when it is not given.
 ---@param path? string
 function M.export(path)
   vim.validate('path', path, 'string', true)
-  require('sanderling.chat.sessions').export(path or '')
+  commands().sessions.export(path or '')
 end
 
 --- Close the conversation, which stays on disk, and show the next one that is open.
 function M.close()
-  require('sanderling.chat').close()
+  commands().chat.close()
 end
 
 --- Show the open conversation that comes `step` places after the one that is shown, round and round.
 ---@param step? integer 1 unless said otherwise
 function M.switch(step)
   vim.validate('step', step, 'number', true)
-  require('sanderling.chat').switch(step or 1)
+  commands().chat.switch(step or 1)
 end
 
 --- The conversations that are open, in the order of the keys that switch between them.

@@ -120,9 +120,7 @@ def test_file_of_ones_own_that_cannot_be_read_says_why(commands, own):
 
 
 def test_built_in_commands_are_those_of_the_chat_window():
-    table = (
-        (ROOT / "lua/sanderling/prompt/slash.lua").read_text().partition("\nlocal COMMANDS = {")[2]
-    )
+    table = (ROOT / "lua/sanderling/commands.lua").read_text().partition("\nlocal COMMANDS = {")[2]
     table = table.partition("\n}\n")[0]
     assert set(re.findall(r"^(?:    |  \{ )name = '(\w+)'", table, re.MULTILINE)) == BUILT_IN
 

@@ -5,6 +5,7 @@ local config = require('sanderling.config')
 local context = require('sanderling.prompt.context')
 local files = require('sanderling.ui.files')
 local host = require('sanderling.host')
+local install = require('sanderling.host.install')
 local keys = require('sanderling.chat.keys')
 local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
@@ -12,8 +13,9 @@ local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
 local sandbox = require('sanderling.session.sandbox')
 local session_module = require('sanderling.chat.session')
-local sessions = require('sanderling.chat.sessions')
-local words = require('sanderling.ui.text')
+local stored = require('sanderling.session.stored')
+local waiting = require('sanderling.transcript.waiting')
+local words = require('sanderling.ui.words')
 
 local M = {}
 
@@ -330,7 +332,7 @@ end
 ---@return sanderling.chat.session.Session
 local function add_session(id, project)
   local session = session_module.new({ on_lost = restore_sessions_soon, on_sent = go_to_end })
-  session:begin(id or session_module.new_id(), project or session_module.project_here())
+  session:begin(id or stored.new_id(), project or stored.root_here())
   set_up(session)
   live.add(session)
   live.set_current(session)
@@ -459,7 +461,7 @@ function M.show(opts)
     end
   end
   session:open()
-  sessions.hint(session)
+  stored.hint(session)
 end
 
 ---@param tab integer
@@ -533,7 +535,7 @@ end
 
 --- Begin a session beside those that are open, and show it.
 function M.new()
-  add_session(nil, sessions.project_here())
+  add_session(nil, stored.project_here())
   M.show({})
 end
 
@@ -590,7 +592,7 @@ end
 function M.clear()
   local session = live.current()
   if session then
-    M.replace(session, session_module.new_id(), session_module.project_here())
+    M.replace(session, stored.new_id(), stored.root_here())
   end
 end
 
@@ -601,7 +603,7 @@ end
 function M.reopen(is_wanted)
   local session = live.current()
   if session and session.is_fresh then
-    M.replace(session, session_module.new_id(), session.project)
+    M.replace(session, stored.new_id(), session.project)
   elseif session then
     session:open()
   end
@@ -675,7 +677,7 @@ end
 
 --- Show the prompts that wait, to be changed.
 function M.queue()
-  require('sanderling.transcript.waiting').show(live.current_id() or '')
+  waiting.show(live.current_id() or '')
 end
 
 --- Make the request again at once that waits for its retry.
@@ -908,6 +910,7 @@ function actions_of(session)
   }
 end
 
+install.on_ready = M.reopen
 watch_windows()
 watch_searches()
 -- The winbars ask this module's sibling; it listens to the host on its own.

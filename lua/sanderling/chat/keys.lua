@@ -7,6 +7,7 @@ local host = require('sanderling.host')
 local jobs = require('sanderling.screens.jobs')
 local message = require('sanderling.ui.message')
 local sandbox = require('sanderling.session.sandbox')
+local words = require('sanderling.ui.words')
 
 local M = {}
 
@@ -209,9 +210,7 @@ end
 ---@param lead string
 ---@return string[]
 local function complete_mode(lead)
-  return vim.tbl_filter(function(mode)
-    return vim.startswith(mode, lead)
-  end, config.MODES)
+  return words.beginning_with(config.MODES, lead)
 end
 
 --- Buffer-local commands, and the lower-case word for each as an abbreviation of a command line that is nothing else.
@@ -219,7 +218,7 @@ end
 ---@param actions sanderling.chat.keys.Actions
 function M.set_words(bufs, actions)
   ---@type table<string, { desc: string, run: fun(args: string), nargs?: string, complete?: string|function }>
-  local words = {
+  local commands = {
     quit = { desc = 'hide the chat', run = actions.hide },
     clear = { desc = 'begin a new conversation', run = actions.clear },
     stop = { desc = 'stop the turn', run = actions.stop },
@@ -268,7 +267,7 @@ function M.set_words(bufs, actions)
     },
   }
   for _, buf in ipairs(bufs) do
-    for word, entry in pairs(words) do
+    for word, entry in pairs(commands) do
       local name = word:sub(1, 1):upper() .. word:sub(2)
       api.nvim_buf_create_user_command(buf, name, function(cmd)
         local ok, err = pcall(entry.run, cmd.args)

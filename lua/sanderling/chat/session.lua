@@ -5,6 +5,7 @@ local attention = require('sanderling.ui.attention')
 local context = require('sanderling.prompt.context')
 local drafts = require('sanderling.prompt.drafts')
 local host = require('sanderling.host')
+local install = require('sanderling.host.install')
 local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
@@ -14,7 +15,7 @@ local render = require('sanderling.transcript')
 local scratch = require('sanderling.ui.scratch')
 local todo = require('sanderling.prompt.todo')
 local tools = require('sanderling.transcript.blocks.tool')
-local words = require('sanderling.ui.text')
+local words = require('sanderling.ui.words')
 
 local M = {}
 
@@ -73,18 +74,6 @@ local function texts_of(prompts)
 end
 
 -- beginning and end ---------------------------------------------------------------------------------------------------
-
----@return string id that sorts by time: 20261121-183005-7f3a
-function M.new_id()
-  local random = vim.uv.random(2)
-  return ('%s-%02x%02x'):format(os.date('%Y%m%d-%H%M%S'), random:byte(1, 2))
-end
-
---- The project of what is open in the current window.
----@return string
-function M.project_here()
-  return vim.fs.root(0, '.git') or vim.fn.getcwd()
-end
 
 ---@param what string for its name
 ---@param filetype string
@@ -207,7 +196,7 @@ function Session:open()
   local err = host.open(self.id)
   if err then
     self:fail(err)
-    vim.schedule(require('sanderling.host.install').offer)
+    vim.schedule(install.offer)
   end
 end
 
@@ -545,9 +534,7 @@ function handlers.session_in_use(self)
   local is_awaited = self.is_awaited
   self.is_awaited = nil
   if is_awaited and is_awaited() then
-    vim.schedule(function()
-      require('sanderling.chat.sessions').offer_fork(self)
-    end)
+    host.publish(self.id, { { type = 'local_in_use' } })
   end
 end
 

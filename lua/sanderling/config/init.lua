@@ -440,6 +440,22 @@ function M.list_keys(key)
   return type(key) == 'table' and key or { key or nil }
 end
 
+--- The first of the keys, as it is typed here, or what to do where there is none.
+---@param key sanderling.config.Key
+---@param otherwise string
+---@return string
+function M.key_name(key, otherwise)
+  local first = M.list_keys(key)[1]
+  if not first then
+    return otherwise
+  end
+  return (
+    first:gsub('<%a*[Ll]eader>', function(leader)
+      return vim.fn.keytrans(vim.keycode(leader))
+    end)
+  )
+end
+
 ---@return string
 function M.log_file()
   return vim.fs.joinpath(vim.fn.stdpath('log'), 'sanderling.log')

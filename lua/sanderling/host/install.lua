@@ -6,6 +6,9 @@ local message = require('sanderling.ui.message')
 
 local M = {}
 
+---@type fun(is_wanted: boolean): boolean? goes on where the chat is, if there is one; is_wanted: that is where the person is
+M.on_ready = nil
+
 local CANDIDATES = { 'python3', 'python3.14', 'python3.13', 'python3.12', 'python3.11', 'python' }
 
 local IS_NEW_ENOUGH = 'import sys; sys.exit(sys.version_info < (3, 11))'
@@ -41,8 +44,7 @@ local function finish(buf)
     pcall(vim.api.nvim_win_close, win, true) -- not the last window
   end
   make_help_tags()
-  local chat = package.loaded['sanderling.chat']
-  local is_shown = chat and chat.reopen(was_here)
+  local is_shown = M.on_ready and M.on_ready(was_here)
   message.tell('Sanderling is ready' .. (is_shown and '.' or ': :AgentChat'))
 end
 

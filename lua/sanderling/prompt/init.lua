@@ -3,7 +3,7 @@ local api = vim.api
 local config = require('sanderling.config')
 local prompt_history = require('sanderling.prompt.history')
 local slash_menu = require('sanderling.prompt.completion')
-local words = require('sanderling.ui.text')
+local words = require('sanderling.ui.words')
 
 local M = {}
 
@@ -196,8 +196,10 @@ function Prompt:draw_placeholder()
   local width = words.width_of(self.buf)
   local text
   for _, placeholder in ipairs(PLACEHOLDERS) do
-    text =
-      placeholder:format(words.key(keys.send_normal, ':Send'), words.key(keys.send_insert, ':Send'))
+    text = placeholder:format(
+      config.key_name(keys.send_normal, ':Send'),
+      config.key_name(keys.send_insert, ':Send')
+    )
     if api.nvim_strwidth(text) <= width then
       break
     end

@@ -1,20 +1,11 @@
---- Slash commands: `/name arguments` on the first line of a prompt. Those of this table are the same verbs as the :Agent commands;
---- those of Markdown files are sent as they were typed, and the host puts in what they stand for.
+--- Slash commands: `/name arguments` on the first line of a prompt. Ours (`commands.lua` has the table) are run here; those of Markdown
+--- files are sent as they were typed, and the host puts in what they stand for.
 local M = {}
 
-local api = vim.api
-local attention = require('sanderling.ui.attention')
-local config = require('sanderling.config')
 local guess = require('sanderling.config.guess')
 local host = require('sanderling.host')
-local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
-local sandbox = require('sanderling.session.sandbox')
-local tools = require('sanderling.transcript.blocks.tool')
-local trust = require('sanderling.screens.trust')
-local words = require('sanderling.ui.text')
-
-local ns = api.nvim_create_namespace('sanderling_slash')
+local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.prompt.slash.Command
 ---@field name string
@@ -28,208 +19,19 @@ local ns = api.nvim_create_namespace('sanderling_slash')
 ---@field refusal? string of what stands behind it, where nothing may
 ---@field run fun(arguments: string, session: sanderling.chat.session.Session)
 
----@type table<string, sanderling.SlashCommand[]> of Markdown files, by session id
-local markdown = {}
----@type table<string, string[]> the models that the provider offers, by session id
-local models = {}
----@type table<string, fun(): boolean> by session id: a person waits for the models, if this is true
-local wants_model = {}
-
--- what they do --------------------------------------------------------------------------------------------------------
-
---- Ask for a report; where one is shown, go there.
----@param type string
-local function report(type)
-  return function(_, session)
-    if not require('sanderling.transcript.report').enter() then
-      session:act({ type = type })
-    end
-  end
-end
-
---- Call the public function `name`, with the arguments if there are any.
----@param name string
-local function api_function(name)
-  return function(arguments)
-    require('sanderling')[name](arguments ~= '' and arguments or nil)
-  end
-end
-
---- Call the function `name` of the chat, with the arguments also if there are none.
----@param name string
-local function chat_function(name)
-  return function(arguments)
-    require('sanderling.chat')[name](arguments)
-  end
-end
-
----@param session sanderling.chat.session.Session
-local function choose_model(session)
-  vim.ui.select(models[session.id], { prompt = 'Model:' }, function(model)
-    if model then
-      session:act({ type = 'set_model', model = model })
-    end
-  end)
-end
-
----@param model string
----@param session sanderling.chat.session.Session
-local function set_or_choose_model(model, session)
-  if model ~= '' then
-    session:act({ type = 'set_model', model = model })
-  elseif models[session.id] then
-    choose_model(session)
-  else
-    wants_model[session.id] = attention.watch()
-    session:act({ type = 'list_models' })
-  end
-end
-
----@param focus string
----@param session sanderling.chat.session.Session
-local function compact(focus, session)
-  local is_undo = focus == 'undo'
-  session:act(is_undo and { type = 'undo_compaction' } or { type = 'compact', focus = focus })
-end
-
----@type sanderling.prompt.slash.Command[]
-local COMMANDS = {
-  {
-    name = 'help',
-    help = 'show these commands',
-    run = function(_, session)
-      M.show_help(session.id)
-    end,
-  },
-  { name = 'new', help = 'open a session beside this one', run = api_function('new') },
-  {
-    name = 'clear',
-    help = 'begin anew in these windows',
-    run = api_function('clear'),
-  },
-  {
-    name = 'resume',
-    help = 'go on with an earlier session',
-    arguments = '[id]',
-    words = function()
-      return require('sanderling.chat.sessions').ids('')
-    end,
-    run = api_function('resume'),
-  },
-  {
-    name = 'sessions',
-    help = "choose one of the project's sessions",
-    arguments = '[text]',
-    run = api_function('sessions'),
-  },
-  { name = 'fork', help = 'go on in a copy of this session', run = api_function('fork') },
-  {
-    name = 'rename',
-    help = 'give the session a title',
-    arguments = '[title]',
-    run = api_function('rename'),
-  },
-  {
-    name = 'export',
-    help = 'write the session as Markdown',
-    arguments = '[path]',
-    run = api_function('export'),
-  },
-  {
-    name = 'compact',
-    help = 'summarize what the model has read',
-    arguments = '[focus|undo]',
-    only_looks = true,
-    words = function()
-      return { 'undo' }
-    end,
-    run = compact,
-  },
-  {
-    name = 'model',
-    help = 'choose the model',
-    arguments = '[name]',
-    words = function(session_id)
-      return models[session_id] or { config.options.model }
-    end,
-    run = set_or_choose_model,
-  },
-  {
-    name = 'mode',
-    help = 'show or set what asks first',
-    arguments = '[ask|auto|plan]',
-    words = function()
-      return config.MODES
-    end,
-    is_word = true,
-    run = chat_function('set_or_tell_mode'),
-  },
-  {
-    name = 'net',
-    help = 'show or set the network',
-    arguments = '[off|proxy|on]',
-    words = function()
-      return sandbox.NETWORK_MODES
-    end,
-    is_word = true,
-    run = chat_function('set_or_tell_network'),
-  },
-  {
-    name = 'sandbox',
-    help = 'show it, switch it off or on',
-    arguments = '[status|off|on]',
-    words = function()
-      return sandbox.ACTIONS
-    end,
-    is_word = true,
-    run = api_function('sandbox'),
-  },
-  { name = 'todo', help = "show the model's to-do list", run = chat_function('todo') },
-  {
-    name = 'usage',
-    help = 'show tokens and dollars',
-    only_looks = true,
-    run = report('show_usage'),
-  },
-  { name = 'cost', help = 'the same as /usage', only_looks = true, run = report('show_usage') },
-  {
-    name = 'settings',
-    help = 'show the settings in force',
-    only_looks = true,
-    run = report('show_settings'),
-  },
-  {
-    name = 'trust',
-    help = "read and trust the project's files",
-    has_own_page = true,
-    run = function(_, session)
-      trust.ask(session)
-    end,
-  },
-  {
-    name = 'login',
-    help = 'store an API key in the keychain',
-    is_unkept = true,
-    refusal = 'Do not type the key on this line: /login alone asks for it.',
-    run = function(_, session)
-      require('sanderling.screens.login').login(session)
-    end,
-  },
-  {
-    name = 'logout',
-    help = 'remove the key from the keychain',
-    run = function(_, session)
-      require('sanderling.screens.login').logout(session)
-    end,
-  },
-  { name = 'close', help = 'close the session; its log stays', run = api_function('close') },
-  { name = 'exit', help = 'hide the chat', run = api_function('hide') },
-}
-
+---@type sanderling.prompt.slash.Command[] those of ours
+local commands = {}
 ---@type table<string, sanderling.prompt.slash.Command>
 local by_name = {}
-for _, command in ipairs(COMMANDS) do
-  by_name[command.name] = command
+---@type table<string, sanderling.SlashCommand[]> of Markdown files, by session id
+local markdown = {}
+--- Take the commands that are ours.
+---@param list sanderling.prompt.slash.Command[]
+function M.register(list)
+  commands = list
+  for _, command in ipairs(list) do
+    by_name[command.name] = command
+  end
 end
 
 --- The commands of Markdown files; a name of ours stays ours.
@@ -246,18 +48,25 @@ end
 ---@return { name: string, help: string, arguments: string }[]
 function M.all(session_id)
   local rows = {}
-  for _, command in ipairs(COMMANDS) do
+  for _, command in ipairs(commands) do
     rows[#rows + 1] =
       { name = command.name, help = command.help, arguments = command.arguments or '' }
   end
   for _, command in ipairs(markdown_of(session_id)) do
     rows[#rows + 1] = {
       name = command.name,
-      help = tools.plain(command.description or ''),
-      arguments = tools.plain(command.arguments or ''),
+      help = words.plain(command.description or ''),
+      arguments = words.plain(command.arguments or ''),
     }
   end
   return rows
+end
+
+--- A command of ours.
+---@param name string
+---@return sanderling.prompt.slash.Command?
+function M.find(name)
+  return by_name[name]
 end
 
 --- What the argument of the command `name` can be, as far as that is known.
@@ -267,42 +76,6 @@ end
 function M.words(name, session_id)
   local command = by_name[name]
   return command and command.words and command.words(session_id) or {}
-end
-
---- Complete the argument of the command `name` on the command line.
----@param name string
----@param lead string
----@return string[]
-function M.complete(name, lead)
-  return vim.tbl_filter(function(word)
-    return vim.startswith(word, lead)
-  end, M.words(name, live.current_id() or ''))
-end
-
---- Show all commands, each with its line of help.
----@param session_id? string
-function M.show_help(session_id)
-  local rows, width = M.all(session_id), 0
-  for _, row in ipairs(rows) do
-    row.usage = vim.trim(('/%s %s'):format(row.name, row.arguments))
-    width = math.max(width, api.nvim_strwidth(row.usage))
-  end
-  local lines = vim.tbl_map(function(row)
-    local gap = (' '):rep(width - api.nvim_strwidth(row.usage) + 3)
-    return row.usage .. gap .. row.help
-  end, rows)
-  vim.list_extend(
-    lines,
-    { '', 'A space before the slash sends it as text. :help sanderling tells more.' }
-  )
-  vim.cmd.stopinsert()
-  local buf = tools.view('Commands', lines, 'commands')
-  for i, row in ipairs(rows) do
-    api.nvim_buf_set_extmark(buf, ns, i - 1, 0, {
-      end_col = #row.name + 1,
-      hl_group = 'AgentCommand',
-    })
-  end
 end
 
 -- what is typed -------------------------------------------------------------------------------------------------------
@@ -346,7 +119,7 @@ local function problem(command, arguments, session_id)
   if not command.arguments then
     return command.refusal or ('/%s takes no argument: nothing was done.'):format(command.name)
   elseif command.is_word and not vim.list_contains(command.words(session_id), arguments) then
-    local known, word = command.words(session_id), tools.first_line(arguments)
+    local known, word = command.words(session_id), words.first_line(arguments)
     return words.not_one_of('/' .. command.name, known, word)
   end
 end
@@ -409,32 +182,6 @@ function M.run(lines, session, is_steering)
   return false
 end
 
---- Take the command line that was typed last out of its history, if it holds `text`.
----@param text string
-local function forget_command_line(text)
-  if vim.fn.histget('cmd', -1):find(text, 1, true) then
-    vim.fn.histdel('cmd', -1)
-  end
-end
-
---- Run the command `name` for the current session: what :Agent commands do.
----@param name string
----@param arguments string
-function M.call(name, arguments)
-  local command = by_name[name] or {}
-  if command.is_unkept and arguments ~= '' then
-    forget_command_line(arguments)
-  end
-  if command.only_looks and not live.current() then
-    message.tell('No session is open: :AgentChat begins one.')
-    return
-  end
-  if not (command.has_own_page and live.current()) then
-    require('sanderling.chat').show({ focus = false })
-  end
-  M.run({ ('/%s %s'):format(name, arguments) }, assert(live.current()))
-end
-
 -- what the host tells -------------------------------------------------------------------------------------------------
 
 ---@type table<string, fun(session_id: string, event: any)>
@@ -444,21 +191,8 @@ function handlers.slash_commands_changed(session_id, event)
   markdown[session_id] = event.commands
 end
 
-function handlers.models_listed(session_id, event)
-  models[session_id] = event.models
-  local is_here, session = wants_model[session_id], live.find(session_id)
-  wants_model[session_id] = nil
-  if is_here and is_here() and session then
-    vim.schedule(function() -- a question would hold up what else has happened
-      choose_model(session)
-    end)
-  elseif is_here then
-    message.tell('The models are known now: :AgentModel chooses one.')
-  end
-end
-
 function handlers.local_closed(session_id)
-  markdown[session_id], models[session_id], wants_model[session_id] = nil, nil, nil
+  markdown[session_id] = nil
 end
 
 host.subscribe(function(session_id, events)

@@ -5,7 +5,8 @@
 local M = {}
 
 local api = vim.api
-local tools = require('sanderling.transcript.blocks.tool')
+local float = require('sanderling.ui.float')
+local words = require('sanderling.ui.words')
 
 local MAX_LINES = 6
 local ns = api.nvim_create_namespace('sanderling_todo')
@@ -36,7 +37,7 @@ end
 ---@return string hl
 local function line_of(item)
   local look = looks[item.status]
-  return ('%s %s'):format(look.sign, tools.plain(item.content)), look.hl
+  return ('%s %s'):format(look.sign, words.plain(item.content)), look.hl
 end
 
 --- The item that is worked on; else the first that is not done, else the last.
@@ -130,7 +131,7 @@ function Todo:show()
   for i, item in ipairs(self.items) do
     lines[i], hls[i] = line_of(item)
   end
-  local buf, win = tools.view('Todo', lines, 'todo')
+  local buf, win = float.view('Todo', lines, 'todo')
   for i, hl in ipairs(hls) do
     api.nvim_buf_set_extmark(buf, ns, i - 1, 0, { end_row = i, hl_group = hl, strict = false })
   end

@@ -8,20 +8,20 @@ local M = {}
 M.CHOICES = { 'once', 'session', 'always' }
 
 local api = vim.api
+local attention = require('sanderling.ui.attention')
 local config = require('sanderling.config')
+local diff = require('sanderling.transcript.diff')
 local files = require('sanderling.ui.files')
+local float_module = require('sanderling.ui.float')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
 local sandbox = require('sanderling.session.sandbox')
 local scratch = require('sanderling.ui.scratch')
-local tools = require('sanderling.transcript.blocks.tool')
-local key_text = require('sanderling.ui.text').key
+local words = require('sanderling.ui.words')
 
-local GRACE_NS = 300 * 1e6
 local RETRY_MS = 50
-local ZINDEX = 60 -- above a chat that floats, below the completion menu
 local MAX_WIDTH = 78
 local MIN_WIDTH = 48 -- a chat that is smaller is not covered
 local MIN_HEIGHT = 6
@@ -84,7 +84,7 @@ local function heading_of(q)
   if q.event.tool == 'again' then
     return 'Let it go on' -- this is about no tool, but about a model that goes in circles
   end
-  return tools.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
+  return words.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
 end
 
 --- How many rows `line` takes where it is wrapped.
@@ -172,27 +172,9 @@ local function title_of(q, width)
     -- Of a path the end says more, of a command the beginning.
     local tail = (q.event.path or '') ~= '' and last_cells(heading, math.floor(room / 2)) or ''
     local head_cells = math.max(room - api.nvim_strwidth(tail) - 1, 1)
-    heading = vim.fn.printf(('%%.%dS…'):format(head_cells), heading) .. tail
+    heading = words.fitting(heading, head_cells + 1) .. tail
   end
   return { { (' %s?%s '):format(heading, count_text()), 'AgentApprovalTitle' } }
-end
-
---- A sentence in lines of whole words; in what is approved, each blank stays where it is.
----@param sentence string
----@param width integer
----@return string[]
-local function wrapped(sentence, width)
-  local lines = { '' }
-  for word in sentence:gmatch('%S+') do
-    local line = lines[#lines]
-    local longer = line == '' and word or line .. ' ' .. word
-    if line ~= '' and api.nvim_strwidth(longer) > width then
-      lines[#lines + 1] = word
-    else
-      lines[#lines] = longer
-    end
-  end
-  return lines
 end
 
 --- Add to `lines` where it would be done and how confined: in one line if it fits, because nobody reads words that are broken.
@@ -201,21 +183,21 @@ end
 ---@param width integer
 ---@return sanderling.review.Mark[]
 local function add_place(lines, q, width)
-  local where = 'in ' .. tools.plain(vim.fn.fnamemodify(q.event.cwd, ':~'))
-  local words = sandbox.words(q.session_id)
+  local where = 'in ' .. words.plain(vim.fn.fnamemodify(q.event.cwd, ':~'))
+  local facts = sandbox.words(q.session_id)
   local cells = api.nvim_strwidth(where)
-  for _, word in ipairs(words) do
-    cells = cells + 1 + api.nvim_strwidth(word.text)
+  for _, fact in ipairs(facts) do
+    cells = cells + 1 + api.nvim_strwidth(fact.text)
   end
   lines[#lines + 1] = where
   local marks = { { row = #lines - 1, col = 0, end_col = #where, hl = 'AgentStatus' } }
-  if cells > width and #words > 0 then
+  if cells > width and #facts > 0 then
     lines[#lines + 1] = ''
   end
-  for _, word in ipairs(words) do
+  for _, fact in ipairs(facts) do
     local line = lines[#lines] == '' and '' or lines[#lines] .. ' '
-    lines[#lines] = line .. word.text
-    local hl = word.hl or 'AgentStatus'
+    lines[#lines] = line .. fact.text
+    local hl = fact.hl or 'AgentStatus'
     marks[#marks + 1] = { row = #lines - 1, col = #line, end_col = #lines[#lines], hl = hl }
   end
   return marks
@@ -225,9 +207,9 @@ end
 ---@param event sanderling.ApprovalRequested
 ---@return boolean
 local function says_title(event)
-  local title = tools.plain(event.title):gsub('%s*…$', ''):gsub('%s+', ' ')
+  local title = words.plain(event.title):gsub('%s*…$', ''):gsub('%s+', ' ')
   local head = event.subject:sub(1, #event.title * 2) -- megabytes may follow
-  return vim.startswith((tools.plain(head):gsub('%s+', ' ')), vim.trim(title))
+  return vim.startswith((words.plain(head):gsub('%s+', ' ')), vim.trim(title))
 end
 
 --- The session that asks, when it is another than the one that this tab page shows.
@@ -236,7 +218,7 @@ end
 local function asker_of(q)
   local session = live.find(q.session_id)
   if session and #live.all() > 1 and not session:is_on_screen() then
-    return ('Session “%s” asks.'):format(tools.plain(session:name()))
+    return ('Session “%s” asks.'):format(words.plain(session:name()))
   end
 end
 
@@ -247,10 +229,10 @@ local function body_of(q, width)
   local event = q.event
   local asker = asker_of(q)
   local lines = asker and { asker } or {}
-  vim.list_extend(lines, wrapped(tools.plain(event.reason), width))
+  vim.list_extend(lines, words.wrapped(words.plain(event.reason), width))
   local is_cut = api.nvim_strwidth(heading_of(q)) > heading_room(width)
   if is_cut and not says_title(event) then
-    lines[#lines + 1] = tools.plain(event.title)
+    lines[#lines + 1] = words.plain(event.title)
   end
   local marks = add_place(lines, q, width)
   if asker then
@@ -259,14 +241,14 @@ local function body_of(q, width)
   if (event.rule or '') ~= '' then -- what is allowed by that is more than this one use
     local is_compound = event.tool == 'bash' and event.subject:find('[;&|\n`]') ~= nil
     local rule = 's/A would allow: '
-      .. tools.plain(event.rule):gsub('^allow ', '')
+      .. words.plain(event.rule):gsub('^allow ', '')
       .. (is_compound and '  (no other part of the line)' or '')
     lines[#lines + 1] = rule
     marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #rule, hl = 'AgentStatus' }
   end
   lines[#lines + 1] = ''
   local subject_lnum = #lines + 1
-  vim.list_extend(lines, tools.lines_of(event.subject))
+  vim.list_extend(lines, words.lines_of(event.subject))
   return { lines = lines, marks = marks, subject_lnum = subject_lnum }
 end
 
@@ -342,12 +324,12 @@ end
 ---@return [string, string][]
 local function keys_line(q, width)
   local chunks
-  for _, words in ipairs(key_words) do
+  for _, word_of in ipairs(key_words) do
     local cells = 1
     chunks = {}
     for _, key in ipairs(keys_of(q)) do
-      local word = words[key] and ' ' .. words[key] or ''
-      word = word .. (key == 'd' and words.d and also_denied(q) or '')
+      local word = word_of[key] and ' ' .. word_of[key] or ''
+      word = word .. (key == 'd' and word_of.d and also_denied(q) or '')
       chunks[#chunks + 1] = { ' ' .. key, 'AgentApprovalKey' }
       chunks[#chunks + 1] = { word, 'AgentApproval' }
       cells = cells + #key + #word + 1
@@ -364,7 +346,7 @@ end
 ---@param purpose string
 ---@return string
 local function ways_in(purpose)
-  local key = key_text(config.options.keys.approvals, '')
+  local key = config.key_name(config.options.keys.approvals, '')
   local text = (':AgentApprovals %s'):format(purpose)
   return key ~= '' and ('%s, %s in the chat'):format(text, key) or text
 end
@@ -538,7 +520,7 @@ end
 
 ---@param config_ vim.api.keyset.win_config
 local function open(config_)
-  local buf = tools.scratch('question', {})
+  local buf = float_module.new_buffer('question', {})
   local win = api.nvim_open_win(
     buf,
     false,
@@ -577,7 +559,7 @@ local function fill(place, q)
     })
   end
   if #place.lines >= body.subject_lnum then
-    tools.set_syntax(buf, q.event.filetype or '', body.subject_lnum)
+    diff.set_syntax(buf, q.event.filetype or '', body.subject_lnum)
   end
   if place.is_cut then
     local row = #place.lines - 1
@@ -602,7 +584,7 @@ local function draw()
     col = place.col,
     width = place.width,
     height = place.height,
-    zindex = ZINDEX,
+    zindex = float_module.ZINDEX.question,
     border = 'rounded',
     title = title_of(q, place.width),
     footer = is_focused() and keys_line(q, place.width)
@@ -751,7 +733,9 @@ end
 
 ---@return boolean the question has been on the screen for long enough that an answer is meant for it
 local function is_seen()
-  return shown ~= nil and shown.question == question() and vim.uv.hrtime() - shown.since >= GRACE_NS
+  return shown ~= nil
+    and shown.question == question()
+    and vim.uv.hrtime() - shown.since >= attention.GRACE_NS
 end
 
 ---@param q sanderling.review.Question
@@ -871,9 +855,9 @@ local function open_whole()
   if filetype ~= 'diff' and files.open_in_tab(path) then
     return
   end
-  local buf = tools.scratch('question', tools.lines_of(event.subject))
+  local buf = float_module.new_buffer('question', words.lines_of(event.subject))
   vim.cmd(('tab sbuffer %d'):format(buf))
-  tools.set_syntax(buf, filetype, 1)
+  diff.set_syntax(buf, filetype, 1)
   vim.keymap.set('n', 'q', function()
     api.nvim_buf_delete(buf, { force = true }) -- also where no other window is left
     if question() == q then

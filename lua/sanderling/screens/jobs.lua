@@ -8,7 +8,7 @@ local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
-local tools = require('sanderling.transcript.blocks.tool')
+local words = require('sanderling.ui.words')
 
 ---@alias sanderling.screens.jobs.State 'text'|'escape'|'csi'|'other'|'string'
 
@@ -141,7 +141,7 @@ local function write_end(screen, sentence)
   if not screen.is_over then
     screen.is_over = true
     screen.state, screen.rest = 'text', ''
-    write(screen, ('\27[0m\n[%s]\n'):format(tools.plain(sentence)))
+    write(screen, ('\27[0m\n[%s]\n'):format(words.plain(sentence)))
   end
 end
 
@@ -243,9 +243,9 @@ end
 ---@param session_id string
 local function stop(job, session_id)
   if job.outcome ~= '' then
-    message.tell(('%s has ended already: %s.'):format(job.id, tools.plain(job.outcome)))
+    message.tell(('%s has ended already: %s.'):format(job.id, words.plain(job.outcome)))
   elseif host.act_or_tell(session_id, { type = 'stop_job', id = job.id }) then
-    message.tell(('Stopping %s: %s'):format(job.id, tools.first_line(job.command)))
+    message.tell(('Stopping %s: %s'):format(job.id, words.first_line(job.command)))
   end
 end
 
@@ -334,9 +334,7 @@ function M.complete(lead)
   local ids = vim.tbl_map(function(job)
     return job.id
   end, known())
-  return vim.tbl_filter(function(id)
-    return vim.startswith(id, lead)
-  end, ids)
+  return words.beginning_with(ids, lead)
 end
 
 return M

@@ -9,10 +9,8 @@ local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
-local tools = require('sanderling.transcript.blocks.tool')
-local words = require('sanderling.ui.text')
+local words = require('sanderling.ui.words')
 
-local GRACE_NS = 300 * 1e6 -- a key that comes earlier was meant for something else
 local NAMED_PATHS = 3
 local BAR = '│ ' -- before each line of a file: none of them can pass for something that is said here
 local WIDEST_PATH = 50
@@ -43,48 +41,6 @@ local answered = {}
 ---@type table<string, table<string, true>> what was said of files that are ignored, by session id
 local told = {}
 
--- text that hides nothing ---------------------------------------------------------------------------------------------
-
--- What has no shape of its own, first and last code points: a model reads it, a person does not see it.
-local INVISIBLE = {
-  { 0xAD, 0xAD },
-  { 0x34F, 0x34F },
-  { 0x61C, 0x61C },
-  { 0x115F, 0x1160 },
-  { 0x17B4, 0x17B5 },
-  { 0x180B, 0x180F },
-  { 0x200B, 0x200F },
-  { 0x2028, 0x202E },
-  { 0x2060, 0x206F },
-  { 0x2800, 0x2800 },
-  { 0x3164, 0x3164 },
-  { 0xFE00, 0xFE0F },
-  { 0xFEFF, 0xFEFF },
-  { 0xFFA0, 0xFFA0 },
-  { 0xFFF0, 0xFFFB },
-  { 0x1BCA0, 0x1BCA3 },
-  { 0x1D173, 0x1D17A },
-  { 0xE0000, 0xE0FFF },
-}
-
----@param char string
----@return string? what is shown in its place
-local function shown_as(char)
-  local code = vim.fn.char2nr(char, true)
-  for _, range in ipairs(INVISIBLE) do
-    if code >= range[1] and code <= range[2] then
-      return ('<U+%04X>'):format(code)
-    end
-  end
-end
-
---- A line in which what is invisible stands as its code. Control characters are left to Neovim, which shows them as `^X`.
----@param line string
----@return string
-local function visible(line)
-  return (line:gsub('[\194-\244][\128-\191]+', shown_as))
-end
-
 -- the page ------------------------------------------------------------------------------------------------------------
 
 ---@type table<string, { words: string, hl: string }>
@@ -99,7 +55,7 @@ local states = {
 ---@return string
 local function list_line(self, file)
   local box = self.refusal and ' ' or self.is_marked[file.path] and '☑' or '☐'
-  local path = visible(tools.plain(file.path))
+  local path = words.visible(words.plain(file.path))
   local gap = (' '):rep(math.max(0, WIDEST_PATH - api.nvim_strwidth(path)))
   return ('%s %s%s  %s'):format(box, path, gap, states[file.state].words)
 end
@@ -108,7 +64,7 @@ end
 ---@return string[] lines above the list
 local function introduction(self)
   return {
-    'The project ' .. tools.plain(self.project),
+    'The project ' .. words.plain(self.project),
     '',
     'These files would tell the model, or Sanderling itself, what to do.',
     'Each is ignored until you trust it as it stands here, and again once it changes.',
@@ -127,7 +83,7 @@ end
 ---@return string[]
 local function lines_of(file)
   local text = file.text or ''
-  return text == '' and {} or tools.lines_of(text)
+  return text == '' and {} or words.lines_of(text)
 end
 
 ---@param self sanderling.screens.trust.View
@@ -144,9 +100,9 @@ local function page(self)
     lines[#lines + 1] = ''
     self.sections[i] = #lines
     local facts = ('%s, %s'):format(states[file.state].words, words.counted(#text, 'line'))
-    lines[#lines + 1] = ('%s (%s)'):format(visible(tools.plain(file.path)), facts)
+    lines[#lines + 1] = ('%s (%s)'):format(words.visible(words.plain(file.path)), facts)
     for _, line in ipairs(text) do
-      lines[#lines + 1] = BAR .. visible(line)
+      lines[#lines + 1] = BAR .. words.visible(line)
     end
   end
   return lines
@@ -323,7 +279,7 @@ end
 local function when_meant(self, act, is_last_word)
   return function()
     local since = is_last_word and math.max(self.since, self.keys[1]) or self.since
-    if vim.uv.hrtime() - since >= GRACE_NS then
+    if vim.uv.hrtime() - since >= attention.GRACE_NS then
       act(self)
     end
   end
@@ -425,7 +381,7 @@ end
 ---@param paths string[]
 ---@return string
 local function sentence(paths)
-  local names = vim.tbl_map(tools.plain, vim.list_slice(paths, 1, NAMED_PATHS))
+  local names = vim.tbl_map(words.plain, vim.list_slice(paths, 1, NAMED_PATHS))
   if #paths > NAMED_PATHS then
     names[#names + 1] = ('%d more'):format(#paths - NAMED_PATHS)
   end

@@ -1,5 +1,6 @@
 --- What the screen knows of the sandbox, and the words for it.
 local host = require('sanderling.host')
+local words = require('sanderling.ui.words')
 
 local M = {}
 
@@ -63,11 +64,11 @@ local level_words = {
 ---@return { text: string, hl: string? }[]
 function M.words(session_id, is_short)
   local known = M.of(session_id)
-  local words = level_words[known.level]
+  local level = level_words[known.level]
   local network = known.level == 'off' and 'on' or known.network -- without a sandbox nothing holds it
-  local warning = not is_short and words.warning and ' ' .. words.warning or ''
+  local warning = not is_short and level.warning and ' ' .. level.warning or ''
   return {
-    { text = 'sbx:' .. words.name .. warning, hl = words.hl },
+    { text = 'sbx:' .. level.name .. warning, hl = level.hl },
     { text = 'net:' .. network, hl = network == 'on' and 'AgentWarning' or nil },
   }
 end
@@ -127,13 +128,11 @@ end
 
 -- completion ----------------------------------------------------------------------------------------------------------
 
----@param words string[]
+---@param list string[]
 ---@return fun(lead: string): string[]
-local function completion(words)
+local function completion(list)
   return function(lead)
-    return vim.tbl_filter(function(word)
-      return vim.startswith(word, lead)
-    end, words)
+    return words.beginning_with(list, lead)
   end
 end
 

@@ -3,8 +3,7 @@ local api = vim.api
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local sandbox = require('sanderling.session.sandbox')
-local tools = require('sanderling.transcript.blocks.tool')
-local words = require('sanderling.ui.text')
+local words = require('sanderling.ui.words')
 
 local M = {}
 
@@ -447,7 +446,7 @@ end
 ---@return string
 local function fitting_title(session_id, width)
   local session = live.find(session_id)
-  local text = session and tools.plain(session:name()) or ''
+  local text = session and words.plain(session:name()) or ''
   local is_there = width >= MIN_TITLE_CELLS or api.nvim_strwidth(text) <= width
   return is_there and words.fitting(text, width) or ''
 end
@@ -458,7 +457,7 @@ end
 ---@return integer
 local function cells_for_title(session_id, room)
   local session = live.find(session_id)
-  local title = session and tools.plain(session.title) or ''
+  local title = session and words.plain(session.title) or ''
   return math.min(api.nvim_strwidth(title), math.max(TITLE_CELLS, math.floor(room / 2)))
 end
 
@@ -481,7 +480,7 @@ end
 ---@return string
 function M.transcript_statusline()
   local session = live.find(vim.b.sanderling_session)
-  local text = 'Sanderling: ' .. tools.plain(session and session:name() or '')
+  local text = 'Sanderling: ' .. words.plain(session and session:name() or '')
   local width = vim.o.laststatus == 3 and vim.o.columns or api.nvim_win_get_width(0)
   return escape(words.fitting(text, width - #'  100% '))
 end

@@ -3,8 +3,7 @@ local M = {}
 
 local api, uv = vim.api, vim.uv
 local config = require('sanderling.config')
-local tools = require('sanderling.transcript.blocks.tool')
-local words = require('sanderling.ui.text')
+local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.transcript.countdown.Countdown
 ---@field private event sanderling.RetryScheduled
@@ -48,9 +47,9 @@ function Countdown:draw(seconds)
     when,
     self.event.attempt,
     self.event.attempts,
-    words.key(config.options.keys.stop, ':AgentStop')
+    config.key_name(config.options.keys.stop, ':AgentStop')
   )
-  local lines = self.footer:wrapped(tools.plain(self.event.reason), 'AgentWarning')
+  local lines = self.footer:wrapped(words.plain(self.event.reason), 'AgentWarning')
   self.footer:set('retry', vim.list_extend(lines, self.footer:wrapped(text, 'AgentRemedy')))
 end
 

@@ -4,7 +4,7 @@
 local M = {}
 
 local api = vim.api
-local words = require('sanderling.ui.text')
+local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.transcript.folds.Fold
 ---@field first integer row
@@ -126,7 +126,7 @@ function M.line(fold, count)
   local label = fold.label
   local room = api.nvim_win_get_width(0) - api.nvim_strwidth(name .. behind) - #'x  '
   if api.nvim_strwidth(label) > room then
-    label = vim.fn.printf(('%%.%dS…'):format(math.max(room - 1, 1)), label)
+    label = words.fitting(label, math.max(room, 2))
   end
   local hl = fold.hl or 'AgentThinking'
   return { { '▸ ' .. name, fold.name and 'AgentTool' or hl }, { label .. behind, hl } }

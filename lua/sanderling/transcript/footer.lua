@@ -3,7 +3,7 @@
 local M = {}
 
 local api = vim.api
-local words = require('sanderling.ui.text')
+local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_footer')
 local ORDER = { 'retry', 'waiting' }

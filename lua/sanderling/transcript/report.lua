@@ -2,8 +2,9 @@
 local M = {}
 
 local api = vim.api
+local float = require('sanderling.ui.float')
 local scratch = require('sanderling.ui.scratch')
-local tools = require('sanderling.transcript.blocks.tool')
+local words = require('sanderling.ui.words')
 
 local augroup = api.nvim_create_augroup('sanderling_report', {})
 
@@ -46,7 +47,7 @@ function M.show(session_id, event)
     api.nvim_win_close(win, true)
   end
   local buf
-  buf, win = tools.view(event.title, tools.lines_of(event.text), 'report', true)
+  buf, win = float.view(event.title, words.lines_of(event.text), 'report', true)
   scratch.set_win_options(win, { conceallevel = 2 })
   vim.treesitter.start(buf, 'markdown')
   close_when_left()

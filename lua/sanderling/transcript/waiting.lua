@@ -3,11 +3,11 @@ local M = {}
 
 local api = vim.api
 local config = require('sanderling.config')
+local float = require('sanderling.ui.float')
 local host = require('sanderling.host')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
-local tools = require('sanderling.transcript.blocks.tool')
-local words = require('sanderling.ui.text')
+local words = require('sanderling.ui.words')
 
 local MAX_LINES = 3
 local TITLE = 'Waiting prompts: :w save, dd drop, q close'
@@ -74,7 +74,7 @@ function M.lines(event)
   local entries = entries_of(event)
   local lines = {} ---@type sanderling.transcript.footer.Lines
   for i = 1, math.min(#entries, MAX_LINES) do
-    local text = tools.first_line(entries[i].prompt.text)
+    local text = words.first_line(entries[i].prompt.text)
     lines[i] = { { entries[i].sign .. ' ', 'AgentBusy' }, { text, 'AgentStatus' } }
   end
   if #entries > MAX_LINES then
@@ -82,7 +82,7 @@ function M.lines(event)
     lines[#lines + 1] = { { more, 'AgentPlaceholder' } }
   end
   if event.is_held and #entries > 0 then
-    local key = words.key(config.options.keys.send_normal, ':AgentQueue')
+    local key = config.key_name(config.options.keys.send_normal, ':AgentQueue')
     local text = ('held: %s on an empty prompt sends them'):format(key)
     lines[#lines + 1] = { { text, 'AgentWarning' } }
   end
@@ -275,7 +275,7 @@ function M.show(session_id)
     message.tell('No prompts are waiting.')
     return
   end
-  local buf = tools.view(TITLE, (text_of(entries)), 'waiting prompts')
+  local buf = float.view(TITLE, (text_of(entries)), 'waiting prompts')
   make_editable(buf, session_id)
   set_keys(buf)
   fill(buf)

@@ -2,6 +2,9 @@
 --- else, nor open a window over it.
 local M = {}
 
+--- A key that comes earlier than this, after what it would answer has appeared, was meant for something else.
+M.GRACE_NS = 300 * 1e6
+
 local api = vim.api
 
 ---@return integer win

@@ -2,7 +2,7 @@
 local M = {}
 
 local api = vim.api
-local words = require('sanderling.ui.text')
+local words = require('sanderling.ui.words')
 
 local SHOWN_MS = 4000 -- for each row
 local MAX_ROWS = 4

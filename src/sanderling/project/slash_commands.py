@@ -47,7 +47,7 @@ BUILT_IN = frozenset(
         "exit",
     ]
 )
-"""What the chat window does itself; `lua/sanderling/prompt/slash.lua` has the table."""
+"""What the chat window does itself; `lua/sanderling/commands.lua` has the table."""
 Source = Literal["project", "user", "sanderling"]
 MAX_DESCRIPTION_CHARS = 100
 

@@ -5,7 +5,7 @@ local M = {}
 local api = vim.api
 local rows = require('sanderling.transcript.rows')
 local tools = require('sanderling.transcript.blocks.tool')
-local words = require('sanderling.ui.text')
+local words = require('sanderling.ui.words')
 
 local SENT = 'sent in its place'
 local ns = api.nvim_create_namespace('sanderling')
@@ -64,7 +64,7 @@ local function draw_prompt(self, prompt, name)
     lines[#lines + 1] = ''
     sent = { first = #lines, last = 0 }
     lines[#lines + 1] = SENT
-    vim.list_extend(lines, tools.lines_of(prompt.sent))
+    vim.list_extend(lines, words.lines_of(prompt.sent))
     sent.last = #lines - 1
   end
   local parts = {} ---@type { first: integer, last: integer, selection: sanderling.Selection }[]

@@ -1,0 +1,142 @@
+--- The sessions on disk, which the host reads and writes: what is asked about them, and what they are called.
+local api = vim.api
+local attention = require('sanderling.ui.attention')
+local host = require('sanderling.host')
+local live = require('sanderling.session.live')
+local message = require('sanderling.ui.message')
+local words = require('sanderling.ui.words')
+
+local M = {}
+
+local MAX_WAIT_MS = 2000 -- of a person who completes an id, while the host starts
+
+---@type sanderling.SessionInfo[] as they were listed last, for completion
+M.known = {}
+
+---@return string id that sorts by time: 20261121-183005-7f3a
+function M.new_id()
+  local random = vim.uv.random(2)
+  return ('%s-%02x%02x'):format(os.date('%Y%m%d-%H%M%S'), random:byte(1, 2))
+end
+
+--- The project of what is open in the current window.
+---@return string
+function M.root_here()
+  return vim.fs.root(0, '.git') or vim.fn.getcwd()
+end
+
+--- The project whose sessions are meant: in a window of the chat that of its session.
+---@return string
+function M.project_here()
+  local session = live.of_buffer(api.nvim_get_current_buf())
+  return session and session.project or M.root_here()
+end
+
+--- Say what went wrong: whole in the transcript, if that is on the screen.
+---@param text string
+local function fail(text)
+  local session = live.current()
+  if session and session:is_on_screen() then
+    session:refuse(text)
+  else
+    message.tell(text, vim.log.levels.ERROR)
+  end
+end
+
+---@param request sanderling.Request
+---@param on_answer fun(result: table, is_here: boolean) not called when it failed, which is told; is_here: somebody still waits
+function M.ask(request, on_answer)
+  local is_here = attention.watch()
+  host.request(request, function(result)
+    if result.error then
+      fail(result.error)
+    else
+      on_answer(result, is_here())
+    end
+  end)
+end
+
+---@param infos sanderling.SessionInfo[] newest first
+---@return sanderling.SessionInfo?
+function M.newest_closed(infos)
+  for _, info in ipairs(infos) do
+    if not info.is_open and not live.find(info.id) then
+      return info
+    end
+  end
+end
+
+-- words ---------------------------------------------------------------------------------------------------------------
+
+---@param seconds number since then
+---@return string
+function M.age(seconds)
+  if seconds < 60 then
+    return 'just now'
+  elseif seconds < 3600 then
+    return ('%d min ago'):format(seconds / 60)
+  elseif seconds < 24 * 3600 then
+    return ('%d h ago'):format(seconds / 3600)
+  end
+  local days = math.floor(seconds / 24 / 3600)
+  return days == 1 and 'yesterday' or ('%d days ago'):format(days)
+end
+
+---@param info sanderling.SessionInfo
+---@return string
+function M.name_of(info)
+  return info.title ~= '' and words.plain(info.title) or info.id
+end
+
+--- Say below an empty transcript that the conversation before can go on, if there is one. It starts no host, and keeps nobody
+--- waiting.
+---@param session sanderling.chat.session.Session
+function M.hint(session)
+  vim.schedule(function() -- a prompt that is about to be sent goes first
+    if not session.is_fresh or not host.is_running() then
+      return
+    end
+    local id = session.id
+    host.request({ type = 'list_sessions', project = session.project }, function(result)
+      M.known = result.sessions or M.known
+      local info = M.newest_closed(result.sessions or {})
+      if info and session.id == id then
+        local ago = M.age(os.time() - info.changed_at)
+        session:set_hint((':AgentResume goes on with “%s”, %s.'):format(M.name_of(info), ago))
+      end
+    end)
+  end)
+end
+
+-- completion ----------------------------------------------------------------------------------------------------------
+
+--- The ids of those that were listed last; the titles of sessions lead to theirs, too.
+---@param lead string
+---@return string[]
+function M.ids(lead)
+  local ids = {}
+  for _, info in ipairs(M.known) do
+    local is_meant = vim.startswith(info.id, lead)
+      or info.title:lower():find(lead:lower(), 1, true) ~= nil
+    if is_meant then
+      ids[#ids + 1] = info.id
+    end
+  end
+  return ids
+end
+
+--- Complete an id for a person who has asked for it: what is known, else what the host says.
+---@param lead string
+---@return string[]
+function M.complete(lead)
+  local has_answered = #M.known > 0
+  host.request({ type = 'list_sessions', project = M.project_here() }, function(result)
+    M.known, has_answered = result.sessions or M.known, true
+  end)
+  vim.wait(MAX_WAIT_MS, function()
+    return has_answered
+  end, 5)
+  return M.ids(lead)
+end
+
+return M

@@ -1,0 +1,83 @@
+--- Text to be read and not changed: in a buffer that goes with its window, or in a float in the middle of the screen.
+local M = {}
+
+local api = vim.api
+local files = require('sanderling.ui.files')
+local scratch = require('sanderling.ui.scratch')
+local words = require('sanderling.ui.words')
+
+-- Above a chat that floats, below the completion menu; messages are above all.
+M.ZINDEX = { question = 60, page = 70 }
+
+---@param what string for its name
+---@param lines string[]
+---@return integer buf that cannot be changed, and is gone with its window
+function M.new_buffer(what, lines)
+  local buf = scratch.new(what)
+  api.nvim_buf_set_lines(buf, 0, -1, true, lines)
+  scratch.set_buf_options(buf, { bufhidden = 'wipe', modifiable = false })
+  files.guard(buf)
+  return buf
+end
+
+--- Show `lines` in a float in the middle of the screen, and go there; `q` and <Esc> close it.
+---@param title string
+---@param lines string[]
+---@param what string for the buffer's name
+---@param stays_out? boolean the cursor stays where it is
+---@return integer buf
+---@return integer win
+function M.view(title, lines, what, stays_out)
+  local buf = M.new_buffer(what, lines)
+  title = (' %s '):format(words.plain(title))
+  local room = vim.o.lines - 6
+  local function place(width, height)
+    return {
+      relative = 'editor',
+      width = width,
+      height = height,
+      row = math.floor((vim.o.lines - height) / 2) - 1,
+      col = math.floor((vim.o.columns - width) / 2) - 1,
+    }
+  end
+  local height = math.max(1, math.min(#lines, room))
+  local win = api.nvim_open_win(
+    buf,
+    not stays_out,
+    vim.tbl_extend('error', place(1, height), {
+      style = 'minimal',
+      border = 'rounded',
+      zindex = M.ZINDEX.page,
+    })
+  )
+  files.guard(buf, function()
+    files.go_to_name_here(vim.fn.getcwd(), function() -- it would cover the file
+      api.nvim_win_close(win, true)
+    end)
+  end)
+  scratch.set_win_options(win, { wrap = true, smoothscroll = true })
+  local width = math.max(20, api.nvim_strwidth(title))
+  api.nvim_win_call(win, function() -- where a tab is as wide as it will be
+    for i = 1, math.min(#lines, 200) do
+      width = math.max(width, vim.fn.strdisplaywidth(lines[i]:sub(1, 200)))
+    end
+  end)
+  width = math.max(1, math.min(width, vim.o.columns - 6, 100))
+  api.nvim_win_set_config(win, place(width, height))
+  if #lines <= room then -- lines that are wrapped need more rows
+    height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))
+    api.nvim_win_set_config(win, place(width, height))
+  end
+  api.nvim_win_set_config(win, { title = vim.fn.strcharpart(title, 0, width) })
+  for _, lhs in ipairs({ 'q', '<Esc>' }) do
+    vim.keymap.set(
+      'n',
+      lhs,
+      '<Cmd>close<CR>',
+      { buffer = buf, nowait = true, desc = 'Agent: close' }
+    )
+  end
+  return buf, win
+end
+
+return M

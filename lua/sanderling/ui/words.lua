@@ -1,0 +1,187 @@
+--- Words on the screen: text in which nothing hides, lines that fit, numbers.
+local M = {}
+
+local MAX_LINE_CHARS = 300
+local MAX_SHOWN_BYTES = 10000 -- of a line: Neovim goes through all of it for each part that it draws
+
+--- `text` as one line in which nothing hides or turns around what follows.
+---@param text string
+---@return string
+function M.plain(text)
+  -- U+061C, U+200B-200F, U+2028-202E, U+2060-206F, U+FEFF: what has no width, and what changes the direction of writing
+  return (
+    text
+      :gsub('[%z\1-\31\127]+', ' ')
+      :gsub('\216\156', '·')
+      :gsub('\226\128[\139-\143\168-\174]', '·')
+      :gsub('\226\129[\160-\175]', '·')
+      :gsub('\239\187\191', '·')
+  )
+end
+
+-- What has no shape of its own, first and last code points: a model reads it, a person does not see it.
+local INVISIBLE = {
+  { 0xAD, 0xAD },
+  { 0x34F, 0x34F },
+  { 0x61C, 0x61C },
+  { 0x115F, 0x1160 },
+  { 0x17B4, 0x17B5 },
+  { 0x180B, 0x180F },
+  { 0x200B, 0x200F },
+  { 0x2028, 0x202E },
+  { 0x2060, 0x206F },
+  { 0x2800, 0x2800 },
+  { 0x3164, 0x3164 },
+  { 0xFE00, 0xFE0F },
+  { 0xFEFF, 0xFEFF },
+  { 0xFFA0, 0xFFA0 },
+  { 0xFFF0, 0xFFFB },
+  { 0x1BCA0, 0x1BCA3 },
+  { 0x1D173, 0x1D17A },
+  { 0xE0000, 0xE0FFF },
+}
+
+---@param char string
+---@return string? what is shown in its place
+local function shown_as(char)
+  local code = vim.fn.char2nr(char, true)
+  for _, range in ipairs(INVISIBLE) do
+    if code >= range[1] and code <= range[2] then
+      return ('<U+%04X>'):format(code)
+    end
+  end
+end
+
+--- A line in which what is invisible stands as its code. Control characters are left to Neovim, which shows them as `^X`.
+---@param line string
+---@return string
+function M.visible(line)
+  return (line:gsub('[\194-\244][\128-\191]+', shown_as))
+end
+
+--- The first line of `text`, cut where it is very long.
+---@param text string
+---@return string
+function M.first_line(text)
+  local line, rest = text:match('^([^\n]*)(.*)$')
+  line = M.plain(line:sub(1, MAX_SHOWN_BYTES))
+  if #line > MAX_LINE_CHARS then
+    line, rest = vim.fn.strcharpart(line, 0, MAX_LINE_CHARS), '…'
+  end
+  return line .. (rest ~= '' and ' …' or '')
+end
+
+--- `text` without the line breaks at its end. (A pattern would take quadratic time on line breaks in its middle.)
+---@param text string
+---@return string
+function M.without_end(text)
+  local last = #text
+  while text:byte(last) == 10 do
+    last = last - 1
+  end
+  return text:sub(1, last)
+end
+
+---@param text string
+---@return string[] lines, without empty ones at the end
+function M.lines_of(text)
+  return vim.split(M.without_end(text), '\n', { plain = true })
+end
+
+--- The lines of `text`; a very long one goes on in the next.
+---@param text string
+---@return string[]
+function M.broken_lines_of(text)
+  local lines = {} ---@type string[]
+  for _, line in ipairs(M.lines_of(text)) do
+    local first = 1
+    repeat
+      local last = math.min(first + MAX_SHOWN_BYTES - 1, #line)
+      if last < #line then
+        last = last + vim.str_utf_start(line, last + 1) -- where a character ends
+      end
+      lines[#lines + 1] = line:sub(first, last)
+      first = last + 1
+    until first > #line
+  end
+  return lines
+end
+
+--- 840, 12.3k, 182k, 1.5M.
+---@param count number
+---@return string
+function M.short(count)
+  for _, unit in ipairs({ { 1e6, 'M' }, { 1e3, 'k' } }) do
+    local size, sign = unpack(unit)
+    if count >= size then
+      return (count < 100 * size and '%.1f%s' or '%.0f%s'):format(count / size, sign)
+    end
+  end
+  return ('%d'):format(count)
+end
+
+--- 1 line, 2 lines.
+---@param count integer
+---@param noun string
+---@return string
+function M.counted(count, noun)
+  return ('%d %s%s'):format(count, noun, count == 1 and '' or 's')
+end
+
+--- Those of `list` that begin with `lead`.
+---@param list string[]
+---@param lead string
+---@return string[]
+function M.beginning_with(list, lead)
+  return vim.tbl_filter(function(word)
+    return vim.startswith(word, lead)
+  end, list)
+end
+
+--- A word that is none of `known`: `/mode: ask, auto or plan, not 'autoo'.`
+---@param command string that does not take it
+---@param known string[] two at least
+---@param word string
+---@return string
+function M.not_one_of(command, known, word)
+  local list = table.concat(known, ', ', 1, #known - 1)
+  return ("%s: %s or %s, not '%s'."):format(command, list, known[#known], word)
+end
+
+--- `text` in lines of at most `cells`, as far as its words allow.
+---@param text string
+---@param cells integer
+---@return string[]
+function M.wrapped(text, cells)
+  local lines = {} ---@type string[]
+  for word in text:gmatch('%S+') do
+    local longer = #lines > 0 and lines[#lines] .. ' ' .. word
+    if longer and vim.api.nvim_strwidth(longer) <= cells then
+      lines[#lines] = longer
+    else
+      lines[#lines + 1] = word
+    end
+  end
+  return lines
+end
+
+--- `text`, cut and marked as cut where it is wider than `cells`.
+---@param text string
+---@param cells integer
+---@return string
+function M.fitting(text, cells)
+  if vim.api.nvim_strwidth(text) <= cells then
+    return text
+  end
+  return vim.fn.printf('%.*S…', math.max(0, cells - 1), text)
+end
+
+--- How wide the window of this tab page is that shows `buf`; where none does, the screen.
+---@param buf integer
+---@return integer
+function M.width_of(buf)
+  local win = vim.fn.bufwinid(buf)
+  return win ~= -1 and vim.api.nvim_win_get_width(win) or vim.o.columns
+end
+
+return M
