@@ -1,0 +1,69 @@
+--- What Neovim is busy with, and what is done as soon as it is not.
+local M = {}
+
+local api = vim.api
+local locked = require('sanderling.ui.locked')
+local message = require('sanderling.ui.message')
+
+local RETRY_MS = 50
+
+---@class (exact) sanderling.editing.Wait
+---@field modes string pattern
+---@field is_for string what Neovim waits for
+---@field only_there? boolean it concerns the buffer that is typed into
+
+---@type sanderling.editing.Wait[]
+local WAITS = {
+  { modes = '^no', is_for = 'the motion of an operator' },
+  { modes = '^r', is_for = 'the answer to a prompt' },
+  { modes = '^!', is_for = 'a shell command' },
+  -- It remembers lines by number: taking a match would delete those between.
+  { modes = '^[iR]v?[cx]', is_for = 'the choice of a completion', only_there = true },
+}
+
+--- What has to come before the buffer may be changed.
+---@param buf integer
+---@return string?
+function M.what_is_awaited(buf)
+  local mode = api.nvim_get_mode().mode
+  for _, wait in ipairs(WAITS) do
+    if mode:find(wait.modes) and not (wait.only_there and api.nvim_get_current_buf() ~= buf) then
+      return wait.is_for
+    end
+  end
+  -- There is no buffer -1. But where text is locked, Neovim says that first.
+  local _, err = pcall(api.nvim_buf_set_lines, -1, 0, 0, true, {})
+  return locked.reason(tostring(err))
+end
+
+--- Tell it in one line, which cannot become a hit-enter prompt.
+---@param text string
+function M.notify(text)
+  local line = ('Sanderling: ' .. text):gsub('%c+', ' ')
+  vim.schedule(function()
+    message.tell(line, vim.log.levels.WARN)
+  end)
+end
+
+--- Do it now, or as soon as it is possible; never, if the buffer goes before.
+---@param buf integer
+---@param fn fun(buf: integer)
+---@param is_possible? fun(): boolean
+function M.when_possible(buf, fn, is_possible)
+  if not api.nvim_buf_is_loaded(buf) then
+    return
+  end
+  local ok, err = false, nil
+  if not M.what_is_awaited(buf) and (not is_possible or is_possible()) then
+    ok, err = pcall(fn, buf)
+  end
+  if not ok and (not err or locked.reason(tostring(err))) then
+    vim.defer_fn(function()
+      M.when_possible(buf, fn, is_possible)
+    end, RETRY_MS)
+  elseif not ok then
+    M.notify(tostring(err))
+  end
+end
+
+return M

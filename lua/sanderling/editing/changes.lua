@@ -1,0 +1,89 @@
+--- Lines changed in place: marks, cursors and LSP clients see no more than what differs.
+local M = {}
+
+local api = vim.api
+local find = require('sanderling.editing.find')
+
+local MAX_PAIRED_LINES = 200 -- of a change; each is an event for every LSP client, which costs it the whole buffer
+
+---@type fun()? what `M.run_due` is to run
+local due
+
+--- Run `fn` under modifiers of Ex commands, which reach what :lua runs.
+---@param modifiers string
+---@param fn fun()
+function M.with_modifiers(modifiers, fn)
+  due = fn
+  vim.cmd(modifiers .. " lua require('sanderling.editing.changes').run_due()")
+end
+
+---@private
+function M.run_due()
+  local fn = assert(due)
+  due = nil
+  fn()
+end
+
+---@param byte? integer
+---@return boolean
+local function continues_character(byte)
+  return byte ~= nil and byte >= 0x80 and byte < 0xC0
+end
+
+--- Change the line where it differs: marks, cursors and LSP clients see a change inside of it.
+---@param buf integer
+---@param row integer
+---@param old string
+---@param new string
+local function change_line(buf, row, old, new)
+  local shorter = math.min(#old, #new)
+  local head = 0
+  while head < shorter and old:byte(head + 1) == new:byte(head + 1) do
+    head = head + 1
+  end
+  while
+    head > 0
+    and (continues_character(old:byte(head + 1)) or continues_character(new:byte(head + 1)))
+  do
+    head = head - 1
+  end
+  local tail = 0
+  while tail < shorter - head and old:byte(#old - tail) == new:byte(#new - tail) do
+    tail = tail + 1
+  end
+  while tail > 0 and continues_character(old:byte(#old - tail + 1)) do
+    tail = tail - 1
+  end
+  local text = new:sub(head + 1, #new - tail)
+  M.with_modifiers('keepjumps lockmarks', function() -- else the line's own marks go
+    api.nvim_buf_set_text(buf, row, head, row, #old - tail, { text })
+  end)
+end
+
+--- Lines are changed in place as long as there are old ones; then lines go, or come.
+---@param buf integer
+---@param edits sanderling.editing.Edit[] in order
+function M.apply(buf, edits)
+  local paired = 0
+  for _, edit in ipairs(edits) do
+    paired = paired + math.min(#edit.old, #edit.new)
+  end
+  for n = #edits, 1, -1 do
+    local edit = edits[n]
+    local kept = paired <= MAX_PAIRED_LINES and math.min(#edit.old, #edit.new) or 0
+    if find.is_empty(buf) then -- one step would leave it so if there is one empty line to be
+      api.nvim_buf_set_lines(buf, 0, 0, true, edit.new)
+      api.nvim_buf_set_lines(buf, #edit.new, -1, true, {})
+    else
+      local rest = vim.list_slice(edit.new, kept + 1)
+      if kept < #edit.old or #rest > 0 then
+        api.nvim_buf_set_lines(buf, edit.row + kept, edit.row + #edit.old, true, rest)
+      end
+      for i = kept, 1, -1 do
+        change_line(buf, edit.row + i - 1, edit.old[i], edit.new[i])
+      end
+    end
+  end
+end
+
+return M

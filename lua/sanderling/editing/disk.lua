@@ -1,0 +1,232 @@
+--- Buffers and their files on disk: hooks, what was written by Python, what has changed there.
+local M = {}
+
+local api = vim.api
+local busy = require('sanderling.editing.busy')
+local files = require('sanderling.ui.files')
+local find = require('sanderling.editing.find')
+local scratch = require('sanderling.ui.scratch')
+local undo = require('sanderling.editing.undo')
+local windows = require('sanderling.editing.views')
+
+local MAX_LOADED_BYTES = 16 * 1024 * 1024 -- by itself, or twice what was held: 64 MB stop Neovim for 3 s, 1 GB takes 7 GB of memory
+local MAX_RELOADED_LINES = 1000000 -- Neovim takes minutes for the old ones of a few millions
+local KEPT = 'your unsaved changes are kept'
+local READ_BY_PLUGIN = 'a plugin reads it: :e loads it'
+local TOO_LARGE = 'it is %d MB now, and is not loaded by itself: :e loads it'
+local OF_KERNEL = 'it leads to a file of the kernel, and is not loaded by itself'
+local WRITE_MS = 10000 -- from the hooks before a write until it is done
+
+local group = api.nvim_create_augroup('sanderling_buffers', {})
+
+---@param buf integer
+---@return string
+function M.shown_name(buf)
+  return vim.fn.fnamemodify(api.nvim_buf_get_name(buf), ':~:.')
+end
+
+--- Run the autocommands of `event` as `:write` does. Their errors are told, and stop nothing.
+---@param buf integer
+---@param event 'BufWritePre'|'BufWritePost'
+function M.run_hooks(buf, event)
+  if vim.fn.exists('#' .. event) == 0 then
+    return
+  end
+  local views, name, earlier = windows.save(buf), M.shown_name(buf), vim.v.errmsg
+  vim.v.errmsg = ''
+  local ok, err = pcall(api.nvim_buf_call, buf, function()
+    vim.cmd('silent! doautocmd <nomodeline> ' .. event)
+  end)
+  local problem = ok and vim.v.errmsg or tostring(err)
+  vim.v.errmsg = earlier
+  if problem ~= '' then
+    busy.notify(('%s of %s: %s'):format(event, name, problem))
+  end
+  if api.nvim_buf_is_loaded(buf) then
+    windows.restore(buf, views)
+  end
+end
+
+--- What to do about `reason` (see v:fcs_reason) is up to `choose`; nobody else is asked. It must be taken back.
+---@param buf integer
+---@param choose fun(reason: string): string of v:fcs_choice
+---@return fun() take_back
+local function answer_for_user(buf, choose)
+  local id = api.nvim_create_autocmd('FileChangedShell', {
+    group = group,
+    buffer = buf,
+    callback = function()
+      vim.v.fcs_choice = choose(vim.v.fcs_reason)
+    end,
+  })
+  return function()
+    pcall(api.nvim_del_autocmd, id) -- it goes with its buffer
+  end
+end
+
+---@type table<integer, fun()> by buffer that is being written: Neovim may ask about its file again
+local ask_again = {}
+
+--- Until it is written, the file of the buffer may change without a question.
+---@param buf integer
+function M.expect_write(buf)
+  local take_back = ask_again[buf] or answer_for_user(buf, function()
+    return ''
+  end)
+  ask_again[buf] = take_back
+  vim.defer_fn(function() -- nobody wrote
+    if ask_again[buf] == take_back then
+      take_back()
+      ask_again[buf] = nil
+    end
+  end, WRITE_MS)
+end
+
+---@param buf integer
+function M.stop_expecting(buf)
+  if ask_again[buf] then
+    ask_again[buf]()
+    ask_again[buf] = nil
+  end
+end
+
+--- Take the file as it is now for what was read and written: see "Writing" in init.lua.
+---@param buf integer
+function M.adopt_file(buf)
+  local id = api.nvim_create_autocmd('BufWriteCmd', {
+    group = group,
+    buffer = buf,
+    callback = function() end,
+  })
+  -- should the autocommand not run, for whatever reason, this writes nothing either
+  scratch.set_buf_options(buf, { buftype = 'acwrite' })
+  api.nvim_buf_call(buf, function()
+    vim.cmd('silent! lockmarks write!')
+  end)
+  scratch.set_buf_options(buf, { buftype = '' })
+  api.nvim_del_autocmd(id)
+  vim.b[buf].sanderling_differs_on_disk = nil
+end
+
+---@param buf integer
+function M.write_undo_file(buf)
+  if vim.bo[buf].undofile then
+    local path = vim.fn.undofile(api.nvim_buf_get_name(buf))
+    api.nvim_buf_call(buf, function()
+      vim.cmd('silent! wundo! ' .. vim.fn.fnameescape(path))
+    end)
+  end
+end
+
+--- Say once that a buffer stays as it is while its file has changed. `:write` asks before it overwrites that.
+---@param buf integer
+---@param why string
+local function note_conflict(buf, why)
+  if vim.b[buf].sanderling_differs_on_disk ~= why then
+    vim.b[buf].sanderling_differs_on_disk = why
+    busy.notify(('%s has changed on disk; %s'):format(M.shown_name(buf), why))
+  end
+end
+
+--- Is the file of an unmodified buffer one that is not loaded without asking, for it has become too large, or leads to one of the
+--- kernel's? Then that is said. Neovim must not compare it with the buffer either: for that it loads it.
+---@param buf integer
+---@return boolean
+local function is_left_alone(buf)
+  local name = api.nvim_buf_get_name(buf)
+  if files.is_of_kernel(vim.uv.fs_realpath(name) or '') then -- a link that was put there: its size says nothing
+    if not files.is_of_kernel(name) then
+      note_conflict(buf, OF_KERNEL)
+    end
+    return true
+  end
+  local stat = vim.uv.fs_stat(name)
+  local line_count = api.nvim_buf_line_count(buf)
+  local held = math.max(0, api.nvim_buf_get_offset(buf, line_count))
+  local limit = line_count > MAX_RELOADED_LINES and 0 or math.max(MAX_LOADED_BYTES, 2 * held)
+  if not stat or stat.size <= limit then
+    return false
+  elseif stat.size ~= held then
+    note_conflict(buf, TOO_LARGE:format(stat.size / 1024 / 1024))
+  end
+  return true
+end
+
+--- Was there no file when the buffer was made? Then checktime would ask ("created after editing started").
+---@param buf integer
+---@return boolean
+local function is_new(buf)
+  local info = api.nvim_buf_call(buf, function()
+    return vim.fn.execute('file')
+  end)
+  return info:match('[^"]*$'):find(vim.fn.gettext('[New]'), 1, true) ~= nil
+end
+
+--- Read the file of a buffer again that was made before it.
+---@param buf integer
+local function load_created_file(buf)
+  if not vim.uv.fs_stat(api.nvim_buf_get_name(buf)) then
+    return
+  elseif vim.bo[buf].modified then
+    note_conflict(buf, KEPT)
+    return
+  end
+  if find.is_plugins('BufReadCmd', buf) then
+    note_conflict(buf, READ_BY_PLUGIN)
+    return
+  elseif is_left_alone(buf) then
+    return
+  end
+  api.nvim_buf_call(buf, function()
+    vim.cmd('silent! keepalt keepjumps edit!')
+  end)
+end
+
+--- Read the file of the buffer again if it has changed. Never asks; unsaved changes stay.
+---@param buf integer
+local function reload_if_changed(buf)
+  if not vim.bo[buf].modified and is_left_alone(buf) then
+    return
+  end
+  local views, is_only_stamp
+  local take_back = answer_for_user(buf, function(reason)
+    if reason == 'conflict' then
+      note_conflict(buf, KEPT)
+    elseif reason == 'changed' and find.is_plugins('BufReadCmd', buf) then
+      note_conflict(buf, READ_BY_PLUGIN)
+    elseif reason == 'changed' then
+      views = windows.save(buf)
+      return 'reload'
+    end
+    is_only_stamp = reason == 'time' or reason == 'mode'
+    return ''
+  end)
+  local autoread = vim.go.autoread
+  vim.go.autoread = false -- else it reloads without a word
+  local ok, err = pcall(files.reading_plainly, function() -- it reads the file to compare it, too
+    vim.cmd('silent! checktime ' .. buf)
+  end)
+  vim.go.autoread = autoread
+  take_back()
+  if not ok then
+    error(err, 0)
+  end
+  if is_only_stamp then
+    M.adopt_file(buf)
+  elseif views and api.nvim_buf_is_loaded(buf) then
+    undo.end_block(buf)
+    windows.restore(buf, views)
+    vim.b[buf].sanderling_differs_on_disk = nil
+  end
+end
+
+---@param buf integer
+function M.refresh(buf)
+  if is_new(buf) then
+    load_created_file(buf)
+  else
+    reload_if_changed(buf)
+  end
+end
+
+return M

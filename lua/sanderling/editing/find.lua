@@ -1,0 +1,142 @@
+--- Which buffers are those of a file, and what they hold.
+local M = {}
+
+local api = vim.api
+local files = require('sanderling.ui.files')
+
+local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.3 s, at 250,000 lines
+
+---@class (exact) sanderling.editing.Buffer
+---@field id integer
+---@field path string
+---@field tick integer
+---@field text string
+---@field is_modified boolean
+---@field encoding string
+---@field line_ending 'unix'|'dos'|'mac'
+---@field has_bom boolean
+
+--- What a name stands for, so that two names of one file have the same: the file where there is one, else the place.
+---@param path string absolute
+---@return string? identity nil: a directory, or nowhere
+function M.identity(path)
+  local stat = vim.uv.fs_stat(path)
+  if stat then
+    return stat.type == 'file' and ('%d:%d'):format(stat.dev, stat.ino) or nil
+  end
+  local directory = vim.uv.fs_realpath(vim.fs.dirname(path))
+  return directory and vim.fs.joinpath(directory, vim.fs.basename(path))
+end
+
+--- Does a plugin read or write this buffer in its own way (packed, encrypted, over a network)? Then its text is not what its file
+--- holds.
+---@param event 'BufReadCmd'|'BufWriteCmd'
+---@param buf integer
+---@return boolean
+function M.is_plugins(event, buf)
+  local name = api.nvim_buf_get_name(buf)
+  -- a pattern is compared with all of the name, with the end of it, and with what is short below the working directory
+  local names = { name, vim.fs.basename(name), vim.fn.bufname(buf) }
+  if event == 'BufReadCmd' then
+    return files.is_read_otherwise(names, buf)
+  end
+  return files.is_handled(event, names, buf)
+end
+
+--- Is it loaded, and an ordinary buffer of a file?
+---@param buf integer
+---@return boolean
+function M.is_file_buffer(buf)
+  if not (api.nvim_buf_is_loaded(buf) and vim.bo[buf].buftype == '') then
+    return false
+  end
+  local name = api.nvim_buf_get_name(buf)
+  return name ~= '' and M.identity(name) ~= nil and not M.is_plugins('BufWriteCmd', buf)
+end
+
+--- Is that the name of the very file that the sandbox has opened, or where it found none?
+---@param name string absolute
+---@param device integer
+---@param inode integer
+---@param place string of a file that was not there; then device and inode are its directory's
+---@return boolean
+local function names_file(name, device, inode, place)
+  local stat = vim.uv.fs_stat(name)
+  if place ~= '' then
+    if stat or vim.fs.basename(name) ~= vim.fs.basename(place) then
+      return false
+    end
+    stat = vim.uv.fs_stat(vim.fs.dirname(name))
+  end
+  return stat ~= nil
+    and stat.type == (place == '' and 'file' or 'directory')
+    and stat.dev == device
+    and stat.ino == inode
+end
+
+---@param path string what it was asked for by; of two buffers of one file that one
+---@param device integer
+---@param inode integer
+---@param place string
+---@return integer? buf
+function M.buffer_of(path, device, inode, place)
+  local found
+  for _, buf in ipairs(api.nvim_list_bufs()) do
+    local name = api.nvim_buf_get_name(buf)
+    if
+      name ~= ''
+      and names_file(name, device, inode, place)
+      and M.is_file_buffer(buf)
+      and not M.is_plugins('BufReadCmd', buf)
+    then
+      if name == path then
+        return buf
+      end
+      found = found or buf
+    end
+  end
+  return found
+end
+
+--- A buffer without text shows one line, as does the buffer of a file that holds one empty line.
+---@param buf integer
+---@return boolean
+function M.is_empty(buf)
+  return api.nvim_buf_line_count(buf) == 1
+    and api.nvim_buf_get_lines(buf, 0, 1, true)[1] == ''
+    and api.nvim_buf_call(buf, vim.fn.wordcount).bytes == 0
+end
+
+---@param buf integer
+---@param path string the name that it was asked for by
+---@return sanderling.editing.Buffer
+function M.describe(buf, path)
+  local bytes = api.nvim_buf_get_offset(buf, api.nvim_buf_line_count(buf))
+  if bytes > MAX_TEXT_BYTES then
+    error(
+      ('Neovim holds %s in a buffer of %d MB, which is more than can be asked for. Use bash, or ask the user to unload it.'):format(
+        path,
+        bytes / 1024 / 1024
+      ),
+      0
+    )
+  end
+  local options = vim.bo[buf]
+  local text = ''
+  if not M.is_empty(buf) then
+    local lines = api.nvim_buf_get_lines(buf, 0, -1, true)
+    text = table.concat(lines, '\n') .. (options.endofline and '\n' or '')
+  end
+  return {
+    id = buf,
+    path = path,
+    tick = api.nvim_buf_get_changedtick(buf),
+    text = text,
+    is_modified = options.modified,
+    encoding = options.binary and '' or options.fileencoding,
+    line_ending = options.binary and 'unix' or options.fileformat,
+    has_bom = options.bomb and not options.binary,
+  }
+end
+
+return M
