@@ -1,0 +1,109 @@
+--- Answers to questions. One counts only when its question has been on the screen for a moment.
+local M = {}
+
+local float = require('sanderling.review.float')
+local host = require('sanderling.host')
+local message = require('sanderling.ui.message')
+local queue = require('sanderling.review.queue')
+
+M.CHOICES = { 'once', 'session', 'always' }
+
+---@param text string
+local function tell(text)
+  message.tell(text, vim.log.levels.WARN)
+end
+
+---@param q sanderling.review.Question
+---@param answer { answer: 'once'|'session'|'always'|'deny', reason?: string, rule?: string, is_alone?: boolean }
+function M.send(q, answer)
+  if not vim.list_contains(queue.list, q) then
+    tell('That question is not open any more.')
+    return
+  end
+  local is_sent = host.act_or_tell(q.session_id, {
+    type = 'answer_approval',
+    id = q.event.id,
+    answer = answer.answer,
+    reason = answer.reason or '',
+    rule = answer.rule or '',
+    is_alone = answer.is_alone,
+  })
+  if is_sent then
+    host.publish(q.session_id, { { type = 'approval_settled', id = q.event.id } })
+  end
+end
+
+---@type table<string, string>
+local refusals = {
+  once = 'This cannot be allowed.',
+  session = 'This cannot be allowed for the whole session.',
+  always = 'This cannot be allowed for good.',
+}
+
+--- Allow what is asked. For `always`, the rule that will be kept is shown, and can be changed, first.
+---@param choice 'once'|'session'|'always'
+---@param q sanderling.review.Question
+function M.allow(choice, q)
+  if not vim.list_contains(q.event.choices, choice) then
+    tell(refusals[choice])
+  elseif choice == 'always' then
+    message.ask({ prompt = 'Always allow: ', default = q.event.rule or '' }, function(rule)
+      if rule and vim.trim(rule) ~= '' then
+        M.send(q, { answer = 'always', rule = vim.trim(rule) })
+      end
+    end)
+  else
+    M.send(q, { answer = choice })
+  end
+end
+
+--- The question that an answer is for. Where it is not on the screen, or only just, it is shown, and nothing is answered.
+---@return sanderling.review.Question?
+local function question_to_answer()
+  if #queue.list == 0 then
+    tell('No question is open.')
+    return nil
+  elseif not float.is_seen() then
+    local text = float.is_left and 'Here is the question again: now answer it.'
+      or 'The question has only just appeared: read it, then answer again.'
+    float.is_left = false
+    float.update()
+    tell(text)
+    return nil
+  end
+  return queue.question()
+end
+
+--- Allow what the question on the screen is about.
+---@param choice? 'once'|'session'|'always'
+function M.approve(choice)
+  vim.validate('choice', choice, function(value)
+    return value == nil or vim.list_contains(M.CHOICES, value)
+  end, "'once', 'session' or 'always'")
+  local q = question_to_answer()
+  if q then
+    M.allow(choice or 'once', q)
+  end
+end
+
+---@param reason? string that the model reads
+---@param is_alone? boolean what else the same message asks for is not denied with it
+function M.deny(reason, is_alone)
+  local q = question_to_answer()
+  if q then
+    M.send(q, { answer = 'deny', reason = reason or '', is_alone = is_alone or nil })
+  end
+end
+
+--- Go to the float, which answers to keys.
+function M.focus()
+  if #queue.list == 0 then
+    tell('No question is open.')
+    return
+  end
+  float.is_left = false
+  float.update()
+  float.enter()
+end
+
+return M

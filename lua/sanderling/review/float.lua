@@ -1,0 +1,250 @@
+--- The float that shows a question. It is not entered by itself, and comes back where something of the user's closes it.
+local M = {}
+
+local api = vim.api
+local attention = require('sanderling.ui.attention')
+local diff = require('sanderling.transcript.diff')
+local geometry = require('sanderling.review.place')
+local host = require('sanderling.host')
+local locked = require('sanderling.ui.locked')
+local message = require('sanderling.ui.message')
+local pages = require('sanderling.ui.float')
+local queue = require('sanderling.review.queue')
+local scratch = require('sanderling.ui.scratch')
+local wording = require('sanderling.review.wording')
+
+local RETRY_MS = 50
+
+local ns = api.nvim_create_namespace('sanderling_approval')
+local augroup = api.nvim_create_augroup('sanderling_approval', {})
+
+---@type { win: integer, buf: integer, place?: sanderling.review.Place }?
+local float
+---@type { question: sanderling.review.Question, since: integer }? what is on the screen, and since when
+local shown
+M.is_left = false -- by the user: the float stays away until it is asked for, or something else asks
+local is_waiting = false
+
+---@type fun(buf: integer) gives the float its keys
+M.on_open = nil
+
+---@return boolean it is in this tab page
+function M.is_open()
+  return float ~= nil
+    and api.nvim_win_is_valid(float.win)
+    and api.nvim_win_get_tabpage(float.win) == api.nvim_get_current_tabpage()
+end
+
+---@return boolean
+function M.is_focused()
+  return float ~= nil and api.nvim_get_current_win() == float.win
+end
+
+local keep_ends_soon = vim.schedule_wrap(function()
+  if float and float.place and not M.is_focused() and api.nvim_win_is_valid(float.win) then
+    local ok, err = pcall(geometry.keep_ends_above, float.place)
+    if not ok then
+      host.note_defect(err)
+    end
+  end
+end)
+
+--- Later, when what came with the question is drawn, too.
+function M.keep_ends_in_sight()
+  if float then
+    keep_ends_soon()
+  end
+end
+
+--- Close the float; whoever was in it is where they came from, as with any window.
+function M.close()
+  local old = float
+  if not old then
+    return
+  end
+  float = nil -- before its window is closed: WinClosed is to see that it is no longer ours
+  if api.nvim_win_is_valid(old.win) then
+    local ok, err = pcall(api.nvim_win_close, old.win, true)
+    if not ok then
+      float = old
+      error(err, 0)
+    end
+  end
+  shown = nil
+end
+
+---@type fun(buf: integer)
+local watch
+
+---@param config_ vim.api.keyset.win_config
+local function open(config_)
+  local buf = pages.new_buffer('question', {})
+  local win = api.nvim_open_win(
+    buf,
+    false,
+    vim.tbl_extend('error', config_, { focusable = false, style = 'minimal', noautocmd = true })
+  )
+  float = { win = win, buf = buf }
+  scratch.set_win_options(win, {
+    wrap = true,
+    linebreak = false, -- every blank that is there is seen
+    breakindent = false,
+    showbreak = wording.SHOWBREAK,
+    smoothscroll = true,
+    conceallevel = 0,
+    foldenable = false,
+    winbar = '',
+    winfixbuf = true,
+    winhighlight = 'NormalFloat:AgentApproval,FloatBorder:AgentApprovalBorder',
+  })
+  M.on_open(buf)
+  watch(buf)
+end
+
+---@param place sanderling.review.Place
+---@param q sanderling.review.Question
+local function fill(place, q)
+  local buf, body = assert(float).buf, place.body
+  scratch.set_buf_options(buf, { modifiable = true })
+  api.nvim_buf_set_lines(buf, 0, -1, true, place.lines)
+  scratch.set_buf_options(buf, { modifiable = false })
+  api.nvim_buf_clear_namespace(buf, -1, 0, -1)
+  for _, mark in ipairs(body.marks) do
+    api.nvim_buf_set_extmark(buf, ns, mark.row, mark.col, {
+      end_col = mark.end_col,
+      hl_group = mark.hl,
+      strict = false,
+    })
+  end
+  if #place.lines >= body.subject_lnum then
+    diff.set_syntax(buf, q.event.filetype or '', body.subject_lnum)
+  end
+  if place.is_cut then
+    local row = #place.lines - 1
+    api.nvim_buf_set_extmark(buf, ns, row, 0, {
+      end_col = #place.lines[row + 1],
+      hl_group = 'AgentWarning',
+      priority = 200, -- above the syntax
+    })
+  end
+end
+
+--- Draw the question, where it belongs.
+local function draw()
+  local q = assert(queue.question())
+  if float and not M.is_open() then
+    M.close()
+  end
+  local place = geometry.find(q, M.is_focused())
+  local win_config = {
+    relative = 'editor',
+    row = place.row,
+    col = place.col,
+    width = place.width,
+    height = place.height,
+    zindex = pages.ZINDEX.question,
+    border = 'rounded',
+    title = wording.title_of(q, place.width),
+    footer = M.is_focused() and wording.keys_line(q, place.width)
+      or { { (' %s '):format(wording.ways_in('to answer')), 'AgentApprovalKey' } },
+    footer_pos = 'right',
+  }
+  if float then
+    api.nvim_win_set_config(float.win, win_config)
+  else
+    open(win_config)
+  end
+  fill(place, q)
+  float.place = place
+  M.keep_ends_in_sight()
+  if not shown or shown.question ~= q then
+    api.nvim_win_set_cursor(float.win, { 1, 0 })
+    pcall(vim.cmd.redraw) -- before its time begins
+    shown = { question = q, since = vim.uv.hrtime() }
+  end
+end
+
+--- Show what is to be shown, in this tab page; try again while Neovim does not allow it.
+function M.update()
+  queue.index = math.max(1, math.min(queue.index, #queue.list))
+  if is_waiting or M.is_left and #queue.list > 0 then
+    return
+  end
+  local ok, err = xpcall(#queue.list > 0 and draw or M.close, debug.traceback)
+  if not ok and locked.reason(err) then
+    is_waiting = true
+    vim.defer_fn(function()
+      is_waiting = false
+      M.update()
+    end, RETRY_MS)
+  elseif not ok then
+    host.note_defect(err)
+  end
+end
+
+local update_soon = vim.schedule_wrap(M.update)
+
+--- The person has left the question unanswered: say how they come back to it.
+function M.set_left()
+  M.is_left = true
+  local count = #queue.list
+  message.tell(
+    ('%s: %s.'):format(
+      count == 1 and 'The question waits' or ('%d questions wait'):format(count),
+      wording.ways_in('brings it back')
+    )
+  )
+end
+
+--- What moves the float, changes what it says, or takes it away.
+---@param buf integer
+function watch(buf)
+  api.nvim_clear_autocmds({ group = augroup })
+  local function on(events, callback, desc, buffer)
+    api.nvim_create_autocmd(events, {
+      group = augroup,
+      buffer = buffer,
+      desc = 'Agent: ' .. desc,
+      callback = callback,
+    })
+  end
+  on({ 'TabEnter', 'VimResized', 'TabClosed' }, update_soon, 'keep the question on the screen')
+  on('BufWinEnter', update_soon, 'say which session asks')
+  on({ 'WinEnter', 'WinLeave' }, update_soon, 'keys of the question', buf)
+  on('WinClosed', function(args)
+    local is_ours = float and tonumber(args.match) == float.win
+    if is_ours and M.is_focused() then
+      M.set_left() -- `:quit` in it
+    end
+    if is_ours then
+      update_soon()
+    end
+  end, 'a question survives :only')
+  on({ 'CursorMoved', 'CursorMovedI' }, function()
+    if
+      float
+      and M.is_open()
+      and geometry.covers(float.place, geometry.cursor_cell(M.is_focused()))
+    then
+      M.update()
+    end
+  end, 'the question gives way to the cursor')
+end
+
+---@return boolean the question has been on the screen for long enough that an answer is meant for it
+function M.is_seen()
+  return shown ~= nil
+    and shown.question == queue.question()
+    and vim.uv.hrtime() - shown.since >= attention.GRACE_NS
+end
+
+--- Go to the float, if it is in this tab page.
+function M.enter()
+  if M.is_open() and not M.is_focused() then
+    vim.cmd.stopinsert()
+    api.nvim_set_current_win(float.win)
+    M.update()
+  end
+end
+
+return M

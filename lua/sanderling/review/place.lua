@@ -1,0 +1,151 @@
+--- Where a question is on the screen: over the end of the chat, and not where the cursor is.
+local M = {}
+
+local api = vim.api
+local wording = require('sanderling.review.wording')
+
+local MAX_WIDTH = 78
+local MIN_WIDTH = 48 -- a chat that is smaller is not covered
+local MIN_HEIGHT = 6
+local USUAL_HEIGHT = 12 -- of a small change, which is to be read whole also on a screen of 24 rows
+
+---@class (exact) sanderling.review.Area of the screen; cells count from 0
+---@field top integer
+---@field bottom integer the row behind it
+---@field left integer
+---@field width integer
+
+---@class (exact) sanderling.review.Place
+---@field row integer of the border
+---@field col integer
+---@field width integer within the border
+---@field height integer
+---@field body sanderling.review.Body
+---@field lines string[] that are shown of it
+---@field is_cut boolean the last of them says what is missing
+
+--- The part of the screen that windows have: without tab line, status line and command line.
+---@return sanderling.review.Area
+local function screen_area()
+  local has_tabline = vim.o.showtabline == 2
+    or (vim.o.showtabline == 1 and #api.nvim_list_tabpages() > 1)
+  return {
+    top = has_tabline and 1 or 0,
+    bottom = vim.o.lines - vim.o.cmdheight - (vim.o.laststatus > 0 and 1 or 0),
+    left = 0,
+    width = vim.o.columns,
+  }
+end
+
+--- The transcript's part of it, if it is in this tab page and has the room.
+---@return sanderling.review.Area?
+local function chat_area()
+  for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
+    local buf = api.nvim_win_get_buf(win)
+    if vim.bo[buf].filetype == 'sanderling' and vim.b[buf].sanderling_session then
+      local top, left = unpack(api.nvim_win_get_position(win))
+      local height, width = api.nvim_win_get_height(win), api.nvim_win_get_width(win)
+      if width >= MIN_WIDTH and height >= MIN_HEIGHT + 2 then
+        return { top = top, bottom = top + height, left = left, width = width }
+      end
+    end
+  end
+end
+
+--- The cell of the cursor, where the float must not be; nil while it is in the float or in the command line.
+---@param is_focused boolean it is in the float
+---@return { row: integer, col: integer }?
+function M.cursor_cell(is_focused)
+  if is_focused or api.nvim_get_mode().mode:find('^c') then
+    return nil
+  end
+  local pos = vim.fn.screenpos(0, vim.fn.line('.'), vim.fn.col('.'))
+  return pos.row > 0 and { row = pos.row - 1, col = pos.col - 1 } or nil
+end
+
+---@param place sanderling.review.Place
+---@param cell? { row: integer, col: integer }
+---@return boolean
+function M.covers(place, cell)
+  return cell ~= nil
+    and cell.row >= place.row
+    and cell.row < place.row + place.height + 2
+    and cell.col >= place.col
+    and cell.col < place.col + place.width + 2
+end
+
+--- Where the float hides least: over the end of the chat, else at the right; not where the cursor is.
+---@param q sanderling.review.Question
+---@param is_focused boolean
+---@return sanderling.review.Place
+function M.find(q, is_focused)
+  local cell = M.cursor_cell(is_focused)
+  local share = is_focused and 0.6 or 0.4
+  local usual = math.min(USUAL_HEIGHT, math.floor(vim.o.lines / 2))
+  local max_height = math.max(MIN_HEIGHT, usual, math.floor(vim.o.lines * share))
+  local screen = screen_area()
+  local first
+  for _, area in ipairs({ chat_area() or screen, screen }) do
+    local width = math.max(1, math.min(area.width - 2, MAX_WIDTH))
+    -- A chat that is low does not cut it: it begins above.
+    local top = math.min(area.top, math.max(screen.top, area.bottom - max_height - 2))
+    local room = math.max(1, math.min(area.bottom - top - 2, max_height))
+    local body = wording.body_of(q, width)
+    local head, height, is_cut = wording.head_of(body.lines, width, room)
+    for _, row in ipairs({ area.bottom - height - 2, top }) do
+      local place = {
+        row = math.max(row, 0),
+        col = area.left + area.width - width - 2,
+        width = width,
+        height = height,
+        body = body,
+        lines = is_focused and body.lines or head,
+        is_cut = is_cut and not is_focused,
+      }
+      if not M.covers(place, cell) then
+        return place
+      end
+      first = first or place
+    end
+  end
+  return first
+end
+
+--- Scroll `win` until its text ends within its first `room` rows, if that is where its cursor is.
+---@param win integer
+---@param room integer
+local function scroll_end_up(win, room)
+  api.nvim_win_call(win, function()
+    local lnum = vim.fn.line('.')
+    if math.max(lnum, vim.fn.foldclosedend(lnum)) ~= vim.fn.line('$') then
+      return
+    end
+    local first = vim.fn.line('w0')
+    local top = first
+    while top < lnum and api.nvim_win_text_height(win, { start_row = top - 1 }).all > room do
+      top = math.max(top, vim.fn.foldclosedend(top)) + 1
+    end
+    if top > first then
+      vim.fn.winrestview({ topline = top, skipcol = 0 })
+    end
+  end)
+end
+
+--- Scroll the transcripts whose end the float would cover: what led to the question is to be read above it. A reader who is
+--- elsewhere in one stays there.
+---@param place sanderling.review.Place
+function M.keep_ends_above(place)
+  for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
+    local info = vim.fn.getwininfo(win)[1]
+    local first_row, first_col = info.winrow - 1 + info.winbar, info.wincol - 1
+    local room = place.row - first_row
+    local is_covered = place.row < first_row + info.height
+      and place.col < first_col + info.width
+      and place.col + place.width + 2 > first_col
+    if vim.bo[info.bufnr].filetype == 'sanderling' and is_covered and room >= MIN_HEIGHT then
+      scroll_end_up(win, room)
+    end
+  end
+end
+
+return M

@@ -1,0 +1,297 @@
+--- What a question says: its title, the text in the float, its keys.
+local M = {}
+
+local api = vim.api
+local config = require('sanderling.config')
+local live = require('sanderling.session.live')
+local queue = require('sanderling.review.queue')
+local sandbox = require('sanderling.session.sandbox')
+local words = require('sanderling.ui.words')
+
+M.SHOWBREAK = '↪ '
+
+---@class (exact) sanderling.review.Mark
+---@field row integer
+---@field col integer
+---@field end_col integer
+---@field hl string
+
+---@class (exact) sanderling.review.Body
+---@field lines string[]
+---@field marks sanderling.review.Mark[]
+---@field subject_lnum integer
+
+---@param q sanderling.review.Question
+---@return string
+local function heading_of(q)
+  if q.event.tool == 'again' then
+    return 'Let it go on' -- this is about no tool, but about a model that goes in circles
+  end
+  return words.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
+end
+
+--- How many rows `line` takes where it is wrapped.
+---@param line string
+---@param width integer
+---@return integer
+local function rows_of(line, width)
+  local cells = vim.fn.strdisplaywidth(line)
+  local continued = width - api.nvim_strwidth(M.SHOWBREAK)
+  return cells <= width and 1 or 1 + math.ceil((cells - width) / continued)
+end
+
+--- The index of the first line that does not fit into `height` rows any more, and the rows before it; nil when all fit.
+---@param lines string[]
+---@param width integer
+---@param height integer
+---@return integer? index
+---@return integer rows
+local function first_beyond(lines, width, height)
+  local rows = 0
+  for i, line in ipairs(lines) do
+    local needed = rows_of(line, width)
+    if rows + needed > height then
+      return i, rows
+    end
+    rows = rows + needed
+  end
+  return nil, rows
+end
+
+--- The lines that fit into `height` rows. When that is not all of them, the last one says what is missing.
+---@param lines string[]
+---@param width integer
+---@param height integer
+---@return string[] lines
+---@return integer rows
+---@return boolean is_cut
+function M.head_of(lines, width, height)
+  if not first_beyond(lines, width, height) then
+    local _, rows = first_beyond(lines, width, height)
+    return lines, rows, false
+  end
+  local beyond, rows = first_beyond(lines, width, height - 1)
+  beyond = assert(beyond)
+  local head = vim.list_slice(lines, 1, beyond - 1)
+  local room = (height - 1 - rows) * (width - 4) -- a character of two cells may leave one of them empty
+  if room > 0 then
+    head[beyond] = vim.fn.printf(('%%.%dS'):format(room), lines[beyond])
+  end
+  local left = #lines - beyond + 1
+  head[#head + 1] = ('… %d more line%s: :AgentApprovals'):format(left, left == 1 and '' or 's')
+  return head, height, true
+end
+
+---@param text string
+---@param cells integer at most
+---@return string
+local function last_cells(text, cells)
+  local first = math.max(vim.fn.strchars(text) - cells, 0)
+  local rest = vim.fn.strcharpart(text, first)
+  while api.nvim_strwidth(rest) > cells do -- of characters that take two
+    rest = vim.fn.strcharpart(rest, 1)
+  end
+  return rest
+end
+
+---@return string
+local function count_text()
+  return #queue.list > 1 and (' · %d of %d'):format(queue.index, #queue.list) or ''
+end
+
+--- How many cells the heading may take in the border.
+---@param width integer of the float
+---@return integer
+local function heading_room(width)
+  return width - api.nvim_strwidth(count_text()) - 3
+end
+
+---@param q sanderling.review.Question
+---@param width integer
+---@return [string, string][]
+function M.title_of(q, width)
+  local heading, room = heading_of(q), heading_room(width)
+  if api.nvim_strwidth(heading) > room then
+    -- Of a path the end says more, of a command the beginning.
+    local tail = (q.event.path or '') ~= '' and last_cells(heading, math.floor(room / 2)) or ''
+    local head_cells = math.max(room - api.nvim_strwidth(tail) - 1, 1)
+    heading = words.fitting(heading, head_cells + 1) .. tail
+  end
+  return { { (' %s?%s '):format(heading, count_text()), 'AgentApprovalTitle' } }
+end
+
+--- Add to `lines` where it would be done and how confined: in one line if it fits, because nobody reads words that are broken.
+---@param lines string[]
+---@param q sanderling.review.Question
+---@param width integer
+---@return sanderling.review.Mark[]
+local function add_place(lines, q, width)
+  local where = 'in ' .. words.plain(vim.fn.fnamemodify(q.event.cwd, ':~'))
+  local facts = sandbox.words(q.session_id)
+  local cells = api.nvim_strwidth(where)
+  for _, fact in ipairs(facts) do
+    cells = cells + 1 + api.nvim_strwidth(fact.text)
+  end
+  lines[#lines + 1] = where
+  local marks = { { row = #lines - 1, col = 0, end_col = #where, hl = 'AgentStatus' } }
+  if cells > width and #facts > 0 then
+    lines[#lines + 1] = ''
+  end
+  for _, fact in ipairs(facts) do
+    local line = lines[#lines] == '' and '' or lines[#lines] .. ' '
+    lines[#lines] = line .. fact.text
+    local hl = fact.hl or 'AgentStatus'
+    marks[#marks + 1] = { row = #lines - 1, col = #line, end_col = #lines[#lines], hl = hl }
+  end
+  return marks
+end
+
+--- Does the subject begin with what the title says? An address and a diff do not.
+---@param event sanderling.ApprovalRequested
+---@return boolean
+local function says_title(event)
+  local title = words.plain(event.title):gsub('%s*…$', ''):gsub('%s+', ' ')
+  local head = event.subject:sub(1, #event.title * 2) -- megabytes may follow
+  return vim.startswith((words.plain(head):gsub('%s+', ' ')), vim.trim(title))
+end
+
+--- The session that asks, when it is another than the one that this tab page shows.
+---@param q sanderling.review.Question
+---@return string?
+local function asker_of(q)
+  local session = live.find(q.session_id)
+  if session and #live.all() > 1 and not session:is_on_screen() then
+    return ('Session “%s” asks.'):format(words.plain(session:name()))
+  end
+end
+
+---@param q sanderling.review.Question
+---@param width integer of the float
+---@return sanderling.review.Body
+function M.body_of(q, width)
+  local event = q.event
+  local asker = asker_of(q)
+  local lines = asker and { asker } or {}
+  vim.list_extend(lines, words.wrapped(words.plain(event.reason), width))
+  local is_cut = api.nvim_strwidth(heading_of(q)) > heading_room(width)
+  if is_cut and not says_title(event) then
+    lines[#lines + 1] = words.plain(event.title)
+  end
+  local marks = add_place(lines, q, width)
+  if asker then
+    marks[#marks + 1] = { row = 0, col = 0, end_col = #asker, hl = 'AgentApprovalTitle' }
+  end
+  if (event.rule or '') ~= '' then -- what is allowed by that is more than this one use
+    local is_compound = event.tool == 'bash' and event.subject:find('[;&|\n`]') ~= nil
+    local rule = 's/A would allow: '
+      .. words.plain(event.rule):gsub('^allow ', '')
+      .. (is_compound and '  (no other part of the line)' or '')
+    lines[#lines + 1] = rule
+    marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #rule, hl = 'AgentStatus' }
+  end
+  lines[#lines + 1] = ''
+  local subject_lnum = #lines + 1
+  vim.list_extend(lines, words.lines_of(event.subject))
+  return { lines = lines, marks = marks, subject_lnum = subject_lnum }
+end
+
+---@type table<string, 'once'|'session'|'always'> by key
+M.choice_of = { a = 'once', s = 'session', A = 'always' }
+
+---@alias sanderling.review.Words table<string, string> what each key does
+
+--- From wide to narrow.
+---@type sanderling.review.Words[]
+local key_words = {
+  {
+    a = 'allow once',
+    s = 'for the session',
+    A = 'always',
+    d = 'deny',
+    D = 'deny + reason',
+    x = 'deny only this',
+    X = '+ reason',
+    p = 'full view',
+    q = 'later',
+    ['<Tab>'] = 'next',
+  },
+  {
+    a = 'once',
+    s = 'session',
+    A = 'always',
+    d = 'deny',
+    D = '+ reason',
+    x = 'only this',
+    X = '+ reason',
+    p = 'full view',
+    q = 'later',
+    ['<Tab>'] = 'next',
+  },
+  { a = 'once', s = 'session', A = 'always', d = 'deny', D = '+ reason', x = 'only this' },
+  { a = 'once', s = 'session', A = 'always', d = 'deny', x = 'only this' },
+  { d = 'deny', x = 'only this' },
+  {},
+}
+
+--- What is denied with it, if anything is: those that wait for an answer, too, or what comes after it.
+---@param q sanderling.review.Question
+---@return string
+local function also_denied(q)
+  if not q.event.is_of_several then
+    return ''
+  end
+  local count = #vim.tbl_filter(function(other)
+    return other.session_id == q.session_id and other.event.is_of_several or false
+  end, queue.list)
+  return count > 1 and (' all %d'):format(count) or ' the rest, too'
+end
+
+---@param q sanderling.review.Question
+---@return string[] keys that apply
+local function keys_of(q)
+  local keys = {}
+  for _, key in ipairs({ 'a', 's', 'A' }) do
+    if vim.list_contains(q.event.choices, M.choice_of[key]) then
+      keys[#keys + 1] = key
+    end
+  end
+  vim.list_extend(keys, { 'd', 'D' })
+  vim.list_extend(keys, q.event.is_of_several and { 'x', 'X' } or {})
+  vim.list_extend(keys, { 'p', 'q', #queue.list > 1 and '<Tab>' or nil })
+  return keys
+end
+
+--- The keys and what they do, in as many words as there is room for.
+---@param q sanderling.review.Question
+---@param width integer
+---@return [string, string][]
+function M.keys_line(q, width)
+  local chunks
+  for _, word_of in ipairs(key_words) do
+    local cells = 1
+    chunks = {}
+    for _, key in ipairs(keys_of(q)) do
+      local word = word_of[key] and ' ' .. word_of[key] or ''
+      word = word .. (key == 'd' and word_of.d and also_denied(q) or '')
+      chunks[#chunks + 1] = { ' ' .. key, 'AgentApprovalKey' }
+      chunks[#chunks + 1] = { word, 'AgentApproval' }
+      cells = cells + #key + #word + 1
+    end
+    chunks[#chunks + 1] = { ' ', 'AgentApproval' }
+    if cells <= width then
+      break
+    end
+  end
+  return chunks
+end
+
+--- How to get into the float.
+---@param purpose string
+---@return string
+function M.ways_in(purpose)
+  local key = config.key_name(config.options.keys.approvals, '')
+  local text = (':AgentApprovals %s'):format(purpose)
+  return key ~= '' and ('%s, %s in the chat'):format(text, key) or text
+end
+
+return M
