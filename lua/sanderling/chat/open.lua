@@ -1,0 +1,363 @@
+--- Sessions in the chat's windows: begun, shown, switched, closed.
+local api = vim.api
+local config = require('sanderling.config')
+local host = require('sanderling.host')
+local keys = require('sanderling.chat.keys')
+local layout = require('sanderling.chat.layout')
+local live = require('sanderling.session.live')
+local locked = require('sanderling.ui.locked')
+local message = require('sanderling.ui.message')
+local session_module = require('sanderling.chat.session')
+local stored = require('sanderling.session.stored')
+local tabs = require('sanderling.chat.tabs')
+
+local M = {}
+
+local RETRY_MS = 20
+
+---@param session sanderling.chat.session.Session
+local function watch(session)
+  local function on(events, bufs, desc, callback)
+    for _, buf in ipairs(bufs) do
+      api.nvim_create_autocmd(events, {
+        group = tabs.augroup,
+        buffer = buf,
+        desc = 'Agent: ' .. desc,
+        callback = callback,
+      })
+    end
+  end
+  local both = session:buffers()
+  for _, buf in ipairs(both) do
+    api.nvim_clear_autocmds({ group = tabs.augroup, buffer = buf })
+  end
+  on(
+    { 'TextChanged', 'TextChangedI', 'TextChangedP' },
+    { session.prompt.buf },
+    'placeholder of an empty prompt',
+    function()
+      session.prompt:draw_placeholder()
+      session.todo:follow()
+      session:keep_draft()
+    end
+  )
+  on(
+    { 'ModeChanged', 'WinEnter', 'WinLeave' },
+    both,
+    'mode in the winbar',
+    vim.schedule_wrap(function()
+      pcall(vim.cmd.redrawstatus, { bang = true })
+    end)
+  )
+  on('BufWinEnter', { session.transcript_buf }, 'folds and highlights in a new window', function()
+    local win = api.nvim_get_current_win()
+    layout.set_transcript_options(win)
+    if session:is_whole() then
+      session.transcript:show_in(win)
+    end
+  end)
+  on('BufEnter', both, 'the session that is meant', function()
+    if not tabs.is_swapping then
+      live.set_current(session)
+    end
+  end)
+  on('QuitPre', both, 'tell :quit from other ways to close a window', function()
+    tabs.is_quitting = true
+    vim.schedule(function()
+      tabs.is_quitting = false
+    end)
+  end)
+end
+
+---@type fun(session: sanderling.chat.session.Session): sanderling.chat.keys.Actions
+M.actions_of = nil
+
+--- Make the buffers of `session` a chat's.
+---@param session sanderling.chat.session.Session
+local function set_up(session)
+  local actions = M.actions_of(session)
+  keys.set(session.transcript_buf, session.prompt.buf, actions)
+  keys.set_words(session:buffers(), actions)
+  watch(session)
+  session.prompt:draw_placeholder()
+end
+
+--- Close what is left of chats that somebody has taken apart.
+local function close_torn_chats()
+  for tab, windows in pairs(tabs.windows_by_tab) do
+    if api.nvim_tabpage_is_valid(tab) and not tabs.shown_in(tab) then
+      tabs.windows_by_tab[tab] = nil
+      layout.close(vim.tbl_filter(function(win)
+        return api.nvim_win_is_valid(win) and live.of_buffer(api.nvim_win_get_buf(win)) ~= nil
+      end, { windows.prompt, windows.transcript }))
+    end
+  end
+end
+
+--- Give sessions back the buffers that somebody has deleted or emptied. What runs has gone on meanwhile, which is told.
+local function restore_sessions()
+  local is_any_new, is_any_busy = false, false
+  for _, session in ipairs(live.all()) do
+    if not session:is_whole() then
+      local is_new = session:restore()
+      if is_new then
+        set_up(session)
+      end
+      for _, win in ipairs(vim.fn.win_findbuf(session.transcript_buf)) do
+        tabs.restore_view(session, win)
+      end
+      is_any_new = is_any_new or is_new
+      is_any_busy = is_any_busy or is_new and session:is_busy()
+    end
+  end
+  if is_any_new then
+    close_torn_chats()
+  end
+  if is_any_busy then
+    local text = 'What runs here goes on: :AgentChat shows it, :AgentStop stops it.'
+    message.tell(text, vim.log.levels.WARN)
+  end
+end
+
+local is_restoring = false
+
+--- Restore sessions as soon as that is allowed.
+local function restore_sessions_soon()
+  if is_restoring then
+    return
+  end
+  is_restoring = true
+  vim.schedule(function()
+    is_restoring = false
+    local ok, err = pcall(restore_sessions)
+    if not ok and locked.reason(err) then
+      vim.defer_fn(restore_sessions_soon, RETRY_MS)
+    elseif not ok then
+      host.note_defect(err)
+    end
+  end)
+end
+
+--- Begin a session in buffers of its own, or resume the one that `id` names. It is current.
+---@param id? string
+---@param project? string
+---@return sanderling.chat.session.Session
+local function add_session(id, project)
+  local session = session_module.new({ on_lost = restore_sessions_soon, on_sent = tabs.go_to_end })
+  session:begin(id or stored.new_id(), project or stored.root_here())
+  set_up(session)
+  live.add(session)
+  live.set_current(session)
+  return session
+end
+
+--- Close `session`. Windows that show it show the next one, or close.
+---@param session sanderling.chat.session.Session
+local function remove_session(session)
+  session:close()
+  local other = live.neighbour(session, 1)
+  for tab in pairs(tabs.windows_by_tab) do
+    local windows, shown = tabs.shown_in(tab)
+    if windows and shown == session and other ~= session then
+      tabs.put(other, windows)
+    elseif shown == session then
+      tabs.hide(tab)
+    end
+  end
+  live.remove(session)
+  session:delete_buffers()
+end
+
+--- The current session; a new one when there is none. Those whose buffers were deleted have them again.
+---@return sanderling.chat.session.Session
+function M.current_session()
+  restore_sessions()
+  return live.current() or add_session()
+end
+
+--- Make another session of the one that `session` is, in the same buffers.
+---@param session sanderling.chat.session.Session
+---@param id string
+---@param project string
+---@return sanderling.chat.session.Session
+function M.replace(session, id, project)
+  local previous_id = session.id
+  session:close()
+  session:begin(id, project)
+  host.announce('AgentSessionChanged', { session_id = id, previous_id = previous_id })
+  session:open()
+  return session
+end
+
+---@class (exact) sanderling.chat.Entry
+---@field id string
+---@field title string empty while there is none
+---@field name string the title, or the time at which it began
+---@field project string
+---@field is_current boolean
+---@field is_busy boolean a turn or a command runs, or waits to
+---@field transcript_buf integer
+---@field prompt_buf integer
+
+--- The sessions that are open here, in the order of the keys that switch.
+---@return sanderling.chat.Entry[]
+function M.list()
+  return vim.tbl_map(function(session)
+    return {
+      id = session.id,
+      title = session.title,
+      name = session:name(),
+      project = session.project,
+      is_current = session == live.current(),
+      is_busy = session:is_busy(),
+      transcript_buf = session.transcript_buf,
+      prompt_buf = session.prompt.buf,
+    }
+  end, live.all())
+end
+
+-- windows -------------------------------------------------------------------------------------------------------------
+
+---@param opts sanderling.ChatOpts
+function M.show(opts)
+  local given = { position = opts.position, size = opts.size }
+  config.validate(given, 'chat')
+  local session = M.current_session()
+  local tab = (given.position or config.options.chat.position) == 'tab' and tabs.other_tab(session)
+  if tab and opts.focus == false then
+    return session:open()
+  elseif tab then
+    api.nvim_set_current_tabpage(tab)
+  end
+  local windows, shown = tabs.shown_in()
+  local before = api.nvim_get_current_win()
+  if not windows then
+    local layout_opts = vim.tbl_extend('force', config.options.chat, given)
+    local left_alone = tabs.prompt_windows() -- by `:only`
+    -- May raise: there is no room.
+    windows = layout.open(layout_opts, session.transcript_buf, session.prompt.buf, tabs.win_options)
+    tabs.windows_by_tab[api.nvim_get_current_tabpage()] = windows
+    tabs.restore_view(session, windows.transcript)
+    session.prompt:draw_placeholder()
+    layout.close(vim.tbl_filter(function(win)
+      return win ~= windows.transcript and win ~= windows.prompt
+    end, left_alone))
+  elseif shown ~= session then
+    tabs.put(session, windows)
+  end
+  if opts.focus == false and api.nvim_win_is_valid(before) then
+    api.nvim_set_current_win(before)
+  else
+    api.nvim_set_current_win(windows.prompt)
+    if config.options.chat.start_insert then
+      vim.cmd.startinsert({ bang = true })
+    end
+  end
+  session:open()
+  stored.hint(session)
+end
+
+---@param opts sanderling.ChatOpts
+function M.toggle(opts)
+  config.validate({ position = opts.position, size = opts.size }, 'chat') -- to hide it, too
+  if tabs.shown_in() then
+    tabs.hide()
+  else
+    M.show(opts)
+  end
+end
+
+---@return { buf: integer, win: integer? }?
+function M.transcript()
+  local session = live.current()
+  if not session or not api.nvim_buf_is_valid(session.transcript_buf) then
+    return nil
+  end
+  local windows, shown = tabs.shown_in()
+  return { buf = session.transcript_buf, win = shown == session and windows.transcript or nil }
+end
+
+-- which session -------------------------------------------------------------------------------------------------------
+
+--- Begin a session beside those that are open, and show it.
+function M.new()
+  add_session(nil, stored.project_here())
+  M.show({})
+end
+
+--- Show the session `id`, which is open here or whose log exists. It takes the place of one in which nothing was said.
+---@param id string
+---@param project string
+---@param opts sanderling.ChatOpts
+---@return sanderling.chat.session.Session
+function M.open(id, project, opts)
+  local open_one, current = live.find(id), live.current()
+  if open_one then
+    live.set_current(open_one)
+  elseif current and current.is_fresh then
+    M.replace(current, id, project)
+  else
+    add_session(id, project)
+  end
+  M.show(opts)
+  return assert(live.current())
+end
+
+--- Show the session that was opened `step` places after the one that is shown.
+---@param step integer
+function M.switch(step)
+  local session = M.current_session()
+  local other = live.neighbour(session, step)
+  if other == session then
+    message.tell(
+      'No other session is open: :AgentNew begins one, :AgentSessions has the earlier ones.'
+    )
+    return
+  end
+  local windows = tabs.shown_in()
+  if windows then
+    tabs.put(other, windows)
+    live.set_current(other)
+  else
+    live.set_current(other)
+    M.show({})
+  end
+end
+
+--- Close the current session. Its log stays, and the next one is shown.
+function M.close()
+  local session = live.current()
+  if session then
+    remove_session(session)
+  else
+    message.tell('No session is open.')
+  end
+end
+
+--- Begin a new session in the buffers of the current one.
+function M.clear()
+  local session = live.current()
+  if session then
+    M.replace(session, stored.new_id(), stored.root_here())
+  end
+end
+
+--- There is an environment now: start the host for the chat, if there is one. Where nothing was said, only that there was none
+--- stands in the transcript, which is taken back.
+---@param is_wanted boolean go to the prompt
+---@return boolean is_shown the chat is on the screen
+function M.reopen(is_wanted)
+  local session = live.current()
+  if session and session.is_fresh then
+    M.replace(session, stored.new_id(), session.project)
+  elseif session then
+    session:open()
+  end
+  local windows = tabs.shown_in()
+  if windows and is_wanted then
+    api.nvim_set_current_win(windows.prompt)
+  end
+  return windows ~= nil
+end
+
+return M

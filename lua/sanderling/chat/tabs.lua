@@ -1,0 +1,254 @@
+--- The chat's two windows in each tab page: what they show, where they were left, how they close together.
+local api = vim.api
+local layout = require('sanderling.chat.layout')
+local live = require('sanderling.session.live')
+
+local M = {}
+
+local FILETYPE = 'sanderling'
+
+M.augroup = api.nvim_create_augroup('sanderling', {})
+
+---@type table<integer, sanderling.chat.layout.Windows>
+M.windows_by_tab = {}
+---@type table<string, any>? options of the transcript's window that was closed last
+M.win_options = nil
+M.is_swapping = false
+M.is_quitting = false -- `:quit` is closing one of the windows
+
+--- The chat's windows in `tab`, if both are there, and the session that they show.
+---@param tab? integer
+---@return sanderling.chat.layout.Windows?
+---@return sanderling.chat.session.Session?
+function M.shown_in(tab)
+  tab = tab or api.nvim_get_current_tabpage()
+  local windows = M.windows_by_tab[tab]
+  for _, session in ipairs(windows and live.all() or {}) do
+    if layout.is_shown(windows, tab, session.transcript_buf, session.prompt.buf) then
+      return windows, session
+    end
+  end
+end
+
+--- The transcript's window shows it no more: remember where it was.
+---@param win integer
+function M.leave(win)
+  local session = api.nvim_win_is_valid(win) and live.of_buffer(api.nvim_win_get_buf(win))
+  if not session or not layout.shows(win, session.transcript_buf) then
+    return
+  end
+  session.transcript:leave(win)
+  M.win_options = layout.get_transcript_options(win)
+  session.view = api.nvim_win_call(win, function()
+    local view = vim.fn.winsaveview()
+    local last = math.max(view.lnum, vim.fn.foldclosedend(view.lnum))
+    return { saved = view, is_at_end = last == vim.fn.line('$') }
+  end)
+end
+
+--- Give the transcript's window what it had when it was left: where it was, or the end if it was there.
+---@param session sanderling.chat.session.Session
+---@param win integer
+function M.restore_view(session, win)
+  session.transcript:show_in(win)
+  local view = session.view
+  api.nvim_win_call(win, function()
+    if view and not view.is_at_end then
+      vim.fn.winrestview(view.saved)
+    else
+      vim.cmd('normal! G$zb')
+    end
+  end)
+end
+
+--- Is the person selecting text in `win`, or about to name some? Then its cursor is theirs.
+---@param win integer
+---@return boolean
+local function is_selecting(win)
+  local mode = api.nvim_get_mode().mode
+  local is_selecting_here = mode:find('^[vVsS\22\19]') ~= nil or vim.startswith(mode, 'no')
+  return is_selecting_here and win == api.nvim_get_current_win()
+end
+
+--- Show the end of the transcript, and what comes from now on.
+---@param session sanderling.chat.session.Session
+function M.go_to_end(session)
+  local windows, shown = M.shown_in()
+  if windows and shown == session and not is_selecting(windows.transcript) then
+    api.nvim_win_call(windows.transcript, function()
+      vim.cmd('normal! G$zb')
+    end)
+  end
+end
+
+--- Turn the pages of the transcript from elsewhere. At its end the window goes along with the text again.
+---@param session sanderling.chat.session.Session
+---@param step -1|1
+function M.scroll(session, step)
+  local windows, shown = M.shown_in()
+  if not windows or shown ~= session then
+    return
+  end
+  local key = vim.v.count1 .. vim.keycode(step < 0 and '<C-b>' or '<C-f>')
+  api.nvim_win_call(windows.transcript, function()
+    vim.cmd('normal! ' .. key)
+    if step > 0 and vim.fn.line('w$') == vim.fn.line('$') then
+      vim.cmd('normal! G$zb')
+    end
+  end)
+end
+
+--- Show `session` in windows that show another one.
+---@param session sanderling.chat.session.Session
+---@param windows sanderling.chat.layout.Windows
+function M.put(session, windows)
+  M.leave(windows.transcript)
+  M.is_swapping = true -- nobody has entered a buffer
+  local ok, err = pcall(layout.swap, windows, session.transcript_buf, session.prompt.buf)
+  M.is_swapping = false
+  if not ok then
+    error(err, 0)
+  end
+  M.restore_view(session, windows.transcript)
+  pcall(vim.cmd.redrawstatus, { bang = true })
+end
+
+--- The tab page, other than this one, that shows `session`.
+---@param session sanderling.chat.session.Session
+---@return integer?
+function M.other_tab(session)
+  for tab in pairs(M.windows_by_tab) do
+    local _, shown = M.shown_in(tab)
+    if api.nvim_tabpage_is_valid(tab) and shown == session then
+      return tab
+    end
+  end
+end
+
+---@return integer[] windows of this tab page that show a prompt
+function M.prompt_windows()
+  return vim.tbl_filter(function(win)
+    return vim.bo[api.nvim_win_get_buf(win)].filetype == 'sanderling_prompt'
+  end, api.nvim_tabpage_list_wins(0))
+end
+
+---@param tab integer
+---@return integer[] its windows, without those that only tell something
+local function windows_to_be_in(tab)
+  return vim.tbl_filter(function(win)
+    return api.nvim_win_get_config(win).focusable
+  end, api.nvim_tabpage_list_wins(tab))
+end
+
+--- Hide the chat in `tab`. `closing` is a window that Neovim is closing already.
+---@param tab? integer
+---@param closing? integer
+function M.hide(tab, closing)
+  tab = tab or api.nvim_get_current_tabpage()
+  local windows = M.windows_by_tab[tab]
+  if not windows then
+    if vim.b.sanderling_session then -- a window of the user's own on the transcript
+      layout.close({ api.nvim_get_current_win() })
+    end
+    return
+  end
+  M.windows_by_tab[tab] = nil
+  M.leave(windows.transcript)
+  if not closing then
+    if api.nvim_get_current_win() == windows.prompt then
+      vim.cmd.stopinsert()
+    end
+    layout.close({ windows.prompt, windows.transcript }, windows.replaced)
+    return
+  end
+  local was_quitting = M.is_quitting
+  local is_only = api.nvim_get_current_win() ~= closing -- `:only` closes windows from another one
+  M.is_quitting = false
+  -- The other window cannot be closed from within the autocommand of the first.
+  vim.schedule(function()
+    local other = closing == windows.prompt and windows.transcript or windows.prompt
+    local is_alone = api.nvim_tabpage_is_valid(tab) and #windows_to_be_in(tab) == 1
+    local is_last = is_alone and #api.nvim_list_tabpages() == 1
+    if not was_quitting and (is_last or is_alone and is_only) then
+      return -- `:only`: what the user wants to see is this window
+    end
+    if is_last and api.nvim_win_is_valid(other) and pcall(vim.cmd.quit) then
+      return -- `:quit` in a Neovim that showed nothing but the chat
+    end
+    layout.close({ other }, windows.replaced)
+  end)
+end
+
+--- Give the windows of this tab page the sizes that they are to have, and draw what is made to fit them.
+local function settle_windows()
+  local windows, session = M.shown_in()
+  if windows and session then
+    layout.settle(windows, api.nvim_get_current_tabpage())
+    session.prompt:draw_placeholder()
+    session:draw_hint()
+  end
+end
+
+--- A search shows matches while it is typed. One that is given up goes back to where it began: that was the end, whose text has
+--- moved on meanwhile.
+local function watch_searches()
+  local win ---@type integer? in which a search began at the end of a transcript
+  local function is_at_end()
+    local last = math.max(vim.fn.line('.'), vim.fn.foldclosedend('.'))
+    return last == vim.fn.line('$')
+  end
+  api.nvim_create_autocmd('CmdlineEnter', {
+    group = M.augroup,
+    pattern = { '/', '?' },
+    desc = 'Agent: a search begins in a transcript',
+    callback = function()
+      local is_transcript = live.of_buffer(api.nvim_get_current_buf())
+        and vim.bo.filetype == FILETYPE
+      win = is_transcript and is_at_end() and api.nvim_get_current_win() or nil
+    end,
+  })
+  api.nvim_create_autocmd('CmdlineLeave', {
+    group = M.augroup,
+    pattern = { '/', '?' },
+    desc = 'Agent: a search that is given up in a transcript',
+    callback = function()
+      local left = vim.v.event.abort and win or nil
+      win = nil
+      vim.schedule(function()
+        if left and api.nvim_get_current_win() == left and not is_at_end() then
+          vim.cmd('normal! G$zb')
+        end
+      end)
+    end,
+  })
+end
+
+local function watch_windows()
+  ---@param event string|string[]
+  local function on(event, desc, callback)
+    local opts = { group = M.augroup, desc = 'Agent: ' .. desc, callback = callback }
+    api.nvim_create_autocmd(event, opts)
+  end
+  on('TabEnter', 'the session that is meant', function()
+    local _, session = M.shown_in()
+    if session then
+      live.set_current(session)
+    end
+  end)
+  on({ 'WinResized', 'VimResized', 'TabEnter' }, 'the sizes of the chat', settle_windows)
+  on('WinClosed', 'both windows of the chat close together', function(args)
+    local closed = tonumber(args.match)
+    for tab, windows in pairs(M.windows_by_tab) do
+      if windows.transcript == closed or windows.prompt == closed then
+        M.hide(tab, closed)
+        return
+      end
+    end
+    vim.schedule(settle_windows) -- when it is closed
+  end)
+end
+
+watch_windows()
+watch_searches()
+
+return M
