@@ -11,7 +11,7 @@ local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local open = require('sanderling.chat.open')
 local sandbox = require('sanderling.session.sandbox')
-local session_module = require('sanderling.chat.session')
+local session_events = require('sanderling.chat.events')
 local tabs = require('sanderling.chat.tabs')
 local waiting = require('sanderling.transcript.waiting')
 local words = require('sanderling.ui.words')
@@ -162,7 +162,7 @@ function M.set_or_tell_mode(mode)
       M.mode(mode)
     end
   else
-    message.tell(session_module.MODE_SENTENCES[M.mode()])
+    message.tell(session_events.MODE_SENTENCES[M.mode()])
   end
 end
 

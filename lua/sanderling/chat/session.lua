@@ -14,7 +14,6 @@ local prompt_history = require('sanderling.prompt.history')
 local render = require('sanderling.transcript')
 local scratch = require('sanderling.ui.scratch')
 local todo = require('sanderling.prompt.todo')
-local tools = require('sanderling.transcript.blocks.tool')
 local words = require('sanderling.ui.words')
 
 local M = {}
@@ -46,7 +45,7 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@field private hooks sanderling.chat.session.Hooks
 ---@field view? sanderling.chat.session.View of the transcript, when it was last hidden
 ---@field is_open boolean the host has opened it, in this process or in one before
----@field private is_awaited? fun(): boolean somebody is waiting for it to open
+---@field is_awaited? fun(): boolean somebody is waiting for it to open
 ---@field is_fresh boolean nothing was said in it, or run
 ---@field unconfirmed sanderling.Prompt[] prompts that were sent and that no event has named yet
 ---@field waiting sanderling.Prompt[] prompts that the host keeps for later
@@ -64,14 +63,6 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@field private lost table<integer, sanderling.ui.scratch.Copy> what stood in buffers that were deleted or emptied
 local Session = {}
 Session.__index = Session
-
----@param prompts sanderling.Prompt[]
----@return string[]
-local function texts_of(prompts)
-  return vim.tbl_map(function(each)
-    return each.text
-  end, prompts)
-end
 
 -- beginning and end ---------------------------------------------------------------------------------------------------
 
@@ -205,7 +196,7 @@ function Session:close()
   if self.is_in_turn then
     host.announce('AgentTurnEnded', { session_id = self.id, stop_reason = 'cancelled' })
   end
-  self:put_back(texts_of(vim.list_extend(vim.list_slice(self.waiting), self.unconfirmed)))
+  self:put_back_prompts(vim.list_extend(vim.list_slice(self.waiting), self.unconfirmed))
   self:end_commands('Stopped.')
   host.close(self.id)
   drafts.drop(self.id)
@@ -263,7 +254,6 @@ function Session:keep_draft()
 end
 
 --- Put back what stood in the prompt when a Neovim ended.
----@private
 ---@param is_resumed boolean
 function Session:restore_draft(is_resumed)
   if table.concat(self.prompt:lines()) ~= '' then
@@ -278,7 +268,6 @@ end
 
 -- the hint of an empty transcript -------------------------------------------------------------------------------------
 
----@private
 function Session:draw_hint()
   if not api.nvim_buf_is_loaded(self.transcript_buf) then
     return
@@ -301,7 +290,6 @@ function Session:set_hint(text)
   self:draw_hint()
 end
 
----@private
 function Session:set_used()
   if self.is_fresh then
     self.is_fresh = false
@@ -312,7 +300,6 @@ end
 -- prompts -------------------------------------------------------------------------------------------------------------
 
 --- Tell the winbar how many prompts are on their way.
----@private
 function Session:count_prompts()
   local waiting = self.is_held and 0 or #self.waiting
   local steering = self.is_held and 0 or self.steering_count
@@ -321,7 +308,6 @@ function Session:count_prompts()
 end
 
 --- The host has said something of these prompts: they are safe on disk, or said, or come back on their own.
----@private
 ---@param prompts sanderling.Prompt[]
 function Session:confirm(prompts)
   local ids = {}
@@ -350,13 +336,19 @@ function Session:put_back(texts)
   end
 end
 
+---@param prompts sanderling.Prompt[]
+function Session:put_back_prompts(prompts)
+  self:put_back(vim.tbl_map(function(each)
+    return each.text
+  end, prompts))
+end
+
 --- Put back the prompts of which the host knows nothing.
----@private
 function Session:take_back_unconfirmed()
   local prompts = self.unconfirmed
   self.unconfirmed = {}
   self:count_prompts()
-  self:put_back(texts_of(prompts))
+  self:put_back_prompts(prompts)
 end
 
 --- Say why something was not sent: in the transcript, or below it while an answer is being written there.
@@ -468,7 +460,6 @@ end
 -- commands ------------------------------------------------------------------------------------------------------------
 
 --- Take the command `id` from those that run.
----@private
 ---@param id string
 ---@return sanderling.chat.session.Command?
 function Session:take_command(id)
@@ -479,7 +470,6 @@ function Session:take_command(id)
   end
 end
 
----@private
 ---@param command string
 ---@param outcome string
 ---@param is_success boolean
@@ -493,7 +483,6 @@ function Session:announce_command_end(command, outcome, is_success)
 end
 
 --- No command runs any more: those that never started come back into the prompt.
----@private
 ---@param outcome string
 function Session:end_commands(outcome)
   local commands, texts = self.commands, {}
@@ -508,185 +497,7 @@ function Session:end_commands(outcome)
   self:put_back(texts)
 end
 
--- events --------------------------------------------------------------------------------------------------------------
-
---- What an event means for the session beyond being drawn; called when it is drawn.
----@type table<string, fun(self: sanderling.chat.session.Session, event: any)>
-local handlers = {}
-
-function handlers.session_opened(self, event)
-  self.is_awaited = nil
-  self.title = event.title or ''
-  if not self.is_open then
-    self.is_open = true
-    self:restore_draft(event.is_resumed or false)
-    host.announce('AgentSessionOpened', {
-      session_id = self.id,
-      project = self.project,
-      title = self.title,
-      is_resumed = event.is_resumed or false,
-    })
-  end
-end
-
---- Another process has the session open. The transcript says so; who is waiting for it is offered what can be done.
-function handlers.session_in_use(self)
-  local is_awaited = self.is_awaited
-  self.is_awaited = nil
-  if is_awaited and is_awaited() then
-    host.publish(self.id, { { type = 'local_in_use' } })
-  end
-end
-
-function handlers.title_changed(self, event)
-  self.title = event.title
-end
-
-function handlers.history_shown(self, event)
-  if #event.events > 0 then
-    self:set_used()
-  end
-end
-
-function handlers.turn_started(self, event)
-  self.is_in_turn = true
-  self:set_used()
-  self.todo:set_turn(true)
-  self:confirm({ event.prompt })
-  self:count_prompts()
-  host.announce('AgentTurnStarted', { session_id = self.id, prompt = event.prompt.text })
-end
-
-function handlers.prompt_steered(self, event)
-  self:confirm({ event.prompt })
-  self:count_prompts()
-end
-
-function handlers.waiting_changed(self, event)
-  self.waiting = vim.list_extend(vim.list_slice(event.steering or {}), event.queued or {})
-  self.steering_count = #(event.steering or {})
-  self.is_held = event.is_held or false
-  self:confirm(self.waiting)
-  self:count_prompts()
-end
-
-function handlers.prompts_returned(self, event)
-  self:confirm(event.prompts)
-  self:count_prompts()
-  self:put_back(texts_of(event.prompts))
-end
-
-function handlers.error_occurred(self, event)
-  host.announce('AgentError', {
-    session_id = self.id,
-    kind = event.kind,
-    message = event.message,
-    remedy = event.remedy,
-  })
-end
-
-function handlers.turn_ended(self, event)
-  self.is_in_turn = false
-  self.todo:set_turn(false)
-  host.announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
-end
-
-function handlers.command_started(self, event)
-  local command = self:take_command(event.id) or { id = event.id, command = event.command }
-  command.has_started = true
-  table.insert(self.commands, command)
-end
-
-function handlers.command_ended(self, event)
-  local command = self:take_command(event.id)
-  self.transcript:when_drawn(function()
-    local text = command and command.command or ''
-    self:announce_command_end(text, event.outcome, event.is_success or false)
-  end)
-end
-
---- Tell of a change that the chat's windows would show, if they were there.
----@param self sanderling.chat.session.Session
----@param text string
-local function tell_unless_shown(self, text)
-  if live.current() == self and not self:is_on_screen() then
-    message.tell(text)
-  end
-end
-
-function handlers.sandbox_changed(self, event)
-  if event.network ~= self.network then
-    local text = 'Network %s, for commands started from now on.'
-    tell_unless_shown(self, text:format(event.network))
-  end
-  self.network = event.network
-end
-
-M.MODE_SENTENCES = {
-  ask = 'Mode ask: changes, commands and fetches ask first.',
-  auto = 'Mode auto: what the sandbox confines runs without asking.',
-  plan = 'Mode plan: nothing can be changed, the sandbox is read-only.',
-}
-
-function handlers.mode_changed(self, event)
-  if event.mode ~= self.mode then
-    tell_unless_shown(self, M.MODE_SENTENCES[event.mode])
-  end
-  self.mode = event.mode
-  if self.wanted_mode == event.mode then
-    self.wanted_mode = nil
-  end
-end
-
-function handlers.todo_changed(self, event)
-  self.todo:set(event.items)
-end
-
---- Show what was asked for, unless the user has gone on to something else.
-function handlers.tool_use_shown(self, event)
-  if self.inspected == event.id and self.is_looking() then
-    self.inspected = nil
-    tools.show(event)
-  end
-end
-
-function handlers.local_failed(self, event)
-  local was_in_turn = self.is_in_turn
-  self.is_in_turn = false
-  self.mode, self.wanted_mode = 'ask', nil -- until the host says more
-  self.waiting, self.steering_count, self.is_held = {}, 0, false -- they are on disk
-  self.todo:set_turn(false)
-  self:take_back_unconfirmed()
-  self:end_commands('Interrupted.')
-  host.announce('AgentError', {
-    session_id = self.id,
-    kind = 'host',
-    message = event.message,
-    remedy = '',
-  })
-  if was_in_turn then
-    host.announce('AgentTurnEnded', { session_id = self.id, stop_reason = 'interrupted' })
-  end
-end
-
-host.subscribe(function(session_id, events, seq)
-  local self = live.find(session_id)
-  if not self then
-    return
-  end
-  self.transcript:apply(events, function()
-    for _, event in ipairs(events) do
-      if handlers[event.type] then
-        handlers[event.type](self, event)
-      end
-    end
-    if self.is_fresh then
-      self:draw_hint() -- below what was drawn
-    end
-    if seq then
-      host.drawn(session_id, seq)
-    end
-  end)
-end)
+-- Events reach sessions from there.
+require('sanderling.chat.events')
 
 return M
