@@ -1,0 +1,90 @@
+--- The words for tokens and what they cost.
+local api = vim.api
+local words = require('sanderling.ui.words')
+
+local M = {}
+
+---@param usage sanderling.Usage
+---@return integer
+local function prompt_tokens(usage)
+  return (usage.input_tokens or 0)
+    + (usage.cache_read_input_tokens or 0)
+    + (usage.cache_creation_input_tokens or 0)
+end
+
+---@param usage sanderling.Usage
+---@return integer
+local function all_tokens(usage)
+  return prompt_tokens(usage) + (usage.output_tokens or 0)
+end
+
+---@param usage sanderling.UsageUpdated
+---@return integer? percent of the context window that is full
+local function context_percent(usage)
+  local window = usage.context_window_tokens or 0
+  return window > 0 and math.ceil(100 * all_tokens(usage.last_request) / window) or nil
+end
+
+---@param usd? number
+---@return string
+local function dollars(usd)
+  usd = usd or 0
+  return usd > 0 and usd < 0.005 and '<$0.01' or ('$%.2f'):format(usd)
+end
+
+--- For the statusline: what the session has used.
+---@param usage? sanderling.UsageUpdated
+---@return string
+function M.describe(usage)
+  if not usage then
+    return '0 tokens'
+  end
+  local parts = { words.short(all_tokens(usage.total)) .. ' tokens' }
+  local percent = context_percent(usage)
+  if percent then
+    parts[#parts + 1] = ('context %d%%'):format(percent)
+  end
+  if usage.is_priced then
+    parts[#parts + 1] = dollars(usage.cost_usd)
+  end
+  return table.concat(parts, ', ')
+end
+
+--- For a winbar: tokens in and out of this turn and how many of them were cached, the context, the session's dollars and the
+--- turn's; nothing of what is nothing. With each step of `brevity` something more is left out, what matters least first.
+---@param usage sanderling.UsageUpdated
+---@param brevity integer from 0 to 5
+---@return string
+local function usage_words(usage, brevity)
+  local parts = {}
+  local turn = usage.turn or {}
+  local input, percent = prompt_tokens(turn), context_percent(usage)
+  local cached = input > 0 and math.floor(100 * (turn.cache_read_input_tokens or 0) / input) or 0
+  local function add(max_brevity, is_something, format, ...)
+    if brevity <= max_brevity and is_something then
+      parts[#parts + 1] = format:format(...)
+    end
+  end
+  add(2, input > 0, '↑%s ↓%s', words.short(input), words.short(turn.output_tokens or 0))
+  add(1, cached > 0, '↻%d%%', cached)
+  add(4, percent ~= nil, 'ctx %d%%', percent or 0)
+  add(3, usage.is_priced and (usage.cost_usd or 0) > 0, '%s', dollars(usage.cost_usd))
+  add(0, usage.is_priced and (usage.turn_cost_usd or 0) > 0, '(+%s)', dollars(usage.turn_cost_usd))
+  return table.concat(parts, ' ')
+end
+
+--- As much of it as fits into `width` cells.
+---@param usage? sanderling.UsageUpdated
+---@param width integer
+---@return string
+function M.fitting(usage, width)
+  for brevity = 0, usage and 5 or -1 do
+    local text = usage_words(usage, brevity)
+    if api.nvim_strwidth(text) <= width then
+      return text
+    end
+  end
+  return ''
+end
+
+return M
