@@ -23,6 +23,8 @@ MAX_PARTS, MAX_WORDS = 500, 2_000
 """The grammar's time grows with the square of some of a line's operators: 1.1 s for 5,000 pipes, 10 ms for 500."""
 MAX_GUESSED = 20_000
 """How much is searched of a line that is too long to be read: enough for what a person's rule forbids to be seen."""
+MAX_TRIES = 3
+"""How often a line is read again, with a semicolon for each end of a line that the grammar took for a blank."""
 MAX_DEPTH = 100
 """How far a line may be nested before it is not read on."""
 
@@ -77,11 +79,18 @@ def parse(line: str) -> Parsed:
     if problem := _unreadable(line):
         return Parsed(_guess(line), problem)
     source = line.encode()
-    root = _parser().parse(source).root_node
-    if root.has_error:
-        return Parsed(_guess(line), "it is not a line that the shell's grammar knows")
+    told = bytearray(source)
     reading = _Reading(source)
-    reading.walk(root)
+    for _ in range(MAX_TRIES):
+        root = _parser().parse(bytes(told)).root_node
+        if root.has_error:
+            return Parsed(_guess(line), "it is not a line that the shell's grammar knows")
+        reading = _Reading(source)
+        reading.walk(root)
+        for line_end in reading.overlooked:
+            told[line_end] = ord(";")
+        if not reading.overlooked:
+            break
     problem = reading.problem
     if not problem and sorted(reading.spans) != _lex(source):
         problem = BEYOND
@@ -254,6 +263,7 @@ class _Reading:
     def __init__(self, source: bytes) -> None:
         self.commands: list[Command] = []
         self.spans: list[Span] = []
+        self.overlooked: list[int] = []  # ends of lines
         self.problem = ""
         self._source = source
 
@@ -279,8 +289,8 @@ class _Reading:
             self.commands.append(Command(self._text(node), redirections=self._redirections(node)))
         elif node.type in ("variable_assignment", "for_statement"):
             self._set_variable(node)
-        if node.type in _ON_ONE_LINE and self._goes_over_a_line_end(node):
-            self._doubt(BEYOND)
+        if node.type in _ON_ONE_LINE:
+            self._look_for_line_ends(node)
         if node.type in _PROBLEMS:
             self._doubt(_PROBLEMS[node.type])
         elif is_in_word:
@@ -301,12 +311,21 @@ class _Reading:
         elif node.type != "comment":
             self._doubt(_oddity(raw))
 
-    def _goes_over_a_line_end(self, node: "Node") -> bool:
-        """Whether an end of a line, which ends a command, is taken for a blank: so it is by the grammar, in some pipelines."""
-        ends = [node.start_byte, *(child.end_byte for child in node.named_children)]
-        starts = [*(child.start_byte for child in node.named_children), node.end_byte]
-        between = (self._source[end:start] for end, start in zip(ends, starts, strict=True))
-        return any(b"\n" in gap for gap in between)
+    def _look_for_line_ends(self, node: "Node") -> None:
+        """Find an end of a line, which ends a command, taken for a blank: as the grammar does in `a | b | c`, `d && e`."""
+        before = node.start_byte
+        for child in node.named_children:
+            self._look_between(before, child.start_byte)
+            before = child.end_byte
+            if child.type == "comment":
+                self._doubt(BEYOND)  # a semicolon would be part of it
+                before += 1
+        self._look_between(before, node.end_byte)
+
+    def _look_between(self, start: int, end: int) -> None:
+        if (found := self._source.find(b"\n", start, end)) >= 0:
+            self.overlooked.append(found)
+            self._doubt(BEYOND)
 
     def _command(self, node: "Node") -> Command:
         words: list[Word] = []
