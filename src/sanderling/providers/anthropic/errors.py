@@ -1,4 +1,4 @@
-"""What the API's refusals mean to a person, and whether the same request may succeed a little later."""
+"""The API's refusals in a person's words, and whether the same request may succeed a little later."""
 
 import math
 import re
@@ -57,43 +57,48 @@ def explain_status(
         kind = "context_full"  # has no type of its own
     detail = detail if len(detail) <= MAX_DETAIL_CHARS else f"{detail[:MAX_DETAIL_CHARS]}…"
     what = detail if status == HTTPStatus.OK else f"{detail} ({status})"
+    message, remedy = _in_words(kind, error_type, status)
+    if kind in ("rate_limited", "overloaded", "server"):
+        remedy = " ".join(filter(None, (_in_a_while(retry_after_s), remedy)))
+    elif kind == "auth":
+        remedy = remedy or key_remedy or check_the_environment()
+    return ProviderError(kind, f"{message}: {what}.", remedy, retry_after_s=retry_after_s)
+
+
+def _in_words(kind: ErrorKind, error_type: str, status: int) -> tuple[str, str]:
+    """The beginning of the message, and a remedy of this kind of error alone, which may be empty."""
     match kind:
-        case _ if _is_elsewhere(status):
-            message = f"The API sends on to another address: {what}."
-            remedy = (
-                "If the network wants a login, log in with a browser. If the API has moved, set base_url to its address:"
-                " key and conversation are sent nowhere else."
-            )
         case "auth" if error_type == "billing_error" or status == HTTPStatus.PAYMENT_REQUIRED:
-            message = f"The account cannot pay for it: {what}."
-            remedy = "Look at the account's credit and limits."
-        case "auth":
-            message = f"The API refused the key: {what}."
-            remedy = key_remedy or check_the_environment()
+            return "The account cannot pay for it", "Look at the account's credit and limits."
+        case "auth" | "server":
+            return "The API refused the key" if kind == "auth" else "The API failed", ""
         case "rate_limited":
-            message = f"The account's rate limit is reached: {what}."
-            remedy = f"{_in_a_while(retry_after_s)} Another model has a limit of its own: {remedies().model}."
+            remedy = f"Another model has a limit of its own: {remedies().model}."
+            return "The account's rate limit is reached", remedy
         case "overloaded":
-            message = f"The API is overloaded just now: {what}."
-            remedy = (
-                f"{_in_a_while(retry_after_s)} Another model may have room: {remedies().model}."
-            )
-        case "server":
-            message = f"The API failed: {what}."
-            remedy = _in_a_while(retry_after_s)
+            remedy = f"Another model may have room: {remedies().model}."
+            return "The API is overloaded just now", remedy
         case "context_full":
-            message = f"The conversation is too long for the model: {what}."
-            remedy = remedies().shorten
-        case _ if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            message = f"The proxy asks who you are: {what}."
-            remedy = f"Put name and password into the environment's proxy variables, then {remedies().restart}."
-        case _ if error_type == "not_found_error" or status == HTTPStatus.NOT_FOUND:
-            message = f"The API does not know what was asked for: {what}."
-            remedy = "Check the options model and base_url."
+            return "The conversation is too long for the model", remedies().shorten
         case _:
-            message = f"The API refused the request: {what}."
-            remedy = f"Change the prompt or the settings that it names; {remedies().begin_anew}."
-    return ProviderError(kind, message, remedy, retry_after_s=retry_after_s)
+            return _request_in_words(error_type, status)
+
+
+def _request_in_words(error_type: str, status: int) -> tuple[str, str]:
+    if _is_elsewhere(status):
+        remedy = (
+            "If the network wants a login, log in with a browser. If the API has moved, set base_url to its address:"
+            " key and conversation are sent nowhere else."
+        )
+        return "The API sends on to another address", remedy
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        remedy = f"Put name and password into the environment's proxy variables, then {remedies().restart}."
+        return "The proxy asks who you are", remedy
+    if error_type == "not_found_error" or status == HTTPStatus.NOT_FOUND:
+        remedy = "Check the options model and base_url."
+        return "The API does not know what was asked for", remedy
+    remedy = f"Change the prompt or the settings that it names; {remedies().begin_anew}."
+    return "The API refused the request", remedy
 
 
 def _is_elsewhere(status: int) -> bool:
@@ -117,7 +122,7 @@ def _in_a_while(retry_after_s: float | None) -> str:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the API asks to wait: in ms, in seconds or until a date, which is read against the API's own clock."""
+    """The time that the API asks to wait: told in ms, in seconds or until a date, which is read against the API's own clock."""
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     told = headers.get("retry-after")

@@ -5,19 +5,14 @@ The SDK knows keys, proxies, headers and connections. The request's bytes, what 
 ours: `request`, `reply`, `idle`. Each failure becomes one sentence with a remedy (`errors`).
 """
 
-import codecs
 import logging
 import math
 import os
 import re
-import ssl
-import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import quote
 
 import anyio
 from anyio import to_thread
@@ -31,6 +26,7 @@ from sanderling.providers import (
     ReplyDone,
     StreamItem,
 )
+from sanderling.providers.anthropic.client import make_client
 from sanderling.providers.anthropic.errors import (
     LOG_IN_AGAIN,
     explain_status,
@@ -47,9 +43,19 @@ from sanderling.providers.anthropic.reply import (
 )
 from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.anthropic.sdk import load_sdk
+from sanderling.providers.anthropic.transport import (
+    RefusalError,
+    check_place,
+    explain_transport,
+    is_page,
+    read_to_end,
+    sdk_error,
+    transport_errors,
+    watched,
+    words_of,
+)
 from sanderling.providers.credentials import Credentials, CredentialsError, is_mangled
-from sanderling.providers.idle import IdleWatch, keeps_what_came
-from sanderling.providers.unpacking import ACCEPTED, Unpacker
+from sanderling.providers.idle import IdleWatch
 from sanderling.remedies import remedies
 
 if TYPE_CHECKING:
@@ -60,20 +66,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_MAX_TOKENS = 32_000  # every current model can; the model's own limit lowers it
-CONNECT_TIMEOUT_S = 10.0
 MODELS_PER_PAGE = 1000  # the most that the API gives
 MAX_PAGES = 100
-# 128,000 tokens, each in an event of its own of 100 bytes, are a tenth of that.
-MAX_REPLY_BYTES = 128 << 20
-MAX_LINE_BYTES = 32 << 20
-MAX_REFUSAL_BYTES = 1 << 20
 FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 MIN_KEY_CHARS = 8  # what is shorter is no key, and may be a part of any word
 _KEY = re.compile(r"sk-ant-[A-Za-z0-9_-]{8,}")
-# The words of h11 for what has been read, and is no HTTP.
-_NO_HTTP = re.compile(r"illegal (status|request) line")
-_BROKEN_HTTP = re.compile(r"illegal |Receive buffer too long")
-DRAIN_S = 0.5
 UNSEEN_S = 0.008  # how long the next words may wait while more of them can be read
 BEHIND_S = 0.01  # a prompt that goes at the same time goes first
 NO_REDIRECTS: "RequestOptions" = {"follow_redirects": False}  # key and conversation would go along
@@ -131,59 +128,7 @@ class AnthropicProvider:
         return self._client
 
     def _make_client(self) -> "anthropic.AsyncAnthropic":
-        key = self._read_key()
-        for name, url in (
-            ("base_url", self._settings.base_url),
-            ("ANTHROPIC_BASE_URL", os.environ.get("ANTHROPIC_BASE_URL", "")),
-        ):
-            if url:
-                _check_address(name, url)
-                break
-        import httpx2
-
-        # To read the system's certificates takes a tenth of a start, and needs no interpreter.
-        with ThreadPoolExecutor(1) as beside:
-            trust = beside.submit(httpx2.create_ssl_context)
-            load_sdk()
-        import anthropic
-
-        timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)  # silence is IdleWatch's
-        try:
-            _check_proxies()
-            return anthropic.AsyncAnthropic(
-                api_key=key or None,  # None: whatever else the SDK finds, a profile for instance
-                base_url=self._settings.base_url or None,
-                timeout=timeout,
-                # A refusal is read here: the SDK's errors would load its types.
-                http_client=anthropic.DefaultAsyncHttpxClient(
-                    timeout=timeout,
-                    verify=trust.result(),
-                    event_hooks={"response": [_receive_head]},
-                ),
-                default_headers={"accept-encoding": ACCEPTED} | self._proxy_headers(key),
-                max_retries=0,  # the SDK's retries are silent, and wait as long as the server says
-            )
-        except ImportError as error:
-            raise ProviderError(
-                "network",
-                "The environment names a SOCKS proxy, for which a Python package is missing.",
-                f"Name an HTTP proxy, or add the package: {sys.executable} -m pip install socksio",
-                is_temporary=False,
-            ) from error
-        except OSError as error:
-            raise ProviderError(
-                "network",
-                f"The certificates cannot be read ({_certificate_variables()}{error.strerror or error}).",
-                f"Set SSL_CERT_FILE to a file of certificates, or unset what is wrong, then {remedies().restart}.",
-                is_temporary=False,
-            ) from error
-        except (anthropic.AnthropicError, httpx2.InvalidURL, ValueError) as error:
-            raise ProviderError(
-                "network",
-                f"The way to the API cannot be set up ({_words(error)}).",
-                f"Check base_url and the environment's proxy variables, then {remedies().restart}.",
-                is_temporary=False,
-            ) from error
+        return make_client(self._settings, self._read_key())
 
     def _read_key(self) -> str:
         """The environment's key, else the one that the person keeps in the system's keychain; else empty."""
@@ -203,11 +148,6 @@ class AnthropicProvider:
             raise ProviderError("auth", error.message, error.remedy) from error
         self._has_kept_key = bool(key)
         return key
-
-    def _proxy_headers(self, key: str) -> dict[str, str]:
-        """The SDK sends the key as a bearer token; proxies made for earlier versions of the API read `x-api-key`."""
-        is_proxied = bool(self._settings.base_url or os.environ.get("ANTHROPIC_BASE_URL"))
-        return {"x-api-key": key} if is_proxied and key else {}
 
     async def learn_limits(self) -> None:
         await anyio.sleep(BEHIND_S)
@@ -249,9 +189,9 @@ class AnthropicProvider:
                 answer = await client.get(
                     path, cast_to=httpx2.Response, options={"params": query, **NO_REDIRECTS}
                 )
-        except (_sdk_error(), TypeError, *_transport_errors()) as error:
+        except (sdk_error(), TypeError, *transport_errors()) as error:
             raise self._explain(error, is_streaming=False) from error
-        _check_place(answer)
+        check_place(answer)
         return answer.content
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
@@ -269,7 +209,7 @@ class AnthropicProvider:
                     for item in reply.feed(event.data, event.event or ""):
                         yield item
                     if reply.is_done:
-                        await _read_to_end(events)
+                        await read_to_end(events)
                         yield ReplyDone(reply.stop_reason)
                         return
                     # As long as more is there to be read, reading it does not give way to whoever draws.
@@ -280,7 +220,7 @@ class AnthropicProvider:
                     raise malformed("the answer stops before its end")
             finally:
                 await response.aclose()
-        except (_sdk_error(), TypeError, *_transport_errors()) as error:
+        except (sdk_error(), TypeError, *transport_errors()) as error:
             raise self._explain(error, is_streaming=reply.has_started) from error
 
     async def _send(
@@ -310,10 +250,10 @@ class AnthropicProvider:
         content_type = response.headers.get("content-type", "")
         if not content_type.lower().startswith("text/event-stream"):
             await response.aclose()
-            _check_place(response)
+            check_place(response)
             told = self._without_key(content_type[:80]) or "nothing"
             raise malformed(f"{told} instead of a stream of events")
-        response.stream = _watched(response.stream, self._watch)
+        response.stream = watched(response.stream, self._watch)
         return response
 
     def _max_tokens(self) -> int:
@@ -329,14 +269,14 @@ class AnthropicProvider:
                 raise error  # not about the key: a defect of ours
             return no_key()
         cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
-        if isinstance(cause, (_RefusedError, anthropic.APIStatusError)):
+        if isinstance(cause, (RefusalError, anthropic.APIStatusError)):
             return self._explain_refusal(cause.response)
         host = self._client.base_url.netloc.decode() if self._client else "the API"
-        words = self._without_key(_words(cause or error))
-        return _explain_transport(cause or error, words, host, is_streaming=is_streaming)
+        words = self._without_key(words_of(cause or error))
+        return explain_transport(cause or error, words, host, is_streaming=is_streaming)
 
     def _without_key(self, words: str) -> str:
-        """What somebody says to whom it was sent."""
+        """`words` without the key, which a server may repeat that was sent it."""
         keys = (self._client.api_key, self._client.auth_token) if self._client else ()
         for key in keys:
             if key and len(key) >= MIN_KEY_CHARS:
@@ -344,9 +284,9 @@ class AnthropicProvider:
         return _KEY.sub("[a key]", words)
 
     def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
-        """What the API says of the error: whatever a proxy has made of it, as text, and without the key."""
+        """The error that `response` tells of: whatever a proxy has made of it, as text, and without the key."""
         error_type, words = decode_refusal(response.content)
-        if response.status_code in FORBIDS and not error_type and _is_page(response):
+        if response.status_code in FORBIDS and not error_type and is_page(response):
             return login_page(response.status_code, "a web page")
         return explain_status(
             error_type,
@@ -357,226 +297,9 @@ class AnthropicProvider:
         )
 
 
-class _RefusedError(Exception):
-    """An answer whose status says that there is none; its body is read."""
-
-    def __init__(self, response: "httpx2.Response") -> None:
-        super().__init__(response.status_code)
-        self.response = response
-
-
-async def _receive_head(response: "httpx2.Response") -> None:
-    """An answer's head is there: what of its body is read from now on is unpacked, and has a limit."""
-    is_refusal = not response.is_success
-    encoding = response.headers.pop("content-encoding", "")
-    limit = MAX_REFUSAL_BYTES if is_refusal else MAX_REPLY_BYTES
-    response.stream = _bounded(response.stream, encoding, limit, is_cut=is_refusal)
-    if is_refusal:
-        with suppress(ProviderError):  # not packed as it says: the status says enough
-            await response.aread()
-        raise _RefusedError(response)
-
-
-def _check_place(response: "httpx2.Response") -> None:
-    """Who answers is the API: what has no content, or is a page for people, comes from a network that wants a login."""
-    is_page = _is_page(response)
-    if is_page or response.status_code in (HTTPStatus.NO_CONTENT, HTTPStatus.RESET_CONTENT):
-        raise login_page(response.status_code, "a web page" if is_page else "an empty answer")
-
-
-def _is_page(response: "httpx2.Response") -> bool:
-    return "html" in response.headers.get("content-type", "").lower().partition(";")[0]
-
-
-def _check_address(name: str, url: str) -> None:
-    with suppress(ValueError):  # which the client tells
-        parts = urlsplit(url)
-        if problem := _wrong_in(parts):
-            shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-            raise ProviderError(
-                "network",
-                f"{name} is no address of an API: {problem} ('{shown[:200]}').",
-                "An address is 'https://api.anthropic.com', for instance; without one, that is asked.",
-                is_temporary=False,
-            )
-
-
-def _wrong_in(parts: SplitResult) -> str:
-    if parts.scheme not in ("http", "https"):
-        return "it does not begin with https:// or http://"
-    if not parts.hostname:
-        return "it names no host"
-    try:
-        has_port = parts.port != 0
-    except ValueError:
-        has_port = False
-    return "" if has_port else "a port is a number from 1 to 65535"
-
-
-def _check_proxies() -> None:
-    """
-    The client would find it out at each request, in words about a task group.
-
-    Raises:
-        ValueError: a proxy's port is none.
-    """
-    from urllib.request import getproxies  # the client has loaded it
-
-    for scheme, url in getproxies().items():
-        if scheme in ("http", "https", "all") and urlsplit(url).port == 0:
-            raise ValueError("Port out of range 1-65535")
-
-
-def _certificate_variables() -> str:
-    told = [
-        f"{name}={os.environ[name]}"
-        for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
-        if os.environ.get(name)
-    ]
-    return ", ".join([*told, ""]) if len(told) > 1 else f"{told[0]}: " if told else ""
-
-
-def _explain_transport(
-    error: BaseException, words: str, host: str, *, is_streaming: bool
-) -> ProviderError:
-    import httpx2
-
-    if is_streaming and isinstance(error, httpx2.TransportError):
-        return ProviderError(
-            "cut",
-            f"The connection broke in the middle of the answer ({words}).",
-            keeps_what_came(),
-        )
-    if otherwise := _speaks_otherwise(error, words, host):
-        return otherwise
-    if isinstance(error, httpx2.DecodingError) or _BROKEN_HTTP.match(words):
-        return malformed(words)
-    if any(map(_is_refusal_of_tls, _causes(error))):
-        return ProviderError(
-            "network",
-            f"No safe connection to {host} ({words}).",
-            "If a proxy stands in between, name its certificates in SSL_CERT_FILE; else check base_url and this machine's clock.",
-            is_temporary=False,
-        )
-    if isinstance(error, httpx2.ProxyError):
-        return ProviderError(
-            "network",
-            f"The proxy does not let through to {host} ({words}).",
-            f"Check the environment's proxy variables and NO_PROXY, then {remedies().restart}.",
-            is_temporary=words.startswith("5"),  # its own trouble, by the HTTP status
-        )
-    return ProviderError(
-        "network",
-        f"Cannot reach {host} ({words}).",
-        f"Check the network, the proxy and base_url. {remedies().go_on}",
-        is_temporary=not isinstance(
-            error, (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects)
-        ),
-    )
-
-
-def _speaks_otherwise(error: BaseException, words: str, host: str) -> ProviderError | None:
-    """What to say where one end speaks TLS and the other does not."""
-    if any(map(_is_without_tls, _causes(error))):
-        what, scheme = "does not speak TLS", "If it is meant to be so, base_url begins with http://"
-    elif _NO_HTTP.match(words):
-        what, scheme = "does not answer in HTTP", "If it speaks TLS, base_url begins with https://"
-    else:
-        return None
-    remedy = f"{scheme}; else check its port, and the proxy if one stands in between."
-    return ProviderError("network", f"{host} {what} ({words}).", remedy, is_temporary=False)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _is_without_tls(error: BaseException) -> bool:
-    """What came is none, by OpenSSL's words for that: an HTTP server's "400 Bad Request", for instance."""
-    return isinstance(error, ssl.SSLError) and error.reason in {
-        "WRONG_VERSION_NUMBER",
-        "HTTP_REQUEST",
-        "UNKNOWN_PROTOCOL",
-        "PACKET_LENGTH_TOO_LONG",
-        "RECORD_LAYER_FAILURE",
-    }
-
-
-def _is_refusal_of_tls(error: BaseException) -> bool:
-    """A certificate, for instance; not a connection that broke meanwhile, or came to no end in time."""
-    is_break = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError))
-    is_late = isinstance(error, (ssl.SSLWantReadError, ssl.SSLWantWriteError))
-    return isinstance(error, ssl.SSLError) and not (is_break or is_late)
-
-
-def _bounded(stream: Any, encoding: str, limit: int, *, is_cut: bool) -> "httpx2.AsyncByteStream":
-    """`stream` unpacked, of which no more than `limit` bytes are read: what is longer is an error, unless it `is_cut`."""
-    import httpx2
-
-    class Bounded(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            left, unpacker = limit, Unpacker(encoding)
-            async with aclosing(aiter(stream)) as packed:
-                async for data in packed:
-                    for piece in unpacker.feed(data):
-                        left -= len(piece)
-                        if left >= 0:
-                            yield piece
-                        elif is_cut:
-                            return
-                        else:
-                            raise _endless(limit)
-
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Bounded()
-
-
-def _watched(stream: Any, watch: IdleWatch) -> "httpx2.AsyncByteStream":
-    """
-    `stream`, each of whose pieces may be waited for only so long: pings count, and whatever else arrives.
-
-    What is no UTF-8 becomes U+FFFD: one broken character is not worth an answer.
-    """
-    import httpx2
-
-    class Watched(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-            line_bytes = 0
-            async with aclosing(aiter(stream)) as pieces:
-                while True:
-                    with watch.wait():
-                        piece = await anext(pieces, None)
-                    if piece is None:
-                        return
-                    line_end = piece.rfind(b"\n") + 1
-                    line_bytes = len(piece) - line_end + (0 if line_end else line_bytes)
-                    if line_bytes > MAX_LINE_BYTES:
-                        raise _endless(MAX_LINE_BYTES)
-                    yield decode(piece).encode()
-
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Watched()
-
-
-def _endless(limit: int) -> ProviderError:
-    return ProviderError(
-        "malformed",
-        f"The answer does not end: it has more than {limit:,} bytes.",
-        "If base_url names a proxy, it may be at fault.",
-        is_temporary=False,
-    )
-
-
 async def _in_thread(load: Callable[[], T]) -> T:
     """
-    What `load` makes of modules that may not be there yet.
+    Return what `load` makes of modules that may not be there yet.
 
     Raises:
         ProviderError: they cannot be loaded: there is too little memory, or a part of them is missing.
@@ -586,33 +309,7 @@ async def _in_thread(load: Callable[[], T]) -> T:
     except (ImportError, MemoryError) as error:
         raise ProviderError(
             "internal",
-            f"The modules that talk to the API cannot be loaded ({_words(error)}).",
+            f"The modules that talk to the API cannot be loaded ({words_of(error)}).",
             f"Give it more memory (ulimit -v), or build the environment again: {remedies().install}.",
             is_temporary=False,
         ) from error
-
-
-def _words(error: BaseException) -> str:
-    """Its own, else those of what it comes from."""
-    told = [words for cause in _causes(error) if (words := str(cause))]
-    return told[0] if told else type(error).__name__
-
-
-async def _read_to_end(events: AsyncIterator[object]) -> None:
-    """Read what follows the last event: a response that was not read to its end takes its connection with it."""
-    ignored = (ProviderError, *_transport_errors())
-    with anyio.move_on_after(DRAIN_S), suppress(*ignored):
-        async for _ in events:
-            pass
-
-
-def _sdk_error() -> type[Exception]:
-    import anthropic
-
-    return anthropic.AnthropicError
-
-
-def _transport_errors() -> tuple[type[Exception], ...]:
-    import httpx2
-
-    return (httpx2.HTTPError, httpx2.StreamError)

@@ -1,0 +1,230 @@
+"""The connection to the API: its answers bounded, unpacked and watched, its failures in words."""
+
+import codecs
+import re
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from sanderling.errors import ProviderError
+from sanderling.providers.anthropic.errors import login_page, malformed
+from sanderling.providers.idle import IdleWatch, keeps_what_came
+from sanderling.providers.unpacking import Unpacker
+from sanderling.remedies import remedies
+
+if TYPE_CHECKING:
+    import httpx2
+
+# 128,000 tokens, each in an event of its own of 100 bytes, are a tenth of that.
+MAX_REPLY_BYTES = 128 << 20
+MAX_LINE_BYTES = 32 << 20
+MAX_REFUSAL_BYTES = 1 << 20
+# The words of h11 for what has been read, and is no HTTP.
+_NO_HTTP = re.compile(r"illegal (status|request) line")
+_BROKEN_HTTP = re.compile(r"illegal |Receive buffer too long")
+DRAIN_S = 0.5
+
+
+class RefusalError(Exception):
+    """An answer whose status says that there is none; its body is read."""
+
+    def __init__(self, response: "httpx2.Response") -> None:
+        super().__init__(response.status_code)
+        self.response = response
+
+
+async def receive_head(response: "httpx2.Response") -> None:
+    """Have the body of an answer, whose head is there, unpacked and bounded; that of a refusal is read at once."""
+    is_refusal = not response.is_success
+    encoding = response.headers.pop("content-encoding", "")
+    limit = MAX_REFUSAL_BYTES if is_refusal else MAX_REPLY_BYTES
+    response.stream = _bounded(response.stream, encoding, limit, is_cut=is_refusal)
+    if is_refusal:
+        with suppress(ProviderError):  # not packed as it says: the status says enough
+            await response.aread()
+        raise RefusalError(response)
+
+
+def check_place(response: "httpx2.Response") -> None:
+    """
+    Refuse what the API has not sent: without content, or with a page for people, it comes from a network that wants a login.
+
+    Raises:
+        ProviderError: in words about the login.
+    """
+    is_empty = response.status_code in (HTTPStatus.NO_CONTENT, HTTPStatus.RESET_CONTENT)
+    if is_page(response) or is_empty:
+        what = "a web page" if is_page(response) else "an empty answer"
+        raise login_page(response.status_code, what)
+
+
+def is_page(response: "httpx2.Response") -> bool:
+    return "html" in response.headers.get("content-type", "").lower().partition(";")[0]
+
+
+def _bounded(stream: Any, encoding: str, limit: int, *, is_cut: bool) -> "httpx2.AsyncByteStream":
+    """`stream` unpacked, of which no more than `limit` bytes are read: what is longer is an error, unless it `is_cut`."""
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left, unpacker = limit, Unpacker(encoding)
+            async with aclosing(aiter(stream)) as packed:
+                async for data in packed:
+                    for piece in unpacker.feed(data):
+                        left -= len(piece)
+                        if left >= 0:
+                            yield piece
+                        elif is_cut:
+                            return
+                        else:
+                            raise _endless(limit)
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()
+
+
+def watched(stream: Any, watch: IdleWatch) -> "httpx2.AsyncByteStream":
+    """
+    `stream`, each of whose pieces may be waited for only so long: pings count, and whatever else arrives.
+
+    What is no UTF-8 becomes U+FFFD: one broken character is not worth an answer.
+    """
+    import httpx2
+
+    class Watched(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+            line_bytes = 0
+            async with aclosing(aiter(stream)) as pieces:
+                while True:
+                    with watch.wait():
+                        piece = await anext(pieces, None)
+                    if piece is None:
+                        return
+                    line_end = piece.rfind(b"\n") + 1
+                    line_bytes = len(piece) - line_end + (0 if line_end else line_bytes)
+                    if line_bytes > MAX_LINE_BYTES:
+                        raise _endless(MAX_LINE_BYTES)
+                    yield decode(piece).encode()
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Watched()
+
+
+def _endless(limit: int) -> ProviderError:
+    return ProviderError(
+        "malformed",
+        f"The answer does not end: it has more than {limit:,} bytes.",
+        "If base_url names a proxy, it may be at fault.",
+        is_temporary=False,
+    )
+
+
+async def read_to_end(events: AsyncIterator[object]) -> None:
+    """Read what follows the last event: a response that was not read to its end takes its connection with it."""
+    ignored = (ProviderError, *transport_errors())
+    with anyio.move_on_after(DRAIN_S), suppress(*ignored):
+        async for _ in events:
+            pass
+
+
+def sdk_error() -> type[Exception]:
+    import anthropic
+
+    return anthropic.AnthropicError
+
+
+def transport_errors() -> tuple[type[Exception], ...]:
+    import httpx2
+
+    return (httpx2.HTTPError, httpx2.StreamError)
+
+
+def explain_transport(
+    error: BaseException, words: str, host: str, *, is_streaming: bool
+) -> ProviderError:
+    import httpx2
+
+    if is_streaming and isinstance(error, httpx2.TransportError):
+        return ProviderError(
+            "cut",
+            f"The connection broke in the middle of the answer ({words}).",
+            keeps_what_came(),
+        )
+    if otherwise := _speaks_otherwise(error, words, host):
+        return otherwise
+    if isinstance(error, httpx2.DecodingError) or _BROKEN_HTTP.match(words):
+        return malformed(words)
+    if any(map(_is_refusal_of_tls, _causes(error))):
+        return ProviderError(
+            "network",
+            f"No safe connection to {host} ({words}).",
+            "If a proxy stands in between, name its certificates in SSL_CERT_FILE; else check base_url and this machine's clock.",
+            is_temporary=False,
+        )
+    if isinstance(error, httpx2.ProxyError):
+        return ProviderError(
+            "network",
+            f"The proxy does not let through to {host} ({words}).",
+            f"Check the environment's proxy variables and NO_PROXY, then {remedies().restart}.",
+            is_temporary=words.startswith("5"),  # its own trouble, by the HTTP status
+        )
+    return ProviderError(
+        "network",
+        f"Cannot reach {host} ({words}).",
+        f"Check the network, the proxy and base_url. {remedies().go_on}",
+        is_temporary=not isinstance(
+            error, (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects)
+        ),
+    )
+
+
+def _speaks_otherwise(error: BaseException, words: str, host: str) -> ProviderError | None:
+    """The error that says that one end speaks TLS and the other does not; None if that is not what happened."""
+    if any(map(_is_without_tls, _causes(error))):
+        what, scheme = "does not speak TLS", "If it is meant to be so, base_url begins with http://"
+    elif _NO_HTTP.match(words):
+        what, scheme = "does not answer in HTTP", "If it speaks TLS, base_url begins with https://"
+    else:
+        return None
+    remedy = f"{scheme}; else check its port, and the proxy if one stands in between."
+    return ProviderError("network", f"{host} {what} ({words}).", remedy, is_temporary=False)
+
+
+def words_of(error: BaseException) -> str:
+    """The error's own words, else those of what it comes from."""
+    told = [words for cause in _causes(error) if (words := str(cause))]
+    return told[0] if told else type(error).__name__
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_without_tls(error: BaseException) -> bool:
+    """Say whether an answer came without TLS, an HTTP server's "400 Bad Request" for instance, by OpenSSL's words for that."""
+    return isinstance(error, ssl.SSLError) and error.reason in {
+        "WRONG_VERSION_NUMBER",
+        "HTTP_REQUEST",
+        "UNKNOWN_PROTOCOL",
+        "PACKET_LENGTH_TOO_LONG",
+        "RECORD_LAYER_FAILURE",
+    }
+
+
+def _is_refusal_of_tls(error: BaseException) -> bool:
+    """Say whether TLS refused, a certificate for instance; a connection that broke, or came to no end in time, is none."""
+    is_break = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError))
+    is_late = isinstance(error, (ssl.SSLWantReadError, ssl.SSLWantWriteError))
+    return isinstance(error, ssl.SSLError) and not (is_break or is_late)
