@@ -143,16 +143,17 @@ def check_installation(arguments: argparse.Namespace) -> int:
 
 
 def describe_installation() -> dict[str, Any]:
-    from sanderling.config import has_api_key
+    from sanderling.config import Settings
     from sanderling.print_mode.inputs import state_dir
-    from sanderling.providers.credentials import Credentials
+    from sanderling.providers.choice import credentials
 
+    kept = credentials(Settings(str(state_dir())))
     return {
         "sanderling": sanderling.__version__,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
-        "has_api_key": has_api_key(),
-        "has_login": Credentials(state_dir()).is_known(),
+        "has_api_key": kept.account.is_set(),
+        "has_login": kept.is_known(),
     }
 
 
@@ -169,7 +170,7 @@ async def ask_api(model: str, base_url: str) -> dict[str, Any]:
     from sanderling.config import DEFAULT_MODEL, Settings
     from sanderling.errors import ProviderError
     from sanderling.print_mode.inputs import state_dir
-    from sanderling.providers.anthropic.provider import AnthropicProvider
+    from sanderling.providers.choice import DEFAULT, PROVIDERS
 
     settings = Settings(
         state_dir=str(state_dir()),
@@ -178,7 +179,7 @@ async def ask_api(model: str, base_url: str) -> dict[str, Any]:
         idle_timeout_s=20.0,
     )
     try:
-        limits = await AnthropicProvider(settings).fetch_limits()
+        limits = await PROVIDERS[DEFAULT].make(settings, "").fetch_limits()
     except ProviderError as error:
         return {"is_reachable": False, "message": error.message, "remedy": error.remedy}
     return {"is_reachable": True, "model": settings.model, "limits": limits}

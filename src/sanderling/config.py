@@ -15,11 +15,11 @@ DEFAULT_MODEL = "claude-sonnet-5-5"
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the host runs with. `state_dir` holds the sessions, `log_file` the host's own log."""
+    """The options that a session runs with. `state_dir` holds the sessions, `log_file` the host's own log."""
 
     state_dir: str
     log_file: str = ""
-    provider: Literal["auto", "anthropic", "demo", "scripted"] = "auto"
+    provider: str = "auto"  # a name in `providers.choice`
     model: Annotated[str, msgspec.Meta(min_length=1)] = DEFAULT_MODEL
     max_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: 32,000, or the model's limit
     base_url: str = ""  # empty: ANTHROPIC_BASE_URL, else the API itself
@@ -32,12 +32,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox_write: tuple[str, ...] = ()
     sandbox_env: tuple[str, ...] = ()
     permissions: tuple[dict[str, Any], ...] = ()  # rules, as `rules.load_rules` reads them
-    max_calls: Annotated[int, msgspec.Meta(ge=0)] = (
-        200  # of the model in one turn, before the person is asked; 0: no limit
-    )
-    budget_usd: Annotated[float, msgspec.Meta(ge=0)] = (
-        0.0  # of a session, before the person is asked; 0: no limit
-    )
+    # Of the model in one turn and of a session, before the person is asked; 0: no limit.
+    max_calls: Annotated[int, msgspec.Meta(ge=0)] = 200
+    budget_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     prices: dict[str, dict[str, float]] = {}  # by model, as prices.toml has them
     auto_compact: bool = True
 
@@ -91,16 +88,12 @@ def settings_report(settings: Settings, model: str) -> str:
 
 
 def _shown_name(name: str) -> str:
-    """As setup() calls the option."""
+    """The option's name in setup()."""
     return name.replace("_", ".", 1) if name.startswith("sandbox_") else name
 
 
-def has_api_key(environment: Mapping[str, str] = os.environ) -> bool:
-    return bool(environment.get("ANTHROPIC_API_KEY") or environment.get("ANTHROPIC_AUTH_TOKEN"))
-
-
 def config_dir(environment: Mapping[str, str] = os.environ) -> str:
-    """Where the person's own files are."""
+    """The directory of the person's own files."""
     base = Path(environment.get("XDG_CONFIG_HOME", ""))
     if not base.is_absolute():  # as the XDG specification says
         base = Path.home() / ".config"

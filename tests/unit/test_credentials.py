@@ -18,6 +18,7 @@ from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import ModelRequest
+from sanderling.providers.anthropic.client import ACCOUNT
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.credentials import Credentials, CredentialsError
 
@@ -32,10 +33,11 @@ from sanderling.config import Settings
 from sanderling.providers.credentials import Credentials, CredentialsError
 from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import ModelRequest
+from sanderling.providers.anthropic.client import ACCOUNT
 from sanderling.providers.anthropic.provider import AnthropicProvider
 
 state_dir, url, key = sys.argv[1:]
-credentials = Credentials(state_dir, timeout_s=20)
+credentials = Credentials(state_dir, ACCOUNT, timeout_s=20)
 
 async def ask():
     request = ModelRequest("", [Message("user", (TextBlock("Good morning."),))])
@@ -89,9 +91,30 @@ def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> UseKeychain:
     def choose(name: str = "FileKeychain") -> Credentials:
         backend = name if "." in name else f"tests.keychain.{name}"
         monkeypatch.setenv("PYTHON_KEYRING_BACKEND", backend)
-        return Credentials(tmp_path / "state", timeout_s=DEADLINE_S)
+        return Credentials(tmp_path / "state", ACCOUNT, timeout_s=DEADLINE_S)
 
     return choose
+
+
+@pytest.mark.parametrize(
+    "environment, has_key",
+    [
+        ({"ANTHROPIC_API_KEY": "k"}, True),
+        ({"ANTHROPIC_AUTH_TOKEN": "t"}, True),
+        ({"ANTHROPIC_API_KEY": ""}, False),
+        ({}, False),
+    ],
+)
+def test_key_counts_when_it_is_set_and_not_empty(environment, has_key):
+    assert ACCOUNT.is_set(environment) is has_key
+
+
+def test_key_is_looked_for_in_the_environment_of_the_moment(monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    assert ACCOUNT.is_set()
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    assert not ACCOUNT.is_set()
 
 
 # --- keeping it --------------------------------------------------------------------------------------------------------
@@ -154,7 +177,8 @@ def test_what_cannot_be_a_key_is_not_kept(use, key):
 
 def test_whether_a_key_is_known_costs_no_import(tmp_path):
     code = (
-        "import sys; from sanderling.providers.credentials import Credentials; c = Credentials(sys.argv[1]);"
+        "import sys; from sanderling.providers.anthropic.client import ACCOUNT;"
+        "from sanderling.providers.credentials import Credentials; c = Credentials(sys.argv[1], ACCOUNT);"
         "print(c.is_known(), repr(c.read()), 'keyring' in sys.modules)"
     )
     run = subprocess.run(
@@ -198,7 +222,7 @@ def test_setting_that_names_no_keychain_is_told(use):
 def test_keychain_that_does_not_answer_is_given_up(use, tmp_path):
     use("SilentKeychain")
     with pytest.raises(CredentialsError, match=r"within 0\.1 s"):
-        Credentials(tmp_path, timeout_s=0.1).backend()
+        Credentials(tmp_path, ACCOUNT, timeout_s=0.1).backend()
 
 
 def test_keychain_that_is_locked_is_told(use):
@@ -243,7 +267,7 @@ def test_state_directory_that_cannot_be_written_is_told(use, tmp_path):
     use("FileKeychain")
     (tmp_path / "file").write_text("")
     with pytest.raises(CredentialsError, match="cannot be written"):
-        Credentials(tmp_path / "file" / "state").store(KEY)
+        Credentials(tmp_path / "file" / "state", ACCOUNT).store(KEY)
 
 
 # --- using it ----------------------------------------------------------------------------------------------------------

@@ -10,12 +10,11 @@ import pytest
 from tests.conftest import prove
 
 import sanderling
+from sanderling.providers.anthropic.client import ACCOUNT
 from sanderling.providers.anthropic.errors import explain_status, login_page, malformed, no_key
 from sanderling.providers.credentials import (
     Credentials,
     CredentialsError,
-    unlock_it,
-    use_the_environment,
 )
 from sanderling.providers.idle import keeps_what_came
 from sanderling.remedies import NEOVIM, SHELL, UNKEPT, Remedies, use
@@ -59,8 +58,8 @@ def test_no_remedy_in_a_shell_names_what_only_neovim_has(remedies, error_type, s
 @pytest.mark.parametrize(
     "tell",
     [
-        unlock_it,
-        use_the_environment,
+        ACCOUNT.unlock_it,
+        ACCOUNT.use_the_environment,
         keeps_what_came,
         lambda: no_key().remedy,
         lambda: login_page(200, "a page").remedy,
@@ -110,7 +109,7 @@ def test_what_fails_in_the_keychains_own_thread_is_told_in_the_faces_words(tmp_p
 
     def tell() -> str:
         with pytest.raises(CredentialsError) as caught:
-            Credentials(str(tmp_path)).store("sk-key")
+            Credentials(str(tmp_path), ACCOUNT).store("sk-key")
         return caught.value.remedy
 
     assert told_in(SHELL, tell) == "Set ANTHROPIC_API_KEY in the environment instead."

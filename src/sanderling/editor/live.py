@@ -62,7 +62,7 @@ from sanderling.protocol.events import (
     TurnStarted,
 )
 from sanderling.providers import Provider
-from sanderling.providers.choice import is_demo, make_provider
+from sanderling.providers.choice import choose, make_provider
 from sanderling.providers.scripted import copy_sample
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.pages import Pages
@@ -185,7 +185,8 @@ class LiveSession:
     async def _orchestrate(self, session: Session) -> Conversation:
         trust = Trust(self._settings.state_dir, session.project)
         settings = self._settings = project_settings(trust, self._settings)
-        self._sample = copy_sample() if is_demo(settings) else ""
+        is_demo = choose(settings) == "demo"
+        self._sample = copy_sample() if is_demo else ""
         provider = make_provider(settings, self._sample)
         policy = policy_for(settings, session.project)
         if self._sample:
@@ -195,7 +196,7 @@ class LiveSession:
             session, provider, self.emit, policy, settings, rules=rules, editor=self._buffers
         )
         await self._show(conversation)
-        is_without_key = settings.provider == "auto" and is_demo(settings)
+        is_without_key = settings.provider == "auto" and is_demo
         if is_without_key and not session.is_resumed:
             self.emit(Notice("info", NO_KEY_NOTICE))
         return conversation

@@ -1,4 +1,4 @@
-"""What Neovim asks about sessions and keys, beside the sessions that are open: each request has one answer."""
+"""Answers to what Neovim asks about sessions and keys, beside the sessions that are open: each request has one."""
 
 from collections.abc import Collection
 from typing import Any
@@ -18,6 +18,7 @@ from sanderling.protocol.requests import (
     RenameSession,
     Request,
 )
+from sanderling.providers.choice import credentials
 from sanderling.providers.credentials import Credentials
 from sanderling.session.store import (
     delete,
@@ -56,17 +57,17 @@ def _answer(request: Request, settings: Settings, open_ids: Collection[str]) -> 
             write_export(path, export_markdown(directory, session_id))
             return {"path": path}
         case Login() | Logout():
-            return _log_in_or_out(request, Credentials(settings.state_dir))
+            return _log_in_or_out(request, credentials(settings))
     return {}
 
 
-def _log_in_or_out(request: Login | Logout, credentials: Credentials) -> dict[str, Any]:
+def _log_in_or_out(request: Login | Logout, kept: Credentials) -> dict[str, Any]:
     match request:
         case Login(key) if key:
-            credentials.store(key)
+            kept.store(key)
         case Login():
             pass
         case Logout():
-            credentials.remove()
+            kept.remove()
             return {}
-    return {"backend": credentials.backend()}
+    return {"backend": kept.backend()}

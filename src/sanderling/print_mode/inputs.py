@@ -44,10 +44,7 @@ def with_flags(settings: Settings, arguments: argparse.Namespace) -> Settings:
     """`settings` with what the command line says instead."""
     model = printable(arguments.model or settings.model)
     max_calls = settings.max_calls if arguments.max_turns is None else arguments.max_turns
-    provider = settings.provider
-    if provider == "auto":  # where nobody looks, the demo model must not pass for an answer
-        provider = "demo" if model == "demo" else "anthropic"
-    return replace(settings, provider=provider, model=model, max_calls=max_calls)
+    return replace(settings, model=model, max_calls=max_calls)
 
 
 def _options_in(path: Path) -> dict[str, Any]:

@@ -72,7 +72,6 @@ class ModelLimits(msgspec.Struct, frozen=True):
 class Provider(Protocol):
     """A model behind an API: given the history, it streams an answer."""
 
-    name: str
     model: str
     limits: ModelLimits | None  # None: not asked for yet
 
@@ -83,7 +82,7 @@ class Provider(Protocol):
 
     async def prepare(self) -> None:
         """
-        Load what the first request needs , off the event loop. Idempotent.
+        Load what the first request needs, off the event loop. Idempotent.
 
         Raises:
             ProviderError: the environment or the settings make it impossible.
@@ -95,7 +94,16 @@ class Provider(Protocol):
         ...
 
     async def learn_limits(self) -> None:
-        """Ask the API how much the model takes and gives; sets `limits`, to zeros when it does not say."""
+        """Set `limits` to what the API says, to zeros when it does not say."""
+        ...
+
+    async def fetch_limits(self) -> ModelLimits:
+        """
+        Ask the API how much the model takes and gives, without using a token.
+
+        Raises:
+            ProviderError: the API cannot be reached, refuses the key, or does not know the model.
+        """
         ...
 
     def set_model(self, model: str) -> None:

@@ -1,42 +1,93 @@
-"""Which provider the settings ask for."""
+"""The providers that there are, and the one that the settings ask for."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-from sanderling.config import Settings, has_api_key
+from sanderling.config import Settings
+from sanderling.errors import ConfigError
 from sanderling.providers import Provider
+from sanderling.providers.anthropic.client import ACCOUNT as ANTHROPIC
 from sanderling.providers.anthropic.provider import AnthropicProvider
-from sanderling.providers.credentials import Credentials
+from sanderling.providers.credentials import Account, Credentials
 from sanderling.providers.scripted import ScriptedProvider, load_demo, load_script
 
 SCRIPT_PREFIX = "script:"
 
 
-def is_demo(settings: Settings) -> bool:
-    """Whether the demo model answers: it was asked for, by either name, or there is no key for another."""
+class Offer(NamedTuple):
+    """One provider: what makes it of the settings and the directory of the demo's project, and the key that it needs."""
+
+    make: Callable[[Settings, str], Provider]
+    account: Account | None = None
+
+
+def _make_anthropic(settings: Settings, _: str) -> Provider:
+    return AnthropicProvider(settings)
+
+
+def _make_demo(_: Settings, sample: str) -> Provider:
+    return ScriptedProvider(load_demo(sample), "demo")
+
+
+def _make_scripted(settings: Settings, _: str) -> Provider:
     if settings.model.startswith(SCRIPT_PREFIX):
-        return False
-    has_key = has_api_key() or Credentials(settings.state_dir).is_known()
-    is_chosen = settings.model == "demo" or not has_key
-    return settings.provider == "demo" or (settings.provider == "auto" and is_chosen)
+        path = _path(settings.model.removeprefix(SCRIPT_PREFIX))
+        return ScriptedProvider(load_script(path), settings.model)
+    return ScriptedProvider(load_script(_path(settings.script)))
 
 
-def make_provider(settings: Settings, sample: str = "") -> Provider:
+PROVIDERS = {
+    "anthropic": Offer(_make_anthropic, ANTHROPIC),
+    "demo": Offer(_make_demo),
+    "scripted": Offer(_make_scripted),
+}
+
+
+DEFAULT = "anthropic"  # whose model is the default; says what to do where there is no key
+
+
+def choose(settings: Settings, *, fallback: str = "demo") -> str:
     """
-    The provider that the settings ask for; `auto` is Claude with an API key and the demo model without one.
+    Name the provider that answers: `auto` is the demo model if it is asked for, else the first that has a key, else `fallback`.
 
-    A model `script:FILE` is that script, whatever the provider. `sample` is the directory of the demo model's own project.
+    A model `script:FILE` is that script, whatever the provider.
+    """
+    if settings.model.startswith(SCRIPT_PREFIX):
+        return "scripted"
+    if settings.provider != "auto":
+        return settings.provider
+    if settings.model == "demo":
+        return "demo"
+    with_key = (name for name in PROVIDERS if _has_key(name, settings))
+    return next(with_key, fallback)
+
+
+def _has_key(name: str, settings: Settings) -> bool:
+    account = PROVIDERS[name].account
+    return account is not None and (
+        account.is_set() or Credentials(settings.state_dir, account).is_known()
+    )
+
+
+def make_provider(settings: Settings, sample: str = "", *, fallback: str = "demo") -> Provider:
+    """
+    Make the provider that `choose` names. `sample` is the directory of the demo model's own project.
 
     Raises:
-        ConfigError: the script cannot be used.
+        ConfigError: there is none of that name, or its script cannot be used.
     """
-    model = settings.model
-    if model.startswith(SCRIPT_PREFIX):
-        return ScriptedProvider(load_script(_path(model.removeprefix(SCRIPT_PREFIX))), model)
-    if settings.provider == "scripted":
-        return ScriptedProvider(load_script(_path(settings.script)))
-    if is_demo(settings):
-        return ScriptedProvider(load_demo(sample), "demo")
-    return AnthropicProvider(settings)
+    name = choose(settings, fallback=fallback)
+    if name not in PROVIDERS:
+        known = ", ".join(("auto", *PROVIDERS))
+        raise ConfigError(f"wrong setting: there is no provider '{name}', only {known}")
+    return PROVIDERS[name].make(settings, sample)
+
+
+def credentials(settings: Settings) -> Credentials:
+    """The key that a person keeps for the provider of the settings; for the default one if it needs none."""
+    offer = PROVIDERS.get(settings.provider, PROVIDERS[DEFAULT])
+    return Credentials(settings.state_dir, offer.account or ANTHROPIC)
 
 
 def _path(name: str) -> Path:

@@ -1,17 +1,19 @@
 """
-The API key in the system's keychain, through `keyring`.
+The API keys in the system's keychain, through `keyring`.
 
 A file without a secret says that there is one. So nobody pays for the import, or is asked to unlock a keychain, who keeps nothing
 there; and whoever has the key sees at once that it was changed or removed, by whichever process.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from sanderling.errors import SanderlingError
 from sanderling.remedies import remedies
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
 SERVICE = "sanderling"
-ACCOUNT = "anthropic"
-MARKER_NAME = "keychain"
 MARKER_TEXT = "The API key is in the system's keychain. :AgentLogout in Neovim removes it.\n"
 TIMEOUT_S = 60.0  # a locked keychain asks the person first
 NOT_A_KEYCHAIN = (
@@ -35,12 +35,22 @@ NOT_A_KEYCHAIN = (
 T = TypeVar("T")
 
 
-def use_the_environment() -> str:
-    return f"Set ANTHROPIC_API_KEY in {remedies().environment} instead."
+class Account(msgspec.Struct, frozen=True):
+    """One provider's key: `variables` of the environment hold it, else the keychain under `name`, as the file `marker` says."""
 
+    name: str
+    variables: tuple[str, ...]
+    marker: str
 
-def unlock_it() -> str:
-    return f"Unlock it and try again, or set ANTHROPIC_API_KEY in {remedies().environment}."
+    def is_set(self, environment: Mapping[str, str] = os.environ) -> bool:
+        """Say whether a variable holds a key."""
+        return any(environment.get(name) for name in self.variables)
+
+    def use_the_environment(self) -> str:
+        return f"Set {self.variables[0]} in {remedies().environment} instead."
+
+    def unlock_it(self) -> str:
+        return f"Unlock it and try again, or set {self.variables[0]} in {remedies().environment}."
 
 
 class CredentialsError(SanderlingError):
@@ -54,13 +64,16 @@ class CredentialsError(SanderlingError):
 
 class Credentials:
     """
-    The key that a person keeps here. `state_dir` is Sanderling's own directory.
+    The key of `account` that a person keeps here. `state_dir` is Sanderling's own directory.
 
     All but `is_known` and `version` block, for up to `timeout_s`: call them in a thread.
     """
 
-    def __init__(self, state_dir: str | Path, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._marker = Path(state_dir) / MARKER_NAME
+    def __init__(
+        self, state_dir: str | Path, account: Account, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self.account = account
+        self._marker = Path(state_dir) / account.marker
         self._timeout_s = timeout_s
 
     def is_known(self) -> bool:
@@ -82,7 +95,7 @@ class Credentials:
         """
 
         def name(keychain: "KeyringBackend") -> str:
-            keychain.get_password(SERVICE, ACCOUNT)
+            keychain.get_password(SERVICE, self.account.name)
             return str(keychain.name)
 
         return self._ask(name)
@@ -96,7 +109,7 @@ class Credentials:
         """
         if not self.is_known():
             return ""
-        return self._ask(lambda keychain: keychain.get_password(SERVICE, ACCOUNT)) or ""
+        return self._ask(lambda keychain: keychain.get_password(SERVICE, self.account.name)) or ""
 
     def store(self, key: str) -> None:
         """
@@ -112,11 +125,13 @@ class Credentials:
             )
 
         def keep(keychain: "KeyringBackend") -> bool:
-            keychain.set_password(SERVICE, ACCOUNT, key)  # pyright: ignore[reportUnknownMemberType]
-            return keychain.get_password(SERVICE, ACCOUNT) == key
+            keychain.set_password(SERVICE, self.account.name, key)  # pyright: ignore[reportUnknownMemberType]
+            return keychain.get_password(SERVICE, self.account.name) == key
 
         if not self._ask(keep):
-            raise CredentialsError("The keychain did not keep the key.", use_the_environment())
+            raise CredentialsError(
+                "The keychain did not keep the key.", self.account.use_the_environment()
+            )
         self._write_marker()
 
     def remove(self) -> None:
@@ -130,8 +145,8 @@ class Credentials:
             return
 
         def forget(keychain: "KeyringBackend") -> None:
-            if keychain.get_password(SERVICE, ACCOUNT) is not None:
-                keychain.delete_password(SERVICE, ACCOUNT)
+            if keychain.get_password(SERVICE, self.account.name) is not None:
+                keychain.delete_password(SERVICE, self.account.name)
 
         self._ask(forget)
         try:
@@ -161,7 +176,7 @@ class Credentials:
 
         def run() -> None:
             try:
-                answer.set_result(question(_find_keychain()))
+                answer.set_result(question(_find_keychain(self.account)))
             except Exception as error:  # noqa: BLE001  a backend is a plugin, and raises what it likes
                 answer.set_exception(error)
 
@@ -173,11 +188,11 @@ class Credentials:
         except TimeoutError:
             raise CredentialsError(
                 f"The keychain did not answer within {self._timeout_s:g} s.",
-                unlock_it(),
+                self.account.unlock_it(),
             ) from None
         except Exception as error:  # noqa: BLE001
             # Without the error's own words: they may quote the key.
-            raise CredentialsError(_explain(error), unlock_it()) from None
+            raise CredentialsError(_explain(error), self.account.unlock_it()) from None
 
 
 def is_mangled(key: str) -> bool:
@@ -195,14 +210,15 @@ def _explain(error: Exception) -> str:
     return f"The keychain failed ({type(error).__name__})."
 
 
-def _find_keychain() -> "KeyringBackend":
+def _find_keychain(account: Account) -> "KeyringBackend":
     """The best that the machine has, or the one that the person's settings for `keyring` name."""
     from keyring import core
 
     core.init_backend(_is_keychain)
     keychain = core.get_keyring()
     if not _is_keychain(keychain):
-        raise CredentialsError("This system has no keychain that encrypts.", use_the_environment())
+        remedy = account.use_the_environment()
+        raise CredentialsError("This system has no keychain that encrypts.", remedy)
     return keychain
 
 

@@ -118,7 +118,6 @@ def _told(value: Any) -> Any:
 class RecordingProvider:
     """`provider`, each of whose answers is recorded as it was given: whole, failed, cut, or stopped by the person."""
 
-    name: str
     model: str
     limits: ModelLimits | None
 
@@ -127,7 +126,7 @@ class RecordingProvider:
         self._recording = recording
 
     def __getattr__(self, name: str) -> Any:
-        """Name, model and limits are the provider's own, as they are now."""
+        """Model and limits are the provider's own, as they are now."""
         return getattr(self._provider, name)
 
     @property
@@ -142,6 +141,9 @@ class RecordingProvider:
 
     async def learn_limits(self) -> None:
         await self._provider.learn_limits()
+
+    async def fetch_limits(self) -> ModelLimits:
+        return await self._provider.fetch_limits()
 
     def set_model(self, model: str) -> None:
         self._provider.set_model(model)

@@ -40,6 +40,7 @@ from sanderling.providers import (
 )
 
 SCRIPT_VERSION = 1
+LIMITS = ModelLimits(context_window_tokens=200_000)
 SIGNATURE = "scripted"  # a thinking block without a signature is refused by the API; a script's is never sent there
 
 
@@ -132,12 +133,11 @@ def copy_sample() -> str:
 
 
 class ScriptedProvider:
-    name = "scripted"
     is_ready = True
 
     def __init__(self, script: Script, model: str = "scripted") -> None:
         self.model = model
-        self.limits: ModelLimits | None = ModelLimits(context_window_tokens=200_000)
+        self.limits: ModelLimits | None = LIMITS
         self._by_prompt = {PONG.when: PONG} | {r.when: r for r in script.reply if r.when}
         self._by_tool_use = {r.after: r for r in script.reply if r.after}
         self._in_order = [reply for reply in script.reply if not reply.when and not reply.after]
@@ -148,6 +148,10 @@ class ScriptedProvider:
 
     async def learn_limits(self) -> None:
         await checkpoint()
+
+    async def fetch_limits(self) -> ModelLimits:
+        await checkpoint()
+        return LIMITS
 
     async def aclose(self) -> None:
         await checkpoint()

@@ -15,6 +15,7 @@ from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.providers.anthropic.sdk import load_sdk
 from sanderling.providers.anthropic.transport import receive_head, sdk_error, words_of
+from sanderling.providers.credentials import Account
 from sanderling.providers.unpacking import ACCEPTED
 from sanderling.remedies import remedies
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     import anthropic
 
+ACCOUNT = Account("anthropic", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "keychain")
 CONNECT_TIMEOUT_S = 10.0
 
 

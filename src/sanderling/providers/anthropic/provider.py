@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
-from sanderling.config import Settings, has_api_key
+from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.providers import (
     ModelLimits,
@@ -26,7 +26,7 @@ from sanderling.providers import (
     ReplyDone,
     StreamItem,
 )
-from sanderling.providers.anthropic.client import make_client
+from sanderling.providers.anthropic.client import ACCOUNT, make_client
 from sanderling.providers.anthropic.errors import (
     LOG_IN_AGAIN,
     explain_status,
@@ -79,13 +79,11 @@ log = logging.getLogger(__name__)
 
 
 class AnthropicProvider:
-    name = "anthropic"
-
     def __init__(self, settings: Settings) -> None:
         self.model = settings.model
         self.limits: ModelLimits | None = None
         self._settings = settings
-        self._credentials = Credentials(settings.state_dir)
+        self._credentials = Credentials(settings.state_dir, ACCOUNT)
         self._encoder = RequestEncoder()
         self._watch = IdleWatch(settings.idle_timeout_s)
         self._client: anthropic.AsyncAnthropic | None = None
@@ -100,7 +98,7 @@ class AnthropicProvider:
     async def prepare(self) -> None:
         """A key in the keychain is read with the first request, not before: that may ask the person to unlock it."""
         async with self._loading:
-            if has_api_key() or not self._credentials.is_known():
+            if ACCOUNT.is_set() or not self._credentials.is_known():
                 await self._connect()
             else:
                 await _in_thread(load_sdk)
@@ -133,14 +131,14 @@ class AnthropicProvider:
     def _read_key(self) -> str:
         """The environment's key, else the one that the person keeps in the system's keychain; else empty."""
         self._has_kept_key = False
-        for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        for name in ACCOUNT.variables:
             if is_mangled(os.environ.get(name, "")):
                 raise ProviderError(
                     "auth",
                     "The API key holds a blank, a line break or another character that no key has.",
                     f"Set {name} anew and {remedies().restart}.",
                 )
-        if has_api_key():
+        if ACCOUNT.is_set():
             return os.environ.get("ANTHROPIC_API_KEY", "")
         try:
             key = self._credentials.read()
@@ -161,12 +159,6 @@ class AnthropicProvider:
             self.limits = limits
 
     async def fetch_limits(self) -> ModelLimits:
-        """
-        Ask the API what the model takes and gives, without using a token.
-
-        Raises:
-            ProviderError: the API cannot be reached, refuses the key, or does not know the model.
-        """
         return decode_limits(await self._get(f"/v1/models/{quote(self.model, safe='')}"))
 
     async def list_models(self) -> tuple[str, ...]:
@@ -265,7 +257,7 @@ class AnthropicProvider:
         import anthropic
 
         if isinstance(error, (anthropic.CredentialsError, TypeError)):
-            if has_api_key() or self._has_kept_key:
+            if ACCOUNT.is_set() or self._has_kept_key:
                 raise error  # not about the key: a defect of ours
             return no_key()
         cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
