@@ -243,9 +243,8 @@ class CachedApi(LoopbackServer):
         self.cache = PromptCache()
         self.asked: list[Asked] = []
         self.refused: list[str] = []
-        self.changes: list[
-            str
-        ] = []  # of the prefix, from one request to the next one to the same model
+        # Changes of the prefix, from one request to the next one to the same model.
+        self.changes: list[str] = []
         self._answer = answer
         self._pause_s = pause_s
         self._event_pause_s = event_pause_s

@@ -50,9 +50,8 @@ def imports(path: Path, module: tuple[str, ...]) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(module[: len(module) - node.level]) if node.level else ""
             source = ".".join(filter(None, (base, node.module)))
-            if (
-                source == "sanderling"
-            ):  # `from sanderling import session`: the names are the modules
+            # `from sanderling import session`: the names are the modules.
+            if source == "sanderling":
                 yield from ((node.lineno, f"sanderling.{alias.name}") for alias in node.names)
             else:
                 yield node.lineno, source

@@ -335,14 +335,12 @@ def test_session_logs_are_private_and_named_by_date_and_time(child):
 def test_update_remote_plugins_breaks_nothing(start_nvim, tmp_path):
     child = start_nvim()
     child.lua("vim.g.loaded_python3_provider, vim.g.python3_host_prog = nil, ...", sys.executable)
-    child.lua(
-        "vim.g.loaded_remote_plugins = ...", str(tmp_path / "rplugin.vim")
-    )  # as at a start without --clean
+    # As at a start without --clean.
+    child.lua("vim.g.loaded_remote_plugins = ...", str(tmp_path / "rplugin.vim"))
     result = child.lua("return vim.fn.execute('UpdateRemotePlugins')")
     assert "remote/host: generated rplugin manifest" in result
-    assert (
-        "Encountered" not in result + child.messages()
-    )  # how pynvim begins what it says of a plugin it cannot load
+    # The word that begins what pynvim says of a plugin it cannot load.
+    assert "Encountered" not in result + child.messages()
     child.command("AgentChat")
     child.submit("ping")
     child.wait_for_turns()

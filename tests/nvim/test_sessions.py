@@ -421,9 +421,8 @@ def test_what_waited_when_the_host_was_killed_is_held_until_it_is_sent_from_an_e
     chat.feed("islow<C-s><Esc>")
     wait_until(lambda: "begun" in chat.transcript_text())
     chat.feed("ilater<C-s><Esc>")
-    wait_until(
-        lambda: "↳ later" in chat.screen_text()
-    )  # what the host has not confirmed comes back
+    # A prompt that the host has not confirmed comes back.
+    wait_until(lambda: "↳ later" in chat.screen_text())
     os.kill(chat.host_pid(), signal.SIGKILL)
     wait_until(lambda: "has ended (signal 9)" in chat.transcript_text())
     assert chat.prompt_lines() == [""]

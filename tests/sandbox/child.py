@@ -18,9 +18,8 @@ def in_child(function: Callable[[], Any], uid: int | None = None) -> Any:
     """What `function` returns or raises in a forked child that runs as `uid`."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # a fork beside threads; the child uses none
+        # A fork beside threads; the child uses none.
+        warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
         try:

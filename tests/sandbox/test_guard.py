@@ -425,9 +425,8 @@ def test_names_that_were_there_are_left_to_the_mounts(yard: Yard):
     (yard.project / ".vscode").mkdir()
     guard = yard.start_guard()
     assert held_names(yard.project) == [".envrc", ".vscode"]
-    (yard.project / ".envrc").write_text(
-        "export A=2"
-    )  # the user's own doing, for a mount is over it inside
+    # The user's own doing, for a mount is over it inside.
+    (yard.project / ".envrc").write_text("export A=2")
     (yard.project / ".vscode/settings.json").write_text("{}")
     assert guard.audit() == []
 
@@ -623,9 +622,8 @@ def test_an_overflown_queue_loses_nothing(yard: Yard):
     if limit > 50_000:
         pytest.skip("the queue is too long to fill")
     first, second = yard.project / "first", yard.project / "second"
-    for _ in range(
-        limit // 2 + 2
-    ):  # two names in turn: equal events that follow each other are merged
+    # Two names in turn: equal events that follow each other are merged.
+    for _ in range(limit // 2 + 2):
         for path in (first, second):
             path.touch()
             path.unlink()

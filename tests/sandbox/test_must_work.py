@@ -673,9 +673,8 @@ class Workshop:
 
     def prepare(self, case: Case) -> Path:
         """A fresh copy of the template, after what the case wants done `before`."""
-        place = self.base / str(
-            CASES.index(case)
-        )  # short: the path of a socket is 107 bytes at most
+        # Short: the path of a socket is 107 bytes at most.
+        place = self.base / str(CASES.index(case))
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(self.template, place, symlinks=True)
         if self.user is not None:

@@ -503,9 +503,8 @@ async def test_a_head_must_arrive_in_time_and_size(monkeypatch):
         monkeypatch.setattr(serving, "HEAD_S", 0.3)
         with anyio.fail_after(DEADLINE_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
-            with suppress(
-                ConnectionResetError
-            ):  # an end, too: one more byte came while it was closed
+            # An end, too: one more byte came while it was closed.
+            with suppress(ConnectionResetError):
                 while not reader.at_eof():  # one byte at a time, for ever
                     writer.write(b"X")
                     with anyio.move_on_after(0.02):

@@ -27,9 +27,8 @@ MODES = {
     "no namespaces, network on": {"has_namespaces": False, "has_host_network": True},
 }
 SHARED = ["no namespaces", "no namespaces, network on"]
-IGNORED = (
-    0xDEAD_BEEF << 32
-)  # the upper half of a register, which the kernel drops where it takes an int
+# The upper half of a register, which the kernel drops where it takes an int.
+IGNORED = 0xDEAD_BEEF << 32
 
 EPERM, EACCES, ENOSYS = errno.EPERM, errno.EACCES, errno.ENOSYS
 NEWUSER, NEWNS, NEWTIME, CLONE_VM, CLONE_THREAD = 0x1000_0000, 0x20000, 0x80, 0x100, 0x10000

@@ -89,9 +89,8 @@ def test_every_descendant_stands_still_in_the_context_and_goes_on_after_it(
 
 def what_a_parent_hears() -> tuple[list[int], list[int], int]:
     """Of its child's standing still: the signals to itself, the child's states, and what becomes of a signal to the child."""
-    prctl(
-        PR_SET_DUMPABLE, 1
-    )  # as any program is, once executed; who has become another user is not
+    # As any program is, once executed; who has become another user is not.
+    prctl(PR_SET_DUMPABLE, 1)
     heard = mmap.mmap(-1, 4096)
     parent = os.fork()
     if parent == 0:

@@ -625,9 +625,8 @@ def test_without_a_sandbox_only_the_project_is_read_at_once(project, tmp_path):
         assert action(run(command), project, is_confined=False) == "ask", command
         assert action(run(command), project, is_confined=True) == "allow", command
     assert action(run("cat src/a && git status"), project, is_confined=False) == "allow"
-    assert (
-        action(run("cd sub && git status"), project, is_confined=False) == "ask"
-    )  # a configuration of its own
+    # A configuration of its own.
+    assert action(run("cd sub && git status"), project, is_confined=False) == "ask"
     assert action(run("cd sub && git status"), project, is_confined=True) == "allow"
     assert action(run("git -C sub status"), project, is_confined=False) == "ask"
     assert action(run("git -C . status"), project, is_confined=False) == "allow"

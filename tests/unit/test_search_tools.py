@@ -506,9 +506,8 @@ async def test_search_that_waits_for_ever_is_stopped_as_an_error(place, monkeypa
 
 async def test_cancelled_search_leaves_no_process(place):
     place.write({"waits/a.txt": "needle\n"})
-    os.mkfifo(
-        place.project / "waits/.ignore"
-    )  # ripgrep waits for somebody to write what it is to ignore
+    # Ripgrep waits for somebody to write what it is to ignore.
+    os.mkfifo(place.project / "waits/.ignore")
     async with place.tools() as tools, anyio.create_task_group() as tasks:
         tasks.start_soon(partial(tools.grep, "needle", path="waits"))
         await happens(lambda: running(str(place.project / "waits")))

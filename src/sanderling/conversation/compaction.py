@@ -30,9 +30,8 @@ from sanderling.session.history import input_line
 WINDOW_SHARE, LEAST_WINDOW_SHARE = 0.8, 0.5
 SPARE_TOKENS = 20_000  # what one message of tool results may add before usage is known again
 KEPT_RESULT_TOKENS = 40_000
-LEAST_FREED_TOKENS = (
-    20_000  # less is not worth the API's cache, which is lost from the first change on
-)
+# Less is not worth the API's cache, which is lost from the first change on.
+LEAST_FREED_TOKENS = 20_000
 KEPT_PROMPT_TOKENS = 20_000
 MIN_CLEARED_CHARS = 1_000
 MAX_REFUSAL_CHARS = 500

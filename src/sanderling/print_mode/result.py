@@ -100,9 +100,8 @@ class Tally:
             case ToolEnded():
                 self._note_denied_use(self._running.pop(event.id), event)
             case ApprovalRequested(tool=tool) if tool in OF_THE_TURN:
-                self._is_given_up = (
-                    True  # nothing was denied: it ends before the model has done all
-                )
+                # Nothing was denied: it ends before the model has done all.
+                self._is_given_up = True
             case ApprovalRequested(use_id, tool, title, reason=reason):
                 self._asked.add(use_id)
                 self._deny(tool, title, reason)

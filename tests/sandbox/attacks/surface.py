@@ -50,9 +50,8 @@ def userfaultfd_device(_world: World) -> str:
 
 @attack("fanotify", kind="kernel", severity="med")
 def fanotify(_world: World) -> str:
-    return (
-        f"group {syscall('fanotify_init', 0x200, os.O_RDONLY)}"  # FAN_REPORT_FID needs no privilege
-    )
+    # FAN_REPORT_FID needs no privilege.
+    return f"group {syscall('fanotify_init', 0x200, os.O_RDONLY)}"
 
 
 def _needs_ia32(world: World) -> str:
