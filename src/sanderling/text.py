@@ -20,7 +20,7 @@ def number(character: str) -> str:
     return f"<U+{ord(character):04X}>"
 
 
-class _Shown(dict[int, str]):
+class _Spellings(dict[int, str]):
     """How each character is shown; found out once, for there are many in a large change."""
 
     def __missing__(self, code: int) -> str:
@@ -30,12 +30,12 @@ class _Shown(dict[int, str]):
         return self[code]
 
 
-_SHOWN = _Shown()
+_SPELLINGS = _Spellings()
 
 
 def visible(text: str) -> str:
     """`text`, a command or a change: what shows as nothing, as a blank that is none, or turns what follows around is `<U+202E>`."""
-    return text.translate(_SHOWN)
+    return text.translate(_SPELLINGS)
 
 
 def visible_prose(text: str) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, prove, prove_rest
 
-from sanderling.editing.merge import Change, Conflict, line_changes, merge
+from sanderling.editing.merge import Conflict, LineChange, line_changes, merge
 
 FEW = st.lists(st.sampled_from("abc"), max_size=9)
 TEXTS = st.text(alphabet="ab\n", max_size=14)
@@ -232,5 +232,5 @@ def test_a_large_text_with_few_changes_is_compared_exactly():
     old = [str(n) for n in range(300_000)]
     new = [f"x{n}" if n % 1000 == 500 else str(n) for n in range(300_000)]
     assert line_changes(old, new) == [
-        Change(range(n, n + 1), range(n, n + 1)) for n in range(500, 300_000, 1000)
+        LineChange(range(n, n + 1), range(n, n + 1)) for n in range(500, 300_000, 1000)
     ]

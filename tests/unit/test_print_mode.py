@@ -28,7 +28,7 @@ from tests.loopback import (
 )
 
 from sanderling.print_mode.inputs import new_session_id
-from sanderling.print_mode.result import Denied, Result, Tally
+from sanderling.print_mode.result import Denied, Result, ResultBuilder
 from sanderling.print_mode.streams import STDIN_WAIT_S, say
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.events import (
@@ -387,10 +387,10 @@ def test_calls_tokens_and_dollars_are_told(shell, api):
 
 
 def result_of(*events: Event) -> Result:
-    tally = Tally()
+    builder = ResultBuilder()
     for event in events:
-        tally.take(event)
-    return tally.result("s1", "m", 0.0)
+        builder.take(event)
+    return builder.result("s1", "m", 0.0)
 
 
 def test_text_that_was_cut_off_counts_once():

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from sanderling.editing.lines import line_start
 from sanderling.editing.merge import line_changes
-from sanderling.editing.text import UNREADABLE, Text, readable
+from sanderling.editing.text import UNREADABLE, FileText, readable
 from sanderling.errors import ToolError
 
 
-class _Span(NamedTuple):
+class _Splice(NamedTuple):
     """Characters `start` to `end` of a draft, with its newlines `first_newline` to `last_newline`, become `new`."""
 
     start: int
@@ -28,7 +28,7 @@ class _Span(NamedTuple):
     endings: bytes
 
 
-class _Changed(NamedTuple):
+class _Spliced(NamedTuple):
     """Characters of the file, and those of the draft that stand for them now."""
 
     file_start: int
@@ -40,12 +40,12 @@ class _Changed(NamedTuple):
 class Draft:
     """A file's text while it is edited, and which of its characters are no longer the file's."""
 
-    def __init__(self, file: Text) -> None:
+    def __init__(self, file: FileText) -> None:
         self.file = file
         self.exact = file.exact
         self.text = file.text
         self.endings = file.endings
-        self.changes: list[_Changed] = []
+        self.changes: list[_Spliced] = []
 
     def replace(self, starts: Sequence[int], old: str, new: str) -> bool:
         """
@@ -63,7 +63,7 @@ class Draft:
         new = new.removesuffix("\n")
         new = f"{new}\n" if line == at else f"\n{new}"  # behind a last line without an end
         endings = _endings(self.endings, range(at, at), range(max(at - 1, 0), at), new.count("\n"))
-        return self._change([_Span(start, start, at, at, new, endings)])
+        return self._change([_Splice(start, start, at, at, new, endings)])
 
     @property
     def line_count(self) -> int:
@@ -100,7 +100,7 @@ class Draft:
             done, seen = end, change.end
         return b"".join((*pieces, view[done:]))
 
-    def _change(self, spans: Sequence[_Span]) -> bool:
+    def _change(self, spans: Sequence[_Splice]) -> bool:
         pieces: list[str] = []
         endings: list[bytes] = []
         done = line = 0
@@ -116,7 +116,7 @@ class Draft:
         return is_overlapping
 
 
-def _overlap(changes: Sequence[_Changed], spans: Sequence[_Span]) -> bool:
+def _overlap(changes: Sequence[_Spliced], spans: Sequence[_Splice]) -> bool:
     """Whether a span has a character in common with what was changed before."""
     starts = [change.start for change in changes]
     for span in spans:
@@ -128,13 +128,13 @@ def _overlap(changes: Sequence[_Changed], spans: Sequence[_Span]) -> bool:
     return False
 
 
-def _composed(changes: Sequence[_Changed], spans: Sequence[_Span]) -> list[_Changed]:
+def _composed(changes: Sequence[_Spliced], spans: Sequence[_Splice]) -> list[_Spliced]:
     """All changes from the file on, after `changes` made the draft in which now the `spans` were changed."""
     steps = sorted(
         [(c.start, c.end, c.end - c.start - c.file_end + c.file_start, 0) for c in changes]
         + [(s.start, s.end, 0, len(s.new) - s.end + s.start) for s in spans]
     )
-    composed: list[_Changed] = []
+    composed: list[_Spliced] = []
     grown_before = grown_now = 0  # all that comes ahead, by that many characters
     previous_end = -1  # in the draft between the two
     for start, end, before, now in steps:
@@ -146,7 +146,7 @@ def _composed(changes: Sequence[_Changed], spans: Sequence[_Span]) -> list[_Chan
             file_start, new_start = start - grown_before, start + grown_now
         grown_before += before
         grown_now += now
-        composed.append(_Changed(file_start, end - grown_before, new_start, end + grown_now))
+        composed.append(_Spliced(file_start, end - grown_before, new_start, end + grown_now))
         previous_end = end
     return composed
 
@@ -191,11 +191,11 @@ def _common_prefix(a: str, b: str) -> int:
     return next((at for at, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
-def _spans(draft: Draft, starts: Sequence[int], old: str, new: str) -> list[_Span]:
+def _spans(draft: Draft, starts: Sequence[int], old: str, new: str) -> list[_Splice]:
     """What changes when at each of `starts` `new` takes the place of `old`."""
     parts = _parts(old, new)
     newlines = old.count("\n")
-    spans: list[_Span] = []
+    spans: list[_Splice] = []
     done = line = 0
     for start in starts:
         line += draft.exact.count("\n", done, start)
@@ -206,7 +206,7 @@ def _spans(draft: Draft, starts: Sequence[int], old: str, new: str) -> list[_Spa
             own = range(first, first + part.newlines)
             endings = _endings(draft.endings, own, context, part.new.count("\n"))
             spans.append(
-                _Span(start + part.start, start + part.end, own.start, own.stop, written, endings)
+                _Splice(start + part.start, start + part.end, own.start, own.stop, written, endings)
             )
     return spans
 

@@ -28,7 +28,7 @@ class Hunk(msgspec.Struct, frozen=True):
     lines: tuple[str, ...]
 
 
-class Shown(NamedTuple):
+class Excerpt(NamedTuple):
     """Text within bounds; `is_whole` if nothing had to be left out."""
 
     text: str
@@ -52,10 +52,10 @@ class Difference:
 
     def shown(
         self, max_lines: int = MAX_DIFFERENCE_LINES, max_chars: int = MAX_DIFFERENCE_LINE_CHARS
-    ) -> Shown:
+    ) -> Excerpt:
         """A unified difference, without the names of the files."""
         if self._is_end_alone:
-            return Shown("(Only the newline at the end of the file differs.)")
+            return Excerpt("(Only the newline at the end of the file differs.)")
         return shown(self._unified(), max_lines, max_chars)
 
     def regions(self, context: int = 2) -> Iterator[str]:
@@ -143,16 +143,16 @@ def listed(numbers: Sequence[int]) -> str:
 
 def shown(
     lines: Iterable[str], max_lines: int, max_chars: int = MAX_DIFFERENCE_LINE_CHARS
-) -> Shown:
+) -> Excerpt:
     """The first lines, each within bounds, and one that says so if there are more."""
     found: list[str] = []
     is_whole = True
     for line in lines:
         if len(found) == max_lines:
-            return Shown("\n".join([*found, "… and more"]), is_whole=False)
+            return Excerpt("\n".join([*found, "… and more"]), is_whole=False)
         found.append(cut(line, max_chars))
         is_whole = is_whole and len(line) <= max_chars
-    return Shown("\n".join(found), is_whole)
+    return Excerpt("\n".join(found), is_whole)
 
 
 def numbered(lines: Sequence[str], first: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ MAX_STEPS = 1_000_000
 """What a comparison may cost, some 0.3 s. Beyond it, everything between the first and the last difference counts as changed."""
 
 
-class Change(NamedTuple):
+class LineChange(NamedTuple):
     """The lines `old` of one text, counted from 0, became the lines `new` of the other. One of them may be empty."""
 
     old: range
@@ -66,13 +66,15 @@ def merge(base: str, ours: str, theirs: str) -> Merged:
     return Merged("\n".join(merged), tuple(conflicts))
 
 
-def _clashes(ours: list[Change], theirs: list[Change]) -> list[tuple[list[Change], list[Change]]]:
+def _clashes(
+    ours: list[LineChange], theirs: list[LineChange]
+) -> list[tuple[list[LineChange], list[LineChange]]]:
     """The changes of both sides in the base's order, those together that cannot be made one after the other."""
     ordered = sorted(
         ((change, side) for side, changes in enumerate((ours, theirs)) for change in changes),
         key=lambda item: (item[0].old.start, item[0].old.stop),
     )
-    groups: list[tuple[list[Change], list[Change]]] = []
+    groups: list[tuple[list[LineChange], list[LineChange]]] = []
     span = range(-2, -1)
     for change, side in ordered:
         if not _clash(span, change.old):
@@ -90,13 +92,13 @@ def _clash(before: range, after: range) -> bool:
     return after.start <= before.stop
 
 
-def _counterpart(span: range, changes: list[Change], shift: int) -> tuple[range, int]:
+def _counterpart(span: range, changes: list[LineChange], shift: int) -> tuple[range, int]:
     """The lines that are there now for those of the base, and by how many lines all that follows has moved."""
     shift_after = changes[-1].new.stop - changes[-1].old.stop if changes else shift
     return range(span.start + shift, span.stop + shift_after), shift_after
 
 
-def line_changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
+def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
     """What makes `new` of `old`: as few lines as possible, but for what `MAX_STEPS` cuts short."""
     start, end_old, end_new = 0, len(old), len(new)
     while start < end_old and start < end_new and old[start] == new[start]:
@@ -107,7 +109,7 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
     kept = _common(old[start:end_old], new[start:end_new])
     kept = [(-1, -1), *kept, (end_old - start, end_new - start)]
     return [
-        Change(
+        LineChange(
             range(start + i + 1, start + next_i),
             range(start + j + 1, start + next_j),
         )

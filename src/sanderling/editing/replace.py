@@ -15,7 +15,7 @@ from sanderling.editing.alike import alike
 from sanderling.editing.closest import NotFoundError
 from sanderling.editing.draft import Draft
 from sanderling.editing.lines import MAX_LISTED_LINES, listed, occurrences
-from sanderling.editing.text import CR, Text, decode, readable
+from sanderling.editing.text import CR, FileText, decode, readable
 from sanderling.errors import ToolError
 
 MAX_PLACES = 100_000
@@ -99,14 +99,14 @@ def _make(draft: Draft, replacement: Replacement, path: str) -> list[str]:
     return notes + _overlap_notes(is_overlapping=draft.replace(starts, old, new))
 
 
-def _normalised(text: str, file: Text) -> str:
+def _normalised(text: str, file: FileText) -> str:
     """What the model wrote, as it would be in the file's text."""
     text = text.removeprefix("\ufeff") if file.has_bom else text
     text = text.replace("\r\n", "\n")
     return text.replace("\r", "\n") if CR in file.endings else text
 
 
-def _check_writable(new: str, file: Text, path: str) -> None:
+def _check_writable(new: str, file: FileText, path: str) -> None:
     try:
         new.encode(file.encoding)
     except UnicodeEncodeError as error:
@@ -178,7 +178,7 @@ def _ambiguous(draft: Draft, old: str, path: str) -> str:
 
 
 def _undone(
-    file: Text, earlier: Sequence[Replacement], failed: Replacement, path: str
+    file: FileText, earlier: Sequence[Replacement], failed: Replacement, path: str
 ) -> ToolError | None:
     """What to say if it was one of the `earlier` replacements that took the text away which `failed` looks for."""
     old = _normalised(failed.old, file)

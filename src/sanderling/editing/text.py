@@ -51,7 +51,7 @@ _MAX_CONTROL_SHARE = 0.3
 _CONTROLS = frozenset(map(chr, {*range(32), 127} - set(b"\t\n\r\f\b\x1b")))
 
 
-class Text(msgspec.Struct, frozen=True):
+class FileText(msgspec.Struct, frozen=True):
     """
     A file's bytes as text.
 
@@ -150,7 +150,7 @@ class Text(msgspec.Struct, frozen=True):
         return "" if self.has_final_newline or not self.text else "no newline at the end"
 
 
-def decode(data: bytes) -> Text:
+def decode(data: bytes) -> FileText:
     """
     What `data` says.
 
@@ -161,7 +161,7 @@ def decode(data: bytes) -> Text:
     exact, endings = _without_endings(exact)
     is_damaged = not exact.isascii() and _SURROGATE.search(exact) is not None
     text = _SURROGATE.sub(UNREADABLE, exact) if is_damaged else exact
-    return Text(encoding, bom, text, exact, endings)
+    return FileText(encoding, bom, text, exact, endings)
 
 
 def readable(exact: str) -> str:

@@ -39,7 +39,7 @@ class Frame(msgspec.Struct, frozen=True):
 Piece = TextDelta | ThinkingDelta | CommandOutput | ToolOutput | JobOutput
 
 
-class _Run:
+class _Pieces:
     """Pieces of one block's text: joined once, when they are drawn."""
 
     def __init__(self, first: Piece) -> None:
@@ -66,7 +66,7 @@ class FrameQueue:
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
-        self._waiting: deque[Event | _Run] = deque()
+        self._waiting: deque[Event | _Pieces] = deque()
         self._lines = LongLines()
         self._sent = 0
         self._drawn = 0
@@ -80,10 +80,10 @@ class FrameQueue:
     def _push(self, event: Event) -> None:
         last = self._waiting[-1] if self._waiting else None
         if isinstance(event, Piece):
-            if isinstance(last, _Run) and last.is_continued_by(event):
+            if isinstance(last, _Pieces) and last.is_continued_by(event):
                 last.pieces.append(event.text)
             else:
-                self._waiting.append(_Run(event))
+                self._waiting.append(_Pieces(event))
         else:
             self._waiting.append(event)
 
@@ -114,7 +114,7 @@ class FrameQueue:
         room = MAX_FRAME_CHARS
         while self._waiting and room > 0:
             head = self._waiting[0]
-            if isinstance(head, _Run):
+            if isinstance(head, _Pieces):
                 delta = head.take(room)
                 room -= len(delta.text)
                 events.append(delta)

@@ -60,7 +60,7 @@ class LongLines:
         return [event for block in blocks for event in block.ended()]
 
 
-class _Text:
+class _CutText:
     """A text that grows; of its lines `MAX_LINE_CHARS` are shown."""
 
     def __init__(self, where: str = "") -> None:
@@ -95,7 +95,7 @@ class _Block:
 
     def __init__(self, first: TextDelta | ThinkingDelta) -> None:
         self._first = first
-        self._text = _Text(WHERE if isinstance(first, TextDelta) else "")
+        self._text = _CutText(WHERE if isinstance(first, TextDelta) else "")
 
     def grown(self, delta: TextDelta | ThinkingDelta) -> tuple[Event, ...]:
         text = self._text.feed(delta.text)
@@ -136,7 +136,7 @@ def _prompt(prompt: Prompt) -> Prompt:
 def _whole(text: str, where: str = "") -> str:
     if len(text) <= MAX_LINE_CHARS:
         return text
-    cutter = _Text(where)
+    cutter = _CutText(where)
     return cutter.feed(text) + cutter.finish()
 
 

@@ -35,25 +35,7 @@ def print_parser() -> argparse.ArgumentParser:
         default="text",
         help="text: the answer; json: one object with it; stream-json: a line for each event (default: text)",
     )
-    add(
-        "--mode",
-        choices=("ask", "auto", "plan"),
-        default="ask",
-        help="ask: only what needs no approval; auto: whatever the sandbox confines; plan: read only (default: ask)",
-    )
-    add(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="RULE",
-        help="allow a tool use, for instance 'bash git status', 'edit src/**', 'web_fetch docs.example.com'; can be repeated",
-    )
-    add(
-        "--net",
-        choices=("off", "proxy", "on"),
-        default="off",
-        help="network of commands: off, proxy (listed hosts only) or on (default: off)",
-    )
+    _add_permission_flags(parser)
     add(
         "--model",
         default="",
@@ -61,15 +43,7 @@ def print_parser() -> argparse.ArgumentParser:
         help="the model; script:FILE replays a recording, demo needs no key",
     )
     add("--max-turns", type=_count, metavar="N", help="the most model calls; 0: no limit")
-    session = parser.add_mutually_exclusive_group()
-    session.add_argument(
-        "--continue",
-        dest="is_continued",
-        action="store_true",
-        help="go on with the newest session of the project",
-    )
-    session.add_argument("--resume", metavar="ID", help="go on with this session")
-    session.add_argument("--no-session", action="store_true", help="keep no log of the session")
+    _add_session_flags(parser)
     add(
         "--project",
         default="",
@@ -84,6 +58,40 @@ def print_parser() -> argparse.ArgumentParser:
     )
     add("--quiet", action="store_true", help="only errors on standard error")
     return parser
+
+
+def _add_permission_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--mode",
+        choices=("ask", "auto", "plan"),
+        default="ask",
+        help="ask: only what needs no approval; auto: whatever the sandbox confines; plan: read only (default: ask)",
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="allow a tool use, for instance 'bash git status', 'edit src/**', 'web_fetch docs.example.com'; can be repeated",
+    )
+    parser.add_argument(
+        "--net",
+        choices=("off", "proxy", "on"),
+        default="off",
+        help="network of commands: off, proxy (listed hosts only) or on (default: off)",
+    )
+
+
+def _add_session_flags(parser: argparse.ArgumentParser) -> None:
+    session = parser.add_mutually_exclusive_group()
+    session.add_argument(
+        "--continue",
+        dest="is_continued",
+        action="store_true",
+        help="go on with the newest session of the project",
+    )
+    session.add_argument("--resume", metavar="ID", help="go on with this session")
+    session.add_argument("--no-session", action="store_true", help="keep no log of the session")
 
 
 def _count(text: str) -> int:

@@ -9,7 +9,7 @@ import msgspec
 
 from sanderling.errors import duration
 from sanderling.permissions.gate import Limit
-from sanderling.print_mode.result import Result, Tally
+from sanderling.print_mode.result import Result, ResultBuilder
 from sanderling.print_mode.streams import Stdout, say
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (
@@ -70,7 +70,7 @@ class PrintFace:
         self._is_quiet = is_quiet
         self._answer = answer
         self._on_end = on_end
-        self._tally = Tally()
+        self._builder = ResultBuilder()
         self._result: Result | None = None
         self._running_jobs: tuple[str, ...] = ()
 
@@ -87,10 +87,10 @@ class PrintFace:
             return
         if self._format == "stream-json":
             self._print_json(event)
-        told = len(self._tally.denials)
-        self._tally.take(event)
+        told = len(self._builder.denials)
+        self._builder.take(event)
         if isinstance(event, ToolEnded):  # nobody was asked: a rule or the mode has denied it
-            for denied in self._tally.denials[told:]:
+            for denied in self._builder.denials[told:]:
                 self._note(f"denied: {denied.tool} {denied.title}: {denied.reason}")
         self._report(event)
         match event:
@@ -106,7 +106,7 @@ class PrintFace:
         """Print the result, the first time; the turn has ended, or is given up."""
         if self._result is None:
             duration_s = time.monotonic() - self._started_at
-            self._result = self._tally.result(self._session_id, self._model, duration_s)
+            self._result = self._builder.result(self._session_id, self._model, duration_s)
             if self._format != "text":
                 self._print_json(self._result)
             elif self._result.stop_reason != "cancelled" and self._result.text:

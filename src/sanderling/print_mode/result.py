@@ -68,7 +68,7 @@ class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
         return EXIT_ERROR if self.is_error else EXIT_DONE
 
 
-class Tally:
+class ResultBuilder:
     """Takes the events one by one."""
 
     def __init__(self) -> None:

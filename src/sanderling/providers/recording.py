@@ -152,7 +152,7 @@ class RecordingProvider:
         return await self._provider.list_models()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
-        answer = _Answer()
+        answer = _AnswerRecord()
         end = Step(cut=True)
         try:
             async with aclosing(self._provider.stream(request)) as stream:
@@ -169,7 +169,7 @@ class RecordingProvider:
             self._recording.add(answer.reply(end))
 
 
-class _Answer:
+class _AnswerRecord:
     """What has come of one answer."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import anyio.to_thread
 import msgspec
 
 from sanderling.editing.lines import MAX_LINE_CHARS, numbered
-from sanderling.editing.text import Text, decode
+from sanderling.editing.text import FileText, decode
 from sanderling.errors import ToolError
 from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
 from sanderling.sandbox.files import Loaded
@@ -164,7 +164,7 @@ def _page_of(text: str, first: int, limit: int) -> Page:
     return Page(lines, _extent(first, len(lines), count))
 
 
-async def _page_of_large(args: ReadInput, workspace: Workspace, path: str, head: Text) -> Page:
+async def _page_of_large(args: ReadInput, workspace: Workspace, path: str, head: FileText) -> Page:
     if head.encoding.startswith(("utf-16", "utf-32")):
         raise ToolError(
             f"{workspace.shown(path)} is {head.encoding_name} and too large to be paged: convert a part of it with `iconv`."

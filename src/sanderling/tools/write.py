@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from sanderling.editing.lines import Difference, lines_of
-from sanderling.editing.text import Text, decode
+from sanderling.editing.text import FileText, decode
 from sanderling.errors import ToolError
 from sanderling.tools.base import Context, tool
 from sanderling.tools.change import Change, Changed, Proposal, difference
@@ -53,7 +53,7 @@ async def write(args: WriteInput, context: Context) -> Outcome:
     return described(changed, what, _headline(changed, what, _title(args, context.workspace)))
 
 
-def encoded(content: str, old: Text | None) -> bytes:
+def encoded(content: str, old: FileText | None) -> bytes:
     """
     `content` as the bytes of a file, in the encoding of the `old` one, and with its line endings if they are all CRLF.
 
