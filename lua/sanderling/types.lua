@@ -432,7 +432,7 @@
 ---@class (exact) sanderling.Settings
 ---@field state_dir string
 ---@field log_file string
----@field provider 'anthropic'|'auto'|'demo'|'scripted'
+---@field provider string
 ---@field model string
 ---@field max_tokens integer
 ---@field base_url string

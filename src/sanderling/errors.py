@@ -78,7 +78,7 @@ class ProviderError(SanderlingError):
 
 
 def duration(seconds: float) -> str:
-    """As a person says it: `90 s`, `10 min`, `2.5 h`."""
+    """`seconds` as a person says them: `90 s`, `10 min`, `2.5 h`."""
     minutes, hours = seconds / 60, seconds / 3600
     if seconds < 120:  # noqa: PLR2004 - what is more is another unit's
         return f"{seconds:.1f} s".replace(".0 ", " ")

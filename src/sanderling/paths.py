@@ -42,10 +42,10 @@ def real_path(path: str) -> str:
 
 
 def is_within(path: str, directory: str) -> bool:
-    """Whether `path` is `directory` or lies below it; both are absolute and normal."""
+    """Say whether `path` is `directory` or lies below it; both are absolute and normal."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def is_in_any(path: str, directories: Iterable[str]) -> bool:
-    """Whether `path` is one of `directories` or lies below one; all are absolute and normal."""
+    """Say whether `path` is one of `directories` or lies below one; all are absolute and normal."""
     return any(is_within(path, directory) for directory in directories)

@@ -1,5 +1,5 @@
 """
-What a person can do about something, in the words of the face that tells it: what is a command in Neovim is a flag in a shell.
+Remedies: what a person can do, in the words of the face that tells it; what is a command in Neovim is a flag in a shell.
 
 Whoever words a message takes them from here; a face chooses once, for all that runs in its context.
 """

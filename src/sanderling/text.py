@@ -1,4 +1,4 @@
-"""What a person approves or trusts must be what they read: what an editor shows as nothing stands there as its number."""
+"""Text for a person, who approves or trusts what they read: what an editor shows as nothing stands there as its number."""
 
 import re
 
@@ -21,7 +21,7 @@ def number(character: str) -> str:
 
 
 class _Spellings(dict[int, str]):
-    """How each character is shown; found out once, for there are many in a large change."""
+    """Characters by how each is shown; found out once, for there are many in a large change."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -39,7 +39,7 @@ def visible(text: str) -> str:
 
 
 def visible_prose(text: str) -> str:
-    """The same for text of any language, whose blanks and joined letters may stay: where they stand alone, they say nothing."""
+    """`text` of any language made `visible`, but for blanks and joined letters: where those stand alone, they say nothing."""
     return _HIDDEN.sub(_numbers, text)
 
 

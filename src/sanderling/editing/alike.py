@@ -79,7 +79,7 @@ def _compared_lines(draft: Draft, old: str) -> list[str]:
 
 
 def _places(lines: list[str], wanted: list[str]) -> list[int]:
-    """Where `wanted` is among the `lines`, whitespace around each aside; at most `MAX_LISTED_LINES` of the places."""
+    """The places of `wanted` among the `lines`, whitespace around each aside; at most `MAX_LISTED_LINES` of them."""
     text, part = ("\n".join(("", *map(str.strip, some), "")) for some in (lines, wanted))
     places: list[int] = []
     seen = line = 0

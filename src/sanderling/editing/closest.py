@@ -1,4 +1,4 @@
-"""What is said of text that is not in a file: what there is most like it, and in what they differ."""
+"""Words about text that is not in a file: what there is most like it, and in what they differ."""
 
 import re
 import unicodedata
@@ -198,7 +198,7 @@ def _differences(old: list[str], there: list[str]) -> tuple[str, int]:
 
 
 def _fits(old: list[str], there: list[str], at: int) -> bool:
-    """Whether a line of `old` could be the file's: the first may lack its beginning, the last its end."""
+    """Say whether line `at` of `old` could be the file's: the first may lack its beginning, the last its end."""
     begins = old[at] if at == 0 else f"\n{old[at]}"
     whole = begins if at == len(old) - 1 else f"{begins}\n"
     return whole in f"\n{there[at]}\n"
@@ -229,7 +229,7 @@ def _without_trails(text: str) -> str:
 
 
 def _typography(old: str, there: str) -> str:
-    """Which characters only look like those of the other text."""
+    """The first character that only looks like one of the other text, in words."""
     lookalikes = "".join(_LOOKALIKES.values())
     for text, other, name in ((there, old, "the file"), (old, there, "`old`")):
         for character in text:

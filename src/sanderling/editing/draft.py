@@ -117,7 +117,7 @@ class Draft:
 
 
 def _overlap(changes: Sequence[_Spliced], spans: Sequence[_Splice]) -> bool:
-    """Whether a span has a character in common with what was changed before."""
+    """Say whether a span has a character in common with what was changed before."""
     starts = [change.start for change in changes]
     for span in spans:
         before = bisect_right(starts, max(span.start, span.end - 1))
@@ -165,7 +165,7 @@ class _Part(NamedTuple):
 
 
 def _parts(old: str, new: str) -> list[_Part]:
-    """What distinguishes `new` from `old`: in each changed group of lines all from the first difference to the last."""
+    """The parts of `old` that `new` has otherwise: in each changed group of lines all from the first difference to the last."""
     old_lines, new_lines = _split(old), _split(new)
     old_at = [0, *accumulate(map(len, old_lines))]
     parts: list[_Part] = []
@@ -192,7 +192,7 @@ def _common_prefix(a: str, b: str) -> int:
 
 
 def _spans(draft: Draft, starts: Sequence[int], old: str, new: str) -> list[_Splice]:
-    """What changes when at each of `starts` `new` takes the place of `old`."""
+    """The splices that put `new` in the place of `old` at each of `starts`."""
     parts = _parts(old, new)
     newlines = old.count("\n")
     spans: list[_Splice] = []

@@ -36,7 +36,7 @@ class Excerpt(NamedTuple):
 
 
 class Difference:
-    """What makes one text of another. `hunks` count from 0, and go from top to bottom."""
+    """The difference between two texts. `hunks` count from 0, and go from top to bottom."""
 
     def __init__(self, old: str, new: str) -> None:
         self._old = lines_of(old)
@@ -46,7 +46,7 @@ class Difference:
 
     @property
     def summary(self) -> str:
-        """How many lines were added and removed."""
+        """The numbers of lines added and removed, as `+3 −1`."""
         added = sum(len(hunk.lines) for hunk in self.hunks)
         return f"+{added} −{sum(hunk.line_count for hunk in self.hunks)}"
 
@@ -88,7 +88,7 @@ class Difference:
 
 
 def buffer_hunks(old: str, new: str) -> tuple[Hunk, ...]:
-    """What makes one buffer's text of another; the newline at the end counts as an empty line behind it."""
+    """The hunks that make one buffer's text of another; the newline at the end counts as an empty line behind it."""
     return _hunks(old.split("\n"), new.split("\n"))
 
 
@@ -108,7 +108,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def line_start(text: str, line: int) -> int:
-    """Where the line begins that has `line` newlines before it; the end if there are fewer."""
+    """The offset of the line that has `line` newlines before it; the end if there are fewer."""
     low, high = 0, len(text)
     while line and low < high:
         middle = (low + high + 1) // 2
@@ -128,7 +128,7 @@ def indent_of(line: str) -> str:
 
 
 def occurrences(text: str, part: str) -> Iterator[int]:
-    """Where `part` is in the text, each place behind the one before."""
+    """The offsets of `part` in the text, each place behind the one before."""
     at = text.find(part)
     while at >= 0:
         yield at

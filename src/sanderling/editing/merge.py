@@ -1,5 +1,5 @@
 """
-What changed between texts, line by line, and changes of two sides put together.
+Changes between texts, line by line, and those of two sides put together.
 
 There is a library, merge3, that does not fit here: it is under the GPL, and compares with difflib, which leaves out common lines
 from 200 lines on and takes quadratic time for repetitive text.
@@ -86,7 +86,7 @@ def _clashes(
 
 
 def _clash(before: range, after: range) -> bool:
-    """Whether lines are in both of them, or one is the place of an insertion and the other begins or ends there."""
+    """Say whether ranges share lines, or one is the place of an insertion and the other begins or ends there."""
     if before and after:
         return after.start < before.stop
     return after.start <= before.stop
@@ -99,7 +99,7 @@ def _counterpart(span: range, changes: list[LineChange], shift: int) -> tuple[ra
 
 
 def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
-    """What makes `new` of `old`: as few lines as possible, but for what `MAX_STEPS` cuts short."""
+    """The changes that make `new` of `old`: as few lines as possible, but for what `MAX_STEPS` cuts short."""
     start, end_old, end_new = 0, len(old), len(new)
     while start < end_old and start < end_new and old[start] == new[start]:
         start += 1
@@ -174,5 +174,5 @@ def _rounds(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
 
 
 def _is_put_in(reached: list[int], at: int, k: int, count: int) -> bool:
-    """Whether one comes farthest on diagonal `k` by putting in a line, not by taking one out."""
+    """Say whether the way that comes farthest on diagonal `k` puts in a line, and does not take one out."""
     return k == -count or (k != count and reached[at - 1] < reached[at + 1])

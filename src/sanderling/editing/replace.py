@@ -100,7 +100,7 @@ def _make(draft: Draft, replacement: Replacement, path: str) -> list[str]:
 
 
 def _normalised(text: str, file: FileText) -> str:
-    """What the model wrote, as it would be in the file's text."""
+    """`text` of the model's as it would be in the file's."""
     text = text.removeprefix("\ufeff") if file.has_bom else text
     text = text.replace("\r\n", "\n")
     return text.replace("\r", "\n") if CR in file.endings else text
@@ -180,7 +180,7 @@ def _ambiguous(draft: Draft, old: str, path: str) -> str:
 def _undone(
     file: FileText, earlier: Sequence[Replacement], failed: Replacement, path: str
 ) -> ToolError | None:
-    """What to say if it was one of the `earlier` replacements that took the text away which `failed` looks for."""
+    """The error that says which of the `earlier` replacements took the text away that `failed` looks for; None if none did."""
     old = _normalised(failed.old, file)
     at = file.text.find(old)
     if at < 0:

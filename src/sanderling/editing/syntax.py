@@ -1,5 +1,5 @@
 """
-Whether a change leaves a file's syntax as good as it was, which is asked of Python's own parsers.
+The check that a change leaves a file's syntax as good as it was, by Python's own parsers.
 
 There is none here for languages with braces: where indentation has no meaning, it breaks nothing.
 """
@@ -15,7 +15,7 @@ MAX_CHECKED_DOTS = 100  # of a line of TOML
 
 
 def compared(path: str, before: str, after: str) -> tuple[str, str]:
-    """What is wrong with the syntax of `after` if nothing is with that of `before`; and what to say if nothing is."""
+    """The syntax error of `after` if `before` has none, else nothing; and what to say if there is none."""
     language, problem_of = _LANGUAGES.get(path.rpartition(".")[2].lower(), ("", None))
     if problem_of is None or max(len(before), len(after)) > MAX_CHECKED_CHARS:
         return "", "Its syntax was not checked."

@@ -1,5 +1,5 @@
 """
-What a file's bytes say, and the way back.
+A file's bytes as text, and the way back.
 
 The text is what a model and a person read: every line ends in a newline, and a byte that is no text in the file's
 encoding reads "�". Nothing is lost by that: from an offset into the text follows one into the bytes, so that whoever changes a part can leave
@@ -76,14 +76,14 @@ class FileText(msgspec.Struct, frozen=True):
 
     @property
     def is_binary(self) -> bool:
-        """Whether this is hardly meant to be read: a NUL at the beginning, or control characters for a good part of it."""
+        """Say whether it is hardly meant to be read: a NUL at the beginning, or control characters for a good part of it."""
         sample = self.exact[:_SAMPLE_CHARS]
         controls = sum(character in _CONTROLS for character in sample)
         return "\0" in sample or controls > _MAX_CONTROL_SHARE * len(sample)
 
     @property
     def is_damaged(self) -> bool:
-        """Whether some of its bytes are no text in its encoding."""
+        """Say whether some of the file's bytes are no text in its encoding."""
         return self.exact is not self.text
 
     @property
@@ -105,7 +105,7 @@ class FileText(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """What is unusual about the file, in words and on one line; empty if nothing is."""
+        """Unusual things about the file, in words and on one line; empty if there are none."""
         return "; ".join(
             filter(None, (self._encoding_note(), self._ending_note(), self._end_note()))
         )
@@ -117,7 +117,7 @@ class FileText(msgspec.Struct, frozen=True):
         )
 
     def byte_offsets(self, offsets: Iterable[int]) -> Iterator[int]:
-        """Where in the file's bytes the `offsets` into its text lie; they must not fall."""
+        """The places in the file's bytes of the `offsets` into its text, which must not fall."""
         done = line = 0
         byte = len(self.bom)
         cr_bytes = len("\r".encode(self.encoding))
@@ -152,7 +152,7 @@ class FileText(msgspec.Struct, frozen=True):
 
 def decode(data: bytes) -> FileText:
     """
-    What `data` says.
+    Return the text that `data` stands for.
 
     A byte order mark decides; without one it is UTF-8 if it could be. If not, it is UTF-8 with a few broken bytes if at least
     as many characters beyond ASCII are right, else Latin-1, or Windows-1252 if it uses what that adds.

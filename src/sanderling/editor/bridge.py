@@ -15,7 +15,7 @@ import pynvim
 
 
 class NeovimError(Exception):
-    """Why a request failed, in Neovim's words."""
+    """A request failed, for the reason that Neovim gives."""
 
 
 class Bridge:

@@ -34,7 +34,7 @@ PROMPTS = {"r": "the hit-enter prompt", "rm": "the more-prompt", "r?": "a questi
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of a question: a value, a sentence for the model, what has to come first, or that Neovim began too late."""
+    """Neovim's answer to a question: a value, a sentence for the model, what has to come first, or that Neovim began too late."""
 
     value: Any = None
     error: str = ""

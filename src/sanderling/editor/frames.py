@@ -96,11 +96,11 @@ class FrameQueue:
 
     @property
     def waits_for_request(self) -> bool:
-        """Whether nothing waits but that a turn has begun: its request goes first."""
+        """Say whether the begin of a turn is all that waits: its request goes first."""
         return len(self._waiting) == 1 and isinstance(self._waiting[0], TurnStarted)
 
     def delay_s(self, now: float) -> float | None:
-        """How long the next frame has to wait; `None` while there is nothing to send or Neovim has enough undrawn."""
+        """The time until the next frame may go; `None` while there is nothing to send or Neovim has enough undrawn."""
         if not self._waiting or self._sent - self._drawn >= MAX_UNDRAWN:
             return None
         due = self._last_text_at + FRAME_S

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 class EditorHost:
     """
-    What the rplugin class hands over to. Its methods are called from RPC handlers: they enqueue and return.
+    The host that the rplugin class hands over to. Its methods are called from RPC handlers: they enqueue and return.
 
     A defect in a session's task ends that session, loudly: Neovim says so in the chat, the log has the traceback, and what is asked
     of it next opens it again, from disk. One of the host's own ends the process, and the next prompt starts a new one.

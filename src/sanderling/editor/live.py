@@ -133,7 +133,7 @@ class LiveSession:
 
     @property
     def reopening(self) -> OpenSession:
-        """What opens it again, for a screen that shows what was said already."""
+        """The request that opens the session again, for a screen that shows what was said already."""
         return msgspec.structs.replace(self.opening, wants_history=False)
 
     def show_defect(self) -> None:
@@ -202,7 +202,7 @@ class LiveSession:
         return conversation
 
     async def _show(self, conversation: Conversation) -> None:
-        """What the screen has to know of a session that begins or goes on."""
+        """Tell the screen all that it has to know of a session that begins or goes on."""
         session = conversation.session
         self.emit(SessionOpened(conversation.provider.model, session.title, session.is_resumed))
         if session.is_resumed and self.opening.wants_history:

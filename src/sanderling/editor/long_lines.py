@@ -76,7 +76,7 @@ class _CutText:
         return "".join(shown)
 
     def finish(self) -> str:
-        """What is to be said at the end of the last line."""
+        """Words for the end of the last line: how much of it is not shown."""
         hidden, self._hidden_bytes, self._chars = self._hidden_bytes, 0, 0
         return f"[{_size(hidden)} more{self._where}]" if hidden else ""
 

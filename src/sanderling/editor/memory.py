@@ -1,4 +1,4 @@
-"""What a closed session has used, given back: to Python by a look for cycles, to the system by the C library, which would keep it."""
+"""Memory of a closed session, given back: to Python by a look for cycles, to the system by the C library, which would keep it."""
 
 import gc
 

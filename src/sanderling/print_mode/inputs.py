@@ -1,4 +1,4 @@
-"""What `sanderling -p` is asked for: flags, the file of settings and the environment become settings, a session and a prompt."""
+"""The input of `sanderling -p`: flags, the file of settings and the environment become settings, a session and a prompt."""
 
 import argparse
 import os
@@ -23,12 +23,12 @@ ACTIONS = ("allow", "ask", "deny")
 
 
 class UsageError(SanderlingError):
-    """What the command line asks for cannot be."""
+    """The command line asks for something that cannot be."""
 
 
 def own_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     """
-    What the person has written into their file of settings; where it says nothing, the editor's defaults.
+    The settings of the person's own file; where it says nothing, the editor's defaults.
 
     Raises:
         ConfigError: naming what is wrong, and the file.
@@ -60,7 +60,7 @@ def _options_in(path: Path) -> dict[str, Any]:
 
 
 def state_dir(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where Neovim has it: sessions, rules and trust are the same in both faces."""
+    """Neovim's directory for it: sessions, rules and trust are the same in both faces."""
     try:
         state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""What the events of a turn add up to."""
+"""The result that the events of a turn add up to."""
 
 from typing import get_args
 
@@ -42,7 +42,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
     """
-    What `--output-format json` prints, and `stream-json` as its last line.
+    The result that `--output-format json` prints, and `stream-json` as its last line.
 
     `usage`, `cost_usd` and `model_calls` are this turn's. Without a known price there is no `cost_usd`.
     """
@@ -69,7 +69,7 @@ class Result(msgspec.Struct, tag="result", frozen=True, kw_only=True):
 
 
 class ResultBuilder:
-    """Takes the events one by one."""
+    """A result in the making, which takes the events one by one."""
 
     def __init__(self) -> None:
         self.stop_reason: StopReason | None = None
@@ -131,7 +131,7 @@ class ResultBuilder:
             self.denials.append(denied)
 
     def result(self, session_id: str, model: str, duration_s: float) -> Result:
-        """What there is to say of the turn, which has ended or was stopped."""
+        """The result of the turn, which has ended or was stopped."""
         stop_reason = self.stop_reason or "cancelled"
         text = "\n\n".join(map("".join, self._texts.values())).strip("\n")
         usage, cost_usd = self._usage.turn, self._usage.turn_cost_usd

@@ -34,7 +34,7 @@ def open_missing_streams() -> None:
 
 def read_stdin(*, is_extra: bool) -> str:
     """
-    What is piped in, or redirected from a file; empty if that is a terminal. Blocks.
+    Return all that is piped in, or redirected from a file; empty if that is a terminal. Blocks.
 
     Where it `is_extra`, nobody may ever write into it, or close it: a program that starts others often leaves its own input to
     them. So the first byte is waited for `STDIN_WAIT_S`.

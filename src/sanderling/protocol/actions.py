@@ -53,7 +53,7 @@ class RetryNow(msgspec.Struct, tag="retry_now", frozen=True, forbid_unknown_fiel
 
 
 class SetModel(msgspec.Struct, tag="set_model", frozen=True, forbid_unknown_fields=True):
-    """Who answers from the next request on."""
+    """Have `model` answer from the next request on."""
 
     model: str
 
@@ -122,7 +122,7 @@ class SetSandbox(msgspec.Struct, tag="set_sandbox", frozen=True, forbid_unknown_
 
 
 class SetMode(msgspec.Struct, tag="set_mode", frozen=True, forbid_unknown_fields=True):
-    """What asks from now on, and what does not. Only a person may ask for it."""
+    """Decide how far the agent may go unasked from now on. Only a person may ask for it."""
 
     mode: Mode
 

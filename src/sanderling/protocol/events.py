@@ -37,7 +37,7 @@ class ModelChanged(msgspec.Struct, tag="model_changed", frozen=True):
 
 
 class ModelsListed(msgspec.Struct, tag="models_listed", frozen=True):
-    """What the provider offers, newest first."""
+    """The models that the provider offers, newest first."""
 
     models: tuple[str, ...]
 
@@ -145,7 +145,7 @@ class CompactionUndone(msgspec.Struct, tag="compaction_undone", frozen=True):
 
 
 class ReportShown(msgspec.Struct, tag="report_shown", frozen=True):
-    """What a person has asked for, as Markdown: usage, settings."""
+    """A report that a person has asked for, as Markdown: usage, settings."""
 
     title: str
     text: str
@@ -203,7 +203,7 @@ class ErrorOccurred(msgspec.Struct, tag="error_occurred", frozen=True):
 
 
 class SandboxChanged(msgspec.Struct, tag="sandbox_changed", frozen=True, omit_defaults=True):
-    """What confines commands from now on. `missing` says in sentences what the level leaves open; `problem` why nothing runs."""
+    """The sandbox that confines commands from now on. `missing` says in sentences what the level leaves open; `problem` why nothing runs."""
 
     level: SandboxLevel
     network: NetworkMode
@@ -357,7 +357,7 @@ class JobsChanged(msgspec.Struct, tag="jobs_changed", frozen=True):
 
 
 class JobOutput(msgspec.Struct, tag="job_output", frozen=True):
-    """What a job that is watched has written, escape sequences included: text for a terminal."""
+    """The newest output of a job that is watched, escape sequences included: text for a terminal."""
 
     id: str
     text: str
@@ -388,7 +388,7 @@ HistoryEvent = (
 
 class HistoryShown(msgspec.Struct, tag="history_shown", frozen=True):
     """
-    What was said before all that is shown so far; it goes above that.
+    Events of the session from before all that is shown so far; they go above that.
 
     It begins with a turn or in the middle of one. `has_earlier`: there is more, for `ShowEarlier`, before `start`.
     """

@@ -64,7 +64,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def context_tokens(self) -> int:
-        """What the request and its answer fill of the model's context window."""
+        """Tokens of the model's context window that the request and its answer fill."""
         return (
             self.input_tokens
             + self.output_tokens
@@ -124,7 +124,7 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    What a person sent: an id of the face's choosing, the words, and the lines that go with them.
+    A person's words, with an id of the face's choosing and the lines that go with them.
 
     `sent` is what the model is told in place of the words, where they are a command of a Markdown file.
     """

@@ -1,4 +1,4 @@
-"""How far the agent may go. The standard library alone: processes of the sandbox may import it."""
+"""The modes: how far the agent may go. The standard library alone: processes of the sandbox may import it."""
 
 from typing import Literal
 

@@ -9,7 +9,7 @@ from sanderling.protocol.messages import ContentBlock, Message, StopReason, Usag
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
-    """What the model is told of a tool; `input_schema` is a JSON schema."""
+    """A tool as the model is told of it; `input_schema` is a JSON schema."""
 
     name: str
     description: str

@@ -1,5 +1,5 @@
 """
-How long nothing has arrived, counted while this process runs.
+Silence: the time in which nothing has arrived, counted while this process runs.
 
 A deadline on a clock would be over after the process was stopped, or the machine slept, for longer than that: what has arrived
 meanwhile, or arrives as soon as the network is back, would lose against it. So silence is counted in ticks; one that comes late

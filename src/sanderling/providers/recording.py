@@ -170,7 +170,7 @@ class RecordingProvider:
 
 
 class _AnswerRecord:
-    """What has come of one answer."""
+    """One answer, as far as it has come."""
 
     def __init__(self) -> None:
         self.stop_reason: StopReason | None = None

@@ -1,5 +1,5 @@
 """
-What a recording must not tell: secrets, and whose machine it was made on.
+Redaction of what a recording must not tell: secrets, and whose machine it was made on.
 
 Secrets are known by their published shapes, by what stands before them (`Authorization: Bearer`, `password=`), and by the values
 of the environment's own variables. What is none of this, such as a password in prose, stays: whoever publishes a recording reads
@@ -181,7 +181,7 @@ class Redactor:
 
 
 def _known_pattern(secret: str) -> re.Pattern[str]:
-    """Where it occurs again; a short one may be a part of words that have nothing to do with it."""
+    """A pattern that finds `secret` again; a short one may be a part of words that have nothing to do with it."""
     known = re.escape(secret)
     return re.compile(known if len(secret) >= MIN_SECRET_CHARS else rf"(?<!\w){known}(?!\w)")
 

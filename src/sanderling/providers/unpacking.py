@@ -28,7 +28,7 @@ class Unpacker:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """
-        What the next bytes of the body say.
+        Unpack the next bytes of the body.
 
         Raises:
             ProviderError: they are not packed as the header says.

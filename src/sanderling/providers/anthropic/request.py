@@ -85,7 +85,7 @@ class RequestEncoder:
 
 
 def previous_end(history: Sequence[Message]) -> int | None:
-    """Where the previous request ended: at the message before the last that the model wrote."""
+    """The last message of the previous request: the one before the last that the model wrote."""
     for index in range(len(history) - 2, -1, -1):
         if (history[index].role, history[index + 1].role) == ("user", "assistant"):
             return index
@@ -98,7 +98,7 @@ def _common_length(one: Sequence[Message], other: Sequence[Message]) -> int:
 
 
 def _count_blocks(messages: Sequence[Message]) -> int:
-    """What a tool result holds may count as well."""
+    """The number of blocks as the API may count them: those inside of tool results as well."""
     return sum(
         1
         + (
@@ -121,6 +121,6 @@ def _encode_message(message: Message) -> msgspec.Raw:
 
 
 def _marked(message: msgspec.Raw) -> msgspec.Raw:
-    """The same bytes, with a mark in the last block: a message ends with its content, and that with a block."""
+    """`message` with a mark in its last block: a message ends with its content, and that with a block."""
     block = bytes(message).removesuffix(b"}]}")
     return msgspec.Raw(block + b',"cache_control":' + msgspec.json.encode(_MARK) + b"}]}")
