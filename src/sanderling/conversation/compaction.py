@@ -1,5 +1,5 @@
 """
-What the model is shown of a conversation that outgrows its window.
+Compaction: the part of a conversation that the model is still shown when it outgrows its window.
 
 First the results of old tool uses are cleared, each for a line that says what was there: the model can get them again. When that
 is not enough, a summary that the model writes itself replaces everything, and the person's latest prompts follow in their own
@@ -62,13 +62,13 @@ repeat what is done, and do not speak of the summary."""
 
 
 def limit_tokens(window_tokens: int, max_output_tokens: int) -> int:
-    """How much of the window may be filled: the answer and a round of tool results must still fit, but half of it always may."""
+    """The part of the window that may be filled: the answer and a round of tool results must still fit, but half of it always may."""
     room = window_tokens - max_output_tokens - SPARE_TOKENS
     return int(max(min(WINDOW_SHARE * window_tokens, room), LEAST_WINDOW_SHARE * window_tokens))
 
 
 def is_due(used: int, window_tokens: int, max_output_tokens: int) -> bool:
-    """Whether the conversation is to be compacted before the next request; never with a window that is not known (0)."""
+    """Say whether the conversation is to be compacted before the next request; never with a window that is not known (0)."""
     return window_tokens > 0 and used > limit_tokens(window_tokens, max_output_tokens)
 
 
@@ -166,7 +166,7 @@ def _size(result: ToolResult) -> str:
 
 
 def summary_prompt(focus: str = "") -> Message:
-    """What asks the model for a summary, after all that was said. `focus` is what matters to the person, in their words."""
+    """The message that asks the model for a summary, after all that was said. `focus` is what matters to the person, in their words."""
     text = (
         files("sanderling.conversation")
         .joinpath("compaction_prompt.md")
@@ -178,7 +178,7 @@ def summary_prompt(focus: str = "") -> Message:
 
 
 def newer_half(history: Sequence[Message], start: int) -> int:
-    """Where about half of what comes after `start` begins, with something that the person has said; 0 if nowhere."""
+    """The index where about half of what comes after `start` begins, with something that the person has said; 0 if nowhere."""
     middle = start + max(1, (len(history) - start) // 2)
     for index, message in enumerate(history[middle:], middle):
         is_answer = any(isinstance(block, ToolResult) for block in message.content)
@@ -188,7 +188,7 @@ def newer_half(history: Sequence[Message], start: int) -> int:
 
 
 def problem_of(summary: str, stop_reason: StopReason = "end_turn") -> str:
-    """Why a summary cannot stand for the conversation, in words; empty if it can."""
+    """The reason why a summary cannot stand for the conversation, in words; empty if it can."""
     text = summary.strip()
     if stop_reason == "refusal" or (len(text) < MAX_REFUSAL_CHARS and _REFUSAL.match(text)):
         return "the model refused to write one"
@@ -203,7 +203,7 @@ def compacted(
     summary: str, prompts: Sequence[Prompt], notes: Sequence[str] = (), *, is_in_turn: bool
 ) -> tuple[Message, ...]:
     """
-    What the model is shown instead of all that was said.
+    The messages that the model is shown instead of all that was said.
 
     `prompts` are all of the session's, the oldest first; `notes` tell how things stand: the list of things to do, the mode.
     `is_in_turn`: the model is to go on at once, with the work for the last prompt.

@@ -29,7 +29,7 @@ DEFAULT_MAX_OUTPUT_TOKENS = 32_000
 
 
 class Compactor:
-    """Of one session. `notes` gives what the model has to know again, after a summary."""
+    """Compacts one session. `notes` gives what the model has to know again, after a summary."""
 
     def __init__(
         self,

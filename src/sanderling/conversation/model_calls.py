@@ -80,7 +80,7 @@ class ModelCalls:
         self._go_now.set()
 
     async def stop_at_limit(self) -> StopReason | None:
-        """Why the turn ends here, if a limit is reached and the person does not want to go on."""
+        """The reason why the turn ends here, if a limit is reached and the person does not want to go on."""
         limit = self._settings.max_calls
         if limit and not self._left:
             reason = f"The model was asked {limit} times in this turn, the most that max_calls allows without a word of yours."
@@ -115,7 +115,7 @@ class ModelCalls:
 
     async def ask_aside(self, request: Message, start: int) -> tuple[str, StopReason]:
         """
-        What the model answers to `request` after the history from `start` on, which does not take it in.
+        Return what the model answers to `request` after the history from `start` on, which does not take it in.
 
         Tool uses are passed over.
 

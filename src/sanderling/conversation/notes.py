@@ -1,5 +1,5 @@
 """
-What the model is told beside the person's words: facts, instructions, mode, todo list.
+Notes to the model beside the person's words: facts, instructions, mode, todo list.
 
 All of it changes, and none of it may stand in the prefix of the requests, whose cache would be lost: each piece of news is appended
 once, to the message that goes out next.
@@ -35,7 +35,7 @@ _MODE_NEWS: dict[Mode, str] = {
 
 
 class _Told(msgspec.Struct):
-    """What the model has been told, as it is kept with the session."""
+    """All that the model has been told, as it is kept with the session."""
 
     facts: dict[str, Any] = {}
     instructions: dict[str, Any] = {}
@@ -63,12 +63,12 @@ class Notes:
         self._changed_files = set(told.changed_files)  # before the last summary
 
     def with_prompt(self, prompt: Prompt) -> list[str]:
-        """What goes along with a prompt."""
+        """The notes that go along with a prompt."""
         paths = [self._workspace.path(each.path) for each in prompt.selections if not each.is_piped]
         return self._news(paths, is_prompt=True)
 
     def with_results(self, paths: Iterable[str]) -> list[str]:
-        """What goes along with the results of tools that were about these paths."""
+        """The notes that go along with the results of tools that were about these paths."""
         return self._news(list(paths), is_prompt=False)
 
     def after_summary(self) -> list[str]:
@@ -79,7 +79,7 @@ class Notes:
         return [note for note in notes if note]
 
     def forget(self) -> None:
-        """What the model is shown is not what it was told last: tell it all again."""
+        """Tell all again with the next message: the model is not shown any more what it was told."""
         self._facts.forget()
         self._instructions.forget()
         self._mode = None

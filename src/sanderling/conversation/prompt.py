@@ -1,4 +1,4 @@
-"""What the model is told before and with a person's words."""
+"""The system prompt, and a person's words as the model is shown them."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -9,7 +9,7 @@ from sanderling.text import fence_around
 
 
 def system_prompt() -> str:
-    """The same bytes for every request of every session, or the API's cache of the prefix would be lost."""
+    """The system prompt, the same bytes for every request of every session, or the API's cache of the prefix would be lost."""
     return files("sanderling.conversation").joinpath("system_prompt.md").read_text(encoding="utf-8")
 
 
@@ -17,7 +17,7 @@ def prompt_message(
     prompt: Prompt, commands: Sequence[CommandRecord] = (), notes: Sequence[str] = ()
 ) -> Message:
     """
-    What the model is shown of `prompt`, of the commands that the person ran before it, and `notes` of ours.
+    The message that shows `prompt` to the model, with the commands that the person ran before it, and `notes` of ours.
 
     Without words, its lines alone, for the API refuses blank text.
     """

@@ -1,4 +1,4 @@
-"""What the model says, as it says it: kept on the disk while it grows, and as a message of the history when it is whole."""
+"""The model's reply, as it comes: kept on the disk while it grows, and as a message of the history when it is whole."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ PARTIAL_INTERVAL_S = 0.25  # how much of a streaming answer a killed host may lo
 
 
 class Reply:
-    """What the model has said since the last message: whole blocks, and the one that it is writing."""
+    """The model's words since the last message: whole blocks, and the one that it is writing."""
 
     def __init__(self, session: Session) -> None:
         self.model = ""  # who speaks

@@ -216,7 +216,7 @@ class ToolUses:
         raise NotAskedError(DENIED_WITH_ANOTHER)
 
     def _note_repeats(self, use: _Use, outcome: Outcome) -> Outcome:
-        """The same call with the same result, again and again, is a model that goes in circles."""
+        """Warn a model that goes in circles: that makes one call again and again, with one result."""
         made = msgspec.json.encode((use.asked.name, use.asked.input, outcome.content))
         key = blake2b(made).digest()
         self._repeats[key] += 1
@@ -238,7 +238,7 @@ class ToolUses:
         return paths
 
     def take_repeated(self) -> str:
-        """What the model has done again and again, in a line, if it has since this was asked last."""
+        """The call that the model has made again and again, in a line, if it has since this was asked last."""
         repeated, self._repeated = self._repeated, ""
         return repeated
 
@@ -267,7 +267,7 @@ class _InOrder:
 
 
 def _depends(use: _Use, earlier: _Use) -> bool:
-    """Whether `use` may see or undo what `earlier` does."""
+    """Say whether `use` may see or undo what `earlier` does."""
     match earlier.effect.kind, use.effect.kind:
         case ("write", "write") | ("write", "read") | ("read", "write"):
             paths = earlier.effect.path, use.effect.path  # a search is of all that is below

@@ -46,7 +46,7 @@ class Waiting:
         self._changed()
 
     def hold(self) -> None:
-        """What came before has failed: what waits goes when the person says so."""
+        """Let what waits go only when the person says so: what came before it has failed."""
         if self and not self.is_held:
             self.is_held = True
             self._changed()
@@ -57,7 +57,7 @@ class Waiting:
             self._changed()
 
     def take_steering(self) -> tuple[Prompt, ...]:
-        """What goes into the turn that is going on."""
+        """Take the prompts that go into the turn that is going on."""
         if self.is_held:
             return ()
         taken, self._steering = tuple(self._steering), []
