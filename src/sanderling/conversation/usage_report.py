@@ -17,7 +17,7 @@ def report(
     budget_usd: float = 0.0,
 ) -> str:
     """
-    What a session has used, as Markdown.
+    Return the tokens and dollars that a session has used, as Markdown.
 
     `context_used` of the `window` of `model` are filled, in tokens; a window or a budget of 0 is none that is known.
     """
