@@ -14,19 +14,16 @@ from statistics import median
 import anyio
 import msgspec
 
-from sanderling.commands.jobs import Jobs
-from sanderling.commands.shell import Shell
 from sanderling.conversation.prompt import system_prompt
-from sanderling.permissions.decide import only_reads_with
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.tools.base import Context
 from sanderling.tools.catalog import TOOLS, tool_specs
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.ripgrep import find_ripgrep
-from sanderling.tools.workspace import Workspace
 from tests.bench.shared import Bench, Row, median_row
 from tests.conftest import ROOT
+from tests.workspaces import workspace_of
 
 FILES, FILES_IN_DIRECTORY = 20_000, 100
 LINE = "a line of about forty characters or so.\n"
@@ -58,15 +55,12 @@ class Desk:
             project=str(self.project), home=str(folder), state_dir=str(folder / "state")
         )
         self._sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
-        self._workspace = Workspace(str(self.project), self._sandbox)
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
-        workspace, sandbox = self._workspace, self._sandbox
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sandbox.serve)
-            workspace.shell = Shell(workspace.project, sandbox, sandbox.scratch, only_reads_with)
-            workspace.jobs = Jobs(workspace.shell, sandbox, tasks.start_soon)
+            tasks.start_soon(self._sandbox.serve)
+            self._workspace = workspace_of(self.project, self._sandbox, start=tasks.start_soon)
             yield
             tasks.cancel_scope.cancel()
 

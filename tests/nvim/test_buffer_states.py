@@ -35,7 +35,7 @@ SERVE = textwrap.dedent("""
     from sanderling.tools.base import Context
     from sanderling.tools.edit import edit
     from sanderling.tools.read import read
-    from sanderling.tools.workspace import Workspace
+    from tests.workspaces import workspace_of
     from sanderling.tools.write import write
 
     address, project, home, state = sys.argv[1:]
@@ -44,7 +44,7 @@ SERVE = textwrap.dedent("""
     sandbox = SessionSandbox(
         SandboxPolicy(project=project, home=home, state_dir=state), lambda _: None, lambda: None
     )
-    workspace = Workspace(project, sandbox, NeovimBuffers(bridge))
+    workspace = workspace_of(project, sandbox, NeovimBuffers(bridge))
     tools = {tool.name: tool for tool in (edit, read, write)}
 
     async def use(name, number, data):

@@ -17,12 +17,12 @@ import anyio
 import msgspec
 import pytest
 from tests.conftest import process_files, prove, prove_rest
+from tests.workspaces import workspace_of
 
 from sanderling.commands.jobs import Jobs
 from sanderling.commands.output import MAX_SCREEN_CHARS
 from sanderling.commands.shell import MAX_COMMAND_BYTES, Shell, ShellState, first_line
 from sanderling.errors import ToolError
-from sanderling.permissions.decide import only_reads_with
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import SandboxPolicy
@@ -30,7 +30,6 @@ from sanderling.tools.base import Context
 from sanderling.tools.bash import BashInput, bash
 from sanderling.tools.jobs import JobsInput, jobs
 from sanderling.tools.outcome import Outcome
-from sanderling.tools.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 30.0
@@ -68,7 +67,6 @@ class Desk:
         )
         self.sandbox = SessionSandbox(policy, self._hear, lambda: None)
         self.sandbox.is_off = not is_confined
-        self.workspace = Workspace(str(self.project), self.sandbox)
         self.changes = 0
         self.shown: list[str] = []
 
@@ -77,15 +75,19 @@ class Desk:
         with anyio.fail_after(DEADLINE_S * 2):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.sandbox.serve)
-                shell = Shell(str(self.project), self.sandbox, self._scratch, only_reads_with)
-                self.jobs = Jobs(shell, self.sandbox, tasks.start_soon, self._change)
-                self.workspace.shell, self.workspace.jobs = shell, self.jobs
+                self.workspace = workspace_of(
+                    self.project, self.sandbox, start=tasks.start_soon, on_change=self._change
+                )
                 yield self
                 tasks.cancel_scope.cancel()
 
     @property
     def shell(self) -> Shell:
-        return self.jobs.shell
+        return self.workspace.shell
+
+    @property
+    def jobs(self) -> Jobs:
+        return self.workspace.jobs
 
     @property
     def screen(self) -> str:
@@ -122,11 +124,6 @@ class Desk:
 
     def _change(self) -> None:
         self.changes += 1
-
-    async def _scratch(self) -> tuple[str, str]:
-        sandbox = await self.sandbox._opened()
-        path = sandbox.policy.tmp_dir
-        return path, path if sandbox.level == "landlock" else "/tmp"
 
 
 async def opened(desk: Desk) -> AsyncIterator[Desk]:
@@ -472,8 +469,7 @@ async def test_switching_the_sandbox_off_and_on_keeps_the_state(confined):
 async def test_shell_without_bash_keeps_the_same(desk, monkeypatch):
     monkeypatch.setattr("sanderling.commands.shell.BASH", ())
     monkeypatch.setattr("shutil.which", lambda _: None)
-    shell = Shell(str(desk.project), desk.sandbox, desk._scratch, only_reads_with)
-    desk.jobs.shell = desk.workspace.shell = shell
+    desk.workspace = workspace_of(desk.project, desk.sandbox, start=desk.jobs._start)
     told = await desk.say("mkdir -p sub; cd sub; export A='x\n=y'; unset USER; exit 3")
     assert "[exit status 3 · " in told
     assert "cwd: sub (changed) · exported: A" in told

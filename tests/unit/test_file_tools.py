@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.conftest import examples, prove, prove_rest
 from tests.sandbox.test_sandbox import happens, supervisors
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
+from tests.workspaces import workspace_of
 
 from sanderling.editing.lines import Difference, Hunk, applied, buffer_hunks
 from sanderling.errors import ToolError
@@ -95,7 +96,7 @@ class Place:
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(sandbox.serve)
-                yield Desk(Workspace(str(self.project), sandbox, editor))
+                yield Desk(workspace_of(self.project, sandbox, editor))
                 tasks.cancel_scope.cancel()
 
 

@@ -18,6 +18,7 @@ import anyio
 import pytest
 from tests.conftest import process_files, prove, prove_rest
 from tests.sandbox.child import in_child
+from tests.workspaces import workspace_of
 
 from sanderling.errors import ToolError
 from sanderling.sandbox.confinement import SessionSandbox
@@ -118,7 +119,7 @@ class Place:
         with anyio.fail_after(DEADLINE_S), alone():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(sandbox.serve)
-                yield Tools(Workspace(str(self.project), sandbox))
+                yield Tools(workspace_of(self.project, sandbox))
                 tasks.cancel_scope.cancel()
 
 
@@ -999,7 +1000,7 @@ async def test_uses_side_by_side_do_not_disturb_each_other(repository):
 
 
 def test_what_permissions_and_screen_are_told(tmp_path):
-    workspace = Workspace(str(tmp_path), None)  # type: ignore[arg-type]
+    workspace = workspace_of(tmp_path, None)  # type: ignore[arg-type]
     for tool, data, path, title in [
         (grep, {"pattern": "a\nb", "path": "src"}, f"{tmp_path}/src", r"'a\x0ab' in src"),
         (grep, {"pattern": "a", "glob": "../x/*.py"}, f"{tmp_path.parent}/x", "'a' (../x/*.py)"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.workspaces import workspace_of
 
 from sanderling.errors import ToolError
 from sanderling.protocol.events import TodoItem
@@ -14,7 +15,6 @@ from sanderling.tools.base import Context
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.todo import TodoInput, todo
 from sanderling.tools.todo_list import STALE_AFTER, TodoList
-from sanderling.tools.workspace import Workspace
 
 PENDING, IN_PROGRESS, COMPLETED = "pending", "in_progress", "completed"
 
@@ -45,9 +45,7 @@ def context(tmp_path: Path) -> Context:
         project=str(tmp_path), home=str(tmp_path), state_dir=str(tmp_path / "state")
     )
     sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
-    workspace = Workspace(str(tmp_path), sandbox)
-    workspace.todo = TodoList()
-    return Context(workspace, "t1", lambda _: None)
+    return Context(workspace_of(tmp_path, sandbox), "t1", lambda _: None)
 
 
 async def use(context: Context, *given: tuple[str, str]) -> Outcome:
@@ -210,10 +208,7 @@ def test_who_hears_of_a_change_sees_the_new_list():
 def test_the_log_keeps_plain_data_and_gives_the_list_back(heard):
     heard.list.replace(items(COMPLETED, IN_PROGRESS, PENDING))
     state = msgspec.json.decode(msgspec.json.encode(heard.list.state()))
-    other = Heard()
-    other.list.restore(state)
-    assert other.list.items == heard.list.items
-    assert other.count == 1
+    assert TodoList(state=state).items == heard.list.items
 
 
 @pytest.mark.parametrize(
@@ -223,11 +218,10 @@ def test_the_log_keeps_plain_data_and_gives_the_list_back(heard):
         [{"content": "a", "status": IN_PROGRESS}] * 2, [{"content": "a", "status": PENDING}] * 51,
     ],
 )  # fmt: skip
-def test_a_damaged_log_gives_an_empty_list(heard, state: Any):
-    heard.list.replace(items(IN_PROGRESS))
-    heard.list.restore(state)
-    assert heard.list.items == ()
-    assert heard.list.reminder(is_prompt=True) == ""
+def test_a_damaged_log_gives_an_empty_list(state: Any):
+    todo_list = TodoList(state=state)
+    assert todo_list.items == ()
+    assert todo_list.reminder(is_prompt=True) == ""
 
 
 # --- when the model is reminded ----------------------------------------------------------------------------------------
@@ -262,11 +256,10 @@ def test_a_prompt_brings_the_open_list_along(heard):
 
 
 def test_a_list_that_was_restored_is_told_once(heard):
-    other = TodoList()
-    other.replace(items(IN_PROGRESS))
-    heard.list.restore(other.state())
-    assert "◐ step 1" in heard.list.reminder()
-    assert heard.list.reminder() == ""
+    heard.list.replace(items(IN_PROGRESS))
+    restored = TodoList(state=heard.list.state())
+    assert "◐ step 1" in restored.reminder()
+    assert restored.reminder() == ""
 
 
 def test_nothing_to_do_is_nothing_to_be_reminded_of(heard):

@@ -18,6 +18,7 @@ import anyio
 import msgspec
 import pytest
 from tests.conftest import prove, prove_rest
+from tests.workspaces import workspace_of
 
 from sanderling import __version__
 from sanderling.errors import ToolError
@@ -42,7 +43,6 @@ from sanderling.tools.inside.fetcher import (
 )
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.web_fetch import NetworkDeniedError, WebFetchInput, web_fetch
-from sanderling.tools.workspace import Workspace
 
 DEADLINE_S = 30.0
 PYTHON = os.path.realpath(sys.executable)
@@ -783,7 +783,7 @@ class Place:
             project=str(project), home=str(base / "home"), state_dir=str(base / "state"), **changes
         )
         self.sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
-        self.workspace = Workspace(str(project), self.sandbox)
+        self.workspace = workspace_of(project, self.sandbox)
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator["Place"]:

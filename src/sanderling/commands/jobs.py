@@ -175,7 +175,8 @@ class Jobs:
     """
     The commands of a session's model.
 
-    `start` starts a task of the session's, which ends with it. `on_change` is called when a job begins, ends, or is dropped.
+    `start` starts a task of the session's, which ends with it. `on_change` is called when a job begins, ends, or is dropped;
+    `on_denied` with what the sandbox refused to one in the background, for nobody waits for its result.
     """
 
     def __init__(
@@ -184,15 +185,16 @@ class Jobs:
         sandbox: SessionSandbox,
         start: Callable[[Callable[[Job], Coroutine[Any, Any, None]], Job], None],
         on_change: Callable[[], None] = lambda: None,
+        on_denied: Callable[[Denial], None] = lambda _: None,
     ) -> None:
-        self.shell = shell
+        self._shell = shell
         self._sandbox = sandbox
         self._start = start
         self._on_change = on_change
+        self._on_denied = on_denied
         self._running: list[Job] = []  # in front, too
         self._jobs: dict[str, Job] = {}
         self._count = 0
-        self._looked_after: Job | None = None
         self._interrupted: dict[str, str] = {}
         self._logs: deque[OutputLog] = deque()
 
@@ -225,8 +227,8 @@ class Jobs:
         Raises:
             ToolError: it cannot be started.
         """
-        started = await self.shell.start(command, grant, state)
-        path, shown_as = self.shell.new_log(started)
+        started = await self._shell.start(command, grant, state)
+        path, shown_as = self._shell.new_log(started)
         log = OutputLog(path, shown_as=shown_as, is_new=True, max_file_bytes=MAX_LOG_BYTES)
         job = Job(command, started, log, show)
         self._running.append(job)
@@ -246,16 +248,15 @@ class Jobs:
 
     def denied(self, denial: Denial) -> bool:
         """
-        The sandbox refused something: a path to the command that is being looked after, a host to any of those that run.
+        The network refused a host, to any of the commands that run.
 
-        Return whether a command in front may be meant: its result will tell of it.
+        Return whether one in front may be meant: its result will tell of it.
         """
-        is_of_network = denial.operation in ("connect", "resolve")
-        meant = self._running if is_of_network else filter(None, [self._looked_after])
-        jobs = list(meant)
-        for job in jobs:
+        if denial.operation not in ("connect", "resolve"):
+            return False
+        for job in self._running:
             job.deny(denial)
-        return any(not job.id for job in jobs)
+        return any(not job.id for job in self._running)
 
     def keep_interrupted(self, tool_use_id: str, text: str) -> None:
         self._interrupted[tool_use_id] = text
@@ -274,22 +275,22 @@ class Jobs:
             self._look_after(job)
             job.end()
             if job.id:
-                self.shell.forget(job.started)
+                self._shell.forget(job.started)
                 self._on_change()
             self._close_logs(job)
 
     def _look_after(self, job: Job) -> None:
-        self._looked_after = job
-        try:
-            self._sandbox.look_after(
-                job.log.text(),
-                has_failed=job.status != 0,
-                cwd=job.started.begun_with.cwd,
-                status=job.status,
-                command=job.command,
-            )
-        finally:
-            self._looked_after = None
+        denials = self._sandbox.look_after(
+            job.log.text(),
+            has_failed=job.status != 0,
+            cwd=job.started.begun_with.cwd,
+            status=job.status,
+            command=job.command,
+        )
+        for denial in denials:
+            job.deny(denial)
+            if job.id:
+                self._on_denied(denial)
 
     def _close_logs(self, ended: Job) -> None:
         """Of those that have ended keep the last jobs, and the last files as far as their sizes allow."""

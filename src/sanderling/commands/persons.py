@@ -9,6 +9,7 @@ import anyio
 from sanderling.commands.output import MAX_SCREEN_CHARS, OutputLog, ScreenText, follow
 from sanderling.errors import SandboxError
 from sanderling.protocol.events import (
+    AccessDenied,
     CommandEnded,
     CommandOutput,
     CommandsRunning,
@@ -116,6 +117,8 @@ class Commands:
             status=command.status,
             command=command.text,
         )
+        for denial in denials:
+            self._emit(AccessDenied(denial.operation, denial.target, denial.rule))
         notes = tuple(filter(None, (command.screen_note(), command.log.note())))
         words = outcome.removeprefix("was ")
         words = f"{words[0].upper()}{words[1:]}."

@@ -15,7 +15,7 @@ import secrets
 import shlex
 import shutil
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -197,21 +197,18 @@ class Shell:
     """
     The shell of a session. Commands may run side by side: each begins with what is known then, and adds what it has changed.
 
-    `scratch` gives the sandbox's temporary directory: our path, and the one that commands know it by. `only_reads` says whether
-    a program stands in a line, and all that it does there is to look.
+    `only_reads` says whether a program stands in a line, and all that it does there is to look.
     """
 
     def __init__(
         self,
         project: str,
         sandbox: SessionSandbox,
-        scratch: Callable[[], Awaitable[tuple[str, str]]],
         only_reads: OnlyReads,
     ) -> None:
         self._only_reads = only_reads
         self._project = project
         self._sandbox = sandbox
-        self._scratch = scratch
         self._state = ShellState(project)
         self._environments: dict[bool, Mapping[str, str]] = {}  # by whether they are the sandbox's
         self._own_directory: Directory | None = None
@@ -343,7 +340,7 @@ class Shell:
 
     async def _directory(self) -> Directory:
         if not self._sandbox.is_off:
-            return Directory(*await self._scratch())
+            return Directory(*await self._sandbox.scratch())
         if self._own_directory is None:
             path = self._sandbox.directory_outside()
             weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)

@@ -67,6 +67,7 @@ from sanderling.text import printable
 from sanderling.tools.catalog import TOOLS
 from sanderling.tools.editor import Editor
 from sanderling.tools.outcome import Content
+from sanderling.tools.todo_list import TodoList
 from sanderling.tools.workspace import Workspace
 
 Task = Callable[[Any], Coroutine[Any, Any, None]]
@@ -487,17 +488,13 @@ class Conversation:
     def _make_workspace(self, editor: Editor | None) -> Workspace:
         """What the tools work on, as a session that is resumed has left it."""
         session = self.session
-        workspace = Workspace(session.project, self.sandbox, editor)
-        workspace.shell = Shell(
-            session.project, self.sandbox, self.sandbox.scratch, only_reads_with
-        )
-        workspace.jobs = Jobs(workspace.shell, self.sandbox, self._start, self._emit_jobs)
-        workspace.todo.restore(session.state("todo") or [])
-        workspace.todo.changed = self._keep_todo
+        shell = Shell(session.project, self.sandbox, only_reads_with)
         with suppress(msgspec.ValidationError):  # another version's
             if state := session.state("shell"):
-                workspace.shell.restore(msgspec.convert(state, ShellState))
-        return workspace
+                shell.restore(msgspec.convert(state, ShellState))
+        jobs = Jobs(shell, self.sandbox, self._start, self._emit_jobs, self._show_denied)
+        todo = TodoList(self._keep_todo, session.state("todo") or [])
+        return Workspace(session.project, self.sandbox, shell, jobs, editor, todo=todo)
 
     def _keep_todo(self) -> None:
         todo = self.workspace.todo
@@ -579,15 +576,18 @@ class Conversation:
         level = "off" if sandbox.is_off else sandbox.level or ""
         self.emit(SandboxChanged(level, sandbox.network, sandbox.missing, sandbox.problem))
 
+    def _show_denied(self, denial: Denial) -> None:
+        self.emit(AccessDenied(denial.operation, denial.target, denial.rule))
+
     async def _offer_programs(self, command: Command, denials: Sequence[Denial]) -> Grant:
         return (await self.gate.offer(command.text, command.id, "run", denials)).grant
 
     def _emit_sandbox_event(self, event: SessionEvent) -> None:
         match event:
-            case Denial(operation, target, rule):
+            case Denial():
                 will_be_told = self.workspace.jobs.denied(event)
                 if self.commands.are_running or not will_be_told:
-                    self.emit(AccessDenied(operation, target, rule))
+                    self._show_denied(event)
             case GuardEvent(kind, path, reason, kept_at):
                 self.emit(GuardActed(kind, printable(path), reason, printable(kept_at)))
             case ProjectReplaced(project):

@@ -542,17 +542,14 @@ class SessionSandbox:
         cwd: str = "",
         status: int | None = None,
         command: str = "",
-    ) -> list[Denial]:
-        """A `command` has ended: have the guard look at the project; report, and return, what its failure says was refused."""
+    ) -> tuple[Denial, ...]:
+        """A `command` has ended: have the guard look at the project; return what its failure says was refused."""
         if not self._sandbox:
-            return []
+            return ()
         self._sandbox.audit()
         if not has_failed:
-            return []
-        denials = self._sandbox.denials_in(output, cwd, status=status or 1, command=command)
-        for denial in denials:
-            self._on_event(denial)
-        return denials
+            return ()
+        return (*self._sandbox.denials_in(output, cwd, status=status or 1, command=command),)
 
 
 def _private_directories(sandbox: Sandbox) -> object:

@@ -89,7 +89,7 @@ async def bash(args: BashInput, context: Context) -> Outcome:
         state = facts(job, status_line(job, "stopped by the person"))
         jobs.keep_interrupted(context.tool_use_id, told(job.log.text(), state))
         if not job.id:  # else that has been done, and its descriptor may be another one's by now
-            jobs.shell.forget(job.started)
+            context.workspace.shell.forget(job.started)
         raise
     if args.background:
         return _started(job)
@@ -126,7 +126,7 @@ def _how_to_read(job: Job) -> str:
 
 def _ended(job: Job, context: Context, notes: list[str]) -> Outcome:
     workspace = context.workspace
-    change = workspace.jobs.shell.finish(job.started)
+    change = workspace.shell.finish(job.started)
     output = job.log.text()
     notes += _shell_notes(change, workspace)
     if job.has_left_processes:
@@ -150,7 +150,7 @@ def _lines(*parts: str) -> str:
 
 
 def _shell_state(change: Change, workspace: Workspace) -> list[str]:
-    cwd = workspace.jobs.shell.cwd
+    cwd = workspace.shell.cwd
     parts: list[str] = []
     if change.has_moved or cwd != workspace.project:
         name = "the project's root" if cwd == workspace.project else workspace.shown(cwd)

@@ -17,21 +17,17 @@ STALE_AFTER = 10  # messages
 MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
 
 
-def _ignore() -> None:
-    pass
-
-
 class TodoList:
     """
-    The list as it is. `changed` is called when it is another one.
+    The list as it is, at first what `state` has returned in an earlier session. `changed` is called when it is another one.
 
     `reminder` is for the conversation: it knows what the model has seen of the list, and how long ago.
     """
 
-    def __init__(self, changed: Callable[[], None] = _ignore) -> None:
-        self.changed = changed
-        self.items: tuple[TodoItem, ...] = ()
-        self._is_known = True
+    def __init__(self, changed: Callable[[], None] = lambda: None, state: object = ()) -> None:
+        self._changed = changed
+        self.items = _restored(state)
+        self._is_known = not self.items  # the model may not know it: after a resume, for instance
         self._messages_since = 0
 
     @property
@@ -53,26 +49,14 @@ class TodoList:
         Raises:
             ToolError: that is none to work from; the old one stays.
         """
-        checked = _checked(items)
-        self._is_known, self._messages_since = True, 0
-        self._set(checked)
+        items, before = _checked(items), self.items
+        self.items, self._is_known, self._messages_since = items, True, 0
+        if items != before:
+            self._changed()
 
     def state(self) -> list[dict[str, str]]:
         """The list as plain data, for the session's log."""
         return [{"content": item.content, "status": item.status} for item in self.items]
-
-    def restore(self, state: object) -> None:
-        """
-        Make it the list that `state` returned, for a model that may not know it: after a resume, a rewind, a compaction.
-
-        What is no such list is none: a log can be old, or damaged.
-        """
-        try:
-            items = _checked(msgspec.convert(state, tuple[TodoItem, ...]))
-        except (msgspec.ValidationError, ToolError):
-            items = ()
-        self._is_known, self._messages_since = not items, 0
-        self._set(items)
 
     def reminder(self, *, is_prompt: bool = False) -> str:
         """
@@ -93,11 +77,13 @@ class TodoList:
         )
         return "\n".join(["Your todo list as it stands:", *self.lines(), end])
 
-    def _set(self, items: tuple[TodoItem, ...]) -> None:
-        is_other = items != self.items
-        self.items = items
-        if is_other:
-            self.changed()
+
+def _restored(state: object) -> tuple[TodoItem, ...]:
+    """The items of a state; what holds none is an empty list, for a log can be old, or damaged."""
+    try:
+        return _checked(msgspec.convert(state, tuple[TodoItem, ...]))
+    except (msgspec.ValidationError, ToolError):
+        return ()
 
 
 def _checked(items: Sequence[TodoItem]) -> tuple[TodoItem, ...]:

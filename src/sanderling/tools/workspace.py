@@ -51,13 +51,13 @@ class Workspace:
 
     project: str
     sandbox: SessionSandbox
+    shell: Shell
+    jobs: Jobs
     editor: Editor | None = None
     seen: Seen = field(default_factory=Seen)
     todo: TodoList = field(default_factory=TodoList)
     grant: Grant = NO_GRANT
     may_read: Callable[[str], bool] | None = None
-    shell: Shell = field(init=False)
-    jobs: Jobs = field(init=False)
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)
 
     def granted(self, grant: Grant) -> "Workspace":

@@ -1,0 +1,27 @@
+"""A workspace as a conversation makes it, for tests that have no conversation."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sanderling.commands.jobs import Jobs
+from sanderling.commands.shell import Shell
+from sanderling.permissions.decide import only_reads_with
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.tools.editor import Editor
+from sanderling.tools.workspace import Workspace
+
+
+def _never(task: object, argument: object) -> None:
+    raise AssertionError(f"nobody runs {task} with {argument}")
+
+
+def workspace_of(
+    project: object,
+    sandbox: SessionSandbox,
+    editor: Editor | None = None,
+    start: Callable[[Any, Any], None] = _never,
+    on_change: Callable[[], None] = lambda: None,
+) -> Workspace:
+    """`start` runs the tasks of commands."""
+    shell = Shell(str(project), sandbox, only_reads_with)
+    return Workspace(str(project), sandbox, shell, Jobs(shell, sandbox, start, on_change), editor)
