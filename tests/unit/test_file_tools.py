@@ -62,7 +62,8 @@ class Desk:
         return str(caught.value)
 
     async def preview(self, tool: Tool, **data: object) -> Preview:
-        return await tool.preview(tool.parse(data), self.context("t1"))
+        assert tool.look
+        return await tool.look(tool.parse(data), self.context("t1"))
 
     def context(self, tool_use_id: str = "t1") -> Context:
         return Context(self.workspace, tool_use_id, lambda _: None)
@@ -1005,7 +1006,8 @@ async def test_what_a_hidden_file_holds_is_told_to_the_person_before_it_is_grant
     grant = Grant(write_paths=(str(outside),))
     async with place.desk(is_on=True) as desk, desk.workspace.sandbox.lending(grant):
         context = Context(desk.workspace.granted(grant), "t1", lambda _: None)
-        preview = await tool.preview(tool.parse({"path": str(outside), **data}), context)
+        assert tool.look
+        preview = await tool.look(tool.parse({"path": str(outside), **data}), context)
     assert reason in preview.subject
     assert "my note was" in preview.subject
 

@@ -1012,7 +1012,6 @@ def test_what_permissions_and_screen_are_told(tmp_path):
         effect = tool.effect(args, workspace)
         assert (effect.tool, effect.kind, effect.path) == (tool.name, "read", path)
         assert tool.title(args, workspace) == title
-        assert tool.is_read_only
         assert len(tool.description) <= 900
 
 

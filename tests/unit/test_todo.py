@@ -106,7 +106,6 @@ def test_its_line_on_the_screen_is_what_is_being_done(context):
 def test_it_touches_nothing_and_is_short(context):
     assert todo.effect(TodoInput(()), context.workspace).kind == "none"
     assert todo.name == "todo"
-    assert not todo.is_read_only
     assert len(todo.description) <= 900
     assert len(msgspec.json.encode(todo.schema)) < 600
 

@@ -1000,7 +1000,6 @@ def test_nobody_is_asked_about_what_cannot_be_fetched_anyway(tmp_path):
 
 def test_the_schema_and_the_description_are_short():
     assert web_fetch.name == "web_fetch"
-    assert web_fetch.is_read_only
     assert len(web_fetch.description) <= 900
     assert len(msgspec.json.encode(web_fetch.schema)) < 500
     with pytest.raises(ToolError, match="offset"):

@@ -15,14 +15,14 @@ import msgspec
 
 from sanderling.errors import SandboxError, ToolError
 from sanderling.paths import is_within
-from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAskedError
+from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAskedError, Permit
 from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
 from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
-from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.sandbox.policy import NO_GRANT
 from sanderling.session.records import LoggedToolEnd
 from sanderling.session.session import Session
 from sanderling.text import printable
-from sanderling.tools.base import Context, Tool
+from sanderling.tools.base import Context, Request, Tool
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Content, Outcome, OverlapError, RefusedError
 from sanderling.tools.workspace import Workspace
@@ -37,7 +37,7 @@ NOTHING = Effect("", "none")
 
 
 class _Use(msgspec.Struct):
-    """One tool use on its way; it can be run if it has no problem."""
+    """One tool use on its way; it can be run if it has no problem. `effect` says which others it waits for, and what it was about."""
 
     asked: ToolUse
     tool: Tool | None = None
@@ -129,59 +129,76 @@ class ToolUses:
     async def _outcome(self, use: _Use, show: Callable[[Event], None]) -> Outcome:
         if use.problem or use.tool is None:
             return _failure(use.problem)
-        tool_use_id = use.asked.id
-        context = Context(
-            self._workspace,
-            tool_use_id,
-            lambda text: show(ToolOutput(tool_use_id, text)),
-            is_confined=not self._workspace.sandbox.is_off,
-            shell=self._workspace.shell.now,  # what is judged and shown is where it runs, also when it runs again
-            is_of_several=any(
-                other is not use and not other.ended.is_set() for other in self._uses
-            ),
-        )
         try:
-            grant = await self._ask(use, context)
+            request = self._request(use, use.tool)
+            permit = await self._ask(request)
         except DeniedError as denied:
             return _denial(denied)
         except (ToolError, SandboxError) as error:
             is_forbidden = isinstance(error, ForbiddenError)
             return _failure(str(error), summary="denied" if is_forbidden else "failed")
-        outcome = await self._run_reviewed(use.tool, use, context, grant)
-        granted = {*grant.read_paths, *grant.write_paths, *grant.hosts}
+        outcome, permit = await self._run_reviewed(request, permit, show)
+        granted = {*permit.grant.read_paths, *permit.grant.write_paths, *permit.grant.hosts}
         denials = [denial for denial in outcome.denials if denial.target not in granted]
         if not (outcome.is_error and denials):
             return outcome
-        more, reasons = await self._gate.offer(use.title, tool_use_id, use.tool.name, denials)
+        more, reasons = await self._gate.offer(use.title, use.asked.id, use.tool.name, denials)
         if more != NO_GRANT:
-            outcome = await self._run_reviewed(use.tool, use, context, grant.and_also(more))
+            permit = permit._replace(grant=permit.grant.and_also(more))
+            outcome, _ = await self._run_reviewed(request, permit, show)
         return _with_reasons(outcome, reasons)
 
-    async def _run_reviewed(self, tool: Tool, use: _Use, context: Context, grant: Grant) -> Outcome:
+    def _request(self, use: _Use, tool: Tool) -> Request:
+        """The use as it is now: what the shell begins with may have changed since its message came."""
+        workspace = self._workspace
+        return Request(
+            use.asked.id,
+            tool,
+            use.args,
+            tool.effect(use.args, workspace),
+            tool.title(use.args, workspace),
+            workspace.shell.now,
+            is_confined=not workspace.sandbox.is_off,
+            is_of_several=any(
+                other is not use and not other.ended.is_set() for other in self._uses
+            ),
+        )
+
+    async def _run_reviewed(
+        self, request: Request, permit: Permit, show: Callable[[Event], None]
+    ) -> tuple[Outcome, Permit]:
         """Run it; what the person has not saved meanwhile is theirs to give up, as often as that happens."""
-        assert use.args is not None
         while True:
             try:
-                return await self._run_tool(tool, use, context, grant)
+                return await self._run_tool(request, permit, show), permit
             except OverlapError as overlap:
                 try:
-                    await self._gate.review(tool, use.args, context, overlap)
+                    permit = await self._gate.review(request, overlap, permit)
                 except DeniedError as denied:
                     self._is_denied = self._is_denied or not denied.is_alone
-                    outcome = _denial(denied)
-                    return msgspec.structs.replace(outcome, content=f"{denied}\n{overlap}")
+                    content = f"{denied}\n{overlap}"
+                    return msgspec.structs.replace(_denial(denied), content=content), permit
 
-    async def _run_tool(self, tool: Tool, use: _Use, context: Context, grant: Grant) -> Outcome:
-        if grant != NO_GRANT:
-            context = msgspec.structs.replace(context, workspace=self._workspace.granted(grant))
+    async def _run_tool(
+        self, request: Request, permit: Permit, show: Callable[[Event], None]
+    ) -> Outcome:
+        tool_use_id, workspace = request.tool_use_id, self._workspace
+        context = Context(
+            workspace.granted(permit.grant),
+            tool_use_id,
+            lambda text: show(ToolOutput(tool_use_id, text)),
+            request.shell,
+            permit.may_read,
+            permit.overruled,
+        )
         try:
-            async with self._limiter, self._workspace.sandbox.lending(grant):
-                self._check_confinement(context)
-                self._session.append_tool_start(use.asked.id)
+            async with self._limiter, workspace.sandbox.lending(permit.grant):
+                self._check_confinement(request)
+                self._session.append_tool_start(tool_use_id)
                 await self._session.synced()
-                outcome = await tool.run(use.args, context)
-            if use.effect.kind == "run" and self._workspace.editor:
-                await self._workspace.editor.files_changed(())
+                outcome = await request.tool.run(request.args, context)
+            if request.effect.kind == "run" and workspace.editor:
+                await workspace.editor.files_changed(())
         except RefusedError as refused:
             return msgspec.structs.replace(_failure(str(refused)), denials=(refused.denial,))
         except OverlapError:
@@ -191,20 +208,18 @@ class ToolUses:
         else:
             return outcome
 
-    def _check_confinement(self, context: Context) -> None:
-        if context.is_confined and self._workspace.sandbox.is_off:
+    def _check_confinement(self, request: Request) -> None:
+        if request.is_confined and self._workspace.sandbox.is_off:
             raise ToolError(SWITCHED)
 
-    async def _ask(self, use: _Use, context: Context) -> Grant:
-        """Return when `use` may run, with what is granted to it. Who denies one use denies those that have not begun with it, or it alone."""
-        assert use.tool
-        assert use.args is not None
+    async def _ask(self, request: Request) -> Permit:
+        """Return when the use may run. Who denies one use denies those that have not begun with it, or it alone."""
         with anyio.CancelScope() as scope:
             if self._is_denied:
                 raise NotAskedError(DENIED_WITH_ANOTHER)
             self._asking.add(scope)
             try:
-                return await self._gate.permit(use.tool, use.args, context)
+                return await self._gate.permit(request)
             except DeniedError as denied:
                 if not denied.is_alone:
                     self._is_denied = True

@@ -27,7 +27,7 @@ from sanderling.remedies import remedies
 from sanderling.sandbox.denials import PROTECTED, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import visible
-from sanderling.tools.base import Context, Tool
+from sanderling.tools.base import Request
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import OverlapError, Preview
 from sanderling.tools.workspace import Workspace
@@ -67,6 +67,18 @@ class Offered(NamedTuple):
 
     grant: Grant
     reasons: tuple[str, ...] = ()
+
+
+class Permit(NamedTuple):
+    """
+    The terms on which a tool use may run.
+
+    `grant` is what that lets into the sandbox; `may_read` and `overruled` are those of its `Context`.
+    """
+
+    grant: Grant = NO_GRANT
+    may_read: Callable[[str], bool] | None = None
+    overruled: frozenset[str] = frozenset()
 
 
 class Conditions(NamedTuple):
@@ -124,20 +136,18 @@ class Gate:
         self._workspace.sandbox.set_mode("ro" if mode == "plan" else "rw")
         self._emit(ModeChanged(mode))
 
-    async def permit(self, tool: Tool, args: msgspec.Struct, context: Context) -> Grant:
+    async def permit(self, request: Request) -> Permit:
         """
-        Return when the tool use may run, with what that lets into the sandbox: a file outside of it that the person lets be written.
+        Return when the tool use may run.
 
         Raises:
             DeniedError: the person said no.
             ForbiddenError: a rule or the mode says no.
             ToolError: it could not be done anyway.
         """
-        workspace = self._workspace
-        effect = tool.effect(args, workspace)
+        workspace, effect = self._workspace, request.effect
         stored = self._store.load()
         rules = (*self._own_rules, *stored.rules, *self._session_rules[self._conditions])
-        workspace.may_read = unguarded(rules, workspace.project)
         unseen = tuple(setting for setting in effect.exported if setting not in self._seen_exports)
         decision = decide(
             msgspec.structs.replace(effect, exported=unseen),
@@ -151,51 +161,44 @@ class Gate:
             raise ForbiddenError(decision.reason)
         grant = self._needed(effect)
         workspace.sandbox.check_grant(grant)
+        permit = Permit(grant, unguarded(rules, workspace.project))
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
         if is_allowed or (self._conditions, effect, grant) in self._session_effects:
-            return grant
+            return permit
         parts = (decision.reason, exports_told(unseen), _leaving(grant), self._link(effect))
         reason = " ".join(filter(None, dict.fromkeys((*parts, stored.problem))))
         try:
             async with self._in_order:  # of the calls, however long a look takes
-                preview = await self._preview(tool, args, context, grant)
+                preview = await self._preview(request, grant)
         except OverlapError as overlap:
-            await self.review(tool, args, context, overlap)
-        else:
-            question = self._question(tool, args, context, preview, effect)
-            await self._ask(self._with_choices(question, effect, reason), effect, grant)
-            if unseen and is_told_whole(unseen):
-                self._seen_exports |= {*unseen}
-                self._on_allowed()
-        return grant
+            return await self.review(request, overlap, permit)
+        question = self._with_choices(self._question(request, preview), effect, reason)
+        await self._ask(question, effect, grant)
+        if unseen and is_told_whole(unseen):
+            self._seen_exports |= {*unseen}
+            self._on_allowed()
+        return permit
 
-    async def review(
-        self, tool: Tool, args: msgspec.Struct, context: Context, overlap: OverlapError
-    ) -> None:
+    async def review(self, request: Request, overlap: OverlapError, permit: Permit) -> Permit:
         """
-        Ask whether it may go over unsaved changes. Then `context` says so, for these changes.
+        Ask whether it may go over unsaved changes; return a permit that says so, for these changes.
 
         Raises:
             DeniedError: the person keeps them.
         """
-        effect = tool.effect(args, self._workspace)
-        question = self._question(tool, args, context, overlap.preview, effect)
-        reason = f"{OVERLAP} {_leaving(self._needed(effect))}".rstrip()
+        question = self._question(request, overlap.preview)
+        reason = f"{OVERLAP} {_leaving(self._needed(request.effect))}".rstrip()
         question = msgspec.structs.replace(question, reason=reason)
         answer = await self._approvals.ask(question)
         if answer.answer == "deny":
             raise _denied(answer, KEPT)
-        context.overruled.add(overlap.text)
+        return permit._replace(overruled=permit.overruled | {overlap.text})
 
-    async def _preview(
-        self, tool: Tool, args: msgspec.Struct, context: Context, grant: Grant
-    ) -> Preview:
+    async def _preview(self, request: Request, grant: Grant) -> Preview:
         """What the person is to see, also of a file that is hidden from the model."""
         paths = grant._replace(hosts=())
         async with self._workspace.sandbox.lending(paths):
-            return await tool.preview(
-                args, msgspec.structs.replace(context, workspace=self._workspace.granted(paths))
-            )
+            return await request.preview(self._workspace.granted(paths))
 
     @property
     def _conditions(self) -> "Conditions":
@@ -300,21 +303,19 @@ class Gate:
             case "read" | "execute":
                 return Grant(read_paths=(denial.target,))
 
-    def _question(
-        self, tool: Tool, args: msgspec.Struct, context: Context, preview: Preview, effect: Effect
-    ) -> ApprovalRequested:
-        workspace = self._workspace
+    def _question(self, request: Request, preview: Preview) -> ApprovalRequested:
+        effect = request.effect
         return ApprovalRequested(
-            context.tool_use_id,
-            tool.name,
-            visible(tool.title(args, workspace)),
+            request.tool_use_id,
+            request.tool.name,
+            visible(request.title),
             visible(preview.subject),
             "",
-            effect.cwd if effect.kind == "run" else workspace.project,
+            effect.cwd if effect.kind == "run" else self._workspace.project,
             ("once",),
             preview.filetype,
             path=effect.path,
-            is_of_several=context.is_of_several,
+            is_of_several=request.is_of_several,
         )
 
     def _with_choices(

@@ -17,20 +17,18 @@ if TYPE_CHECKING:
 
 class Context(msgspec.Struct, frozen=True):
     """
-    What a tool use is done with. `show` draws output in the chat while the tool still runs.
+    The surroundings in which a tool use runs. `show` draws output in the chat while the tool still runs.
 
-    `overruled` are the texts of buffers whose unsaved changes the person has let this go over. `shell` is what a command begins
-    with, and `is_confined` whether the sandbox held when it was judged: it is to run as it was judged. `is_of_several`: others of
-    the same message have not ended yet.
+    `shell` is what a command begins with. `may_read` says of a path whether a search may show what stands there; None: wherever the
+    sandbox lets it look. `overruled` are the texts of buffers whose unsaved changes the person has let this go over.
     """
 
     workspace: "Workspace"
     tool_use_id: str
     show: Callable[[str], None]
-    overruled: set[str] = msgspec.field(default_factory=set)
     shell: "ShellState | None" = None
-    is_confined: bool = True
-    is_of_several: bool = False
+    may_read: Callable[[str], bool] | None = None
+    overruled: frozenset[str] = frozenset()
 
 
 Run = Callable[[Any, Context], Awaitable[Outcome]]
@@ -41,8 +39,8 @@ class Tool(msgspec.Struct, frozen=True):
     """
     A tool as the conversation knows it.
 
-    `effect` says what a use would do, for the permissions; `title` is its line on the screen, without the tool's name.
-    `is_read_only`: it changes nothing. `look` finds out what the person is to see before it is allowed.
+    `effect` says what a use would do, for the permissions; `title` is its line on the screen, without the tool's name. `look` finds
+    out what the person is to see before it is allowed.
     """
 
     name: str
@@ -50,21 +48,7 @@ class Tool(msgspec.Struct, frozen=True):
     run: Run
     effect: "Callable[[Any, Workspace], Effect]"
     title: "Callable[[Any, Workspace], str]"
-    is_read_only: bool
     look: Look | None = None
-
-    async def preview(self, args: Any, context: Context) -> Preview:
-        """
-        What a use would do.
-
-        Raises:
-            ToolError: it cannot be done at all, so that there is nothing to ask.
-        """
-        if self.look:
-            return await self.look(args, context)
-        effect = self.effect(args, context.workspace)
-        filetype = "sh" if effect.command else ""
-        return Preview(effect.command or effect.host or effect.path, filetype)
 
     @property
     def description(self) -> str:
@@ -100,13 +84,44 @@ def tool(
     *,
     effect: "Callable[[Any, Workspace], Effect]",
     title: "Callable[[Any, Workspace], str]",
-    is_read_only: bool = False,
     preview: Look | None = None,
 ) -> Callable[[Run], Tool]:
     """Make a tool of a function, which gives it its name and its description."""
 
     def make(run: Run) -> Tool:
         name = getattr(run, "__name__")  # noqa: B009 - a Callable need not have one
-        return Tool(name, input_type, run, effect, title, is_read_only, preview)
+        return Tool(name, input_type, run, effect, title, preview)
 
     return make
+
+
+class Request(msgspec.Struct, frozen=True):
+    """
+    A tool use as it is when its turn comes: this is what is judged, shown and run, whatever changes meanwhile.
+
+    `shell` is what a command begins with, and `is_confined` whether the sandbox holds. `is_of_several`: others of the same message
+    have not ended yet.
+    """
+
+    tool_use_id: str
+    tool: Tool
+    args: Any
+    effect: "Effect"
+    title: str
+    shell: "ShellState"
+    is_confined: bool
+    is_of_several: bool = False
+
+    async def preview(self, workspace: "Workspace") -> Preview:
+        """
+        Find out what it would do.
+
+        Raises:
+            ToolError: it cannot be done at all, so that there is nothing to ask.
+        """
+        if self.tool.look:
+            context = Context(workspace, self.tool_use_id, lambda _: None, self.shell)
+            return await self.tool.look(self.args, context)
+        effect = self.effect
+        filetype = "sh" if effect.command else ""
+        return Preview(effect.command or effect.host or effect.path, filetype)

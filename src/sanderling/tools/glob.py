@@ -54,7 +54,7 @@ class _Newest:
             self.shown.append(name)
 
 
-@tool(GlobInput, effect=_effect, title=_title, is_read_only=True)
+@tool(GlobInput, effect=_effect, title=_title)
 async def glob(args: GlobInput, context: Context) -> Outcome:
     """
     Find files by name, the newest first, at most 200.

@@ -232,7 +232,7 @@ def _title(args: GrepInput, workspace: Workspace) -> str:
     )
 
 
-@tool(GrepInput, effect=_effect, title=_title, is_read_only=True)
+@tool(GrepInput, effect=_effect, title=_title)
 async def grep(args: GrepInput, context: Context) -> Outcome:
     r"""
     Search the text of files with ripgrep. Use this instead of grep or rg in bash.
@@ -246,7 +246,7 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     """
     workspace = context.workspace
     directory, glob = _place(args, workspace)
-    files = Filter(directory, glob, args.type, workspace.may_read)
+    files = Filter(directory, glob, args.type, context.may_read)
     found, ended, left_out = await _search(args, workspace, directory, files)
     shown = escaped(workspace.shown(directory))
     has_failed = ended.is_late or ended.is_cut_off or (ended.errors and not found.searched)
@@ -263,7 +263,7 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
     else:
         text, summary, paths = _matches(found, args, workspace)
     unsaved = await _unsaved(paths, workspace)
-    by_rule = "What a rule keeps from you was left out." if workspace.may_read else ""
+    by_rule = "What a rule keeps from you was left out." if context.may_read else ""
     notes = (text, unsaved, left_out, by_rule, ended.notes)
     return Outcome(content="\n\n".join(filter(None, notes)), summary=summary)
 

@@ -39,7 +39,7 @@ def _title(args: LsInput, workspace: Workspace) -> str:
     return "." if path == workspace.project else escaped(workspace.shown(path))
 
 
-@tool(LsInput, effect=_effect, title=_title, is_read_only=True)
+@tool(LsInput, effect=_effect, title=_title)
 async def ls(args: LsInput, context: Context) -> Outcome:
     """
     List a directory as a tree: directories first, files with their sizes, links with their targets.

@@ -60,7 +60,7 @@ def _title(args: ReadInput, workspace: Workspace) -> str:
     return workspace.shown(workspace.path(args.path)) + first
 
 
-@tool(ReadInput, effect=_effect, title=_title, is_read_only=True)
+@tool(ReadInput, effect=_effect, title=_title)
 async def read(args: ReadInput, context: Context) -> Outcome:
     """
     Read a file as the person sees it, unsaved text in the editor included.

@@ -76,7 +76,7 @@ async def _preview(args: WebFetchInput, _: Context) -> Preview:
     return Preview(parse_url(args.url).url)
 
 
-@tool(WebFetchInput, effect=_effect, title=_title, is_read_only=True, preview=_preview)
+@tool(WebFetchInput, effect=_effect, title=_title, preview=_preview)
 async def web_fetch(args: WebFetchInput, context: Context) -> Outcome:
     """
     Read a page of the web: HTTP GET, HTML as Markdown, other text as it is.

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Generator, Hashable
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -47,8 +47,6 @@ def _no_locks() -> WeakValueDictionary[Hashable, anyio.Lock]:
 
 @dataclass
 class Workspace:
-    """`may_read` says of a path whether a search may show what stands there; None: wherever the sandbox lets it look."""
-
     project: str
     sandbox: SessionSandbox
     shell: Shell
@@ -57,7 +55,6 @@ class Workspace:
     seen: Seen = field(default_factory=Seen)
     todo: TodoList = field(default_factory=TodoList)
     grant: Grant = NO_GRANT
-    may_read: Callable[[str], bool] | None = None
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)
 
     def granted(self, grant: Grant) -> "Workspace":
