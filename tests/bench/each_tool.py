@@ -18,7 +18,7 @@ from sanderling.conversation.prompt import system_prompt
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.tools.base import Context
-from sanderling.tools.catalog import TOOLS, tool_specs
+from sanderling.tools.catalog import TOOLS, specs_of
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.ripgrep import find_ripgrep
 from tests.bench.shared import Bench, Row, median_row
@@ -114,7 +114,7 @@ async def _on_a_project(bench: Bench, desk: Desk) -> list[Row]:
 
 
 def _words(_bench: Bench) -> Iterator[Row]:
-    sizes = {spec.name: len(msgspec.json.encode(spec)) for spec in tool_specs()}
+    sizes = {spec.name: len(msgspec.json.encode(spec)) for spec in specs_of(TOOLS.values())}
     prompt = len(system_prompt().encode())
     largest = max(sizes, key=sizes.__getitem__)
     note = f"prompt {prompt:,}, tools {sum(sizes.values()):,}, most of them {largest} {sizes[largest]:,}"

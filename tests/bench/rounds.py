@@ -22,7 +22,7 @@ from sanderling.conversation.prompt import system_prompt
 from sanderling.protocol.messages import Message, TextBlock, ToolResult, ToolUse
 from sanderling.providers import BlockDone, ModelRequest
 from sanderling.providers.anthropic.provider import AnthropicProvider
-from sanderling.tools.catalog import tool_specs
+from sanderling.tools.catalog import TOOLS, specs_of
 from tests.bench.shared import Bench, Row, median_row
 from tests.conftest import ROOT
 
@@ -67,7 +67,7 @@ async def of_provider(url: str, history: History) -> AsyncIterator[list[ToolUse]
     with tempfile.TemporaryDirectory() as state_dir:
         provider = AnthropicProvider(Settings(state_dir, base_url=url, model=MODEL))
         await provider.prepare()
-        request = ModelRequest(system_prompt(), history, tool_specs())
+        request = ModelRequest(system_prompt(), history, specs_of(TOOLS.values()))
         while True:
             blocks = [i.block async for i in provider.stream(request) if isinstance(i, BlockDone)]
             yield [block for block in blocks if isinstance(block, ToolUse)]
@@ -80,7 +80,7 @@ async def of_sdk(url: str, history: History) -> AsyncIterator[list[ToolUse]]:
             model=MODEL,
             max_tokens=1000,
             system=system_prompt(),
-            tools=msgspec.to_builtins(tool_specs()),
+            tools=msgspec.to_builtins(specs_of(TOOLS.values())),
             messages=msgspec.to_builtins(history),
             stream=True,
         )

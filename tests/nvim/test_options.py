@@ -111,6 +111,12 @@ def test_a_wrong_rule_is_named_by_setup(start_nvim, rule, message):
     assert message in child.messages()
 
 
+def test_a_rule_may_name_a_tool_from_outside(start_nvim):
+    child = start_nvim(columns=200)
+    child.setup(permissions=[{"action": "allow", "tool": "mcp__server__*"}])
+    assert "permissions" not in child.messages()
+
+
 def test_an_option_that_nothing_is_like_is_not_guessed_at(child):
     child.setup(qqqqqqqq=1)
     assert "unknown option 'qqqqqqqq'; see :help sanderling-options" in child.messages()

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.conftest import examples, prove, prove_rest
 
 from sanderling.permissions.decide import Mode, applies, decide
-from sanderling.permissions.rules import Rule
+from sanderling.permissions.proposing import propose
+from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.sandbox.kernel import layout
 from sanderling.text import name_set
 from sanderling.tools.effects import Effect
@@ -497,6 +498,9 @@ INSIDE, OUTSIDE = "src/a.py", "../other/a.py"
         ("fetch", "example.com", "ask", True, "ask"),
         ("fetch", "example.com", "auto", True, "ask"),
         ("fetch", "example.com", "plan", True, "ask"),
+        ("call", "", "ask", True, "ask"),
+        ("call", "", "auto", True, "ask"),
+        ("call", "", "plan", True, "ask"),
     ],
 )
 def test_mode_decides_where_no_rule_does(project, *, kind, target, mode, is_confined, expected):
@@ -559,6 +563,8 @@ def test_granted_paths_are_written_in_auto_mode(project, tmp_path):
         ".cargo/config.toml",
         "sub/.Cargo/Config.toml",
         "app.code-workspace",
+        "opencode.json",
+        "sub/.dir-locals-2.el",
     ],
 )
 def test_what_runs_when_the_project_is_opened_is_never_written_just_so(project, name):
@@ -1026,6 +1032,43 @@ def test_rule_for_edit_allows_only_edit_and_denies_write_too(project):
     assert action(writing, project, rule("deny edit"), rule("allow write")) == "deny"
 
 
+@pytest.mark.parametrize(
+    "tool, is_meant",
+    [
+        ("mcp__db__query", True),
+        ("mcp__db__*", True),
+        ("mcp__*", True),
+        ("*__query", True),
+        ("*", True),
+        ("mcp__db", False),
+        ("MCP__db__query", False),
+        ("mcp__db__quer", False),
+        ("read", False),
+        ("bash", False),
+        ("web_fetch", False),
+    ],
+)
+def test_rule_for_tools_from_outside_is_a_name_or_a_glob(project, tool, is_meant):
+    effect = Effect("mcp__db__query", "call")
+    for act in ("allow", "deny"):
+        expected = act if is_meant else "ask"
+        assert action(effect, project, Rule(action=act, tool=tool)) == expected
+    for target in ({"command": "x"}, {"path": "**"}, {"host": "x"}):
+        rule = Rule(action="deny", **target)
+        assert action(effect, project, rule) == "ask"
+
+
+def test_always_for_a_tool_from_outside_is_a_rule_for_that_tool(project):
+    effect = Effect("mcp__db__query", "call")
+    rule = propose(effect, project=project)
+    assert str(rule) == "allow mcp__db__query"
+    assert rule_from_text(str(rule)) == rule
+    assert action(effect, project, rule) == "allow"
+    assert action(effect, project, rule, mode="plan") == "ask"
+    assert action(Effect("mcp__db__drop", "call"), project, rule) == "ask"
+    assert propose(Effect("nameless", "call"), project=project) is None
+
+
 def test_rule_for_read_holds_for_every_tool_that_reads(project):
     for tool in ("read", "grep", "glob", "ls"):
         assert (
@@ -1108,6 +1151,12 @@ def test_program_of_the_project_is_another_one_in_another_directory(project):
     [
         ({"action": "permit"}, "permit"),
         ({"action": "allow", "tool": "Bash"}, "Bash"),
+        ({"action": "deny", "tool": "mcp_server"}, "no tool 'mcp_server'; tools: bash, edit, "),
+        ({"action": "deny", "tool": "*_fetch"}, "no tool '*_fetch'"),
+        (
+            {"action": "deny", "tool": "mcp__x__*", "path": "y"},
+            "a rule for 'mcp__x__*' has no path",
+        ),
         ({"action": "allow", "tool": "bash", "comand": "ls"}, "comand"),
         ({"action": "allow", "tool": "edit", "command": "ls"}, "a rule for 'edit' has no command"),
         ({"action": "allow", "tool": "bash", "host": "x"}, "a rule for 'bash' has no host"),

@@ -38,7 +38,10 @@ from sanderling.protocol.modes import Mode
 from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.policy import Grant
 from sanderling.session.session import Session
-from sanderling.tools.catalog import TOOLS, tool_specs
+from sanderling.tools.base import Context, Tool
+from sanderling.tools.catalog import TOOLS, OwnTools, specs_of
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome
 
 DEADLINE_S = 20.0
 DONE = [{"text": "Done."}]
@@ -69,6 +72,7 @@ class Talk:
         *replies: list[dict[str, Any]],
         mode: Mode = "ask",
         rules: tuple[Rule, ...] = (),
+        **options: Any,
     ) -> None:
         self.project = base / "home/project"
         self.project.mkdir(parents=True, exist_ok=True)
@@ -80,7 +84,7 @@ class Talk:
         policy = policy_of(self.session)
         settings = settings_of(self.session)
         self.conversation = Conversation(
-            self.session, provider, self.events.append, policy, settings, rules=rules
+            self.session, provider, self.events.append, policy, settings, rules=rules, **options
         )
         if mode != "ask":
             self.conversation.set_mode(mode)
@@ -135,7 +139,7 @@ class Talk:
 
 def test_schemas_descriptions_and_system_prompt_together_stay_small():
     prompt = Path(__file__).parents[2] / "src/sanderling/conversation/system_prompt.md"
-    tools = msgspec.json.encode(tool_specs())
+    tools = msgspec.json.encode(specs_of(TOOLS.values()))
     assert len(tools) + prompt.stat().st_size <= 16_384, len(tools)
 
 
@@ -144,6 +148,41 @@ def test_every_tool_says_what_it_is_for_and_allows_no_unknown_field():
         assert len(tool.description) > 40
         assert tool.schema["type"] == "object"
         assert tool.schema["additionalProperties"] is False
+
+
+class Weather:
+    """A source of tools from outside; it never has the same ones twice."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def tools(self) -> tuple[Tool, ...]:
+        self.asked += 1
+
+        async def tell(args: Any, context: Context) -> Outcome:  # noqa: ARG001
+            """Tell the weather of a place, as it is there now."""
+            return Outcome(content=f"It rains in {args.place}.")
+
+        name = f"mcp__weather__tell{self.asked}"
+        effect = Effect(name, "call")
+        place = msgspec.defstruct("Place", [("place", str)])
+        return (Tool(name, place, tell, lambda *_: effect, lambda args, _: args.place), TOOLS["ls"])
+
+
+async def test_tools_come_from_sources_that_are_asked_once_in_a_session(tmp_path):
+    weather = Weather()
+    call = uses(("mcp__weather__tell1", {"place": "Bern"}))
+    talk = Talk(tmp_path, call, call, sources=(OwnTools(), weather))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert (question.tool, question.title) == ("mcp__weather__tell1", "Bern")
+        assert question.rule == "allow mcp__weather__tell1"
+        talk.answer(question, "session")
+    assert [result.content for result in talk.results] == ["It rains in Bern."] * 2
+    assert len(talk.of(ApprovalRequested)) == weather.asked == 1
+    tools = await talk.conversation.catalog.frozen()
+    assert [*tools.by_name] == [spec.name for spec in tools.specs]
+    assert [*tools.by_name] == [*TOOLS, "mcp__weather__tell1"]
 
 
 # --- the loop ----------------------------------------------------------------------------------------------------------

@@ -252,7 +252,11 @@ local checks = {
     return ok, "a list of rules, like { action = 'allow', tool = 'bash', command = 'npm test' }"
   end,
   ['permissions[].action'] = one_of({ 'allow', 'ask', 'deny' }),
-  ['permissions[].tool'] = one_of({ 'bash', 'read', 'edit', 'write', 'web_fetch', '*' }),
+  ['permissions[].tool'] = function(value)
+    local is_known, words = one_of({ 'bash', 'read', 'edit', 'write', 'web_fetch', '*' })(value)
+    local is_outside = type(value) == 'string' and value:find('__', 1, true) ~= nil
+    return is_known or is_outside, words .. ", or like 'mcp__server__*'"
+  end,
   ['permissions[].examples.matches'] = is_list_of_strings,
   ['permissions[].examples.does_not_match'] = is_list_of_strings,
   ['chat.position'] = one_of(M.POSITIONS),

@@ -64,7 +64,7 @@ from sanderling.sandbox.report import GuardEvent, ProjectReplaced
 from sanderling.session.history import NOT_RUN
 from sanderling.session.session import Session
 from sanderling.text import printable
-from sanderling.tools.catalog import TOOLS
+from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
 from sanderling.tools.editor import Editor
 from sanderling.tools.outcome import Content
 from sanderling.tools.todo_list import TodoList
@@ -107,6 +107,7 @@ class Conversation:
         rules: tuple[Rule, ...] = (),
         editor: Editor | None = None,
         is_eager: bool = True,
+        sources: Sequence[ToolSource] = (OwnTools(),),
     ) -> None:
         self.session = session
         self.provider = provider
@@ -133,8 +134,9 @@ class Conversation:
             on_allowed=self._keep_grants,
             on_said=self._append_said,
         )
+        self.catalog = Catalog(*sources)
         self.surroundings = Project(settings, session.project)
-        self.calls = ModelCalls(session, provider, settings, self.gate, emit)
+        self.calls = ModelCalls(session, provider, settings, self.gate, emit, catalog=self.catalog)
         self._notes = Notes(session, self.workspace, self.gate, self.surroundings.instructions)
         self._compactor = Compactor(
             session,
@@ -351,7 +353,8 @@ class Conversation:
 
     async def _run_model_loop(self, reply: Reply, tasks: TaskGroup) -> StopReason:
         """Ask the model, run the tools that it wants, show it the results, until it wants none."""
-        tool_uses = ToolUses(TOOLS, self.workspace, self.session, self.gate, self.emit)
+        tools = (await self.catalog.frozen()).by_name
+        tool_uses = ToolUses(tools, self.workspace, self.session, self.gate, self.emit)
         while True:
             if limit := await self.calls.stop_at_limit():
                 return limit

@@ -37,7 +37,7 @@ from sanderling.providers.idle import keeps_what_came
 from sanderling.providers.retries import Backoff
 from sanderling.session.prices import load_prices
 from sanderling.session.session import Session
-from sanderling.tools.catalog import tool_specs
+from sanderling.tools.catalog import Catalog
 
 MAX_MALFORMED = 2
 """Such an answer is paid for, and the next one is the same most of the time: it does not get better by waiting."""
@@ -55,12 +55,15 @@ class ModelCalls:
         settings: Settings,
         gate: Gate,
         emit: Callable[[Event], None],
+        *,
+        catalog: Catalog,
     ) -> None:
         self.prices = load_prices(settings.prices)
         self._session = session
         self._provider = provider
         self._settings = settings
         self._gate = gate
+        self._catalog = catalog
         self._emit = emit
         self.backoff = Backoff()
         self._system = system_prompt()
@@ -126,8 +129,9 @@ class ModelCalls:
         async def stream() -> tuple[str, StopReason]:
             pieces: list[str] = []
             model, usage = self._provider.model, Usage()
+            model_request = await self._request(start, request)
             try:
-                async with aclosing(self._provider.stream(self._request(start, request))) as items:
+                async with aclosing(self._provider.stream(model_request)) as items:
                     async for item in items:
                         match item:
                             case TextPiece(text):
@@ -144,8 +148,9 @@ class ModelCalls:
 
         return await self._insist(stream)
 
-    def _request(self, start: int = 0, *more: Message) -> ModelRequest:
-        return ModelRequest(self._system, [*self._session.history[start:], *more], tool_specs())
+    async def _request(self, start: int = 0, *more: Message) -> ModelRequest:
+        tools = await self._catalog.frozen()
+        return ModelRequest(self._system, [*self._session.history[start:], *more], tools.specs)
 
     async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try until it succeeds, or there is no use in it."""
@@ -184,8 +189,9 @@ class ModelCalls:
         model, usage = self._provider.model, Usage()
         if not is_again:
             reply.model = model
+        request = await self._request()
         try:
-            async with aclosing(self._provider.stream(self._request())) as items:
+            async with aclosing(self._provider.stream(request)) as items:
                 async for item in items:
                     if is_again and isinstance(
                         item, TextPiece | ThinkingPiece | BlockDone | ReplyDone

@@ -43,7 +43,7 @@ def covers(rule: Rule, use: Use) -> bool:
         pattern = path_pattern(rule.path, use.roots, is_anywhere=False)
         is_named = use.protected <= set(rule.path.split("/"))
         return pattern(use.paths[1]) and (is_named or use.effect.kind != "write")
-    return use.effect.kind == "fetch" or (use.is_inside() and not use.protected)
+    return use.effect.kind in ("fetch", "call") or (use.is_inside() and not use.protected)
 
 
 def uncovered(

@@ -54,6 +54,8 @@ def decide(
         return Decision(
             "ask", "In plan mode it is the sandbox that keeps commands from writing, and it is off."
         )
+    if mode == "plan" and effect.kind == "call":
+        return Decision("ask", "In plan mode nothing is changed, and what this does is not known.")
     return _by_rules(use, rules, is_confined=is_confined)
 
 
@@ -114,6 +116,7 @@ def _by_rules(use: "Use", rules: Sequence[Rule], *, is_confined: bool) -> Decisi
         "read": "reads outside of the project",
         "write": "changes a file",
         "fetch": "fetches a page",
+        "call": "calls a tool from outside",
     }
     return Decision("ask", f"It {what[effect.kind]}, and no rule allows it.")
 

@@ -20,7 +20,7 @@ Verdict = Literal["no", "maybe", "yes"]
 def forbids(rule: Rule, use: Use) -> Verdict:
     """Whether a rule that denies or asks holds for any of what can be seen of `use`."""
     if use.effect.kind == "run" and rule.path:
-        return _forbids_words(rule, use) if rule.tool != "web_fetch" else "no"
+        return _forbids_words(rule, use)
     if not concerns(rule, use.effect):
         return "no"
     if rule.command:

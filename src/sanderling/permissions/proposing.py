@@ -66,6 +66,8 @@ def propose(effect: Effect, *, project: str) -> Rule | None:
             return _checked({"tool": "web_fetch", "host": effect.host.lower()}, effect, project)
         case "write" | "read":
             return _propose_path(effect, project)
+        case "call":
+            return _checked({"tool": effect.tool}, effect, project)
         case _:
             return None
 

@@ -1,13 +1,14 @@
 """Rules: what one of them says, and which tools it concerns."""
 
 import re
-from typing import Annotated, Literal, get_args
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 
 from sanderling.errors import ConfigError
 from sanderling.permissions.patterns import pattern_of
-from sanderling.tools.effects import Effect
+from sanderling.tools.effects import OUTSIDE, Effect
 
 Action = Literal["allow", "ask", "deny"]
 
@@ -21,7 +22,22 @@ class Examples(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 Text = Annotated[str, msgspec.Meta(max_length=2_000)]
 
-RuleTool = Literal["bash", "edit", "write", "read", "web_fetch", "*"]
+
+class Kind(NamedTuple):
+    """A kind of effect: the field of a rule that says what it is about, and the tools that stand for it in rules."""
+
+    target: Literal["command", "path", "host", ""]
+    tools: tuple[str, ...] = ()
+
+
+KINDS = {
+    "run": Kind("command", ("bash",)),
+    "write": Kind("path", ("edit", "write")),
+    "read": Kind("path", ("read",)),
+    "fetch": Kind("host", ("web_fetch",)),
+    "call": Kind(""),
+}
+KIND_OF_TOOL = {tool: name for name, kind in KINDS.items() for tool in kind.tools}
 
 
 class Rule(
@@ -30,6 +46,7 @@ class Rule(
     """
     A standing answer. Of `command`, `path` and `host` one at most is set; without any, it holds for all that the tool does.
 
+    `tool`: one of `KINDS`, which stands for all tools of its kind, or the name of a tool from outside, or a glob for such names.
     `command`: the words that a command begins with. Any arguments may follow (a last word `*` says so), or none if the last word is
     `$`; a command that runs another (`timeout`, `bash -c`) is allowed only by a rule with all its words and that `$`. `path`: a glob
     as in .gitignore, relative to the project if it has a slash, absolute, or below `~/`; without a slash a name at any depth. `host`:
@@ -41,20 +58,25 @@ class Rule(
     """
 
     action: Action
-    tool: RuleTool = "*"
+    tool: Text = "*"
     command: Text = ""
     path: Text = ""
     host: Text = ""
     examples: Examples = Examples()
 
     def __post_init__(self) -> None:
+        if self.tool not in KIND_OF_TOOL and self.tool != "*" and OUTSIDE not in self.tool:
+            known = ", ".join((*KIND_OF_TOOL, "*"))
+            raise ValueError(
+                f"no tool '{self.tool}'; tools: {known}, or as mcp{OUTSIDE}server{OUTSIDE}*"
+            )
         matchers = [name for name in ("command", "path", "host") if getattr(self, name)]
         if len(matchers) > 1:
             raise ValueError(
                 f"a rule has one of command, path and host, not {' and '.join(matchers)}"
             )
         for name in matchers:
-            if self.tool not in _TOOLS_OF[name]:
+            if name not in _targets(self.tool):
                 raise ValueError(f"a rule for '{self.tool}' has no {name}")
         if self.command:
             pattern_of(self.command)
@@ -71,34 +93,23 @@ class Rule(
         return " ".join(filter(None, (self.action, self.tool, self.command, self.path, self.host)))
 
 
-_KIND_OF = {"bash": "run", "read": "read", "web_fetch": "fetch", "edit": "write", "write": "write"}
-
-_TOOLS_OF = {
-    "command": ("bash", "*"),
-    "path": ("bash", "read", "edit", "write", "*"),
-    "host": ("web_fetch", "*"),
-}
+def _targets(tool: str) -> tuple[str, ...]:
+    """The fields that a rule for the tool may have, the usual one first."""
+    if tool == "*":
+        return ("command", "path", "host")
+    kind = KIND_OF_TOOL.get(tool, "call")
+    return ("command", "path") if kind == "run" else (KINDS[kind].target,)
 
 
 def concerns(rule: Rule, effect: Effect) -> bool:
-    """Whether the rule is about what this tool does at all."""
-    matcher = {"run": "command", "fetch": "host"}.get(effect.kind, "path")
-    if (rule.command or rule.path or rule.host) and not getattr(rule, matcher):
+    """Say whether the rule is about what this tool does at all."""
+    target = KINDS[effect.kind].target
+    if (rule.command or rule.path or rule.host) and not (target and getattr(rule, target)):
         return False
-    if rule.tool == "*":
+    if fnmatchcase(effect.tool, rule.tool):
         return True
-    if rule.action == "allow" and effect.kind == "write":
-        return rule.tool == effect.tool
-    return _KIND_OF[rule.tool] == effect.kind
-
-
-TARGET_OF_TOOL = {
-    "bash": "command",
-    "read": "path",
-    "edit": "path",
-    "write": "path",
-    "web_fetch": "host",
-}
+    is_for_one_tool = rule.action == "allow" and effect.kind == "write"
+    return not is_for_one_tool and KIND_OF_TOOL.get(rule.tool) == effect.kind
 
 
 def rule_from_text(text: str) -> Rule:
@@ -110,17 +121,11 @@ def rule_from_text(text: str) -> Rule:
     """
     action, tool, target, *_ = (*text.split(maxsplit=2), "", "", "")
     if action not in get_args(Action):
-        raise ConfigError(f"'{text}' is no rule: it begins with {_listed(Action)}.")
-    if tool not in get_args(RuleTool):
-        raise ConfigError(f"'{text}' is no rule: no tool '{tool}'; tools: {_listed(RuleTool)}.")
+        raise ConfigError(f"'{text}' is no rule: it begins with {', '.join(get_args(Action))}.")
     fields = {"action": action, "tool": tool}
     if target:
-        fields[TARGET_OF_TOOL.get(tool, "command")] = target
+        fields[_targets(tool)[0] or "command"] = target
     try:
         return msgspec.convert(fields, Rule)
     except msgspec.ValidationError as error:
         raise ConfigError(f"'{text}' is no rule: {error}.") from error
-
-
-def _listed(words: object) -> str:
-    return ", ".join(get_args(words))

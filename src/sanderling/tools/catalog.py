@@ -1,6 +1,9 @@
-"""All tools, by name, and what a model is told of them."""
+"""The tools of a session: where they come from, and what a model is told of them."""
 
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import anyio
 
 from sanderling.providers import ToolSpec
 from sanderling.tools.base import Tool
@@ -20,7 +23,48 @@ TOOLS: dict[str, Tool] = {
 }
 
 
-@cache
-def tool_specs() -> tuple[ToolSpec, ...]:
-    """The same for every request of every session, or the API's cache of the prefix would be lost."""
-    return tuple(ToolSpec(tool.name, tool.description, tool.schema) for tool in TOOLS.values())
+class ToolSource(Protocol):
+    """A place that tools come from. The names of those that are not ours have `OUTSIDE` in them."""
+
+    async def tools(self) -> Sequence[Tool]: ...
+
+
+class OwnTools:
+    """The tools that ship."""
+
+    async def tools(self) -> Sequence[Tool]:
+        return tuple(TOOLS.values())
+
+
+class Toolset(NamedTuple):
+    """Tools by name, and what a model is told of them."""
+
+    by_name: Mapping[str, Tool]
+    specs: tuple[ToolSpec, ...]
+
+
+class Catalog:
+    """
+    The tools of a session, of which each source is asked once, before the first request.
+
+    From then on they stay: another set would cost the API's cache of the prefix. A name belongs to the source that comes first.
+    """
+
+    def __init__(self, *sources: ToolSource) -> None:
+        self._sources = sources
+        self._frozen: Toolset | None = None
+        self._freezing = anyio.Lock()
+
+    async def frozen(self) -> Toolset:
+        async with self._freezing:
+            if self._frozen is None:
+                tools: dict[str, Tool] = {}
+                for source in self._sources:
+                    for tool in await source.tools():
+                        tools.setdefault(tool.name, tool)
+                self._frozen = Toolset(tools, specs_of(tools.values()))
+            return self._frozen
+
+
+def specs_of(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(tool.name, tool.description, tool.schema) for tool in tools)

@@ -4,18 +4,21 @@ from typing import Literal
 
 import msgspec
 
+OUTSIDE = "__"
+"""Stands between the source and the tool in the name of a tool that is not ours: `mcp__server__tool`."""
+
 
 class Effect(msgspec.Struct, frozen=True):
     """
     What a tool use would do. `kind` says which of the others are set.
 
     `path` is absolute; `command` is a line for the shell, to be run in `cwd` (empty: the project's root); `host` may end in `:port`.
-    `none` touches nothing outside of the conversation. `leaves_sandbox`: it wants more than the session's sandbox gives.
+    `none` touches nothing outside of the conversation; `call` does what only the tool knows. `leaves_sandbox`: it wants more than the session's sandbox gives.
     `exported` is what earlier commands have set that can change what runs (`NAME='value'`, `NAME (unset)`), as a person can read it.
     """
 
     tool: str
-    kind: Literal["none", "read", "write", "run", "fetch"]
+    kind: Literal["none", "read", "write", "run", "fetch", "call"]
     path: str = ""
     command: str = ""
     host: str = ""
