@@ -9,7 +9,8 @@ from typing import Any
 
 import anyio
 
-from sanderling.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText, follow
+from sanderling.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, ScreenText
+from sanderling.commands.running import run_to_end
 from sanderling.commands.shell import Shell, ShellState, Started, visible
 from sanderling.errors import SandboxError, ToolError
 from sanderling.remedies import remedies
@@ -17,7 +18,6 @@ from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import HIDDEN, PLAN, PROTECTED, READ_ONLY, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import signal_name
-from sanderling.sandbox.sandbox import alone
 from sanderling.text import printable
 
 MAX_RUNNING = 32
@@ -87,14 +87,16 @@ class Job:
         """Read what it writes until it has ended. If this is cancelled, all that it has started is killed."""
         outcome = "ended with the session"
         try:
-            self.status = await self._wait()
+            process = self.started.process
+            self.status = await run_to_end(
+                process, self._screen, self._add, self._draw, linger_s=DRAIN_S
+            )
             outcome = _in_words(self.status)
         except SandboxError as error:
             outcome = f"not run: {printable(str(error))}".rstrip(".")
         finally:
             self.outcome = outcome
             self._took_s = time.monotonic() - self._began
-            self.started.process.close()
 
     async def stop(self) -> None:
         """Interrupt it, then end it, then kill it: all within a third of a second."""
@@ -138,25 +140,6 @@ class Job:
     def end(self) -> None:
         self.ended.set()
         self._news.set()
-
-    async def _wait(self) -> int:
-        status = 0
-        process = self.started.process
-        has_read = anyio.Event()
-
-        async def read() -> None:
-            assert process.stdout
-            await follow(process.stdout, self._screen, self._add, self._draw)
-            has_read.set()
-
-        with alone():
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(read)
-                status = await process.wait()
-                with anyio.move_on_after(DRAIN_S):
-                    await has_read.wait()
-                tasks.cancel_scope.cancel()
-        return status
 
     def _add(self, chunk: bytes) -> None:
         self.log.add(chunk)

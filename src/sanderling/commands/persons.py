@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anyio
-
-from sanderling.commands.output import MAX_SCREEN_CHARS, OutputLog, ScreenText, follow
+from sanderling.commands.output import MAX_SCREEN_CHARS, OutputLog, ScreenText
+from sanderling.commands.running import run_to_end
 from sanderling.errors import SandboxError
 from sanderling.protocol.events import (
     AccessDenied,
@@ -21,9 +20,10 @@ from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import Process, signal_name
-from sanderling.sandbox.sandbox import alone
-from sanderling.sandbox.unconfined import UnconfinedProcess
 from sanderling.session.session import Session
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.unconfined import UnconfinedProcess
 
 LINGER_S = 0.25
 """How long what a command left behind may go on writing; in the sandbox it leaves nothing."""
@@ -167,11 +167,15 @@ class Command:
         if self.is_stopped:
             self._process.kill()
         try:
-            status = self.status = await self._wait(self._process, show)
+            status = self.status = await run_to_end(
+                self._process,
+                self._screen,
+                self.log.add,
+                lambda text: show(CommandOutput(self.id, text)),
+                linger_s=LINGER_S,
+            )
         except SandboxError as error:
             return f"did not run: {error}".rstrip("."), False
-        finally:
-            self._process.close()
         took = f"after {time.monotonic() - began:.1f} s"
         if self.is_stopped:
             return f"was stopped {took}", False
@@ -180,26 +184,3 @@ class Command:
         if status > 0:
             return f"failed with exit status {status} {took}", False
         return f"succeeded {took}", True
-
-    async def _wait(
-        self, process: Process | UnconfinedProcess, show: Callable[[Event], None]
-    ) -> int:
-        status = 0
-        has_read = anyio.Event()
-
-        def show_text(text: str) -> None:
-            show(CommandOutput(self.id, text))
-
-        async def read() -> None:
-            assert process.stdout
-            await follow(process.stdout, self._screen, self.log.add, show_text)
-            has_read.set()
-
-        with alone():
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(read)
-                status = await process.wait()
-                with anyio.move_on_after(LINGER_S):
-                    await has_read.wait()
-                tasks.cancel_scope.cancel()
-        return status

@@ -1,0 +1,47 @@
+"""One command from its start to its end, the model's or the person's."""
+
+from collections.abc import Callable
+
+import anyio
+
+from sanderling.commands.output import ScreenText, follow
+from sanderling.sandbox.processes import Process
+from sanderling.sandbox.sandbox import alone
+from sanderling.sandbox.unconfined import UnconfinedProcess
+
+
+async def run_to_end(
+    process: Process | UnconfinedProcess,
+    screen: ScreenText,
+    take: Callable[[bytes], None],
+    draw: Callable[[str], None],
+    *,
+    linger_s: float,
+) -> int:
+    """
+    Read what the process writes until it has ended; return its status. If this is cancelled, all that it has started is killed.
+
+    `take` is given the bytes, `draw` what the screen shows of them. What it has left behind may go on writing for `linger_s`.
+
+    Raises:
+        SandboxError: it was not run.
+    """
+    status = 0
+    has_read = anyio.Event()
+
+    async def read() -> None:
+        assert process.stdout
+        await follow(process.stdout, screen, take, draw)
+        has_read.set()
+
+    try:
+        with alone():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(read)
+                status = await process.wait()
+                with anyio.move_on_after(linger_s):
+                    await has_read.wait()
+                tasks.cancel_scope.cancel()
+    finally:
+        process.close()
+    return status
