@@ -155,18 +155,3 @@ def applies(rule: Rule, effect: Effect, *, project: str) -> bool:
     if effect.kind == "run":
         return concerns(rule, effect) and not uncovered(use, [rule], only_rules=True)[0]
     return covers(rule, use)
-
-
-# --- A tool use, looked at once ----------------------------------------------------------------------------------------------
-
-
-# --- Rules that deny or ask: anything that matches is enough -------------------------------------------------------------------
-
-
-# --- Rules that allow: all of it must be covered -------------------------------------------------------------------------------
-
-
-# --- Patterns ------------------------------------------------------------------------------------------------------------------
-
-
-# --- Commands that only read ---------------------------------------------------------------------------------------------------

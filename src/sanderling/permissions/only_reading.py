@@ -5,13 +5,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from sanderling.paths import is_in_any, real_path
+from sanderling.permissions.shell.git import is_config_key, is_harmless_config_key
 from sanderling.permissions.shell.grammar import Command, Opaque, Word, Words
-from sanderling.permissions.shell.programs import (
-    core_words,
-    is_config_key,
-    is_harmless_config_key,
-    runs_more,
-)
+from sanderling.permissions.shell.programs import core_words, runs_more
 from sanderling.permissions.use import Use, stays_inside
 from sanderling.sandbox.guard.repositories import has_its_files_around
 from sanderling.sandbox.kernel.layout import leads_to_hidden

@@ -234,6 +234,3 @@ def _replace(path: Path, data: bytes) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-# --- Proposing -----------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The model's commands while they run, in front or in the background, and the tool for those in the background."""
+"""The tool that looks after commands in the background."""
 
 from typing import Annotated, Literal
 
@@ -9,11 +9,6 @@ from sanderling.commands.shell import first_line
 from sanderling.tools.base import Context, tool
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
-
-# --- in words ----------------------------------------------------------------------------------------------------------
-
-
-# --- the tool ----------------------------------------------------------------------------------------------------------
 
 
 class JobsInput(msgspec.Struct, forbid_unknown_fields=True):

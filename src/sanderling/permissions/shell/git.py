@@ -1,0 +1,87 @@
+"""git: which of its subcommands and options do more than look at, or record, the files of the project."""
+
+import re
+
+from sanderling.permissions.shell.grammar import Opaque, Word, Words
+from sanderling.permissions.shell.tables import UNKNOWN_OPTION, Options
+from sanderling.text import name_set
+
+_OPTIONS = Options(
+    "--output --ext-diff --textconv --filters --open-files-in-pager --upload-pack --receive-pack --exec --extcmd --template --config"
+    " --config-env --output-directory --export-marks --index-output --in-place --separate-git-dir --help"
+    " --submodule --ignore-submodules"  # with them, git runs in submodules, by what is configured there
+)
+
+_SUBCOMMANDS = name_set(
+    "bisect submodule filter-branch difftool mergetool instaweb web--browse help daemon upload-pack receive-pack shell credential"
+    " hook maintenance for-each-repo send-email svn p4 cvsserver remote-ext remote-fd merge-index filter-repo gui citool imap-send"
+    " credential-store credential-cache http-backend upload-archive quiltimport"
+)
+
+_TRANSPORTS = name_set("fetch pull push clone ls-remote remote archive fetch-pack send-pack")
+
+_SUBCOMMAND_OPTIONS = {
+    "commit": Options("--amend --file --template --pathspec-from-file", "Ft"),
+    "describe": Options("--dirty --broken"),
+    "switch": Options(
+        "--force --discard-changes --force-create --orphan --merge --conflict", "fCm"
+    ),
+    "add": Options("--pathspec-from-file --edit", "e"),
+    "apply": Options("--unsafe-paths --directory"),
+    "grep": Options(letters="O"),
+    "rebase": Options(letters="x"),
+    "archive": Options(letters="o"),
+    "clone": Options(letters="cu"),
+    "format-patch": Options(letters="o"),
+    "config": Options("--edit --file --blob", "ef"),
+    "checkout-index": Options("--prefix"),
+    "bugreport": Options(letters="o"),
+    "diagnose": Options(letters="o"),
+}
+
+_SUBMODULE_STATUS = name_set("submodule status --recursive --cached")
+
+_HARMLESS_KEYS = r"user\.(name|email)|init\.defaultbranch|push\.default|pull\.(rebase|ff)|core\.(autocrlf|eol|quotepath)|(color|advice)\..*"
+
+
+def git_check(arguments: Words) -> str:
+    subcommand = arguments[0] if arguments else ""
+    if isinstance(subcommand, Opaque) or subcommand.startswith("-"):
+        is_harmless = subcommand == "--version" and len(arguments) == 1
+        return "" if is_harmless else "options before its subcommand can make 'git' run anything"
+    is_name = re.fullmatch(r"[a-z][a-z0-9-]*|", subcommand)  # `git a/b` would run ./git-a/b
+    if not is_name or (subcommand in _SUBCOMMANDS and not _SUBMODULE_STATUS.issuperset(arguments)):
+        return f"'git {subcommand[:80]}' runs other programs"
+    if subcommand == "config":
+        return _config(arguments[1:])
+    if subcommand in _TRANSPORTS and any(isinstance(word, Opaque) for word in arguments):
+        return UNKNOWN_OPTION
+    if any(isinstance(word, str) and ("ext::" in word or "fd::" in word) for word in arguments):
+        return "a transport of 'git' can run anything"
+    own = _SUBCOMMAND_OPTIONS.get(subcommand, _OPTIONS)
+    return _OPTIONS.problem(arguments) or own.problem(arguments)
+
+
+def is_config_key(word: Word) -> bool:
+    """Whether `git config` with this word alone tells its value."""
+    return isinstance(word, str) and re.fullmatch(r"[a-zA-Z][\w-]*\.\S+", word) is not None
+
+
+def is_harmless_config_key(word: Word) -> bool:
+    """Whether what `git config` says of this key, and makes of it, is no secret and runs nothing."""
+    return isinstance(word, str) and re.fullmatch(_HARMLESS_KEYS, word.lower()) is not None
+
+
+def _config(arguments: Words) -> str:
+    """What it reads is harmless; of what it sets, a few keys are known to be."""
+    if _OPTIONS.problem(arguments) or _SUBCOMMAND_OPTIONS["config"].problem(arguments):
+        return "its options can make 'git config' write or run something else"
+    words = [word for word in arguments if word not in ("--global", "--local")]
+    if len(words) == 1 and is_config_key(words[0]):
+        return ""
+    if words and re.fullmatch(r"--get(-all|-regexp)?|--list|-l|get|list", str(words[0])):
+        return ""
+    key = words[1] if words[:1] == ["set"] and len(words) > 1 else words[0] if words else ""
+    if is_harmless_config_key(key):
+        return ""
+    return "what 'git config' sets can make 'git' run anything"

@@ -1,0 +1,167 @@
+"""Tables: which programs run others, and with which options a program runs or writes something."""
+
+import re
+
+import msgspec
+
+from sanderling.permissions.shell.grammar import Opaque, Words
+from sanderling.text import name_set
+
+WRAPPERS = name_set(
+    # Programs that run another.
+    "timeout nice nohup sudo doas su xargs watch ionice setsid stdbuf time strace ltrace gdb ssh parallel sem flock chroot unshare"
+    " nsenter busybox toybox runuser pkexec systemd-run script expect chrt taskset numactl unbuffer dbus-run-session firejail bwrap"
+    " proot fakeroot start-stop-daemon run-parts entr at batch crontab screen tmux rlwrap valgrind perf hyperfine caffeinate"
+    " torsocks proxychains proxychains4 chronic ifne pee sg newgrp setarch linux32 linux64 prlimit capsh setpriv socat xvfb-run"
+    " choom cgexec faketime dtach daemonize direnv sshpass mosh rsh telnet nc ncat netcat dc ld.so m4 ssh-agent dbus-launch"
+    " watchexec nodemon concurrently cross-env foreman honcho overmind tini dumb-init gosu su-exec setuidgid chpst runcon eatmydata"
+    " cpulimit run0 machinectl xdg-open open"
+    # Programs that a person talks to: they run what they are told.
+    " vim vi view nvim ex rvim gvim vimdiff emacs emacsclient ed nano pico less more most man info ftp sftp lftp top htop"
+    " psql mysql mariadb mongo mongosh redis-cli irb pry ghci jshell iex erl ipython bpython ptpython R octave gnuplot"
+    # Parts of the shell that run words, or change what words mean from here on.
+    " command builtin exec eval source . coproc trap alias unalias set shopt enable hash declare typeset export readonly local unset"
+    " let getopts bind complete compgen compopt fc history mapfile readarray pushd popd dirs logout suspend emulate zmodload"
+    " autoload print noglob nocorrect"
+)
+
+SHELLS = name_set("bash sh dash zsh ksh mksh ash fish csh tcsh rbash pwsh nu xonsh elvish")
+
+RUNNERS = [
+    tuple(words.split())
+    for words in re.split(
+        r",\s*",
+        "uv run, poetry run, pipenv run, pdm run, hatch run, rye run, bundle exec, npx, npm exec, npm x, pnpm exec, pnpm dlx, pnpx,"
+        "yarn exec, yarn dlx, bunx, bun x, uvx, uv tool run, pipx run, conda run, mamba run, mise exec, asdf exec,"
+        "nix run, nix shell, nix develop, nix-shell, opam exec, stack exec, cabal exec, dotenv run, doppler run, op run, tox exec",
+    )
+]
+"""Programs that run another in an environment of its own: that one is judged like any other, by a rule that names it."""
+
+UNKNOWN_OPTION = "one of its arguments is only known when it runs, and may be an option"
+
+
+class Options(msgspec.Struct, frozen=True):
+    """The options with which a program runs or writes something: long ones (also cut short), letters, whole words."""
+
+    long: str = ""
+    letters: str = ""
+    words: str = ""
+
+    def problem(self, arguments: Words) -> str:
+        for word in arguments:
+            if isinstance(word, Opaque):
+                if word.can_be_option:
+                    return UNKNOWN_OPTION
+            elif self._names(word):
+                return f"'{word[:80]}' can make it run or write something else"
+        return ""
+
+    def _names(self, word: str) -> bool:
+        name = word.partition("=")[0]
+        if name in self.words.split():
+            return True
+        if name.startswith("--"):
+            return name != "--" and any(long.startswith(name) for long in self.long.split())
+        return name[:1] == "-" and any(letter in self.letters for letter in name[1:])
+
+
+_PACKAGES = Options(
+    "--script-shell --shell --node-options --prefix --userconfig --globalconfig --cwd --dir --git --call --registry --use-yarnrc",
+    "C",
+)
+
+COMPILER = Options(
+    "--specs --ld-path",
+    "B",
+    "-wrapper -fplugin -specs -fuse-ld -load -Xclang -fpass-plugin",
+)
+
+BY_OPTION = {
+    "fd": Options("--exec --exec-batch", "xX"),
+    "fdfind": Options("--exec --exec-batch", "xX"),
+    "rg": Options("--pre --hostname-bin"),
+    "sort": Options("--output --compress-program", "o"),
+    "base64": Options("--output", "o"),
+    "getconf": Options(words="-v"),
+    "shuf": Options("--output", "o"),
+    "tree": Options("--output", "oR"),
+    "file": Options("--compile --magic-file --no-sandbox", "CmS"),
+    "tar": Options(
+        "--to-command --checkpoint-action --use-compress-program --info-script --new-volume-script --rsh-command --rmt-command",
+        "IF",
+    ),
+    "rsync": Options("--rsh --rsync-path --log-file --write-batch --config", "e"),
+    "zip": Options("--unzip-command --test", "T", "-TT"),
+    "split": Options("--filter"),
+    "ctest": Options("--script --build-and-test", "S"),
+    "cmake": Options("--toolchain", "PECD"),
+    "cargo": Options(
+        "--config --manifest-path --target-dir --artifact-dir --out-dir --lockfile-path --open",
+        "CZ",
+    ),
+    "pip": Options("--python --log"),
+    "scp": Options("", "SoFD"),
+    "install": Options("--strip-program"),
+    "patch": Options("--ed --get", "eg"),
+    "ninja": Options("", "Cf"),
+    "just": Options(
+        "--justfile --working-directory --shell --shell-arg --command --edit --choose --chooser --set --dotenv-path --global-justfile",
+        "fdceg",
+    ),
+    "rake": Options("--rakefile --execute --require --libdir --rakelibdir", "fepErIRE"),
+    "gradle": Options(
+        "--init-script --build-file --project-dir --settings-file --include-build --gradle-user-home",
+        "Ibpcg",
+    ),
+    "mvn": Options("--file --settings --global-settings --toolchains", "", "-f -s -gs -t"),
+    "ssh-keygen": Options("", "D"),
+    "curl": Options(
+        "--output --output-dir --remote-name --remote-name-all --config --upload-file --trace --trace-ascii --libcurl --dump-header"
+        " --cookie-jar --stderr --etag-save --hsts --alt-svc --engine",
+        "oOKTDcJ",
+    ),
+    "wget": Options(
+        "--use-askpass --execute --post-file --body-file --input-file --config --output-document --output-file --append-output"
+        " --directory-prefix --save-cookies --warc-file --rejected-log --hsts-file",
+        "eioaPO",
+    ),
+    "yq": Options("--inplace --in-place --split-exp", "is"),
+    "xxd": Options("", "r"),
+    "date": Options("--set", "s"),
+    "npm": _PACKAGES,
+    "pnpm": _PACKAGES,
+    "yarn": _PACKAGES,
+    "bun": Options(f"{_PACKAGES.long} --eval --print --preload --require --import", "Cepr"),
+    "mypy": Options(
+        "--config-file --python-executable --custom-typing-module --custom-typeshed-dir --shadow-file --junit-xml --cache-dir"
+        " --install-types --non-interactive --any-exprs-report --cobertura-xml-report --html-report --linecount-report"
+        " --linecoverage-report --lineprecision-report --txt-report --xml-report --xslt-html-report --xslt-txt-report"
+        " --cache-map --line-checking-stats --timing-stats --custom-plugin",
+    ),
+    "pyright": Options(
+        "--pythonpath --venvpath --venv-path --typeshedpath --typeshed-path --createstub --writebaseline --baselinefile",
+        "tv",
+    ),
+    "ruff": Options("--output-file --config --cache-dir --extension --add-noqa", "o"),
+    "black": Options("--config --code", "c"),
+    "eslint": Options(
+        "--config --rulesdir --plugin --parser --resolve-plugins-relative-to --format --output-file --cache-location --cache-file"
+        " --init --inspect-config --mcp --flag --ignore-path --stdin-filename --eslintrc-path",
+        "cfo",
+    ),
+    "prettier": Options(
+        "--config --plugin --plugin-search-dir --cache-location --ignore-path --find-config-path --find-config-file --file-info",
+    ),
+}
+
+BY_OPTION["basedpyright"] = BY_OPTION["pyright"]
+
+OF_THE_PROJECT = name_set(
+    "pytest py.test mypy pyright basedpyright ruff black eslint prettier tsc cargo go npm pnpm yarn bun"
+)
+"""What a rule lets loose on the project's files: with a word that leads out of it, no rule for less than all its words covers them."""
+
+INTERPRETERS = SHELLS | name_set(
+    "python perl ruby node nodejs tsx ts-node php lua luajit julia Rscript"
+)
