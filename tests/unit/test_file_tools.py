@@ -28,9 +28,10 @@ from sanderling.sandbox.inside.worker import Stamp
 from sanderling.sandbox.policy import Grant, SandboxPolicy
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.buffers import bytes_of, text_in
-from sanderling.tools.change import Change, Proposal
+from sanderling.tools.change import Change
 from sanderling.tools.edit import edit
 from sanderling.tools.editor import Buffer
+from sanderling.tools.known import Proposal
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.read import MAX_IMAGE_BYTES, read
 from sanderling.tools.seen import Seen

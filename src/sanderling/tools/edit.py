@@ -7,9 +7,11 @@ import msgspec
 from sanderling.editing.lines import Difference, shown
 from sanderling.editing.replace import Replacement, replace
 from sanderling.tools.base import Context, tool
-from sanderling.tools.change import Change, Changed, Proposal, difference, shown_to_person
+from sanderling.tools.change import Change, Changed
 from sanderling.tools.effects import Effect
+from sanderling.tools.known import Proposal
 from sanderling.tools.outcome import Outcome, Preview
+from sanderling.tools.texts import difference, shown_to_person
 from sanderling.tools.workspace import Workspace
 
 MAX_EDITS = 100
