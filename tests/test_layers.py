@@ -35,7 +35,7 @@ CORNERS = {
     "landlock": {"sandbox/kernel/landlock.py"},
     "h11": {"sandbox/network/proxy.py"},
     "httpcore2": {"tools/inside/fetcher.py"},
-    "html_to_markdown": {"tools/inside/fetcher.py"},
+    "html_to_markdown": {"tools/inside/page.py"},
     "tree_sitter": {"permissions/shell/grammar.py"},
     "tree_sitter_bash": {"permissions/shell/grammar.py"},
     "keyring": {"providers/credentials.py"},

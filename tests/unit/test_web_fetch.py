@@ -30,7 +30,6 @@ from sanderling.tools.base import Context
 from sanderling.tools.inside import fetcher
 from sanderling.tools.inside.fetcher import (
     MAX_BODY_BYTES,
-    MAX_PAGE_BYTES,
     NETWORKS,
     Job,
     Moved,
@@ -38,9 +37,9 @@ from sanderling.tools.inside.fetcher import (
     Page,
     fetch,
     is_public,
-    page_at,
     parse_url,
 )
+from sanderling.tools.inside.page import MAX_PAGE_BYTES, page_at
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.web_fetch import NetworkDeniedError, WebFetchInput, web_fetch
 

@@ -21,25 +21,15 @@ from sanderling.sandbox.processes import signal_name
 from sanderling.text import printable
 
 MAX_RUNNING = 32
-
 MAX_ENDED = 32
-
 MAX_INTERRUPTED = 16
-
 MAX_DENIALS = 20
-
 MAX_LOG_BYTES = 64_000_000
-
 MAX_LOGS_BYTES = 256_000_000
-
 DRAIN_S = 0.1  # how long what has left the shell's group may hold the pipe open
-
 STOP_STEPS = ((signal.SIGINT, 0.08), (signal.SIGTERM, 0.08))
-
 SHOWN_DENIALS = 5
-
 SHOWN_TARGET_CHARS = 200
-
 EXIT_SIGNALLED = 128
 
 

@@ -9,11 +9,8 @@ from sanderling.protocol.events import TodoItem
 from sanderling.text import printable
 
 MAX_ITEMS = 50
-
 MAX_CONTENT_CHARS = 200
-
 STALE_AFTER = 10  # messages
-
 MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
 
 

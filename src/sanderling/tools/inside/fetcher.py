@@ -10,8 +10,6 @@ Bytes (as sent and unpacked), seconds and memory are counted. What arrives is ma
 parsed outside. This process knows no cookies, no keys, and of the environment's proxies only the sandbox's.
 """
 
-import codecs
-import html
 import os
 import re
 import resource
@@ -32,6 +30,15 @@ from sanderling.errors import ToolError
 from sanderling.sandbox.network.denied import DENIED_REASON
 from sanderling.sandbox.network.hosts import canonical_host, is_address, is_loopback, is_public
 from sanderling.sandbox.policy import PROXY_PORT
+from sanderling.tools.inside.page import (
+    HTML,
+    LOOKS_LIKE_HTML,
+    cleaned,
+    decoded,
+    one_line,
+    page_at,
+    read_html,
+)
 
 if TYPE_CHECKING:  # 100 ms that the host does not need
     import httpcore2
@@ -43,8 +50,6 @@ MAX_ADDRESSES = 4
 MAX_BODY_BYTES = 5_000_000
 MAX_ERROR_BYTES = 64 << 10
 MAX_ERROR_CHARS = 1000
-MAX_PAGE_BYTES = 50_000
-MAX_TITLE_CHARS = 200
 MAX_MEMORY_BYTES = 2 << 30  # 5 MB of list items take 0.7 GB
 MAX_CPU_S = 30
 
@@ -277,7 +282,7 @@ def _redirected(target: Target, location: str) -> Target:
         return parse_url(urljoin(target.url, location))
     except (ToolError, ValueError) as error:
         raise ToolError(
-            f"{target.url} redirects to '{_one_line(location)}', which is not followed. {error}"
+            f"{target.url} redirects to '{one_line(location)}', which is not followed. {error}"
         ) from error
 
 
@@ -353,7 +358,7 @@ def _told_to_the_model(target: Target) -> Generator[None]:
         reason = str(error) or type(error).__name__
     else:
         return
-    raise ToolError(f"{target.url} cannot be fetched: {_one_line(reason)}.")
+    raise ToolError(f"{target.url} cannot be fetched: {one_line(reason)}.")
 
 
 def _reason_phrase(response: "httpcore2.Response") -> bytes:
@@ -368,30 +373,10 @@ def _header(response: "httpcore2.Response", name: bytes) -> str:
 
 # --- the body ----------------------------------------------------------------------------------------------------------
 
-# Compiled when they are used: the host loads this module with the first chat, and has no page.
 _TEXT = (
     r"text/.*|application/(?:json|xml|yaml|x-yaml|toml|javascript|ecmascript|x-javascript|x-ndjson|x-sh|sql|graphql)"
     r"|[^+]*\+(?:json|xml|yaml)"
 )
-_HTML = ("text/html", "application/xhtml+xml")
-_LOOKS_LIKE_HTML = rb"(?i)\s{0,100}<(?:!doctype html|html|head|body)\b"
-_TITLE = r"(?i)<title\b[^>]{0,200}>([^<]{0,1000})"
-_CHARSET = r"(?ai)charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})"
-_DECLARED = rb"(?i)<meta\b[^>]{0,500}?charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})|^<\?xml[^>]{0,200}?encoding=[\"']([\w.:-]{1,40})"
-# Python knows more: some take quadratic time, some are none of text.
-_KNOWN_CHARSET = (
-    r"utf-?8|utf-?(?:16|32)(?:-?[lb]e)?|(?:us-)?ascii|(?:iso-?)?8859-?\d{1,2}|iso-?8859-?\d{1,2}|latin-?\d|(?:windows-|cp)\d{3,4}"
-    r"|koi8-?[rut]|gb2312|gbk|gb18030|big5(?:-?hkscs)?|euc-?(?:jp|kr)|shift[_-]?jis|sjis|iso-?2022-?jp|tis-?620|macintosh"
-)
-_BOMS = (  # the longer ones first
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-# Control characters, and the "tags": text that a person does not see, and a model reads.
-_INVISIBLE = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\U000e0000-\U000e007f]"
 
 
 def _page(target: Target, response: "httpcore2.Response", offset: int) -> Page:
@@ -401,15 +386,13 @@ def _page(target: Target, response: "httpcore2.Response", offset: int) -> Page:
     if media_type and not re.fullmatch(_TEXT, media_type) and not is_error:
         raise ToolError(f"{target.url} is {_described(media_type, response)}, not text.")
     body, notes = _read(target, response, MAX_ERROR_BYTES if is_error else MAX_BODY_BYTES)
-    text = _decoded(body, content_type)
+    text = decoded(body, content_type)
     if text is None and not is_error:
         raise ToolError(f"{target.url} is binary ({_described(media_type, response)}), not text.")
     text, title = text or "", ""
-    if media_type in _HTML or (not media_type and re.match(_LOOKS_LIKE_HTML, body)):
-        found = re.search(_TITLE, text[:MAX_ERROR_BYTES])
-        title = _one_line(html.unescape(found[1])) if found else ""
-        text = _markdown(text, target.url)
-    text = re.sub(_INVISIBLE, "", text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
+    if media_type in HTML or (not media_type and re.match(LOOKS_LIKE_HTML, body)):
+        text, title = read_html(text, target.url)
+    text = cleaned(text)
     if is_error:
         text, offset = text[:MAX_ERROR_CHARS], 0
     if offset and offset >= len(text):
@@ -420,7 +403,7 @@ def _page(target: Target, response: "httpcore2.Response", offset: int) -> Page:
     return Page(
         target.url,
         response.status,
-        _one_line(media_type),
+        one_line(media_type),
         title,
         page,
         offset,
@@ -433,7 +416,7 @@ def _page(target: Target, response: "httpcore2.Response", offset: int) -> Page:
 def _described(media_type: str, response: "httpcore2.Response") -> str:
     length = _header(response, b"content-length")
     size = f", {int(length):,} bytes" if re.fullmatch(r"[0-9]{1,15}", length) else ""
-    return f"{_one_line(media_type) or 'of no known type'}{size}"
+    return f"{one_line(media_type) or 'of no known type'}{size}"
 
 
 def _read(
@@ -456,7 +439,7 @@ def _read(
     except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
         if not body:
             raise
-        return bytes(body), (f"This is not all, the answer broke off: {_one_line(str(error))}.",)
+        return bytes(body), (f"This is not all, the answer broke off: {one_line(str(error))}.",)
     except zlib.error as error:
         if not body:
             raise ToolError(f"{target.url} says it is packed with gzip, but is not.") from error
@@ -473,70 +456,6 @@ def _unpacker(target: Target, encoding: str) -> Callable[[bytes, int], bytes]:
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)
     # What does not fit is left in it; who has no more room does not come again.
     return unpacking.decompress
-
-
-def _decoded(body: bytes, content_type: str) -> str | None:
-    """`body` as text; None if it is none."""
-    for mark, encoding in _BOMS:
-        if body.startswith(mark):
-            return body.decode(encoding, "replace")
-    header = re.search(_CHARSET, content_type)
-    declared = re.search(_DECLARED, body[:4096])
-    names = (
-        header[1] if header else "",
-        (declared[1] or declared[2]).decode("ascii", "replace") if declared else "",
-    )
-    known = (_python_charset(name) for name in names)
-    if charset := next(filter(None, known), None):
-        return body.decode(charset, "replace")
-    if b"\0" in body[:4096]:
-        return None
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        # A body that was cut may end within a character.
-        is_utf8 = error.start > 0 and len(body) - error.start < len("\U0010ffff".encode())
-        return body.decode("utf-8" if is_utf8 else "cp1252", "replace")
-
-
-def _python_charset(name: str) -> str:
-    name = name.lower()
-    if not re.fullmatch(_KNOWN_CHARSET, name):
-        return ""
-    try:
-        found = codecs.lookup(name).name
-    except LookupError:
-        return ""
-    return "cp1252" if found in ("iso8859-1", "ascii") else found  # as browsers do
-
-
-def _markdown(text: str, url: str) -> str:
-    from html_to_markdown import ConversionOptions, convert
-
-    options = ConversionOptions(
-        extract_metadata=False,
-        base_url=url,
-        inline_data_media="alt_text_only",
-        strip_tags=["svg", "iframe", "button"],
-        compact_tables=True,
-    )
-    return convert(text, options).content or ""
-
-
-def page_at(text: str, offset: int) -> str:
-    """At most `MAX_PAGE_BYTES` of `text` from character `offset`, whole lines if they are not too long."""
-    page = text[offset : offset + MAX_PAGE_BYTES]
-    is_cut = offset + len(page) < len(text)
-    encoded = page.encode()
-    if len(encoded) > MAX_PAGE_BYTES:
-        page, is_cut = encoded[:MAX_PAGE_BYTES].decode(errors="ignore"), True
-    end = page.rfind("\n") + 1
-    return page[:end] if is_cut and end > len(page) // 2 else page
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(re.sub(_INVISIBLE, " ", text[: 4 * MAX_TITLE_CHARS]).split()).rstrip(".")
-    return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
 
 
 # --- the program -------------------------------------------------------------------------------------------------------
@@ -561,4 +480,4 @@ def reply_to(job: Job) -> Reply:
     except ToolError as error:
         return Failed(str(error))
     except MemoryError:
-        return Failed(f"{_one_line(job.url)} takes more memory than it may.")
+        return Failed(f"{one_line(job.url)} takes more memory than it may.")
