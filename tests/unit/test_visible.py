@@ -7,8 +7,7 @@ import pytest
 from tests.conftest import prove
 
 from sanderling.commands.shell import first_line
-from sanderling.permissions.gate import visible
-from sanderling.text import visible_prose
+from sanderling.text import visible, visible_prose
 
 # By Unicode's list of what renderers ignore, and what shows as a blank that is none.
 IGNORED = [

@@ -123,7 +123,7 @@ class Conversation:
             offer=self._offer_programs,
         )
         self.workspace = self._make_workspace(editor)
-        self.approvals = Approvals(emit)
+        self.approvals = Approvals(session.project, emit, self._append_said)
         store = RuleStore(settings.state_dir, session.project)
         self.gate = Gate(
             self.workspace,
@@ -132,11 +132,12 @@ class Conversation:
             rules,
             emit,
             on_allowed=self._keep_grants,
-            on_said=self._append_said,
         )
         self.catalog = Catalog(*sources)
         self.surroundings = Project(settings, session.project)
-        self.calls = ModelCalls(session, provider, settings, self.gate, emit, catalog=self.catalog)
+        self.calls = ModelCalls(
+            session, provider, settings, self.approvals, emit, catalog=self.catalog
+        )
         self._notes = Notes(session, self.workspace, self.gate, self.surroundings.instructions)
         self._compactor = Compactor(
             session,
@@ -368,7 +369,7 @@ class Conversation:
                     self._append_results(tool_uses)
                 tasks.start_soon(self._sync)
                 repeated = tool_uses.take_repeated()
-                if repeated and not await self.gate.ask_to_go_on("again", repeated, REPEATED):
+                if repeated and not await self.approvals.ask_to_go_on("again", repeated, REPEATED):
                     return "end_turn"
             elif not await self._goes_on(stop_reason):
                 return stop_reason
@@ -417,7 +418,7 @@ class Conversation:
                 goes_on = await self._compactor.shrink()
             case "max_tokens":
                 rest = "the rest of the answer"
-                goes_on = await self.gate.ask_to_go_on("tokens", rest, CUT_BY_LIMIT)
+                goes_on = await self.approvals.ask_to_go_on("tokens", rest, CUT_BY_LIMIT)
             case _:
                 return False
         is_answered = self.session.history[-1].role == "assistant"  # not by a summary
@@ -583,7 +584,7 @@ class Conversation:
         self.emit(AccessDenied(denial.operation, denial.target, denial.rule))
 
     async def _offer_programs(self, command: Command, denials: Sequence[Denial]) -> Grant:
-        return (await self.gate.offer(command.text, command.id, "run", denials)).grant
+        return (await self.gate.offers.offer(command.text, command.id, "run", denials)).grant
 
     def _emit_sandbox_event(self, event: SessionEvent) -> None:
         match event:

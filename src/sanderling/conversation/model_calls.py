@@ -10,7 +10,7 @@ from sanderling.config import Settings
 from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.reply import Reply
 from sanderling.errors import ProviderError, duration
-from sanderling.permissions.gate import Gate
+from sanderling.permissions.approvals import Approvals
 from sanderling.protocol.events import (
     AnswerRestarted,
     BlockEnded,
@@ -53,7 +53,7 @@ class ModelCalls:
         session: Session,
         provider: Provider,
         settings: Settings,
-        gate: Gate,
+        approvals: Approvals,
         emit: Callable[[Event], None],
         *,
         catalog: Catalog,
@@ -62,7 +62,7 @@ class ModelCalls:
         self._session = session
         self._provider = provider
         self._settings = settings
-        self._gate = gate
+        self._approvals = approvals
         self._catalog = catalog
         self._emit = emit
         self.backoff = Backoff()
@@ -87,7 +87,7 @@ class ModelCalls:
         limit = self._settings.max_calls
         if limit and not self._left:
             reason = f"The model was asked {limit} times in this turn, the most that max_calls allows without a word of yours."
-            if not await self._gate.ask_to_go_on("calls", f"{limit} more calls", reason):
+            if not await self._approvals.ask_to_go_on("calls", f"{limit} more calls", reason):
                 return "max_calls"
             self._left = limit
         spent_usd, _ = self._session.ledger.cost(self.prices)
@@ -96,7 +96,7 @@ class ModelCalls:
                 f"This session has cost ${spent_usd:.2f}; its budget is ${self.budget_usd:.2f}."
             )
             more = f"another ${self._settings.budget_usd:.2f}"
-            if not await self._gate.ask_to_go_on("budget", more, reason):
+            if not await self._approvals.ask_to_go_on("budget", more, reason):
                 return "budget"
             self.budget_usd = spent_usd + self._settings.budget_usd
         self._left -= 1
@@ -173,7 +173,7 @@ class ModelCalls:
         asked_s = error.retry_after_s or 0.0
         if asked_s > Backoff.ASKED_FROM_S:
             subject = f"wait {duration(asked_s)}, then ask again"
-            if not await self._gate.ask_to_go_on("retry", subject, error.message):
+            if not await self._approvals.ask_to_go_on("retry", subject, error.message):
                 raise error
         delay_s = self.backoff.delay_s(failed, error.retry_after_s)
         self._go_now = anyio.Event()

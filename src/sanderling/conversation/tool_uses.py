@@ -142,7 +142,9 @@ class ToolUses:
         denials = [denial for denial in outcome.denials if denial.target not in granted]
         if not (outcome.is_error and denials):
             return outcome
-        more, reasons = await self._gate.offer(use.title, use.asked.id, use.tool.name, denials)
+        more, reasons = await self._gate.offers.offer(
+            use.title, use.asked.id, use.tool.name, denials
+        )
         if more != NO_GRANT:
             permit = permit._replace(grant=permit.grant.and_also(more))
             outcome, _ = await self._run_reviewed(request, permit, show)

@@ -1,12 +1,18 @@
 """Questions to the person: each waits for its answer, without a limit, and beside it the editor stays free."""
 
 from collections.abc import Callable
+from typing import Literal
+from uuid import uuid4
 
 import anyio
 import msgspec
 
 from sanderling.protocol.actions import AnswerApproval
-from sanderling.protocol.events import ApprovalRequested, ApprovalSettled, Event
+from sanderling.protocol.events import ApprovalRequested, ApprovalSettled, Event, Notice
+from sanderling.protocol.messages import Prompt
+from sanderling.text import visible
+
+Limit = Literal["again", "calls", "budget", "tokens", "retry"]
 
 
 class _Open(msgspec.Struct):
@@ -17,8 +23,16 @@ class _Open(msgspec.Struct):
 class Approvals:
     """The questions of a session that are open, in the order in which they came up."""
 
-    def __init__(self, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        project: str,
+        emit: Callable[[Event], None],
+        on_said: Callable[[Prompt], None] = lambda _: None,
+    ) -> None:
+        self._project = project
         self._emit = emit
+        self._on_said = on_said
+        self._limits_asked = 0
         self._open: dict[str, _Open] = {}
 
     async def ask(self, question: ApprovalRequested) -> AnswerApproval:
@@ -38,3 +52,27 @@ class Approvals:
         if waiting := self._open.get(answer.id):
             waiting.answer = answer
             waiting.settled.set()
+
+    async def ask_to_go_on(self, kind: Limit, subject: str, reason: str) -> bool:
+        """
+        Ask whether the turn may go on though it has reached a limit. `subject` is what it would go on with.
+
+        What the person says to that goes to `on_said`.
+        """
+        self._limits_asked += 1  # an answer is to one question, not to the next of its kind
+        question_id = f"{kind}:{self._limits_asked}"
+        question = ApprovalRequested(
+            question_id,
+            kind,
+            "Go on?",
+            visible(subject),
+            reason,
+            self._project,
+            ("once",),
+        )
+        if kind != "retry":  # which is told by what follows, the error or the next attempt
+            self._emit(Notice("warning", reason))
+        answer = await self.ask(question)
+        if said := answer.reason.strip():
+            self._on_said(Prompt(uuid4().hex, said))
+        return answer.answer != "deny"

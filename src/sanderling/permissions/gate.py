@@ -1,30 +1,26 @@
 """The gate before every tool use: rules and mode say whether it may run, must not, or is the person's to decide."""
 
-import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from functools import reduce
-from typing import Any, Literal, NamedTuple
-from uuid import uuid4
+from typing import Any, NamedTuple
 
 import anyio
 import msgspec
 
-from sanderling.errors import ConfigError, SandboxError, ToolError
-from sanderling.paths import is_in_any, is_within, real_path
+from sanderling.errors import ConfigError, ToolError
+from sanderling.paths import is_in_any, real_path
 from sanderling.permissions.approvals import Approvals
 from sanderling.permissions.decide import decide, exports_told, is_told_whole
 from sanderling.permissions.forbidding import unguarded
+from sanderling.permissions.offers import Offers, existing
 from sanderling.permissions.proposing import propose
 from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.permissions.store import RuleStore
 from sanderling.protocol.actions import AnswerApproval
-from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged, Notice
-from sanderling.protocol.messages import Prompt
+from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
 from sanderling.protocol.modes import Mode
 from sanderling.remedies import remedies
-from sanderling.sandbox.denials import PROTECTED, Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import visible
 from sanderling.tools.base import Request
@@ -33,12 +29,9 @@ from sanderling.tools.outcome import OverlapError, Preview
 from sanderling.tools.workspace import Workspace
 
 DENIED = "The person denied this, and gave no reason. Ask what they want instead of trying it another way."
-OFFER = "The sandbox refused this. To allow it grants what stands below, and no more, and runs it again, still in the sandbox."
-OFFERED_TOGETHER = (("read", "execute"), ("write",), ("connect", "resolve"))
 KEPT = "The person keeps their own unsaved text."
 OVERLAP = "You have unsaved changes in the same text: to allow this goes over them, in the buffer; undo brings them back."
 DENIED_WITH_REASON = "The person denied this: {reason}"
-Limit = Literal["again", "calls", "budget", "tokens", "retry"]
 
 
 class DeniedError(Exception):
@@ -60,13 +53,6 @@ class ForbiddenError(ToolError):
 
 class NotAskedError(DeniedError):
     """They do not want another use of the same message."""
-
-
-class Offered(NamedTuple):
-    """What the person lets in of what the sandbox has refused, and why not the rest, if they have said so."""
-
-    grant: Grant
-    reasons: tuple[str, ...] = ()
 
 
 class Permit(NamedTuple):
@@ -99,8 +85,7 @@ class Gate:
     """
     What a session allows. `own_rules` are the person's settings, `store` holds what "always" has made.
 
-    `mode` is the person's alone: no tool can reach it. `on_allowed` is called when `state` has changed, `on_said` with why
-    the person does not want the turn to go on.
+    `mode` is the person's alone: no tool can reach it. `on_allowed` is called when `state` has changed.
     """
 
     def __init__(
@@ -112,9 +97,9 @@ class Gate:
         emit: Callable[[Event], None],
         *,
         on_allowed: Callable[[], None] = lambda: None,
-        on_said: Callable[[Prompt], None] = lambda _: None,
     ) -> None:
         self.mode: Mode = "ask"
+        self.offers = Offers(workspace, approvals, on_allowed)
         self._workspace = workspace
         self._approvals = approvals
         self._store = store
@@ -122,12 +107,8 @@ class Gate:
         self._emit = emit
         self._session_rules: dict[Conditions, list[Rule]] = defaultdict(list)
         self._session_effects: set[tuple[Conditions, Effect, Grant]] = set()
-        self._granted = NO_GRANT  # for the session
         self._seen_exports: set[str] = set()
         self._on_allowed = on_allowed
-        self._on_said = on_said
-        self._refused: set[str] = set()  # what the person did not want to grant
-        self._limits_asked = 0
         self._in_order = anyio.Lock()
 
     def set_mode(self, mode: Mode) -> None:
@@ -214,7 +195,7 @@ class Gate:
             case "fetch" if not sandbox.leads_to(effect.host):
                 return Grant(hosts=(effect.host,))
             case "write" if not (sandbox.is_off or is_in_any(path, inside)):
-                return Grant(write_paths=(_existing(path),)).identified()
+                return Grant(write_paths=(existing(path),)).identified()
             case _:
                 return NO_GRANT
 
@@ -225,83 +206,6 @@ class Gate:
         if not (workspace.sandbox.is_off and is_led_away and real_path(effect.path) != effect.path):
             return ""
         return f"It leads to {real_path(effect.path)}."
-
-    async def offer(
-        self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
-    ) -> Offered:
-        """
-        What the person lets in of what was refused: asked for reading, writing and the network apart.
-
-        Each thing is offered once in a session, and never what is protected.
-        """
-        granted: Grant = NO_GRANT
-        reasons: tuple[str, ...] = ()
-        for operations in OFFERED_TOGETHER:
-            wanted = {
-                denial: grant
-                for denial in denials
-                if denial.operation in operations
-                and denial.target not in self._refused
-                and (grant := self._grant_for(denial))
-            }
-            if wanted:
-                grant = reduce(Grant.and_also, wanted.values())
-                subject = "\n".join(
-                    _offered_as(denial, let_in) for denial, let_in in wanted.items()
-                )
-                question = ApprovalRequested(
-                    f"{tool_use_id}:grant",  # no tool use has such an id
-                    tool,
-                    visible(title),
-                    visible(subject),
-                    OFFER,
-                    self._workspace.project,
-                    ("once", "session"),
-                )
-                more, said = await self._offered(question, grant, wanted)
-                granted, reasons = granted.and_also(more), (*reasons, *said)
-        return Offered(granted, reasons)
-
-    async def _offered(
-        self, question: ApprovalRequested, grant: Grant, denials: Iterable[Denial]
-    ) -> Offered:
-        answer = await self._approvals.ask(question)
-        if answer.answer == "deny":
-            self._refused |= {denial.target for denial in denials}
-            reason = answer.reason.strip()
-            return Offered(NO_GRANT, (reason,) if reason else ())
-        if answer.answer == "session":
-            try:
-                await self._workspace.sandbox.extend(grant)
-            except SandboxError:  # what was there when this was asked is gone
-                return Offered(NO_GRANT)
-            self._granted = self._granted.and_also(grant)
-            self._on_allowed()
-        return Offered(grant)
-
-    def _grant_for(self, denial: Denial) -> Grant | None:
-        """The least that undoes the denial, if it can be undone."""
-        grant = self._least_for(denial).identified()
-        try:
-            self._workspace.sandbox.check_grant(grant)
-        except SandboxError:
-            return None
-        # What a link leads to may be let in already; the link itself is not to be found inside.
-        is_known = not grant.hosts and self._granted.and_also(grant) == self._granted
-        return None if grant == NO_GRANT or is_known else grant
-
-    def _least_for(self, denial: Denial) -> Grant:
-        match denial.operation:
-            case "connect" | "resolve":
-                return Grant(hosts=(denial.target,))
-            case _ if denial.rule == PROTECTED or is_within(denial.target, self._workspace.project):
-                return NO_GRANT
-            case "write" if self.mode == "plan":
-                return NO_GRANT
-            case "write":
-                return Grant(write_paths=(_existing(denial.target),))
-            case "read" | "execute":
-                return Grant(read_paths=(denial.target,))
 
     def _question(self, request: Request, preview: Preview) -> ApprovalRequested:
         effect = request.effect
@@ -355,26 +259,6 @@ class Gate:
             case "deny":
                 raise _denied(answer, DENIED)
 
-    async def ask_to_go_on(self, kind: Limit, subject: str, reason: str) -> bool:
-        """A limit is reached: whether the turn may go on. `subject` is what it would go on with."""
-        self._limits_asked += 1  # an answer is to one question, not to the next of its kind
-        question_id = f"{kind}:{self._limits_asked}"
-        question = ApprovalRequested(
-            question_id,
-            kind,
-            "Go on?",
-            visible(subject),
-            reason,
-            self._workspace.project,
-            ("once",),
-        )
-        if kind != "retry":  # which is told by what follows, the error or the next attempt
-            self._emit(Notice("warning", reason))
-        answer = await self._approvals.ask(question)
-        if said := answer.reason.strip():
-            self._on_said(Prompt(uuid4().hex, said))
-        return answer.answer != "deny"
-
     # --- resumed sessions ----------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
@@ -383,7 +267,7 @@ class Gate:
             {
                 "rules": [(c, rules) for c, rules in self._session_rules.items()],
                 "effects": sorted(self._session_effects, key=repr),
-                "granted": self._granted,
+                "granted": self.offers.granted,
                 "seen_exports": sorted(self._seen_exports),
             }
         )
@@ -398,24 +282,11 @@ class Gate:
                 self._session_rules[conditions] += rules
             self._session_effects |= set(allowed.effects)
             self._seen_exports |= set(allowed.seen_exports)
-            if allowed.granted != NO_GRANT and allowed.granted.is_identified:
-                with suppress(SandboxError):
-                    await self._workspace.sandbox.extend(allowed.granted)
-                    self._granted = allowed.granted
+            await self.offers.restore(allowed.granted)
 
     def _restore_mode(self, mode: Mode) -> None:
         if mode != self.mode:
             self.set_mode(mode)
-
-
-def _offered_as(denial: Denial, grant: Grant) -> str:
-    """What is granted, where that is more than what was asked for: a directory for a file that is not there yet."""
-    [target] = (*grant.read_paths, *grant.write_paths, *grant.hosts)
-    if target == denial.target:
-        return f"{denial.operation} {target}"
-    if target == real_path(denial.target):
-        return f"{denial.operation} {denial.target}, which leads to {target}"
-    return f"{denial.operation} {target}/ and all that is in it, for {denial.target}"
 
 
 def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
@@ -425,13 +296,6 @@ def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
         reason,
         is_alone=answer.is_alone,
     )
-
-
-def _existing(path: str) -> str:
-    """`path`, or the directory in which it would be made: only what is there can be granted."""
-    while not os.path.lexists(path):
-        path = os.path.dirname(path)
-    return path
 
 
 def _is_named(grant: Grant, rule: Rule | None) -> bool:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import msgspec
 
 from sanderling.errors import duration
-from sanderling.permissions.gate import Limit
+from sanderling.permissions.approvals import Limit
 from sanderling.print_mode.result import Result, ResultBuilder
 from sanderling.print_mode.streams import Stdout, say
 from sanderling.protocol.actions import AnswerApproval

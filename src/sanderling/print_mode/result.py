@@ -4,7 +4,7 @@ from typing import get_args
 
 import msgspec
 
-from sanderling.permissions.gate import Limit
+from sanderling.permissions.approvals import Limit
 from sanderling.protocol.events import (
     AccessDenied,
     AnswerRestarted,

@@ -1,0 +1,140 @@
+"""Offers: what the sandbox has refused, and the person may let in, once or for the session."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import reduce
+from typing import NamedTuple
+
+from sanderling.errors import SandboxError
+from sanderling.paths import is_within, real_path
+from sanderling.permissions.approvals import Approvals
+from sanderling.protocol.events import ApprovalRequested
+from sanderling.sandbox.denials import PROTECTED, Denial
+from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.text import visible
+from sanderling.tools.workspace import Workspace
+
+OFFER = "The sandbox refused this. To allow it grants what stands below, and no more, and runs it again, still in the sandbox."
+OFFERED_TOGETHER = (("read", "execute"), ("write",), ("connect", "resolve"))
+
+
+class Offered(NamedTuple):
+    """What the person lets in of what the sandbox has refused, and why not the rest, if they have said so."""
+
+    grant: Grant
+    reasons: tuple[str, ...] = ()
+
+
+class Offers:
+    """The offers of a session. `granted` is let in until it ends; `on_granted` is called when that has become more."""
+
+    def __init__(
+        self, workspace: Workspace, approvals: Approvals, on_granted: Callable[[], None]
+    ) -> None:
+        self.granted = NO_GRANT
+        self._workspace = workspace
+        self._approvals = approvals
+        self._on_granted = on_granted
+        self._refused: set[str] = set()  # by the person
+
+    async def restore(self, granted: Grant) -> None:
+        """Let in again what was granted in an earlier session, if it is still there."""
+        if granted != NO_GRANT and granted.is_identified:
+            with suppress(SandboxError):
+                await self._workspace.sandbox.extend(granted)
+                self.granted = granted
+
+    async def offer(
+        self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
+    ) -> Offered:
+        """
+        What the person lets in of what was refused: asked for reading, writing and the network apart.
+
+        Each thing is offered once in a session, and never what is protected.
+        """
+        granted: Grant = NO_GRANT
+        reasons: tuple[str, ...] = ()
+        for operations in OFFERED_TOGETHER:
+            wanted = {
+                denial: grant
+                for denial in denials
+                if denial.operation in operations
+                and denial.target not in self._refused
+                and (grant := self._grant_for(denial))
+            }
+            if wanted:
+                grant = reduce(Grant.and_also, wanted.values())
+                subject = "\n".join(
+                    _offered_as(denial, let_in) for denial, let_in in wanted.items()
+                )
+                question = ApprovalRequested(
+                    f"{tool_use_id}:grant",  # no tool use has such an id
+                    tool,
+                    visible(title),
+                    visible(subject),
+                    OFFER,
+                    self._workspace.project,
+                    ("once", "session"),
+                )
+                more, said = await self._ask(question, grant, wanted)
+                granted, reasons = granted.and_also(more), (*reasons, *said)
+        return Offered(granted, reasons)
+
+    async def _ask(
+        self, question: ApprovalRequested, grant: Grant, denials: Iterable[Denial]
+    ) -> Offered:
+        answer = await self._approvals.ask(question)
+        if answer.answer == "deny":
+            self._refused |= {denial.target for denial in denials}
+            reason = answer.reason.strip()
+            return Offered(NO_GRANT, (reason,) if reason else ())
+        if answer.answer == "session":
+            try:
+                await self._workspace.sandbox.extend(grant)
+            except SandboxError:  # what was there when this was asked is gone
+                return Offered(NO_GRANT)
+            self.granted = self.granted.and_also(grant)
+            self._on_granted()
+        return Offered(grant)
+
+    def _grant_for(self, denial: Denial) -> Grant | None:
+        """The least that undoes the denial, if it can be undone."""
+        grant = self._least_for(denial).identified()
+        try:
+            self._workspace.sandbox.check_grant(grant)
+        except SandboxError:
+            return None
+        # What a link leads to may be let in already; the link itself is not to be found inside.
+        is_known = not grant.hosts and self.granted.and_also(grant) == self.granted
+        return None if grant == NO_GRANT or is_known else grant
+
+    def _least_for(self, denial: Denial) -> Grant:
+        match denial.operation:
+            case "connect" | "resolve":
+                return Grant(hosts=(denial.target,))
+            case _ if denial.rule == PROTECTED or is_within(denial.target, self._workspace.project):
+                return NO_GRANT
+            case "write" if not self._workspace.sandbox.is_writable:
+                return NO_GRANT
+            case "write":
+                return Grant(write_paths=(existing(denial.target),))
+            case "read" | "execute":
+                return Grant(read_paths=(denial.target,))
+
+
+def _offered_as(denial: Denial, grant: Grant) -> str:
+    """What is granted, where that is more than what was asked for: a directory for a file that is not there yet."""
+    [target] = (*grant.read_paths, *grant.write_paths, *grant.hosts)
+    if target == denial.target:
+        return f"{denial.operation} {target}"
+    if target == real_path(denial.target):
+        return f"{denial.operation} {denial.target}, which leads to {target}"
+    return f"{denial.operation} {target}/ and all that is in it, for {denial.target}"
+
+
+def existing(path: str) -> str:
+    """`path`, or the directory in which it would be made: only what is there can be granted."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
