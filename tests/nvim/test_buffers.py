@@ -18,7 +18,7 @@ from tests.conftest import prove, prove_rest, wait_until
 from sanderling.editing.lines import Hunk
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import Identity
-from sanderling.sandbox.inside.worker import stamp_of
+from sanderling.sandbox.inside.reading import stamp_of
 from sanderling.tools.buffers import bytes_of
 
 FAR_MS = 1e15

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sanderling.errors import SandboxError
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.files import ABSENT, FileChangedError, Files, UnconfinedFiles
-from sanderling.sandbox.inside import worker
+from sanderling.sandbox.inside import reading, worker, writing
 from tests.conftest import examples, prove, prove_rest
 from tests.sandbox.child import STRANGER, in_child, open_directory
 from tests.sandbox.test_sandbox import (
@@ -65,7 +65,7 @@ async def open_files(place: Place, where: str) -> AsyncIterator[Files]:
 
 
 def leftovers(directory: Path) -> list[str]:
-    return [name for name in names_in(directory) if name.startswith(worker.TEMPORARY)]
+    return [name for name in names_in(directory) if name.startswith(writing.TEMPORARY)]
 
 
 # --- reading -----------------------------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ async def test_file_that_has_just_changed_is_loaded_when_its_stamp_says_enough(p
         for _ in range(20):
             path.write_bytes(b"new")  # a kernel may give the next change the same times
             stamp = (await files.load(str(path), 100)).stamp
-            assert time.time_ns() - stamp.ctime_ns >= worker.TICK_NS
+            assert time.time_ns() - stamp.ctime_ns >= reading.TICK_NS
 
 
 @prove
@@ -620,7 +620,7 @@ def test_at_whatever_call_a_write_fails_the_bytes_are_old_or_new(code, kind, uid
             assert is_old or is_new, at
             assert is_new or kind_of_end != "ok", at
             for name in leftovers(directory):
-                age = time.time() - 2 * worker.LEFTOVER_S
+                age = time.time() - 2 * writing.LEFTOVER_S
                 os.utime(directory / name, (age, age))
             assert worker.answer("write", str(path), b"last", None, False)[0] == "ok"
             assert leftovers(directory) == []
@@ -655,7 +655,7 @@ def test_bytes_are_on_the_disk_before_they_have_the_name_and_the_name_when_all_i
 
 
 def test_write_that_may_still_be_going_on_is_not_swept_away(tmp_path):
-    young = tmp_path / f"{worker.TEMPORARY}0123456789abcdef"
+    young = tmp_path / f"{writing.TEMPORARY}0123456789abcdef"
     young.write_text("somebody else's")
     assert worker.answer("write", str(tmp_path / "file"), b"x", None, False)[0] == "ok"
     assert leftovers(tmp_path) == [young.name]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sanderling.sandbox.denials import PROGRAM_HIDDEN, Denial, programs_denied
-from sanderling.sandbox.kernel.layout import MAX_PROGRAMS, programs_of
+from sanderling.sandbox.kernel.programs import MAX_PROGRAMS, programs_of
 from sanderling.sandbox.policy import Grant, resolve
 from sanderling.sandbox.sandbox import Sandbox
 from tests.conftest import prove, prove_rest

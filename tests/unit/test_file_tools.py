@@ -24,7 +24,7 @@ from sanderling.errors import ToolError
 from sanderling.protocol.messages import ImageBlock
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.files import Identity
-from sanderling.sandbox.inside.worker import Stamp
+from sanderling.sandbox.inside.reading import Stamp
 from sanderling.sandbox.policy import Grant, SandboxPolicy
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.buffers import bytes_of, text_in

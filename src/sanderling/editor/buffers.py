@@ -16,7 +16,7 @@ from sanderling.editing.lines import Hunk
 from sanderling.editor.bridge import Bridge, NeovimError
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import Identity
-from sanderling.sandbox.inside.worker import Stamp
+from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.editor import Buffer
 
 DEADLINE_S = 1.0

@@ -10,7 +10,7 @@ from sanderling.permissions.shell.grammar import Command, Opaque, Word, Words
 from sanderling.permissions.shell.programs import core_words, runs_more
 from sanderling.permissions.use import Use, stays_inside
 from sanderling.sandbox.guard.repositories import has_its_files_around
-from sanderling.sandbox.kernel.layout import leads_to_hidden
+from sanderling.sandbox.kernel.programs import leads_to_hidden
 from sanderling.text import name_set
 
 _READING = name_set(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sanderling.paths import is_in_any
-from sanderling.sandbox.kernel.layout import SYSTEM, path_entries
+from sanderling.sandbox.kernel.programs import SYSTEM, path_entries
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from sanderling.sandbox.kernel.layout import search_path
+from sanderling.sandbox.kernel.programs import search_path
 from sanderling.sandbox.policy import Level, SandboxPolicy
 
 ENVIRONMENT = (

@@ -13,7 +13,7 @@ import anyio.to_thread
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
 from sanderling.sandbox.inside import worker
-from sanderling.sandbox.inside.worker import Stamp
+from sanderling.sandbox.inside.reading import Stamp
 from sanderling.sandbox.processes import Process
 
 HEAD_BYTES = 64 * 1024

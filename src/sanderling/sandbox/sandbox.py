@@ -30,7 +30,7 @@ from sanderling.sandbox.disk import DiskFull, DiskWatch
 from sanderling.sandbox.environment import environment
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gitconfig import write_gitconfig
-from sanderling.sandbox.kernel.layout import programs_of
+from sanderling.sandbox.kernel.programs import programs_of
 from sanderling.sandbox.network.denied import LISTED_ONLY
 from sanderling.sandbox.network.hosts import HostRules
 from sanderling.sandbox.network.names import answer_names

@@ -6,7 +6,7 @@ import os
 from sanderling.errors import ToolError
 from sanderling.paths import is_within, real_path
 from sanderling.sandbox.files import Identity
-from sanderling.sandbox.inside.worker import Stamp
+from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.editor import Buffer
 from sanderling.tools.workspace import Workspace
 

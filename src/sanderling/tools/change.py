@@ -23,7 +23,7 @@ from sanderling.editing.lines import (
 )
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import ABSENT, FileChangedError, Loaded
-from sanderling.sandbox.inside.worker import Stamp
+from sanderling.sandbox.inside.reading import Stamp
 from sanderling.sandbox.policy import NO_GRANT
 from sanderling.tools.base import Context
 from sanderling.tools.buffers import buffer_of, bytes_of, covers, is_in_step, plain, text_in

@@ -6,7 +6,7 @@ import msgspec
 
 from sanderling.editing.lines import Hunk
 from sanderling.sandbox.files import Identity
-from sanderling.sandbox.inside.worker import Stamp
+from sanderling.sandbox.inside.reading import Stamp
 
 
 class Buffer(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from sanderling.paths import real_path
-from sanderling.sandbox.inside.worker import Stamp
+from sanderling.sandbox.inside.reading import Stamp
 
 MAX_TEXT_CHARS = 16 << 20
 MAX_FILES = 4096

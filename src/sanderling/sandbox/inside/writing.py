@@ -1,0 +1,292 @@
+"""
+Writing a file from within the sandbox, or finding out whether it could be written.
+
+A file is replaced by renaming a complete one over it, so that whoever reads sees the old bytes or the new ones, and so does who
+looks after a crash. Where that would lose something (a hard link, an owner, an attribute), or where only the file may be written
+and not its directory, the file is overwritten instead, and gets its old bytes back when that fails.
+"""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from sanderling.sandbox.inside.reading import OPENED, Stamp, require_file, stamp_of, take
+
+MAX_OVERWRITTEN_BYTES = 256 << 20
+"""What is overwritten is held in memory, to be put back if that fails."""
+TEMPORARY = ".sanderling-tmp-"
+LEFTOVER_S, MAX_SWEPT_NAMES = 60.0, 2000
+PASSED_THROUGH = getattr(os, "O_PATH", os.O_RDONLY)  # which not every system has
+NO_RENAME = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
+NO_LINKS = (errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+OTHERS_ATTRIBUTES = ("security.", "trusted.")  # the kernel's and the administrator's
+
+
+class _Place(NamedTuple):
+    """
+    Where a file is to be written: a name in an open directory, which stays the same whatever is renamed meanwhile.
+
+    `expected` is the stamp of what may be replaced, empty if there must be nothing; None lets replace whatever it is.
+    """
+
+    directory: int
+    name: str
+    expected: tuple[int, ...] | None
+
+    def status(self) -> os.stat_result | None:
+        """
+        What is there now; None for nothing.
+
+        Raises:
+            OSError: it is no file, or (ESTALE) not the one that was expected.
+        """
+        try:
+            status = os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
+        except FileNotFoundError:
+            status = None
+        if self.expected is not None and self.expected != (
+            tuple(stamp_of(status)) if status else ()
+        ):
+            raise OSError(errno.ESTALE, "changed meanwhile")
+        if status:
+            require_file(status)
+        return status
+
+
+def write(
+    path: str, data: bytes, expected: tuple[int, ...] | None, makes_parents: bool
+) -> tuple[int, ...]:
+    """
+    Put `data` in the place of what `path` holds, all of it or nothing; a link stays a link. Returns the stamp of what is there now.
+
+    Raises:
+        OSError: ESTALE if the file is not the one that was `expected`.
+    """
+    with _place(path, expected, makes_parents=makes_parents) as place:
+        old = place.status()
+        _sweep(place.directory)
+        if old is None:
+            return tuple(_create(place, data))
+        with _opened_to_write(place, old) as descriptor:
+            # A second name would go on naming the old file.
+            stamp = _replace(place, data, descriptor) if old.st_nlink == 1 else None
+            return tuple(stamp or _overwrite(place, data, descriptor))
+
+
+def check(path: str) -> None:
+    """
+    Find out whether `path` could be written, and change nothing.
+
+    Raises:
+        OSError: as writing would.
+    """
+    real = os.path.realpath(path)
+    while not os.path.isdir(parent := os.path.dirname(real)):  # which would be made
+        real = parent
+    with _place(real, None, makes_parents=False) as place:
+        if old := place.status():
+            with _opened_to_write(place, old):
+                return
+        descriptor, temporary = _open_temporary(place.directory, 0o600)
+        os.close(descriptor)
+        os.unlink(temporary, dir_fd=place.directory)
+
+
+@contextmanager
+def _place(
+    path: str, expected: tuple[int, ...] | None, *, makes_parents: bool
+) -> Generator[_Place]:
+    parent, name = os.path.split(os.path.realpath(path))
+    if makes_parents:
+        os.makedirs(parent, exist_ok=True)
+    # To go through, not to read: where a single file is granted, its directory is hidden.
+    directory = os.open(parent, PASSED_THROUGH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield _Place(directory, name, expected)
+    finally:
+        os.close(directory)
+
+
+@contextmanager
+def _opened_to_write(place: _Place, expected: os.stat_result) -> Generator[int]:
+    """The file that stands there. It is opened for writing also where another takes its place: one that is read-only stays."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | OPENED
+    descriptor = os.open(place.name, flags, dir_fd=place.directory)
+    try:
+        if not os.path.samestat(os.fstat(descriptor), expected):
+            raise OSError(errno.ESTALE, "changed meanwhile")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _create(place: _Place, data: bytes) -> Stamp:
+    """A new file, with the mode that the umask leaves."""
+    with _temporary(place.directory, data, 0o666) as (descriptor, temporary):
+        os.fsync(descriptor)
+        _name_new(place, temporary)
+        _sync_directory(place.directory)
+        return stamp_of(os.fstat(descriptor))
+
+
+def _name_new(place: _Place, temporary: str) -> None:
+    here = place.directory
+    if place.expected is not None:
+        try:  # renaming would replace what has come meanwhile
+            os.link(temporary, place.name, src_dir_fd=here, dst_dir_fd=here)
+        except FileExistsError:
+            raise OSError(errno.ESTALE, "changed meanwhile") from None
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            place.status()
+        else:
+            os.unlink(temporary, dir_fd=here)
+            return
+    os.rename(temporary, place.name, src_dir_fd=here, dst_dir_fd=here)
+
+
+def _replace(place: _Place, data: bytes, old: int) -> Stamp | None:
+    """Rename a new file over the `old` one, whose owner, mode and attributes it takes on; None, and nothing done, if it cannot."""
+    here = place.directory
+    try:
+        with _temporary(place.directory, data, 0o600) as (descriptor, temporary):
+            if not _make_alike(descriptor, old):
+                return None
+            os.fsync(descriptor)
+            place.status()
+            os.rename(temporary, place.name, src_dir_fd=here, dst_dir_fd=here)
+            _sync_directory(place.directory)
+            return stamp_of(os.fstat(descriptor))
+    except OSError as error:
+        if error.errno in NO_RENAME:  # the directory is not ours, or the file a mount of its own
+            return None
+        raise
+
+
+def _overwrite(place: _Place, data: bytes, descriptor: int) -> Stamp:
+    """Write into the file itself. When that fails it gets its bytes back; only a crash within it leaves a mixture."""
+    size = os.fstat(descriptor).st_size
+    if size > MAX_OVERWRITTEN_BYTES:
+        raise OSError(errno.EFBIG, "too large to be overwritten")
+    before = take(descriptor, size)
+    place.status()
+    try:
+        _put(descriptor, data)
+    except OSError:
+        _put(descriptor, before)
+        raise
+    return stamp_of(os.fstat(descriptor))
+
+
+def _put(descriptor: int, data: bytes) -> None:
+    if data:
+        with _where_supported():  # else a full disk is noticed before anything is lost
+            os.posix_fallocate(descriptor, 0, len(data))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    _write_all(descriptor, data)
+    os.ftruncate(descriptor, len(data))
+    os.fsync(descriptor)
+
+
+@contextmanager
+def _where_supported() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
+            raise
+
+
+@contextmanager
+def _temporary(directory: int, data: bytes, mode: int) -> Generator[tuple[int, str]]:
+    """A new file that holds `data`, to be renamed; what is still there in the end is removed."""
+    descriptor, name = _open_temporary(directory, mode)
+    try:
+        _write_all(descriptor, data)
+        yield descriptor, name
+    finally:
+        os.close(descriptor)
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=directory)
+
+
+def _open_temporary(directory: int, mode: int) -> tuple[int, str]:
+    name = TEMPORARY + os.urandom(8).hex()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.open(name, flags, mode, dir_fd=directory), name
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _make_alike(new: int, old: int) -> bool:
+    """Give `new` the owner, attributes (access lists among them) and mode of `old`; False if some of it cannot be had."""
+    wanted, status = os.fstat(old), os.fstat(new)
+    try:
+        if (wanted.st_uid, wanted.st_gid) != (status.st_uid, status.st_gid):
+            os.fchown(new, wanted.st_uid, wanted.st_gid)
+        _copy_attributes(new, old)
+        os.fchmod(new, stat.S_IMODE(wanted.st_mode))
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise
+        return False
+    return True
+
+
+def _copy_attributes(new: int, old: int) -> None:
+    if not hasattr(os, "listxattr"):  # not on every system, and the sandbox may be off
+        return
+    wanted, given = _attributes(old), _attributes(new)
+    for name in given.keys() - wanted.keys():  # from its directory's default access list
+        os.removexattr(new, name)
+    for name, value in wanted.items():
+        if given.get(name) != value:
+            os.setxattr(new, name, value)
+
+
+def _attributes(descriptor: int) -> dict[str, bytes]:
+    try:
+        names = os.listxattr(descriptor)
+    except OSError:  # a file system without any
+        return {}
+    ours = (name for name in names if not name.startswith(OTHERS_ATTRIBUTES))
+    return {name: os.getxattr(descriptor, name) for name in ours}
+
+
+def _sync_directory(directory: int) -> None:
+    """So that the new name outlives a crash, too."""
+    with suppress(PermissionError), _listable(directory) as descriptor, _where_supported():
+        os.fsync(descriptor)
+
+
+def _sweep(directory: int) -> None:
+    """Remove what a write that was killed has left here."""
+    oldest = time.time() - LEFTOVER_S
+    with suppress(OSError), _listable(directory) as descriptor, os.scandir(descriptor) as entries:
+        for _, entry in zip(range(MAX_SWEPT_NAMES), entries, strict=False):
+            if entry.name.startswith(TEMPORARY) and _is_leftover(entry, oldest):
+                os.unlink(entry.name, dir_fd=directory)
+
+
+@contextmanager
+def _listable(directory: int) -> Generator[int]:
+    descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_leftover(entry: "os.DirEntry[str]", oldest: float) -> bool:
+    return (
+        entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mtime < oldest
+    )
