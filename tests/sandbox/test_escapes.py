@@ -411,7 +411,7 @@ MUTATIONS = (
         (
             (
                 "supervisor.py",
-                "masked=(*git.env_files_to_hide(survey), *survey.sockets, *sockets),",
+                "masked=(*settings.env_files_to_hide(survey), *survey.sockets, *sockets),",
                 "masked=(),",
             ),
         ),
@@ -452,7 +452,7 @@ def mutant(mutation: Mutation, directory: Path) -> Path:
     source = directory / "src"
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
     for name, old, new in mutation.edits:
-        file = source / "sanderling" / "sandbox" / name
+        [file] = (source / "sanderling" / "sandbox").rglob(name)
         text = file.read_text()
         assert text.count(old) == 1, f"{name} has changed: adapt the mutation"
         file.write_text(text.replace(old, new))

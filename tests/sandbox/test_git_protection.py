@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sanderling.sandbox.gitconfig import write_gitconfig
-from sanderling.sandbox.guard.git_program import GIT_TIMEOUT_S, UnclearError, git_program
+from sanderling.sandbox.guard.git_program import GIT_TIMEOUT_S, TrustedGit, UnclearError
 from sanderling.sandbox.guard.protection import GitProtection, protection
-from sanderling.sandbox.guard.repositories import resolve, survey
+from sanderling.sandbox.guard.repositories import find_repository, survey
 from sanderling.sandbox.guard.sentinels import (
     SENTINEL,
     clean_up_after_the_dead,
@@ -71,7 +71,7 @@ def repository(git: Git, tmp_path: Path) -> Path:
 
 
 def protect(project: Path) -> GitProtection:
-    return protection(survey(str(project)))
+    return protection(survey(str(project), TrustedGit()))
 
 
 def under(project: Path, *names: str) -> set[str]:
@@ -284,7 +284,7 @@ def test_other_version_control_is_protected(tmp_path: Path):
 def test_a_pointer_that_git_would_not_write_is_unclear(tmp_path: Path, text: bytes):
     (tmp_path / ".git").write_bytes(text)
     with pytest.raises(UnclearError):
-        resolve(f"{tmp_path}/.git")
+        find_repository(f"{tmp_path}/.git")
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_a_pointer_that_git_would_not_write_is_unclear(tmp_path: Path, text: byt
     ],
 )
 def test_settings_that_may_run_something(config: str, settings: set[str], tmp_path: Path):
-    assert executable_settings(config.encode(), str(tmp_path)) == settings
+    assert executable_settings(config.encode(), TrustedGit(str(tmp_path))) == settings
 
 
 def plant_git(directory: Path, mark: Path) -> Path:
@@ -324,7 +324,7 @@ def test_the_projects_own_git_is_not_asked(
 ):
     fake = plant_git(repository / "bin", git.root / "ran")
     monkeypatch.setenv("PATH", f"{fake.parent}:bin:{os.environ['PATH']}")
-    assert executable_settings(b"[core]\n\tfsmonitor = x\n", str(repository)) == {
+    assert executable_settings(b"[core]\n\tfsmonitor = x\n", TrustedGit(str(repository))) == {
         "core.fsmonitor\nx"
     }
     assert not (git.root / "ran").exists()
@@ -365,18 +365,19 @@ def test_no_git_is_taken_from_where_a_command_can_write(
     monkeypatch.chdir(tools)
     entries = (project, f"{tools}/../project", tmp_path / "link", tmp_path / "linked", ".", "")
     monkeypatch.setenv("PATH", ":".join(map(str, entries)))
-    assert git_program((str(project), str(granted))) == ""
+    assert TrustedGit(str(project), str(granted)).program == ""
     monkeypatch.setenv("PATH", ":".join(map(str, (*entries, tools))))
-    assert git_program((str(project), str(granted))) == f"{tools}/git"
+    assert TrustedGit(str(project), str(granted)).program == f"{tools}/git"
 
 
 def test_a_project_surveyed_before_brings_no_git_for_another(
     git: Git, repository: Path, monkeypatch: pytest.MonkeyPatch
 ):
     fake = plant_git(repository / "bin", git.root / "ran")
-    survey(str(repository))
+    trusted = TrustedGit(str(git.home))
+    survey(str(repository), trusted)
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    assert executable_settings(b"[core]\n\tbare = true\n", str(git.home)) == set()
+    assert executable_settings(b"[core]\n\tbare = true\n", trusted) == set()
     assert not (git.root / "ran").exists()
 
 
@@ -384,7 +385,7 @@ def test_without_git_every_config_may_run_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert executable_settings(b"[core]\n\tbare = true\n", "/nowhere") == {"?"}
+    assert executable_settings(b"[core]\n\tbare = true\n", TrustedGit("/nowhere")) == {"?"}
 
 
 @pytest.mark.parametrize(
@@ -423,7 +424,7 @@ def test_endless_links_do_not_keep_a_session_from_starting(
         path.symlink_to(chain / "0")
     (repository / "sub").mkdir()
     (repository / "sub/.git").symlink_to(chain / "0")
-    found = survey(str(repository))
+    found = survey(str(repository), TrustedGit())
     remove_sentinels(str(state), place_sentinels(str(state), found))
     assert protection(found).read_only
     env_files_to_hide(found)
@@ -450,7 +451,9 @@ def test_env_files_are_hidden_unless_git_has_their_content(git: Git, repository:
     git(repository, "add", "-f", "changed.env", "tracked.env", "app/.env.test")
     git(nested, "add", "-f", "prod.env")
     (repository / "changed.env").write_text("SECRET=filled in")
-    assert set(env_files_to_hide(survey(str(repository)))) == under(repository, *hidden)
+    assert set(env_files_to_hide(survey(str(repository), TrustedGit()))) == under(
+        repository, *hidden
+    )
 
 
 @pytest.mark.parametrize("how", ["ignore file", "index", "new repository"])
@@ -467,14 +470,14 @@ def test_a_command_cannot_unhide_an_env_file(git: Git, repository: Path, how: st
     else:
         git.repository(repository / "other")
         (repository / "other/.git").rename(repository / "app/.git")
-    assert env_files_to_hide(survey(str(repository))) == (str(secret),)
+    assert env_files_to_hide(survey(str(repository), TrustedGit())) == (str(secret),)
 
 
 def test_without_a_repository_env_files_are_hidden(tmp_path: Path):
     for name in (".env", ".env.local", ".env.example", ".env.dist", "app.env"):
         (tmp_path / name).write_text("")
     hidden = under(tmp_path, ".env", ".env.local", "app.env")
-    assert set(env_files_to_hide(survey(str(tmp_path)))) == hidden
+    assert set(env_files_to_hide(survey(str(tmp_path), TrustedGit()))) == hidden
 
 
 def test_asking_for_env_files_fetches_nothing(git: Git, repository: Path):
@@ -492,7 +495,7 @@ def test_asking_for_env_files_fetches_nothing(git: Git, repository: Path):
             '[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = o\n[remote "o"]\n\turl = .\n'
             f'\tpromisor = true\n\tuploadpack = "touch {git.root}/ran; false"\n'
         )
-    env_files_to_hide(survey(str(repository)))
+    env_files_to_hide(survey(str(repository), TrustedGit()))
     assert not (git.root / "ran").exists()
     subprocess.run(["git", "ls-files"], cwd=repository, capture_output=True, check=False)
     assert (git.root / "ran").exists(), "the control"
@@ -508,7 +511,7 @@ def test_a_config_that_never_ends_is_not_waited_for_in_each_repository(git: Git,
         with (nested / ".git/config").open("a") as file:
             file.write("[include]\n\tpath = ../fifo\n")
     start = time.monotonic()
-    assert len(env_files_to_hide(survey(str(repository)))) == 3
+    assert len(env_files_to_hide(survey(str(repository), TrustedGit()))) == 3
     assert time.monotonic() - start < 2 * GIT_TIMEOUT_S
 
 
@@ -516,7 +519,7 @@ def test_asking_which_files_are_ignored_runs_nothing_of_the_project(git: Git, re
     (repository / ".gitignore").write_text(".env\n")
     (repository / ".env").write_text("")
     git(repository, "config", "core.fsmonitor", f"touch {git.root}/ran; false")
-    assert env_files_to_hide(survey(str(repository))) == (f"{repository}/.env",)
+    assert env_files_to_hide(survey(str(repository), TrustedGit())) == (f"{repository}/.env",)
     assert not (git.root / "ran").exists()
 
 
@@ -537,7 +540,7 @@ def test_sentinels_are_placed_protected_and_removed(
     git(repository, "submodule", "--quiet", "add", str(upstream), "lib")
     git(repository, "worktree", "add", "-q", "tree")
     places = [repository / name for name in (".git/commondir", ".git/modules/lib/commondir")]
-    claim = place_sentinels(str(state), survey(str(repository)))
+    claim = place_sentinels(str(state), survey(str(repository), TrustedGit()))
     assert [place.read_bytes() for place in places] == [SENTINEL, SENTINEL]
     assert set(map(str, places)) <= set(protect(repository).read_only)
     assert (
@@ -551,11 +554,11 @@ def test_sentinels_are_placed_protected_and_removed(
 
 def test_the_last_of_several_sessions_removes_the_sentinel(repository: Path, state: Path):
     sentinel = repository / ".git/commondir"
-    first = place_sentinels(str(state), survey(str(repository)))
-    second = place_sentinels(str(state), survey(str(repository)))
+    first = place_sentinels(str(state), survey(str(repository), TrustedGit()))
+    second = place_sentinels(str(state), survey(str(repository), TrustedGit()))
     remove_sentinels(str(state), first)
     assert sentinel.exists()
-    third = place_sentinels(str(state), survey(str(repository)))
+    third = place_sentinels(str(state), survey(str(repository), TrustedGit()))
     remove_sentinels(str(state), second)
     assert sentinel.exists()
     remove_sentinels(str(state), third)
@@ -568,9 +571,9 @@ def test_what_a_killed_session_left_is_removed_by_the_next(
 ):
     sentinel = repository / ".git/commondir"
     code = (
-        "import sys, time; from sanderling.sandbox.guard.repositories import survey; "
+        "import sys, time; from sanderling.sandbox.guard.repositories import TrustedGit, survey; "
         "from sanderling.sandbox.guard.sentinels import place_sentinels; "
-        "place_sentinels(sys.argv[1], survey(sys.argv[2])); time.sleep(60)"
+        "place_sentinels(sys.argv[1], survey(sys.argv[2], TrustedGit())); time.sleep(60)"
     )
     session = subprocess.Popen([sys.executable, "-c", code, str(state), str(repository)])
     try:
@@ -582,7 +585,9 @@ def test_what_a_killed_session_left_is_removed_by_the_next(
         session.wait()
     assert sentinel.exists()
     if cleaner == "of the project":
-        remove_sentinels(str(state), place_sentinels(str(state), survey(str(repository))))
+        remove_sentinels(
+            str(state), place_sentinels(str(state), survey(str(repository), TrustedGit()))
+        )
     else:
         clean_up_after_the_dead(str(state.parent))
     assert not sentinel.exists()
@@ -598,7 +603,7 @@ def test_the_last_of_sessions_with_states_of_their_own_removes_the_sentinel(
     projects = [repository, repository, tmp_path / "tree"]
     for order in itertools.permutations(range(3)):
         claims = [
-            place_sentinels(str(state), survey(str(project)))
+            place_sentinels(str(state), survey(str(project), TrustedGit()))
             for state, project in zip(states, projects, strict=True)
         ]
         for number in order:
@@ -612,14 +617,14 @@ def test_sentinel_of_the_killed_is_left_to_a_session_that_lives(
 ):
     sentinel = repository / ".git/commondir"
     code = (
-        "import os, sys; from sanderling.sandbox.guard.repositories import survey;"
+        "import os, sys; from sanderling.sandbox.guard.repositories import TrustedGit, survey;"
         "from sanderling.sandbox.guard.sentinels import place_sentinels;"
-        "place_sentinels(sys.argv[1], survey(sys.argv[2])); os._exit(9)"
+        "place_sentinels(sys.argv[1], survey(sys.argv[2], TrustedGit())); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", code, str(state), str(repository)], check=False)
     assert sentinel.exists()
     others = tmp_path / "others"
-    claim = place_sentinels(str(others), survey(str(repository)))
+    claim = place_sentinels(str(others), survey(str(repository), TrustedGit()))
     clean_up_after_the_dead(str(state.parent))
     assert sentinel.exists()
     remove_sentinels(str(others), claim)
@@ -628,7 +633,7 @@ def test_sentinel_of_the_killed_is_left_to_a_session_that_lives(
 
 def test_sentinel_whose_record_was_deleted_is_removed_all_the_same(repository: Path, state: Path):
     sentinel = repository / ".git/commondir"
-    claim = place_sentinels(str(state), survey(str(repository)))
+    claim = place_sentinels(str(state), survey(str(repository), TrustedGit()))
     shutil.rmtree(state)
     remove_sentinels(str(state), claim)
     assert not sentinel.exists()
@@ -638,10 +643,10 @@ def test_session_that_begins_after_the_record_was_deleted_takes_the_sentinel_ove
     repository: Path, state: Path
 ):
     sentinel = repository / ".git/commondir"
-    first = place_sentinels(str(state), survey(str(repository)))
+    first = place_sentinels(str(state), survey(str(repository), TrustedGit()))
     shutil.rmtree(state)
     state.mkdir()
-    second = place_sentinels(str(state), survey(str(repository)))
+    second = place_sentinels(str(state), survey(str(repository), TrustedGit()))
     remove_sentinels(str(state), first)
     assert sentinel.exists()
     remove_sentinels(str(state), second)
@@ -653,18 +658,18 @@ def test_sentinel_is_taken_over_from_the_killed_whose_state_was_deleted(
 ):
     sentinel = repository / ".git/commondir"
     sentinel.write_bytes(SENTINEL)
-    remove_sentinels(str(state), place_sentinels(str(state), survey(str(repository))))
+    remove_sentinels(str(state), place_sentinels(str(state), survey(str(repository), TrustedGit())))
     assert not sentinel.exists()
 
 
 def test_nothing_is_placed_that_could_not_be_recorded(repository: Path, state: Path):
     """A limit does what a full disk does."""
     code = (
-        "import os, resource, sys; from sanderling.sandbox.guard.repositories import survey\n"
+        "import os, resource, sys; from sanderling.sandbox.guard.repositories import TrustedGit, survey\n"
         "from sanderling.sandbox.guard.sentinels import place_sentinels\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "before = len(os.listdir('/proc/self/fd'))\n"
-        "try: place_sentinels(sys.argv[1], survey(sys.argv[2]))\n"
+        "try: place_sentinels(sys.argv[1], survey(sys.argv[2], TrustedGit()))\n"
         "except OSError: print(len(os.listdir('/proc/self/fd')) - before)"
     )
     command = [sys.executable, "-c", code, str(state), str(repository)]
@@ -676,7 +681,7 @@ def test_nothing_is_placed_that_could_not_be_recorded(repository: Path, state: P
 
 def test_what_is_no_sentinel_any_more_is_left(repository: Path, state: Path):
     sentinel = repository / ".git/commondir"
-    claim = place_sentinels(str(state), survey(str(repository)))
+    claim = place_sentinels(str(state), survey(str(repository), TrustedGit()))
     sentinel.write_text("../elsewhere\n")
     remove_sentinels(str(state), claim)
     assert sentinel.read_text() == "../elsewhere\n"
@@ -691,7 +696,7 @@ def test_git_works_with_a_sentinel_as_it_does_without(
     git(repository, "submodule", "--quiet", "add", str(upstream), "lib")
     git(repository, "commit", "-qm", "lib")
     git(repository, "remote", "add", "origin", str(upstream))
-    claim = place_sentinels(str(state), survey(str(repository)))
+    claim = place_sentinels(str(state), survey(str(repository), TrustedGit()))
     (repository / "a.txt").write_text("b\n")
     for command in (
         "stash -q",
@@ -734,7 +739,7 @@ def test_libgit2_works_with_a_sentinel(git: Git, repository: Path, state: Path):
     pygit2 = pytest.importorskip("pygit2")
     git(repository, "branch", "topic")
     git(repository, "pack-refs", "--all")
-    claim = place_sentinels(str(state), survey(str(repository)))
+    claim = place_sentinels(str(state), survey(str(repository), TrustedGit()))
     opened = pygit2.Repository(pygit2.discover_repository(str(repository)))
     assert opened.head.shorthand == "main"
     assert opened.workdir == f"{repository}/"

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from sanderling.permissions.decide import decide
+from sanderling.sandbox.guard.git_program import TrustedGit
 from sanderling.sandbox.guard.guard import MAX_TOLD, Guard, GuardEvent
 from sanderling.sandbox.guard.protection import protection
 from sanderling.sandbox.guard.repositories import Survey, survey
@@ -78,7 +79,7 @@ class Yard:
         return self.ran.exists()
 
     def start_guard(self, *, restores: bool = False) -> Guard:
-        found = survey(str(self.project))
+        found = survey(str(self.project), TrustedGit())
         quarantine = str(self.state / "quarantine")
         self.guard = Guard(found, protection(found), quarantine, restores=restores)
         return self.guard
@@ -127,7 +128,7 @@ def names(directory: Path) -> list[str]:
 
 def held_names(project: Path) -> list[str]:
     """What is mounted read-only, beside what belongs to git."""
-    paths = protection(survey(str(project))).read_only
+    paths = protection(survey(str(project), TrustedGit())).read_only
     return sorted(path.removeprefix(f"{project}/") for path in paths if "/.git/" not in path)
 
 
@@ -640,7 +641,7 @@ def test_the_quarantine_may_be_on_another_file_system(yard: Yard):
         pytest.skip("one file system")
     other = Path(tempfile.mkdtemp(dir=shm))
     try:
-        found = survey(str(yard.project))
+        found = survey(str(yard.project), TrustedGit())
         guard = yard.guard = Guard(found, protection(found), str(other), restores=False)
         (yard.project / ".vscode/deep").mkdir(parents=True)
         (yard.project / ".vscode/deep/tasks.json").write_text("evil")
@@ -672,7 +673,7 @@ def test_what_is_too_much_to_copy_stays_under_another_name(yard: Yard, shape: st
     building = yard.project / "building"
     building.mkdir()
     try:
-        found = survey(str(yard.project))
+        found = survey(str(yard.project), TrustedGit())
         guard = yard.guard = Guard(found, protection(found), str(other), restores=False)
         if shape == "deep":
             below = os.open(building, os.O_RDONLY)
@@ -1039,10 +1040,10 @@ def test_the_tripwire_works_while_an_audit_judges(yard: Yard, monkeypatch: pytes
         yard.git("init", "-q", f"nested{index}")
     lived = []
 
-    def judge_slowly(content: bytes, project: str) -> frozenset[str]:
+    def judge_slowly(content: bytes, git: TrustedGit) -> frozenset[str]:
         lived.append((yard.project / ".envrc").exists())
         (yard.project / ".envrc").write_text("evil")
-        return executable_settings(content, project)
+        return executable_settings(content, git)
 
     monkeypatch.setattr("sanderling.sandbox.guard.guard.executable_settings", judge_slowly)
     for index in range(3):  # else the settings of equal configs are known
@@ -1133,7 +1134,8 @@ def test_modes_do_not_keep_the_guard_off():
 
 
 def test_a_survey_of_nothing_is_empty(tmp_path: Path):
-    assert survey(str(tmp_path)) == Survey(str(tmp_path), [], [], [], [], [])
+    git = TrustedGit()
+    assert survey(str(tmp_path), git) == Survey(str(tmp_path), git, [], [], [], [], [])
 
 
 def test_what_a_worktree_brings_along_is_no_news_and_what_differs_is(yard: Yard):
@@ -1244,12 +1246,12 @@ def test_git_that_the_host_runs_runs_nothing_that_a_repository_names(yard, monke
     assert yard.victim_status(yard.project)
     yard.ran.unlink()
     monkeypatch.setenv("HOME", str(yard.home))
-    found = survey(str(yard.project))
+    found = survey(str(yard.project), TrustedGit())
     for path in [*found.env_files, yard.project / "a.txt"]:  # as a status would have to look again
         os.utime(path)
     env_files_to_hide(found)
     protection(found)
-    executable_settings(config.encode(), str(yard.project))
+    executable_settings(config.encode(), TrustedGit(str(yard.project)))
     guard = yard.start_guard()
     (yard.project / "new").mkdir()
     yard.repository(yard.project / "new/.git", config)

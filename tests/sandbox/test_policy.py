@@ -7,7 +7,7 @@ import pytest
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox.environment import environment, state_directory
-from sanderling.sandbox.policy import LEVELS, TOO_WIDE, Limits, SandboxPolicy, resolve
+from sanderling.sandbox.policy import LEVELS, TOO_WIDE, Limits, SandboxPolicy, resolve_policy
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def policy(tmp_path) -> SandboxPolicy:
 
 def test_every_path_is_made_real(policy, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "home")
-    resolved = resolve(
+    resolved = resolve_policy(
         policy._replace(
             project=f"{tmp_path}/link/work/../work/project/",
             home=f"{tmp_path}/link",
@@ -42,11 +42,15 @@ def test_every_path_is_made_real(policy, tmp_path):
 
 def test_tilde_in_a_grant_is_the_persons_home(policy, tmp_path, monkeypatch):  # noqa: ARG001
     monkeypatch.setenv("HOME", policy.home)
-    assert resolve(policy._replace(write_paths=("~/work",))).write_paths == (f"{policy.home}/work",)
+    assert resolve_policy(policy._replace(write_paths=("~/work",))).write_paths == (
+        f"{policy.home}/work",
+    )
 
 
 def test_policy_of_a_missing_state_directory_is_resolved(policy, tmp_path):
-    assert resolve(policy._replace(state_dir=f"{tmp_path}/new")).state_dir == f"{tmp_path}/new"
+    assert (
+        resolve_policy(policy._replace(state_dir=f"{tmp_path}/new")).state_dir == f"{tmp_path}/new"
+    )
 
 
 @pytest.mark.parametrize("field", ["project", "read_paths", "write_paths"])
@@ -68,7 +72,7 @@ def test_path_that_holds_too_much_is_refused_in_one_sentence(policy, tmp_path, f
     path = path.format(base=tmp_path)
     value = path if field == "project" else (path,)
     with pytest.raises(SandboxError, match=reason) as caught:
-        resolve(policy._replace(**{field: value}))
+        resolve_policy(policy._replace(**{field: value}))
     assert path in str(caught.value)
     assert re.fullmatch(r"The (project|path) [^\n]*\.", str(caught.value))
 
@@ -77,24 +81,24 @@ def test_path_that_holds_too_much_is_refused_in_one_sentence(policy, tmp_path, f
 @pytest.mark.parametrize("field", ["project", "write_paths"])
 def test_directory_of_the_system_is_no_project_and_no_grant(policy, path, field):
     with pytest.raises(SandboxError):
-        resolve(policy._replace(**{field: path if field == "project" else (path,)}))
+        resolve_policy(policy._replace(**{field: path if field == "project" else (path,)}))
 
 
 def test_project_above_the_state_is_refused(policy):
     with pytest.raises(SandboxError, match="overlap"):
-        resolve(policy._replace(state_dir=f"{policy.project}/.state"))
+        resolve_policy(policy._replace(state_dir=f"{policy.project}/.state"))
 
 
 def test_project_that_is_a_file_is_refused(policy, tmp_path):
     (tmp_path / "elsewhere/file").touch()
     with pytest.raises(SandboxError, match="is not a directory"):
-        resolve(policy._replace(project=str(tmp_path / "elsewhere/file")))
+        resolve_policy(policy._replace(project=str(tmp_path / "elsewhere/file")))
 
 
 def test_one_file_can_be_granted(policy, tmp_path):
     file = tmp_path / "elsewhere/file"
     file.touch()
-    assert resolve(policy._replace(write_paths=(str(file),))).write_paths == (str(file),)
+    assert resolve_policy(policy._replace(write_paths=(str(file),))).write_paths == (str(file),)
 
 
 # --- the environment ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from sanderling.sandbox.denials import PROGRAM_HIDDEN, Denial, programs_denied
 from sanderling.sandbox.kernel.programs import MAX_PROGRAMS, programs_of
-from sanderling.sandbox.policy import Grant, resolve
+from sanderling.sandbox.policy import Grant, resolve_policy
 from sanderling.sandbox.sandbox import Sandbox
 from tests.conftest import prove, prove_rest
 from tests.sandbox.test_files import session_of
@@ -39,12 +39,12 @@ def program(path: Path, text: str = "echo mine", mode: int = 0o755) -> None:
 
 
 def shown(place: Place, **changes) -> list[str]:
-    policy = resolve(place.policy(**changes))
+    policy = resolve_policy(place.policy(**changes))
     return [path for path in programs_of(policy) if path.startswith(str(place.base))]
 
 
 def denied(place: Place, output: str, status: int = MISSING, command: str = "") -> list[Denial]:
-    return programs_denied(output, status, command, resolve(place.policy()))
+    return programs_denied(output, status, command, resolve_policy(place.policy()))
 
 
 # --- what is shown -----------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_what_is_no_hidden_program_is_no_denial(place, own, output):
 def test_directory_that_is_shown_is_no_denial(place, own):
     own("bin")
     assert denied(place, "sh: 1: mytool: not found") != []
-    policy = resolve(place.policy(programs=(f"{place.home}/bin",)))
+    policy = resolve_policy(place.policy(programs=(f"{place.home}/bin",)))
     assert programs_denied("sh: 1: mytool: not found", MISSING, "", policy) == []
 
 

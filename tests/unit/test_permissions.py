@@ -16,7 +16,7 @@ from tests.conftest import examples, prove, prove_rest
 from sanderling.permissions.decide import Mode, applies, decide
 from sanderling.permissions.proposing import propose
 from sanderling.permissions.rules import Rule, rule_from_text
-from sanderling.sandbox.kernel import layout
+from sanderling.sandbox.kernel import programs
 from sanderling.text import name_set
 from sanderling.tools.effects import Effect
 
@@ -262,7 +262,7 @@ def test_program_that_links_to_what_the_sandbox_hides_does_not_only_look(
     project, tmp_path, monkeypatch, target, expected
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(layout, "PRIVATE", ("/tmp/sanderling-none",))
+    monkeypatch.setattr(programs, "PRIVATE", ("/tmp/sanderling-none",))
     for name in ("dev/rg/rg", ".cargo/bin/rg", "bin/ripgrep"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("#!/bin/sh\n")

@@ -41,12 +41,12 @@ from sanderling.sandbox.policy import (
     Grant,
     Level,
     NetworkMode,
+    ProjectAccess,
     SandboxPolicy,
     changed_paths,
-    resolve,
+    resolve_policy,
     without,
 )
-from sanderling.sandbox.policy import Mode as ProjectMode
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.report import ProjectReplaced, Report
 from sanderling.sandbox.sandbox import NO_PROXY, STDOUT, Sandbox, SandboxEvent, check_level
@@ -397,7 +397,7 @@ class SessionSandbox:
             SandboxError: a path holds too much, a host needs a proxy that this level does not have, or there is no project.
         """
         self._require_project()
-        resolve(grant.added_to(self._policy))
+        resolve_policy(grant.added_to(self._policy))
         if grant.hosts and self.network != "on" and self.level == "landlock":
             raise SandboxError(
                 f"{NO_PROXY} The person can open all of it: `{remedies().network} on`."
@@ -511,7 +511,7 @@ class SessionSandbox:
         """Whether anything of the person's can be written: in plan mode nothing can."""
         return self._policy.mode == "rw"
 
-    def set_mode(self, mode: ProjectMode) -> None:
+    def set_mode(self, mode: ProjectAccess) -> None:
         """Whether what is started from now on can write the project."""
         self._policy = self._policy._replace(mode=mode)
         if self._sandbox:

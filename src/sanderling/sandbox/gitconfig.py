@@ -12,7 +12,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from sanderling.sandbox.guard.git_program import GIT_TIMEOUT_S, git_program
+from sanderling.sandbox.guard.git_program import GIT_TIMEOUT_S, TrustedGit
 from sanderling.sandbox.policy import SandboxPolicy
 
 KEPT = (
@@ -26,7 +26,7 @@ LIST_SETTINGS = ("config", "--global", "--includes", "--list", "-z")
 
 async def write_gitconfig(policy: SandboxPolicy) -> None:
     """Write `gitconfig` and `gitignore` into the policy's `state_dir`; without git, or settings, both are empty."""
-    program = git_program((policy.project, *policy.write_paths))
+    program = TrustedGit(policy.project, *policy.write_paths).program
     settings = await to_thread.run_sync(_read_settings, program) if program else {}
     _write(Path(policy.state_dir), settings)
 

@@ -12,7 +12,7 @@ Level = Literal["full", "full-bwrap", "namespaces", "landlock", "none"]
 """How much the kernel enforces, strongest first; what each one lacks stands in `gaps.py`."""
 LEVELS: tuple[Level, ...] = get_args(Level)
 
-Mode = Literal["rw", "ro"]
+ProjectAccess = Literal["rw", "ro"]
 """Whether the project can be written."""
 PROXY_PORT, NAME_PORT = 3128, 53
 """Where, on the session's loopback, the host answers: the proxy, and the name server that only says no."""
@@ -51,7 +51,7 @@ class SandboxPolicy(NamedTuple):
     project: str
     home: str
     state_dir: str
-    mode: Mode = "rw"
+    mode: ProjectAccess = "rw"
     network: NetworkMode = "off"
     read_paths: tuple[str, ...] = ()
     write_paths: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ def check_identities(policy: SandboxPolicy) -> None:
         )
 
 
-def resolve(policy: SandboxPolicy) -> SandboxPolicy:
+def resolve_policy(policy: SandboxPolicy) -> SandboxPolicy:
     """
     `policy` with every path made real.
 

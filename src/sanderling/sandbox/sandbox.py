@@ -41,7 +41,7 @@ from sanderling.sandbox.policy import (
     Level,
     NetworkMode,
     SandboxPolicy,
-    resolve,
+    resolve_policy,
 )
 from sanderling.sandbox.processes import PipeReader, PipeWriter, Process
 from sanderling.sandbox.report import LAYERS, GuardEvent, Report
@@ -193,7 +193,7 @@ class Sandbox:
             SandboxError: the policy cannot be enforced here, at a level that it accepts.
         """
         _check_system()
-        policy = resolve(policy)
+        policy = resolve_policy(policy)
         policy = policy._replace(programs=programs_of(policy))
         goes_on = bool(policy.tmp_dir)
         if not goes_on:
@@ -234,7 +234,7 @@ class Sandbox:
         Raises:
             SandboxError: it cannot be started. A program that is missing is not that: it ends with status 127.
         """
-        policy = resolve(policy) if policy else self.policy
+        policy = resolve_policy(policy) if policy else self.policy
         variables = environment(os.environ, policy, self.level)
         if policy.network == "proxy":
             variables |= proxy_environment(PROXY_PORT)

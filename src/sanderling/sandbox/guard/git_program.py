@@ -1,7 +1,6 @@
 """The git of the system, run where nothing of the project can tell it what to run."""
 
 import os
-from collections.abc import Iterable
 
 from sanderling.paths import is_within
 
@@ -13,7 +12,7 @@ class UnclearError(ValueError):
     """A pointer that two readers may read differently. `str(error)` continues "it …"."""
 
 
-def real_path(path: str) -> str:
+def follow_links(path: str) -> str:
     """
     `path` without links; what does not exist stays as it is written.
 
@@ -32,70 +31,80 @@ def real_path(path: str) -> str:
 def leads_to(directory: str, path: str) -> str:
     """Where `path`, as it is written in `directory`, leads; empty if that is unclear."""
     try:
-        return real_path(os.path.join(directory, path))
+        return follow_links(os.path.join(directory, path))
     except UnclearError:
         return ""
 
 
-_distrusted: set[str] = set()
-
-
-def distrust(*roots: str) -> None:
-    """Run no git from below `roots` from now on; what is surveyed is distrusted at once."""
-    _distrusted.update(roots)
-
-
-def git_program(roots: Iterable[str]) -> str:
-    """The first `git` on PATH that is in none of `roots`, where a command could put one; empty if there is none."""
-    for directory in _search_path(tuple(roots)):
-        if os.access(f"{directory}/git", os.X_OK):
-            return f"{directory}/git"
-    return ""
-
-
-def _search_path(roots: tuple[str, ...]) -> list[str]:
-    forbidden = {*roots, *(leads_to("/", root) for root in roots)} - {""}
-
-    def is_outside(directory: str) -> bool:
-        places = (os.path.normpath(directory), leads_to("/", directory), leads_to(directory, "git"))
-        return all(places) and not any(
-            is_within(place, root) for place in places for root in forbidden
-        )
-
-    return [item for item in os.get_exec_path() if item.startswith("/") and is_outside(item)]
-
-
-def run_git(
-    project: str,
-    *arguments: str,
-    cwd: str,
-    stdin: bytes = b"",
-    is_bare: bool = False,
-) -> bytes | None:
+class TrustedGit:
     """
-    What git prints; None if it fails or is not there. `is_bare`: without the user's own configuration.
+    The first `git` on PATH that is in none of the roots, where a command could put one.
 
-    It may stand in a repository that a command has made, so it fetches nothing: the config says by which program to fetch.
+    One is shared by all that ask about a session's directories, so that a root is distrusted by each of them at once.
     """
-    import subprocess
 
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    roots = (project, *_distrusted)
-    environment |= {"PATH": os.pathsep.join(_search_path(roots)), "LC_ALL": "C"}
-    environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
-    if is_bare:
-        environment |= {"HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
-        environment |= {"GIT_CONFIG_NOSYSTEM": "1"}
-    try:
-        done = subprocess.run(  # noqa: S603
-            [git_program(roots), *arguments],
-            input=stdin,
-            capture_output=True,
-            cwd=cwd,
-            env=environment,
-            timeout=GIT_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return None if done.returncode else done.stdout
+    def __init__(self, *roots: str) -> None:
+        self._roots = set(roots)
+
+    def distrust(self, *roots: str) -> None:
+        """Run no git from below `roots` from now on."""
+        self._roots.update(roots)
+
+    @property
+    def program(self) -> str:
+        """Its path; empty if there is none."""
+        for directory in self._search_path():
+            if os.access(f"{directory}/git", os.X_OK):
+                return f"{directory}/git"
+        return ""
+
+    def _search_path(self) -> list[str]:
+        forbidden = {*self._roots, *(leads_to("/", root) for root in self._roots)} - {""}
+
+        def is_outside(directory: str) -> bool:
+            places = (
+                os.path.normpath(directory),
+                leads_to("/", directory),
+                leads_to(directory, "git"),
+            )
+            return all(places) and not any(
+                is_within(place, root) for place in places for root in forbidden
+            )
+
+        return [item for item in os.get_exec_path() if item.startswith("/") and is_outside(item)]
+
+    def run(
+        self, *arguments: str, cwd: str, stdin: bytes = b"", is_bare: bool = False
+    ) -> bytes | None:
+        """
+        Return what git prints; None if it fails or is not there. `is_bare`: without the user's own configuration.
+
+        It may stand in a repository that a command has made, so it fetches nothing: the config says by which program to fetch.
+        """
+        import subprocess
+
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("GIT_")
+        }
+        environment |= {"PATH": os.pathsep.join(self._search_path()), "LC_ALL": "C"}
+        environment |= {
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_ALLOW_PROTOCOL": "",
+            "GIT_NO_LAZY_FETCH": "1",
+        }
+        if is_bare:
+            environment |= {"HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}
+            environment |= {"GIT_CONFIG_NOSYSTEM": "1"}
+        try:
+            done = subprocess.run(  # noqa: S603
+                [self.program, *arguments],
+                input=stdin,
+                capture_output=True,
+                cwd=cwd,
+                env=environment,
+                timeout=GIT_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return None if done.returncode else done.stdout

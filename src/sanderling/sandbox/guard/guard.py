@@ -34,9 +34,10 @@ from sanderling.sandbox.guard.repositories import (
     Repository,
     Survey,
     alternates,
+    clear_repository,
+    find_repository,
     git_directories,
     read_file,
-    resolve,
     survey,
 )
 from sanderling.sandbox.guard.settings import executable_settings
@@ -53,7 +54,6 @@ from sanderling.sandbox.guard.tree import (
     open_up,
     put,
     rename_back,
-    resolved,
     snapshot,
 )
 from sanderling.sandbox.report import GuardEvent
@@ -91,6 +91,7 @@ class Guard:
         self, found: Survey, protection: GitProtection, quarantine_dir: str, *, restores: bool
     ) -> None:
         self._project = found.project
+        self._git = found.git
         self._project_identity = identity(found.project)
         self._roots = (found.project, *protection.write)
         self._quarantine_dir = quarantine_dir
@@ -104,7 +105,9 @@ class Guard:
         self._bound: dict[str, Identity | None] = (
             {} if restores else {path: identity(path) for path in held}
         )
-        self._known = {entry: (identity(entry), resolved(entry)) for entry in self._entries(found)}
+        self._known = {
+            entry: (identity(entry), clear_repository(entry)) for entry in self._entries(found)
+        }
         self._pins = {path: os.open(path, DIRECTORY) for path in protection.pin if restores}
         self._pin_modes = {path: os.fstat(fd).st_mode for path, fd in self._pins.items()}
 
@@ -187,9 +190,9 @@ class Guard:
             self._restore()
         self._check_watched()
         try:
-            found = survey(self._project, self._read_events)
+            found = survey(self._project, self._git, self._read_events)
             if sum(self._make_listable(path) for path in found.unlistable):
-                found = survey(self._project, self._read_events)
+                found = survey(self._project, self._git, self._read_events)
         except OSError as error:
             self._tell("failed", self._project, f"cannot be walked: {error.strerror}")
             return self._taken()
@@ -432,7 +435,7 @@ class Guard:
         was_identity, was_repository = self._known.get(entry, (None, None))
         is_known = was_identity == found or entry in self._roots
         try:
-            repository = resolve(entry)
+            repository = find_repository(entry)
             faults = list(self._faults(repository, was_repository)) if repository else []
         except UnclearError as error:
             repository = None
@@ -543,7 +546,7 @@ class Guard:
         if not content.strip():
             return frozenset()
         if content not in self._settings_of:
-            self._settings_of[content] = executable_settings(content, self._project)
+            self._settings_of[content] = executable_settings(content, self._git)
         return self._settings_of[content]
 
     def _is_as_it_was(self, path: str) -> bool:

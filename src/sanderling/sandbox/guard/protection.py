@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sanderling.paths import is_in_any, is_within
 from sanderling.sandbox import names as listed
-from sanderling.sandbox.guard.git_program import UnclearError, leads_to, real_path
+from sanderling.sandbox.guard.git_program import UnclearError, follow_links, leads_to
 from sanderling.sandbox.guard.repositories import (
     MAX_CHAIN,
     MAX_CONFIG_BYTES,
@@ -19,10 +19,10 @@ from sanderling.sandbox.guard.repositories import (
     Repository,
     Survey,
     alternates,
+    clear_repository,
     git_directories,
     pointer,
     read_file,
-    resolve,
 )
 from sanderling.sandbox.guard.settings import is_inert, may_run_something, settings_of
 
@@ -71,8 +71,9 @@ def protection(survey: Survey) -> GitProtection:
 class _Plan:
     def __init__(self, survey: Survey) -> None:
         self.project = survey.project
+        self.git = survey.git
         self.own = own_repository(survey.project)
-        self.write = outside(self.own, survey.project)
+        self.write = outside(self.own, survey)
         self.read: list[str] = []
         self.pin: set[str] = set()
         self.read_only: set[str] = set()
@@ -88,27 +89,20 @@ class _Plan:
             self._watch(entry)
         elif os.path.isfile(entry):
             self.read_only.add(entry)
-        try:
-            repository = resolve(entry)
-        except UnclearError:
-            return
+        repository = clear_repository(entry)
         if not repository or not self._is_inside(repository.common_dir):
             return
         worktree = os.path.dirname(entry) if os.path.basename(entry) == ".git" else entry
         for config in (f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"):
             self._hold_what_config_names(worktree, config)
         if entry == f"{self.project}/.git":
-            settings = settings_of(self.project, cwd=self.project)
+            settings = settings_of(self.git, cwd=self.project)
             for origin, key, value in settings:
                 self._hold_setting(worktree, origin, key, value)
             self._hold_alternates(repository.common_dir)
 
     def hold_git_directory(self, git_dir: str) -> None:
-        try:
-            repository = resolve(git_dir)
-        except UnclearError:
-            return
-        if not repository:
+        if not (repository := clear_repository(git_dir)):
             return
         is_main = repository.git_dir == repository.common_dir
         names = SURFACE if is_main else WORKTREE_SURFACE
@@ -180,7 +174,7 @@ class _Plan:
 
     def _hold_target(self, link: str) -> None:
         with suppress(UnclearError):  # a link that leads nowhere
-            self._hold_path(real_path(link))
+            self._hold_path(follow_links(link))
 
     def _hold_path(self, path: str) -> None:
         """Hold what the project has at `path`, whose parents may be missing or links; nothing outside."""
@@ -190,7 +184,7 @@ class _Plan:
         while not os.path.isdir(parent := os.path.dirname(path)):
             path = parent
         try:
-            real = real_path(parent)
+            real = follow_links(parent)
         except UnclearError:
             return
         if real != parent:
@@ -211,7 +205,7 @@ class _Plan:
         if not depth or (worktree, config) in self._seen or not may_run_something(content):
             return
         self._seen.add((worktree, config))
-        settings = settings_of(self.project, "--no-includes", "--file", config)
+        settings = settings_of(self.git, "--no-includes", "--file", config)
         for origin, key, value in settings:
             self._hold_setting(worktree, origin, key, value, depth)
 
@@ -280,14 +274,12 @@ def _is_plain_directory(path: str) -> bool:
 
 
 def own_repository(project: str) -> Repository | None:
-    try:
-        return resolve(f"{project}/.git")
-    except UnclearError:
-        return None
+    return clear_repository(f"{project}/.git")
 
 
-def outside(own: Repository | None, project: str) -> list[str]:
-    if own is None or is_within(own.common_dir, project) or not _answers(own, project):
+def outside(own: Repository | None, survey: Survey) -> list[str]:
+    """The directories of the project's `own` repository that lie outside of it, if that answers to the project."""
+    if own is None or is_within(own.common_dir, survey.project) or not _answers(own, survey):
         return []
     is_one = is_within(own.git_dir, own.common_dir)
     directories = [own.common_dir] if is_one else [own.common_dir, own.git_dir]
@@ -300,7 +292,7 @@ def leads_nowhere(project: str) -> str:
     return own.git_dir if own and not os.path.isdir(own.git_dir) else ""
 
 
-def _answers(own: Repository, project: str) -> bool:
+def _answers(own: Repository, survey: Survey) -> bool:
     """
     Whether the repository outside knows of this project: the sandbox can write a pointer to any repository of the user, but no answer.
 
@@ -311,9 +303,9 @@ def _answers(own: Repository, project: str) -> bool:
         answer = pointer(f"{own.git_dir}/gitdir")
     except (OSError, UnclearError):
         config = f"{own.git_dir}/config"
-        settings = settings_of(project, "--no-includes", "--file", config)
+        settings = settings_of(survey.git, "--no-includes", "--file", config)
         worktree = [value for _, key, value in settings if key == "core.worktree"]
         if not worktree:
             return ".git" not in own.git_dir.split("/")
-        return leads_to(own.git_dir, worktree[-1]) == project
-    return leads_to(own.git_dir, answer) == f"{project}/.git"
+        return leads_to(own.git_dir, worktree[-1]) == survey.project
+    return leads_to(own.git_dir, answer) == f"{survey.project}/.git"

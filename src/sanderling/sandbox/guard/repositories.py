@@ -22,10 +22,10 @@ from typing import NamedTuple
 from sanderling.paths import is_in_any
 from sanderling.sandbox import names as listed
 from sanderling.sandbox.guard.git_program import (
+    TrustedGit,
     UnclearError,
-    distrust,
+    follow_links,
     leads_to,
-    real_path,
 )
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -69,10 +69,12 @@ class Survey(NamedTuple):
     What one walk of the project found, absolute; nothing inside `.git` directories, nothing through links.
 
     `repositories`: entries named `.git` and bare repositories. `env_files`: regular files that may hold secrets, by their name.
-    `unlistable`: directories which may be entered but not read. `named`: what the table of names has, links included.
+    `unlistable`: directories which may be entered but not read. `named`: what the table of names has, links included. `git` may be
+    asked about it.
     """
 
     project: str
+    git: TrustedGit
     repositories: list[str]
     env_files: list[str]
     sockets: list[str]
@@ -80,17 +82,17 @@ class Survey(NamedTuple):
     named: list[str]
 
 
-def survey(project: str, between: Callable[[], object] = lambda: None) -> Survey:
+def survey(project: str, git: TrustedGit, between: Callable[[], object] = lambda: None) -> Survey:
     """
-    Walk the project, which is absolute and resolved.
+    Walk the project, which is absolute and resolved; `git` distrusts it from now on.
 
     `between` is called now and then, so that a large tree does not hold up what cannot wait.
 
     Raises:
         OSError: there is no such directory.
     """
-    distrust(project)
-    found = Survey(project, [], [], [], [], [])
+    git.distrust(project)
+    found = Survey(project, git, [], [], [], [], [])
     root = os.open(project, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     waiting = [""]
     count = 0
@@ -161,7 +163,7 @@ def _listing(directory: str, dir_fd: int | None = None) -> "Generator[Iterator[o
         os.close(fd)
 
 
-def resolve(entry: str) -> Repository | None:
+def find_repository(entry: str) -> Repository | None:
     """
     Where git goes from `entry`, a `.git` or a git directory; None where it goes nowhere.
 
@@ -169,14 +171,22 @@ def resolve(entry: str) -> Repository | None:
         UnclearError: a pointer is not written the way git writes it, so that readers may disagree.
     """
     try:
-        git_dir = real_path(_git_directory(entry))
+        git_dir = follow_links(_git_directory(entry))
     except OSError:
         return None  # nothing there, or in this very moment no more
     try:
-        common_dir = real_path(os.path.join(git_dir, pointer(f"{git_dir}/commondir")))
+        common_dir = follow_links(os.path.join(git_dir, pointer(f"{git_dir}/commondir")))
     except OSError:
         common_dir = git_dir
     return Repository(entry, git_dir, common_dir)
+
+
+def clear_repository(entry: str) -> Repository | None:
+    """The repository that `entry` leads to; None also where a pointer is unclear."""
+    try:
+        return find_repository(entry)
+    except UnclearError:
+        return None
 
 
 def _git_directory(entry: str) -> str:
@@ -230,11 +240,7 @@ def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
     roots = (survey.project, *outside)
     found: set[str] = set(outside)
     for entry in survey.repositories:
-        try:
-            repository = resolve(entry)
-        except UnclearError:
-            continue
-        if repository:
+        if repository := clear_repository(entry):
             found.update((repository.git_dir, repository.common_dir))
     found = {path for path in found if is_in_any(path, roots)}
     waiting = [f"{path}/{name}" for path in found for name in ("modules", "worktrees")]
@@ -265,7 +271,7 @@ def has_its_files_around(project: str) -> bool:
     project itself is a repository if it looks like one.
     """
     try:
-        found = list(filter(None, map(resolve, (f"{project}/.git", project))))
+        found = list(filter(None, map(find_repository, (f"{project}/.git", project))))
     except UnclearError:
         return False
     places = {place for each in found for place in (each.git_dir, each.common_dir)}

@@ -50,7 +50,7 @@ def place_sentinels(state_dir: str, survey: Survey) -> Claim:
         claimed: list[int] = []
         try:
             _remove_if_last(record)
-            directories = git_directories(survey, outside(own, survey.project))
+            directories = git_directories(survey, outside(own, survey))
             claimed += [fd for path in directories if (fd := _claimed(path)) is not None]
             wanted = [
                 f"{directory}/commondir"

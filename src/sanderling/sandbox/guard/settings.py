@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from sanderling.sandbox.guard.git_program import GIT_TIMEOUT_S, run_git
+from sanderling.sandbox.guard.git_program import GIT_TIMEOUT_S, TrustedGit
 from sanderling.sandbox.guard.repositories import MAX_CONFIG_BYTES, Survey, read_file
 
 PUBLIC_ENV_ENDINGS = (".example", ".sample", ".template", ".dist")
@@ -73,14 +73,14 @@ def may_run_something(content: bytes) -> bool:
     return False
 
 
-def executable_settings(content: bytes, project: str) -> frozenset[str]:
+def executable_settings(content: bytes, git: TrustedGit) -> frozenset[str]:
     """
     The settings in a config of this content that may run something: includes, and what is not known as harmless.
 
     Git itself parses it, so that nothing is read differently from how git will read it; `?` stands for what it cannot read.
     """
     arguments = ("config", "--no-includes", "--file", "-", "--list", "-z")
-    listed = run_git(project, *arguments, cwd="/", stdin=content, is_bare=True)
+    listed = git.run(*arguments, cwd="/", stdin=content, is_bare=True)
     if listed is None:
         return frozenset("?")
     settings = os.fsdecode(listed).split("\0")
@@ -89,10 +89,10 @@ def executable_settings(content: bytes, project: str) -> frozenset[str]:
     )
 
 
-def settings_of(project: str, *arguments: str, cwd: str = "/") -> Iterator[tuple[str, str, str]]:
+def settings_of(git: TrustedGit, *arguments: str, cwd: str = "/") -> Iterator[tuple[str, str, str]]:
     """The origin, key and value of what `git config` lists."""
     arguments = ("config", *arguments, "--show-origin", "--list", "-z")
-    fields = os.fsdecode(run_git(project, *arguments, cwd=cwd) or b"").split("\0")
+    fields = os.fsdecode(git.run(*arguments, cwd=cwd) or b"").split("\0")
     for origin, setting in zip(fields[::2], fields[1::2], strict=False):
         key, _, value = setting.partition("\n")
         yield origin.removeprefix("file:"), key, value
@@ -117,16 +117,16 @@ def env_files_to_hide(survey: Survey) -> tuple[str, ...]:
     deadline = time.monotonic() + GIT_TIMEOUT_S
     hidden: list[str] = []
     for worktree, paths in by_worktree.items():
-        blobs = _blobs(survey.project, worktree) if time.monotonic() < deadline else {}
+        blobs = _blobs(survey.git, worktree) if time.monotonic() < deadline else {}
         hidden += [path for path in paths if not _has_content(path, blobs.get(path, ""))]
     return tuple(hidden)
 
 
-def _blobs(project: str, worktree: str) -> dict[str, str]:
+def _blobs(git: TrustedGit, worktree: str) -> dict[str, str]:
     """The object ids of the `.env` files in the index."""
     arguments = ("-c", "core.fsmonitor=false", "ls-files", "--stage", "-z", "--")
     patterns = (":(glob)**/.env*", ":(glob)**/*.env")
-    listed = os.fsdecode(run_git(project, *arguments, *patterns, cwd=worktree) or b"")
+    listed = os.fsdecode(git.run(*arguments, *patterns, cwd=worktree) or b"")
     entries = (entry.partition("\t") for entry in listed.split("\0") if entry)
     return {f"{worktree}/{path}": about.split()[1] for about, _, path in entries}
 

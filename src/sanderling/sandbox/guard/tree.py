@@ -7,8 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sanderling.sandbox.guard.git_program import UnclearError
-from sanderling.sandbox.guard.repositories import Repository, read_file, resolve
+from sanderling.sandbox.guard.repositories import read_file
 
 MAX_KEPT_BYTES = 1 << 20
 """A larger file is told by its stamp, and cannot be put back."""
@@ -68,13 +67,6 @@ def identity_at(parent: int, name: str) -> Identity | None:
 def identity_of(fd: int) -> Identity:
     found = os.fstat(fd)
     return found.st_dev, found.st_ino
-
-
-def resolved(entry: str) -> Repository | None:
-    try:
-        return resolve(entry)
-    except UnclearError:
-        return None
 
 
 def snapshot(paths: Iterable[str]) -> dict[str, Kept]:

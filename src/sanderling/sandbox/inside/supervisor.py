@@ -19,7 +19,8 @@ from typing import NoReturn
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
-from sanderling.sandbox.guard import git_program, protection, repositories, sentinels, settings
+from sanderling.sandbox.guard import protection, repositories, sentinels, settings
+from sanderling.sandbox.guard.git_program import TrustedGit
 from sanderling.sandbox.guard.guard import Guard
 from sanderling.sandbox.inside import bubblewrap, init
 from sanderling.sandbox.inside.stillness import everything_still, go_on
@@ -56,6 +57,7 @@ def main(channel: int) -> NoReturn:
 class Supervisor:
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
+        self._git = TrustedGit()
         self._guard: Guard | None = None
         self._policy: SandboxPolicy | None = None
         self._claim: sentinels.Claim | None = None
@@ -185,8 +187,8 @@ class Supervisor:
         check_identities(policy)  # nothing moves any more
         if self._guard:
             self._audit()  # or we would ask git about a repository that waits for that
-        git_program.distrust(policy.project, *policy.write_paths)
-        survey = repositories.survey(policy.project)
+        self._git.distrust(policy.project, *policy.write_paths)
+        survey = repositories.survey(policy.project, self._git)
         if self._policy is None:
             self._policy = policy
             remove_temporary_files_of_the_dead(private_directory(policy, "tmp"))
@@ -201,7 +203,8 @@ class Supervisor:
             quarantine = private_directory(policy, "quarantine")
             self._guard = Guard(survey, in_git, quarantine, restores=level == "landlock")
             self._poll.register(self._guard, select.POLLIN)
-        granted = [repositories.survey(path) for path in policy.write_paths if os.path.isdir(path)]
+        directories = filter(os.path.isdir, policy.write_paths)
+        granted = [repositories.survey(path, self._git) for path in directories]
         found = [in_git, *map(protection.protection, granted)]
         roots = (policy.project, *(survey.project for survey in granted))
         sockets = listening_sockets((*roots, *policy.read_paths, policy.home))
