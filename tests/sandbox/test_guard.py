@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from sanderling.permissions.decide import decide
+from sanderling.sandbox.guard.audit import MAX_TOLD
 from sanderling.sandbox.guard.git_program import TrustedGit
-from sanderling.sandbox.guard.guard import MAX_TOLD, Guard, GuardEvent
+from sanderling.sandbox.guard.guard import Guard, GuardEvent
 from sanderling.sandbox.guard.protection import protection
 from sanderling.sandbox.guard.repositories import Survey, survey
 from sanderling.sandbox.guard.settings import env_files_to_hide, executable_settings
@@ -1045,7 +1046,7 @@ def test_the_tripwire_works_while_an_audit_judges(yard: Yard, monkeypatch: pytes
         (yard.project / ".envrc").write_text("evil")
         return executable_settings(content, git)
 
-    monkeypatch.setattr("sanderling.sandbox.guard.guard.executable_settings", judge_slowly)
+    monkeypatch.setattr("sanderling.sandbox.guard.audit.executable_settings", judge_slowly)
     for index in range(3):  # else the settings of equal configs are known
         yard.git("config", "user.name", str(index), cwd=yard.project / f"nested{index}")
     guard.audit()

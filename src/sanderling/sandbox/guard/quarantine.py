@@ -1,8 +1,13 @@
 """The quarantine: where what a command left behind is moved, with bounds."""
 
+import errno
 import os
 import stat
+import time
 from contextlib import suppress
+
+from sanderling.sandbox.guard.project import GuardedProject
+from sanderling.sandbox.guard.tree import change_mode, identity_at, open_directory, open_up
 
 MAX_MOVED_BYTES = 64 << 20
 
@@ -70,3 +75,69 @@ def move(source: str, destination: str) -> None:
     else:
         copier.copy(source, destination)
     os.unlink(source)
+
+
+class Quarantine:
+    """Where things are moved that must not stay in `project`; each time, that is told."""
+
+    def __init__(self, project: GuardedProject, directory: str) -> None:
+        self._project = project
+        self._directory = directory
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        self._fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def take(self, path: str, reason: str) -> bool:
+        if not self._project.is_inside(path):
+            return False
+        try:
+            parent = open_directory(os.path.dirname(path))
+        except OSError:
+            return False  # its directory is gone, or a link by now, and it with it
+        try:
+            return self.take_at(parent, os.path.basename(path), path, reason)
+        finally:
+            os.close(parent)
+
+    def take_at(self, parent: int, name: str, path: str, reason: str) -> bool:
+        """Move `name` in the directory `parent` away, and tell. Whether it is gone from there."""
+        try:
+            try:
+                kept_at = self._move_away(parent, name, path)
+            except PermissionError:
+                # A directory moves only if it is writable, and out of a writable one.
+                open_up(parent, name)
+                kept_at = self._move_away(parent, name, path)
+        except OSError as error:
+            if identity_at(parent, name) is None:
+                return True
+            self._project.tell(
+                "failed", path, f"{reason}, but cannot be moved away: {error.strerror}"
+            )
+            return False
+        self._project.tell("quarantined", path, reason, kept_at)
+        return True
+
+    def _move_away(self, parent: int, name: str, path: str) -> str:
+        shown = os.fsencode(self._project.shown(path).strip("/").replace("/", "%"))[-150:]
+        kept_name = f"{time.time_ns()}-{os.fsdecode(shown)}"
+        kept_at = f"{self._directory}/{kept_name}"
+        try:
+            os.rename(name, kept_name, src_dir_fd=parent, dst_dir_fd=self._fd)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+        else:
+            return kept_at
+        # Another file system: the name must go at once, the copy may take its time.
+        harmless = f".quarantined-{kept_name}"
+        os.rename(name, harmless, src_dir_fd=parent, dst_dir_fd=parent)
+        try:
+            move(f"/proc/self/fd/{parent}/{harmless}", kept_at)
+        except (OSError, RecursionError, TooMuchError):
+            with suppress(OSError):
+                change_mode(parent, harmless, 0)
+            return f"{os.path.dirname(path)}/{harmless}"
+        return kept_at
+
+    def close(self) -> None:
+        os.close(self._fd)

@@ -1,0 +1,75 @@
+"""The project as the guard found it: what has to stay as it was, and the events there are to tell."""
+
+import os
+from typing import Literal
+
+from sanderling.paths import is_in_any
+from sanderling.sandbox import names as listed
+from sanderling.sandbox.guard.protection import GitProtection
+from sanderling.sandbox.guard.repositories import Survey
+from sanderling.sandbox.guard.tree import Identity, identity, look, snapshot
+from sanderling.sandbox.report import GuardEvent
+
+
+class GuardedProject:
+    """
+    A project and the `roots` that are guarded with it: `kept` is what must stay as it was, `bound` what mounts hold of that.
+
+    `restores`: nothing is mounted; the guard puts back what changed.
+    """
+
+    def __init__(self, found: Survey, protection: GitProtection, *, restores: bool) -> None:
+        held = protection.read_only
+        self.path = found.project
+        self._identity = identity(found.project)
+        self.roots = (found.project, *protection.write)
+        self.restores = restores
+        self._events: list[GuardEvent] = []
+        self.kept = snapshot(held)
+        # Whoever opened one of these before it was mounted again can write it for ever: they are judged by content.
+        self.replaced: set[str] = set()
+        self.bound: dict[str, Identity | None] = (
+            {} if restores else {path: identity(path) for path in held}
+        )
+        # Below the root a directory may go with what is held in it, and come back: that is told, not undone.
+        self.below_root = {
+            path
+            for path in listed.held(found.named)
+            if os.path.dirname(path) != found.project and self.shown(path) not in listed.AT_ROOT
+        }
+
+    def is_lost(self) -> bool:
+        """
+        Whether something else is in the project's place: then that is none of ours, and what was moved away is left as it is.
+
+        No command can do that, for the directory above is not theirs to write.
+        """
+        return identity(self.path) != self._identity
+
+    def is_inside(self, path: str) -> bool:
+        return is_in_any(path, self.roots)
+
+    def is_as_it_was(self, path: str) -> bool:
+        """Whether a mount still holds `path`, or it is what it was at the start."""
+        around = path
+        while around not in self.bound and self.is_inside(around):
+            around = os.path.dirname(around)
+        if around in self.bound and around not in self.replaced:
+            return identity(around) == self.bound[around]
+        return path in self.kept and look(path) == self.kept[path]
+
+    def tell(
+        self,
+        kind: Literal["quarantined", "restored", "replaced", "noticed", "failed"],
+        path: str,
+        reason: str,
+        kept_at: str = "",
+    ) -> None:
+        self._events.append(GuardEvent(kind, self.shown(path), reason, kept_at))
+
+    def take_events(self) -> list[GuardEvent]:
+        events, self._events = self._events, []
+        return events
+
+    def shown(self, path: str) -> str:
+        return path.removeprefix(f"{self.path}/")

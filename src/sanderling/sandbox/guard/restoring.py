@@ -1,0 +1,105 @@
+"""Putting back: where nothing is mounted, what was changed gets what it held."""
+
+import os
+import stat
+from collections.abc import Iterable
+
+from sanderling.paths import is_in_any
+from sanderling.sandbox.guard.project import GuardedProject
+from sanderling.sandbox.guard.quarantine import Quarantine
+from sanderling.sandbox.guard.tree import (
+    DIRECTORY,
+    change_mode,
+    identity_at,
+    identity_of,
+    look,
+    open_directory,
+    put,
+    rename_back,
+)
+
+
+class Restorer:
+    """Puts back what is kept of `project`, and the directories in `pins`, wherever they were moved."""
+
+    def __init__(
+        self, project: GuardedProject, quarantine: Quarantine, pins: Iterable[str]
+    ) -> None:
+        self._project = project
+        self._quarantine = quarantine
+        self._pins = {path: os.open(path, DIRECTORY) for path in pins if project.restores}
+        self._pin_modes = {path: os.fstat(fd).st_mode for path, fd in self._pins.items()}
+
+    def put_all_back(self) -> None:
+        for path in sorted(self._pins):
+            try:
+                self._restore_pin(path)
+            except OSError as error:
+                self._project.tell("failed", path, f"cannot be put back: {error.strerror}")
+        for path in sorted(self._project.kept):
+            self.put_back(path)
+
+    def _restore_pin(self, path: str) -> None:
+        """Put the directory itself back, with all that is in it, from wherever it is now."""
+        fd, mode = self._pins[path], self._pin_modes[path]
+        parent, name = open_directory(os.path.dirname(path)), os.path.basename(path)
+        try:
+            if identity_at(parent, name) != identity_of(fd):
+                self._quarantine.take_at(
+                    parent, name, path, "took the place of a protected directory"
+                )
+                if os.fstat(fd).st_nlink:
+                    rename_back(fd, parent, name)
+                    self._project.tell("restored", path, "was moved away")
+                else:
+                    os.mkdir(name, stat.S_IMODE(mode), dir_fd=parent)
+                    self._pins[path] = os.open(name, DIRECTORY, dir_fd=parent)
+                    os.close(fd)
+                    self._project.tell(
+                        "failed", path, "was deleted; only its protected files can be put back"
+                    )
+            if os.fstat(self._pins[path]).st_mode != mode:
+                os.chmod(f"/proc/self/fd/{self._pins[path]}", stat.S_IMODE(mode))
+                self._project.tell("restored", path, "had another mode")
+        finally:
+            os.close(parent)
+
+    def put_back(self, path: str) -> None:
+        kept = self._project.kept[path]
+        try:
+            parent = open_directory(os.path.dirname(path))
+        except OSError:
+            # With its directory it is out of git's sight; what comes back is new.
+            del self._project.kept[path]
+            if not is_in_any(path, self._project.below_root):
+                self._project.tell(
+                    "failed", path, "is gone with its directory, so it cannot be put back"
+                )
+            return
+        name = os.path.basename(path)
+        try:
+            now = look(name, parent)
+            if now == kept:
+                return
+            if now and now.kind == kept.kind and now.mode != kept.mode:
+                change_mode(parent, name, kept.mode)
+                self._project.tell("restored", path, "had another mode")
+                now = look(name, parent)
+            if now and now.kind == kept.kind == stat.S_IFDIR:
+                for new in now.names - kept.names:
+                    self._quarantine.take(
+                        f"{path}/{new}", "must not appear in a protected directory"
+                    )
+            elif now != kept and self._quarantine.take_at(
+                parent, name, path, "is protected and was changed"
+            ):
+                put(parent, name, kept)
+                self._project.tell("restored", path, "is as it was")
+        except OSError as error:
+            self._project.tell("failed", path, f"cannot be put back: {error.strerror}")
+        finally:
+            os.close(parent)
+
+    def close(self) -> None:
+        for fd in self._pins.values():
+            os.close(fd)

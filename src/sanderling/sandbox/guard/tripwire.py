@@ -1,0 +1,233 @@
+"""The tripwire: inotify tells of a name that must not appear, or of what was removed or replaced, within a millisecond."""
+
+import ctypes
+import errno
+import os
+import stat
+import struct
+from typing import NamedTuple
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox import names as listed
+from sanderling.sandbox.guard.project import GuardedProject
+from sanderling.sandbox.guard.protection import GitProtection
+from sanderling.sandbox.guard.quarantine import Quarantine
+from sanderling.sandbox.guard.repositories import SURFACE, WORKTREE_SURFACE
+from sanderling.sandbox.guard.restoring import Restorer
+from sanderling.sandbox.guard.tree import (
+    READS_AT_A_TIME,
+    identity,
+    identity_at,
+    identity_of,
+    look,
+    open_directory,
+    snapshot,
+)
+
+JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
+"""What the audit judges by what it holds: the host may remove and make it again, as with a worktree or a submodule."""
+
+IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x40, 0x80, 0x100, 0x200
+IN_DELETE_SELF, IN_MOVE_SELF = 0x400, 0x800
+IN_Q_OVERFLOW, IN_IGNORED, IN_ONLYDIR = 0x4000, 0x8000, 0x0100_0000
+EVENT = struct.Struct("iIII")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Watch(NamedTuple):
+    directory: str
+    fd: int
+
+
+class Tripwire:
+    """
+    Watches the directories of what is forbidden and of what is held in `project`.
+
+    Raises:
+        SandboxError: the kernel has no inotify watch to give.
+    """
+
+    def __init__(
+        self,
+        project: GuardedProject,
+        quarantine: Quarantine,
+        restorer: Restorer,
+        protection: GitProtection,
+    ) -> None:
+        self._project = project
+        self._quarantine = quarantine
+        self._restorer = restorer
+        held = protection.read_only
+        self._forbidden = {directory: set(names) for directory, names in protection.watch}
+        root_names = {name for name in listed.AT_ROOT if "/" not in name}
+        absent = {name for name in root_names if f"{project.path}/{name}" not in held}
+        self._forbidden.setdefault(project.path, set()).update(absent)
+        # Nothing can be mounted over a link, so that the user's own are told by where they lead.
+        self._links = {
+            path: link
+            for directory, names in self._forbidden.items()
+            for name in names
+            if (link := look(path := f"{directory}/{name}")) and link.kind == stat.S_IFLNK
+        }
+        self._homes = {directory: identity(directory) for directory in map(os.path.dirname, held)}
+        self._held: dict[str, set[str]] = {}
+        for path in held:
+            directory, name = os.path.split(path)
+            self._held.setdefault(directory, set()).add(name)
+        self._vanished: set[str] = set()
+        self._moved = (0, "")  # the cookie and the old name of the last held file that was renamed
+        self._fd: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._fd == -1:
+            raise SandboxError(
+                "The kernel has no inotify instance left, so nobody could guard the project."
+            )
+        self._watches: dict[int, _Watch] = {}
+        for directory in self._forbidden.keys() | self._held.keys():
+            self._watch(directory)
+
+    def fileno(self) -> int:
+        """The inotify descriptor: readable when `handle_events` has something to do."""
+        return self._fd
+
+    def is_kept_from(self, path: str) -> bool:
+        directory, name = os.path.split(path)
+        is_gits = name in SURFACE and ".git" in directory.split("/")
+        is_put_back = self._project.restores and name in self._held.get(directory, ())
+        return is_gits or is_put_back or name in self._forbidden.get(directory, ())
+
+    def _watch(self, directory: str) -> None:
+        try:
+            fd = open_directory(directory)
+        except OSError:
+            return  # not there: the audit looks again
+        mask = IN_CREATE | IN_MOVED_TO | IN_ONLYDIR
+        mask |= (
+            IN_MOVE_SELF | IN_DELETE_SELF if self._project.restores else IN_MOVED_FROM | IN_DELETE
+        )
+        wd: int = _libc.inotify_add_watch(self._fd, f"/proc/self/fd/{fd}".encode(), mask)
+        if wd == -1:
+            os.close(fd)
+            if ctypes.get_errno() == errno.ENOSPC:
+                raise SandboxError(
+                    "The kernel has no inotify watch left, so nobody could guard the project."
+                )
+            return
+        if wd in self._watches:
+            os.close(self._watches[wd].fd)
+        self._watches[wd] = _Watch(directory, fd)
+
+    def read_events(self) -> None:
+        for _ in range(READS_AT_A_TIME):
+            try:
+                data = os.read(self._fd, 1 << 16)
+            except OSError:
+                return
+            if self._project.is_lost():
+                continue
+            position = 0
+            while position < len(data):
+                wd, mask, cookie, length = EVENT.unpack_from(data, position)
+                position += EVENT.size + length
+                name = os.fsdecode(data[position - length : position].rstrip(b"\0"))
+                self._handle(wd, mask, cookie, name)
+
+    def _handle(self, wd: int, mask: int, cookie: int, name: str) -> None:
+        if mask & IN_Q_OVERFLOW:
+            self.check_all()
+            return
+        watch = self._watches.get(wd)
+        if watch is None:
+            return
+        path = f"{watch.directory}/{name}"
+        if mask & IN_IGNORED:
+            os.close(self._watches.pop(wd).fd)
+        elif mask & (IN_MOVE_SELF | IN_DELETE_SELF):
+            self._restorer.put_all_back()
+        elif mask & (IN_DELETE | IN_MOVED_FROM):
+            if name in self._held.get(watch.directory, ()):
+                self._moved = (cookie, path)
+                self._handle_vanished(path)
+        elif mask & IN_MOVED_TO and (cookie, path) == (self._moved[0], f"{self._moved[1]}~"):
+            self._hold_again(self._moved[1])
+        elif name in self._forbidden.get(watch.directory, ()):
+            self._handle_forbidden(watch, name)
+        elif name in self._held.get(watch.directory, ()):
+            self._handle_replaced(path, is_certain=True)
+
+    def _handle_forbidden(self, watch: _Watch, name: str) -> None:
+        path = f"{watch.directory}/{name}"
+        link = self._links.get(path)
+        if link and look(name, watch.fd) == link:
+            return
+        reason = "must not appear"
+        if path in self._vanished:
+            reason = "was removed by the host and came back while the sandbox was open; if it is yours, take it back from there"
+        if self._quarantine.take_at(watch.fd, name, path, reason) and link:
+            self._project.kept[path] = link
+            self._restorer.put_back(path)
+            self._project.kept.pop(path, None)
+
+    def _handle_vanished(self, path: str) -> None:
+        """
+        The host removed what a mount held, and so the mount: inside, the name can be made now.
+
+        Who makes it cannot be told, so that it is forbidden from now on, although `git checkout` may have made it again.
+        """
+        directory, name = os.path.split(path)
+        if identity(directory) != self._homes[directory]:
+            return
+        self._held[directory].discard(name)
+        self._project.bound.pop(path, None)
+        if name not in JUDGED_NAMES and path not in self._project.below_root:
+            self._forbidden.setdefault(directory, set()).add(name)
+            self._vanished.add(path)
+
+    def _hold_again(self, path: str) -> None:
+        """An editor saves: it has renamed the file to `NAME~`, which the sandbox cannot, and writes a new one."""
+        directory, name = os.path.split(path)
+        self._held[directory].add(name)
+        self._forbidden.get(directory, set()).discard(name)
+        self._vanished.discard(path)
+        self._project.bound[path] = None
+
+    def _handle_replaced(self, path: str, *, is_certain: bool = False) -> None:
+        """`is_certain`: an event says so; the new file may have got the number that the old one had."""
+        if self._project.restores:
+            if path in self._project.kept:
+                self._restorer.put_back(path)
+        elif path in self._project.bound and (
+            is_certain or identity(path) != self._project.bound[path]
+        ):
+            directory = os.path.dirname(path)
+            if identity(directory) != self._homes[directory]:
+                del self._project.bound[path]
+                return  # a directory above it was moved away, which the sandbox can do: the audit judges
+            # Inside, the mount forbids it: this was the host. Until it is mounted again the sandbox can write it.
+            self._project.bound[path] = identity(path)
+            self._project.replaced.add(path)
+            self._project.kept |= snapshot([path])
+            self._project.tell(
+                "replaced", path, "was replaced by the host, so it is mounted no more"
+            )
+
+    def check_all(self) -> None:
+        """As if every event had been lost: by name, in directories that may be others by now."""
+        current = {watch.directory: watch for watch in self._watches.values()}
+        for directory in self._forbidden.keys() | self._held.keys():
+            watch = current.get(directory)
+            if watch is None or identity(directory) != identity_of(watch.fd):
+                self._watch(directory)
+        for watch in list(self._watches.values()):
+            for name in list(self._forbidden.get(watch.directory, ())):
+                if identity_at(watch.fd, name):
+                    self._handle_forbidden(watch, name)
+            for name in list(self._held.get(watch.directory, ())) if self._project.bound else ():
+                if identity_at(watch.fd, name):
+                    self._handle_replaced(f"{watch.directory}/{name}")
+                else:
+                    self._handle_vanished(f"{watch.directory}/{name}")
+
+    def close(self) -> None:
+        for fd in (*(watch.fd for watch in self._watches.values()), self._fd):
+            os.close(fd)
