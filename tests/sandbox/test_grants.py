@@ -182,7 +182,7 @@ async def test_view_of_what_was_replaced_in_the_last_moment_is_not_made(place, n
         policy = grant.added_to(sandbox.policy)
         replace_by_link(notes, place.secret / "file")
         with pytest.raises(SandboxError, match="replaced"):
-            await sandbox._view(policy)
+            await sandbox._views.get(policy)
 
 
 async def test_person_is_told_at_once_what_can_never_be_granted(place):
@@ -226,13 +226,15 @@ async def test_loans_that_overlap_are_each_taken_back(place):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(borrow, "a.example", first)
             await happens(lambda: session.leads_to("a.example"))
-            proxies = list(session._sandbox._proxy_scopes)
+            proxies = list(session._sandbox._network._proxy_scopes)
             tasks.start_soon(borrow, "b.example", second)
             await happens(lambda: session.leads_to("b.example"))
             first.set()
             await happens(lambda: not session.leads_to("a.example"))
             assert hosts_in_force(session) == ("proxy", ("b.example",))
-            assert session._sandbox._proxy_scopes == proxies  # none was cut off by the other's end
+            assert (
+                session._sandbox._network._proxy_scopes == proxies
+            )  # none was cut off by the other's end
             second.set()
         assert hosts_in_force(session) == ("off", ())
 

@@ -111,8 +111,8 @@ async def test_session_does_not_rest_while_a_command_runs_in_a_view_that_was_lef
     async with session_of(place) as session:
         process = await session.spawn(["sleep", "600"])
         sandbox = session._sandbox
-        [view] = sandbox._views.values()
-        sandbox._drop(view)  # as when the host has replaced what is mounted there
+        [view] = sandbox._views._views.values()
+        sandbox._views.drop(view)  # as when the host has replaced what is mounted there
         await rests_when_it_has_ended(session, process)
 
 

@@ -30,8 +30,9 @@ from sanderling.sandbox.inside import bubblewrap
 from sanderling.sandbox.inside.zygote import View
 from sanderling.sandbox.kernel.layout import Access, Bind, Layout
 from sanderling.sandbox.policy import Limits, SandboxPolicy
+from sanderling.sandbox.processes import PIPE, STDOUT
 from sanderling.sandbox.report import GuardEvent, Report
-from sanderling.sandbox.sandbox import PIPE, STDOUT, Sandbox, SandboxEvent, check_level
+from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
 from tests.conftest import is_alive, prove, prove_rest, wait_until
 from tests.sandbox.child import in_child
 

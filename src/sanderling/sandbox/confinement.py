@@ -47,9 +47,9 @@ from sanderling.sandbox.policy import (
     resolve_policy,
     without,
 )
-from sanderling.sandbox.processes import Process
+from sanderling.sandbox.processes import STDOUT, Process
 from sanderling.sandbox.report import ProjectReplaced, Report
-from sanderling.sandbox.sandbox import NO_PROXY, STDOUT, Sandbox, SandboxEvent, check_level
+from sanderling.sandbox.sandbox import NO_PROXY, Sandbox, SandboxEvent, check_level
 from sanderling.sandbox.unconfined import UnconfinedProcess, spawn_unconfined
 
 SHELL = ("/bin/sh", "-c")

@@ -2,8 +2,9 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
@@ -11,6 +12,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 from sanderling.errors import SandboxError
 from sanderling.sandbox.wire import STATUS
 
+PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
 CHUNK_BYTES = 64 * 1024
 
 
@@ -136,6 +138,37 @@ class Process:
         for stream in (self.stdin, self.stdout, self.stderr, self._status):
             if stream:
                 stream.close()
+
+
+def stream_in(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, PipeWriter | None]:
+    """The end for a command's input, closed with `theirs`, and ours if `kind` is `PIPE`, closed with `ours`."""
+    if kind != PIPE:
+        return _given(kind, theirs), None
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    theirs.callback(os.close, reader)
+    stream = PipeWriter(writer)
+    ours.callback(stream.close)
+    return reader, stream
+
+
+def stream_out(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, PipeReader | None]:
+    """The end for a command's output, closed with `theirs`, and ours if `kind` is `PIPE`, closed with `ours`."""
+    if kind != PIPE:
+        return _given(kind, theirs), None
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    theirs.callback(os.close, writer)
+    stream = PipeReader(reader)
+    ours.callback(stream.close)
+    return writer, stream
+
+
+def _given(kind: int, theirs: ExitStack) -> int:
+    """The descriptor that `kind` is, or one of /dev/null."""
+    if kind != DEVNULL:
+        return kind
+    descriptor = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    theirs.callback(os.close, descriptor)
+    return descriptor
 
 
 def signal_name(number: int) -> str:

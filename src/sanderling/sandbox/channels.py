@@ -1,0 +1,158 @@
+"""The host's channels: to the processes that it starts for the sandbox, and to the supervisor in particular."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+import anyio
+
+from sanderling.errors import SandboxError
+from sanderling.remedies import remedies
+from sanderling.sandbox import wire
+from sanderling.sandbox.report import GuardEvent, Report
+
+START = (
+    "import gc, os, sys; gc.disable(); sys.path += {path!r}; "
+    "from sanderling.sandbox.inside.{module} import main; main({channel}); os._exit(0)"
+)
+# The supervisor asks git what it ignores, for instance.
+FOR_GIT = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG")
+CLOSE_S = 5.0
+
+
+class SupervisorChannel:
+    """The host's end of the supervisor's channel."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.has_ended = anyio.Event()
+        self._channel = channel
+        self._listening = anyio.CancelScope(shield=True)
+        self._numbers = count()
+        self._asked: dict[int, anyio.Event] = {}
+        self._answers: dict[int, bool] = {}
+
+    def send(self, message: wire.Message, descriptors: tuple[int, ...] = ()) -> None:
+        """
+        Send `message` now.
+
+        Raises:
+            OSError: the supervisor is gone.
+        """
+        wire.send(self._channel, message, descriptors)
+
+    async def undoes(self, path: str) -> bool:
+        """Whether the guard would undo a change of `path`, which is real; not, if there is none any more."""
+        number = next(self._numbers)
+        answered = self._asked[number] = anyio.Event()
+        try:
+            self.send(("undoes", number, path))
+            if not self.has_ended.is_set():
+                await answered.wait()
+        except OSError:
+            return False
+        else:
+            return self._answers.pop(number, False)
+        finally:
+            del self._asked[number]
+
+    async def listen(self, on_guard_event: Callable[[GuardEvent], None]) -> None:
+        """Hear what the supervisor says, also while we are being cancelled, for it has last words."""
+        with self._listening:
+            while (received := await receive(self._channel)) is not None:
+                match received:
+                    case (("guard", *details), _):
+                        on_guard_event(GuardEvent(*details))
+                    case (("undoes", number, is_undone), _):
+                        if number in self._asked:  # else who asked waits no more
+                            self._answers[number] = is_undone
+                            self._asked[number].set()
+                    case (("closed",), _):
+                        break
+                    case _:
+                        raise SandboxError(f"The host knows no {received[0]!r}.")
+        self.has_ended.set()
+        for answered in self._asked.values():
+            answered.set()
+
+    async def end(self, *, keeps_tmp: bool) -> None:
+        """Let the supervisor kill what runs, look once more and clean up; hear what it says about that."""
+        with suppress(OSError), anyio.move_on_after(CLOSE_S):
+            self.send(("close", keeps_tmp))
+            await self.has_ended.wait()
+
+    def stop_listening(self) -> None:
+        self._listening.cancel()
+
+
+async def receive(channel: socket.socket) -> tuple[wire.Message, list[int]] | None:
+    await anyio.wait_readable(channel)
+    return wire.receive(channel)
+
+
+async def receive_report(prober: socket.socket) -> Report:
+    match await receive(prober):
+        case (("report", reasons, landlock_abi), _):
+            return Report(reasons=reasons, landlock_abi=landlock_abi)
+        case _:
+            raise SandboxError("The sandbox's probe has ended before it could answer.")
+
+
+@asynccontextmanager
+async def started(module: str) -> AsyncGenerator[socket.socket]:
+    """The channel to a process of our own that runs `module`, and ends when the context does."""
+    with refusing_on_os_errors():
+        ours, theirs = wire.socket_pair()
+    ours.setblocking(False)
+    with ExitStack() as unless_started, theirs:
+        unless_started.enter_context(ours)
+        path = [str(_directory_above(name)) for name in ("sanderling", "landlock")]
+        code = START.format(path=path, module=module, channel=theirs.fileno())
+        with refusing_on_os_errors():
+            process = subprocess.Popen(  # noqa: ASYNC220, S603
+                [sys.executable, "-I", "-S", "-c", code],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={name: os.environ[name] for name in FOR_GIT if name in os.environ},
+                cwd="/",
+                start_new_session=True,
+            )
+            unless_started.callback(process.wait)
+            unless_started.callback(process.kill)
+            ended = os.pidfd_open(process.pid)
+        unless_started.pop_all()
+    try:
+        with ours:
+            yield ours
+    finally:
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(CLOSE_S) as waiting:
+                await anyio.wait_readable(ended)
+            if waiting.cancelled_caught:
+                process.returncode = 0  # it still looks at what was left, and needs no one for that
+            else:
+                process.wait()
+        os.close(ended)
+
+
+def _directory_above(package: str) -> Path:
+    spec = find_spec(package)
+    if not spec or not spec.origin:
+        raise SandboxError(
+            f"The sandbox needs the Python package '{package}': build the environment again ({remedies().install})."
+        )
+    return Path(spec.origin).parent.parent
+
+
+@contextmanager
+def refusing_on_os_errors() -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SandboxError(f"The sandbox cannot be set up: {error}.") from error

@@ -1,0 +1,104 @@
+"""The host's side of a session's network: the proxy to listed hosts, and the name server that only says no."""
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import anyio
+from anyio.abc import TaskGroup
+
+from sanderling.protocol.modes import NetworkMode
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.network.denied import LISTED_ONLY
+from sanderling.sandbox.network.hosts import HostRules
+from sanderling.sandbox.network.names import answer_names
+from sanderling.sandbox.network.proxy import serve_proxy
+
+NETWORK_OFF = "the network is off"
+PROXY_BACKLOG = 128
+
+
+class HostNetwork:
+    """What answers on the loopbacks of a sandbox's views, in a mode; denials are told to `on_event`."""
+
+    def __init__(
+        self,
+        mode: NetworkMode,
+        hosts: tuple[str, ...],
+        tasks: TaskGroup,
+        on_event: Callable[[Denial], None],
+    ) -> None:
+        self._mode: NetworkMode = mode
+        self._hosts = hosts
+        self._rules = HostRules(hosts)
+        self._tasks = tasks
+        self._on_event = on_event
+        self._proxies: list[socket.socket] = []
+        self._proxy_scopes: list[anyio.CancelScope] = []
+
+    def serve(self, name: str, listener: socket.socket) -> None:
+        """What a new view's loopback has for the host to answer on."""
+        listener.setblocking(False)
+        if name == "proxy":
+            self._proxies.append(listener)
+            self._start_proxy(listener)
+        else:
+            self._tasks.start_soon(self._answer_names, listener)
+
+    def change(self, mode: NetworkMode, hosts: tuple[str, ...]) -> None:
+        """
+        Let in `hosts` from now on, through the proxy if that is the mode.
+
+        Raises:
+            OSError: a command has taken the proxy's port. Then all is as it was.
+        """
+        before = self._mode, self._hosts
+        self._mode, self._hosts = mode, hosts
+        self._rules.change(hosts)
+        if mode == before[0]:
+            return
+        self._stop_proxies()
+        try:
+            for listener in self._proxies:
+                self._start_proxy(listener)
+        except OSError:
+            self._stop_proxies()
+            self._mode, self._hosts = before
+            self._rules.change(self._hosts)
+            for listener in self._proxies:
+                with suppress(OSError):
+                    self._start_proxy(listener)
+            raise
+
+    async def _answer_names(self, responder: socket.socket) -> None:
+        await answer_names(responder, self._report_name, NETWORK_OFF)
+
+    def _report_name(self, denial: Denial) -> None:
+        is_off = self._mode == "off"
+        self._on_event(denial if is_off else replace(denial, rule=LISTED_ONLY))
+
+    def _stop_proxies(self) -> None:
+        for scope in self._proxy_scopes:
+            scope.cancel()
+        self._proxy_scopes = []
+
+    def _start_proxy(self, listener: socket.socket) -> None:
+        if self._mode == "proxy":
+            scope = anyio.CancelScope()
+            self._proxy_scopes.append(scope)
+            listener.listen(PROXY_BACKLOG)
+            self._tasks.start_soon(self._serve_proxy, listener, scope)
+
+    async def _serve_proxy(self, listener: socket.socket, scope: anyio.CancelScope) -> None:
+        with scope:
+            try:
+                await serve_proxy(listener.dup(), self._rules, self._on_event)
+            finally:
+                if self._mode != "proxy":  # else another task has taken over
+                    with suppress(OSError):  # closed, with the sandbox
+                        listener.shutdown(socket.SHUT_RDWR)  # refuses at once, and can listen again
+
+    def close(self) -> None:
+        for listener in self._proxies:
+            listener.close()

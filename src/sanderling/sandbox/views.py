@@ -1,0 +1,202 @@
+"""Views: a zygote for each combination of mode, network and grants, and what was started in it."""
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from itertools import count
+from weakref import WeakSet
+
+import anyio
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox import wire
+from sanderling.sandbox.channels import SupervisorChannel, receive, refusing_on_os_errors
+from sanderling.sandbox.policy import Level, SandboxPolicy
+from sanderling.sandbox.processes import Process
+
+
+class View:
+    """One zygote, and what was started in it."""
+
+    def __init__(self, number: int, policy: SandboxPolicy, channel: socket.socket) -> None:
+        self.number = number
+        self.paths = (policy.read_paths, policy.write_paths, policy.identities)
+        self.channel = channel
+        self.commands = WeakSet[Process]()
+        self.file_workers = WeakSet[Process]()
+        self._sending = anyio.Lock()
+
+    def hold(self, path: str) -> None:
+        with suppress(OSError):  # it is gone, and what ran in it
+            wire.send(self.channel, ("hold", path))
+
+    @property
+    def runs_commands(self) -> bool:
+        return any(command.is_running for command in self.commands)
+
+    @property
+    def is_used(self) -> bool:
+        return self.runs_commands or any(worker.is_running for worker in self.file_workers)
+
+    async def holds_memory(self) -> bool:
+        """Whether commands have left something there that is on no disk; not, if it does not answer any more."""
+        with suppress(OSError, anyio.ClosedResourceError):
+            await self.send(("look",), ())
+            match await receive(self.channel):
+                case ("holds", is_something), _:
+                    return is_something
+                case _:
+                    pass
+        return False
+
+    def kill_commands(self) -> None:
+        for command in self.commands:
+            command.kill()
+
+    async def send(self, message: wire.Message, descriptors: tuple[int, ...]) -> None:
+        """
+        Send `message` when the zygote has room for it.
+
+        Raises:
+            OSError: it is gone.
+        """
+        async with self._sending:
+            while True:
+                with suppress(BlockingIOError):
+                    wire.send(self.channel, message, descriptors)
+                    return
+                await anyio.wait_writable(self.channel)
+
+    def signal(self, key: int, number: int) -> None:
+        try:
+            wire.send(self.channel, ("signal", key, int(number)))
+        except BlockingIOError:  # a zygote that does not listen must not keep anything alive
+            self.channel.close()
+        except OSError:
+            pass  # it is gone, and the command with it
+
+
+class Views:
+    """
+    The views of a sandbox, each opened when it is first needed.
+
+    `on_listener` is handed what a new view's loopback has for the host to answer on: "proxy" or "names", and the socket.
+    """
+
+    def __init__(
+        self,
+        level: Level,
+        supervisor: SupervisorChannel,
+        on_listener: Callable[[str, socket.socket], None],
+    ) -> None:
+        self._level = level
+        self._supervisor = supervisor
+        self._on_listener = on_listener
+        self._views: dict[object, View] = {}
+        # Something still runs in these, and nothing is started any more.
+        self._left: list[View] = []
+        self._opening = anyio.Lock()
+        self._numbers = count()
+
+    async def send(
+        self, policy: SandboxPolicy, message: wire.Message, descriptors: tuple[int, ...]
+    ) -> View:
+        """Send `message` to the view of `policy`, once more if the zygote has died; return the view."""
+        for is_last_try in (False, True):
+            view = await self.get(policy)
+            try:
+                await view.send(message, descriptors)
+            except OSError as error:
+                self._retire(view)
+                if is_last_try:
+                    raise SandboxError(f"The sandbox has ended: {error}.") from error
+            else:
+                return view
+        raise AssertionError
+
+    async def get(self, policy: SandboxPolicy) -> View:
+        """The view of `policy`, opened if there is none. A zygote may outlive its supervisor by a moment; nothing starts there."""
+        if self._supervisor.has_ended.is_set():
+            raise SandboxError("The sandbox has ended.")
+        key = _view_key(policy)
+        async with self._opening:
+            if key not in self._views:
+                number = next(self._numbers)
+                self._views[key] = View(number, policy, await self._open_view(number, policy))
+            return self._views[key]
+
+    def hold_again(self, path: str) -> None:
+        """The host has replaced a file, which took its mount away: mount it again, or where that cannot be, end the view."""
+        for view in list(self._views.values()):
+            if self._level == "full-bwrap":
+                self.drop(view)
+            elif self._level != "landlock":
+                view.hold(path)
+
+    async def _open_view(self, number: int, policy: SandboxPolicy) -> socket.socket:
+        with refusing_on_os_errors():
+            ours, theirs = wire.socket_pair()
+        ours.setblocking(False)
+        with ExitStack() as unless_ready:
+            unless_ready.enter_context(ours)
+            with theirs:
+                limits = tuple(policy.limits)
+                request = ("open", number, self._level, tuple(policy._replace(limits=limits)))
+                try:
+                    self._supervisor.send(request, (theirs.fileno(),))
+                except OSError as error:
+                    raise SandboxError(f"The sandbox has ended: {error}.") from error
+            with refusing_on_os_errors():
+                received = await receive(ours)
+            match received:
+                case ("ready", names), descriptors:
+                    for name, descriptor in zip(names, descriptors, strict=True):
+                        self._on_listener(name, socket.socket(fileno=descriptor))
+                    unless_ready.pop_all()
+                case ("refused", reason), _:
+                    raise SandboxError(f"The sandbox cannot be set up: {reason}")
+                case _:
+                    raise SandboxError("The sandbox's supervisor has ended.")
+        return ours
+
+    def retire_others(self, policy: SandboxPolicy) -> None:
+        """End the views of other grants than `policy`'s, if nothing runs there."""
+        for view in list(self._views.values()):
+            of_now = (policy.read_paths, policy.write_paths, policy.identities)
+            is_of_now = view.paths == of_now
+            if not is_of_now and not view.is_used:
+                self._retire(view)
+
+    def _retire(self, view: View) -> None:
+        """Nothing runs there any more: what was made for its mounts goes."""
+        self.drop(view)
+        with suppress(OSError):  # the supervisor is gone, and cleans up
+            self._supervisor.send(("retire", view.number))
+
+    def drop(self, view: View) -> None:
+        """Nothing is started there any more; what runs there goes on, with its mounts."""
+        self._views = {key: other for key, other in self._views.items() if other is not view}
+        self._left = [other for other in (*self._left, view) if other.runs_commands]
+        anyio.notify_closing(view.channel)
+        view.channel.close()
+
+    @property
+    def runs_commands(self) -> bool:
+        return any(view.runs_commands for view in (*self._views.values(), *self._left))
+
+    async def holds_memory(self) -> bool:
+        """Whether commands have left what would go with our processes: shared memory, semaphores or message queues."""
+        return any([await view.holds_memory() for view in list(self._views.values())])
+
+    def kill_commands(self) -> None:
+        for view in (*self._views.values(), *self._left):
+            view.kill_commands()
+
+    def close(self) -> None:
+        for view in self._views.values():
+            view.channel.close()
+
+
+def _view_key(policy: SandboxPolicy) -> object:
+    paths = (policy.read_paths, policy.write_paths, policy.identities)
+    return (policy.mode, policy.network == "on", *paths)
