@@ -4,16 +4,14 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from sanderling.sandbox.denials import (
-    HIDDEN,
     MAX_DENIALS,
-    PLAN,
-    PROTECTED,
-    READ_ONLY,
     Denial,
+    Rule,
     denials_in,
 )
 from sanderling.sandbox.policy import SandboxPolicy
@@ -68,7 +66,7 @@ def found(policy, tmp_path):
     ],
 )
 def test_hidden_path_that_is_there_outside_is_a_denial(found, output):
-    assert found(output) == [("read", "outside/secret", HIDDEN)]
+    assert found(output) == [("read", "outside/secret", "hidden")]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +102,7 @@ def test_what_is_no_refusal_of_the_sandbox_is_no_denial(found, output):
     ],
 )
 def test_path_that_cannot_be_written_is_a_denial(found, output):
-    assert found(output) == [("write", "outside/new", READ_ONLY)]
+    assert found(output) == [("write", "outside/new", "read_only")]
 
 
 @pytest.mark.parametrize(
@@ -117,15 +115,15 @@ def test_path_that_cannot_be_written_is_a_denial(found, output):
     ],
 )
 def test_protected_file_is_told_as_such(found, output):
-    assert found(output) == [("write", "project/.git/config", PROTECTED)]
+    assert found(output) == [("write", "project/.git/config", "protected")]
 
 
 def test_in_plan_mode_the_project_is_read_only(found):
     output = "touch: cannot touch '{project}/new': Read-only file system"
-    assert found(output, mode="ro") == [("write", "project/new", PLAN)]
+    assert found(output, mode="ro") == [("write", "project/new", "plan")]
     elsewhere = "touch: cannot touch '{base}/outside/new': Read-only file system"
-    assert found(elsewhere, mode="ro") == [("write", "outside/new", PLAN)]
-    assert "nothing can be written in plan mode" in PLAN
+    assert found(elsewhere, mode="ro") == [("write", "outside/new", "plan")]
+    assert "nothing can be written in plan mode" in Denial("write", "x", "plan").reason
 
 
 def test_granted_path_that_misses_something_is_no_denial(found, tmp_path):
@@ -137,7 +135,7 @@ def test_granted_path_that_misses_something_is_no_denial(found, tmp_path):
 def test_read_grant_can_still_be_refused_to_a_writer(found, tmp_path):
     output = "touch: cannot touch '{base}/granted/new': Read-only file system"
     assert found(output, read_paths=(f"{tmp_path}/granted",)) == [
-        ("write", "granted/new", READ_ONLY)
+        ("write", "granted/new", "read_only")
     ]
 
 
@@ -145,7 +143,7 @@ def test_neighbour_whose_name_begins_like_the_project_is_outside(found, tmp_path
     (tmp_path / "project-2").mkdir()
     (tmp_path / "project-2/file").touch()
     output = "cat: {base}/project-2/file: No such file or directory"
-    assert found(output) == [("read", "project-2/file", HIDDEN)]
+    assert found(output) == [("read", "project-2/file", "hidden")]
 
 
 def test_path_relative_to_home_is_the_persons(policy, monkeypatch):
@@ -153,15 +151,15 @@ def test_path_relative_to_home_is_the_persons(policy, monkeypatch):
     path = f"{policy.home}/.netrc"
     Path(path).touch()
     output = "curl: ~/.netrc: No such file or directory"
-    assert denials_in(output, policy, policy.project) == [Denial("read", path, HIDDEN)]
+    assert denials_in(output, policy, policy.project) == [Denial("read", path, "hidden")]
 
 
 def test_paths_of_one_output_are_told_once_each_in_order(found, tmp_path):
     (tmp_path / "outside/other").touch()
     line = "cat: {{base}}/outside/{}: No such file or directory\n".format
     assert found(line("secret") + line("other") + line("secret")) == [
-        ("read", "outside/secret", HIDDEN),
-        ("read", "outside/other", HIDDEN),
+        ("read", "outside/secret", "hidden"),
+        ("read", "outside/other", "hidden"),
     ]
 
 
@@ -196,8 +194,15 @@ def test_no_output_is_costly_or_fatal_to_read(policy, output):
 
 
 def test_denial_is_plain_data(policy):  # noqa: ARG001
-    denial = Denial("connect", "example.org:443", "only listed hosts, through the proxy")
+    denial = Denial("connect", "example.org:443", "not_listed")
     assert denial == replace(denial)
     assert hash(denial) == hash(replace(denial))
     with pytest.raises(AttributeError):
         denial.target = os.sep  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("rule", get_args(Rule))
+def test_each_rule_is_told_in_words(rule):
+    reason = Denial("read", "x", rule, "a program").reason
+    assert " " in reason
+    assert "{" not in reason

@@ -30,8 +30,7 @@ from sanderling.sandbox.network.proxy import proxy_environment, serve_proxy
 from tests.conftest import examples, prove
 
 DEADLINE_S = 10.0
-NOT_LISTED = "only listed hosts, through the proxy"
-OFF = "the network is off"
+NOT_LISTED, OFF = "not_listed", "network_off"
 
 # --- what the tests share ----------------------------------------------------------------------------------------------
 
@@ -447,7 +446,7 @@ async def test_a_listed_name_of_a_private_address_is_refused_unless_the_address_
             assert (await say(proxy.port, request)).startswith(b"HTTP/1.1 403 ")
             [denial] = proxy.denials
             assert denial.target in (f"127.0.0.1:{port}", f"[::1]:{port}")
-            assert denial.rule == "localhost leads to an address that is not public"
+            assert denial.reason == "localhost leads to an address that is not public"
         async with proxy_for(f"localhost:{port}", f"127.0.0.1:{port}") as proxy:
             answer = await say(proxy.port, request + b"hi", is_final=True)
             assert answer.endswith(b"\r\n\r\nhi")

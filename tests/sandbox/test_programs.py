@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sanderling.sandbox.denials import PROGRAM_HIDDEN, Denial, programs_denied
+from sanderling.sandbox.denials import Denial, programs_denied
 from sanderling.sandbox.kernel.programs import MAX_PROGRAMS, programs_of
 from sanderling.sandbox.policy import Grant, resolve_policy
 from sanderling.sandbox.sandbox import Sandbox
@@ -291,7 +291,7 @@ def test_program_that_was_not_found_and_is_on_the_path_is_a_denial(place, own, o
     directory = own("elsewhere", at=place.base)
     for status in (1, MISSING):
         assert denied(place, output, status) == [
-            Denial("execute", str(directory), PROGRAM_HIDDEN.format(name="mytool"))
+            Denial("execute", str(directory), "hidden_program", "mytool")
         ]
 
 

@@ -15,7 +15,7 @@ from sanderling.commands.shell import Shell, ShellState, Started, visible
 from sanderling.errors import SandboxError, ToolError
 from sanderling.remedies import remedies
 from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.denials import HIDDEN, PLAN, PROTECTED, READ_ONLY, Denial
+from sanderling.sandbox.denials import Denial, Rule
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import signal_name
 from sanderling.text import printable
@@ -311,16 +311,16 @@ def _refusals(job: Job) -> list[str]:
 
 def _refusal(denial: Denial) -> str:
     target = visible(denial.target)[:SHOWN_TARGET_CHARS]
-    what = f"{denial.operation} {target}: {denial.rule}."
+    what = f"{denial.operation} {target}: {denial.reason}."
     if denial.operation in ("connect", "resolve"):
         return f"{what} Do without, or ask the person to allow it with {remedies().network}."
     if denial.operation == "execute":
         return f"{what} Do without, or ask the person to grant that directory."
-    instead = {
-        HIDDEN: "Use what is in the project, or ask the person to grant that path.",
-        READ_ONLY: "Write in the project or in $TMPDIR, or ask the person to grant that path.",
-        PLAN: "Say what you would change; the person can change the mode.",
-        PROTECTED: "Tell the person what to change there.",
+    instead: dict[Rule, str] = {
+        "hidden": "Use what is in the project, or ask the person to grant that path.",
+        "read_only": "Write in the project or in $TMPDIR, or ask the person to grant that path.",
+        "plan": "Say what you would change; the person can change the mode.",
+        "protected": "Tell the person what to change there.",
     }
     return f"{what} {instead.get(denial.rule, '')}".rstrip()
 

@@ -118,7 +118,7 @@ class Commands:
             command=command.text,
         )
         for denial in denials:
-            self._emit(AccessDenied(denial.operation, denial.target, denial.rule))
+            self._emit(AccessDenied(denial.operation, denial.target, denial.reason))
         notes = tuple(filter(None, (command.screen_note(), command.log.note())))
         words = outcome.removeprefix("was ")
         words = f"{words[0].upper()}{words[1:]}."

@@ -581,7 +581,7 @@ class Conversation:
         self.emit(SandboxChanged(level, sandbox.network, sandbox.missing, sandbox.problem))
 
     def _show_denied(self, denial: Denial) -> None:
-        self.emit(AccessDenied(denial.operation, denial.target, denial.rule))
+        self.emit(AccessDenied(denial.operation, denial.target, denial.reason))
 
     async def _offer_programs(self, command: Command, denials: Sequence[Denial]) -> Grant:
         return (await self.gate.offers.offer(command.text, command.id, "run", denials)).grant

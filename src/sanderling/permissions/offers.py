@@ -10,7 +10,7 @@ from sanderling.errors import SandboxError
 from sanderling.paths import is_within, real_path
 from sanderling.permissions.approvals import Approvals
 from sanderling.protocol.events import ApprovalRequested
-from sanderling.sandbox.denials import PROTECTED, Denial
+from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import visible
 from sanderling.tools.workspace import Workspace
@@ -113,7 +113,9 @@ class Offers:
         match denial.operation:
             case "connect" | "resolve":
                 return Grant(hosts=(denial.target,))
-            case _ if denial.rule == PROTECTED or is_within(denial.target, self._workspace.project):
+            case _ if denial.rule == "protected" or is_within(
+                denial.target, self._workspace.project
+            ):
                 return NO_GRANT
             case "write" if not self._workspace.sandbox.is_writable:
                 return NO_GRANT

@@ -136,8 +136,8 @@ async def _forward(received: AsyncIterator[int], process: Process) -> None:
 
 def _print_event(event: SandboxEvent) -> None:
     match event:
-        case Denial(operation, target, rule):
-            text = f"denied: {operation} {target} ({rule})"
+        case Denial(operation, target):
+            text = f"denied: {operation} {target} ({event.reason})"
         case DiskFull(path, free_bytes):
             text = f"stopped: the disk of {path} is nearly full ({free_bytes:,} bytes left)"
         case GuardEvent():

@@ -37,7 +37,6 @@ from sanderling.sandbox.kernel.layout import (
 from sanderling.sandbox.network.hosts import HostRules, is_loopback, split_authority
 from sanderling.sandbox.policy import (
     NO_GRANT,
-    REPLACED,
     Grant,
     Level,
     NetworkMode,
@@ -225,7 +224,7 @@ class SessionSandbox:
         changed = changed_paths(self._policy)
         for path in changed:
             can_write = path in self._policy.write_paths
-            self._on_event(Denial("write" if can_write else "read", path, REPLACED))
+            self._on_event(Denial("write" if can_write else "read", path, "replaced"))
         if changed:
             self._policy = without(self._policy, changed)
         if changed and self._sandbox:

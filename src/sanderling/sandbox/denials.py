@@ -17,13 +17,30 @@ from sanderling.sandbox.kernel.programs import SYSTEM, path_entries
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 
-HIDDEN, READ_ONLY, PLAN, PROTECTED = (
-    "it is outside of the project, and hidden",
-    "only the project can be written",
-    "nothing can be written in plan mode, in which the sandbox is read-only",
-    "it could make the host run something, so it cannot be changed",
-)
-PROGRAM_HIDDEN = "`{name}` is there, on your PATH, and the sandbox hides that directory"
+Rule = Literal[
+    "hidden",
+    "hidden_program",
+    "read_only",
+    "plan",
+    "protected",
+    "replaced",
+    "network_off",
+    "not_listed",
+    "not_public",
+    "unreachable",
+]
+_WORDS: dict[Rule, str] = {
+    "hidden": "it is outside of the project, and hidden",
+    "hidden_program": "`{about}` is there, on your PATH, and the sandbox hides that directory",
+    "read_only": "only the project can be written",
+    "plan": "nothing can be written in plan mode, in which the sandbox is read-only",
+    "protected": "it could make the host run something, so it cannot be changed",
+    "replaced": "it was replaced after you had been asked about it",
+    "network_off": "the network is off",
+    "not_listed": "only listed hosts, through the proxy",
+    "not_public": "{about} leads to an address that is not public",
+    "unreachable": "the network does not lead there",
+}
 _NAME = r"(?<![\w./-])([\w.+-]+)"
 _NOT_FOUND = re.compile(
     rf"(?i)(?:{_NAME}['\"\u2019]?: (?:(?:command |executable file )?not found(?!:)|No such file or directory|Permission denied)"
@@ -46,12 +63,18 @@ class Denial:
     """
     One thing that the sandbox did not let happen.
 
-    `target` is the path, the host:port or the name that was asked for; `rule` says in words what stood against it.
+    `target` is the path, the host:port or the name that was asked for; `rule` stood against it, and is `about` a program or a host.
     """
 
     operation: Literal["read", "write", "execute", "connect", "resolve"]
     target: str
-    rule: str
+    rule: Rule
+    about: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The rule in words, as the person and the model read it."""
+        return _WORDS[self.rule].format(about=self.about)
 
 
 def denials_in(output: str, policy: SandboxPolicy, cwd: str) -> list[Denial]:
@@ -83,8 +106,8 @@ def _programs_denied(names: list[str], policy: SandboxPolicy) -> list[Denial]:
     directories = path_entries()
     for name in list(dict.fromkeys(names))[:MAX_DENIALS]:
         for directory in _places_of(name, directories, policy):
-            rule = PROGRAM_HIDDEN.format(name=name)
-            found.setdefault(directory, Denial("execute", directory, rule))
+            denial = Denial("execute", directory, "hidden_program", name)
+            found.setdefault(directory, denial)
     return list(found.values())[:MAX_DENIALS]
 
 
@@ -106,12 +129,12 @@ def _denials(complaint: str, line: str, policy: SandboxPolicy, cwd: str) -> Iter
         path = os.path.normpath(os.path.join(cwd, os.path.expanduser(quoted or plain)))
         if complaint.startswith("no such"):
             if os.path.lexists(path) and not is_in_any(path, _visible(policy)):
-                yield Denial("read", path, HIDDEN)
+                yield Denial("read", path, "hidden")
         elif is_in_any(path, _writable(policy)):
             if complaint != "permission denied":  # that is the file's own mode
-                yield Denial("write", path, PROTECTED if policy.mode == "rw" else PLAN)
+                yield Denial("write", path, "protected" if policy.mode == "rw" else "plan")
         elif os.path.isdir(os.path.dirname(path)):
-            yield Denial("write", path, READ_ONLY if policy.mode == "rw" else PLAN)
+            yield Denial("write", path, "read_only" if policy.mode == "rw" else "plan")
 
 
 def _writable(policy: SandboxPolicy) -> tuple[str, ...]:

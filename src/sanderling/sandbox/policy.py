@@ -21,7 +21,6 @@ _WIDE = (
     "/ /bin /boot /dev /etc /home /lib /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /tmp /usr /usr/local /usr/share"
     " /var /var/lib /var/tmp"
 )
-REPLACED = "it was replaced after you had been asked about it"
 TOO_WIDE = frozenset(map(os.path.realpath, _WIDE.split()))
 
 

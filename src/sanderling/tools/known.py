@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sanderling.errors import ToolError
-from sanderling.sandbox.inside.worker import Stamp
+from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.seen import Seen, Sight
 from sanderling.tools.texts import difference, done, text_of
 

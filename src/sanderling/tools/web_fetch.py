@@ -51,7 +51,7 @@ class NetworkDeniedError(RefusedError):
     """The sandbox's network does not lead to `host`, a name with or without `:port`: the person can let it."""
 
     def __init__(self, message: str, host: str) -> None:
-        super().__init__(message, Denial("connect", host, "the network does not lead there"))
+        super().__init__(message, Denial("connect", host, "unreachable"))
         self.host = host
 
 

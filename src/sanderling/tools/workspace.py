@@ -17,7 +17,7 @@ from sanderling.commands.shell import Shell
 from sanderling.errors import SandboxError, ToolError
 from sanderling.paths import is_within, real_path
 from sanderling.sandbox.confinement import SessionSandbox
-from sanderling.sandbox.denials import HIDDEN, Denial
+from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.files import FileChangedError, Files
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import printable
@@ -145,7 +145,7 @@ class Workspace:
         message = f"{escaped(self.shown(path))} does not exist, or the sandbox hides it.{advice}"
         if self.sandbox.is_off or not os.path.lexists(path):
             return ToolError(message)
-        return RefusedError(message, Denial("read", path, HIDDEN))
+        return RefusedError(message, Denial("read", path, "hidden"))
 
     def _sentence(self, error: OSError, path: str, what: str) -> str:
         code = error.errno or 0

@@ -1,4 +1,4 @@
-"""Denials of the network: in which words, and how often."""
+"""Denials of the network: what a client is told of them, and how often they are reported."""
 
 import time
 from collections.abc import Callable
@@ -8,8 +8,6 @@ from sanderling.sandbox.denials import Denial
 REPEAT_S = 5.0
 
 MAX_REPORTS = 64  # per REPEAT_S
-
-LISTED_ONLY = "only listed hosts, through the proxy"
 
 DENIED_REASON = "Not a listed host (Sanderling sandbox, see :AgentNet)"
 

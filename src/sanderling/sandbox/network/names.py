@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import anyio.lowlevel
 
-from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.denials import Denial, Rule
 from sanderling.sandbox.network.denied import Once, OnDenial
 
 # NXDOMAIN is believed at once by all: after REFUSED glibc asks again and calls the failure temporary, and musl goes on waiting for
@@ -23,7 +23,7 @@ _MAX_LABEL_BYTES, _MAX_NAME_BYTES = 63, 255
 _MAX_QUERY_BYTES = 4096
 
 
-async def answer_names(responder: socket.socket, report: OnDenial, rule: str) -> None:
+async def answer_names(responder: socket.socket, report: OnDenial, rule: Rule) -> None:
     """
     Answer every DNS query with "no such name" until cancelled; the socket is closed then.
 

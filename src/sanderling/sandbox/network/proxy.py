@@ -24,7 +24,7 @@ import anyio.lowlevel
 import h11
 
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.network.denied import DENIED_REASON, LISTED_ONLY, Once, OnDenial
+from sanderling.sandbox.network.denied import DENIED_REASON, Once, OnDenial
 from sanderling.sandbox.network.hosts import HostRules, authority_of, is_public, split_authority
 
 MAX_HEAD_BYTES = 16 << 10  # node's limit; one read may double it: 8000 headers, 30 ms in h11
@@ -172,7 +172,7 @@ class _Exchange:
     async def _dial(self, host: str, port: int) -> socket.socket:
         if not self.rules.allows(host, port):
             target = authority_of(host, port)
-            raise self._denied(target, Denial("connect", target, LISTED_ONLY))
+            raise self._denied(target, Denial("connect", target, "not_listed"))
         try:
             with anyio.fail_after(LOOKUP_S):
                 async with self.lookups:
@@ -187,15 +187,15 @@ class _Exchange:
             else:
                 private = authority_of(*address)
         if private:
-            rule = f"{host} leads to an address that is not public"
-            raise self._denied(authority_of(host, port), Denial("connect", private, rule))
+            denial = Denial("connect", private, "not_public", host)
+            raise self._denied(authority_of(host, port), denial)
         raise _RequestError(502, f"{host} does not answer on port {port}.")
 
     def _denied(self, asked: str, denial: Denial) -> _RequestError:
         self.report(denial)
         return _RequestError(
             403,
-            f"Sanderling's sandbox does not let you through to {asked}: {denial.rule}.\n"
+            f"Sanderling's sandbox does not let you through to {asked}: {denial.reason}.\n"
             "Ask the user, who can open it: `:AgentNet` in Neovim, `--net` in a shell.",
             DENIED_REASON,
         )

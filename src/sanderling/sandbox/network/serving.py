@@ -10,12 +10,10 @@ from anyio.abc import TaskGroup
 
 from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.network.denied import LISTED_ONLY
 from sanderling.sandbox.network.hosts import HostRules
 from sanderling.sandbox.network.names import answer_names
 from sanderling.sandbox.network.proxy import serve_proxy
 
-NETWORK_OFF = "the network is off"
 PROXY_BACKLOG = 128
 
 
@@ -72,11 +70,11 @@ class HostNetwork:
             raise
 
     async def _answer_names(self, responder: socket.socket) -> None:
-        await answer_names(responder, self._report_name, NETWORK_OFF)
+        await answer_names(responder, self._report_name, "network_off")
 
     def _report_name(self, denial: Denial) -> None:
         is_off = self._mode == "off"
-        self._on_event(denial if is_off else replace(denial, rule=LISTED_ONLY))
+        self._on_event(denial if is_off else replace(denial, rule="not_listed"))
 
     def _stop_proxies(self) -> None:
         for scope in self._proxy_scopes:
