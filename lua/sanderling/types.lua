@@ -187,6 +187,7 @@
 ---@field detail? string
 ---@field filetype? string
 ---@field is_error? boolean
+---@field is_denied? boolean
 
 ---@class (exact) sanderling.TurnEnded
 ---@field type 'turn_ended'
@@ -247,6 +248,7 @@
 ---@field rule? string
 ---@field path? string
 ---@field is_of_several? boolean
+---@field kind? 'grant'|'limit'|'overlap'|'use'
 
 ---@class (exact) sanderling.ApprovalSettled
 ---@field type 'approval_settled'

@@ -188,6 +188,13 @@ def test_a_title_that_is_cut_is_shown_whole_where_the_subject_does_not_say_it(ed
     assert url in "".join(row.rstrip().removeprefix("↪ ") for row in rows)
 
 
+@pytest.mark.parametrize("limit", ["again", "calls", "retry"])
+def test_a_question_about_a_limit_of_the_turn_names_no_tool(editor, limit):
+    screen = editor()
+    screen.send(asked(tool=limit, title="Go on?", subject="3 more", kind="limit", rule=""))
+    wait_until(lambda: "╭ Let it go on? ─" in drawn(screen), "the question")
+
+
 def test_a_title_that_is_cut_is_not_said_twice(editor):
     screen = editor()
     command = "echo  " + "word " * 30

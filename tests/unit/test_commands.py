@@ -611,6 +611,7 @@ async def test_hidden_program_of_the_path_is_told_and_runs_when_its_directory_is
         assert (denied.operation, denied.target) == ("execute", str(tools))
         assert "`mytool` is there" in denied.rule
         [question] = talk.of(ApprovalRequested)
+        assert question.kind == "grant"
         assert question.subject == f"execute {tools}"
         talk.conversation.approvals.answer(AnswerApproval(question.id, answer))
         await talk.until(CommandEnded, 2)

@@ -397,7 +397,7 @@ async def test_turn_stops_at_the_limit_of_calls_unless_the_person_lets_it_go_on(
     )
     assert talk.of(TurnEnded) == [TurnEnded("max_calls")]
     [question] = talk.of(ApprovalRequested)
-    assert question.tool == "calls"
+    assert (question.kind, question.tool) == ("limit", "calls")
     assert "2 times" in talk.of(Notice)[0].text
     assert accepted(talk.session.history)
     goes_on = Talk(
@@ -420,7 +420,7 @@ async def test_budget_stops_with_a_question(tmp_path):
     await talk.run(HELLO, HELLO)
     assert talk.of(TurnEnded) == [TurnEnded("end_turn"), TurnEnded("budget")]
     [question] = talk.of(ApprovalRequested)
-    assert question.tool == "budget"
+    assert (question.kind, question.tool) == ("limit", "budget")
     usage = talk.of(UsageUpdated)[-1]
     assert usage.is_priced
     assert usage.cost_usd > 0.001

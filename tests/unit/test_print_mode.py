@@ -408,7 +408,7 @@ def test_a_turn_that_did_not_come_to_its_end_is_an_error(stop_reason):
 
 def test_what_a_rule_denies_without_a_question_is_told():
     started = ToolStarted("t1", "edit", "secret.py")
-    ended = ToolEnded("t1", "denied", "A rule of yours denies it.", is_error=True)
+    ended = ToolEnded("t1", "denied", "A rule of yours denies it.", is_error=True, is_denied=True)
     result = result_of(started, ended, TurnEnded("end_turn"))
     assert result.denials == (Denied("edit", "secret.py", "A rule of yours denies it."),)
     assert result.exit_status == 3

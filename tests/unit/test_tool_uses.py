@@ -361,6 +361,7 @@ async def test_denying_one_of_a_batch_denies_the_rest_of_it(tmp_path):
         await talk.until(ApprovalRequested, 3)
         talk.answer(talk.of(ApprovalRequested)[1], "deny")
     assert [result.content == DENIED_WITH_ANOTHER for result in talk.results] == [True, False, True]
+    assert [ended.is_denied for ended in talk.of(ToolEnded)] == [False, True, False]
     assert len(talk.of(ApprovalSettled)) == 3
     assert sorted(path.name for path in talk.project.iterdir()) == ["app.py"]
 

@@ -24,8 +24,8 @@ M.SHOWBREAK = '↪ '
 ---@param q sanderling.review.Question
 ---@return string
 local function heading_of(q)
-  if q.event.tool == 'again' then
-    return 'Let it go on' -- this is about no tool, but about a model that goes in circles
+  if q.event.kind == 'limit' then
+    return 'Let it go on' -- this is about no tool: about a model that goes in circles, for instance
   end
   return words.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
 end

@@ -135,8 +135,7 @@ class ToolUses:
         except DeniedError as denied:
             return _denial(denied)
         except (ToolError, SandboxError) as error:
-            is_forbidden = isinstance(error, ForbiddenError)
-            return _failure(str(error), summary="denied" if is_forbidden else "failed")
+            return _failure(str(error), is_denied=isinstance(error, ForbiddenError))
         outcome, permit = await self._run_reviewed(request, permit, show)
         granted = {*permit.grant.read_paths, *permit.grant.write_paths, *permit.grant.hosts}
         denials = [denial for denial in outcome.denials if denial.target not in granted]
@@ -295,17 +294,33 @@ def _depends(use: _Use, earlier: _Use) -> bool:
             return False
 
 
-def _failure(message: str, summary: str = "failed") -> Outcome:
-    return Outcome(content=message, summary=summary, detail=message, is_error=True)
+def _failure(message: str, *, is_denied: bool = False) -> Outcome:
+    summary = "denied" if is_denied else "failed"
+    return Outcome(
+        content=message, summary=summary, detail=message, is_error=True, is_denied=is_denied
+    )
 
 
 def _denial(denied: DeniedError) -> Outcome:
-    summary = "not run" if isinstance(denied, NotAskedError) else "denied"
-    return Outcome(content=str(denied), summary=summary, detail=denied.reason, is_error=True)
+    is_denied = not isinstance(denied, NotAskedError)
+    return Outcome(
+        content=str(denied),
+        summary="denied" if is_denied else "not run",
+        detail=denied.reason,
+        is_error=True,
+        is_denied=is_denied,
+    )
 
 
 def _ending(use_id: str, outcome: Outcome) -> ToolEnded:
-    return ToolEnded(use_id, outcome.summary, outcome.detail, outcome.filetype, outcome.is_error)
+    return ToolEnded(
+        use_id,
+        outcome.summary,
+        outcome.detail,
+        outcome.filetype,
+        outcome.is_error,
+        outcome.is_denied,
+    )
 
 
 def _logged_ending(use: _Use, outcome: Outcome, *, has_result: bool) -> LoggedToolEnd:
@@ -316,6 +331,7 @@ def _logged_ending(use: _Use, outcome: Outcome, *, has_result: bool) -> LoggedTo
         outcome.detail,
         outcome.filetype,
         outcome.is_error,
+        outcome.is_denied,
         use.result if has_result else None,
     )
 

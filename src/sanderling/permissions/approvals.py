@@ -69,6 +69,7 @@ class Approvals:
             reason,
             self._project,
             ("once",),
+            kind="limit",
         )
         if kind != "retry":  # which is told by what follows, the error or the next attempt
             self._emit(Notice("warning", reason))

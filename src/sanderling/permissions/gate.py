@@ -169,7 +169,7 @@ class Gate:
         """
         question = self._question(request, overlap.preview)
         reason = f"{OVERLAP} {_leaving(self._needed(request.effect))}".rstrip()
-        question = msgspec.structs.replace(question, reason=reason)
+        question = msgspec.structs.replace(question, reason=reason, kind="overlap")
         answer = await self._approvals.ask(question)
         if answer.answer == "deny":
             raise _denied(answer, KEPT)

@@ -76,6 +76,7 @@ class Offers:
                     OFFER,
                     self._workspace.project,
                     ("once", "session"),
+                    kind="grant",
                 )
                 more, said = await self._ask(question, grant, wanted)
                 granted, reasons = granted.and_also(more), (*reasons, *said)

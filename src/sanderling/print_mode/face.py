@@ -3,12 +3,11 @@
 import shlex
 import time
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 
 from sanderling.errors import duration
-from sanderling.permissions.approvals import Limit
 from sanderling.print_mode.result import Result, ResultBuilder
 from sanderling.print_mode.streams import Stdout, say
 from sanderling.protocol.actions import AnswerApproval
@@ -122,7 +121,7 @@ class PrintFace:
     def _deny(self, question: ApprovalRequested) -> None:
         remedy = self._remedy(question)
         reason = NOBODY.format(remedy=f"; {remedy} would let it through" if remedy else "")
-        if question.tool not in get_args(Limit):  # a notice has told of that
+        if question.kind != "limit":  # a notice has told of that
             self._note(f"denied: {question.tool} {question.title}: {question.reason}")
         if remedy:
             self._note(f"  {remedy} lets it through")
@@ -130,8 +129,8 @@ class PrintFace:
 
     def _remedy(self, question: ApprovalRequested) -> str:
         """The flag that would have answered yes."""
-        if question.tool in REMEDIES_TO_GO_ON:
-            return REMEDIES_TO_GO_ON[question.tool]
+        if question.kind == "limit":
+            return REMEDIES_TO_GO_ON.get(question.tool, "")
         flags: list[str] = []
         if question.rule:
             flags.append(f"--allow {shlex.quote(question.rule.removeprefix('allow '))}")

@@ -1,10 +1,7 @@
 """The result that the events of a turn add up to."""
 
-from typing import get_args
-
 import msgspec
 
-from sanderling.permissions.approvals import Limit
 from sanderling.protocol.events import (
     AccessDenied,
     AnswerRestarted,
@@ -23,8 +20,8 @@ from sanderling.protocol.messages import StopReason, Usage
 from sanderling.text import printable
 
 EXIT_DONE, EXIT_ERROR, EXIT_USAGE, EXIT_DENIED = 0, 1, 2, 3
-OF_THE_TURN = frozenset[str](get_args(Limit)) - {"calls", "budget"}
-"""Questions whether it may go on for which there is no flag that would have said yes."""
+LIFTED = ("calls", "budget")
+"""The limits for which a flag or a setting would have said yes: at the others the turn is given up, and nothing was denied."""
 DONE = frozenset[StopReason](("end_turn", "stop_sequence"))
 
 
@@ -99,8 +96,7 @@ class ResultBuilder:
                 self._is_answering = False
             case ToolEnded():
                 self._note_denied_use(self._running.pop(event.id), event)
-            case ApprovalRequested(tool=tool) if tool in OF_THE_TURN:
-                # Nothing was denied: it ends before the model has done all.
+            case ApprovalRequested(kind="limit", tool=tool) if tool not in LIFTED:
                 self._is_given_up = True
             case ApprovalRequested(use_id, tool, title, reason=reason):
                 self._asked.add(use_id)
@@ -122,7 +118,7 @@ class ResultBuilder:
 
     def _note_denied_use(self, started: ToolStarted, ended: ToolEnded) -> None:
         """A rule, or the mode, has denied it without a question."""
-        if ended.is_error and ended.summary == "denied" and ended.id not in self._asked:
+        if ended.is_denied and ended.id not in self._asked:
             self._deny(started.tool, started.title, ended.detail)
 
     def _deny(self, tool: str, title: str, reason: str) -> None:

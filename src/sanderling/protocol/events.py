@@ -283,7 +283,8 @@ class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=Tru
     """
     `summary` follows the tool's own line (`+3 −1`, `✓ 2.1 s`).
 
-    `detail`, in the syntax `filetype`, is what its fold holds, below what it has put out so far.
+    `detail`, in the syntax `filetype`, is what its fold holds, below what it has put out so far. `is_denied`: a rule, the mode or
+    the person did not let it run.
     """
 
     id: str
@@ -291,6 +292,7 @@ class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=Tru
     detail: str = ""
     filetype: str = ""
     is_error: bool = False
+    is_denied: bool = False
 
 
 class ToolUseShown(msgspec.Struct, tag="tool_use_shown", frozen=True):
@@ -310,6 +312,9 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
     that is asked, `cwd` where it would be done. `rule` is what the answer "always" would keep, as text that can be edited;
     "always" and "session" are offered as `choices` says. `path` is the file that it is about. `is_of_several`: to deny it denies
     other tool uses of the same message.
+
+    It is about the use of `tool`, about a grant for what the sandbox refused to it, about unsaved changes that it would go over
+    ("overlap"), or about a limit that the turn has reached, of which `tool` is the name then.
     """
 
     id: str
@@ -323,6 +328,7 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
     rule: str = ""
     path: str = ""
     is_of_several: bool = False
+    kind: Literal["use", "grant", "overlap", "limit"] = "use"
 
 
 class ApprovalSettled(msgspec.Struct, tag="approval_settled", frozen=True):

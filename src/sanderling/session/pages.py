@@ -173,4 +173,4 @@ def _tool_ended(name: str, end: LoggedToolEnd, result: ToolResult | None) -> Too
     if result and isinstance(result.content, str) and (not detail or (name == "bash" and has_run)):
         detail = _output_of(result.content, end.summary)[:MAX_DETAIL_CHARS]
     is_error = end.is_error or bool(result and result.is_error)
-    return ToolEnded(end.tool_use_id, end.summary, detail, end.filetype, is_error)
+    return ToolEnded(end.tool_use_id, end.summary, detail, end.filetype, is_error, end.is_denied)

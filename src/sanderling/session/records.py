@@ -123,6 +123,7 @@ class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults
     detail: str = ""
     filetype: str = ""
     is_error: bool = False
+    is_denied: bool = False
     result: ToolResult | None = None
     at: datetime = msgspec.field(default_factory=_now)
 

@@ -14,7 +14,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     What came of a tool use.
 
     `content` is what the model is told. On the screen `summary` follows the tool's own line (`+3 −1`, `12 matches`), and
-    `detail` is what its fold holds, in the syntax `filetype`. `denials` are what the sandbox refused to it.
+    `detail` is what its fold holds, in the syntax `filetype`. `denials` are what the sandbox refused to it; if it
+    `is_denied`, it was not let run at all.
     """
 
     content: Content
@@ -22,6 +23,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     filetype: str = ""
     is_error: bool = False
+    is_denied: bool = False
     denials: tuple[Denial, ...] = ()
 
 
