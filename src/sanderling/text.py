@@ -1,6 +1,7 @@
 """Text for a person, who approves or trusts what they read: what an editor shows as nothing stands there as its number."""
 
 import re
+import signal
 
 # Control characters, marks of direction, letters without width or shape, tags and selectors, in which whole sentences have been
 # smuggled past the person who looked.
@@ -61,3 +62,10 @@ def fence_around(text: str) -> str:
 def name_set(text: str) -> frozenset[str]:
     """The names in `text`, which are divided by spaces."""
     return frozenset(text.split())
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time one
+        return f"signal {number}"

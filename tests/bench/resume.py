@@ -17,7 +17,13 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.session.records import LoggedToolEnd
+from sanderling.session.records import (
+    LoggedPartial,
+    LoggedToolEnd,
+    LoggedToolStart,
+    LoggedTurnEnd,
+    LoggedUsage,
+)
 from sanderling.session.session import Session
 from tests.bench.shared import Bench, Row, cpu_s, median_row, rss_mb
 from tests.conftest import ROOT, wait_until
@@ -76,20 +82,20 @@ def write_long_session(session_dir: Path, project: str) -> None:
         session.append_prompt(Message("user", (TextBlock(prompt.text),)), prompt)
         for number in range(ROUNDS):
             _append_round(session, f"toolu_{turn}_{number}")
-        session.append_partial("text", ANSWER)
-        session.append_usage("claude-sonnet-5-5", USAGE)
+        session.append(LoggedPartial("text", ANSWER))
+        session.append(LoggedUsage("claude-sonnet-5-5", USAGE))
         session.append_message(Message("assistant", (TextBlock(f"{ANSWER}\n{END}"),)))
-        session.end_turn("end_turn")
+        session.append(LoggedTurnEnd("end_turn"))
     session.close()
 
 
 def _append_round(session: Session, use_id: str) -> None:
     use = ToolUse(use_id, "read", {"path": "src/app.py", "offset": 1, "limit": 110})
     thought = ThinkingBlock(THOUGHT, "c2lnbmVk" * 40)
-    session.append_usage("claude-sonnet-5-5", USAGE)
+    session.append(LoggedUsage("claude-sonnet-5-5", USAGE))
     session.append_message(Message("assistant", (thought, use)))
-    session.append_tool_start(use_id)
-    session.append_tool_end(LoggedToolEnd(use_id, "src/app.py", "110 lines"))
+    session.append(LoggedToolStart(use_id))
+    session.append(LoggedToolEnd(use_id, "src/app.py", "110 lines"))
     session.append_message(Message("user", (ToolResult(use_id, RESULT),)))
 
 

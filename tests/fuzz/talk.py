@@ -43,6 +43,8 @@ from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.retries import Backoff
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.sandbox import Sandbox
+from sanderling.session.codec import Codec
+from sanderling.session.records import LoggedMessage
 from sanderling.session.session import Session
 from tests.api_rules import Block, refusals, request_refusals
 from tests.cached_api import Sent, events_of
@@ -328,13 +330,8 @@ def records(log: Path, kind: str) -> list[dict[str, Any]]:
 
 def logged_texts(log: Path, role: str) -> list[str]:
     """All that was said, whatever a summary stands for by now."""
-    return [
-        block["text"]
-        for record in records(log, "message")
-        if record["message"]["role"] == role
-        for block in record["message"]["content"]
-        if block["type"] == "text"
-    ]
+    read = map(Codec().decoded, log.read_bytes().splitlines())
+    return texts_of((each.message for each in read if isinstance(each, LoggedMessage)), role)
 
 
 def check_nothing_was_lost(talk: Talk) -> None:

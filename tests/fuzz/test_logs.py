@@ -84,7 +84,7 @@ async def test_whatever_the_last_record_is_no_word_is_lost_and_the_rest_is_valid
     for end in ends(log):
         last = log[:end].splitlines()[-1:]
         with opened(log[:end], tmp_path) as session:
-            assert session.damaged_lines == 0
+            assert session.log.damaged_lines == 0
             now = said_in(session) & prompts
             session.append_message(ASKED_NEXT)
             assert refusals(msgspec.to_builtins(session.history)) == [], last

@@ -9,8 +9,12 @@ Two kinds of Neovim with a chat.
 import json
 import time
 
+import msgspec
 import pytest
 from tests.conftest import ChildNvim, wait_until
+
+from sanderling.session.codec import Codec
+from sanderling.session.records import LoggedMessage
 
 GRACE_S = 0.32  # a question counts as seen after this
 FACTS = ("[Where this session is:", "[Now:")  # how the notes about the surroundings begin
@@ -166,12 +170,17 @@ class Agent(ChildNvim):
         records = [json.loads(line) for line in lines if line.endswith("\n")]
         return [record for record in records if record["type"] == type_]
 
+    def messages(self):
+        """The messages of the newest session's log so far."""
+        read = map(Codec().decoded, self.session_files()[-1].read_bytes().splitlines())
+        return [msgspec.to_builtins(r.message) for r in read if isinstance(r, LoggedMessage)]
+
     def results(self):
         """What the model was told about its tool uses, in order."""
         return [
             block["content"]
-            for record in self.records("message")
-            for block in record["message"]["content"]
+            for message in self.messages()
+            for block in message["content"]
             if block["type"] == "tool_result"
         ]
 

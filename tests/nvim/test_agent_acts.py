@@ -16,7 +16,8 @@ from tests.conftest import ROOT, is_alive, process_files, prove, prove_rest, wai
 
 from sanderling.protocol.messages import ToolResult
 from sanderling.session.history import NOT_RUN
-from sanderling.session.session import Session, SessionInUseError
+from sanderling.session.log import SessionInUseError
+from sanderling.session.session import Session
 
 APP = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
 FIXED = APP.replace("a - b", "a + b")
@@ -209,7 +210,7 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     assert (old / "src/app.py").read_text() == APP
     assert sorted(path.name for path in old.iterdir()) == [".git", "src"]
     agent.wait_for_screen("than before", "Done.")
-    told = "".join(map(str, agent.records("message")))
+    told = "".join(map(str, agent.messages()))
     assert told.count("The project's directory was replaced") == 1
     assert "2: def add" in agent.results()[-1]
     if has_buffer:

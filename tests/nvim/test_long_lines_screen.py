@@ -14,8 +14,7 @@ def longest(screen):
 
 
 def told(agent, role):
-    messages = [record["message"] for record in agent.records("message")]
-    return [text for each in messages if each["role"] == role for text in texts_told(each)]
+    return [text for each in agent.messages() if each["role"] == role for text in texts_told(each)]
 
 
 def assert_shown_in_part(agent):

@@ -496,7 +496,7 @@ def test_resuming_takes_the_place_of_an_empty_session_shows_the_end_and_knows_wh
     prompts = [
         record["prompt"]["text"]
         for record in map(json.loads, log.read_text().splitlines())
-        if record["type"] == "message" and record.get("prompt")
+        if record["type"] == "prompt"
     ]
     assert prompts == ["long", "short", "and on"]
 

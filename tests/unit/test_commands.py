@@ -401,7 +401,8 @@ async def test_command_is_a_record_of_the_log(talk):
         await talk.run("c1", "echo out; exit 3")
     [record] = [line["record"] for line in talk.log() if line["type"] == "command"]
     assert record["command"] == "echo out; exit 3"
-    assert record["outcome"].startswith("failed with exit status 3 after ")
+    assert record["ending"].pop("took_s") < DEADLINE_S
+    assert record["ending"] == {"how": "exited", "status": 3}
     assert record["output"] == "out\n"
 
 
@@ -425,7 +426,7 @@ async def test_command_that_the_end_of_the_session_interrupts_is_in_the_log(talk
         talk.start("c1", "echo begun; sleep 1000")
         await happens(lambda: talk.output("c1"))
     [record] = [line["record"] for line in talk.log() if line["type"] == "command"]
-    assert (record["outcome"], record["output"]) == ("was interrupted", "begun\n")
+    assert (record["ending"], record["output"]) == ({"how": "interrupted"}, "begun\n")
 
 
 # --- the sandbox -------------------------------------------------------------------------------------------------------

@@ -54,7 +54,9 @@ from sanderling.providers import ModelLimits
 from sanderling.providers.retries import Backoff
 from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.policy import Grant
-from sanderling.session.session import MAX_UNDOS, Session
+from sanderling.session.history import MAX_UNDOS
+from sanderling.session.records import LoggedSummary
+from sanderling.session.session import Session
 
 DEADLINE_S = 15.0
 HELLO = Prompt("p1", "Good morning.")
@@ -790,7 +792,7 @@ async def test_only_the_last_compactions_can_be_undone(tmp_path):
     session = Session("s1", "/project", tmp_path / "s1.jsonl")
     session.append_prompt(Message("user", (TextBlock("Hello."),)), HELLO)
     for n in range(MAX_UNDOS + 2):
-        session.summarize((Message("user", (TextBlock(f"summary {n}"),)),), "", 10, 5)
+        session.append(LoggedSummary((Message("user", (TextBlock(f"summary {n}"),)),), "", 10, 5))
     undone = [session.undo_compaction() for _ in range(MAX_UNDOS + 1)]
     assert undone == [True] * MAX_UNDOS + [False]
     session.close()
@@ -816,7 +818,7 @@ async def test_tool_use_is_shown_whole_after_a_summary(tmp_path):
     async with talk.served():
         talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
-        talk.session.summarize((Message("user", (TextBlock("In short."),)),), "", 10, 5)
+        talk.session.append(LoggedSummary((Message("user", (TextBlock("In short."),)),), "", 10, 5))
         talk.conversation.inspect("t1")
         shown = await talk.until(ToolUseShown)
     assert "app.py" in shown.result

@@ -12,6 +12,7 @@ from tests.conftest import examples, prove
 
 from sanderling.errors import SessionError
 from sanderling.protocol.messages import (
+    CommandEnding,
     CommandRecord,
     ImageBlock,
     ImageSource,
@@ -24,8 +25,10 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
+from sanderling.session.codec import Codec
 from sanderling.session.history import input_line
 from sanderling.session.records import (
+    LOG_VERSION,
     Header,
     LoggedClearing,
     LoggedCommand,
@@ -39,7 +42,6 @@ from sanderling.session.records import (
     LoggedUndo,
     LoggedUsage,
     Record,
-    encode,
 )
 from sanderling.session.session import Session
 from sanderling.session.store import export_markdown, write_export
@@ -50,8 +52,8 @@ AT = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 
 
 def log(directory: Path, *records: Record) -> None:
-    header = Header(4, "s", "/home/me/project", at=AT)
-    data = b"".join(encode(record) + b"\n" for record in (header, *records))
+    header = Header(LOG_VERSION, "s", "/home/me/project", at=AT)
+    data = b"".join(map(Codec().encoded, (header, *records)))
     (directory / "s.jsonl").write_bytes(data)
 
 
@@ -80,7 +82,7 @@ def conversation(text: str) -> str:
 def test_a_session_is_exported_with_all_that_a_person_saw(tmp_path):
     text = exported(
         tmp_path,
-        LoggedCommand(CommandRecord("git status", "succeeded", "clean\n")),
+        LoggedCommand(CommandRecord("git status", "clean\n", CommandEnding("exited", took_s=0.4))),
         prompted("## Why is `x` 1?", Selection("src/a.py", 3, 4, "x = 1\ny = 2", "python")),
         answered(
             ThinkingBlock("Hm.", "signed"),
@@ -151,8 +153,8 @@ def test_a_session_without_words_has_a_title_all_the_same(tmp_path):
     assert "* Model: not known\n* Tokens: 0 in, 0 out\n" in text
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_logs_of_earlier_versions_are_exported(tmp_path, version):
+@pytest.mark.parametrize("version", [4, 5])
+def test_logs_of_each_version_are_exported(tmp_path, version):
     data = (GOLDEN / f"session_log_v{version}.jsonl").read_bytes()
     (tmp_path / "s1.jsonl").write_bytes(data)
     session = Session.open(tmp_path, "s1", "/p")
@@ -166,7 +168,9 @@ def test_logs_of_earlier_versions_are_exported(tmp_path, version):
 def test_torn_and_damaged_lines_are_left_out(tmp_path):
     log(tmp_path, prompted("Go."), answered(TextBlock("Well.")))
     with (tmp_path / "s.jsonl").open("ab") as file:
-        file.write(b'\xff\n{"type":"from_the_future"}\n' + encode(prompted("torn")))
+        file.write(
+            b'\xff\n{"type":"from_the_future"}\n' + Codec().encoded(prompted("torn")).rstrip()
+        )
     text = export_markdown(tmp_path, "s")
     assert text.endswith("## Sanderling\n\nWell.\n")
 

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from sanderling.conversation.prompt import prompt_blocks, prompt_message, system_prompt
 from sanderling.project.facts import Facts, git_head
-from sanderling.protocol.messages import CommandRecord, Message, Prompt, Selection, TextBlock
+from sanderling.protocol.messages import (
+    CommandEnding,
+    CommandRecord,
+    Message,
+    Prompt,
+    Selection,
+    TextBlock,
+)
 
 
 def test_system_prompt_has_nothing_that_changes():
@@ -63,7 +70,7 @@ def test_selection_without_words_leaves_no_blank_block():
 def test_notes_and_commands_come_before_the_prompt():
     message = prompt_message(
         Prompt("p1", "Why?", (Selection("a", 1, 1, "x"),)),
-        [CommandRecord("ls", "ended", "a")],
+        [CommandRecord("ls", "a", CommandEnding("interrupted"))],
         ["[A note]", " "],
     )
     first, second, *rest = message.content

@@ -17,6 +17,7 @@ from tests.conftest import prove, prove_rest
 
 from sanderling.errors import SessionError
 from sanderling.protocol.messages import (
+    CommandEnding,
     CommandRecord,
     ImageBlock,
     ImageSource,
@@ -30,12 +31,26 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
+from sanderling.session.codec import Codec
 from sanderling.session.history import NOT_RUN, UNKNOWN_OUTCOME, with_results
-from sanderling.session.records import LoggedToolEnd
-from sanderling.session.session import Session, SessionInUseError
+from sanderling.session.log import SessionInUseError
+from sanderling.session.records import (
+    LoggedClearing,
+    LoggedCommand,
+    LoggedMessage,
+    LoggedPartial,
+    LoggedRestart,
+    LoggedSummary,
+    LoggedToolEnd,
+    LoggedToolStart,
+    LoggedTurnEnd,
+    LoggedUsage,
+)
+from sanderling.session.session import Session
 
 GOLDEN_DIR = Path(__file__).parent.parent / "golden"
-GOLDEN = GOLDEN_DIR / "session_log_v4.jsonl"
+GOLDEN = GOLDEN_DIR / "session_log_v5.jsonl"
+EARLIER = GOLDEN_DIR / "session_log_v4.jsonl"
 AT = "2026-11-21T22:00:00Z"
 THOUGHTS = (ThinkingBlock, RedactedThinkingBlock)
 
@@ -43,22 +58,25 @@ THOUGHTS = (ThinkingBlock, RedactedThinkingBlock)
 def say_hello(session: Session) -> None:
     """A turn, the smallest there is."""
     session.append_prompt(Message("user", (TextBlock("Hello."),)), Prompt("p1", "Hello."))
-    session.append_partial("text", "Hi")
+    session.append(LoggedPartial("text", "Hi"))
     session.append_message(Message("assistant", (TextBlock("Hi."),)))
-    session.append_usage("m", Usage(10, 2))
-    session.end_turn("end_turn")
+    session.append(LoggedUsage("m", Usage(10, 2)))
+    session.append(LoggedTurnEnd("end_turn"))
 
 
 def say_everything(session: Session) -> None:
     """One of each record that there is, and of each block: what the golden file holds."""
     selection = Selection("src/a.py", 3, 4, "x = 1\ny = 2", "python")
     session.append_prompt(
-        Message("user", (TextBlock("src/a.py:3-4 …"), TextBlock("Why? 🦀"))),
+        Message(
+            "user",
+            (TextBlock(f"src/a.py:3-4:\n```python\n{selection.text}\n```"), TextBlock("Why? 🦀")),
+        ),
         Prompt("p1", "Why? 🦀", (selection,)),
     )
-    session.append_partial("thinking", "Let me ")
-    session.append_partial("thinking", "see.")
-    session.append_partial("text", "I will look.")
+    session.append(LoggedPartial("thinking", "Let me "))
+    session.append(LoggedPartial("thinking", "see."))
+    session.append(LoggedPartial("text", "I will look."))
     session.append_message(
         Message(
             "assistant",
@@ -71,8 +89,8 @@ def say_everything(session: Session) -> None:
             ),
         )
     )
-    session.append_tool_start("t1")
-    session.append_tool_end(
+    session.append(LoggedToolStart("t1"))
+    session.append(
         LoggedToolEnd(
             "t1",
             "ls",
@@ -83,7 +101,7 @@ def say_everything(session: Session) -> None:
             result=ToolResult("t1", "no such tool", is_error=True),
         )
     )
-    session.append_tool_end(LoggedToolEnd("t2", "a.png", "an image"))
+    session.append(LoggedToolEnd("t2", "a.png", "an image"))
     session.append_message(
         Message(
             "user",
@@ -96,25 +114,27 @@ def say_everything(session: Session) -> None:
         (Prompt("p1b", "Be brief."),),
     )
     session.keep_state("todo", [{"content": "Look", "status": "pending"}])
-    session.append_partial("text", "I can")
-    session.append_partial("text", "not.")
+    session.append(LoggedPartial("text", "I can"))
+    session.append(LoggedPartial("text", "not."))
     session.append_message(Message("assistant", (TextBlock("I cannot."),)))
-    session.append_usage("claude-sonnet-5-5", Usage(100, 20, 30, 40))
-    session.end_turn("end_turn")
+    session.append(LoggedUsage("claude-sonnet-5-5", Usage(100, 20, 30, 40)))
+    session.append(LoggedTurnEnd("end_turn"))
     session.append_prompt(Message("user", (TextBlock("Try again."),)), Prompt("p2", "Try again."))
-    session.append_usage("claude-sonnet-5-5", Usage(5, 0))
-    session.restart_answer()
-    session.end_turn("error", "The API is overloaded just now (529).")
+    session.append(LoggedUsage("claude-sonnet-5-5", Usage(5, 0)))
+    session.append(LoggedRestart())
+    session.append(LoggedTurnEnd("error", "The API is overloaded just now (529)."))
     session.append_prompt(Message("user", (TextBlock("And now?"),)), Prompt("p3", "And now?"))
-    session.append_partial("text", "Good mor")
+    session.append(LoggedPartial("text", "Good mor"))
     session.append_message(Message("assistant", (TextBlock("Good mor"),)))
-    session.end_turn("cancelled")
-    session.clear_results({"t1": "[cleared]"}, 90_000, 60_000)
-    session.summarize((Message("user", (TextBlock("All of it."),)),), "All of it.", 60_000, 900)
+    session.append(LoggedTurnEnd("cancelled"))
+    session.append(LoggedClearing({"t1": "[cleared]"}, 90_000, 60_000))
+    session.append(
+        LoggedSummary((Message("user", (TextBlock("All of it."),)),), "All of it.", 60_000, 900)
+    )
     session.undo_compaction()
     session.switch_model("claude-opus-5-5")
-    session.append_command(
-        CommandRecord("pytest -q", "failed with exit status 1 after 2.3 s", "F\n")
+    session.append(
+        LoggedCommand(CommandRecord("pytest -q", "F\n", CommandEnding("exited", 1, 2.3)))
     )
 
 
@@ -155,13 +175,14 @@ def test_log_of_this_version_keeps_loading(tmp_path):
     assert (tmp_path / "s1.jsonl").read_bytes() == GOLDEN.read_bytes(), "reading wrote to it"
 
 
-@pytest.mark.parametrize("version, commands", [(1, []), (2, ["pytest -q"]), (3, ["pytest -q"])])
-def test_log_of_an_earlier_version_keeps_loading(tmp_path, version, commands):
-    golden = GOLDEN_DIR / f"session_log_v{version}.jsonl"
-    (tmp_path / "s1.jsonl").write_bytes(golden.read_bytes())
+def test_log_of_the_version_before_keeps_loading_but_for_how_a_command_ended(tmp_path):
+    (tmp_path / "s1.jsonl").write_bytes(EARLIER.read_bytes())
     session = reopen(tmp_path / "s1.jsonl")
-    assert len(session.history) == 7
-    assert [record.command for record in session.take_commands()] == commands
+    said = Session("s1", "/project", tmp_path / "nowhere" / "s1.jsonl")
+    say_everything(said)
+    said.close()
+    assert (session.history, session.prompts) == (said.history, said.prompts)
+    assert session.commands == [CommandRecord("pytest -q", "F\n", CommandEnding("unknown"))]
 
 
 def test_state_that_was_kept_last_is_there_after_reopening(log):
@@ -177,20 +198,20 @@ def test_tool_use_without_a_result_is_told_as_not_run_unless_it_had_started(
     session.append_prompt(Message("user", (TextBlock("Hello."),)), Prompt("p1", "Hello."))
     session.append_message(Message("assistant", (ToolUse("t1", "bash", {"command": "ls"}),)))
     if has_started:
-        session.append_tool_start("t1")
+        session.append(LoggedToolStart("t1"))
     session.close()
     assert reopen(session.path).history[-1].content == (ToolResult("t1", words, is_error=True),)
 
 
 def test_command_that_no_prompt_has_told_of_is_there_after_reopening(log):
-    assert [record.command for record in reopen(log).take_commands()] == ["pytest -q"]
+    assert [record.command for record in reopen(log).commands] == ["pytest -q"]
 
 
 def test_command_that_a_prompt_has_told_of_is_not_told_again(log):
     session = Session.open(log.parent, log.stem, "/project")
     say_hello(session)
     session.close()
-    assert reopen(log).take_commands() == []
+    assert reopen(log).commands == []
 
 
 def test_writer_still_writes_the_records_of_the_golden_file(log):
@@ -200,6 +221,39 @@ def test_writer_still_writes_the_records_of_the_golden_file(log):
 def test_every_record_has_its_time_in_utc(log):
     for line in log.read_text().splitlines():
         assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", json.loads(line)["at"])
+
+
+def waiting(*prompts: Prompt) -> dict[str, Any]:
+    return {"steering": [], "queued": [msgspec.to_builtins(prompt) for prompt in prompts]}
+
+
+def test_words_of_a_prompt_stand_in_the_log_once_however_long_they_wait(tmp_path):
+    session = Session.open(tmp_path, "s1", "/project")
+    long = "x = 1  # the lines of a file\n" * 1000
+    prompt = Prompt("p1", "Why is this " + "so " * 1000 + "long?", (Selection("a", 1, 9, long),))
+    other = Prompt("p2", "Wait.")
+    session.keep_state("waiting", waiting(prompt))
+    session.keep_state("waiting", waiting(prompt, other))
+    blocks = TextBlock("[A note]"), TextBlock(f"a:\n```\n{long}\n```"), TextBlock(prompt.text)
+    session.append_prompt(Message("user", blocks), prompt)
+    session.keep_state("waiting", waiting(other))
+    session.close()
+    assert session.path.stat().st_size < 1.1 * (len(long) + len(prompt.text))
+    again = reopen(session.path)
+    assert again.history == [Message("user", blocks)]
+    assert again.prompts == [prompt]
+    assert again.state("waiting") == waiting(other)
+
+
+def test_prompt_that_is_changed_while_it_waits_is_read_back_as_it_was_sent(tmp_path):
+    session = Session.open(tmp_path, "s1", "/project")
+    before, after = Prompt("p1", "Wait."), Prompt("p1", "Wait no more.", sent="As told.")
+    session.keep_state("waiting", waiting(before))
+    session.keep_state("waiting", waiting(after))
+    session.append_message(Message("user", (TextBlock("As told."),)), (after,))
+    session.close()
+    again = reopen(session.path)
+    assert (again.history, again.prompts) == (session.history, [after])
 
 
 # --- writing -----------------------------------------------------------------------------------------------------------
@@ -225,11 +279,16 @@ def test_only_the_owner_may_read_a_log(tmp_path):
 def test_record_is_in_the_file_as_soon_as_it_is_written(tmp_path):
     session = Session.open(tmp_path, "s1", "/project")
     session.append_prompt(Message("user", (TextBlock("Hello."),)), Prompt("p1", "Hello."))
-    assert [record["type"] for record in logged(session.path)] == ["session", "message"]
-    session.append_partial("text", "Hi")
-    assert [record["type"] for record in logged(session.path)] == ["session", "message", "partial"]
-    session.sync()
-    assert session.write_error == ""
+    assert [record["type"] for record in logged(session.path)] == ["session", "prompt", "message"]
+    session.append(LoggedPartial("text", "Hi"))
+    assert [record["type"] for record in logged(session.path)] == [
+        "session",
+        "prompt",
+        "message",
+        "partial",
+    ]
+    session.log.sync()
+    assert session.log.write_error == ""
     session.close()
 
 
@@ -250,14 +309,14 @@ def test_disk_that_is_full_for_a_while_loses_nothing(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (333, hard))  # in the middle of a record
     try:
         say_hello(session)
-        assert session.write_error == f"File too large: {session.path}"
-        session.sync()
+        assert session.log.write_error == f"File too large: {session.path}"
+        session.log.sync()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert session.path.stat().st_size == 333
     say_hello(session)
     session.close()
-    assert session.write_error == ""
+    assert session.log.write_error == ""
     again = reopen(session.path)
     assert (again.history, again.ledger.total) == (session.history, session.ledger.total)
     assert len(again.history) == 4
@@ -267,7 +326,7 @@ def test_device_without_room_is_named(tmp_path):
     session = Session("s1", "/project", Path("/dev/full"))
     say_hello(session)
     session.close()
-    assert session.write_error == "No space left on device: /dev/full"
+    assert session.log.write_error == "No space left on device: /dev/full"
     assert len(session.history) == 2
     assert tmp_path.exists()
 
@@ -303,7 +362,7 @@ def test_log_that_is_taken_away_is_written_anew_with_the_next_record(tmp_path, t
     before = session.path.read_bytes()
     take_away(session.path)
     say_hello(session)
-    assert session.write_error == ""
+    assert session.log.write_error == ""
     assert session.path.read_bytes().startswith(before)
     assert stat.S_IMODE(session.path.stat().st_mode) == 0o600
     with pytest.raises(SessionInUseError):
@@ -319,7 +378,7 @@ def test_log_that_is_cut_while_it_is_open_is_written_anew_from_memory(tmp_path, 
     say_hello(session)
     session.append_prompt(Message("user", (TextBlock("Look."),)), Prompt("p2", "Look."))
     session.append_message(Message("assistant", (ToolUse("t1", "ls", {}),)))
-    session.append_tool_start("t1")
+    session.append(LoggedToolStart("t1"))
     session.append_message(Message("user", (ToolResult("t1", "a.py"),)))
     session.keep_state("mode", "plan")
     os.truncate(session.path, size)
@@ -329,21 +388,21 @@ def test_log_that_is_cut_while_it_is_open_is_written_anew_from_memory(tmp_path, 
         case "reply":
             session.append_message(Message("assistant", (TextBlock("Here."),)))
         case "usage":
-            session.append_usage("m", Usage(7, 1))
+            session.append(LoggedUsage("m", Usage(7, 1)))
         case "state":
             session.keep_state("title", "Called so")
         case "end":
-            session.end_turn("end_turn")
+            session.append(LoggedTurnEnd("end_turn"))
         case _:
-            session.clear_results({"t1": "cleared"}, 10, 5)
-    session.end_turn("end_turn")
-    assert session.write_error == ""
+            session.append(LoggedClearing({"t1": "cleared"}, 10, 5))
+    session.append(LoggedTurnEnd("end_turn"))
+    assert session.log.write_error == ""
     session.close()
     again = reopen(session.path)
     assert (again.history, again.prompts) == (session.history, session.prompts)
     assert (again.ledger.total, again.model) == (session.ledger.total, session.model)
     assert (again.title, again.state("mode")) == (session.title, "plan")
-    assert again.damaged_lines == 0
+    assert again.log.damaged_lines == 0
 
 
 def test_log_whose_place_is_taken_is_told_as_one_that_cannot_be_written(tmp_path):
@@ -352,10 +411,10 @@ def test_log_whose_place_is_taken_is_told_as_one_that_cannot_be_written(tmp_path
     shutil.rmtree(tmp_path / "sessions")
     (tmp_path / "sessions").touch()
     say_hello(session)
-    assert str(session.path) in session.write_error
+    assert str(session.path) in session.log.write_error
     (tmp_path / "sessions").unlink()
-    session.write_again()
-    assert session.write_error == ""
+    session.log.write_again()
+    assert session.log.write_error == ""
     session.close()
     assert reopen(session.path).history == session.history
 
@@ -366,6 +425,7 @@ def test_log_whose_place_is_taken_is_told_as_one_that_cannot_be_written(tmp_path
 OUTSIDE_OF_TURNS = {"session", "turn_ended", "command", "cleared", "summarized"} | {
     "compaction_undone",
     "state",
+    "prompt",
 }
 
 
@@ -386,7 +446,8 @@ def missing(message: Message, records: list[dict[str, Any]]) -> list[Message]:
 def expected(data: bytes) -> list[Message]:
     """What a log cut to `data` still says: its whole messages, and the text of the answer that was streaming."""
     records = [json.loads(line) for line in data.split(b"\n")[:-1]]
-    messages = [msgspec.convert(r["message"], Message) for r in records if r["type"] == "message"]
+    read = map(Codec().decoded, data.split(b"\n")[:-1])
+    messages = [record.message for record in read if isinstance(record, LoggedMessage)]
     last = max((n for n, r in enumerate(records) if r["type"] != "partial"), default=0)
     text = "".join(
         r["text"] for r in records[last:] if r["type"] == "partial" and r["block"] == "text"
@@ -512,9 +573,9 @@ HEADER = b'{"type":"session","version":%b,"session_id":"s1","project":"/p","sand
 @pytest.mark.parametrize(
     "lnum, line, words",
     [
-        (1, HEADER % b"5", "another version of Sanderling; update"),
+        (1, HEADER % b"6", "another version of Sanderling; update"),
         (1, HEADER % b'"two"', "another version of Sanderling; update"),
-        (1, b'{"type":"from_the_future","version":5}', "another version of Sanderling; update"),
+        (1, b'{"type":"from_the_future","version":6}', "another version of Sanderling; update"),
         (
             1,
             b'{"type":"partial","block":"text","text":"x","at":"2026-11-21T22:00:00Z"}',
@@ -546,17 +607,18 @@ def test_damaged_log_is_refused_with_a_sentence_and_left_alone(log, lnum, line, 
         b'{"type":"partial","block":"text","text":"\xff","at":"2026-11-21T22:00:00Z"}',
     ],
 )
-@pytest.mark.parametrize("lnum", prove_rest(range(2, 30), keep=(0, 7, -1)))
+@pytest.mark.parametrize("lnum", prove_rest(range(2, 34), keep=(0, 7, -1)))
 def test_damaged_line_is_left_out_and_the_rest_is_a_history_that_the_api_accepts(log, lnum, line):
     log.write_bytes(line_of(log, lnum, line))
     session = reopen(log)
-    assert session.damaged_lines == 1
+    is_needed_by_a_message = b'{"type":"prompt"' in GOLDEN.read_bytes().splitlines()[lnum - 1]
+    assert session.log.damaged_lines == 1 + is_needed_by_a_message
     history = [*session.history, Message("user", (TextBlock("Go on."),))]
     assert refusals(msgspec.to_builtins(history)) == []
 
 
 def test_log_of_another_version_is_left_alone_even_when_its_end_is_torn(log):
-    data = line_of(log, 1, HEADER % b"5") + b'{"type":"mess'
+    data = line_of(log, 1, HEADER % b"6") + b'{"type":"mess'
     log.write_bytes(data)
     with pytest.raises(SessionError, match="another version"):
         reopen(log)
@@ -594,16 +656,16 @@ def test_log_with_names_and_ids_that_no_api_takes_is_read_as_one_that_it_does(tm
     session.append_prompt(Message("user", (TextBlock("Do."),)), Prompt("p2", "Do."))
     session.append_message(Message("assistant", tuple(ToolUse(each, name, {}) for each in ids)))
     for each in ids[:2]:
-        session.append_tool_start(each)
-    session.append_tool_end(LoggedToolEnd(ids[0], "", result=ToolResult(ids[0], "first")))
+        session.append(LoggedToolStart(each))
+    session.append(LoggedToolEnd(ids[0], "", result=ToolResult(ids[0], "first")))
     session.close()
 
     again = Session.open(tmp_path, "s1", "/src")
     results = [block for block in again.history[-1].content if isinstance(block, ToolResult)]
     assert [result.content for result in results] == ["first", UNKNOWN_OUTCOME, NOT_RUN]
     assert refusals(msgspec.to_builtins(again.history)) == []
-    again.clear_results({results[0].tool_use_id: "cleared"}, 10, 5)
-    again.summarize(tuple(again.history), "All.", 5, 4)
+    again.append(LoggedClearing({results[0].tool_use_id: "cleared"}, 10, 5))
+    again.append(LoggedSummary(tuple(again.history), "All.", 5, 4))
     again.close()
     once_more = Session.open(tmp_path, "s1", "/src")
     assert once_more.history == again.history
@@ -619,7 +681,7 @@ def test_summary_with_names_that_no_api_takes_is_read_as_one_that_it_does(tmp_pa
         Message("assistant", (use,)),
         Message("user", (ToolResult("a b", "nothing"),)),
     )
-    session.summarize(history, "Summary.", 10, 5)
+    session.append(LoggedSummary(history, "Summary.", 10, 5))
     session.close()
     again = Session.open(tmp_path, "s1", "/src")
     assert refusals(msgspec.to_builtins(again.history)) == []
@@ -644,8 +706,8 @@ def test_result_that_was_logged_ahead_of_its_message_is_in_memory_once(tmp_path)
     for n in range(rounds):
         use, result = ToolUse(f"t{n}", "read", {}), ToolResult(f"t{n}", "x" * size)
         session.append_message(Message("assistant", (use,)))
-        session.append_tool_start(use.id)
-        session.append_tool_end(LoggedToolEnd(use.id, result=result))
+        session.append(LoggedToolStart(use.id))
+        session.append(LoggedToolEnd(use.id, result=result))
         session.append_message(Message("user", (result,)))
     session.close()
     del session

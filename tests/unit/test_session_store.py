@@ -11,6 +11,7 @@ from tests.api_rules import refusals
 
 from sanderling.errors import SessionError
 from sanderling.protocol.messages import (
+    CommandEnding,
     CommandRecord,
     Message,
     Prompt,
@@ -19,7 +20,15 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
-from sanderling.session.records import LoggedToolEnd, decoded
+from sanderling.session.codec import Codec
+from sanderling.session.records import (
+    LoggedCommand,
+    LoggedPartial,
+    LoggedToolEnd,
+    LoggedToolStart,
+    LoggedTurnEnd,
+    LoggedUsage,
+)
 from sanderling.session.session import Session
 from sanderling.session.store import delete, fork, list_sessions, rename, write_export
 from sanderling.session.store.listing import CHUNK_BYTES, TITLE
@@ -34,10 +43,10 @@ def user(text: str) -> Message:
 def ask(session: Session, prompt_id: str, text: str, answer: str = "Well.") -> None:
     """A turn without tools."""
     session.append_prompt(user(text), Prompt(prompt_id, text))
-    session.append_partial("text", answer)
+    session.append(LoggedPartial("text", answer))
     session.append_message(Message("assistant", (TextBlock(answer),)))
-    session.append_usage("scripted", Usage(10, 2))
-    session.end_turn("end_turn")
+    session.append(LoggedUsage("scripted", Usage(10, 2)))
+    session.append(LoggedTurnEnd("end_turn"))
 
 
 def use_tool(
@@ -45,8 +54,8 @@ def use_tool(
 ) -> None:
     use = ToolUse(tool_use_id, "bash", {"command": "make"})
     session.append_message(Message("assistant", (TextBlock("I run it."), use)))
-    session.append_tool_start(tool_use_id)
-    session.append_tool_end(LoggedToolEnd(tool_use_id, "make", "✓ 1 s"))
+    session.append(LoggedToolStart(tool_use_id))
+    session.append(LoggedToolEnd(tool_use_id, "make", "✓ 1 s"))
     told = ToolResult(tool_use_id, result), *(TextBlock(prompt.text) for prompt in steered)
     session.append_message(Message("user", told), steered)
 
@@ -149,14 +158,14 @@ def test_a_title_is_found_wherever_the_log_is_cut_into_pieces(tmp_path, make, cu
 
 def test_a_session_without_words_has_no_title(tmp_path, make):
     session = make("s", is_open=True)
-    session.append_command(CommandRecord("ls", "succeeded", ""))
+    session.append(LoggedCommand(CommandRecord("ls", "", CommandEnding("exited"))))
     assert [info.title for info in list_sessions(tmp_path, "", "")] == [""]
 
 
 def test_what_is_no_session_is_left_out(tmp_path, make):
     make("good", "Hi")
     (tmp_path / "empty.jsonl").touch()
-    (tmp_path / "torn.jsonl").write_bytes(b'{"type":"session","version":4,"sess')
+    (tmp_path / "torn.jsonl").write_bytes(b'{"type":"session","version":5,"sess')
     (tmp_path / "notes.jsonl").write_text("# My notes\n")
     (tmp_path / "binary.jsonl").write_bytes(b"\xff\x00" * 1_000)
     (tmp_path / "a b.jsonl").write_bytes(lines(tmp_path, "good")[0])
@@ -171,16 +180,21 @@ def test_what_is_no_session_is_left_out(tmp_path, make):
 
 def test_a_damaged_log_is_listed_with_what_is_known(tmp_path, make):
     make("s", "Why?")
-    header, prompt, *_ = lines(tmp_path, "s")
+    header, prompt, message, *_ = lines(tmp_path, "s")
     (tmp_path / "s.jsonl").write_bytes(
-        header + b'{"type":"message","message":\n' + b"\x00\xff\n" + prompt + b'{"type":"mess'
+        header
+        + b'{"type":"message","message":\n'
+        + b"\x00\xff\n"
+        + prompt
+        + message
+        + b'{"type":"mess'
     )
     (info,) = list_sessions(tmp_path, "/p", "")
     assert info.title == "Why?"
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_logs_of_earlier_versions_are_listed(tmp_path, version):
+@pytest.mark.parametrize("version", [4, 5])
+def test_logs_of_each_version_are_listed(tmp_path, version):
     data = (GOLDEN / f"session_log_v{version}.jsonl").read_bytes()
     (tmp_path / "s1.jsonl").write_bytes(data)
     (info,) = list_sessions(tmp_path, "", "")
@@ -197,7 +211,7 @@ def talks(tmp_path, make):
     session.append_prompt(user("a note of ours, then the words"), Prompt("p", "Run it."))
     use_tool(session, "t", "secret in the output", (Prompt("q", "Not like this!"),))
     session.append_message(Message("assistant", (TextBlock("It says: “done”."),)))
-    session.end_turn("end_turn")
+    session.append(LoggedTurnEnd("end_turn"))
     make("other", "Nothing", "of it")
     return tmp_path
 
@@ -273,7 +287,7 @@ def test_a_session_with_a_torn_end_can_be_renamed(tmp_path, make):
         file.write(b'{"type":"message","mess')
     rename(tmp_path, "s", "Mended")
     assert list_sessions(tmp_path, "", "")[0].title == "Mended"
-    assert all(map(decoded, lines(tmp_path, "s")))
+    assert all(map(Codec().decoded, lines(tmp_path, "s")))
 
 
 def test_a_deleted_session_leaves_nothing_behind(tmp_path, make):
@@ -336,7 +350,7 @@ def test_a_fork_holds_all_of_its_source_and_says_where_it_is_from(tmp_path, make
     assert session.project == "/p"
     assert session.ledger.total == Usage(20, 4)
     header = msgspec.json.decode(lines(tmp_path, "new")[0])
-    assert (header["session_id"], header["forked_from"], header["version"]) == ("new", "s", 4)
+    assert (header["session_id"], header["forked_from"], header["version"]) == ("new", "s", 5)
     assert (tmp_path / "s.jsonl").read_bytes() == before
     assert stat.S_IMODE((tmp_path / "new.jsonl").stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.jsonl", "s.jsonl"]
@@ -372,7 +386,7 @@ def test_a_fork_before_words_from_the_middle_of_a_turn_keeps_the_results_they_ca
     session.append_prompt(user("Go."), Prompt("p", "Go."))
     use_tool(session, "t", "made", (steered,))
     session.append_message(Message("assistant", (TextBlock("Oh."),)))
-    session.end_turn("end_turn")
+    session.append(LoggedTurnEnd("end_turn"))
     ask(session, "last", "Last")
 
     new, prompt = forked(tmp_path, "q", is_before=True)
@@ -390,7 +404,7 @@ def test_a_fork_of_a_turn_that_goes_on_is_valid(tmp_path, make):
     session.append_prompt(user("Go."), Prompt("p", "Go."))
     use = ToolUse("t", "bash", {"command": "make"})
     session.append_message(Message("assistant", (use,)))
-    session.append_tool_start("t")
+    session.append(LoggedToolStart("t"))
     with (tmp_path / "s.jsonl").open("ab") as file:
         file.write(b'{"type":"mess')
     new, _ = forked(tmp_path)
@@ -407,7 +421,7 @@ def test_a_turn_without_an_end_ends_where_the_next_begins(tmp_path, make):
 
 def test_prompts_that_wait_and_grants_stay_with_the_source(tmp_path, make):
     session = make("s", "One", is_open=True)
-    session.keep_state("waiting", {"queued": ["x"]})
+    session.keep_state("waiting", {"queued": [{"id": "x", "text": "x"}]})
     session.keep_state("grants", ["y"])
     session.keep_state("mode", "plan")
     new, _ = forked(tmp_path)
@@ -435,11 +449,11 @@ def test_lines_that_are_damaged_are_left_out_of_a_fork(tmp_path, make):
     head, *rest = lines(tmp_path, "s")
     log.write_bytes(head + b"\xff\x00\n" + b"".join(rest) + b'{"type":')
     forked(tmp_path)
-    assert all(map(decoded, lines(tmp_path, "new")))
+    assert all(map(Codec().decoded, lines(tmp_path, "new")))
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_fork_of_an_earlier_version_is_of_this_one(tmp_path, version):
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_fork_of_each_version_is_of_this_one(tmp_path, version):
     data = (GOLDEN / f"session_log_v{version}.jsonl").read_bytes()
     (tmp_path / "s.jsonl").write_bytes(data)
     source = Session.open(tmp_path, "s", "/p")
@@ -470,7 +484,7 @@ def test_a_fork_that_cannot_be_leaves_nothing_behind(tmp_path, make, new_id, pro
         (b"notes", "no header"),
         (b"", "no header"),
         (
-            b'{"type":"session","version":5,"session_id":"s","project":"/p","from":"the future"}',
+            b'{"type":"session","version":6,"session_id":"s","project":"/p","from":"the future"}',
             "another version of Sanderling; update",
         ),
     ],

@@ -21,6 +21,7 @@ from sanderling.protocol.events import (
     TurnStarted,
 )
 from sanderling.protocol.messages import (
+    CommandEnding,
     CommandRecord,
     Message,
     Prompt,
@@ -28,9 +29,17 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
 )
+from sanderling.session.log import SessionInUseError
 from sanderling.session.pages import PAGE_BYTES, PAGE_PARTS, Pages
-from sanderling.session.records import LoggedToolEnd
-from sanderling.session.session import Session, SessionInUseError, derived_title
+from sanderling.session.records import (
+    LoggedClearing,
+    LoggedCommand,
+    LoggedPartial,
+    LoggedToolEnd,
+    LoggedToolStart,
+    LoggedTurnEnd,
+)
+from sanderling.session.session import Session, derived_title
 
 
 def say(session: Session, number: int, *, chars: int = 20) -> None:
@@ -39,11 +48,11 @@ def say(session: Session, number: int, *, chars: int = 20) -> None:
     session.append_prompt(Message("user", (TextBlock(prompt.text),)), prompt)
     use = ToolUse(f"t{number}", "bash", {"command": "ls"})
     session.append_message(Message("assistant", (TextBlock("I look."), use)))
-    session.append_tool_start(use.id)
-    session.append_tool_end(LoggedToolEnd(use.id, "ls", "✓ 0.1 s"))
+    session.append(LoggedToolStart(use.id))
+    session.append(LoggedToolEnd(use.id, "ls", "✓ 0.1 s"))
     session.append_message(Message("user", (ToolResult(use.id, "x" * chars),)))
     session.append_message(Message("assistant", (TextBlock(f"answer {number}"),)))
-    session.end_turn("end_turn")
+    session.append(LoggedTurnEnd("end_turn"))
 
 
 def reopened(session: Session) -> Session:
@@ -119,15 +128,15 @@ def test_all_that_the_log_knows_is_shown_again(session):
     session.append_prompt(Message("user", (TextBlock("Look."),)), prompt)
     use = ToolUse("t1", "read", {"path": "a.py"})
     session.append_message(Message("assistant", (use,)))
-    session.append_tool_start("t1")
-    session.append_tool_end(LoggedToolEnd("t1", "a.py", "12 lines", "text", "python"))
+    session.append(LoggedToolStart("t1"))
+    session.append(LoggedToolEnd("t1", "a.py", "12 lines", "text", "python"))
     steered = Prompt("p2", "Only the top.")
     session.append_message(
         Message("user", (ToolResult("t1", "text"), TextBlock("Only the top."))), (steered,)
     )
-    session.clear_results({"t1": "[cleared]"}, 90, 60)
-    session.end_turn("error", "It broke.")
-    session.append_command(CommandRecord("make", "succeeded after 1.0 s", "ok\n"))
+    session.append(LoggedClearing({"t1": "[cleared]"}, 90, 60))
+    session.append(LoggedTurnEnd("error", "It broke."))
+    session.append(LoggedCommand(CommandRecord("make", "ok\n", CommandEnding("exited", 0, 1.0))))
     resumed = reopened(session)
     [page] = pages_of(resumed)
     resumed.close()
@@ -162,8 +171,8 @@ def test_command_of_the_models_is_shown_again_without_what_its_summary_says(
 ):
     session.append_prompt(Message("user", (TextBlock("Look."),)), Prompt("p1", "Look."))
     session.append_message(Message("assistant", (ToolUse("t1", "bash", {"command": "x"}),)))
-    session.append_tool_start("t1")
-    session.append_tool_end(LoggedToolEnd("t1", "x", summary))
+    session.append(LoggedToolStart("t1"))
+    session.append(LoggedToolEnd("t1", "x", summary))
     session.append_message(Message("user", (ToolResult("t1", told),)))
     resumed = reopened(session)
     [page] = pages_of(resumed)
@@ -201,8 +210,8 @@ def test_command_of_the_models_is_shown_again_with_its_output_and_what_stood_bel
 ):
     session.append_prompt(Message("user", (TextBlock("Look."),)), Prompt("p1", "Look."))
     session.append_message(Message("assistant", (ToolUse("t1", "bash", {"command": "x"}),)))
-    session.append_tool_start("t1")
-    session.append_tool_end(LoggedToolEnd("t1", "x", summary, detail))
+    session.append(LoggedToolStart("t1"))
+    session.append(LoggedToolEnd("t1", "x", summary, detail))
     session.append_message(Message("user", (ToolResult("t1", told),)))
     resumed = reopened(session)
     [page] = pages_of(resumed)
@@ -213,7 +222,7 @@ def test_command_of_the_models_is_shown_again_with_its_output_and_what_stood_bel
 def test_turn_that_a_crash_has_interrupted_is_shown_with_what_was_said(session):
     prompt = Prompt("p1", "Tell.")
     session.append_prompt(Message("user", (TextBlock("Tell."),)), prompt)
-    session.append_partial("text", "Once upon")
+    session.append(LoggedPartial("text", "Once upon"))
     resumed = reopened(session)
     [page] = pages_of(resumed)
     resumed.close()
@@ -229,7 +238,7 @@ def test_new_session_has_one_empty_page(session):
 def test_session_that_another_process_has_open_cannot_be_opened(session, tmp_path):
     say(session, 1)
     code = (
-        "import sys; from pathlib import Path; from sanderling.session.session import *\n"
+        "import sys; from pathlib import Path; from sanderling.session.session import *; from sanderling.session.log import *\n"
         "try: Session.open(Path(sys.argv[1]), 's1', '/project')\n"
         "except SessionInUseError as error: sys.exit(str(error))"
     )

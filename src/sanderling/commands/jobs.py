@@ -17,8 +17,7 @@ from sanderling.remedies import remedies
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial, Rule
 from sanderling.sandbox.policy import NO_GRANT, Grant
-from sanderling.sandbox.processes import signal_name
-from sanderling.text import printable
+from sanderling.text import printable, signal_name
 
 MAX_RUNNING = 32
 MAX_ENDED = 32

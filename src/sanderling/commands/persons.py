@@ -15,14 +15,15 @@ from sanderling.protocol.events import (
     CommandStarted,
     Event,
 )
-from sanderling.protocol.messages import CommandRecord
+from sanderling.protocol.messages import CommandEnding, CommandRecord
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
-from sanderling.sandbox.processes import Process, signal_name
+from sanderling.session.records import LoggedCommand
 from sanderling.session.session import Session
 
 if TYPE_CHECKING:
+    from sanderling.sandbox.processes import Process
     from sanderling.sandbox.unconfined import UnconfinedProcess
 
 LINGER_S = 0.25
@@ -85,8 +86,8 @@ class Commands:
 
     def records(self) -> list[CommandRecord]:
         """What the model has not been told yet: the commands that have ended since, and how far the others are."""
-        running = [command.record("is still running") for command in self._running]
-        return self._session.take_commands() + running
+        running = [command.record(CommandEnding("running")) for command in self._running]
+        return self._session.commands + running
 
     def show_held(self) -> None:
         """The turn has ended: what commands have written meanwhile can be drawn."""
@@ -102,27 +103,25 @@ class Commands:
 
     async def _run(self, command: "Command") -> None:
         self._show(CommandStarted(command.id, command.text))
-        outcome, is_success = "was interrupted", False
+        ending = CommandEnding("interrupted")
         try:
             async with self._sandbox.lending(command.grant):
-                outcome, is_success = await command.run(self._sandbox, self._show)
+                ending = await command.run(self._sandbox, self._show)
         finally:
             command.log.close()
             self._running.remove(command)
-            self._session.append_command(command.record(outcome))
+            self._session.append(LoggedCommand(command.record(ending)))
         self._on_end()
         denials = self._sandbox.look_after(
             command.log.text(),
-            has_failed=not is_success,
+            has_failed=not ending.is_success,
             status=command.status,
             command=command.text,
         )
         for denial in denials:
             self._emit(AccessDenied(denial.operation, denial.target, denial.reason))
         notes = tuple(filter(None, (command.screen_note(), command.log.note())))
-        words = outcome.removeprefix("was ")
-        words = f"{words[0].upper()}{words[1:]}."
-        self._show(CommandEnded(command.id, words, is_success, notes))
+        self._show(CommandEnded(command.id, ending.shown, ending.is_success, notes))
         self._emit(CommandsRunning(len(self._running)))
         programs = [denial for denial in denials if denial.operation == "execute"]
         is_first_run = command.grant == NO_GRANT and not command.is_stopped
@@ -150,20 +149,20 @@ class Command:
         if self._process:
             self._process.kill()
 
-    def record(self, outcome: str) -> CommandRecord:
-        return CommandRecord(self.text, outcome, self.log.text())
+    def record(self, ending: CommandEnding) -> CommandRecord:
+        return CommandRecord(self.text, self.log.text(), ending)
 
     def screen_note(self) -> str:
         limit = MAX_SCREEN_CHARS // 1024
         return f"Only the first {limit} KiB are shown here." if self._screen.is_full else ""
 
-    async def run(self, sandbox: SessionSandbox, show: Callable[[Event], None]) -> tuple[str, bool]:
-        """Run to the end, showing what is written; return the outcome in words, and whether it is a success."""
+    async def run(self, sandbox: SessionSandbox, show: Callable[[Event], None]) -> CommandEnding:
+        """Run to the end, showing what is written."""
         began = time.monotonic()
         try:
             self._process = await sandbox.spawn_shell(self.text, self.grant)
         except (SandboxError, OSError) as error:
-            return f"did not start: {error}".rstrip("."), False
+            return CommandEnding("not_started", problem=str(error))
         if self.is_stopped:
             self._process.kill()
         try:
@@ -175,12 +174,6 @@ class Command:
                 linger_s=LINGER_S,
             )
         except SandboxError as error:
-            return f"did not run: {error}".rstrip("."), False
-        took = f"after {time.monotonic() - began:.1f} s"
-        if self.is_stopped:
-            return f"was stopped {took}", False
-        if status < 0:
-            return f"was ended by {signal_name(-status)} {took}", False
-        if status > 0:
-            return f"failed with exit status {status} {took}", False
-        return f"succeeded {took}", True
+            return CommandEnding("not_run", problem=str(error))
+        how = "stopped" if self.is_stopped else "exited"
+        return CommandEnding(how, status, round(time.monotonic() - began, 3))

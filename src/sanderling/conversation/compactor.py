@@ -22,6 +22,7 @@ from sanderling.errors import ProviderError
 from sanderling.protocol.events import Compacted, CompactionStarted, CompactionUndone, Event, Notice
 from sanderling.providers import Provider
 from sanderling.session.history import with_results
+from sanderling.session.records import LoggedClearing, LoggedSummary
 from sanderling.session.session import Session
 
 MAX_FAILURES = 3
@@ -97,7 +98,7 @@ class Compactor:
         texts = cleared_results(history, factor=factor, kept_tokens=kept_tokens)
         if texts:
             after = round(estimated_tokens(with_results(history, texts)) * factor)
-            self._session.clear_results(texts, tokens, after)
+            self._session.append(LoggedClearing(texts, tokens, after))
             self._show(Compacted("cleared", tokens, after))
         return bool(texts)
 
@@ -122,7 +123,7 @@ class Compactor:
             summary, session.prompts, self._notes.after_summary(), is_in_turn=is_in_turn
         )
         after = estimated_tokens(history)
-        session.summarize(history, summary, before, after)
+        session.append(LoggedSummary(history, summary, before, after))
         self._notes.keep_told()
         self._summary = history[0]
         self._show(Compacted("summary", before, after, summary))

@@ -62,6 +62,7 @@ from sanderling.sandbox.disk import DiskFull
 from sanderling.sandbox.policy import Grant, SandboxPolicy
 from sanderling.sandbox.report import GuardEvent, ProjectReplaced
 from sanderling.session.history import NOT_RUN
+from sanderling.session.records import LoggedTurnEnd
 from sanderling.session.session import Session
 from sanderling.text import printable
 from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
@@ -317,7 +318,7 @@ class Conversation:
             self.session.append_message(Message("user", tuple(results)))
         if stop_reason == "error":
             self.waiting.hold()
-        self.session.end_turn(stop_reason, error_message)
+        self.session.append(LoggedTurnEnd(stop_reason, error_message))
         await self._show_end(stop_reason)
 
     async def _show_end(self, stop_reason: StopReason) -> None:
@@ -606,11 +607,11 @@ class Conversation:
                 )
 
     async def _sync(self) -> None:
-        self.session.write_again()
-        await self.session.synced()
+        self.session.log.write_again()
+        await self.session.log.synced()
 
     def _report_write_error(self) -> None:
-        error = self.session.write_error
+        error = self.session.log.write_error
         if error and error != self._last_write_error:
             self.emit(
                 Notice(

@@ -36,6 +36,7 @@ from sanderling.providers import (
 from sanderling.providers.idle import keeps_what_came
 from sanderling.providers.retries import Backoff
 from sanderling.session.prices import load_prices
+from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
 from sanderling.tools.catalog import Catalog
 
@@ -76,7 +77,6 @@ class ModelCalls:
     def begin_turn(self) -> None:
         self._left = self._settings.max_calls
         self.tool_use_begun = anyio.Event()
-        self._session.ledger.begin_turn()
 
     def retry_now(self) -> None:
         """Do not wait any longer before the next attempt."""
@@ -223,7 +223,7 @@ class ModelCalls:
 
     def _book(self, model: str, usage: Usage) -> None:
         if usage != Usage():
-            self._session.append_usage(model, usage)
+            self._session.append(LoggedUsage(model, usage))
 
     def show_usage(self) -> None:
         """Emit the session's, between requests."""

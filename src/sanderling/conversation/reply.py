@@ -7,6 +7,7 @@ import msgspec
 
 from sanderling.protocol.messages import ContentBlock, Message, TextBlock, ToolUse
 from sanderling.session.history import MAX_NAME_CHARS, fit_name, plain, without_thoughts
+from sanderling.session.records import LoggedPartial, LoggedRestart
 from sanderling.session.session import Session
 
 PARTIAL_INTERVAL_S = 0.25  # how much of a streaming answer a killed host may lose
@@ -57,7 +58,7 @@ class Reply:
 
     def restart(self, model: str) -> None:
         """The stream was cut: what came of it is said again, by `model`."""
-        self._session.restart_answer()
+        self._session.append(LoggedRestart())
         self._forget()
         self.model = model
 
@@ -83,4 +84,4 @@ class Reply:
         new = "".join(self._open_pieces[self._logged_pieces :])
         self._logged_pieces = len(self._open_pieces)
         if new:
-            self._session.append_partial(self._open_block, new)
+            self._session.append(LoggedPartial(self._open_block, new))

@@ -19,7 +19,7 @@ from sanderling.permissions.gate import DeniedError, ForbiddenError, Gate, NotAs
 from sanderling.protocol.events import Event, ToolEnded, ToolOutput, ToolStarted
 from sanderling.protocol.messages import TextBlock, ToolResult, ToolUse
 from sanderling.sandbox.policy import NO_GRANT
-from sanderling.session.records import LoggedToolEnd
+from sanderling.session.records import LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
 from sanderling.text import printable
 from sanderling.tools.base import Context, Request, Tool
@@ -121,10 +121,10 @@ class ToolUses:
             self._paths.add(use.effect.path)
             show(_ending(use.asked.id, outcome))
             is_last = all(other.ended.is_set() for other in self._uses)
-            self._session.append_tool_end(_logged_ending(use, outcome, has_result=not is_last))
+            self._session.append(_logged_ending(use, outcome, has_result=not is_last))
             screen.finish(use.asked.id)
         if not is_last:  # then its message is not there for a long time, maybe
-            await self._session.synced()
+            await self._session.log.synced()
 
     async def _outcome(self, use: _Use, show: Callable[[Event], None]) -> Outcome:
         if use.problem or use.tool is None:
@@ -195,8 +195,8 @@ class ToolUses:
         try:
             async with self._limiter, workspace.sandbox.lending(permit.grant):
                 self._check_confinement(request)
-                self._session.append_tool_start(tool_use_id)
-                await self._session.synced()
+                self._session.append(LoggedToolStart(tool_use_id))
+                await self._session.log.synced()
                 outcome = await request.tool.run(request.args, context)
             if request.effect.kind == "run" and workspace.editor:
                 await workspace.editor.files_changed(())

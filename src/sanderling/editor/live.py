@@ -65,8 +65,9 @@ from sanderling.providers import Provider
 from sanderling.providers.choice import choose, make_provider
 from sanderling.providers.scripted import copy_sample
 from sanderling.sandbox.confinement import policy_for
+from sanderling.session.log import SessionInUseError
 from sanderling.session.pages import Pages
-from sanderling.session.session import Session, SessionInUseError
+from sanderling.session.session import Session
 
 NO_KEY_NOTICE = (
     "There is no API key, so the demo model answers: it replays a script.\n"
@@ -208,8 +209,8 @@ class LiveSession:
         if session.is_resumed and self.opening.wants_history:
             self._pages = Pages(session)
             await self._show_earlier(self._pages)
-        if session.damaged_lines:
-            count = session.damaged_lines
+        if session.log.damaged_lines:
+            count = session.log.damaged_lines
             lines = (
                 "A line of the session's log is" if count == 1 else f"{count} lines of the log are"
             )

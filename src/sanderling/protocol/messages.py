@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from sanderling.text import signal_name
+
 
 class TextBlock(msgspec.Struct, tag="text", frozen=True):
     text: str
@@ -81,16 +83,69 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
+_ENDINGS = {
+    "succeeded": ("", "succeeded {took}"),
+    "failed": ("", "failed with exit status {status} {took}"),
+    "killed": ("was ", "ended by {signal} {took}"),
+    "stopped": ("was ", "stopped {took}"),
+    "interrupted": ("was ", "interrupted"),
+    "not_started": ("", "did not start: {problem}"),
+    "not_run": ("", "did not run: {problem}"),
+    "running": ("is ", "still running"),
+    "unknown": ("has ", "ended"),
+}
+
+
+class CommandEnding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """
+    How a command of the person's ended, if it did.
+
+    `status` is that of one that has "exited", negative for the signal that ended it; `problem` is why another did not run.
+    """
+
+    how: Literal["exited", "stopped", "interrupted", "not_started", "not_run", "running", "unknown"]
+    status: int = 0
+    took_s: float = 0.0
+    problem: str = ""
+
+    @property
+    def is_success(self) -> bool:
+        return self.how == "exited" and not self.status
+
+    @property
+    def told(self) -> str:
+        """The ending in words that follow "it", as the model reads it."""
+        return "".join(self._words())
+
+    @property
+    def shown(self) -> str:
+        """The ending as a sentence, as the screen shows it."""
+        _, words = self._words()
+        return f"{words[0].upper()}{words[1:]}."
+
+    def _words(self) -> tuple[str, str]:
+        """The auxiliary, which a sentence on the screen does without, and the rest."""
+        exited = "killed" if self.status < 0 else "failed" if self.status else "succeeded"
+        auxiliary, words = _ENDINGS[exited if self.how == "exited" else self.how]
+        told = words.format(
+            status=self.status,
+            signal=signal_name(-self.status),
+            took=f"after {self.took_s:.1f} s",
+            problem=self.problem,
+        )
+        return auxiliary, told.rstrip(".")
+
+
 class CommandRecord(msgspec.Struct, frozen=True):
     """
-    A command that the person ran: how it ended, in words, and what it wrote, within bounds.
+    A command that the person ran, and what it wrote, within bounds.
 
     No message by itself: the next prompt tells the model of it.
     """
 
     command: str
-    outcome: str
     output: str
+    ending: CommandEnding = CommandEnding("unknown")
 
 
 StopReason = Literal[

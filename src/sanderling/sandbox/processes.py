@@ -171,13 +171,6 @@ def _given(kind: int, theirs: ExitStack) -> int:
     return descriptor
 
 
-def signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time one
-        return f"signal {number}"
-
-
 def _close(descriptor: int) -> int:
     if descriptor >= 0:
         anyio.notify_closing(descriptor)

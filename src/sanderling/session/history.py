@@ -9,6 +9,8 @@ Source: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-t
 import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +22,7 @@ from sanderling.protocol.messages import (
     ThinkingBlock,
     ToolResult,
     ToolUse,
+    Usage,
 )
 
 UNKNOWN_OUTCOME = (
@@ -27,13 +30,14 @@ UNKNOWN_OUTCOME = (
 )
 NOT_RUN = "This was not run: the session was interrupted before."
 NO_OUTPUT = "(no output)"
+MAX_UNDOS = 4  # each keeps what the model was shown before a compaction
 MAX_NAME_CHARS = 64  # of a tool; some who pass the API on take no more
 _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Ran(msgspec.Struct):
     """
-    What is known of tool uses beyond the history.
+    The tool uses that have no result in the history yet.
 
     Those that were `started` may have had effects, those that have `ended` have their results.
     """
@@ -42,14 +46,76 @@ class Ran(msgspec.Struct):
     ended: dict[str, ToolResult] = msgspec.field(default_factory=dict)
 
     def forget(self, tool_use_id: str) -> None:
-        """Its result is in the history."""
+        """The history has the result of this tool use."""
         self.started.discard(tool_use_id)
         self.ended.pop(tool_use_id, None)
 
     def result(self, tool_use_id: str) -> ToolResult:
-        """What the model is told if the history has no result."""
+        """The result that the model is told of a tool use that has none in the history."""
         text = UNKNOWN_OUTCOME if tool_use_id in self.started else NOT_RUN
         return self.ended.get(tool_use_id) or ToolResult(tool_use_id, text, is_error=True)
+
+
+class _Compaction(NamedTuple):
+    """The history before a compaction, and its length after it."""
+
+    messages: list[Message]
+    usage: Usage
+    length: int
+
+
+class History:
+    """
+    The messages that the model is shown.
+
+    `last_usage` is of the last request, or what a compaction has left of it.
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.last_usage = Usage()
+        self.tool_use_ids: set[str] = set()
+        self.ran = Ran()
+        self._compactions: list[_Compaction] = []
+
+    def add(self, message: Message) -> None:
+        """Append what of `message` can follow, after what has to come before it."""
+        whole = continued(self.messages, message, self.ran)
+        self.messages += whole
+        for block in chain.from_iterable(each.content for each in whole):
+            match block:
+                case ToolUse(id=tool_use_id):
+                    self.tool_use_ids.add(tool_use_id)
+                case ToolResult(tool_use_id=tool_use_id):
+                    self.ran.forget(tool_use_id)
+                case _:
+                    pass
+
+    def compact(self, messages: list[Message], tokens: int) -> None:
+        """Show `messages` from now on, which are about so many `tokens`."""
+        self._compactions.append(_Compaction(self.messages, self.last_usage, len(messages)))
+        del self._compactions[:-MAX_UNDOS]
+        self.messages, self.last_usage = messages, Usage(tokens)
+
+    @property
+    def is_compacted(self) -> bool:
+        """A compaction can be undone."""
+        return bool(self._compactions)
+
+    def undo_compaction(self) -> None:
+        if self._compactions:
+            before = self._compactions.pop()
+            since, self.messages = self.messages[before.length :], list(before.messages)
+            self.last_usage = before.usage
+            for message in since:
+                self.add(message)
+
+    def forget_thoughts(self) -> None:
+        """Another model goes on: the API refuses it the thoughts of the one before."""
+        self.messages = without_thoughts(self.messages)
+        self._compactions = [
+            each._replace(messages=without_thoughts(each.messages)) for each in self._compactions
+        ]
 
 
 def continued(history: Sequence[Message], message: Message, ran: Ran) -> list[Message]:
@@ -74,7 +140,7 @@ def continued(history: Sequence[Message], message: Message, ran: Ran) -> list[Me
 
 
 def plain(words: str, limit: int = MAX_NAME_CHARS) -> str:
-    """Their first characters, those that ids and names cannot have as `_`."""
+    """The first characters of `words`, those that ids and names cannot have as `_`."""
     return _UNFIT.sub("_", words[:limit])
 
 
@@ -89,7 +155,7 @@ def fit_name(name: str) -> str:
 
 
 def fit_id(tool_use_id: str) -> str:
-    """An id as the API takes it: the same for a tool use and its result, and another for each."""
+    """`tool_use_id` as the API takes it: the same for a tool use and its result, and another for each."""
     if tool_use_id and tool_use_id == plain(tool_use_id):
         return tool_use_id
     tag = blake2b(tool_use_id.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
@@ -153,13 +219,13 @@ def _tool_uses(message: Message) -> list[ToolUse]:
 def _results(
     uses: Sequence[ToolUse], given: Sequence[ContentBlock], ran: Ran
 ) -> tuple[ToolResult, ...]:
-    """One for each use, in their order."""
+    """A result for each use, in their order."""
     by_use = {block.tool_use_id: block for block in given if isinstance(block, ToolResult)}
     return tuple(_filled(by_use.get(use.id) or ran.result(use.id)) for use in uses)
 
 
 def _filled(result: ToolResult) -> ToolResult:
-    """The API refuses blank text in a result, too."""
+    """`result` without blank text, which the API refuses here, too."""
     if isinstance(result.content, str):
         is_blank = not result.content.strip()
         return msgspec.structs.replace(result, content=NO_OUTPUT) if is_blank else result
@@ -172,7 +238,7 @@ def _filled(result: ToolResult) -> ToolResult:
 
 
 def _spoken(blocks: Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
-    """What of a model's message is accepted: no thoughts without a signature, and none at its end."""
+    """The blocks of a model's message that the API accepts: no thoughts without a signature, and none at its end."""
     kept: list[ContentBlock] = []
     ids: set[str] = set()
     for block in blocks:
@@ -196,7 +262,7 @@ def _spoken(blocks: Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
 
 
 def _is_shown(block: ContentBlock) -> bool:
-    """Whether it may stand in a user's message, beside the results."""
+    """Say whether `block` may stand in a user's message, beside the results."""
     match block:
         case TextBlock(text):
             return bool(text.strip())
@@ -214,7 +280,7 @@ _TELLING_KEYS = ("command", "path", "pattern", "url", "query")
 
 
 def input_line(use: ToolUse) -> str:
-    """What a tool is used on, in a line: the command, the path, else the first text of its input."""
+    """The line that says on what a tool is used: the command, the path, else the first text of its input."""
     told = [use.input[key] for key in _TELLING_KEYS if key in use.input] + [*use.input.values()]
     text = next((value for value in told if isinstance(value, str)), "")
     line = " ".join(text.split())

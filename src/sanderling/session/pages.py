@@ -50,8 +50,12 @@ class Pages:
 
     def __init__(self, session: Session, end: int | None = None) -> None:
         self._session = session
-        self._end = session.resumed_bytes if end is None else min(end, session.resumed_bytes)
-        self._earlier = bisect_left(session.page_offsets, self._end)  # parts that no page has shown
+        self._end = (
+            session.log.resumed_bytes if end is None else min(end, session.log.resumed_bytes)
+        )
+        self._earlier = bisect_left(
+            session.log.page_offsets, self._end
+        )  # parts that no page has shown
         self._next_id = 0
 
     def take(self) -> HistoryShown:
@@ -61,12 +65,12 @@ class Pages:
         Raises:
             SessionError: the log cannot be read.
         """
-        offsets = self._session.page_offsets
+        offsets = self._session.log.page_offsets
         first = self._earlier
         while first and self._is_small(first):
             first -= 1
         start = offsets[first] if first < len(offsets) else self._end
-        records = self._session.records(start, self._end)
+        records = self._session.log.records(start, self._end)
         self._earlier, self._end = first, start
         return HistoryShown(tuple(self._events(records)), has_earlier=first > 0, start=start)
 
@@ -74,7 +78,7 @@ class Pages:
         """Whether the page that begins with this part can take one more."""
         if first == self._earlier:
             return True
-        size = self._end - self._session.page_offsets[first]
+        size = self._end - self._session.log.page_offsets[first]
         return size < PAGE_BYTES and self._earlier - first < PAGE_PARTS
 
     def _events(self, records: Sequence[Record]) -> Iterator[HistoryEvent]:
@@ -131,14 +135,9 @@ class Pages:
 
     def _command(self, record: CommandRecord) -> Iterator[HistoryEvent]:
         command_id = f"earlier{self._new_id()}"
-        outcome = record.outcome.removeprefix("was ")
         yield CommandStarted(command_id, record.command)
         yield CommandOutput(command_id, record.output[:MAX_DETAIL_CHARS])
-        yield CommandEnded(
-            command_id,
-            f"{outcome[:1].upper()}{outcome[1:]}.",
-            is_success=outcome.startswith("succeeded"),
-        )
+        yield CommandEnded(command_id, record.ending.shown, record.ending.is_success)
 
     def _new_id(self) -> int:
         """Those of what is said from now on count up from 0."""

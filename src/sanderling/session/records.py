@@ -1,16 +1,14 @@
 """
-The records of a session's log: JSON lines, only ever appended to (`doc/sanderling.txt`, section sanderling-session-log).
+The records of a session's log (`doc/sanderling.txt`, section sanderling-session-log); `codec.py` makes lines of them.
 
 A field that is added keeps the version; what old readers would get wrong raises it.
 """
 
-import json
 import re
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from sanderling import __version__
 from sanderling.protocol.messages import (
@@ -21,23 +19,21 @@ from sanderling.protocol.messages import (
     ToolResult,
     Usage,
 )
-from sanderling.session.history import fit, fit_id
-from sanderling.text import printable
 
-LOG_VERSION = 4
-READABLE_VERSIONS = (1, 2, 3, 4)
-"""2 brought `command`, 3 `tool_started`, `state` and images, 4 what stands in `Record` from `restarted` on."""
+LOG_VERSION = 5
+READABLE_VERSIONS = (4, 5)
+"""4 had whole prompts where 5 has their numbers, and of a command of the person's in words how it ended."""
 
 
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}")
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a session can be called so: the name of a file, on every system."""
+    """Say whether a session can be called `text`: it is the name of a file, on every system."""
     return bool(_SESSION_ID.fullmatch(text))
 
 
-def _now() -> datetime:
+def now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -51,17 +47,25 @@ class Header(msgspec.Struct, tag="session", frozen=True):
     session_id: str
     project: str
     sanderling: str = __version__
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
     forked_from: str | msgspec.UnsetType = msgspec.UNSET
     face: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class LoggedMessage(msgspec.Struct, tag="message", frozen=True, omit_defaults=True):
+class LoggedPrompt(msgspec.Struct, tag="prompt", frozen=True):
+    """A prompt, before the first record that has its `number` in its place."""
+
+    number: int
+    prompt: Prompt
+    at: datetime = msgspec.field(default_factory=now)
+
+
+class LoggedMessage(msgspec.Struct, frozen=True):
     """`prompt` is what the person sent, when the message came from one; `steered` is what they said in the middle of a turn."""
 
     message: Message
     prompt: Prompt | None = None
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
     steered: tuple[Prompt, ...] = ()
 
 
@@ -69,22 +73,22 @@ class LoggedCommand(msgspec.Struct, tag="command", frozen=True):
     """The model is told of it with the next prompt."""
 
     record: CommandRecord
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedToolStart(msgspec.Struct, tag="tool_started", frozen=True):
     """From here on the tool use may have had effects; one without this record has not been run."""
 
     tool_use_id: str
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedState(msgspec.Struct, tag="state", frozen=True):
-    """What a part of the session has to know again when it is resumed; the last of its `key` counts."""
+    """The state of a part of the session, for when it is resumed; the last of its `key` counts."""
 
     key: StateKey
     value: Any
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedPartial(msgspec.Struct, tag="partial", frozen=True):
@@ -92,27 +96,24 @@ class LoggedPartial(msgspec.Struct, tag="partial", frozen=True):
 
     block: Literal["text", "thinking"]
     text: str
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedTurnEnd(msgspec.Struct, tag="turn_ended", frozen=True, omit_defaults=True):
-    """`usage` is the turn's in versions before 4, which had no record of each request."""
-
     stop_reason: StopReason
-    usage: Usage = Usage()
     error: str = ""
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedRestart(msgspec.Struct, tag="restarted", frozen=True):
     """The answer was cut off and begins anew: the pieces before this are superseded."""
 
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=True):
     """
-    What the screen shows of a tool use; what the model is told stands in the message that follows.
+    The end of a tool use as the screen shows it; what the model is told stands in the message that follows.
 
     `result` is that, too, where the message must wait for other tool uses.
     """
@@ -125,15 +126,15 @@ class LoggedToolEnd(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults
     is_error: bool = False
     is_denied: bool = False
     result: ToolResult | None = None
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedUsage(msgspec.Struct, tag="usage", frozen=True):
-    """What one request has used."""
+    """The tokens that one request has used."""
 
     model: str
     usage: Usage
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedClearing(msgspec.Struct, tag="cleared", frozen=True):
@@ -142,7 +143,7 @@ class LoggedClearing(msgspec.Struct, tag="cleared", frozen=True):
     results: dict[str, str]
     before_tokens: int
     after_tokens: int
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedSummary(msgspec.Struct, tag="summarized", frozen=True):
@@ -152,18 +153,18 @@ class LoggedSummary(msgspec.Struct, tag="summarized", frozen=True):
     summary: str
     before_tokens: int
     after_tokens: int
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
 
 
 class LoggedUndo(msgspec.Struct, tag="compaction_undone", frozen=True):
     """The last `cleared` or `summarized` that was not undone yet counts no longer."""
 
-    at: datetime = msgspec.field(default_factory=_now)
+    at: datetime = msgspec.field(default_factory=now)
 
 
-Record = (
+Line = (
     Header
-    | LoggedMessage
+    | LoggedPrompt
     | LoggedCommand
     | LoggedToolStart
     | LoggedState
@@ -176,22 +177,12 @@ Record = (
     | LoggedSummary
     | LoggedUndo
 )
-
-_encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
-
-
-def encode(record: Record) -> bytes:
-    """`record` in one line. What is no text in any encoding, halves of surrogate pairs, becomes U+FFFD."""
-    try:
-        return _encoder.encode(record)
-    except UnicodeEncodeError:
-        text = json.dumps(msgspec.to_builtins(record), ensure_ascii=False)
-        return _encoder.encode(json.loads(printable(text)))
+"""Records that are written as they are."""
+Record = Line | LoggedMessage
 
 
 def begins_page(record: Record) -> bool:
-    """Whether what is shown from here on needs nothing from before: results belong to the tool uses before them."""
+    """Say whether a page of the transcript can begin with `record`: results belong to the tool uses before them."""
     match record:
         case LoggedMessage(message=message, prompt=prompt):
             return bool(prompt) or message.role == "assistant"
@@ -199,33 +190,3 @@ def begins_page(record: Record) -> bool:
             return True
         case _:
             return False
-
-
-def decoded(line: bytes) -> Record | None:
-    """The record in `line`, with ids and names that the API takes: other versions have written down what models make up."""
-    try:
-        return _fit(_decoder.decode(line))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
-def _fit(record: Record) -> Record:
-    match record:
-        case LoggedMessage(message=message):
-            fitting = fit(message)
-            return record if fitting is message else replace(record, message=fitting)
-        case LoggedSummary(history=history):
-            return replace(record, history=tuple(map(fit, history)))
-        case LoggedToolStart(tool_use_id=use_id) if fit_id(use_id) != use_id:
-            return replace(record, tool_use_id=fit_id(use_id))
-        case LoggedToolEnd(tool_use_id=use_id, result=result) if fit_id(use_id) != use_id:
-            own = fit_id(use_id)
-            return replace(
-                record, tool_use_id=own, result=result and replace(result, tool_use_id=own)
-            )
-        case LoggedClearing(results=results) if any(fit_id(use_id) != use_id for use_id in results):
-            return replace(
-                record, results={fit_id(use_id): text for use_id, text in results.items()}
-            )
-        case _:
-            return record

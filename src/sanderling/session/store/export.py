@@ -16,6 +16,7 @@ from sanderling.protocol.messages import (
     Usage,
 )
 from sanderling.session.history import input_line
+from sanderling.session.log import log_path, opened, records_of
 from sanderling.session.prices import prompt_tokens
 from sanderling.session.records import (
     Header,
@@ -31,10 +32,8 @@ from sanderling.session.records import (
     LoggedUndo,
     LoggedUsage,
     Record,
-    decoded,
 )
 from sanderling.session.session import derived_title
-from sanderling.session.store.logs import header_of, log_path, opened, whole_lines
 from sanderling.text import fence_around, printable
 
 MAX_FOLD_CHARS = 8_000
@@ -60,9 +59,8 @@ def export_markdown(session_dir: Path, session_id: str) -> str:
     """
     log = log_path(session_dir, session_id)
     with opened(log) as file:
-        lines = whole_lines(file)
-        header = header_of(log, next(lines, b""))
-        records = [record for line in lines if (record := decoded(line))]
+        header, lines = records_of(log, file)
+        records = list(lines)
     conversation = _Conversation(records)
     sections = [_head(header, records)]
     for record in records:
@@ -108,8 +106,6 @@ def _head(header: Header, records: Iterable[Record]) -> str:
             case LoggedUsage(model=model, usage=used):
                 usage += used
                 models += () if model in models else (model,)
-            case LoggedTurnEnd(usage=used):
-                usage += used
             case _:
                 pass
     taken = prompt_tokens(usage)
@@ -210,10 +206,8 @@ class _Conversation:
 
 def _aside(record: Record) -> Iterator[str]:
     match record:
-        case LoggedCommand(record=CommandRecord(command, outcome, output)):
-            line = (
-                f"You ran <code>{html.escape(_one_line(command))}</code>: it {html.escape(outcome)}"
-            )
+        case LoggedCommand(record=CommandRecord(command, output, ending)):
+            line = f"You ran <code>{html.escape(_one_line(command))}</code>: it {html.escape(ending.told)}"
             yield _fold(line, _fenced(f"$ {command}\n{output}"))
         case LoggedClearing(before_tokens=before, after_tokens=after):
             yield _note(

@@ -6,23 +6,24 @@ import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from sanderling.errors import SessionError
 from sanderling.protocol.messages import Message, Prompt, ToolResult
+from sanderling.session.codec import Codec
+from sanderling.session.log import log_path, opened, output_dir, records_of
 from sanderling.session.records import (
     LOG_VERSION,
     Header,
     LoggedMessage,
+    LoggedPrompt,
     LoggedState,
     LoggedTurnEnd,
     Record,
-    decoded,
-    encode,
 )
 from sanderling.session.session import Session
-from sanderling.session.store.logs import header_of, log_path, opened, output_dir, whole_lines
 
 _FORK = re.compile(r"(.*) \(fork(?: (\d+))?\)")
 OWN_STATES = ("waiting", "grants")
@@ -42,8 +43,8 @@ def rename(session_dir: Path, session_id: str, title: str) -> None:
     session = Session.open(session_dir, session_id, "")
     try:
         session.keep_state("title", " ".join(title.split()))
-        if session.write_error:
-            raise SessionError(f"cannot rename the session: {session.write_error}")
+        if session.log.write_error:
+            raise SessionError(f"cannot rename the session: {session.log.write_error}")
     finally:
         session.close()
     with suppress(OSError):
@@ -98,12 +99,10 @@ def fork(
         raise SessionError(f"there is a session {new_id} already")
     cut = _Cut(prompt_id, is_before=is_before)
     with opened(source) as file:
-        lines = whole_lines(file)
-        header = header_of(source, next(lines, b""))
+        header, records = records_of(source, file)
         new = Header(LOG_VERSION, new_id, header.project, forked_from=source_id)
         with _written(target) as fork_file:
-            fork_file.write(encode(new) + b"\n")
-            fork_file.writelines(cut.kept(lines))
+            fork_file.writelines(map(Codec().encoded, chain((new,), cut.kept(records))))
             if prompt_id and not cut.prompt:
                 raise SessionError(f"there is no prompt {prompt_id} in the session {source_id}")
     _name_fork(session_dir, new_id)
@@ -123,15 +122,15 @@ def _name_fork(session_dir: Path, session_id: str) -> None:
 
 
 class _Cut:
-    """Where a fork ends. `prompt` is the one that was looked for, once it has come."""
+    """The place where a fork ends. `prompt` is the one that was looked for, once it has come."""
 
     def __init__(self, prompt_id: str, *, is_before: bool) -> None:
         self.prompt: Prompt | None = None
         self._prompt_id = prompt_id
         self._is_before = is_before and bool(prompt_id)
 
-    def kept(self, lines: Iterator[bytes]) -> Iterator[bytes]:
-        for line, record in _carried(lines):
+    def kept(self, records: Iterator[Record]) -> Iterator[Record]:
+        for record in _carried(records):
             match record:
                 case LoggedMessage(prompt=Prompt()) if self.prompt:
                     return  # the next turn: this one has no end
@@ -142,7 +141,7 @@ class _Cut:
                         return
                 case _:
                     pass
-            yield line
+            yield record
             if self.prompt and isinstance(record, LoggedTurnEnd):
                 return
 
@@ -151,35 +150,35 @@ class _Cut:
         return next((each for each in prompts if each and each.id == self._prompt_id), None)
 
 
-def _carried(lines: Iterator[bytes]) -> Iterator[tuple[bytes, Record]]:
+def _carried(records: Iterator[Record]) -> Iterator[Record]:
     """
-    What may go along into a fork.
+    The records that may go along into a fork; prompts, with those that need them.
 
     That the model was told something is logged before the message that tells it. Here it comes after: a fork that ends between
     the two would never tell it.
     """
-    told: list[tuple[bytes, Record]] = []
-    for line in lines:
-        match record := decoded(line):
-            case None:
+    told: list[Record] = []
+    for record in records:
+        match record:
+            case LoggedPrompt():
                 pass
             case LoggedState(key=key) if key in OWN_STATES:
                 pass
             case LoggedState(key="told"):
-                told = [(line, record)]
+                told = [record]
             case LoggedMessage():
-                yield line, record
+                yield record
                 yield from told
                 told = []
             case _:
-                yield line, record
+                yield record
 
 
-def _results_before(record: LoggedMessage) -> Iterator[bytes]:
-    """What a message with words from the middle of a turn holds besides them: the tool uses before have their results there."""
+def _results_before(record: LoggedMessage) -> Iterator[Record]:
+    """The message without the words from the middle of a turn: the tool uses before have their results there."""
     results = tuple(block for block in record.message.content if isinstance(block, ToolResult))
     if results:
-        yield encode(LoggedMessage(Message("user", results), at=record.at)) + b"\n"
+        yield LoggedMessage(Message("user", results), at=record.at)
 
 
 @contextmanager

@@ -15,20 +15,20 @@ from typing import BinaryIO
 from sanderling.paths import open_plain
 from sanderling.protocol.messages import TextBlock
 from sanderling.protocol.requests import SessionInfo
+from sanderling.session.codec import Codec
+from sanderling.session.log import SUFFIX, log_path, whole_lines
 from sanderling.session.records import (
     Header,
     LoggedMessage,
     LoggedState,
-    decoded,
     is_session_id,
 )
 from sanderling.session.session import derived_title
-from sanderling.session.store.logs import SUFFIX, log_path, whole_lines
 
 MAX_EXCERPT_CHARS = 120
 CHUNK_BYTES = 1 << 20
 MAX_HEADER_BYTES = 1 << 16  # a file of somebody else's may be one long line
-MESSAGE = b'{"type":"message",'  # how the line of a message begins
+SAID = (b'{"type":"message",', b'{"type":"prompt",')  # how the lines begin that hold what was said
 _FLOCK = re.compile(r"FLOCK +ADVISORY +WRITE +\S+ +\S+:(\d+) ")
 TITLE = b'\n{"type":"state","key":"title",'
 
@@ -80,7 +80,7 @@ def _info(
     is_in_editor: bool,
 ) -> SessionInfo | None:
     with suppress(OSError), open_plain(log) as file:
-        header = decoded(file.readline(MAX_HEADER_BYTES))
+        header = Codec().decoded(file.readline(MAX_HEADER_BYTES))
         if not isinstance(header, Header) or project not in {"", header.project}:
             return None
         if is_in_editor and header.face:
@@ -122,7 +122,7 @@ def _last_title(file: BinaryIO, size: int) -> str:
             continue
         end = start + found
         file.seek(end + 1)
-        record = decoded(file.readline())
+        record = Codec().decoded(file.readline())
         if isinstance(record, LoggedState):
             return record.value if isinstance(record.value, str) else ""
     return ""
@@ -138,8 +138,9 @@ def _first_title(file: BinaryIO) -> str:
 
 def _said(file: BinaryIO) -> Iterator[LoggedMessage]:
     file.seek(0)
+    codec = Codec()
     for line in whole_lines(file):
-        record = decoded(line) if line.startswith(MESSAGE) else None
+        record = codec.decoded(line) if line.startswith(SAID) else None
         if isinstance(record, LoggedMessage):
             yield record
 

@@ -1,0 +1,201 @@
+"""
+The lines of a session's log, made of records and read back.
+
+The words of a person, and the lines of files that go with them, can be long. They stand in the log once, in the record `prompt`;
+a message that tells the model of them, and the state of what waits, have the prompt's number instead.
+"""
+
+import json
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from sanderling.protocol.messages import ContentBlock, Message, Prompt, TextBlock
+from sanderling.session.history import fit, fit_id
+from sanderling.session.records import (
+    Line,
+    LoggedClearing,
+    LoggedMessage,
+    LoggedPrompt,
+    LoggedState,
+    LoggedSummary,
+    LoggedToolEnd,
+    LoggedToolStart,
+    Record,
+)
+from sanderling.text import printable
+
+
+class _Quote(msgspec.Struct, tag="quote", frozen=True, omit_defaults=True):
+    """A text block with words of a prompt in it: all of them, or those of the `selection`, counted from 1."""
+
+    prompt: int
+    selection: int = 0
+    before: str = ""
+    after: str = ""
+
+
+class _Content(msgspec.Struct, frozen=True):
+    role: Literal["user", "assistant"]
+    content: tuple[ContentBlock | _Quote, ...]
+
+
+class _Message(msgspec.Struct, tag="message", frozen=True, omit_defaults=True):
+    """A `LoggedMessage` as it is written; version 4 had its prompts whole."""
+
+    message: _Content
+    at: datetime
+    prompt: int | Prompt | None = None
+    steered: tuple[int | Prompt, ...] = ()
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Line | _Message] = msgspec.json.Decoder(Line | _Message)
+
+
+class Codec:
+    """Lines of one log; it knows the prompts that it has written or read."""
+
+    def __init__(self) -> None:
+        self._prompts: dict[int, Prompt] = {}
+        self._numbers: dict[Prompt, int] = {}
+        self._new: list[LoggedPrompt] = []
+
+    def encoded(self, record: Record) -> bytes:
+        """The line of `record`, after those of the prompts that it is the first to need."""
+        self._new = []
+        match record:
+            case LoggedMessage():
+                line = self._shortened(record)
+            case LoggedState(key="waiting"):
+                line = replace(record, value=self._numbered(record.value))
+            case _:
+                line = record
+        return b"".join(_encoded(each) + b"\n" for each in (*self._new, line))
+
+    def decoded(self, line: bytes) -> Record | None:
+        """The record in `line`, with ids and names that the API takes; None if there is none, or its prompt is missing."""
+        try:
+            record = _decoder.decode(line)
+            match record:
+                case LoggedPrompt(number=number, prompt=prompt):
+                    self._learn(number, prompt)
+                case _Message():
+                    record = self._whole(record)
+                case LoggedState(key="waiting"):
+                    record = replace(record, value=self._spelt_out(record.value))
+                case _:
+                    pass
+            return _fit(record)
+        except (msgspec.MsgspecError, UnicodeDecodeError, LookupError):
+            return None
+
+    def _learn(self, number: int, prompt: Prompt) -> None:
+        self._prompts[number] = prompt
+        self._numbers[prompt] = number
+
+    def _number(self, prompt: Prompt) -> int:
+        if prompt not in self._numbers:
+            number = max(self._prompts, default=0) + 1
+            self._learn(number, prompt)
+            self._new.append(LoggedPrompt(number, prompt))
+        return self._numbers[prompt]
+
+    # --- messages ------------------------------------------------------------------------------------------------------
+
+    def _shortened(self, logged: LoggedMessage) -> _Message:
+        prompts = (*((logged.prompt,) if logged.prompt else ()), *logged.steered)
+        numbers = [self._number(prompt) for prompt in prompts]
+        message = logged.message
+        blocks = tuple(self._quoted(block, numbers) for block in message.content)
+        steered = tuple(numbers[1:] if logged.prompt else numbers)
+        return _Message(
+            _Content(message.role, blocks),
+            logged.at,
+            numbers[0] if logged.prompt else None,
+            steered,
+        )
+
+    def _quoted(self, block: ContentBlock, numbers: list[int]) -> ContentBlock | _Quote:
+        if isinstance(block, TextBlock):
+            return next((q for n in numbers if (q := self._quote(block.text, n))), block)
+        return block
+
+    def _quote(self, text: str, number: int) -> _Quote | None:
+        prompt = self._prompts[number]
+        if text == _words(prompt):
+            return _Quote(number)
+        for count, selection in enumerate(prompt.selections, 1):
+            before, found, after = text.partition(f"\n{selection.text}\n")
+            if found:
+                return _Quote(number, count, f"{before}\n", f"\n{after}")
+        return None
+
+    def _whole(self, line: _Message) -> LoggedMessage:
+        blocks = tuple(self._block(block) for block in line.message.content)
+        return LoggedMessage(
+            Message(line.message.role, blocks),
+            None if line.prompt is None else self._prompt(line.prompt),
+            line.at,
+            tuple(map(self._prompt, line.steered)),
+        )
+
+    def _prompt(self, prompt: int | Prompt) -> Prompt:
+        return prompt if isinstance(prompt, Prompt) else self._prompts[prompt]
+
+    def _block(self, block: ContentBlock | _Quote) -> ContentBlock:
+        if not isinstance(block, _Quote):
+            return block
+        prompt = self._prompts[block.prompt]
+        words = prompt.selections[block.selection - 1].text if block.selection else _words(prompt)
+        return TextBlock(f"{block.before}{words}{block.after}")
+
+    # --- what waits ----------------------------------------------------------------------------------------------------
+
+    def _numbered(self, waiting: object) -> dict[str, list[int]]:
+        prompts = msgspec.convert(waiting, dict[str, list[Prompt]])
+        return {key: list(map(self._number, each)) for key, each in prompts.items()}
+
+    def _spelt_out(self, waiting: object) -> Any:
+        prompts = msgspec.convert(waiting, dict[str, list[int | Prompt]])
+        return msgspec.to_builtins(
+            {key: list(map(self._prompt, each)) for key, each in prompts.items()}
+        )
+
+
+def _words(prompt: Prompt) -> str:
+    return prompt.sent or prompt.text
+
+
+def _encoded(line: Line | _Message) -> bytes:
+    """`line` as JSON. Halves of surrogate pairs, which are no text in any encoding, become U+FFFD."""
+    try:
+        return _encoder.encode(line)
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(line), ensure_ascii=False)
+        return _encoder.encode(json.loads(printable(text)))
+
+
+def _fit(record: Record) -> Record:
+    """`record` with ids and names that the API takes: other versions have written down what models make up."""
+    match record:
+        case LoggedMessage(message=message):
+            fitting = fit(message)
+            return record if fitting is message else replace(record, message=fitting)
+        case LoggedSummary(history=history):
+            return replace(record, history=tuple(map(fit, history)))
+        case LoggedToolStart(tool_use_id=use_id) if fit_id(use_id) != use_id:
+            return replace(record, tool_use_id=fit_id(use_id))
+        case LoggedToolEnd(tool_use_id=use_id, result=result) if fit_id(use_id) != use_id:
+            own = fit_id(use_id)
+            return replace(
+                record, tool_use_id=own, result=result and replace(result, tool_use_id=own)
+            )
+        case LoggedClearing(results=results) if any(fit_id(use_id) != use_id for use_id in results):
+            return replace(
+                record, results={fit_id(use_id): text for use_id, text in results.items()}
+            )
+        case _:
+            return record
