@@ -161,7 +161,7 @@ class TrustFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TrustNeeded(msgspec.Struct, tag="trust_needed", frozen=True):
-    """These files are ignored, for the person has not trusted them, or not as they are now."""
+    """The files that are ignored, for the person has not trusted them, or not as they are now."""
 
     paths: tuple[str, ...]
 
@@ -332,7 +332,7 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
 
 
 class ApprovalSettled(msgspec.Struct, tag="approval_settled", frozen=True):
-    """It was answered, or nobody waits for it any more."""
+    """A question was answered, or nobody waits for it any more."""
 
     id: str
 

@@ -3,8 +3,8 @@
 from typing import Literal
 
 Mode = Literal["ask", "auto", "plan"]
-"""Whether changes and commands ask first, run when the sandbox confines them, or are not possible at all."""
+"""Changes and commands ask first, run when the sandbox confines them, or are not possible at all."""
 NetworkMode = Literal["off", "proxy", "on"]
 """Loopback inside the session only; that and the listed hosts; the host's own network."""
 SandboxLevel = Literal["", "full", "full-bwrap", "namespaces", "landlock", "none", "off"]
-"""How much the kernel enforces; empty while that is not known yet, "off" when the person has switched the sandbox off."""
+"""The part of the sandbox that the kernel enforces; empty while that is not known yet, "off" when the person has switched the sandbox off."""

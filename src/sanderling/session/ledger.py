@@ -29,7 +29,7 @@ class Tally:
         self._by_length[key] = self._by_length.get(key, Usage()) + usage
 
     def cost(self, prices: Prices, model: str | None = None) -> Cost:
-        """Of all models, or of one."""
+        """The cost of all models, or of one."""
         usd, is_priced = 0.0, True
         for (used_model, length), usage in self._by_length.items():
             if model not in (None, used_model):
@@ -57,7 +57,7 @@ class Turn(Tally):
 
 
 class Ledger:
-    """What the requests of a session have used, and the last turns of it."""
+    """The tokens that the requests of a session have used, and its last turns."""
 
     def __init__(self) -> None:
         self.last_model = ""
@@ -88,7 +88,7 @@ class Ledger:
         return self._all.by_model
 
     def cost(self, prices: Prices, model: str | None = None) -> Cost:
-        """Of the session, or of what one model did in it."""
+        """The cost of the session, or of what one model did in it."""
         return self._all.cost(prices, model)
 
     def turn_cost(self, prices: Prices) -> Cost:

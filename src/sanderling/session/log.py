@@ -44,7 +44,7 @@ SUFFIX = ".jsonl"
 CHUNK_BYTES = 1 << 16
 LOCK_WAIT_S, LOCK_POLL_S = 0.3, 0.01
 IN_THE_LOG_ALONE = (LoggedPartial, LoggedRestart, LoggedToolEnd, LoggedTurnEnd)
-"""The records of what a session does not know itself."""
+"""The records of which a session that is written anew from memory has nothing."""
 
 
 class SessionInUseError(SessionError):

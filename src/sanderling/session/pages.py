@@ -75,7 +75,7 @@ class Pages:
         return HistoryShown(tuple(self._events(records)), has_earlier=first > 0, start=start)
 
     def _is_small(self, first: int) -> bool:
-        """Whether the page that begins with this part can take one more."""
+        """Say whether the page that begins with part `first` can take one more."""
         if first == self._earlier:
             return True
         size = self._end - self._session.log.page_offsets[first]
@@ -140,7 +140,7 @@ class Pages:
         yield CommandEnded(command_id, record.ending.shown, record.ending.is_success)
 
     def _new_id(self) -> int:
-        """Those of what is said from now on count up from 0."""
+        """An id for a block or a command: below 0, for those of what is said from now on count up from 0."""
         self._next_id -= 1
         return self._next_id
 

@@ -1,4 +1,4 @@
-"""What requests use and what that costs: the price table, a session's ledger, and the report of `:AgentUsage`."""
+"""Prices: what requests cost."""
 
 import re
 import tomllib
@@ -38,7 +38,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     long_output_factor: Factor = 1
 
     def cost_usd(self, usage: Usage, request_prompt_tokens: int) -> float:
-        """What `usage` costs if it is of requests with prompts of this length."""
+        """The cost of `usage` if it is of requests with prompts of this length."""
         cache_write = self.input if self.cache_write is None else self.cache_write
         cache_read = self.input if self.cache_read is None else self.cache_read
         taken = (
@@ -67,7 +67,7 @@ class Prices:
         return self._by_model.get(model) or self._by_model.get(_SNAPSHOT.sub("", model))
 
     def cost_usd(self, model: str, usage: Usage) -> float | None:
-        """What one request costs; None if the price of its model is not known."""
+        """The cost of one request; None if the price of its model is not known."""
         price = self.of(model)
         return price.cost_usd(usage, prompt_tokens(usage)) if price else None
 

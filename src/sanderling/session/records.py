@@ -22,7 +22,7 @@ from sanderling.protocol.messages import (
 
 LOG_VERSION = 5
 READABLE_VERSIONS = (4, 5)
-"""4 had whole prompts where 5 has their numbers, and of a command of the person's in words how it ended."""
+"""The log versions that can be read: 4 had whole prompts where 5 has their numbers, and told in words how a command ended."""
 
 
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}")
@@ -77,7 +77,7 @@ class LoggedCommand(msgspec.Struct, tag="command", frozen=True):
 
 
 class LoggedToolStart(msgspec.Struct, tag="tool_started", frozen=True):
-    """From here on the tool use may have had effects; one without this record has not been run."""
+    """A tool begins its work: from here on it may have had effects; a use without this record has not been run."""
 
     tool_use_id: str
     at: datetime = msgspec.field(default_factory=now)
@@ -138,7 +138,7 @@ class LoggedUsage(msgspec.Struct, tag="usage", frozen=True):
 
 
 class LoggedClearing(msgspec.Struct, tag="cleared", frozen=True):
-    """From here on these texts stand for the results of these tool uses."""
+    """Texts that stand for the results of these tool uses from here on."""
 
     results: dict[str, str]
     before_tokens: int
@@ -147,7 +147,7 @@ class LoggedClearing(msgspec.Struct, tag="cleared", frozen=True):
 
 
 class LoggedSummary(msgspec.Struct, tag="summarized", frozen=True):
-    """From here on `history` stands for all that was said before."""
+    """A summary: from here on `history` stands for all that was said before."""
 
     history: tuple[Message, ...]
     summary: str

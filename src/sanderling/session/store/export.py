@@ -161,7 +161,7 @@ class _Conversation:
                 yield from _aside(record)
 
     def rest(self) -> Iterator[str]:
-        """What nobody has made a message of: the session is open, or was killed."""
+        """The pieces of an answer that nobody has made a message of: the session is open, or was killed."""
         if self._pieces.strip():
             yield from self._answer(_closed(self._pieces))
 

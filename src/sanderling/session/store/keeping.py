@@ -1,4 +1,4 @@
-"""What can be done with a session that is not open: rename, delete, fork."""
+"""Sessions that are not open: rename, delete, fork."""
 
 import os
 import re
@@ -27,7 +27,7 @@ from sanderling.session.session import Session
 
 _FORK = re.compile(r"(.*) \(fork(?: (\d+))?\)")
 OWN_STATES = ("waiting", "grants")
-"""What a fork begins without: prompts that wait would be sent twice, and what was allowed was allowed to another session."""
+"""The states that a fork begins without: prompts that wait would be sent twice, and what was allowed was allowed to another session."""
 
 
 def rename(session_dir: Path, session_id: str, title: str) -> None:

@@ -1,5 +1,5 @@
 """
-Which sessions there are.
+The list of sessions.
 
 There may be hundreds of logs, some of 20 MB, and a picker waits for them: of each only the header, the first prompt and the last
 title are decoded. A search decodes messages, and passes over all else.
@@ -53,7 +53,7 @@ def list_sessions(
 
 
 def _locked_inodes() -> set[int]:
-    """Of the files that a process holds locked. To try the lock would keep whoever opens the session right now from doing so."""
+    """The inodes of the files that a process holds locked. To try the lock would keep whoever opens the session right now from doing so."""
     locked = set[int]()
     with suppress(OSError):
         for line in Path("/proc/locks").read_text().splitlines():  # proc_locks(5)
@@ -146,7 +146,7 @@ def _said(file: BinaryIO) -> Iterator[LoggedMessage]:
 
 
 def _texts(said: LoggedMessage) -> Iterator[str]:
-    """What a person would say was said: beside their words, a person's message holds what the model is told by us."""
+    """The texts of which a person would say that they were said: beside their words, a person's message holds what the model is told by us."""
     if said.message.role == "user":
         yield from (prompt.text for prompt in (said.prompt, *said.steered) if prompt)
     else:
@@ -154,13 +154,13 @@ def _texts(said: LoggedMessage) -> Iterator[str]:
 
 
 def _pattern(text: str) -> re.Pattern[str] | None:
-    """Its words, with whatever space between them; None if there are none."""
+    """A pattern for the words of `text`, with whatever space between them; None if there are none."""
     words = r"\s+".join(map(re.escape, text.split()))
     return re.compile(words, re.IGNORECASE) if words else None
 
 
 def _excerpt(file: BinaryIO, wanted: re.Pattern[str]) -> str:
-    """Where it was said first, in a line; empty if it was not."""
+    """The line around the first place where it was said; empty if it was not."""
     for said in _said(file):
         for text in _texts(said):
             if found := wanted.search(text):
