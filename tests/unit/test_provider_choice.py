@@ -12,7 +12,7 @@ from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.choice import (
     DEFAULT,
     PROVIDERS,
-    Offer,
+    KnownProvider,
     choose,
     credentials,
     make_provider,
@@ -41,7 +41,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     def make(settings: Settings, _: str) -> Provider:
         return ScriptedProvider(Script(1, ()), f"nowhere's {settings.model}")
 
-    monkeypatch.setitem(PROVIDERS, "nowhere", Offer(make, NOWHERE))
+    monkeypatch.setitem(PROVIDERS, "nowhere", KnownProvider(make, NOWHERE))
 
 
 def test_unknown_provider_is_told_with_those_that_there_are(tmp_path):

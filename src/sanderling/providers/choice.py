@@ -15,7 +15,7 @@ from sanderling.providers.scripted import ScriptedProvider, load_demo, load_scri
 SCRIPT_PREFIX = "script:"
 
 
-class Offer(NamedTuple):
+class KnownProvider(NamedTuple):
     """One provider: what makes it of the settings and the directory of the demo's project, and the key that it needs."""
 
     make: Callable[[Settings, str], Provider]
@@ -38,9 +38,9 @@ def _make_scripted(settings: Settings, _: str) -> Provider:
 
 
 PROVIDERS = {
-    "anthropic": Offer(_make_anthropic, ANTHROPIC),
-    "demo": Offer(_make_demo),
-    "scripted": Offer(_make_scripted),
+    "anthropic": KnownProvider(_make_anthropic, ANTHROPIC),
+    "demo": KnownProvider(_make_demo),
+    "scripted": KnownProvider(_make_scripted),
 }
 
 
@@ -79,15 +79,15 @@ def make_provider(settings: Settings, sample: str = "", *, fallback: str = "demo
     """
     name = choose(settings, fallback=fallback)
     if name not in PROVIDERS:
-        known = ", ".join(("auto", *PROVIDERS))
-        raise ConfigError(f"wrong setting: there is no provider '{name}', only {known}")
+        names = ", ".join(("auto", *PROVIDERS))
+        raise ConfigError(f"wrong setting: there is no provider '{name}', only {names}")
     return PROVIDERS[name].make(settings, sample)
 
 
 def credentials(settings: Settings) -> Credentials:
     """The key that a person keeps for the provider of the settings; for the default one if it needs none."""
-    offer = PROVIDERS.get(settings.provider, PROVIDERS[DEFAULT])
-    return Credentials(settings.state_dir, offer.account or ANTHROPIC)
+    known = PROVIDERS.get(settings.provider, PROVIDERS[DEFAULT])
+    return Credentials(settings.state_dir, known.account or ANTHROPIC)
 
 
 def _path(name: str) -> Path:
