@@ -49,12 +49,14 @@ check: development peers ## formatting, lint, types; changes nothing
 	cd "$(ROOT)" && "$(BIN)/ruff" check
 	cd "$(ROOT)" && "$(BIN)/basedpyright"
 	cd "$(ROOT)" && "$(BIN)/python" scripts/generate_types.py --check
+	cd "$(ROOT)" && "$(BIN)/nvim" --clean -l scripts/generate_plugin.lua --check
 	@command -v luacheck >/dev/null || { echo 'luacheck is missing: apt install lua-check, or luarocks install luacheck'; exit 1; }
 	cd "$(ROOT)" && luacheck --quiet lua plugin
 	@if $(HAS_NODE); then node "$(ROOT)/scripts/stylua.mjs" --check; else echo 'StyLua skipped: no Node'; fi
 
 format: development peers ## format Python and Lua, fix what ruff can fix, write the generated files
 	cd "$(ROOT)" && "$(BIN)/python" scripts/generate_types.py
+	cd "$(ROOT)" && "$(BIN)/nvim" --clean -l scripts/generate_plugin.lua
 	cd "$(ROOT)" && "$(BIN)/ruff" format
 	@if $(HAS_NODE); then node "$(ROOT)/scripts/stylua.mjs"; else echo 'StyLua skipped: no Node'; fi
 	cd "$(ROOT)" && "$(BIN)/ruff" check --fix

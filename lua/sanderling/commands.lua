@@ -1,5 +1,4 @@
---- The slash commands that are ours: the same verbs as the :Agent commands. The entrances (`plugin/` and `init.lua`) reach the chat
---- by way of this module, so that its prompts know them.
+--- What verbs do that no module below does.
 local M = {}
 
 local api = vim.api
@@ -9,17 +8,9 @@ local config = require('sanderling.config')
 local float = require('sanderling.ui.float')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
-local login = require('sanderling.screens.login')
 local message = require('sanderling.ui.message')
 local report = require('sanderling.transcript.report')
-local sandbox = require('sanderling.session.sandbox')
-local sessions = require('sanderling.chat.sessions')
 local slash = require('sanderling.prompt.slash')
-local stored = require('sanderling.session.stored')
-local trust = require('sanderling.screens.trust')
-local words = require('sanderling.ui.words')
-
-M.chat, M.sessions = chat, sessions
 
 local ns = api.nvim_create_namespace('sanderling_slash')
 
@@ -32,10 +23,10 @@ local wants_model = {}
 
 --- Ask for a report; where one is shown, go there.
 ---@param type string
-local function show_report(type)
-  return function(_, session)
+function M.showing_report(type)
+  return function(call)
     if not report.enter() then
-      session:act({ type = type })
+      call.session:act({ type = type })
     end
   end
 end
@@ -49,9 +40,9 @@ local function choose_model(session)
   end)
 end
 
----@param model string
----@param session sanderling.chat.session.Session
-local function set_or_choose_model(model, session)
+---@param call sanderling.verbs.Call
+function M.set_or_choose_model(call)
+  local model, session = call.args, call.session
   if model ~= '' then
     session:act({ type = 'set_model', model = model })
   elseif models[session.id] then
@@ -62,168 +53,17 @@ local function set_or_choose_model(model, session)
   end
 end
 
----@param focus string
----@param session sanderling.chat.session.Session
-local function compact(focus, session)
-  local is_undo = focus == 'undo'
-  session:act(is_undo and { type = 'undo_compaction' } or { type = 'compact', focus = focus })
+--- What an argument of :AgentModel can be.
+---@param session_id string
+---@return string[]
+function M.models_of(session_id)
+  return models[session_id] or { config.options.model }
 end
 
----@type sanderling.prompt.slash.Command[]
-local COMMANDS = {
-  {
-    name = 'help',
-    help = 'show these commands',
-    run = function(_, session)
-      M.show_help(session.id)
-    end,
-  },
-  { name = 'new', help = 'open a session beside this one', run = chat.new },
-  {
-    name = 'clear',
-    help = 'begin anew in these windows',
-    run = chat.clear,
-  },
-  {
-    name = 'resume',
-    help = 'go on with an earlier session',
-    arguments = '[id]',
-    words = function()
-      return stored.ids('')
-    end,
-    run = sessions.resume,
-  },
-  {
-    name = 'sessions',
-    help = "choose one of the project's sessions",
-    arguments = '[text]',
-    run = function(text)
-      sessions.pick(text, false)
-    end,
-  },
-  { name = 'fork', help = 'go on in a copy of this session', run = sessions.fork },
-  {
-    name = 'rename',
-    help = 'give the session a title',
-    arguments = '[title]',
-    run = sessions.rename,
-  },
-  {
-    name = 'export',
-    help = 'write the session as Markdown',
-    arguments = '[path]',
-    run = sessions.export,
-  },
-  {
-    name = 'compact',
-    help = 'summarize what the model has read',
-    arguments = '[focus|undo]',
-    only_looks = true,
-    words = function()
-      return { 'undo' }
-    end,
-    run = compact,
-  },
-  {
-    name = 'model',
-    help = 'choose the model',
-    arguments = '[name]',
-    words = function(session_id)
-      return models[session_id] or { config.options.model }
-    end,
-    run = set_or_choose_model,
-  },
-  {
-    name = 'mode',
-    help = 'show or set what asks first',
-    arguments = '[ask|auto|plan]',
-    words = function()
-      return config.MODES
-    end,
-    is_word = true,
-    run = chat.set_or_tell_mode,
-  },
-  {
-    name = 'net',
-    help = 'show or set the network',
-    arguments = '[off|proxy|on]',
-    words = function()
-      return sandbox.NETWORK_MODES
-    end,
-    is_word = true,
-    run = chat.set_or_tell_network,
-  },
-  {
-    name = 'sandbox',
-    help = 'show it, switch it off or on',
-    arguments = '[status|off|on]',
-    words = function()
-      return sandbox.ACTIONS
-    end,
-    is_word = true,
-    run = function(action)
-      chat.sandbox(action ~= '' and action or nil)
-    end,
-  },
-  { name = 'todo', help = "show the model's to-do list", run = chat.todo },
-  {
-    name = 'usage',
-    help = 'show tokens and dollars',
-    only_looks = true,
-    run = show_report('show_usage'),
-  },
-  {
-    name = 'cost',
-    help = 'the same as /usage',
-    only_looks = true,
-    run = show_report('show_usage'),
-  },
-  {
-    name = 'settings',
-    help = 'show the settings in force',
-    only_looks = true,
-    run = show_report('show_settings'),
-  },
-  {
-    name = 'trust',
-    help = "read and trust the project's files",
-    has_own_page = true,
-    run = function(_, session)
-      trust.ask(session)
-    end,
-  },
-  {
-    name = 'login',
-    help = 'store an API key in the keychain',
-    is_unkept = true,
-    refusal = 'Do not type the key on this line: /login alone asks for it.',
-    run = function(_, session)
-      login.login(session)
-    end,
-  },
-  {
-    name = 'logout',
-    help = 'remove the key from the keychain',
-    run = function(_, session)
-      login.logout(session)
-    end,
-  },
-  { name = 'close', help = 'close the session; its log stays', run = chat.close },
-  {
-    name = 'exit',
-    help = 'hide the chat',
-    run = function()
-      chat.hide()
-    end,
-  },
-}
-
---- Complete the argument of the command `name` on the command line.
----@param name string
----@param lead string
----@return string[]
-function M.complete(name, lead)
-  return words.beginning_with(slash.words(name, live.current_id() or ''), lead)
+---@param call sanderling.verbs.Call
+function M.compact(call)
+  local compact = { type = 'compact', focus = call.args }
+  call.session:act(call.bang and { type = 'undo_compaction' } or compact)
 end
 
 --- Show all commands, each with its line of help.
@@ -249,6 +89,21 @@ function M.show_help(session_id)
       end_col = #row.name + 1,
       hl_group = 'AgentCommand',
     })
+  end
+end
+
+--- Open the help on `topic`; not every way to install a plugin has written its tags.
+---@param topic string
+function M.open_help(topic)
+  if not pcall(vim.cmd.help, topic) then
+    pcall(vim.cmd.helptags, vim.fs.joinpath(host.root(), 'doc'))
+    local ok, err = pcall(vim.cmd.help, topic)
+    if not ok and topic == 'sanderling' then -- the plugin's directory cannot be written
+      vim.cmd.split({ vim.fs.joinpath(host.root(), 'doc', 'sanderling.txt') })
+      vim.bo.filetype, vim.bo.readonly, vim.bo.modifiable = 'help', true, false
+    elseif not ok then
+      message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
+    end
   end
 end
 
@@ -304,7 +159,5 @@ host.subscribe(function(session_id, events)
     end
   end
 end)
-
-slash.register(COMMANDS)
 
 return M

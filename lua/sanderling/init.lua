@@ -1,8 +1,8 @@
 --- The public API. Everything else may change; this, and `:help sanderling-api`, is kept.
 local M = {}
 
-local function commands()
-  return require('sanderling.commands')
+local function verbs()
+  return require('sanderling.verbs')
 end
 
 ---@param options? table see |sanderling-options|
@@ -22,29 +22,29 @@ end
 --- Show the chat in this tab page, if it is not there yet.
 ---@param opts? sanderling.ChatOpts
 function M.chat(opts)
-  commands().chat.show(opts or {})
+  verbs().chat.show(opts or {})
 end
 
 --- Show the chat, or hide it when this tab page shows it.
 ---@param opts? sanderling.ChatOpts
 function M.toggle(opts)
-  commands().chat.toggle(opts or {})
+  verbs().chat.toggle(opts or {})
 end
 
 function M.hide()
-  commands().chat.hide()
+  verbs().chat.hide()
 end
 
 --- Send `text` to the model. It waits for the end of the turn that runs.
 ---@param text string
 function M.submit(text)
-  commands().chat.submit(text)
+  verbs().chat.submit(text)
 end
 
 --- Tell the model something in the middle of its turn: it reads it with the next results of its tools.
 ---@param text string
 function M.steer(text)
-  commands().chat.steer(text)
+  verbs().chat.steer(text)
 end
 
 ---@class (exact) sanderling.AskOpts
@@ -56,18 +56,18 @@ end
 ---@param text string
 ---@param opts? sanderling.AskOpts
 function M.ask(text, opts)
-  commands().chat.ask(text, opts or {})
+  verbs().chat.ask(text, opts or {})
 end
 
 --- Stop the turn, or the command that was started last. What the model said so far is kept.
 function M.stop()
-  commands().chat.stop()
+  verbs().chat.stop()
 end
 
 --- Show the chat and run `command` in the session's sandbox. The model sees it, and what it printed, with the next prompt.
 ---@param command string for the shell
 function M.run(command)
-  commands().chat.run(command)
+  verbs().chat.run(command)
 end
 
 --- Change the network of commands that are started from now on; without a mode, return the one that is in force.
@@ -77,7 +77,7 @@ function M.net(mode)
   if mode == nil and not package.loaded['sanderling.chat'] then
     return 'off' -- as every session begins
   end
-  return commands().chat.net(mode)
+  return verbs().chat.net(mode)
 end
 
 --- Change what asks first; without a mode, return the one that is in force.
@@ -87,30 +87,30 @@ function M.mode(mode)
   if mode == nil and not package.loaded['sanderling.chat'] then
     return 'ask' -- as every session begins
   end
-  return commands().chat.mode(mode)
+  return verbs().chat.mode(mode)
 end
 
 --- Say in the transcript what the sandbox does here, switch it off, which the user is asked about, or on again.
 ---@param action? 'status'|'off'|'on'
 function M.sandbox(action)
-  commands().chat.sandbox(action)
+  verbs().chat.sandbox(action)
 end
 
 --- Begin a new conversation. The old one stays on disk.
 function M.clear()
-  commands().chat.clear()
+  verbs().chat.clear()
 end
 
 --- Begin a new conversation beside those that are open, and show it.
 function M.new()
-  commands().chat.new()
+  verbs().chat.new()
 end
 
 --- Show the conversation `id`, of whatever project, and go on with it; without an id, the newest of the project that is not open.
 ---@param id? string
 function M.resume(id)
   vim.validate('id', id, 'string', true)
-  commands().sessions.resume(id or '')
+  verbs().sessions.resume(id or '')
 end
 
 ---@class (exact) sanderling.SessionsOpts
@@ -121,38 +121,38 @@ end
 ---@param opts? sanderling.SessionsOpts
 function M.sessions(text, opts)
   vim.validate('text', text, 'string', true)
-  commands().sessions.pick(text or '', opts ~= nil and opts.all or false)
+  verbs().sessions.pick(text or '', opts ~= nil and opts.all or false)
 end
 
 --- Go on with a copy of the conversation: up to the message under the cursor in its transcript, from elsewhere with all of it.
 function M.fork()
-  commands().sessions.fork()
+  verbs().sessions.fork()
 end
 
 --- Give the conversation a title, which is asked for when it is not given.
 ---@param title? string
 function M.rename(title)
   vim.validate('title', title, 'string', true)
-  commands().sessions.rename(title or '')
+  verbs().sessions.rename(title or '')
 end
 
 --- Write the conversation as Markdown into a new file, whose path is asked for when it is not given.
 ---@param path? string
 function M.export(path)
   vim.validate('path', path, 'string', true)
-  commands().sessions.export(path or '')
+  verbs().sessions.export(path or '')
 end
 
 --- Close the conversation, which stays on disk, and show the next one that is open.
 function M.close()
-  commands().chat.close()
+  verbs().chat.close()
 end
 
 --- Show the open conversation that comes `step` places after the one that is shown, round and round.
 ---@param step? integer 1 unless said otherwise
 function M.switch(step)
   vim.validate('step', step, 'number', true)
-  commands().chat.switch(step or 1)
+  verbs().chat.switch(step or 1)
 end
 
 --- The conversations that are open, in the order of the keys that switch between them.

@@ -1,11 +1,9 @@
 """Slash commands from Markdown files: who may make them, and what the model is sent for them."""
 
 import os
-import re
 from pathlib import Path
 
 import pytest
-from tests.conftest import ROOT
 
 from sanderling.errors import ConfigError
 from sanderling.project.slash_commands import BUILT_IN, SlashCommands
@@ -117,12 +115,6 @@ def test_file_of_ones_own_that_cannot_be_read_says_why(commands, own):
     assert "is no regular file" in named(commands)["fifo"].description
     with pytest.raises(ConfigError, match="is no regular file"):
         commands.expand("/fifo")
-
-
-def test_built_in_commands_are_those_of_the_chat_window():
-    table = (ROOT / "lua/sanderling/commands.lua").read_text().partition("\nlocal COMMANDS = {")[2]
-    table = table.partition("\n}\n")[0]
-    assert set(re.findall(r"^(?:    |  \{ )name = '(\w+)'", table, re.MULTILINE)) == BUILT_IN
 
 
 # --- Their header --------------------------------------------------------------------------------------------------------------

@@ -277,9 +277,7 @@ function open.actions_of(session)
     hide = function()
       tabs.hide()
     end,
-    stop = M.stop,
     stop_or_interrupt = with_session(stop_or_interrupt),
-    clear = M.clear,
     send = function()
       session:send_prompt(false)
     end,
@@ -288,12 +286,7 @@ function open.actions_of(session)
     end,
     queue = M.queue,
     switch = M.switch,
-    run = M.run,
-    net = M.set_or_tell_network,
-    sandbox = M.sandbox,
-    mode = M.set_or_tell_mode,
     cycle_mode = with_session(cycle_mode),
-    todo = M.todo,
     go_to_file = with_session(go_to_file),
     open = function()
       if vim.fn.foldclosed('.') ~= -1 then

@@ -3,11 +3,7 @@ local api = vim.api
 local approval = require('sanderling.review')
 local config = require('sanderling.config')
 local files = require('sanderling.ui.files')
-local host = require('sanderling.host')
-local jobs = require('sanderling.screens.jobs')
 local message = require('sanderling.ui.message')
-local sandbox = require('sanderling.session.sandbox')
-local words = require('sanderling.ui.words')
 
 local M = {}
 
@@ -18,19 +14,12 @@ local ns = api.nvim_create_namespace('sanderling_interrupt')
 --- What a person can do in the chat's windows.
 ---@class (exact) sanderling.chat.keys.Actions
 ---@field hide fun()
----@field stop fun()
 ---@field stop_or_interrupt fun()
----@field clear fun()
 ---@field send fun()
 ---@field steer fun() tell the model in the middle of its turn
 ---@field queue fun() show the prompts that wait
 ---@field switch fun(step: integer) to another session that is open
----@field run fun(command: string)
----@field net fun(mode: string)
----@field sandbox fun(action?: string)
----@field mode fun(mode: string)
 ---@field cycle_mode fun()
----@field todo fun()
 ---@field go_to_file fun()
 ---@field open fun() the closed fold, or else the file
 ---@field inspect fun()
@@ -192,98 +181,39 @@ function M.set(transcript, prompt, actions)
   end, 'newer prompt')
 end
 
---- Open the help on `topic`; not every way to install a plugin has written its tags.
----@param topic string
-local function open_help(topic)
-  if not pcall(vim.cmd.help, topic) then
-    pcall(vim.cmd.helptags, vim.fs.joinpath(host.root(), 'doc'))
-    local ok, err = pcall(vim.cmd.help, topic)
-    if not ok and topic == 'sanderling' then -- the plugin's directory cannot be written
-      vim.cmd.split({ vim.fs.joinpath(host.root(), 'doc', 'sanderling.txt') })
-      vim.bo.filetype, vim.bo.readonly, vim.bo.modifiable = 'help', true, false
-    elseif not ok then
-      message.tell((tostring(err):gsub('^.-(E%d+:)', '%1')), vim.log.levels.ERROR)
-    end
-  end
-end
+---@class (exact) sanderling.chat.keys.Word
+---@field word string
+---@field desc string
+---@field nargs 0|'?'|'*'|'+'
+---@field complete? fun(lead: string, line: string, pos: integer): string[]
+---@field run fun(cmd: vim.api.keyset.create_user_command.command_args, session: sanderling.chat.session.Session)
 
----@param lead string
----@return string[]
-local function complete_mode(lead)
-  return words.beginning_with(config.MODES, lead)
+---@type sanderling.chat.keys.Word[]
+local command_words = {}
+
+--- Take the words that the command line knows in the chat's windows.
+---@param list sanderling.chat.keys.Word[]
+function M.register_words(list)
+  command_words = list
 end
 
 --- Buffer-local commands, and the lower-case word for each as an abbreviation of a command line that is nothing else.
----@param bufs integer[]
----@param actions sanderling.chat.keys.Actions
-function M.set_words(bufs, actions)
-  ---@type table<string, { desc: string, run: fun(args: string), nargs?: string, complete?: string|function }>
-  local commands = {
-    quit = { desc = 'hide the chat', run = actions.hide },
-    clear = { desc = 'begin a new conversation', run = actions.clear },
-    stop = { desc = 'stop the turn', run = actions.stop },
-    send = { desc = 'send the prompt', run = actions.send },
-    run = {
-      desc = 'run a command in the sandbox',
-      nargs = '+',
-      complete = sandbox.complete_command,
-      run = actions.run,
-    },
-    net = {
-      desc = 'show or set the network of commands',
-      nargs = '?',
-      complete = sandbox.complete_network,
-      run = actions.net,
-    },
-    sandbox = {
-      desc = 'show the sandbox, switch it off or on',
-      nargs = '?',
-      complete = sandbox.complete_action,
-      run = function(action)
-        actions.sandbox(action ~= '' and action or nil)
-      end,
-    },
-    mode = {
-      desc = 'show or set the mode',
-      nargs = '?',
-      complete = complete_mode,
-      run = actions.mode,
-    },
-    todo = { desc = 'show what the model means to do', run = actions.todo },
-    terminal = {
-      desc = 'show a job',
-      nargs = '?',
-      complete = jobs.complete,
-      run = jobs.show,
-    },
-    log = { desc = "open the host's log", run = host.open_log },
-    help = {
-      desc = 'open the help',
-      nargs = '?',
-      complete = 'help',
-      run = function(topic)
-        open_help(topic ~= '' and topic or 'sanderling')
-      end,
-    },
-  }
-  for _, buf in ipairs(bufs) do
-    for word, entry in pairs(commands) do
-      local name = word:sub(1, 1):upper() .. word:sub(2)
+---@param session sanderling.chat.session.Session
+function M.set_words(session)
+  for _, buf in ipairs(session:buffers()) do
+    for _, each in ipairs(command_words) do
+      local word, desc = each.word, DESC .. each.desc
+      local name = word:gsub('^%l', string.upper)
       api.nvim_buf_create_user_command(buf, name, function(cmd)
-        local ok, err = pcall(entry.run, cmd.args)
+        local ok, err = pcall(each.run, cmd, session)
         if not ok then
           message.tell_error(cmd.name, err)
         end
-      end, {
-        desc = 'Agent: ' .. entry.desc,
-        nargs = entry.nargs or 0,
-        complete = entry.complete,
-        bang = true,
-      })
+      end, { desc = desc, nargs = each.nargs, complete = each.complete, bang = true })
       vim.keymap.set('ca', word, function()
         local is_whole = vim.fn.getcmdtype() == ':' and vim.fn.getcmdline() == word
         return is_whole and name or word
-      end, { buffer = buf, expr = true, desc = 'Agent: ' .. entry.desc })
+      end, { buffer = buf, expr = true, desc = desc })
     end
   end
 end

@@ -77,7 +77,7 @@ M.actions_of = nil
 local function set_up(session)
   local actions = M.actions_of(session)
   keys.set(session.transcript_buf, session.prompt.buf, actions)
-  keys.set_words(session:buffers(), actions)
+  keys.set_words(session)
   watch(session)
   session.prompt:draw_placeholder()
 end

@@ -1,0 +1,33 @@
+--- The highlight groups: name, the group that each is a link to unless somebody defines it otherwise, what it is for. Of these
+--- `make format` writes plugin/sanderling.lua and the list in the help.
+---@type [string, string?, string][]
+return {
+  { 'AgentUser', 'Title', 'your header' },
+  { 'AgentAssistant', 'Special', "the model's header" },
+  { 'AgentThinking', 'Comment', 'thinking, folds' },
+  { 'AgentContext', 'Directory', 'lines sent along' },
+  { 'AgentCommand', 'Statement', "a command's header" },
+  { 'AgentOutput', nil, 'what it prints' },
+  { 'AgentNotice', 'DiagnosticInfo', 'notices' },
+  { 'AgentWarning', 'DiagnosticWarn', 'warnings' },
+  { 'AgentError', 'DiagnosticError', 'errors' },
+  { 'AgentRemedy', 'DiagnosticHint', 'what to do' },
+  { 'AgentPlaceholder', 'NonText', 'the empty prompt' },
+  { 'AgentMode', 'ModeMsg', 'winbar: mode' },
+  { 'AgentStatus', 'Comment', 'winbar: the rest' },
+  { 'AgentBusy', 'DiagnosticOk', 'winbar: a turn' },
+  { 'AgentModeAuto', 'DiagnosticWarn', 'the mode auto' },
+  { 'AgentModePlan', 'DiagnosticInfo', 'the mode plan' },
+  { 'AgentTool', 'Function', "a tool's header" },
+  { 'AgentDiffAdd', 'DiffAdd', 'added lines' },
+  { 'AgentDiffDelete', 'DiffDelete', 'removed lines' },
+  { 'AgentDiffHunk', 'Special', '@@ lines' },
+  { 'AgentDiffHeader', 'Comment', 'names of files' },
+  { 'AgentApproval', 'NormalFloat', 'a question' },
+  { 'AgentApprovalBorder', 'DiagnosticWarn', 'its border' },
+  { 'AgentApprovalTitle', 'Title', 'its title' },
+  { 'AgentApprovalKey', 'Special', 'its keys' },
+  { 'AgentTodo', nil, 'the todo list' },
+  { 'AgentTodoActive', 'Statement', 'in progress' },
+  { 'AgentTodoDone', 'Comment', 'done' },
+}

@@ -1,0 +1,225 @@
+--- The verbs in all their forms: :Agent commands, `:Agent {verb}`, slash commands, words of the chat's command line, <Plug> maps.
+--- The entrances (`plugin/` and `init.lua`) reach the chat by way of this module, so that its prompts know them.
+local M = {}
+
+local chat = require('sanderling.chat')
+local commands = require('sanderling.commands')
+local guess = require('sanderling.config.guess')
+local keys = require('sanderling.chat.keys')
+local live = require('sanderling.session.live')
+local sessions = require('sanderling.chat.sessions')
+local slash = require('sanderling.prompt.slash')
+local words = require('sanderling.ui.words')
+
+M.chat, M.sessions = chat, sessions
+
+--- What a verb is called with.
+---@class (exact) sanderling.verbs.Call
+---@field args string
+---@field bang? boolean
+---@field range? [integer, integer] the lines that are selected, if any are
+---@field session? sanderling.chat.session.Session in which it was typed
+
+---@class (exact) sanderling.verbs.Verb
+---@field name string
+---@field desc string
+---@field forms? string of 'ex', 'slash' and 'word'; 'word:quit' where it is called otherwise there
+---@field plug? string modes of its <Plug> map; a command has one in normal mode, unless others are given
+---@field args? string as |:command-nargs| has it, and what it is: '? mode'
+---@field words? fun(session_id: string): string[] what the argument can be
+---@field is_word? boolean it cannot be anything else
+---@field complete? string|fun(lead: string, line: string, pos: integer): string[] in the place of `words`
+---@field bang? string what the command does with `!`
+---@field undo? string says `!` where there is none
+---@field range? boolean
+---@field on_session? boolean as a command it does what its slash command does
+---@field only_looks? boolean at a session, so that it begins none
+---@field has_own_page? boolean what it shows is not in the chat
+---@field is_unkept? boolean what a person may have put behind it is kept nowhere
+---@field refusal? string of what stands behind it, where nothing may
+---@field run? fun(call: sanderling.verbs.Call)
+
+---@type sanderling.verbs.Verb[]
+M.list = require('sanderling.verbs.table')
+
+---@type table<string, sanderling.verbs.Verb>
+local by_name = {}
+for _, verb in ipairs(M.list) do
+  by_name[verb.name] = verb
+end
+
+--- The name of a verb in the form `form`, if it has that.
+---@param verb sanderling.verbs.Verb
+---@param form 'ex'|'slash'|'word'
+---@return string?
+function M.name_in(verb, form)
+  for each, name in (verb.forms or ''):gmatch('(%l+):?(%l*)') do
+    if each == form then
+      return name ~= '' and name or verb.name
+    end
+  end
+end
+
+--- `next_session` is `NextSession` where names begin with a capital.
+---@param name string
+---@return string
+function M.capitalized(name)
+  return (('_' .. name):gsub('_(%l)', string.upper))
+end
+
+---@param verb sanderling.verbs.Verb
+---@return '?'|'*'|'+'|nil nargs
+---@return string? name of the argument
+function M.argument_of(verb)
+  return (verb.args or ''):match('^(.) (.+)$')
+end
+
+-- commands ------------------------------------------------------------------------------------------------------------
+
+--- Run a verb as a command or <Plug> map does.
+---@param name string
+---@param cmd? { args: string, bang: boolean, range: integer, line1: integer, line2: integer }
+function M.run(name, cmd)
+  local verb, args = by_name[name], cmd and cmd.args or ''
+  local bang = cmd ~= nil and cmd.bang
+  if verb.on_session then
+    return commands.call(name, bang and verb.undo or args)
+  end
+  local range = cmd and cmd.range > 0 and { cmd.line1, cmd.line2 } or nil
+  verb.run({ args = args, bang = bang, range = range })
+end
+
+--- Complete the argument of a verb, as |:command-completion-customlist| has it.
+---@param name string
+---@param lead string
+---@param line string
+---@param pos integer
+---@return string[]
+function M.complete(name, lead, line, pos)
+  local verb = by_name[name]
+  if type(verb.complete) == 'string' then
+    return vim.fn.getcompletion(lead, verb.complete)
+  elseif verb.complete then
+    return verb.complete(lead, line, pos)
+  end
+  return words.beginning_with(verb.words and verb.words(live.current_id() or '') or {}, lead)
+end
+
+--- The verb that `:Agent {name}` is about; an error names the nearest one.
+---@param name string
+---@return sanderling.verbs.Verb
+local function command_verb(name)
+  local known = {} ---@type table<string, sanderling.verbs.Verb>
+  for _, verb in ipairs(M.list) do
+    known[verb.name] = M.name_in(verb, 'ex') and verb
+  end
+  if not known[name] then
+    error(("Agent: no '%s'; did you mean '%s'?"):format(name, (guess.nearest(name, known))), 0)
+  end
+  return known[name]
+end
+
+--- `:Agent mode plan` is `:AgentMode plan`; `:Agent` alone is `:AgentChat`.
+---@param cmd vim.api.keyset.create_user_command.command_args
+function M.run_root(cmd)
+  local word, args = cmd.args:match('^(%S*)%s*(.*)$')
+  local name, bang = word:match('^(.-)(!?)$')
+  local verb = command_verb(name == '' and 'chat' or name)
+  local nargs = M.argument_of(verb)
+  if args ~= '' and not (nargs or verb.refusal) then
+    error(('Agent: %s takes no argument.'):format(name), 0)
+  elseif args == '' and nargs == '+' then
+    error(('Agent: %s needs an argument.'):format(name), 0)
+  elseif bang == '!' and not verb.bang then
+    error(('Agent: %s takes no !.'):format(name), 0)
+  end
+  local bounds = { range = cmd.range, line1 = cmd.line1, line2 = cmd.line2 }
+  M.run(verb.name, vim.tbl_extend('error', bounds, { args = args, bang = bang == '!' }))
+end
+
+--- Complete what stands behind `:Agent`: a verb, or its argument.
+---@param lead string
+---@param line string
+---@param pos integer
+---@return string[]
+function M.complete_root(lead, line, pos)
+  local before, name, rest = line:sub(1, pos):match('^(.-)Agent%s+(%l+)!?(%s.*)$')
+  if name then
+    local command = before .. 'Agent' .. M.capitalized(name) .. rest
+    return by_name[name] and M.complete(name, lead, command, #command) or {}
+  end
+  local names = {} ---@type string[]
+  for _, verb in ipairs(M.list) do
+    names[#names + 1] = M.name_in(verb, 'ex') and verb.name
+  end
+  table.sort(names)
+  return words.beginning_with(names, lead)
+end
+
+-- in the chat ---------------------------------------------------------------------------------------------------------
+
+--- The argument of a slash command, as its line of help shows it.
+---@param verb sanderling.verbs.Verb
+---@return string?
+local function hint_of(verb)
+  local _, name = M.argument_of(verb)
+  if name and verb.is_word then
+    name = table.concat(verb.words(''), '|')
+  elseif name and verb.undo then
+    name = ('%s|%s'):format(name, verb.undo)
+  end
+  return name and ('[%s]'):format(name)
+end
+
+---@param verb sanderling.verbs.Verb
+---@return sanderling.prompt.slash.Command
+local function slash_command(verb)
+  return {
+    name = M.name_in(verb, 'slash'),
+    help = verb.desc,
+    arguments = hint_of(verb),
+    words = verb.words,
+    is_word = verb.is_word,
+    only_looks = verb.only_looks,
+    has_own_page = verb.has_own_page,
+    is_unkept = verb.is_unkept,
+    refusal = verb.refusal,
+    run = function(args, session)
+      verb.run({ args = args, bang = verb.undo ~= nil and args == verb.undo, session = session })
+    end,
+  }
+end
+
+---@param verb sanderling.verbs.Verb
+---@return sanderling.chat.keys.Word
+local function word(verb)
+  return {
+    word = M.name_in(verb, 'word'),
+    desc = verb.desc,
+    nargs = M.argument_of(verb) or 0,
+    complete = verb.args and function(...)
+      return M.complete(verb.name, ...)
+    end,
+    run = function(cmd, session)
+      verb.run({ args = cmd.args, bang = cmd.bang, session = session })
+    end,
+  }
+end
+
+--- Those that have this form, and are run here: a slash command of the host's is not.
+---@param form 'slash'|'word'
+---@param make fun(verb: sanderling.verbs.Verb): table
+local function all_in(form, make)
+  return vim
+    .iter(M.list)
+    :filter(function(verb)
+      return verb.run ~= nil and M.name_in(verb, form) ~= nil
+    end)
+    :map(make)
+    :totable()
+end
+
+slash.register(all_in('slash', slash_command))
+keys.register_words(all_in('word', word))
+
+return M

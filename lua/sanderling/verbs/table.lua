@@ -1,0 +1,384 @@
+--- The table of verbs: what a person can tell the agent to do. Each is one row, and from it come the :Agent commands,
+--- `:Agent {verb}`, the slash commands, the words of the chat's command line and the <Plug> maps. `make format` writes
+--- plugin/sanderling.lua and the lists in the help from it.
+local chat = require('sanderling.chat')
+local commands = require('sanderling.commands')
+local config = require('sanderling.config')
+local health = require('sanderling.health')
+local host = require('sanderling.host')
+local install = require('sanderling.host.install')
+local jobs = require('sanderling.screens.jobs')
+local live = require('sanderling.session.live')
+local login = require('sanderling.screens.login')
+local review = require('sanderling.review')
+local sandbox = require('sanderling.session.sandbox')
+local sessions = require('sanderling.chat.sessions')
+local stored = require('sanderling.session.stored')
+local trust = require('sanderling.screens.trust')
+
+---@param value any
+---@return fun(): any
+local function always(value)
+  return function()
+    return value
+  end
+end
+
+---@param text string
+---@return string?
+local function unless_empty(text)
+  return text ~= '' and text or nil
+end
+
+---@param fn fun(args: string)
+local function with_args(fn)
+  return function(call)
+    fn(call.args)
+  end
+end
+
+---@param fn fun(session: sanderling.chat.session.Session)
+local function with_session(fn)
+  return function(call)
+    fn(call.session)
+  end
+end
+
+---@param choice 'session'|'always'
+local function approving(choice)
+  return function()
+    review.approve(choice)
+  end
+end
+
+--- Go `direction` times as many sessions on as the count says.
+---@param direction -1|1
+local function switching(direction)
+  return function()
+    chat.switch(direction * vim.v.count1)
+  end
+end
+
+---@type sanderling.verbs.Verb[]
+return {
+  {
+    name = 'chat',
+    desc = 'show or hide the chat',
+    forms = 'ex',
+    args = '? position',
+    words = always(config.POSITIONS),
+    is_word = true,
+    run = function(call)
+      chat.toggle({ position = unless_empty(call.args) })
+    end,
+  },
+  {
+    name = 'ask',
+    desc = 'ask, about the selected lines if there are any',
+    forms = 'ex',
+    plug = 'nx',
+    args = '+ question',
+    range = true,
+    run = function(call)
+      chat.ask(call.args, { range = call.range })
+    end,
+  },
+  {
+    name = 'help',
+    desc = 'show these commands',
+    forms = 'ex slash',
+    run = function(call)
+      commands.show_help(call.session and call.session.id or live.current_id())
+    end,
+  },
+  { name = 'new', desc = 'open a session beside this one', forms = 'ex slash', run = chat.new },
+  {
+    name = 'clear',
+    desc = 'begin anew in these windows',
+    forms = 'ex slash word',
+    run = chat.clear,
+  },
+  {
+    name = 'resume',
+    desc = 'go on with an earlier session, the newest unless one is named',
+    forms = 'ex slash',
+    args = '? id',
+    words = function()
+      return stored.ids('')
+    end,
+    complete = stored.complete,
+    run = with_args(sessions.resume),
+  },
+  {
+    name = 'sessions',
+    desc = "choose one of the project's sessions",
+    forms = 'ex slash',
+    args = '* text',
+    bang = 'one of all projects',
+    run = function(call)
+      sessions.pick(call.args, call.bang or false)
+    end,
+  },
+  {
+    name = 'fork',
+    desc = 'go on in a copy of this session',
+    forms = 'ex slash',
+    run = sessions.fork,
+  },
+  {
+    name = 'rename',
+    desc = 'give the session a title',
+    forms = 'ex slash',
+    args = '* title',
+    run = with_args(sessions.rename),
+  },
+  {
+    name = 'export',
+    desc = 'write the session as Markdown',
+    forms = 'ex slash',
+    args = '? path',
+    complete = 'file',
+    run = with_args(sessions.export),
+  },
+  {
+    name = 'compact',
+    desc = 'summarize what the model has read',
+    forms = 'ex slash',
+    args = '* focus',
+    bang = 'undo that',
+    undo = 'undo',
+    words = always({ 'undo' }),
+    on_session = true,
+    only_looks = true,
+    run = commands.compact,
+  },
+  {
+    name = 'model',
+    desc = 'choose the model',
+    forms = 'ex slash',
+    args = '? name',
+    words = commands.models_of,
+    on_session = true,
+    run = commands.set_or_choose_model,
+  },
+  {
+    name = 'mode',
+    desc = 'show or set what asks first',
+    forms = 'ex slash word',
+    args = '? mode',
+    words = always(config.MODES),
+    is_word = true,
+    run = with_args(chat.set_or_tell_mode),
+  },
+  {
+    name = 'net',
+    desc = 'show or set the network of commands',
+    forms = 'ex slash word',
+    args = '? mode',
+    words = always(sandbox.NETWORK_MODES),
+    is_word = true,
+    run = with_args(chat.set_or_tell_network),
+  },
+  {
+    name = 'sandbox',
+    desc = 'show the sandbox, switch it off or on',
+    forms = 'ex slash word',
+    args = '? action',
+    words = always(sandbox.ACTIONS),
+    is_word = true,
+    run = function(call)
+      chat.sandbox(unless_empty(call.args))
+    end,
+  },
+  {
+    name = 'todo',
+    desc = "show the model's to-do list",
+    forms = 'ex slash word',
+    run = chat.todo,
+  },
+  {
+    name = 'usage',
+    desc = 'show tokens and dollars',
+    forms = 'ex slash',
+    on_session = true,
+    only_looks = true,
+    run = commands.showing_report('show_usage'),
+  },
+  {
+    name = 'cost',
+    desc = 'the same as /usage',
+    forms = 'slash',
+    only_looks = true,
+    run = commands.showing_report('show_usage'),
+  },
+  {
+    name = 'settings',
+    desc = 'show the settings in force',
+    forms = 'ex slash',
+    on_session = true,
+    only_looks = true,
+    run = commands.showing_report('show_settings'),
+  },
+  {
+    name = 'trust',
+    desc = "read and trust the project's files",
+    forms = 'ex slash',
+    on_session = true,
+    has_own_page = true,
+    run = with_session(trust.ask),
+  },
+  {
+    name = 'login',
+    desc = 'store an API key in the keychain',
+    forms = 'ex slash',
+    on_session = true,
+    is_unkept = true,
+    refusal = 'Do not type the key on this line: /login alone asks for it.',
+    run = with_session(login.login),
+  },
+  {
+    name = 'logout',
+    desc = 'remove the key from the keychain',
+    forms = 'ex slash',
+    on_session = true,
+    run = with_session(login.logout),
+  },
+  {
+    name = 'close',
+    desc = 'close the session; its log stays',
+    forms = 'ex slash',
+    run = chat.close,
+  },
+  {
+    name = 'hide',
+    desc = 'hide the chat',
+    forms = 'slash:exit word:quit',
+    run = function()
+      chat.hide()
+    end,
+  },
+  { -- of which the host makes a prompt
+    name = 'review',
+    desc = 'let the model review the changes, or what is named',
+    forms = 'ex slash',
+    args = '* what',
+    on_session = true,
+  },
+  {
+    name = 'send',
+    desc = 'send the prompt',
+    forms = 'word',
+    run = function(call)
+      call.session:send_prompt(false)
+    end,
+  },
+  {
+    name = 'steer',
+    desc = 'tell the model something in the middle of its turn',
+    forms = 'ex',
+    args = '+ text',
+    run = with_args(chat.steer),
+  },
+  { name = 'stop', desc = 'stop the turn, or the command', forms = 'ex word', run = chat.stop },
+  { name = 'queue', desc = 'show the prompts that wait', forms = 'ex', run = chat.queue },
+  {
+    name = 'retry',
+    desc = 'make the request again now that waits for its retry',
+    forms = 'ex',
+    run = chat.retry,
+  },
+  {
+    name = 'run',
+    desc = 'run a command in the sandbox',
+    forms = 'ex word',
+    args = '+ command',
+    complete = sandbox.complete_command,
+    run = with_args(chat.run),
+  },
+  {
+    name = 'terminal',
+    desc = 'show a job of the model',
+    forms = 'ex word',
+    args = '? id',
+    bang = 'stop it',
+    complete = jobs.complete,
+    run = function(call)
+      jobs[call.bang and 'stop' or 'show'](call.args)
+    end,
+  },
+  {
+    name = 'approvals',
+    desc = 'go to the question that waits for an answer',
+    forms = 'ex',
+    plug = 'nxit',
+    run = review.focus,
+  },
+  {
+    name = 'approve',
+    desc = 'allow what is asked: once, for the session, or always',
+    forms = 'ex',
+    plug = 'nxit',
+    args = '? scope',
+    words = always(review.CHOICES),
+    is_word = true,
+    run = function(call)
+      review.approve(unless_empty(call.args))
+    end,
+  },
+  {
+    name = 'approve_session',
+    desc = 'allow it for the session',
+    plug = 'nxit',
+    run = approving('session'),
+  },
+  {
+    name = 'approve_always',
+    desc = 'allow it always',
+    plug = 'nxit',
+    run = approving('always'),
+  },
+  {
+    name = 'deny',
+    desc = 'deny what is asked, for a reason that the model reads',
+    forms = 'ex',
+    plug = 'nxit',
+    args = '* reason',
+    bang = 'only this one',
+    run = function(call)
+      review.deny(call.args, call.bang)
+    end,
+  },
+  {
+    name = 'next_session',
+    desc = 'next session; takes a count',
+    plug = 'n',
+    run = switching(1),
+  },
+  {
+    name = 'previous_session',
+    desc = 'previous session; takes a count',
+    plug = 'n',
+    run = switching(-1),
+  },
+  { name = 'install', desc = 'build the Python environment', forms = 'ex', run = install.run },
+  { name = 'log', desc = "open the host's log", forms = 'ex word', run = host.open_log },
+  {
+    name = 'health',
+    desc = 'check the installation',
+    forms = 'ex',
+    bang = 'ask the API and the keychain too',
+    run = function(call)
+      health.show({ ask_api = call.bang })
+    end,
+  },
+  {
+    name = 'manual',
+    desc = 'open the help',
+    forms = 'word:help',
+    args = '? topic',
+    complete = 'help',
+    run = function(call)
+      commands.open_help(unless_empty(call.args) or 'sanderling')
+    end,
+  },
+}
