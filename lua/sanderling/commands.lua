@@ -1,4 +1,4 @@
---- What verbs do that no module below does.
+--- Actions of verbs that no module below has.
 local M = {}
 
 local api = vim.api
@@ -53,7 +53,7 @@ function M.set_or_choose_model(call)
   end
 end
 
---- What an argument of :AgentModel can be.
+--- The models that :AgentModel completes.
 ---@param session_id string
 ---@return string[]
 function M.models_of(session_id)

@@ -8,10 +8,6 @@ end
 ---@param options? table see |sanderling-options|
 function M.setup(options)
   require('sanderling.config').setup(options)
-  local host = package.loaded['sanderling.host']
-  if host then
-    host.reconfigure()
-  end
 end
 
 ---@class (exact) sanderling.ChatOpts

@@ -76,3 +76,85 @@ def test_the_key_on_the_line_of_agent_login_is_forgotten(child):
     child.feed(":Agent login sk-secret<CR>")
     wait_until(lambda: "Do not type the key" in child.messages())
     assert "sk-secret" not in child.lua("return vim.fn.histget('cmd', -1)")
+
+
+# --- Keys --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "keys, line",
+    [
+        ("", "<C-s>   send the prompt"),
+        ("<C-w>k", "to the next header"),
+    ],
+)
+def test_the_keys_of_a_window_of_the_chat_are_shown_there(child, keys, line):
+    child.open_chat()
+    child.feed(f"<Esc>{keys}g?")
+    wait_until(lambda: line in child.screen_text())
+    child.feed("q")
+    wait_until(lambda: line not in child.screen_text())
+
+
+def test_the_keys_of_a_page_are_shown_as_the_options_have_them(child):
+    child.setup(keys={"close": "Q", "show_keys": "<F1>"})
+    child.command("AgentHelp")
+    child.feed("<F1>")
+    wait_until(lambda: "Q       close it" in child.screen_text())
+    child.feed("QQ")
+    wait_until(lambda: "/help" not in child.screen_text())
+
+
+def test_a_key_of_the_chat_is_a_map_without_a_key_as_well(child):
+    child.open_chat()
+    child.lua("vim.keymap.set('n', 'gs', '<Plug>(AgentKey-send_normal)', { buffer = true })")
+    child.feed("iping<Esc>gs")
+    child.wait_for_turns()
+    assert child.transcript()[-1] == "pong"
+
+
+# --- vim.g.sanderling --------------------------------------------------------------------------------------------------
+
+
+def option(child, name):
+    return child.lua(f"return require('sanderling.config').options.{name}")
+
+
+def test_a_table_that_is_set_before_and_changed_after_is_taken_and_setup_goes_before_it(child):
+    child.lua("vim.g.sanderling = { model = 'a', max_calls = 7, keys = { stop = false } }")
+    assert (option(child, "model"), option(child, "keys.stop")) == ("a", False)
+    child.setup(model="b")
+    assert (option(child, "model"), option(child, "max_calls")) == ("b", 7)
+    child.lua("vim.g.sanderling = { model = 'c', max_calls = 8 }")
+    assert (option(child, "model"), option(child, "max_calls")) == ("b", 8)
+    child.lua("vim.g.sanderling = nil")
+    assert (option(child, "model"), option(child, "max_calls")) == ("b", 200)
+
+
+@pytest.mark.parametrize(
+    "value, told",
+    [
+        ("{ modle = 'x' }", "unknown option 'modle'; did you mean 'model'?"),
+        ("{ chat = { size = 0 } }", "option 'chat.size' must be a number from 0.05 on, not 0"),
+        ("5", "vim.g.sanderling takes a table of options, not 5"),
+    ],
+)
+def test_what_is_wrong_in_the_table_is_refused_by_its_name(start_nvim, value, told):
+    child = start_nvim(columns=200)
+    child.lua("require('sanderling.config')")
+    child.lua(f"vim.g.sanderling = {value}")
+    assert told in child.messages()
+
+
+def test_a_host_that_runs_is_told_of_a_table_that_is_set(child, tmp_path):
+    child.open_chat()
+    child.submit("ping")
+    child.wait_for_turns()
+    script = tmp_path / "script.json"
+    script.write_text('{"version": 1, "reply": [{"step": [{"text": "scripted now"}]}]}')
+    table = f"{{ provider = 'scripted', script = '{script}' }}"
+    child.lua(f"vim.g.sanderling = {table}")
+    child.command("AgentClear")
+    child.submit("anything")
+    child.wait_for_turns(2)
+    assert child.transcript()[-1] == "scripted now"

@@ -1,8 +1,8 @@
 --- What the keys of the chat's windows do, and what their command line knows besides. Nothing outside these buffers changes.
 local api = vim.api
 local approval = require('sanderling.review')
-local config = require('sanderling.config')
 local files = require('sanderling.ui.files')
+local float = require('sanderling.ui.float')
 local message = require('sanderling.ui.message')
 
 local M = {}
@@ -29,25 +29,16 @@ local ns = api.nvim_create_namespace('sanderling_interrupt')
 ---@field scroll fun(step: -1|1) turn the pages of the transcript
 ---@field go_to_end fun() of the transcript
 
----@param buf integer
----@param modes string|string[]
----@param key sanderling.config.Key
----@param rhs fun()
----@param desc string
-local function map(buf, modes, key, rhs, desc)
-  for _, lhs in ipairs(config.list_keys(key)) do
-    vim.keymap.set(modes, lhs, rhs, { buffer = buf, desc = DESC .. desc })
-  end
-end
-
 --- Do what a key is for; where completion shows its menu, the key belongs to that.
----@param lhs string
 ---@param run fun()
-local function run_or_select(lhs, run)
-  if vim.fn.pumvisible() == 1 then
-    api.nvim_feedkeys(vim.keycode(lhs), 'ni', false)
-  else
-    run()
+---@return fun(lhs?: string)
+local function unless_selecting(run)
+  return function(lhs)
+    if lhs and vim.fn.pumvisible() == 1 then
+      api.nvim_feedkeys(vim.keycode(lhs), 'ni', false)
+    else
+      run()
+    end
   end
 end
 
@@ -117,68 +108,58 @@ local function run_in_spite_of_drawing(key, typed)
   feed_write_again()
 end
 
----@param transcript integer buffer
----@param prompt integer buffer
+---@param fn fun(...)
+---@param argument any
+---@return fun()
+local function with(fn, argument)
+  return function()
+    fn(argument)
+  end
+end
+
 ---@param actions sanderling.chat.keys.Actions
-function M.set(transcript, prompt, actions)
-  local keys = config.options.keys
-  local function to_message(step)
-    return function()
-      actions.go_to_message(step)
-    end
-  end
-  local function scroller(step)
-    return function()
-      actions.scroll(step)
-    end
-  end
+---@return table<string, fun(lhs?: string)> by the options of the keys
+local function by_option(actions)
   local function to_session(direction)
     return function()
       actions.switch(direction * vim.v.count1)
     end
   end
+  return {
+    next_session = to_session(1),
+    previous_session = to_session(-1),
+    waiting = with(actions.queue),
+    approvals = with(approval.focus),
+    hide = with(actions.hide),
+    hide_prompt = with(actions.hide),
+    stop = with(actions.stop_or_interrupt),
+    next_message = with(actions.go_to_message, 1),
+    previous_message = with(actions.go_to_message, -1),
+    write = with(actions.write),
+    open = with(actions.open),
+    go_to_file = with(actions.go_to_file),
+    inspect = with(actions.inspect),
+    send_normal = with(actions.send),
+    send_insert = with(actions.send),
+    steer = with(actions.steer),
+    mode = unless_selecting(actions.cycle_mode),
+    scroll_up = unless_selecting(with(actions.scroll, -1)),
+    scroll_down = unless_selecting(with(actions.scroll, 1)),
+    go_to_end = unless_selecting(actions.go_to_end),
+    history_previous = with(actions.recall, -1),
+    history_next = with(actions.recall, 1),
+  }
+end
 
+---@param transcript integer buffer
+---@param prompt integer buffer
+---@param actions sanderling.chat.keys.Actions
+function M.set(transcript, prompt, actions)
   vim.on_key(run_in_spite_of_drawing, ns)
-  for _, buf in ipairs({ transcript, prompt }) do
+  for place, buf in pairs({ transcript = transcript, prompt = prompt }) do
     files.guard(buf, actions.go_to_file)
-    map(buf, 'n', keys.next_session, to_session(1), 'next session')
-    map(buf, 'n', keys.previous_session, to_session(-1), 'previous session')
-    map(buf, 'n', keys.waiting, actions.queue, 'show the prompts that wait')
-    map(buf, 'n', keys.approvals, approval.focus, 'go to the question')
+    float.set_keys(buf, place, by_option(actions))
   end
-
-  map(transcript, 'n', keys.hide, actions.hide, 'hide the chat')
-  map(transcript, { 'n', 'v' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')
-  map(transcript, 'n', keys.next_message, to_message(1), 'next message')
-  map(transcript, 'n', keys.previous_message, to_message(-1), 'previous message')
-  map(transcript, 'n', keys.write, actions.write, 'write a prompt')
-  map(transcript, 'n', keys.open, actions.open, 'open the fold, or the file named here')
-  map(transcript, 'n', keys.go_to_file, actions.go_to_file, 'open the file named here')
-  map(transcript, 'n', keys.inspect, actions.inspect, 'show the use of a tool whole')
-
-  map(prompt, 'n', keys.send_normal, actions.send, 'send the prompt')
-  map(prompt, 'i', keys.send_insert, actions.send, 'send the prompt')
-  map(prompt, { 'n', 'i' }, keys.steer, actions.steer, 'steer: send in the middle of the turn')
-  for _, each in ipairs({
-    { key = keys.mode, run = actions.cycle_mode, desc = 'next mode' },
-    { key = keys.scroll_up, run = scroller(-1), desc = 'scroll the transcript up' },
-    { key = keys.scroll_down, run = scroller(1), desc = 'scroll the transcript down' },
-    { key = keys.go_to_end, run = actions.go_to_end, desc = 'to the end of the transcript' },
-  }) do
-    for _, lhs in ipairs(config.list_keys(each.key)) do
-      map(prompt, { 'n', 'i' }, lhs, function()
-        run_or_select(lhs, each.run)
-      end, each.desc)
-    end
-  end
-  map(prompt, 'n', keys.hide_prompt, actions.hide, 'hide the chat')
-  map(prompt, { 'n', 'i', 'v' }, keys.stop, actions.stop_or_interrupt, 'stop the turn')
-  map(prompt, { 'n', 'i' }, keys.history_previous, function()
-    actions.recall(-1)
-  end, 'older prompt')
-  map(prompt, { 'n', 'i' }, keys.history_next, function()
-    actions.recall(1)
-  end, 'newer prompt')
 end
 
 ---@class (exact) sanderling.chat.keys.Word

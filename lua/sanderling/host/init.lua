@@ -411,12 +411,12 @@ function M.close(session_id)
   M.publish(session_id, { { type = 'local_closed' } })
 end
 
---- The options have changed: sessions that are opened from now on take them.
-function M.reconfigure()
+-- Sessions that are opened from now on take the options as they have become.
+config.subscribe(function()
   if channel and not config.problem then
     pcall(vim.rpcnotify, channel, 'sanderling_configure', config.host_settings())
   end
-end
+end)
 
 ---@return boolean
 function M.is_running()

@@ -10,7 +10,6 @@ local float = require('sanderling.review.float')
 local message = require('sanderling.ui.message')
 local pages = require('sanderling.ui.float')
 local queue = require('sanderling.review.queue')
-local wording = require('sanderling.review.wording')
 local words = require('sanderling.ui.words')
 
 --- Close the float without an answer. The question waits on.
@@ -36,76 +35,85 @@ local function open_whole()
   local buf = pages.new_buffer('question', words.lines_of(event.subject))
   vim.cmd(('tab sbuffer %d'):format(buf))
   diff.set_syntax(buf, filetype, 1)
-  vim.keymap.set('n', 'q', function()
-    api.nvim_buf_delete(buf, { force = true }) -- also where no other window is left
-    if queue.question() == q then
-      answers.focus() -- where `p` was pressed: the answer is what comes next
-    end
-  end, { buffer = buf, nowait = true, desc = 'Agent: back to the question' })
+  pages.set_keys(buf, 'whole', {
+    close = function()
+      api.nvim_buf_delete(buf, { force = true }) -- also where no other window is left
+      if queue.question() == q then
+        answers.focus() -- where `p` was pressed: the answer is what comes next
+      end
+    end,
+  })
 end
+
+--- A key that was typed for what stood here before answers nothing.
+---@param fn fun(q: sanderling.review.Question)
+local function answering(fn)
+  return function()
+    local q = queue.question()
+    if q and float.is_seen() then
+      fn(q)
+    end
+  end
+end
+
+---@param choice 'once'|'session'|'always'
+local function allowing(choice)
+  return answering(function(q)
+    answers.allow(choice, q)
+  end)
+end
+
+---@param is_alone? boolean what else the same message asks for is not denied with it
+local function denying(is_alone)
+  return answering(function(q)
+    answers.send(q, { answer = 'deny', is_alone = is_alone })
+  end)
+end
+
+---@param is_alone? boolean
+local function denying_because(is_alone)
+  return answering(function(q)
+    message.ask({ prompt = 'Deny, because: ' }, function(reason)
+      if reason then
+        answers.send(q, { answer = 'deny', reason = vim.trim(reason), is_alone = is_alone })
+      end
+    end)
+  end)
+end
+
+---@type table<string, fun()>
+local actions = {
+  question_once = allowing('once'),
+  question_session = allowing('session'),
+  question_always = allowing('always'),
+  question_deny = denying(),
+  question_reason = denying_because(),
+  question_alone = denying(true), -- as `question_deny` where it is the only one
+  question_alone_reason = denying_because(true),
+  question_next = function()
+    go_to_question(1)
+  end,
+  question_previous = function()
+    go_to_question(-1)
+  end,
+  question_whole = open_whole,
+  question_later = leave,
+}
 
 ---@param buf integer
 function M.set(buf)
-  local function set(lhs, rhs, desc)
-    vim.keymap.set('n', lhs, rhs, { buffer = buf, nowait = true, desc = 'Agent: ' .. desc })
-  end
-  local function map(lhs, rhs, desc)
-    set(lhs, rhs, desc)
-    set('<LocalLeader>' .. lhs, '<Nop>', 'a key of the chat answers nothing')
+  local function disable(lhs, why)
+    vim.keymap.set('n', lhs, '<Nop>', { buffer = buf, nowait = true, desc = 'Agent: ' .. why })
   end
   for _, lhs in ipairs(config.list_keys(config.options.keys.approvals)) do
-    set(lhs, '<Nop>', 'already here')
+    disable(lhs, 'already here')
   end
-  local function answering(fn)
-    return function()
-      local q = queue.question()
-      if q and float.is_seen() then -- a key that was typed for what stood here before answers nothing
-        fn(q)
-      end
+  for option in pairs(actions) do
+    for _, lhs in ipairs(config.list_keys(config.options.keys[option])) do
+      disable('<LocalLeader>' .. lhs, 'a key of the chat answers nothing')
     end
   end
-  for lhs, choice in pairs(wording.choice_of) do
-    map(
-      lhs,
-      answering(function(q)
-        answers.allow(choice, q)
-      end),
-      'allow: ' .. choice
-    )
-  end
-  --- `d` and `D`, or those for this one alone, which are `d` and `D` where it is the only one.
-  local function map_denying(lhs, lhs_with_reason, is_alone)
-    map(
-      lhs,
-      answering(function(q)
-        answers.send(q, { answer = 'deny', is_alone = is_alone })
-      end),
-      'deny'
-    )
-    map(
-      lhs_with_reason,
-      answering(function(q)
-        message.ask({ prompt = 'Deny, because: ' }, function(reason)
-          if reason then
-            answers.send(q, { answer = 'deny', reason = vim.trim(reason), is_alone = is_alone })
-          end
-        end)
-      end),
-      'deny, and say why'
-    )
-  end
-  map_denying('d', 'D')
-  map_denying('x', 'X', true)
-  map('<Tab>', function()
-    go_to_question(1)
-  end, 'next question')
-  map('<S-Tab>', function()
-    go_to_question(-1)
-  end, 'previous question')
-  map('p', open_whole, 'show it whole')
-  for _, lhs in ipairs({ 'q', '<Esc>' }) do
-    map(lhs, leave, 'close without an answer')
-  end
+  pages.set_keys(buf, 'question', actions)
 end
 
 return M

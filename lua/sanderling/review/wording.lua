@@ -165,6 +165,13 @@ local function asker_of(q)
   end
 end
 
+--- The keys that allow what the rule covers, `s/A`.
+---@return string
+local function rule_keys()
+  local session = config.key_name(config.options.keys.question_session, ':AgentApprove session')
+  return ('%s/%s'):format(session, config.key_name(config.options.keys.question_always, 'always'))
+end
+
 ---@param q sanderling.review.Question
 ---@param width integer of the float
 ---@return sanderling.review.Body
@@ -183,7 +190,8 @@ function M.body_of(q, width)
   end
   if (event.rule or '') ~= '' then -- what is allowed by that is more than this one use
     local is_compound = event.tool == 'bash' and event.subject:find('[;&|\n`]') ~= nil
-    local rule = 's/A would allow: '
+    local rule = rule_keys()
+      .. ' would allow: '
       .. words.plain(event.rule):gsub('^allow ', '')
       .. (is_compound and '  (no other part of the line)' or '')
     lines[#lines + 1] = rule
@@ -195,41 +203,51 @@ function M.body_of(q, width)
   return { lines = lines, marks = marks, subject_lnum = subject_lnum }
 end
 
----@type table<string, 'once'|'session'|'always'> by key
-M.choice_of = { a = 'once', s = 'session', A = 'always' }
-
----@alias sanderling.review.Words table<string, string> what each key does
+---@alias sanderling.review.Words table<string, string> what each key does, by its option without `question_`
 
 --- From wide to narrow.
 ---@type sanderling.review.Words[]
 local key_words = {
   {
-    a = 'allow once',
-    s = 'for the session',
-    A = 'always',
-    d = 'deny',
-    D = 'deny + reason',
-    x = 'deny only this',
-    X = '+ reason',
-    p = 'full view',
-    q = 'later',
-    ['<Tab>'] = 'next',
+    once = 'allow once',
+    session = 'for the session',
+    always = 'always',
+    deny = 'deny',
+    reason = 'deny + reason',
+    alone = 'deny only this',
+    alone_reason = '+ reason',
+    whole = 'full view',
+    later = 'later',
+    next = 'next',
   },
   {
-    a = 'once',
-    s = 'session',
-    A = 'always',
-    d = 'deny',
-    D = '+ reason',
-    x = 'only this',
-    X = '+ reason',
-    p = 'full view',
-    q = 'later',
-    ['<Tab>'] = 'next',
+    once = 'once',
+    session = 'session',
+    always = 'always',
+    deny = 'deny',
+    reason = '+ reason',
+    alone = 'only this',
+    alone_reason = '+ reason',
+    whole = 'full view',
+    later = 'later',
+    next = 'next',
   },
-  { a = 'once', s = 'session', A = 'always', d = 'deny', D = '+ reason', x = 'only this' },
-  { a = 'once', s = 'session', A = 'always', d = 'deny', x = 'only this' },
-  { d = 'deny', x = 'only this' },
+  {
+    once = 'once',
+    session = 'session',
+    always = 'always',
+    deny = 'deny',
+    reason = '+ reason',
+    alone = 'only this',
+  },
+  {
+    once = 'once',
+    session = 'session',
+    always = 'always',
+    deny = 'deny',
+    alone = 'only this',
+  },
+  { deny = 'deny', alone = 'only this' },
   {},
 }
 
@@ -247,18 +265,21 @@ local function also_denied(q)
 end
 
 ---@param q sanderling.review.Question
----@return string[] keys that apply
-local function keys_of(q)
-  local keys = {}
-  for _, key in ipairs({ 'a', 's', 'A' }) do
-    if vim.list_contains(q.event.choices, M.choice_of[key]) then
-      keys[#keys + 1] = key
-    end
-  end
-  vim.list_extend(keys, { 'd', 'D' })
-  vim.list_extend(keys, q.event.is_of_several and { 'x', 'X' } or {})
-  vim.list_extend(keys, { 'p', 'q', #queue.list > 1 and '<Tab>' or nil })
-  return keys
+---@return string[] options of the keys that apply
+local function options_of(q)
+  local options = vim.tbl_filter(function(choice)
+    return vim.list_contains(q.event.choices, choice)
+  end, { 'once', 'session', 'always' })
+  vim.list_extend(options, { 'deny', 'reason' })
+  vim.list_extend(options, q.event.is_of_several and { 'alone', 'alone_reason' } or {})
+  return vim.list_extend(options, { 'whole', 'later', #queue.list > 1 and 'next' or nil })
+end
+
+---@param option string
+---@return string? as it is typed; nil where there is none
+local function key_of(option)
+  local name = config.key_name(config.options.keys['question_' .. option], '')
+  return name ~= '' and name or nil
 end
 
 --- The keys and what they do, in as many words as there is room for.
@@ -270,9 +291,10 @@ function M.keys_line(q, width)
   for _, word_of in ipairs(key_words) do
     local cells = 1
     chunks = {}
-    for _, key in ipairs(keys_of(q)) do
-      local word = word_of[key] and ' ' .. word_of[key] or ''
-      word = word .. (key == 'd' and word_of.d and also_denied(q) or '')
+    for _, option in ipairs(vim.tbl_filter(key_of, options_of(q))) do
+      local key = assert(key_of(option))
+      local word = word_of[option] and ' ' .. word_of[option] or ''
+      word = word .. (option == 'deny' and word_of.deny and also_denied(q) or '')
       chunks[#chunks + 1] = { ' ' .. key, 'AgentApprovalKey' }
       chunks[#chunks + 1] = { word, 'AgentApproval' }
       cells = cells + #key + #word + 1

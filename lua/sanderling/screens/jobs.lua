@@ -2,8 +2,8 @@
 local M = {}
 
 local api = vim.api
-local config = require('sanderling.config')
 local files = require('sanderling.ui.files')
+local float = require('sanderling.ui.float')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
@@ -257,16 +257,16 @@ local function set_keys(buf, job, session_id)
     local session = live.find(session_id)
     files.go_to_name_here(session and session.project or vim.fn.getcwd())
   end)
-  for _, lhs in ipairs(config.list_keys(config.options.keys.stop)) do
-    vim.keymap.set({ 'n', 't' }, lhs, function()
+  float.set_keys(buf, 'job', {
+    stop = function()
       stop(job, session_id)
-    end, { buffer = buf, desc = 'Agent: stop the job' })
-  end
-  vim.keymap.set('n', 'q', function()
-    if not pcall(api.nvim_win_close, 0, false) then
-      vim.cmd.enew() -- the last window
-    end
-  end, { buffer = buf, nowait = true, desc = 'Agent: hide the job' })
+    end,
+    close = function()
+      if not pcall(api.nvim_win_close, 0, false) then
+        vim.cmd.enew() -- the last window
+      end
+    end,
+  })
 end
 
 ---@param job sanderling.Job

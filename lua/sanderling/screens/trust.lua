@@ -5,6 +5,7 @@ local M = {}
 local api = vim.api
 local attention = require('sanderling.ui.attention')
 local files = require('sanderling.ui.files')
+local float = require('sanderling.ui.float')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
@@ -297,18 +298,15 @@ end
 
 ---@param self sanderling.screens.trust.View
 local function set_keys(self)
-  local function map(lhs, act, desc, is_last_word)
-    local opts = { buffer = self.buf, nowait = true, desc = 'Agent: ' .. desc }
-    vim.keymap.set('n', lhs, when_meant(self, act, is_last_word), opts)
-  end
-  map('q', close, 'leave the files as they are')
+  local actions = { close = when_meant(self, close) }
   if not self.refusal then
-    map('a', function()
+    actions.trust_all = when_meant(self, function()
       answer(self, is_any)
-    end, 'trust all files', true)
-    map('t', toggle, 'mark the file')
-    map('<CR>', ask_answer, 'ask which files to trust')
+    end, true)
+    actions.trust_mark = when_meant(self, toggle)
+    actions.trust_choose = when_meant(self, ask_answer)
   end
+  float.set_keys(self.buf, 'trust', actions)
 end
 
 local window_options = {

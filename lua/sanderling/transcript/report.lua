@@ -47,7 +47,7 @@ function M.show(session_id, event)
     api.nvim_win_close(win, true)
   end
   local buf
-  buf, win = float.view(event.title, words.lines_of(event.text), 'report', true)
+  buf, win = float.view(event.title, words.lines_of(event.text), 'report', { stays_out = true })
   scratch.set_win_options(win, { conceallevel = 2 })
   vim.treesitter.start(buf, 'markdown')
   close_when_left()

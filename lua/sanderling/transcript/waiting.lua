@@ -226,18 +226,18 @@ local function buffer_of(session_id)
   end
 end
 
----@param buf integer
-local function set_keys(buf)
-  vim.keymap.set('n', 'dd', function()
-    return delete_keys(buf)
-  end, { buffer = buf, expr = true, desc = 'Agent: take the prompt out' })
-  vim.keymap.set('n', '<CR>', function()
-    local session_id = lists[buf].session_id
-    if waiting[session_id] and waiting[session_id].is_held then
-      host.act_or_tell(session_id, { type = 'release_waiting' })
-    end
-  end, { buffer = buf, desc = 'Agent: send the prompts that are held' })
-  vim.keymap.del('n', '<Esc>', { buffer = buf }) -- it is pressed by habit where text is edited
+---@type table<string, fun(): string?>
+local actions = {}
+
+function actions.waiting_delete()
+  return delete_keys(api.nvim_get_current_buf())
+end
+
+function actions.waiting_send()
+  local session_id = lists[api.nvim_get_current_buf()].session_id
+  if waiting[session_id] and waiting[session_id].is_held then
+    host.act_or_tell(session_id, { type = 'release_waiting' })
+  end
 end
 
 --- Make the buffer one whose text is changed and written.
@@ -275,9 +275,9 @@ function M.show(session_id)
     message.tell('No prompts are waiting.')
     return
   end
-  local buf = float.view(TITLE, (text_of(entries)), 'waiting prompts')
+  local keys = { place = 'waiting', actions = actions } -- not <Esc>: it is pressed by habit where text is edited
+  local buf = float.view(TITLE, (text_of(entries)), 'waiting prompts', keys)
   make_editable(buf, session_id)
-  set_keys(buf)
   fill(buf)
 end
 

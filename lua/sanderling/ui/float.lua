@@ -3,6 +3,7 @@ local M = {}
 
 local api = vim.api
 local files = require('sanderling.ui.files')
+local keys = require('sanderling.ui.keys')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
@@ -20,14 +21,31 @@ function M.new_buffer(what, lines)
   return buf
 end
 
+--- Give `buf` the keys of `place`, and the one that shows them.
+---@param buf integer
+---@param place sanderling.ui.keys.Place
+---@param actions table<string, fun(lhs?: string): any>
+function M.set_keys(buf, place, actions)
+  local function show()
+    M.view('Keys', keys.lines(place), 'keys')
+  end
+  keys.set(buf, place, vim.tbl_extend('keep', actions, { show_keys = show }))
+end
+
+---@class (exact) sanderling.ui.float.ViewOpts
+---@field stays_out? boolean the cursor stays where it is
+---@field place? sanderling.ui.keys.Place whose keys it has; 'page' unless said otherwise
+---@field actions? table<string, fun(): any> of these keys, besides those that close it
+
 --- Show `lines` in a float in the middle of the screen, and go there; `q` and <Esc> close it.
 ---@param title string
 ---@param lines string[]
 ---@param what string for the buffer's name
----@param stays_out? boolean the cursor stays where it is
+---@param opts? sanderling.ui.float.ViewOpts
 ---@return integer buf
 ---@return integer win
-function M.view(title, lines, what, stays_out)
+function M.view(title, lines, what, opts)
+  opts = opts or {}
   local buf = M.new_buffer(what, lines)
   title = (' %s '):format(words.plain(title))
   local room = vim.o.lines - 6
@@ -43,7 +61,7 @@ function M.view(title, lines, what, stays_out)
   local height = math.max(1, math.min(#lines, room))
   local win = api.nvim_open_win(
     buf,
-    not stays_out,
+    not opts.stays_out,
     vim.tbl_extend('error', place(1, height), {
       style = 'minimal',
       border = 'rounded',
@@ -69,14 +87,11 @@ function M.view(title, lines, what, stays_out)
     api.nvim_win_set_config(win, place(width, height))
   end
   api.nvim_win_set_config(win, { title = vim.fn.strcharpart(title, 0, width) })
-  for _, lhs in ipairs({ 'q', '<Esc>' }) do
-    vim.keymap.set(
-      'n',
-      lhs,
-      '<Cmd>close<CR>',
-      { buffer = buf, nowait = true, desc = 'Agent: close' }
-    )
+  local function close()
+    vim.cmd.close()
   end
+  local closing = { close = close, close_page = close }
+  M.set_keys(buf, opts.place or 'page', vim.tbl_extend('error', closing, opts.actions or {}))
   return buf, win
 end
 

@@ -13,7 +13,7 @@ local words = require('sanderling.ui.words')
 
 M.chat, M.sessions = chat, sessions
 
---- What a verb is called with.
+--- A call of a verb.
 ---@class (exact) sanderling.verbs.Call
 ---@field args string
 ---@field bang? boolean
@@ -206,7 +206,7 @@ local function word(verb)
   }
 end
 
---- Those that have this form, and are run here: a slash command of the host's is not.
+--- The verbs that have this form and are run here; a slash command of the host's is not.
 ---@param form 'slash'|'word'
 ---@param make fun(verb: sanderling.verbs.Verb): table
 local function all_in(form, make)

@@ -1,0 +1,179 @@
+--- The table of keys in the chat's buffers and floats: each has an option and a buffer-local <Plug> map. What is on the keys is
+--- given where they are set. `make format` writes the tables in the help from it.
+local M = {}
+
+---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'trust'|'waiting'|'job'|'page'
+
+---@class (exact) sanderling.ui.keys.Row
+---@field option string of the table `keys`
+---@field default sanderling.config.Key
+---@field places table<sanderling.ui.keys.Place, string> modes in which it is a key there, a letter each
+---@field desc string
+---@field is_expr? boolean what it does is to type other keys
+
+local BOTH = { prompt = 'n', transcript = 'n' }
+
+---@param option string
+---@param default sanderling.config.Key
+---@param places table<sanderling.ui.keys.Place, string>
+---@param desc string
+---@param is_expr? boolean
+---@return sanderling.ui.keys.Row
+local function key(option, default, places, desc, is_expr)
+  return { option = option, default = default, places = places, desc = desc, is_expr = is_expr }
+end
+
+-- None hides a key of Vim's where prose is written, in the prompt; `g?` there is known to be one.
+---@type sanderling.ui.keys.Row[]
+M.rows = {
+  key('send_normal', { '<CR>', '<C-s>' }, { prompt = 'n' }, 'send the prompt'),
+  key('send_insert', '<C-s>', { prompt = 'i' }, 'send the prompt, stay in insert mode'),
+  key(
+    'stop',
+    '<C-c>',
+    { prompt = 'niv', transcript = 'nv', job = 'nt' },
+    'stop the turn, or the job'
+  ),
+  key('steer', '<M-s>', { prompt = 'ni' }, 'send in the middle of the turn: |sanderling-waiting|'),
+  key('hide', { 'q', '<LocalLeader>q' }, { transcript = 'n' }, 'hide the chat'),
+  key('hide_prompt', '<LocalLeader>q', { prompt = 'n' }, 'hide the chat'),
+  key('history_previous', '<M-p>', { prompt = 'ni' }, 'older prompt'),
+  key('history_next', '<M-n>', { prompt = 'ni' }, 'newer prompt'),
+  key('scroll_up', '<PageUp>', { prompt = 'ni' }, 'scroll the transcript a page up'),
+  key('scroll_down', '<PageDown>', { prompt = 'ni' }, 'scroll the transcript a page down'),
+  key('go_to_end', '<C-End>', { prompt = 'ni' }, 'to the end of the transcript'),
+  key('mode', '<S-Tab>', { prompt = 'ni' }, 'next mode: |:AgentMode|'),
+  key('next_message', ']]', { transcript = 'n' }, 'to the next header'),
+  key('previous_message', '[[', { transcript = 'n' }, 'to the previous header'),
+  key('write', { 'i', 'a', 'o' }, { transcript = 'n' }, 'to the prompt, in insert mode'),
+  key('open', '<CR>', { transcript = 'n' }, 'open the closed fold, or else the file named here'),
+  key(
+    'go_to_file',
+    'gf',
+    { transcript = 'n' },
+    'open the file named here, as `path` or `path:line`, in the last code window'
+  ),
+  key('inspect', 'K', { transcript = 'n' }, "show the whole input and result of the tool's use"),
+  key('approvals', '<LocalLeader>a', BOTH, 'to the question that waits'),
+  key('waiting', '<LocalLeader>w', BOTH, 'show the prompts that wait'),
+  key('next_session', '<LocalLeader>n', BOTH, 'next session; takes a count'),
+  key('previous_session', '<LocalLeader>p', BOTH, 'previous session; takes a count'),
+
+  key('question_once', 'a', { question = 'n' }, 'allow it once'),
+  key('question_session', 's', { question = 'n' }, 'allow it for this session'),
+  key('question_always', 'A', { question = 'n' }, 'allow it always'),
+  key('question_deny', 'd', { question = 'n' }, 'deny it, and what else is asked with it'),
+  key('question_reason', 'D', { question = 'n' }, 'the same for a reason'),
+  key('question_alone', 'x', { question = 'n' }, 'deny only this one'),
+  key('question_alone_reason', 'X', { question = 'n' }, 'the same for a reason'),
+  key('question_next', '<Tab>', { question = 'n' }, 'next question'),
+  key('question_previous', '<S-Tab>', { question = 'n' }, 'previous question'),
+  key('question_whole', 'p', { question = 'n' }, 'show all that it is about, in a tab page'),
+  key('question_later', { 'q', '<Esc>' }, { question = 'n' }, 'close without an answer'),
+
+  key('trust_all', 'a', { trust = 'n' }, 'trust all files'),
+  key('trust_mark', 't', { trust = 'n' }, 'mark the file, or take the mark away'),
+  key('trust_choose', '<CR>', { trust = 'n' }, 'ask which files to trust'),
+
+  key('waiting_delete', 'dd', { waiting = 'n' }, 'delete the line; on a header the prompt', true),
+  key('waiting_send', '<CR>', { waiting = 'n' }, 'send the prompts that are held'),
+
+  key(
+    'close',
+    'q',
+    { page = 'n', trust = 'n', waiting = 'n', whole = 'n', job = 'n' },
+    'close it, and answer nothing'
+  ),
+  key('close_page', '<Esc>', { page = 'n' }, 'the same'),
+  key('show_keys', 'g?', {
+    prompt = 'n',
+    transcript = 'n',
+    question = 'n',
+    whole = 'n',
+    trust = 'n',
+    waiting = 'n',
+    job = 'n',
+    page = 'n',
+  }, 'show these keys'),
+}
+
+--- The keys that are in force, by option.
+---@type table<string, sanderling.config.Key>
+M.chosen = {}
+for _, row in ipairs(M.rows) do
+  M.chosen[row.option] = row.default
+end
+
+--- The keys of an option: none, one or several.
+---@param chosen sanderling.config.Key
+---@return string[]
+function M.list(chosen)
+  return type(chosen) == 'table' and chosen or { chosen or nil }
+end
+
+--- A key as it is typed here.
+---@param lhs string
+---@return string
+local function typed(lhs)
+  return (
+    lhs:gsub('<%a*[Ll]eader>', function(leader)
+      return vim.fn.keytrans(vim.keycode(leader))
+    end)
+  )
+end
+
+--- The first of the keys, as it is typed here, or what to do where there is none.
+---@param chosen sanderling.config.Key
+---@param otherwise string
+---@return string
+function M.name(chosen, otherwise)
+  local first = M.list(chosen)[1]
+  return first and typed(first) or otherwise
+end
+
+--- The keys of `place` and what they do, for a page.
+---@param place sanderling.ui.keys.Place
+---@return string[]
+function M.lines(place)
+  local names, descs, width = {}, {}, 0
+  for _, row in ipairs(M.rows) do
+    local chosen = M.list(M.chosen[row.option])
+    if row.places[place] and #chosen > 0 then
+      names[#names + 1] = table.concat(vim.tbl_map(typed, chosen), ', ')
+      descs[#descs + 1] = row.desc:gsub('|', '')
+      width = math.max(width, vim.api.nvim_strwidth(names[#names]))
+    end
+  end
+  for i, name in ipairs(names) do
+    names[i] = name .. (' '):rep(width + 3 - vim.api.nvim_strwidth(name)) .. descs[i]
+  end
+  return names
+end
+
+--- Give `buf` the keys of `place` for which there is an action. An action is told its key, nil for the <Plug> map.
+---@param buf integer
+---@param place sanderling.ui.keys.Place
+---@param actions table<string, fun(lhs?: string): any> by option
+function M.set(buf, place, actions)
+  for _, row in ipairs(M.rows) do
+    local action = row.places[place] and actions[row.option]
+    local function map(lhs, key_)
+      vim.keymap.set(vim.split(row.places[place], ''), lhs, function()
+        return action(key_)
+      end, {
+        buffer = buf,
+        expr = row.is_expr,
+        nowait = place ~= 'prompt' and place ~= 'transcript',
+        desc = 'Agent: ' .. row.desc:gsub('|', ''),
+      })
+    end
+    if action then
+      map(('<Plug>(AgentKey-%s)'):format(row.option))
+      for _, lhs in ipairs(M.list(M.chosen[row.option])) do
+        map(lhs, lhs)
+      end
+    end
+  end
+end
+
+return M
