@@ -34,7 +34,7 @@ EXIT_SIGNALLED = 128
 
 class Job:
     """
-    One command of the model's.
+    A command of the model's.
 
     `id` is empty while it runs in front. `outcome` says in words how it ended, and is empty while it runs; `log` is all of its
     output, `started_at` a Unix time.
@@ -65,7 +65,7 @@ class Job:
 
     @property
     def took_s(self) -> float:
-        """For how long it has run, in seconds."""
+        """The seconds for which it has run."""
         return self._took_s or time.monotonic() - self._began
 
     @property
@@ -99,7 +99,7 @@ class Job:
         await self.ended.wait()
 
     def detach(self) -> None:
-        """It goes on out of sight."""
+        """Let it go on out of sight."""
         self._show = None
         self.log.spill()
 
@@ -220,7 +220,7 @@ class Jobs:
 
     def denied(self, denial: Denial) -> bool:
         """
-        The network refused a host, to any of the commands that run.
+        Take note that the network refused a host, to any of the commands that run.
 
         Return whether one in front may be meant: its result will tell of it.
         """
@@ -236,7 +236,7 @@ class Jobs:
             del self._interrupted[next(iter(self._interrupted))]
 
     def take_interrupted(self, tool_use_id: str) -> str:
-        """What a tool use that was cancelled would have told so far; empty if it was not a command's."""
+        """The words that a cancelled tool use would have told so far; empty if it was not a command's."""
         return self._interrupted.pop(tool_use_id, "")
 
     async def _run(self, job: Job) -> None:
@@ -265,7 +265,7 @@ class Jobs:
                 self._on_denied(denial)
 
     def _close_logs(self, ended: Job) -> None:
-        """Of those that have ended keep the last jobs, and the last files as far as their sizes allow."""
+        """Drop jobs that have ended, but the last ones, and their files, but the last ones as far as their sizes allow."""
         for job in [job for job in self._jobs.values() if not job.is_running][:-MAX_ENDED]:
             del self._jobs[job.id]
             job.log.close()
@@ -281,7 +281,7 @@ class Jobs:
 
 
 def told(output: str, facts: str) -> str:
-    """What the model is told of a command: its output, and below that, where no output can stand, what is certain."""
+    """The words for the model on a command: its output, and below that, where no output can stand, what is certain."""
     shown = output.rstrip("\n")
     return f"{shown or '(no output)'}\n{facts}"
 
@@ -300,7 +300,7 @@ def took(job: Job) -> str:
 
 
 def _refusals(job: Job) -> list[str]:
-    """Each refusal once, with what can be done instead."""
+    """The lines on what was refused, each once, with what can be done instead."""
     denials, job.denials = list(job.denials), {}
     lines = [f"[The sandbox refused: {_refusal(denial)}]" for denial in denials[:SHOWN_DENIALS]]
     if len(denials) > SHOWN_DENIALS:

@@ -42,7 +42,7 @@ def clean(text: str) -> str:
 
 
 def _last_state(line: str) -> str:
-    """What is left of a line that was written over: from its beginning, or backwards."""
+    """The rest of a line that was written over: from its beginning, or backwards."""
     line = line.rstrip("\r").rpartition("\r")[2]
     if "\b" not in line:
         return line
@@ -70,11 +70,11 @@ class ScreenText:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it holds a line that is not whole."""
+        """True if it holds a line that is not whole."""
         return bool(self._held)
 
     def feed(self, chunk: bytes) -> str:
-        """What can be shown now: whole lines, for what is not one yet may still change."""
+        """Take a chunk; return the lines that are whole now, for what is not one yet may still change."""
         if self.is_full:
             return ""
         lines, newline, self._held = (self._held + self._decode(chunk)).rpartition("\n")
@@ -87,7 +87,7 @@ class ScreenText:
         return "" if "\r" in self._held else self.finish()
 
     def finish(self) -> str:
-        """What is left, because nothing more will come."""
+        """Return the rest, because nothing more will come."""
         text, self._held = self._held, ""
         return self._shown(text)
 
@@ -102,7 +102,7 @@ class ScreenText:
         return line + newline + rest
 
     def _continued(self, piece: str) -> str:
-        """As much of `piece` as still has room in the last line, with a sign where that is used up."""
+        """The part of `piece` that still has room in the last line, with a sign where that is used up."""
         room = MAX_SCREEN_LINE_CHARS - self._line_chars
         self._line_chars += len(piece)
         if len(piece) <= room:
@@ -170,7 +170,7 @@ class Ends:
         self._keep(data[:end])
 
     def text(self) -> str:
-        """All of it; else its beginning and its end, cut between lines, with a line that says how much lies between."""
+        """The whole text, or its beginning and its end, cut between lines, with a line that says how much lies between."""
         line = _last_state_of_bytes(self._line)
         head, tail = _extended(self._head, self._tail, line)
         total = self._kept_bytes + len(line)
@@ -191,7 +191,7 @@ class Ends:
 
 class OutputLog:
     """
-    All that a command writes: its beginning and its end in memory; in the file `path`, too, when that is not everything.
+    The output of a command: its beginning and its end in memory; in the file `path`, too, when that is not everything.
 
     `shown_as` is what the file is called where it is talked of. `is_new`: the file lies where others can write, so it must not
     exist yet, not even as a link; and nobody can put another one in its place, for it is opened once.
@@ -221,7 +221,7 @@ class OutputLog:
 
     @property
     def has_news(self) -> bool:
-        """Whether something was added since `take`."""
+        """True if something was added since the last `take`."""
         return not self._ends.is_empty
 
     def add(self, chunk: bytes) -> None:
@@ -247,18 +247,18 @@ class OutputLog:
         return self._ends.text()
 
     def take(self) -> str:
-        """The same of what was added since this was asked last."""
+        """The output added since the last `take`, as `text` gives it."""
         ends, self._ends = self._ends, Ends()
         return ends.text()
 
     def read(self, offset: int, limit: int) -> bytes:
-        """At most `limit` bytes of what was written, as it was written, from `offset`; none where the file does not go."""
+        """Read at most `limit` bytes from `offset`, as they were written; none where the file does not go."""
         if self._fd is None:
             return self._early[offset : offset + limit]
         return os.pread(self._fd, limit, offset)
 
     def note(self) -> str:
-        """Where all of it is; empty when nothing was left out."""
+        """The line that says which file has all of it; empty when nothing was left out."""
         if self.problem:
             return f"The rest of the output is lost: {self.problem}."
         if not self.is_spilled:
@@ -300,7 +300,7 @@ def _extended(head: bytes, tail: bytes, data: bytes) -> tuple[bytes, bytes]:
 
 
 def _last_states(data: bytes) -> bytes:
-    """Of each line its last state. The last line keeps a return at its end, for what follows writes over it."""
+    """The last state of each line. The last line keeps a return at its end, for what follows writes over it."""
     kept: list[bytes] = []
     at = 0
     while (found := data.find(b"\r", at)) >= 0:
@@ -319,7 +319,7 @@ def _last_state_of_bytes(line: bytes) -> bytes:
 
 
 def _fitting_head(data: bytes) -> bytes:
-    """As many of its lines as may be told, whole unless that loses the most of it; escapes make what is no text longer."""
+    """The first lines, as many as may be told, whole unless that loses the most of them; escapes make what is no text longer."""
     while True:
         end = data.rfind(b"\n") + 1
         data = data[:end] if end > len(data) // 2 else data

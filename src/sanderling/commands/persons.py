@@ -38,7 +38,7 @@ async def _no_offer(_command: "Command", _denials: Sequence[Denial]) -> Grant:
 
 class Commands:
     """
-    All commands of a session. They run side by side, and beside the turn.
+    The person's commands of a session. They run side by side, and beside the turn.
 
     `emit` takes the events; while `is_in_turn` says so, those of commands are held back, or they would tear the answer apart.
     `start` starts a task of the session's; `on_end` is called when a command has ended. `offer` asks the person about programs that
@@ -85,7 +85,7 @@ class Commands:
         return bool(running)
 
     def records(self) -> list[CommandRecord]:
-        """What the model has not been told yet: the commands that have ended since, and how far the others are."""
+        """The records that the model has not been told yet: of the commands that have ended since, and how far the others are."""
         running = [command.record(CommandEnding("running")) for command in self._running]
         return self._session.commands + running
 
@@ -132,7 +132,7 @@ class Commands:
 
 
 class Command:
-    """One command of the person's, while it runs."""
+    """A command of the person's, while it runs."""
 
     def __init__(self, command_id: str, text: str, log: OutputLog, grant: Grant = NO_GRANT) -> None:
         self.grant = grant

@@ -146,7 +146,7 @@ def _wrapper(dump: str) -> str:
 
 
 class ShellState(msgspec.Struct, frozen=True):
-    """Where the shell is, and what differs from the environment that it began with: a value, or None for what is not set."""
+    """The shell's directory, and what differs from the environment that it began with: a value, or None for what is not set."""
 
     cwd: Annotated[str, msgspec.Meta(max_length=MAX_PATH_CHARS)]
     variables: dict[str, str | None] = {}
@@ -155,7 +155,7 @@ class ShellState(msgspec.Struct, frozen=True):
 
 class Change(msgspec.Struct, frozen=True):
     """
-    What a command did to the shell.
+    The change that a command made to the shell.
 
     `missing_cwd` is where it should have begun, and did not, because that is gone. `too_large` are variables that are not kept.
     `is_unknown`: it ended in a way that left no trace (`exec`, SIGKILL), so nothing changed.
@@ -218,7 +218,7 @@ class Shell:
 
     @property
     def now(self) -> ShellState:
-        """What a command of now begins with."""
+        """The state that a command of now begins with."""
         return self._state
 
     @property
@@ -226,7 +226,7 @@ class Shell:
         return self._state.cwd
 
     def state(self) -> ShellState:
-        """What to restore when the session is resumed; only text, for a log."""
+        """The state to restore when the session is resumed; only text, for a log."""
         state = self._state
         variables = {name: value for name, value in state.variables.items() if _is_text(value)}
         return ShellState(
@@ -297,11 +297,11 @@ class Shell:
         return self._take_over(started, reports[-1])
 
     def forget(self, started: Started) -> None:
-        """What the command reports is not wanted: it goes on in the background, or was interrupted."""
+        """Drop what the command reports: it goes on in the background, or was interrupted."""
         _remove(started.report_path, started.report_fd)
 
     def new_log(self, started: Started) -> tuple[Path, str]:
-        """Where a command's output goes, and what commands know that by."""
+        """A file for a command's output: our path, and the one that commands know it by."""
         name = f"sanderling-{secrets.token_hex(4)}.log"
         directory = started.directory
         return Path(directory.ours, name), f"{directory.theirs}/{name}"

@@ -6,7 +6,7 @@ from sanderling.text import name_set
 
 
 def is_plain_variable(name: str) -> bool:
-    """Whether nothing but the line itself looks at this variable: those that mean something are written otherwise."""
+    """True if nothing but the line itself looks at this variable: those that mean something are written otherwise."""
     return re.fullmatch(r"[a-z][a-z0-9]{0,30}", name) is not None and name not in _SPECIAL_VARIABLES
 
 
@@ -23,10 +23,10 @@ _HARMLESS_VALUE = re.compile(r"[\w.,@+-]{0,64}", re.ASCII)
 
 
 def is_harmless_setting(name: str, value: str) -> bool:
-    """Whether a variable of this value changes at most how programs print, or which of their own settings they use."""
+    """True if a variable of this value changes at most how programs print, or which of their own settings they use."""
     return bool(_HARMLESS_VARIABLE.fullmatch(name) and _HARMLESS_VALUE.fullmatch(value))
 
 
 def is_decisive(name: str, value: str | None) -> bool:
-    """Whether a variable that is exported, or unset (None), can change what runs: so can any that is not known to be harmless."""
+    """True if a variable that is exported, or unset (None), can change what runs: so can any that is not known to be harmless."""
     return not (is_plain_variable(name) or is_harmless_setting(name, value or ""))

@@ -37,7 +37,7 @@ NOTHING = Effect("", "none")
 
 
 class _Use(msgspec.Struct):
-    """One tool use on its way; it can be run if it has no problem. `effect` says which others it waits for, and what it was about."""
+    """A tool use on its way; it can be run if it has no problem. `effect` says which others it waits for, and what it was about."""
 
     asked: ToolUse
     tool: Tool | None = None
@@ -85,7 +85,7 @@ class ToolUses:
                 tasks.start_soon(self._run_one, use, before, screen)
 
     def results(self) -> tuple[ToolResult, ...]:
-        """In the order of the calls: the API refuses a history where one is missing."""
+        """The results in the order of the calls: the API refuses a history where one is missing."""
         return tuple(use.result or self._interrupted(use.asked.id) for use in self._uses)
 
     def _interrupted(self, use_id: str) -> ToolResult:

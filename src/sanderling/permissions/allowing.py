@@ -34,7 +34,7 @@ def uncovered_commands(effect: Effect, *, project: str) -> tuple[Command, ...] |
 
 
 def covers(rule: Rule, use: Use) -> bool:
-    """Whether a rule that allows covers a read, a write or a fetch."""
+    """True if a rule that allows covers a read, a write or a fetch."""
     if not concerns(rule, use.effect):
         return False
     if rule.host:
@@ -49,7 +49,7 @@ def covers(rule: Rule, use: Use) -> bool:
 def uncovered(
     use: Use, rules: Sequence[Rule], *, is_confined: bool = True, only_rules: bool = False
 ) -> tuple[str, Rule | None]:
-    """Why a line asks, "" if it does not; and the last of the rules that it needs."""
+    """The reason for which a line asks, "" if it does not; and the last of the rules that it needs."""
     if use.parsed.problem:
         return f"The command is not understood: {use.parsed.problem}.", None
     if not use.parsed.commands:
@@ -71,7 +71,7 @@ def uncovered(
 
 
 def _side_effect(command: Command) -> str:
-    """What a command does beside running its words that could matter."""
+    """The sentence on what a command does beside running its words, if that could matter."""
     for name, value in command.assignments:
         if not _is_harmless_assignment(name, value, is_alone=not command.words):
             return f"It sets '{name}', which can change what runs."
@@ -103,7 +103,7 @@ def _covers_words(rule: Rule, command: Command, use: Use) -> bool:
 
 
 def _works_inside(words: Iterable[str], use: Use) -> bool:
-    """Whether what these words may name is in the project, and not what runs when that is only opened."""
+    """True if what these words may name is in the project, and not what runs when that is only opened."""
     # A word without a slash is a name, too: of a link, or of the file that an option makes.
     named = tuple(words)
     return looks_inside(named, use) and not any(
@@ -118,7 +118,7 @@ def _is_harmless_assignment(name: str, value: Word, *, is_alone: bool) -> bool:
 
 
 def _is_harmless_redirection(redirection: Redirection) -> bool:
-    """To nowhere, to another descriptor, or from a file that is one."""
+    """True if it goes to nowhere, to another descriptor, or comes from a file that is one."""
     operator, target = redirection.operator, redirection.target
     if isinstance(target, Opaque) or len(redirection.descriptor) > 1:
         return False

@@ -38,7 +38,7 @@ def decide(
     write_paths: Sequence[str] = (),
 ) -> Decision:
     """
-    Whether a tool use runs at once, asks first, or is not done.
+    Decide whether a tool use runs at once, asks first, or is not done.
 
     `project` is the absolute root; `is_confined` says that the sandbox will hold what runs; `write_paths` are what it lets in beside
     the project. Looks on the disk for links, and for what PATH leads to.
@@ -63,7 +63,7 @@ PLAN = "The session is in plan mode: nothing is written. Say in your answer what
 
 
 def _against(use: "Use", mode: Mode, rules: Sequence[Rule]) -> Decision | None:
-    """What stands against it, whatever allows it: the rules that deny or ask, and plan mode."""
+    """The decision against a use, whatever allows it: by the rules that deny or ask, and plan mode."""
     verdicts = [(rule, forbids(rule, use)) for rule in rules if rule.action != "allow"]
     for rule, verdict in verdicts:
         if rule.action == "deny" and verdict == "yes":
@@ -80,7 +80,7 @@ def _against(use: "Use", mode: Mode, rules: Sequence[Rule]) -> Decision | None:
 
 
 def _at_once(use: "Use", mode: Mode, *, is_confined: bool, write_paths: Sequence[str]) -> str:
-    """Why this may run whatever the rules allow; "" if they have to."""
+    """The reason for which a use may run whatever the rules allow; "" if they have to."""
     match use.effect.kind:
         case "read" if is_confined or use.is_inside():
             return "It only reads."
@@ -99,7 +99,7 @@ def _is_own_loopback(host: str) -> bool:
 
 
 def _by_rules(use: "Use", rules: Sequence[Rule], *, is_confined: bool) -> Decision:
-    """What the rules that allow make of it. None lets anything leave the sandbox: that is asked each time."""
+    """The decision by the rules that allow. None lets anything leave the sandbox: that is asked each time."""
     effect = use.effect
     if effect.leaves_sandbox:
         return Decision("ask", "It asks for more than the sandbox gives.")
@@ -125,7 +125,7 @@ MAX_TOLD_CHARS = 1_000
 
 
 def is_told_whole(exported: Sequence[str]) -> bool:
-    """Whether `exports_told` says all of it: else whoever reads that has not seen it."""
+    """True if `exports_told` says all of it: else whoever reads that has not seen it."""
     return len(", ".join(exported)) <= MAX_TOLD_CHARS
 
 
@@ -138,7 +138,7 @@ def exports_told(exported: Sequence[str]) -> str:
 
 
 def only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confined: bool) -> bool:
-    """Whether a program stands in a line, and all that it does there is to look."""
+    """True if a program stands in a line, and all that it does there is to look."""
     if name not in re.sub(r"[\\'\"]", "", command):
         return False
     use = Use(Effect("bash", "run", command=command, cwd=cwd), project)
@@ -148,7 +148,7 @@ def only_reads_with(name: str, command: str, *, cwd: str, project: str, is_confi
 
 
 def applies(rule: Rule, effect: Effect, *, project: str) -> bool:
-    """Whether `rule` by itself holds for `effect`: all of it if it allows, any of it otherwise. Its examples are held against this."""
+    """True if `rule` by itself holds for `effect`: all of it if it allows, any of it otherwise. Its examples are held against this."""
     use = Use(effect, project)
     if rule.action != "allow":
         return forbids(rule, use) == "yes"

@@ -18,7 +18,7 @@ Verdict = Literal["no", "maybe", "yes"]
 
 
 def forbids(rule: Rule, use: Use) -> Verdict:
-    """Whether a rule that denies or asks holds for any of what can be seen of `use`."""
+    """Say whether a rule that denies or asks holds for any of what can be seen of `use`."""
     if use.effect.kind == "run" and rule.path:
         return _forbids_words(rule, use)
     if not concerns(rule, use.effect):
@@ -33,7 +33,7 @@ def forbids(rule: Rule, use: Use) -> Verdict:
 
 
 def unguarded(rules: Sequence[Rule], project: str) -> Callable[[str], bool] | None:
-    """What says of a path whether no rule forbids to read it, or asks about that; None if there is no such rule."""
+    """A test for paths, true where no rule forbids to read them, or asks about that; None if there is no such rule."""
     roots = (project, real_path(project))
     guards = [
         path_pattern(rule.path, roots, is_anywhere=True, is_folded=True)
@@ -53,7 +53,7 @@ def _worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def _guards(glob: str, use: Use, path: str) -> Verdict:
-    """Whether a rule's path is this one; where only upper and lower case differ, the file system would have to say."""
+    """Compare a rule's path to this one; where only upper and lower case differ, the file system would have to say."""
     if path_pattern(glob, use.roots, is_anywhere=True)(path):
         return "yes"
     is_like = path_pattern(glob, use.roots, is_anywhere=True, is_folded=True)(path)
@@ -67,7 +67,7 @@ def _forbids_command(rule: Rule, use: Use) -> Verdict:
 
 
 def _begins(pattern: str, command: Command) -> Verdict:
-    """Whether the command begins with the pattern's words; one that runs another may have it anywhere."""
+    """Compare the command's beginning to the pattern; one that runs another may have it anywhere."""
     expected, is_exact = pattern_of(pattern)
     words = command.words
     if not words:
@@ -92,7 +92,7 @@ def _is_wrapper(command: Command) -> bool:
 
 
 def _begins_at(words: Words, expected: tuple[str, ...], *, is_exact: bool) -> Verdict:
-    """Whether these words begin with the expected ones, or may when it is known what they become and where options can stand."""
+    """Compare the words to the expected ones: they may begin so only when it is known what they become and where options stand."""
     is_named = _is_named(words[0], expected[0])
     if is_named == "no":
         return "no"
@@ -113,7 +113,7 @@ def _is_named(word: Word, name: str) -> Verdict:
 
 
 def _may_hold(words: Words, name: str) -> bool:
-    """Whether the name stands in a word, as in `alias x=rm`, `--to-command=rm`, `-Irm`, or before options of the program's own."""
+    """True if the name stands in a word, as in `alias x=rm`, `--to-command=rm`, `-Irm`, or before options of the program's own."""
     if _is_named(words[0], name) != "no":
         return True
     literal = [word for word in words[1:] if isinstance(word, str)]
@@ -126,7 +126,7 @@ def _may_hold(words: Words, name: str) -> bool:
 
 
 def _says(code: str, name: str) -> bool:
-    """Whether some code, in whatever language, has the name in it."""
+    """True if some code, in whatever language, has the name in it."""
     return " " in code and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", code) is not None
 
 
@@ -134,7 +134,7 @@ _SHORT = {"--force": "f", "--recursive": "r", "--delete": "d", "--global": "g", 
 
 
 def _may_have(arguments: Words, wanted: tuple[str, ...]) -> bool:
-    """Whether the wanted words are there, with nothing but options and their values between them; options may be anywhere."""
+    """True if the wanted words are there, with nothing but options and their values between them; options may be anywhere."""
     options = [word for word in wanted if word.startswith("-")]
     if not all(_may_have_option(arguments, option) for option in options):
         return False
@@ -205,7 +205,7 @@ MIN_LITERAL = 3
 
 
 def _may_reach(glob: str, command: Command) -> bool:
-    """Whether a program in another language (`sed 'r.env'`), or one that is not seen, may be about a path of that name."""
+    """True if a program in another language (`sed 'r.env'`), or one that is not seen, may be about a path of that name."""
     if not runs_more(command.words):
         return False
     literal = max(re.split(r"[/*?\[\]]+", folded(glob)), key=len)

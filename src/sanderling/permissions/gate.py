@@ -52,7 +52,7 @@ class ForbiddenError(ToolError):
 
 
 class NotAskedError(DeniedError):
-    """They do not want another use of the same message."""
+    """The person does not want another use of the same message."""
 
 
 class Permit(NamedTuple):
@@ -68,7 +68,7 @@ class Permit(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """What a person allows for the session in a mode, and with or without the sandbox, they allow in no other."""
+    """The mode, and whether the sandbox is off: what a person allows for the session they allow under these, and no others."""
 
     mode: Mode
     is_off: bool
@@ -83,7 +83,7 @@ class _Allowed(msgspec.Struct):
 
 class Gate:
     """
-    What a session allows. `own_rules` are the person's settings, `store` holds what "always" has made.
+    The judge of a session's tool uses. `own_rules` are the person's settings, `store` holds what "always" has made.
 
     `mode` is the person's alone: no tool can reach it. `on_allowed` is called when `state` has changed.
     """
@@ -112,7 +112,7 @@ class Gate:
         self._in_order = anyio.Lock()
 
     def set_mode(self, mode: Mode) -> None:
-        """From now on; in plan mode the kernel keeps the project as it is for what is started from now on."""
+        """Change the mode; in plan mode the kernel keeps the project as it is for what is started from now on."""
         self.mode = mode
         self._workspace.sandbox.set_mode("ro" if mode == "plan" else "rw")
         self._emit(ModeChanged(mode))
@@ -176,7 +176,7 @@ class Gate:
         return permit._replace(overruled=permit.overruled | {overlap.text})
 
     async def _preview(self, request: Request, grant: Grant) -> Preview:
-        """What the person is to see, also of a file that is hidden from the model."""
+        """The preview for the person, also of a file that is hidden from the model."""
         paths = grant._replace(hosts=())
         async with self._workspace.sandbox.lending(paths):
             return await request.preview(self._workspace.granted(paths))
@@ -186,7 +186,7 @@ class Gate:
         return Conditions(self.mode, self._workspace.sandbox.is_off)
 
     def _needed(self, effect: Effect) -> Grant:
-        """What the use needs beyond what the sandbox lets in already."""
+        """The grant that the use needs beyond what the sandbox lets in already."""
         workspace = self._workspace
         sandbox = workspace.sandbox
         inside = [real_path(path) for path in (workspace.project, *sandbox.write_paths)]
@@ -200,7 +200,7 @@ class Gate:
                 return NO_GRANT
 
     def _link(self, effect: Effect) -> str:
-        """Where a link leads that nothing confines."""
+        """The sentence on where a link leads that nothing confines."""
         workspace = self._workspace
         is_led_away = effect.path and not workspace.is_inside(effect.path)
         if not (workspace.sandbox.is_off and is_led_away and real_path(effect.path) != effect.path):
@@ -234,7 +234,7 @@ class Gate:
         )
 
     async def _ask(self, question: ApprovalRequested, effect: Effect, grant: Grant) -> None:
-        """Until there is an answer that can be followed: a rule that the person has written may be none."""
+        """Ask until there is an answer that can be followed: a rule that the person has written may be none."""
         while True:
             answer = await self._approvals.ask(question)
             try:
@@ -262,7 +262,7 @@ class Gate:
     # --- resumed sessions ----------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """What the person has allowed for the session, as plain data, for `restore`."""
+        """The permissions given for the session, as plain data, for `restore`."""
         return msgspec.to_builtins(
             {
                 "rules": [(c, rules) for c, rules in self._session_rules.items()],
@@ -299,7 +299,7 @@ def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
 
 
 def _is_named(grant: Grant, rule: Rule | None) -> bool:
-    """Whether a rule that allows says also what is needed: one for every host does not open the network to each."""
+    """True if a rule that allows says also what is needed: one for every host does not open the network to each."""
     return not grant.hosts or bool(rule and rule.host)
 
 

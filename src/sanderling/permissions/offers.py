@@ -20,7 +20,7 @@ OFFERED_TOGETHER = (("read", "execute"), ("write",), ("connect", "resolve"))
 
 
 class Offered(NamedTuple):
-    """What the person lets in of what the sandbox has refused, and why not the rest, if they have said so."""
+    """The grant for what the person lets in, and why not the rest, if they have said so."""
 
     grant: Grant
     reasons: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Offers:
         self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
     ) -> Offered:
         """
-        What the person lets in of what was refused: asked for reading, writing and the network apart.
+        Ask what of it the person lets in: for reading, writing and the network apart.
 
         Each thing is offered once in a session, and never what is protected.
         """
@@ -127,7 +127,7 @@ class Offers:
 
 
 def _offered_as(denial: Denial, grant: Grant) -> str:
-    """What is granted, where that is more than what was asked for: a directory for a file that is not there yet."""
+    """The line that says what is granted, also where that is more: a directory for a file that is not there yet."""
     [target] = (*grant.read_paths, *grant.write_paths, *grant.hosts)
     if target == denial.target:
         return f"{denial.operation} {target}"

@@ -69,7 +69,7 @@ _GIT_PHRASES = {
 
 
 def is_read_only(words: Words, use: Use, *, is_confined: bool) -> bool:
-    """Whether it can be seen that the command changes nothing, and, without a sandbox, looks at nothing outside of the project."""
+    """True if it can be seen that the command changes nothing, and, without a sandbox, looks at nothing outside of the project."""
     if not words or isinstance(words[0], Opaque):
         return False
     name, arguments = words[0], words[1:]
@@ -88,7 +88,7 @@ def is_read_only(words: Words, use: Use, *, is_confined: bool) -> bool:
 
 def _is_of_the_directory(name: str, use: Use, *, is_confined: bool) -> bool:
     """
-    Whether PATH leads to a program of the project's, or to one that the project chooses, or that a command can have made.
+    True if PATH leads to a program of the project's, or to one that the project chooses, or that a command can have made.
 
     The sandbox may hide what comes first: then it is the next.
     """
@@ -110,7 +110,7 @@ def _is_chosen_here(found: str, use: Use, *, is_confined: bool) -> bool:
 
 def _program_files(name: str, use: Use) -> Iterator[str]:
     """
-    What PATH leads to, as far as the sandbox may hide it and go on: what belongs to the system is shown.
+    The files that PATH leads to, as far as the sandbox may hide them and go on: what belongs to the system is shown.
 
     Where a part of PATH is relative, it is so from wherever the line may be.
     """
@@ -240,7 +240,7 @@ _SEEING_MORE = {
 
 def _may_look(name: str, arguments: Words, use: Use) -> bool:
     """
-    Whether all that a command looks at can be seen to be in the project.
+    True if all that a command looks at can be seen to be in the project.
 
     What is only known when it runs could be anything, if only a secret of the environment that is printed.
     """

@@ -67,7 +67,7 @@ def _really(glob: str) -> str:
 
 
 def _match(parts: tuple[str, ...], names: list[str]) -> bool:
-    """Whether the names fit the parts of a glob, where `**` stands for any number of names. Never more than parts x names steps."""
+    """True if the names fit the parts of a glob, where `**` stands for any number of names. Never more than parts x names steps."""
     names = [name for name in names if name]
     at = number = 0
     retry: tuple[int, int] | None = None
@@ -85,7 +85,7 @@ def _match(parts: tuple[str, ...], names: list[str]) -> bool:
 
 
 def is_host(pattern: str, host: str, *, any_port: bool) -> bool:
-    """Whether `host` is meant. A pattern without a port means the usual ones when it allows, any when it does not."""
+    """True if `host` is meant. A pattern without a port means the usual ones when it allows, any when it does not."""
     name, port = _split_host(host)
     wanted, wanted_port = _split_host(pattern)
     if wanted_port and port != wanted_port:

@@ -14,7 +14,7 @@ Action = Literal["allow", "ask", "deny"]
 
 
 class Examples(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a rule is for, in the rule's own terms (commands, paths or hosts): checked when it is loaded."""
+    """The examples of a rule, in its own terms (commands, paths or hosts): checked when it is loaded."""
 
     matches: tuple[str, ...] = ()
     does_not_match: tuple[str, ...] = ()

@@ -221,7 +221,7 @@ def _lock(fd: int) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """All of `data` or what was there before, whatever happens meanwhile. The lock keeps the temporary file one writer's."""
+    """Put `data` there, or leave what was before, whatever happens meanwhile. The lock keeps the temporary file one writer's."""
     temporary = path.with_suffix(".new")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

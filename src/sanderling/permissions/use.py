@@ -54,13 +54,13 @@ class Use:
         return is_called | asked_about(self.paths[1].removeprefix(self.roots[-1]).split("/"))
 
     def is_inside(self, others: Sequence[str] = ()) -> bool:
-        """Whether the file really is in the project, or in one of `others`, whatever it is called."""
+        """True if the file really is in the project, or in one of `others`, whatever it is called."""
         directories = (*self.roots, *map(real_path, others))
         return is_in_any(self.paths[1], directories)
 
     @cached_property
     def directories(self) -> tuple[str, ...] | None:
-        """Where the line's commands may run, as far as `cd` says; None if it does not."""
+        """The directories in which the line's commands may run, as far as `cd` says; None if it does not."""
         found = dict.fromkeys([self.effect.cwd or self.project])
         for command in self.seen[0]:
             words, moves = core_words(command.words)
@@ -107,7 +107,7 @@ class Use:
 
 
 def _places(directory: str, name: str) -> tuple[str, ...]:
-    """Where a name leads from a directory. One with a `~` leads home, or, if that was quoted, to a file which is called so."""
+    """The paths that a name leads to from a directory. One with a `~` leads home, or, if that was quoted, to a file called so."""
     names = {name: None}
     with suppress(ValueError):  # no user has such a name
         names[os.path.expanduser(name)] = None  # noqa: PTH111 - the same name as text
@@ -123,7 +123,7 @@ def is_at_home(words: Words, use: Use) -> bool:
 
 
 def stays_inside(use: Use, name: str) -> bool:
-    """Whether `name` leads nowhere out of the project, from wherever the line may be by then."""
+    """True if `name` leads nowhere out of the project, from wherever the line may be by then."""
     return use.directories is not None and all(
         is_in_any(path, use.roots)
         for directory in use.directories

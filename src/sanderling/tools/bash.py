@@ -100,7 +100,7 @@ async def bash(args: BashInput, context: Context) -> Outcome:
 
 
 def _started(job: Job) -> Outcome:
-    """What a job that was started as one has to say so far."""
+    """The outcome of a job that was started as one, so far."""
     if job.is_running:
         state = facts(job, f"[{job.id} runs in the background. {_how_to_read(job)}]")
         return Outcome(content=told(job.log.take(), state), summary=f"→ {job.id}")
@@ -182,7 +182,7 @@ def _shell_notes(change: Change, workspace: Workspace) -> list[str]:
 
 
 def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
-    """For what fails without having asked for a name, which the sandbox would have reported."""
+    """A hint for what fails without having asked for a name, which the sandbox would have reported."""
     sandbox = workspace.sandbox
     is_told = any(denial.operation in ("connect", "resolve") for denial in job.denials)
     if not job.status or sandbox.is_off or sandbox.network == "on" or is_told:

@@ -55,7 +55,7 @@ async def buffer_of(workspace: Workspace, path: str, stamp: Stamp | None) -> Buf
 
 
 async def identify(workspace: Workspace, path: str) -> Identity | None:
-    """Which file the sandbox has there; None where it lets nothing be seen."""
+    """The file that the sandbox has at `path`; None where it lets nothing be seen."""
     try:
         return await (await workspace.files()).identify(path)
     except OSError:
@@ -63,7 +63,7 @@ async def identify(workspace: Workspace, path: str) -> Identity | None:
 
 
 def covers(path: str, stamp: Stamp) -> bool:
-    """Whether the sandbox has another file there than the person: one of its own, or an empty one over a secret."""
+    """True if the sandbox has another file there than the person: one of its own, or an empty one over a secret."""
     try:
         status = os.stat(path)
     except OSError:
@@ -73,7 +73,7 @@ def covers(path: str, stamp: Stamp) -> bool:
 
 def bytes_of(buffer: Buffer) -> bytes:
     """
-    What the editor would write.
+    The bytes that the editor would write.
 
     Raises:
         ToolError: its encoding is not known here, or cannot hold the text.
@@ -114,7 +114,7 @@ def plain(text: str) -> str:
 
 
 def is_in_step(buffer: Buffer, data: bytes) -> bool:
-    """Whether the file holds exactly what the buffer does."""
+    """True if the file holds exactly what the buffer does."""
     if not data:
         return buffer.text in {"", "\n"}
     return bytes_of(buffer) == data

@@ -46,7 +46,7 @@ UNDONE = (
 
 class Changed(NamedTuple):
     """
-    What has come of a change: the text before (None for a new file) and after it.
+    The text before a change that was made (None for a new file) and after it.
 
     `is_written`: the file holds it; else only the buffer does. `byte_count` is that of the file.
     """
@@ -116,7 +116,7 @@ class Change:
 
     async def preview(self) -> Preview:
         """
-        What the person is asked about: what the change would do to the text, as it is now.
+        Show the person what the change would do to the text, as it is now.
 
         Raises:
             OverlapError: it would go over unsaved changes.

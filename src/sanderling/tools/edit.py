@@ -68,7 +68,7 @@ async def edit(args: EditInput, context: Context) -> Outcome:
 
 
 def described(changed: Changed, what: Difference, *words: str) -> Outcome:
-    """What has come of a change: for the model in `words`, for the screen as the difference."""
+    """The outcome of a change: for the model in `words`, for the screen as the difference."""
     is_changed = changed.old != changed.new
     words = words if is_changed else ("It holds exactly that already.",)
     is_unsaved = is_changed and not changed.is_written

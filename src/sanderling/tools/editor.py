@@ -29,7 +29,7 @@ class Buffer(msgspec.Struct, frozen=True):
 
 class Editor(Protocol):
     """
-    What a face that has buffers offers to the file tools.
+    The buffers of a face that has some, for the file tools.
 
     Every method raises `ToolError` when the editor does not answer in time: it sits in a prompt, for instance.
     """
@@ -43,7 +43,7 @@ class Editor(Protocol):
         ...
 
     async def again(self, buffer: Buffer) -> Buffer | None:
-        """The same buffer as it is now; None if it is no longer loaded."""
+        """The buffer as it is now; None if it is no longer loaded."""
         ...
 
     async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:

@@ -103,7 +103,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class File:
-    """What was found in a file: all matches are counted, lines kept as far as they can be shown."""
+    """The matches in a file: all are counted, lines kept as far as they can be shown."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -121,7 +121,7 @@ class File:
 
 class Found:
     """
-    What a search has found, in the order of paths whatever the order it comes in.
+    The matches of a search, in the order of paths whatever the order they come in.
 
     Of files that come too late in that order to be shown, only the number is kept, and that of their matches.
     """
@@ -202,7 +202,7 @@ def _lines(data: Data, *, is_match: bool) -> Iterator[Line]:
 
 
 def _cut(line: str, at: int) -> str:
-    """What surrounds character `at` of a line; control characters made visible."""
+    """The surroundings of character `at` of a line; control characters made visible."""
     first = max(0, min(at - BEFORE_MATCH_CHARS, len(line) - MAX_LINE_CHARS))
     shown = line[first : first + MAX_LINE_CHARS]
     shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", shown)
@@ -213,7 +213,7 @@ def _cut(line: str, at: int) -> str:
 
 
 def _place(args: GrepInput, workspace: Workspace) -> tuple[str, str]:
-    """Where to search, and the glob for what is below."""
+    """The directory or file to search, and the glob for what is below."""
     directory = workspace.path(args.path)
     return rooted(args.glob, directory) if args.glob else (directory, "")
 
@@ -271,7 +271,7 @@ async def grep(args: GrepInput, context: Context) -> Outcome:
 async def _search(
     args: GrepInput, workspace: Workspace, directory: str, files: Filter
 ) -> tuple[Found, Ended, str]:
-    """What was found, how the search has ended, and a note on what was left out of it."""
+    """Search; return what was found, how that has ended, and a note on what was left out."""
     most = MAX_COUNTED_IN_FILE if args.files_only else args.limit + 1
     is_multiline = "\n" in args.pattern or (not args.literal and _LINE_BREAK.search(args.pattern))
     arguments = [

@@ -11,7 +11,7 @@ Content = str | tuple[TextBlock | ImageBlock, ...]
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """
-    What came of a tool use.
+    The outcome of a tool use.
 
     `content` is what the model is told. On the screen `summary` follows the tool's own line (`+3 −1`, `12 matches`), and
     `detail` is what its fold holds, in the syntax `filetype`. `denials` are what the sandbox refused to it; if it
@@ -36,7 +36,7 @@ class RefusedError(ToolError):
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """What the person is shown before a tool use runs: what it would do, in the syntax `filetype`."""
+    """The preview that the person is shown before a tool use runs: what it would do, in the syntax `filetype`."""
 
     subject: str
     filetype: str = ""

@@ -71,7 +71,7 @@ class Glob:
 
 def rooted(glob: str, directory: str) -> tuple[str, str]:
     """
-    The same glob with what it begins with, as far as that is literal, put to the directory: `../src/**` looks in src alone.
+    The directory and the glob, with what the glob begins with literally put to the directory: `../src/**` looks in src alone.
 
     `directory` is absolute, and so is the one that is returned.
     """
@@ -149,7 +149,7 @@ def _name_pattern(glob: str) -> NamePattern:
 
 
 def _match(patterns: Sequence[NamePattern | None], names: Sequence[str]) -> bool:
-    """Whether the patterns fit the names from the first to the last: a `**` takes one name more when what follows it does not fit."""
+    """True if the patterns fit the names from the first to the last: a `**` takes one name more when what follows it does not fit."""
     at = name_at = 0
     after_star = star_until = -1
     while name_at < len(names):

@@ -202,7 +202,7 @@ def _shown_bytes(data: bytes, length: int, encoding: str) -> str:
 
 
 def _within_bytes(lines: Iterable[str]) -> list[str]:
-    """As many as a page holds, and at least one."""
+    """The first lines, as many as a page holds, and at least one."""
     found: list[str] = []
     size = 0
     for line in lines:

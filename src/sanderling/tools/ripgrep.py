@@ -66,7 +66,7 @@ NAMES = "only"
 
 class Ended(msgspec.Struct, frozen=True):
     """
-    How a run has ended.
+    The end of a run.
 
     `status` is None if it was stopped: by `take`, or if `is_late` after `TIMEOUT_S`. `errors` are its own words.
     """
@@ -77,12 +77,12 @@ class Ended(msgspec.Struct, frozen=True):
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it has not come to its end: killed when memory ran out, for instance."""
+        """True if it has not come to its end: killed when memory ran out, for instance."""
         return self.status is not None and self.status not in HAS_RUN
 
     @property
     def how(self) -> str:
-        """In words, how it was cut off."""
+        """The words for how it was cut off."""
         assert self.status is not None
         number = -self.status if self.status < 0 else self.status - EXIT_SIGNALLED
         if number <= 0:
@@ -91,7 +91,7 @@ class Ended(msgspec.Struct, frozen=True):
 
     @property
     def notes(self) -> str:
-        """What the model must know before it takes what was found for everything; empty if it is."""
+        """The words that the model must know before it takes what was found for everything; empty if it is."""
         if self.is_late:
             return f"Stopped after {TIMEOUT_S:.0f} s, so this is not everything: search a smaller directory."
         if self.is_cut_off:
@@ -245,7 +245,7 @@ def _check_argument(argument: str) -> None:
 
 
 def _words(errors: bytes, workspace: Workspace) -> str:
-    """What rg complained of, in the names that the model knows."""
+    """The complaints of rg, in the names that the model knows."""
     text = errors[: 4 * MAX_ERROR_CHARS].decode(errors="backslashreplace")
     lines = [_ERRNO.sub("", line.removeprefix("rg: ")) for line in text.strip("\n").split("\n")]
     text = "\n".join(escaped(line) for line in lines).replace(f"{workspace.project}/", "")
@@ -259,7 +259,7 @@ def _words(errors: bytes, workspace: Workspace) -> str:
 
 class Filter:
     """
-    Which files below `directory` are meant: by a glob, by a type of ripgrep's, and by what `may_read` says of their paths.
+    A choice of the files below `directory`: by a glob, by a type of ripgrep's, and by what `may_read` says of their paths.
 
     Raises:
         ToolError: the glob cannot be understood.
@@ -282,7 +282,7 @@ class Filter:
 
     @property
     def arguments(self) -> list[str]:
-        """What keeps rg from looking at most of the others. Two types would mean either, so a glob's names give way."""
+        """The arguments that keep rg from most other files. Two types would mean either, so a glob's names give way."""
         if self._type:
             return [f"--type={self._type}"]
         if not self._glob or not (names := self._glob.last_names):
@@ -290,7 +290,7 @@ class Filter:
         return [*(f"--type-add={NAMES}:{name}" for name in names), f"--type={NAMES}"]
 
     def lets_in(self, path: str) -> bool:
-        """Whether `path` is meant; by the glob, a file that was named itself always is."""
+        """True if `path` is meant; by the glob, a file that was named itself always is."""
         if self._may_read and not self._may_read(path):
             return False
         if not self._glob or not path.startswith(self._prefix):
@@ -325,7 +325,7 @@ async def each_file(
 
 
 def failure(ended: Ended, workspace: Workspace, directory: str) -> ToolError:
-    """What to tell the model of a search that found nothing because it failed."""
+    """The error for a search that found nothing because it failed."""
     if ended.is_late:
         return ToolError(f"Nothing was found in {TIMEOUT_S:.0f} s. {ended.notes}")
     if ended.is_cut_off:

@@ -19,7 +19,7 @@ class Sight(NamedTuple):
     stamp: Stamp | None = None
 
     def is_of(self, text: str, stamp: Stamp | None) -> bool:
-        """Whether this is what was seen, line endings and encoding aside."""
+        """True if `text` is what was seen, line endings and encoding aside."""
         if self.stamp:
             return self.stamp == stamp
         return self.text == text if self.text is not None else self.digest == _digest(text)
@@ -66,7 +66,7 @@ class Seen:
             self.forget(next(iter(self._sights)))
 
     def _keep_digests(self) -> None:
-        """Of the least recently used texts, until the others are few enough."""
+        """Keep only digests of the least recently used texts, until the others are few enough."""
         for path, sight in self._sights.items():
             if self._text_chars <= self._max_text_chars:
                 break

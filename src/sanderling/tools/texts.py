@@ -23,7 +23,7 @@ async def difference(old: str, new: str) -> Difference:
 
 
 def asked_of_person(change: Difference) -> Preview:
-    """All of it: nobody can approve what they cannot read. The float shows as much as has room, and `p` the rest."""
+    """The whole difference: nobody can approve what they cannot read. The float shows as much as has room, and `p` the rest."""
     return Preview(change.shown(MAX_ASKED_LINES, MAX_ASKED_LINE_CHARS).text, "diff")
 
 

@@ -57,7 +57,7 @@ class TodoList:
 
     def reminder(self, *, is_prompt: bool = False) -> str:
         """
-        What to tell the model along with the message that goes out next; mostly nothing.
+        The words for the model along with the message that goes out next; mostly none.
 
         Call it once for each user message, prompts (`is_prompt`) and tool results alike, before the message enters the history.
         What it returns belongs to that message for good: taken out again later, it would cost the API's cache all that follows.

@@ -104,7 +104,7 @@ async def web_fetch(args: WebFetchInput, context: Context) -> Outcome:
 
 def route_to(target: Target, sandbox: SessionSandbox) -> Route:
     """
-    Which way leads to `target` now.
+    The way that leads to `target` now.
 
     Raises:
         NetworkDeniedError: none, but the person could open one.
@@ -140,7 +140,7 @@ def _not_listed(target: Target) -> NetworkDeniedError:
 
 
 async def _run(sandbox: SessionSandbox, job: Job) -> Reply:
-    """What the fetcher has to say, which it does in time or not at all."""
+    """Run the fetcher; return its reply, which comes in time or not at all."""
     try:
         process = await sandbox.spawn([*_command(), msgspec.json.encode(job).decode()])
     except OSError as error:

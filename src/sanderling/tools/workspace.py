@@ -58,7 +58,7 @@ class Workspace:
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)
 
     def granted(self, grant: Grant) -> "Workspace":
-        """The same workspace, for a tool use that the person has granted something."""
+        """A copy for a tool use that the person has granted something."""
         other = copy(self)
         other.grant = grant
         return other
@@ -84,11 +84,11 @@ class Workspace:
         return path.removeprefix(inside) if path.startswith(inside) else path
 
     def is_inside(self, path: str) -> bool:
-        """Whether `path` lies in the project, links followed."""
+        """True if `path` lies in the project, links followed."""
         return is_within(real_path(path), real_path(self.project))
 
     def lock(self, path: str) -> anyio.Lock:
-        """What whoever changes the file holds, by whatever name, so that changes happen one after the other."""
+        """The lock that whoever changes the file holds, by whatever name, so that changes happen one after the other."""
         name: Hashable = real_path(path)
         with suppress(OSError):
             status = os.stat(path)
@@ -125,7 +125,7 @@ class Workspace:
             raise ToolError(self._sentence(error, path, what)) from error
 
     async def missing(self, path: str) -> ToolError:
-        """What to raise for a file that is not there, with the names that are like its own."""
+        """The error for a file that is not there, with the names that are like its own."""
         directory, name = os.path.split(path)
         entries: list[tuple[str, str]] = []
         with suppress(OSError, ToolError):
@@ -141,7 +141,7 @@ class Workspace:
         return self.absent(path, question)
 
     def absent(self, path: str, advice: str = "") -> ToolError:
-        """What to raise for what is not there; what only the sandbox hides, the person can let in."""
+        """The error for a path that is not there; what only the sandbox hides, the person can let in."""
         message = f"{escaped(self.shown(path))} does not exist, or the sandbox hides it.{advice}"
         if self.sandbox.is_off or not os.path.lexists(path):
             return ToolError(message)

@@ -197,7 +197,7 @@ def _is_plain_awk(program: str) -> bool:
 
 
 def _make(arguments: Words) -> str:
-    """It takes a variable from any word with a `=`, spaces or not."""
+    """Judge `make`, which takes a variable from any word with a `=`, spaces or not."""
     for word in arguments:
         if isinstance(word, Opaque):
             return UNKNOWN_OPTION
@@ -272,7 +272,7 @@ _PACKAGE_SUBCOMMANDS = name_set("config set pkg explore edit init create node")
 
 def _package_manager(name: str) -> Callable[[Words], str]:
     def check(arguments: Words) -> str:
-        """What comes after `--` is the script's. To `npm`, an option is one with any number of dashes."""
+        """Judge the words before `--`: what comes after is the script's. To `npm`, an option is one with any number of dashes."""
         own = arguments[: arguments.index("--")] if "--" in arguments else arguments
         if own and own[0] in _PACKAGE_SUBCOMMANDS and "get" not in own[1:2]:
             return f"'{name} {own[0]}' can set anything, or runs other programs"
@@ -318,7 +318,7 @@ def _uniq(arguments: Words) -> str:
 
 
 def _xxd(arguments: Words) -> str:
-    """What follows its first file is the second, even with a dash."""
+    """Judge `xxd`: what follows its first file is the second, even with a dash."""
     rest = list(arguments)
     while rest and isinstance(rest[0], str) and re.fullmatch(r"-[a-zA-Z]+\d*", rest[0]):
         del rest[: 2 if rest[0] in ("-c", "-g", "-l", "-n", "-o", "-s") else 1]

@@ -63,17 +63,17 @@ def git_check(arguments: Words) -> str:
 
 
 def is_config_key(word: Word) -> bool:
-    """Whether `git config` with this word alone tells its value."""
+    """True if `git config` with this word alone tells its value."""
     return isinstance(word, str) and re.fullmatch(r"[a-zA-Z][\w-]*\.\S+", word) is not None
 
 
 def is_harmless_config_key(word: Word) -> bool:
-    """Whether what `git config` says of this key, and makes of it, is no secret and runs nothing."""
+    """True if what `git config` says of this key, and makes of it, is no secret and runs nothing."""
     return isinstance(word, str) and re.fullmatch(_HARMLESS_KEYS, word.lower()) is not None
 
 
 def _config(arguments: Words) -> str:
-    """What it reads is harmless; of what it sets, a few keys are known to be."""
+    """Judge `git config`: to read is harmless; of what it sets, a few keys are known to be."""
     if _OPTIONS.problem(arguments) or _SUBCOMMAND_OPTIONS["config"].problem(arguments):
         return "its options can make 'git config' write or run something else"
     words = [word for word in arguments if word not in ("--global", "--local")]

@@ -50,7 +50,7 @@ class Redirection(msgspec.Struct, frozen=True):
 
 class Command(msgspec.Struct, frozen=True):
     """
-    One command of a line, after quote removal.
+    A command of a line, after quote removal.
 
     Without words it only sets variables, or holds the redirections of a group. `is_guess`: the line has no structure that could be
     read, and a program may be anywhere among these words.
@@ -125,7 +125,7 @@ def _unreadable(line: str) -> str:
 
 
 def _guess(line: str) -> tuple[Command, ...]:
-    """What may be commands in a line without a structure that can be read."""
+    """The words that may be commands in a line without a structure that can be read."""
     pieces = _BETWEEN_COMMANDS.split(_QUOTES.sub("", line[:MAX_GUESSED]))
     return tuple(
         Command(piece.strip()[:200], tuple(words), is_guess=True)
@@ -151,7 +151,7 @@ Span = tuple[int, int]
 
 
 def _lex(source: bytes) -> list[Span] | None:
-    """Where the words, operators and comments are; None if there is something that is none of them."""
+    """The places of words, operators and comments; None if there is something that is none of them."""
     spans: list[Span] = []
     at = 0
     while at < len(source):
@@ -207,7 +207,7 @@ def _unquote(raw: bytes) -> Word:
 
 
 def _oddity(raw: bytes) -> str:
-    """What the shell may do to this word beyond removing quotes; "" if nothing."""
+    """The sentence on what the shell may do to this word beyond removing quotes; "" if nothing."""
     if not _WORD.fullmatch(raw):
         return BEYOND
     if raw.startswith(b"="):

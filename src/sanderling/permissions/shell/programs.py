@@ -71,7 +71,7 @@ def core_words(words: Words) -> tuple[Words, tuple[str, ...]]:
 
 
 def runner_length(words: Words) -> int:
-    """How many of the first words only say in which environment a program runs: 2 for `uv run pytest`."""
+    """The number of first words that only say in which environment a program runs: 2 for `uv run pytest`."""
     return max(
         (len(runner) for runner in RUNNERS if tuple(words[: len(runner)]) == runner), default=0
     )
@@ -79,7 +79,7 @@ def runner_length(words: Words) -> int:
 
 def runs_more(words: Words) -> str:
     """
-    Why the first words of this command do not say what it does; "" if they do.
+    The reason why the first words of a command do not say what it does; "" if they do.
 
     It may run another program, write where an option says, or change the shell for what follows.
     """
@@ -95,7 +95,7 @@ def runs_more(words: Words) -> str:
 
 
 def runs_unseen(words: Words) -> bool:
-    """Whether it runs what comes in with its input, so that nothing can be said of it (`… | sudo sh`, `xargs bash`)."""
+    """True if a command runs what comes in with its input, so that nothing can be said of it (`… | sudo sh`, `xargs bash`)."""
     is_value = False
     words = words[runner_length(words) :]
     for number, word in enumerate(words):

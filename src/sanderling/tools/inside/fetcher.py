@@ -114,7 +114,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Target(NamedTuple):
-    """Where a URL leads. `host` is a name, or an address in its one spelling."""
+    """The place that a URL leads to. `host` is a name, or an address in its one spelling."""
 
     scheme: str
     host: str
@@ -137,7 +137,7 @@ class Target(NamedTuple):
 
 def parse_url(url: str) -> Target:
     """
-    Where `url` leads.
+    Read `url`, strictly.
 
     Raises:
         ToolError: it is none that may be fetched, in whatever network: its scheme, its spelling, a password, a private address.
@@ -181,7 +181,7 @@ def _split(authority: str, default_port: int) -> tuple[str, int]:
 
 class Network(NamedTuple):
     """
-    How hosts are reached: `resolve` gives a name's addresses, `permits` judges every address.
+    A way to reach hosts: `resolve` gives a name's addresses, `permits` judges every address.
 
     With a `proxy` (its URL), names are its business.
     """
@@ -203,7 +203,7 @@ def resolve(name: str) -> list[str]:
 
 
 def own_loopback(name: str) -> list[str]:
-    """What RFC 6761 has for the local names, without asking anyone. Servers may listen on either."""
+    """The addresses that RFC 6761 has for the local names, without asking anyone. Servers may listen on either."""
     return ["127.0.0.1", "::1"] if is_loopback(name) else []
 
 
@@ -287,7 +287,7 @@ def _redirected(target: Target, location: str) -> Target:
 
 
 def _is_same_place(here: Target, there: Target) -> bool:
-    """Whether who let us go to `here` has let us go `there`: the same host, or the site's `www`; never back from https to http."""
+    """True if who let us go to `here` has let us go `there`: the same host, or the site's `www`; never back from https to http."""
     hosts = {target.host.removeprefix("www.") for target in (here, there)}
     ways = ((here.scheme, here.port), (there.scheme, there.port))
     return len(hosts) == 1 and (ways[0] == ways[1] or ways == (("http", 80), ("https", 443)))
@@ -448,7 +448,7 @@ def _read(
 
 
 def _unpacker(target: Target, encoding: str) -> Callable[[bytes, int], bytes]:
-    """What makes bytes of the wire into bytes of the page, at most as many as it is told."""
+    """A function that makes bytes of the wire into bytes of the page, at most as many as it is told."""
     if encoding in ("", "identity"):
         return lambda chunk, room: chunk[:room]
     if encoding not in ("gzip", "x-gzip"):

@@ -90,7 +90,7 @@ def _markdown(text: str, url: str) -> str:
 
 
 def page_at(text: str, offset: int) -> str:
-    """At most `MAX_PAGE_BYTES` of `text` from character `offset`, whole lines if they are not too long."""
+    """The part of `text` from character `offset`, at most `MAX_PAGE_BYTES`, whole lines if they are not too long."""
     page = text[offset : offset + MAX_PAGE_BYTES]
     is_cut = offset + len(page) < len(text)
     encoded = page.encode()

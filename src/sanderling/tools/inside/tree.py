@@ -47,7 +47,7 @@ class Rules(NamedTuple):
     rules: list[Rule]
 
     def verdict(self, path: str, *, is_directory: bool) -> bool | None:
-        """Whether `path` is ignored; None if no rule says."""
+        """True if `path` is ignored, False if not; None if no rule says."""
         inside = path[len(self.base) :]
         for rule in reversed(self.rules):
             if rule.is_for_directories <= is_directory and rule.glob.matches(inside):
@@ -84,7 +84,7 @@ def _rule(line: str) -> Rule | None:
 
 class Ignored(NamedTuple):
     """
-    What is ignored below a directory: the rules of its own files and of those above it, nearest first.
+    The ignored files below a directory: by the rules of its own files and of those above it, nearest first.
 
     `.ignore` files overrule git's; git's own reach up to the root of the repository.
     """
@@ -155,7 +155,7 @@ class Directory:
         return count
 
     def _entries(self) -> tuple[list[os.DirEntry[str]], str, bool]:
-        """Those to show, how many more there are, and whether others are ignored."""
+        """The entries to show, how many more there are, and whether others are ignored."""
         shown: list[os.DirEntry[str]] = []
         count, is_all = 0, True
         with os.scandir(self.path) as entries:
