@@ -21,7 +21,8 @@ from statistics import median
 
 import anyio
 
-from sanderling.sandbox.confinement import REST_AFTER_S, SessionSandbox
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.keeper import REST_AFTER_S
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Process, Sandbox
 from tests.bench.shared import Bench, Row, forget_peak_mb, median_row, peak_mb, rss_mb
@@ -125,12 +126,12 @@ async def _resting(bench: Bench, policy: SandboxPolicy) -> list[Row]:
             running = set(_descendants(os.getpid())) - others
             awake.append(len(running))
             memory.append(sum(map(_pss_mb, running)))
-            session.rest_after_s = 0
+            session.keeper.rest_after_s = 0
             with session.kept_open():
                 pass
             await anyio.sleep(RESTING_S)
             left = max(left, len(set(_descendants(os.getpid())) - others))
-            session.rest_after_s = REST_AFTER_S
+            session.keeper.rest_after_s = REST_AFTER_S
             first.append(await _ms(lambda session=session: _true_in(session)))
             tasks.cancel_scope.cancel()
     return [

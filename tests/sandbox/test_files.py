@@ -761,12 +761,12 @@ async def test_session_has_a_new_worker_when_the_old_one_was_killed(place):
 @prove
 async def test_session_has_files_again_when_its_sandbox_has_died(place):
     async with session_of(place) as session:
-        dead, sandbox = await session.files(), session._sandbox
+        dead, sandbox = await session.files(), session.keeper.sandbox
         for pid in supervisors(os.getpid()):
             for child in children(pid):
                 os.kill(child, signal.SIGKILL)
             os.kill(pid, signal.SIGKILL)
-        await happens(lambda: session._sandbox is not sandbox)
+        await happens(lambda: session.keeper.sandbox is not sandbox)
         files = await session.files()
         assert (await files.load(f"{place.project}/file", 100)).data == b"public\n"
         with pytest.raises(SandboxError, match="has ended"):
@@ -793,7 +793,7 @@ async def test_grant_opens_files_that_have_it(place):
         path = f"{place.base}/granted/file"
         with pytest.raises(OSError, match="Errno"):
             await (await session.files()).load(path, 100)
-        sandbox = await session._opened()
+        sandbox = await session.keeper.opened()
         sandbox.policy = sandbox.policy._replace(read_paths=(f"{place.base}/granted",))
         assert (await (await session.files()).load(path, 100)).data == b"granted\n"
 

@@ -122,7 +122,7 @@ async def test_link_in_the_way_of_a_placeholder_leads_no_removal_out_of_the_priv
             shutil.move(own, own.with_name("moved"))
             own.symlink_to(place.base / "secret")
         await said(session, "true")
-        session._sandbox.retire_views()
+        session.keeper.sandbox.retire_views()
     assert victim.exists()
 
 
@@ -163,7 +163,7 @@ async def test_what_is_replaced_while_it_is_let_in_for_the_session_is_taken_back
     told = []
     grant = Grant(write_paths=(str(notes),)).identified()
     async with session_of(place) as session:
-        session._on_event = told.append
+        session.admissions._on_event = told.append
         await session.extend(grant)
         assert await said(session, f"cat {notes}") == "my notes\n"
         replace_by_link(notes, place.secret / "file")
@@ -197,8 +197,8 @@ async def test_person_is_told_at_once_what_can_never_be_granted(place):
 
 
 def hosts_in_force(session: SessionSandbox) -> tuple[str, tuple[str, ...]]:
-    assert session._sandbox
-    return session._sandbox.policy.network, session._sandbox.policy.hosts
+    assert session.keeper.sandbox
+    return session.keeper.sandbox.policy.network, session.keeper.sandbox.policy.hosts
 
 
 @prove
@@ -207,7 +207,7 @@ async def test_while_the_network_is_off_a_lent_host_opens_no_other_that_is_liste
         await said(session, "true")
         async with session.lending(Grant(hosts=("one.example",))):
             assert hosts_in_force(session) == ("proxy", ("one.example",))
-            assert session.network == "proxy"
+            assert session.facts.network == "proxy"
             assert session.leads_to("one.example")
             assert not session.leads_to("listed.example")
         assert hosts_in_force(session) == ("off", ("listed.example",))
@@ -226,14 +226,14 @@ async def test_loans_that_overlap_are_each_taken_back(place):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(borrow, "a.example", first)
             await happens(lambda: session.leads_to("a.example"))
-            proxies = list(session._sandbox._network._proxy_scopes)
+            proxies = list(session.keeper.sandbox._network._proxy_scopes)
             tasks.start_soon(borrow, "b.example", second)
             await happens(lambda: session.leads_to("b.example"))
             first.set()
             await happens(lambda: not session.leads_to("a.example"))
             assert hosts_in_force(session) == ("proxy", ("b.example",))
             assert (
-                session._sandbox._network._proxy_scopes == proxies
+                session.keeper.sandbox._network._proxy_scopes == proxies
             )  # none was cut off by the other's end
             second.set()
         assert hosts_in_force(session) == ("off", ())
@@ -266,7 +266,7 @@ async def test_host_cannot_be_lent_where_there_is_no_proxy(place):
         await said(session, "true")
         with pytest.raises(SandboxError, match="AgentNet on"):
             session.check_grant(Grant(hosts=("one.example",)))
-        assert session.network == "off"
+        assert session.facts.network == "off"
 
 
 async def test_loopback_is_always_there_and_needs_no_grant(place):

@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox.confinement import REST_AFTER_S, SessionSandbox
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.keeper import REST_AFTER_S
 from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.sandbox import Sandbox
@@ -33,20 +34,20 @@ def is_at_rest() -> bool:
 
 async def rest(session: SessionSandbox) -> None:
     """Let the minutes pass: from the next look on, until it is at rest."""
-    session.rest_after_s = SOON_S
+    session.keeper.rest_after_s = SOON_S
     with session.kept_open():
         pass
     await happens(is_at_rest)
-    session.rest_after_s = REST_AFTER_S
+    session.keeper.rest_after_s = REST_AFTER_S
 
 
 async def would_rest(session: SessionSandbox) -> None:
     """Let the minutes pass, of a session that something keeps from resting."""
-    session.rest_after_s = SOON_S
+    session.keeper.rest_after_s = SOON_S
     with session.kept_open():
         pass
     await anyio.sleep(LONGER_S)
-    session.rest_after_s = REST_AFTER_S
+    session.keeper.rest_after_s = REST_AFTER_S
 
 
 async def test_idle_session_has_no_processes_and_what_commands_left_on_the_disk_is_there_afterwards(
@@ -110,7 +111,7 @@ async def test_session_does_not_rest_while_a_command_runs(place):
 async def test_session_does_not_rest_while_a_command_runs_in_a_view_that_was_left(place):
     async with session_of(place) as session:
         process = await session.spawn(["sleep", "600"])
-        sandbox = session._sandbox
+        sandbox = session.keeper.sandbox
         [view] = sandbox._views._views.values()
         sandbox._views.drop(view)  # as when the host has replaced what is mounted there
         await rests_when_it_has_ended(session, process)
@@ -125,12 +126,12 @@ async def test_whoever_needs_a_sandbox_while_one_that_failed_closes_gets_the_nex
         raise SandboxError("refused, for once")
 
     async with session_of(place) as session:
-        monkeypatch.setattr(session, "_catch_up", refuse)
-        first = session._is_wanted
+        monkeypatch.setattr(session.keeper, "_catch_up", refuse)
+        first = session.keeper._is_wanted
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(session.get_ready)
-                await happens(lambda: session._is_wanted is not first)
+                await happens(lambda: session.keeper._is_wanted is not first)
                 assert await said(session, "echo fine") == "fine\n"
 
 
@@ -154,7 +155,7 @@ async def test_hosts_and_network_are_as_before_after_a_rest(place):
         await session.extend(Grant(hosts=("example.org",)))
         await rest(session)
         assert "http" in await said(session, "echo $https_proxy")
-        assert session.network == "proxy"
+        assert session.facts.network == "proxy"
 
 
 @prove
@@ -172,7 +173,7 @@ async def test_tmp_survives_an_opening_that_fails(place):
     async with session_of(place) as session:
         await said(session, "echo kept >/tmp/left")
         await rest(session)
-        root = Path(session._policy.state_dir) / "root"
+        root = Path(session.admissions.policy.state_dir) / "root"
         aside = root.rename(f"{root}~")
         root.touch()
         with pytest.raises(SandboxError):
@@ -210,7 +211,7 @@ async def test_what_changes_while_the_sandbox_opens_holds_for_the_first_command(
     async with session_of(place) as session, anyio.create_task_group() as tasks:
         tasks.start_soon(session.get_ready)
         await happens(lambda: not is_at_rest())
-        assert session._sandbox is None
+        assert session.keeper.sandbox is None
         session.set_mode("ro")
         async with session.lending(Grant(hosts=("example.org",))):
             told = await said(session, "echo x 2>&1 >new; echo $https_proxy")
@@ -225,7 +226,7 @@ async def test_sandbox_that_was_made_ready_is_kept_in_its_context_and_rests_if_n
         with session.kept_open():
             await session.get_ready()
             assert not is_at_rest()
-            session.rest_after_s = SOON_S
+            session.keeper.rest_after_s = SOON_S
             await anyio.sleep(LONGER_S)
             assert not is_at_rest()
         await happens(is_at_rest)
@@ -253,7 +254,7 @@ async def test_environment_file_that_is_made_during_a_rest_is_hidden_afterwards(
 async def test_what_cannot_be_made_ready_is_told_to_who_needs_it(place: Place):
     changes: list[str] = []
     async with session_of(place, min_level="full", level="landlock") as session:
-        session._on_change = lambda: changes.append(session.problem)
+        session.keeper._on_change = lambda: changes.append(session.facts.problem)
         await session.get_ready()
         assert changes == []
         with pytest.raises(SandboxError, match="landlock"):

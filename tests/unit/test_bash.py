@@ -66,7 +66,7 @@ class Desk:
             **changes,
         )
         self.sandbox = SessionSandbox(policy, self._hear, lambda: None)
-        self.sandbox.is_off = not is_confined
+        self.sandbox.switch(is_on=is_confined)
         self.changes = 0
         self.shown: list[str] = []
 
@@ -112,7 +112,7 @@ class Desk:
         return outcome.content
 
     def is_confined(self) -> bool:
-        return not self.sandbox.is_off
+        return self.sandbox.ground.is_confined
 
     def reports(self) -> list[Path]:
         """The files in which shells report, and have not been taken away."""
@@ -361,7 +361,7 @@ async def test_what_belongs_to_the_sandbox_is_not_carried_over(confined):
     )
     assert "exported: KEPT]" in told
     told = await confined.say("echo $HOME $TMPDIR $SANDERLING_SANDBOX ${http_proxy-none} $TERM")
-    level = confined.sandbox.level
+    level = confined.sandbox.facts.level
     assert told.startswith(f"{confined.base}/home /tmp {level} none dumb\n")
 
 

@@ -22,7 +22,7 @@ from sanderling.protocol.messages import Prompt, ToolResult
 from sanderling.providers import Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.scripted import Script, ScriptedProvider
-from sanderling.sandbox.confinement import REST_AFTER_S
+from sanderling.sandbox.keeper import REST_AFTER_S
 from sanderling.session.session import Session
 
 DEADLINE_S = 20.0
@@ -115,7 +115,9 @@ def talk_to(tmp_path, monkeypatch) -> Callable[..., Talk]:
 async def test_sandbox_is_open_before_the_model_that_takes_its_time_asks_for_a_tool(talk):
     thinking = talk([{"delay_ms": FOR_EVER_MS}])
     async with thinking.asked():
-        await happens(lambda: thinking.conversation.sandbox._files)  # its worker, too
+        await happens(
+            lambda: thinking.conversation.sandbox.keeper.workers._files
+        )  # its worker, too
         assert thinking.of(TurnEnded) == []
 
 
@@ -152,7 +154,7 @@ async def test_patient_session_starts_no_process_for_a_turn_that_needs_no_tool(t
             assert not is_open()
             may_end.set()
             await patient.turns()
-            assert patient.conversation.sandbox.level is None
+            assert patient.conversation.sandbox.facts.level == ""
 
 
 async def test_shell_goes_on_after_a_rest_where_it_was(talk):
@@ -168,11 +170,11 @@ async def test_shell_goes_on_after_a_rest_where_it_was(talk):
     async with resting.asked():
         await resting.turns()
         sandbox = resting.conversation.sandbox
-        sandbox.rest_after_s = 0
+        sandbox.keeper.rest_after_s = 0
         with sandbox.kept_open():
             pass
         await happens(lambda: not is_open())
-        sandbox.rest_after_s = REST_AFTER_S
+        sandbox.keeper.rest_after_s = REST_AFTER_S
         resting.submit()
         await resting.turns(2)
     assert "sub hello there" in resting.results()[1]

@@ -548,7 +548,7 @@ async def test_host_that_a_command_cannot_reach_is_offered_and_for_the_session_g
         question = await talk.until(ApprovalRequested)
         assert question.subject == "resolve example.org"
         talk.answer(question, "session")
-    assert talk.conversation.sandbox.network == "proxy"
+    assert talk.conversation.sandbox.facts.network == "proxy"
 
 
 @prove
@@ -558,7 +558,7 @@ async def test_network_that_was_lent_for_one_command_is_off_again(tmp_path):
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "once")
     assert "http://127.0.0.1:3128" in talk.told()
-    assert talk.conversation.sandbox.network == "off"
+    assert talk.conversation.sandbox.facts.network == "off"
 
 
 @prove
@@ -791,8 +791,8 @@ async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path
     directory.mkdir(parents=True)
     wanted = directory / "new.conf"
     talk = Talk(tmp_path, uses(bash("true")), uses(bash(f"touch {wanted}")), mode="auto")
-    talk.conversation.sandbox._policy = Grant(read_paths=(str(directory),)).added_to(
-        talk.conversation.sandbox._policy
+    talk.conversation.sandbox.admissions.policy = Grant(read_paths=(str(directory),)).added_to(
+        talk.conversation.sandbox.admissions.policy
     )
     async with talk.asked():
         question = await talk.until(ApprovalRequested)

@@ -18,13 +18,13 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import CommandEnding, CommandRecord
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.ground import Running
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session.records import LoggedCommand
 from sanderling.session.session import Session
 
 if TYPE_CHECKING:
-    from sanderling.sandbox.processes import Process
-    from sanderling.sandbox.unconfined import UnconfinedProcess
+    from sanderling.sandbox.ground import Running
 
 LINGER_S = 0.25
 """How long what a command left behind may go on writing; in the sandbox it leaves nothing."""
@@ -142,7 +142,7 @@ class Command:
         self.is_stopped = False
         self.status: int | None = None
         self._screen = ScreenText()
-        self._process: Process | UnconfinedProcess | None = None
+        self._process: Running | None = None
 
     def stop(self) -> None:
         self.is_stopped = True

@@ -5,13 +5,12 @@ from collections.abc import Callable
 import anyio
 
 from sanderling.commands.output import ScreenText, follow
-from sanderling.sandbox.processes import Process
+from sanderling.sandbox.ground import Running
 from sanderling.sandbox.sandbox import alone
-from sanderling.sandbox.unconfined import UnconfinedProcess
 
 
 async def run_to_end(
-    process: Process | UnconfinedProcess,
+    process: Running,
     screen: ScreenText,
     take: Callable[[bytes], None],
     draw: Callable[[str], None],

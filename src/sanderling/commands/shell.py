@@ -14,7 +14,6 @@ import re
 import secrets
 import shlex
 import shutil
-import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,10 +24,9 @@ import msgspec
 from sanderling.errors import SandboxError, ToolError
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.environment import environment
+from sanderling.sandbox.ground import Running
 from sanderling.sandbox.network.proxy import proxy_environment
 from sanderling.sandbox.policy import NO_GRANT, PROXY_PORT, Grant, SandboxPolicy
-from sanderling.sandbox.processes import Process
-from sanderling.sandbox.unconfined import UnconfinedProcess
 from sanderling.text import is_seen
 
 MAX_COMMAND_BYTES = 100_000  # the kernel takes 128 KiB as one string
@@ -172,7 +170,7 @@ class Change(msgspec.Struct, frozen=True):
 class Started(msgspec.Struct, frozen=True):
     """A command that runs, what it began with, and the file that it will report in."""
 
-    process: Process | UnconfinedProcess
+    process: Running
     begun_with: ShellState
     is_confined: bool
     directory: "Directory"
@@ -211,7 +209,6 @@ class Shell:
         self._sandbox = sandbox
         self._state = ShellState(project)
         self._environments: dict[bool, Mapping[str, str]] = {}  # by whether they are the sandbox's
-        self._own_directory: Directory | None = None
         bash = next(filter(os.path.exists, BASH), None) or shutil.which("bash")
         dump = _DUMP_IN_BASH if bash else _DUMP_IN_SH
         self._argv = (bash or "/bin/sh", "-c", _wrapper(dump), "bash" if bash else "sh")
@@ -256,14 +253,14 @@ class Shell:
             raise ToolError(f"The command was not started: {error}") from error
 
     async def _start(self, command: str, grant: Grant, state: ShellState) -> Started:
-        is_confined = not self._sandbox.is_off
+        is_confined = self._sandbox.ground.is_confined
         where = {"cwd": state.cwd, "project": self._project}
         functions = (
             function
             for name, function in _THAT_READ.items()
             if self._only_reads(name, command, is_confined=is_confined, **where)
         )
-        directory = await self._directory()
+        directory = Directory(*await self._sandbox.scratch())
         name = f".sanderling-{secrets.token_hex(8)}"
         path = f"{directory.ours}/{name}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -337,15 +334,6 @@ class Shell:
             tuple(sorted(too_large)),
             missing_cwd,
         )
-
-    async def _directory(self) -> Directory:
-        if not self._sandbox.is_off:
-            return Directory(*await self._sandbox.scratch())
-        if self._own_directory is None:
-            path = self._sandbox.directory_outside()
-            weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
-            self._own_directory = Directory(path, path)
-        return self._own_directory
 
 
 def first_line(command: str) -> str:

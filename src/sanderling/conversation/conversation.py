@@ -262,7 +262,7 @@ class Conversation:
         try:
             await self.sandbox.set_network(mode)
         except SandboxError as error:
-            self.emit(Notice("warning", f"The network stays {self.sandbox.network}. {error}"))
+            self.emit(Notice("warning", f"The network stays {self.sandbox.facts.network}. {error}"))
 
     async def _serve_prompts(self) -> None:
         await self.gate.restore(self.session.state("grants"), self.session.state("mode"))
@@ -577,9 +577,7 @@ class Conversation:
     # --- the sandbox ---------------------------------------------------------------------------------------------------
 
     def _emit_sandbox(self) -> None:
-        sandbox = self.sandbox
-        level = "off" if sandbox.is_off else sandbox.level or ""
-        self.emit(SandboxChanged(level, sandbox.network, sandbox.missing, sandbox.problem))
+        self.emit(SandboxChanged(*self.sandbox.facts))
 
     def _show_denied(self, denial: Denial) -> None:
         self.emit(AccessDenied(denial.operation, denial.target, denial.reason))

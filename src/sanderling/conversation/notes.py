@@ -98,9 +98,8 @@ class Notes:
         return "" if is_known else _MODE_NEWS[self._gate.mode]
 
     def _news_of_surroundings(self, paths: Sequence[str]) -> str:
-        sandbox = self._workspace.sandbox
-        level = "off" if sandbox.is_off else sandbox.level or ""
-        facts = self._facts.news(sandbox=level, network=sandbox.network)
+        ground = self._workspace.sandbox.facts
+        facts = self._facts.news(sandbox=ground.level, network=ground.network)
         instructions = self._instructions.news(paths)
         return "\n\n".join(filter(None, (facts, instructions)))
 

@@ -159,7 +159,7 @@ class ToolUses:
             tool.effect(use.args, workspace),
             tool.title(use.args, workspace),
             workspace.shell.now,
-            is_confined=not workspace.sandbox.is_off,
+            workspace.sandbox.ground,
             is_of_several=any(
                 other is not use and not other.ended.is_set() for other in self._uses
             ),
@@ -210,7 +210,7 @@ class ToolUses:
             return outcome
 
     def _check_confinement(self, request: Request) -> None:
-        if request.is_confined and self._workspace.sandbox.is_off:
+        if self._workspace.sandbox.is_weaker_than(request.ground):
             raise ToolError(SWITCHED)
 
     async def _ask(self, request: Request) -> Permit:

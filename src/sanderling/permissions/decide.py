@@ -16,6 +16,7 @@ from sanderling.permissions.only_reading import is_read_only
 from sanderling.permissions.rules import Action, Rule, concerns
 from sanderling.permissions.use import Use
 from sanderling.protocol.modes import Mode
+from sanderling.sandbox.ground import LOCAL_DISK, Disk
 from sanderling.sandbox.network.hosts import is_loopback, split_authority
 from sanderling.tools.effects import Effect
 
@@ -36,16 +37,17 @@ def decide(
     project: str,
     is_confined: bool,
     write_paths: Sequence[str] = (),
+    disk: Disk = LOCAL_DISK,
 ) -> Decision:
     """
     Decide whether a tool use runs at once, asks first, or is not done.
 
     `project` is the absolute root; `is_confined` says that the sandbox will hold what runs; `write_paths` are what it lets in beside
-    the project. Looks on the disk for links, and for what PATH leads to.
+    the project. Looks on the `disk` for links, and for what PATH leads to.
     """
     if effect.kind == "none":
         return Decision("allow", "It touches nothing outside of the conversation.")
-    use = Use(effect, project)
+    use = Use(effect, project, disk)
     if against := _against(use, mode, rules):
         return against
     if at_once := _at_once(use, mode, is_confined=is_confined, write_paths=write_paths):

@@ -9,11 +9,10 @@ import anyio
 import msgspec
 
 from sanderling.errors import ConfigError, ToolError
-from sanderling.paths import is_in_any, real_path
 from sanderling.permissions.approvals import Approvals
 from sanderling.permissions.decide import decide, exports_told, is_told_whole
 from sanderling.permissions.forbidding import unguarded
-from sanderling.permissions.offers import Offers, existing
+from sanderling.permissions.offers import Offers
 from sanderling.permissions.proposing import propose
 from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.permissions.store import RuleStore
@@ -135,8 +134,9 @@ class Gate:
             self.mode,
             rules,
             project=workspace.project,
-            is_confined=not workspace.sandbox.is_off,
+            is_confined=not self._conditions.is_off,
             write_paths=workspace.sandbox.write_paths,
+            disk=workspace.disk,
         )
         if decision.action == "deny":
             raise ForbiddenError(decision.reason)
@@ -183,19 +183,16 @@ class Gate:
 
     @property
     def _conditions(self) -> "Conditions":
-        return Conditions(self.mode, self._workspace.sandbox.is_off)
+        return Conditions(self.mode, not self._workspace.sandbox.ground.is_confined)
 
     def _needed(self, effect: Effect) -> Grant:
         """The grant that the use needs beyond what the sandbox lets in already."""
-        workspace = self._workspace
-        sandbox = workspace.sandbox
-        inside = [real_path(path) for path in (workspace.project, *sandbox.write_paths)]
-        path = real_path(effect.path)
+        ground = self._workspace.sandbox.ground
         match effect.kind:
-            case "fetch" if not sandbox.leads_to(effect.host):
+            case "fetch" if not ground.leads_to(effect.host):
                 return Grant(hosts=(effect.host,))
-            case "write" if not (sandbox.is_off or is_in_any(path, inside)):
-                return Grant(write_paths=(existing(path),)).identified()
+            case "write":
+                return ground.needed_to_write(effect.path)
             case _:
                 return NO_GRANT
 
@@ -203,9 +200,9 @@ class Gate:
         """The sentence on where a link leads that nothing confines."""
         workspace = self._workspace
         is_led_away = effect.path and not workspace.is_inside(effect.path)
-        if not (workspace.sandbox.is_off and is_led_away and real_path(effect.path) != effect.path):
-            return ""
-        return f"It leads to {real_path(effect.path)}."
+        target = workspace.disk.real_path(effect.path)
+        is_shown = self._conditions.is_off and is_led_away and target != effect.path
+        return f"It leads to {target}." if is_shown else ""
 
     def _question(self, request: Request, preview: Preview) -> ApprovalRequested:
         effect = request.effect

@@ -1,6 +1,5 @@
 """Offers: what the sandbox has refused, and the person may let in, once or for the session."""
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import reduce
@@ -11,6 +10,7 @@ from sanderling.paths import is_within, real_path
 from sanderling.permissions.approvals import Approvals
 from sanderling.protocol.events import ApprovalRequested
 from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.ground import existing
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import visible
 from sanderling.tools.workspace import Workspace
@@ -121,7 +121,7 @@ class Offers:
             case "write" if not self._workspace.sandbox.is_writable:
                 return NO_GRANT
             case "write":
-                return Grant(write_paths=(existing(denial.target),))
+                return Grant(write_paths=(existing(self._workspace.disk, denial.target),))
             case "read" | "execute":
                 return Grant(read_paths=(denial.target,))
 
@@ -134,10 +134,3 @@ def _offered_as(denial: Denial, grant: Grant) -> str:
     if target == real_path(denial.target):
         return f"{denial.operation} {denial.target}, which leads to {target}"
     return f"{denial.operation} {target}/ and all that is in it, for {denial.target}"
-
-
-def existing(path: str) -> str:
-    """`path`, or the directory in which it would be made: only what is there can be granted."""
-    while not os.path.lexists(path):
-        path = os.path.dirname(path)
-    return path

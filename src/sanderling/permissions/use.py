@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
-from sanderling.paths import is_in_any, is_within, real_path
+from sanderling.paths import is_in_any, is_within
 from sanderling.permissions.shell.grammar import Command, Opaque, Parsed, Words, parse
 from sanderling.permissions.shell.programs import all_commands, core_words
+from sanderling.sandbox.ground import LOCAL_DISK, Disk
 from sanderling.sandbox.names import asked_about
 from sanderling.tools.effects import Effect
 
@@ -25,6 +26,7 @@ class Use:
 
     effect: Effect
     project: str
+    disk: Disk = LOCAL_DISK
 
     @cached_property
     def parsed(self) -> Parsed:
@@ -37,13 +39,15 @@ class Use:
     @cached_property
     def roots(self) -> tuple[str, ...]:
         """The project as it is called, and as it is."""
-        return tuple({os.path.normpath(self.project): None, real_path(self.project): None})
+        return tuple(
+            {os.path.normpath(self.project): None, self.disk.real_path(self.project): None}
+        )
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
         """The file as it is called, and as it is: a link must not lead past a rule."""
         path = self.effect.path
-        return os.path.normpath(path), real_path(path)
+        return os.path.normpath(path), self.disk.real_path(path)
 
     @cached_property
     def protected(self) -> frozenset[str]:
@@ -55,7 +59,7 @@ class Use:
 
     def is_inside(self, others: Sequence[str] = ()) -> bool:
         """True if the file really is in the project, or in one of `others`, whatever it is called."""
-        directories = (*self.roots, *map(real_path, others))
+        directories = (*self.roots, *map(self.disk.real_path, others))
         return is_in_any(self.paths[1], directories)
 
     @cached_property
@@ -98,8 +102,8 @@ class Use:
         found = dict[str, None]()
         for file in self.files(word):
             found[os.path.normpath(file)] = None
-            if "/" in word or os.path.lexists(file):
-                found[real_path(file)] = None
+            if "/" in word or self.disk.exists(file):
+                found[self.disk.real_path(file)] = None
             if len(found) > MAX_REAL_PATHS:
                 return None
         self._targets[word] = tuple(found)
@@ -128,5 +132,5 @@ def stays_inside(use: Use, name: str) -> bool:
         is_in_any(path, use.roots)
         for directory in use.directories
         for place in _places(directory, name)
-        for path in (os.path.normpath(place), real_path(place))
+        for path in (os.path.normpath(place), use.disk.real_path(place))
     )

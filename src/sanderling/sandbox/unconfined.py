@@ -1,15 +1,24 @@
-"""Commands without a sandbox: for a person who has said so, in this session, and for systems that have none."""
+"""The unconfined ground, without a sandbox: for a person who has said so, in this session, and for systems that have none."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import tempfile
+import weakref
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
 from anyio import to_thread
 
+from sanderling.errors import SandboxError
+from sanderling.protocol.modes import NetworkMode
+from sanderling.sandbox.files import UnconfinedFiles
+from sanderling.sandbox.ground import LOCAL_DISK, Disk
+from sanderling.sandbox.kernel.layout import private_directory, remove_temporary_files_of_the_dead
+from sanderling.sandbox.policy import NO_GRANT, Grant, SandboxPolicy
 from sanderling.sandbox.processes import PipeReader
 
 REAP_S = 1.0
@@ -142,3 +151,56 @@ def _nothing_ignored() -> Generator[None]:
 
 
 def _do_nothing(_number: int, _frame: object) -> None: ...
+
+
+class Unconfined:
+    """What nothing holds: commands and files with all of the person's rights. `look_at_project` raises if there is no project."""
+
+    is_confined = False
+    network: NetworkMode = "on"
+    disk: Disk = LOCAL_DISK
+
+    def __init__(self, policy: SandboxPolicy, look_at_project: Callable[[], None]) -> None:
+        self._policy = policy
+        self._look_at_project = look_at_project
+        self._scratch = ""
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str] | None,
+        grant: Grant,  # noqa: ARG002 - it can do all of that
+    ) -> UnconfinedProcess:
+        self._look_at_project()
+        return await spawn_unconfined(argv, cwd=cwd or self._policy.project, env=env)
+
+    async def files(self, _grant: Grant) -> UnconfinedFiles:
+        self._look_at_project()
+        return UnconfinedFiles()
+
+    async def scratch(self) -> tuple[str, str]:
+        """A directory for what goes along with commands that nothing confines. Of a host that was killed, the next one removes it."""
+        if not self._scratch:
+            directory = private_directory(self._policy, "tmp")
+            remove_temporary_files_of_the_dead(directory)
+            self._scratch = tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=directory)
+            weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
+        return self._scratch, self._scratch
+
+    def leads_to(self, _host: str) -> bool:
+        return True
+
+    def hides(self, _path: str) -> bool:
+        return False
+
+    def needed_to_write(self, _path: str) -> Grant:
+        return NO_GRANT
+
+    @asynccontextmanager
+    async def lending(self, _grant: Grant) -> AsyncGenerator[None]:
+        yield
+
+    async def set_network(self, _mode: NetworkMode) -> None:
+        raise SandboxError("The sandbox is off, and with it any hold on the network.")

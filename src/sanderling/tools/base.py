@@ -11,6 +11,7 @@ from sanderling.tools.outcome import Outcome, Preview
 
 if TYPE_CHECKING:
     from sanderling.commands.shell import ShellState
+    from sanderling.sandbox.ground import Ground
     from sanderling.tools.effects import Effect
     from sanderling.tools.workspace import Workspace
 
@@ -99,7 +100,7 @@ class Request(msgspec.Struct, frozen=True):
     """
     A tool use as it is when its turn comes: this is what is judged, shown and run, whatever changes meanwhile.
 
-    `shell` is what a command begins with, and `is_confined` whether the sandbox holds. `is_of_several`: others of the same message
+    `shell` is what a command begins with, and `ground` where it is to run. `is_of_several`: others of the same message
     have not ended yet.
     """
 
@@ -109,7 +110,7 @@ class Request(msgspec.Struct, frozen=True):
     effect: "Effect"
     title: str
     shell: "ShellState"
-    is_confined: bool
+    ground: "Ground"
     is_of_several: bool = False
 
     async def preview(self, workspace: "Workspace") -> Preview:

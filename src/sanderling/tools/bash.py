@@ -183,13 +183,13 @@ def _shell_notes(change: Change, workspace: Workspace) -> list[str]:
 
 def _network_hint(job: Job, output: str, workspace: Workspace) -> str:
     """A hint for what fails without having asked for a name, which the sandbox would have reported."""
-    sandbox = workspace.sandbox
+    network = workspace.sandbox.ground.network
     is_told = any(denial.operation in ("connect", "resolve") for denial in job.denials)
-    if not job.status or sandbox.is_off or sandbox.network == "on" or is_told:
+    if not job.status or network == "on" or is_told:
         return ""
     if not _NO_NETWORK.search(output):
         return ""
-    state = "off" if sandbox.network == "off" else "open to listed hosts only"
+    state = "off" if network == "off" else "open to listed hosts only"
     return f"[The network is {state}: do without, or ask the person to change that with {remedies().network}.]"
 
 

@@ -1,11 +1,11 @@
 """Buffers held against the files that they show: which one a tool may know of, and what is written for it."""
 
 import codecs
-import os
 
 from sanderling.errors import ToolError
-from sanderling.paths import is_within, real_path
+from sanderling.paths import is_within
 from sanderling.sandbox.files import Identity
+from sanderling.sandbox.ground import Disk
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.editor import Buffer
 from sanderling.tools.workspace import Workspace
@@ -49,7 +49,9 @@ async def buffer_of(workspace: Workspace, path: str, stamp: Stamp | None) -> Buf
     if stamp:
         return await workspace.editor.buffer(path, Identity(stamp.device, stamp.inode))
     identity = await identify(workspace, path)
-    if identity is None or not is_within(identity.place, real_path(workspace.project)):
+    if identity is None or not is_within(
+        identity.place, workspace.disk.real_path(workspace.project)
+    ):
         return None
     return await workspace.editor.buffer(path, identity)
 
@@ -62,13 +64,10 @@ async def identify(workspace: Workspace, path: str) -> Identity | None:
         return None
 
 
-def covers(path: str, stamp: Stamp) -> bool:
-    """True if the sandbox has another file there than the person: one of its own, or an empty one over a secret."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return True
-    return (status.st_dev, status.st_ino) != (stamp.device, stamp.inode)
+def covers(disk: Disk, path: str, stamp: Stamp) -> bool:
+    """Say whether the sandbox has another file there than the person: one of its own, or an empty one over a secret."""
+    status = disk.status(path)
+    return status is None or (status.st_dev, status.st_ino) != (stamp.device, stamp.inode)
 
 
 def bytes_of(buffer: Buffer) -> bytes:

@@ -199,7 +199,9 @@ class Change:
                 stamp = await self._write(proposal.data, loaded)
             except FileChangedError as error:
                 raise _MovedError from error
-            if covers(self.path, stamp) and not self._workspace.is_inside(self.path):
+            if covers(self._workspace.disk, self.path, stamp) and not self._workspace.is_inside(
+                self.path
+            ):
                 notes = (SANDBOXS_OWN, *notes)
             # The editor may still have a buffer of it, by a name that it could not tell before.
             if editor := self._workspace.editor:

@@ -130,7 +130,7 @@ async def _read_file(args: ReadInput, workspace: Workspace, path: str, loaded: L
         what = f"{workspace.shown(path)} is a binary file of {loaded.stamp.size:,} bytes."
         return Outcome(content=what, summary="binary")
     notes = [text.note] if text.note else []
-    if covers(path, loaded.stamp):
+    if covers(workspace.disk, path, loaded.stamp):
         notes.append("the sandbox covers this file: what it really holds is hidden")
     if loaded.is_whole:
         return _outcome(await _page(text.text, args), notes)

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from hashlib import blake2b
 from typing import NamedTuple
 
-from sanderling.paths import real_path
+from sanderling.sandbox.ground import LOCAL_DISK, Disk
 from sanderling.sandbox.inside.reading import Stamp
 
 MAX_TEXT_CHARS = 16 << 20
@@ -34,13 +34,19 @@ class Seen:
     A file of which the model has read a page counts as seen: it knows that there is more.
     """
 
-    def __init__(self, max_text_chars: int = MAX_TEXT_CHARS, max_files: int = MAX_FILES) -> None:
+    def __init__(
+        self,
+        max_text_chars: int = MAX_TEXT_CHARS,
+        max_files: int = MAX_FILES,
+        disk: Disk = LOCAL_DISK,
+    ) -> None:
+        self._disk = disk
         self._max_text_chars, self._max_files = max_text_chars, max_files
         self._sights: OrderedDict[str, Sight] = OrderedDict()
         self._text_chars = 0
 
     def get(self, path: str) -> Sight | None:
-        if (path := real_path(path)) in self._sights:
+        if (path := self._disk.real_path(path)) in self._sights:
             self._sights.move_to_end(path)
         return self._sights.get(path)
 
@@ -53,12 +59,12 @@ class Seen:
         self._keep(path, Sight(stamp=stamp))
 
     def forget(self, path: str) -> None:
-        if sight := self._sights.pop(real_path(path), None):
+        if sight := self._sights.pop(self._disk.real_path(path), None):
             self._text_chars -= len(sight.text or "")
 
     def _keep(self, path: str, sight: Sight) -> None:
         self.forget(path)
-        self._sights[real_path(path)] = sight
+        self._sights[self._disk.real_path(path)] = sight
         self._text_chars += len(sight.text or "")
         if self._text_chars > self._max_text_chars:
             self._keep_digests()

@@ -110,10 +110,10 @@ def route_to(target: Target, sandbox: SessionSandbox) -> Route:
         NetworkDeniedError: none, but the person could open one.
         ToolError: none.
     """
-    network = "on" if sandbox.is_off else sandbox.network
+    network = sandbox.ground.network
     if target.is_local:
         if network == "on":
-            state = "the sandbox is off" if sandbox.is_off else "the network is on"
+            state = "the sandbox is off" if sandbox.facts.level == "off" else "the network is on"
             raise ToolError(
                 f"{target.host} is the person's own machine as long as {state}: it cannot be fetched. What you started with"
                 " bash you can ask with curl."

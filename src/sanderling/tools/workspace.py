@@ -15,10 +15,11 @@ import anyio.to_thread
 from sanderling.commands.jobs import Jobs
 from sanderling.commands.shell import Shell
 from sanderling.errors import SandboxError, ToolError
-from sanderling.paths import is_within, real_path
+from sanderling.paths import is_within
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.files import FileChangedError, Files
+from sanderling.sandbox.ground import Disk
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import printable
 from sanderling.tools.editor import Editor
@@ -83,17 +84,21 @@ class Workspace:
         inside = f"{self.project}/"
         return path.removeprefix(inside) if path.startswith(inside) else path
 
+    @property
+    def disk(self) -> Disk:
+        """The names where the tools work, as the person sees them."""
+        return self.sandbox.ground.disk
+
     def is_inside(self, path: str) -> bool:
         """True if `path` lies in the project, links followed."""
-        return is_within(real_path(path), real_path(self.project))
+        return is_within(self.disk.real_path(path), self.disk.real_path(self.project))
 
     def lock(self, path: str) -> anyio.Lock:
         """The lock that whoever changes the file holds, by whatever name, so that changes happen one after the other."""
-        name: Hashable = real_path(path)
-        with suppress(OSError):
-            status = os.stat(path)
-            if status.st_nlink > 1:  # it is written in place, and stays the same file
-                name = (status.st_dev, status.st_ino)
+        name: Hashable = self.disk.real_path(path)
+        status = self.disk.status(path)
+        if status and status.st_nlink > 1:  # it is written in place, and stays the same file
+            name = (status.st_dev, status.st_ino)
         return self._locks.setdefault(name, anyio.Lock())
 
     async def files(self) -> Files:
@@ -143,7 +148,7 @@ class Workspace:
     def absent(self, path: str, advice: str = "") -> ToolError:
         """The error for a path that is not there; what only the sandbox hides, the person can let in."""
         message = f"{escaped(self.shown(path))} does not exist, or the sandbox hides it.{advice}"
-        if self.sandbox.is_off or not os.path.lexists(path):
+        if not self.sandbox.ground.hides(path):
             return ToolError(message)
         return RefusedError(message, Denial("read", path, "hidden"))
 

@@ -1,0 +1,165 @@
+"""Admissions: a session's policy with what the person has let in since, in force in the sandbox that is open."""
+
+from collections.abc import Callable
+from itertools import chain
+
+import anyio
+
+from sanderling.errors import SandboxError
+from sanderling.paths import is_in_any, real_path
+from sanderling.remedies import remedies
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.ground import LOCAL_DISK, existing
+from sanderling.sandbox.network.hosts import HostRules, is_loopback, split_authority
+from sanderling.sandbox.policy import (
+    NO_GRANT,
+    Grant,
+    Level,
+    NetworkMode,
+    ProjectAccess,
+    SandboxPolicy,
+    changed_paths,
+    resolve_policy,
+    without,
+)
+from sanderling.sandbox.sandbox import NO_PROXY, Sandbox
+
+SESSION = "session"
+
+
+class Admissions:
+    """
+    What a session lets in. `sandbox` is the one that is open, and follows.
+
+    `on_event` hears of paths that are let in no more, `on_change` is called when the network has changed.
+    """
+
+    def __init__(
+        self,
+        policy: SandboxPolicy,
+        on_event: Callable[[Denial], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.policy = policy
+        self.sandbox: Sandbox | None = None
+        self._on_event = on_event
+        self._on_change = on_change
+        self._hosts: dict[object, tuple[str, ...]] = {}  # by whom, or what, they are for
+        self._changing_network = anyio.Lock()
+
+    @property
+    def in_force(self) -> SandboxPolicy:
+        """The policy with the hosts that the person has let in: while the network is off, those and no others."""
+        policy = self.policy
+        hosts = tuple(dict.fromkeys(chain.from_iterable(self._hosts.values())))
+        if not hosts or policy.network == "on":
+            return policy
+        listed = policy.hosts if policy.network == "proxy" else ()
+        return policy._replace(network="proxy", hosts=(*listed, *hosts))
+
+    @property
+    def write_paths(self) -> tuple[str, ...]:
+        """The paths that can be written beside the project."""
+        return without(self.policy, changed_paths(self.policy)).write_paths
+
+    def leads_to(self, host: str) -> bool:
+        policy = self.in_force
+        if policy.network == "on" or is_loopback(split_authority(host)[0]):
+            return True
+        return policy.network == "proxy" and HostRules(policy.hosts).allow_all_of(host)
+
+    def needed_to_write(self, path: str) -> Grant:
+        inside = [real_path(each) for each in (self.policy.project, *self.write_paths)]
+        path = real_path(path)
+        if is_in_any(path, inside):
+            return NO_GRANT
+        return Grant(write_paths=(existing(LOCAL_DISK, path),)).identified()
+
+    def set_mode(self, mode: ProjectAccess) -> None:
+        self.policy = self.policy._replace(mode=mode)
+        if self.sandbox:
+            self.sandbox.policy = self.sandbox.policy._replace(mode=mode)
+
+    def take_back_what_changed(self) -> None:
+        """What was let in for the session, and is something else by now, has to be asked about again."""
+        changed = changed_paths(self.policy)
+        for path in changed:
+            can_write = path in self.policy.write_paths
+            self._on_event(Denial("write" if can_write else "read", path, "replaced"))
+        if changed:
+            self.policy = without(self.policy, changed)
+        if changed and self.sandbox:
+            self.sandbox.policy = without(self.sandbox.policy, changed)
+
+    def check(self, grant: Grant, level: Level | None) -> None:
+        """
+        Return if the person could let that in.
+
+        Raises:
+            SandboxError: a path holds too much, or a host needs a proxy that this level does not have.
+        """
+        resolve_policy(grant.added_to(self.policy))
+        if grant.hosts and self.in_force.network != "on" and level == "landlock":
+            raise SandboxError(
+                f"{NO_PROXY} The person can open all of it: `{remedies().network} on`."
+            )
+
+    async def extend(self, sandbox: Sandbox, grant: Grant) -> None:
+        """
+        Let `grant` in for the rest of the session, in `sandbox` at once.
+
+        Raises:
+            SandboxError: a host needs a proxy that this level does not have.
+        """
+        grant = grant if grant.is_identified else grant.identified()
+        await self.let_in(SESSION, (*self._hosts.get(SESSION, ()), *grant.hosts))
+        paths = grant._replace(hosts=())
+        self.policy = paths.added_to(self.policy)
+        sandbox.policy = paths.added_to(sandbox.policy)
+
+    async def let_in(self, whose: object, hosts: tuple[str, ...]) -> None:
+        """From now on these hosts for that; none takes them back."""
+        before = self._hosts.pop(whose, ())
+        if hosts:
+            self._hosts[whose] = hosts
+        if hosts == before:
+            return
+        try:
+            await self.renew_network()
+        except SandboxError:
+            if not hosts:
+                return  # taken back all the same: with the sandbox the proxy has ended
+            self._hosts[whose] = before
+            raise
+        if whose is SESSION:  # what is lent for a moment is not worth the person's attention
+            self._on_change()
+
+    async def set_network(self, mode: NetworkMode) -> None:
+        before = self.policy, self._hosts
+        self.policy = self.policy._replace(network=mode)
+        if mode == "off":
+            self._hosts = {}
+        try:
+            await self.renew_network()
+        except SandboxError:
+            self.policy, self._hosts = before
+            raise
+        self._on_change()
+
+    async def renew_network(self) -> None:
+        async with self._changing_network:
+            wanted, sandbox = self.in_force, self.sandbox
+            is_new = sandbox and (wanted.network, wanted.hosts) != (
+                sandbox.policy.network,
+                sandbox.policy.hosts,
+            )
+            if sandbox and is_new:
+                await sandbox.set_network(wanted.network, wanted.hosts)
+
+
+def policy_of_now(sandbox: Sandbox, grant: Grant) -> SandboxPolicy | None:
+    """What is started now has this; None: what the sandbox has. In plan mode nothing is written, whatever was let in."""
+    policy = grant.added_to(sandbox.policy)
+    if policy.mode == "ro":
+        policy = Grant(read_paths=policy.write_paths).added_to(policy._replace(write_paths=()))
+    return None if policy == sandbox.policy else policy

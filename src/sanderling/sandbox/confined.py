@@ -1,0 +1,94 @@
+"""The confined ground: commands and files in the sandbox that a session keeps."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+
+from sanderling.sandbox.admissions import Admissions, policy_of_now
+from sanderling.sandbox.files import Files
+from sanderling.sandbox.gaps import missing_at
+from sanderling.sandbox.ground import LOCAL_DISK, Disk, Facts
+from sanderling.sandbox.keeper import Keeper
+from sanderling.sandbox.place import ProjectPlace
+from sanderling.sandbox.policy import NO_GRANT, Grant, NetworkMode
+from sanderling.sandbox.processes import STDOUT, Process
+
+
+class Confined:
+    """Commands and files that the kernel holds to what `admissions` let in."""
+
+    is_confined = True
+    disk: Disk = LOCAL_DISK
+
+    def __init__(self, admissions: Admissions, place: ProjectPlace, keeper: Keeper) -> None:
+        self._admissions = admissions
+        self._place = place
+        self._keeper = keeper
+
+    @property
+    def network(self) -> NetworkMode:
+        return self._admissions.in_force.network
+
+    @property
+    def facts(self) -> Facts:
+        report, level = self._keeper.report, self._keeper.level
+        gaps = missing_at(report, level) if report and level else []
+        missing = tuple(gap["what"] for gap in gaps)
+        return Facts(level or "", self.network, missing, self._keeper.problem)
+
+    async def spawn(
+        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str] | None, grant: Grant
+    ) -> Process:
+        sandbox = await self._keeper.opened()
+        self._admissions.take_back_what_changed()
+        policy = policy_of_now(sandbox, grant)
+        return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
+
+    async def files(self, grant: Grant) -> Files:
+        sandbox = await self._keeper.opened()
+        self._admissions.take_back_what_changed()
+        return await self._keeper.workers.of(sandbox, grant)
+
+    async def scratch(self) -> tuple[str, str]:
+        sandbox = await self._keeper.opened()
+        path = sandbox.policy.tmp_dir
+        return path, path if sandbox.level == "landlock" else "/tmp"
+
+    def leads_to(self, host: str) -> bool:
+        return self._admissions.leads_to(host)
+
+    def hides(self, path: str) -> bool:
+        return self.disk.exists(path)
+
+    def needed_to_write(self, path: str) -> Grant:
+        return self._admissions.needed_to_write(path)
+
+    def check_grant(self, grant: Grant) -> None:
+        self._place.require()
+        self._admissions.check(grant, self._keeper.level)
+
+    async def extend(self, grant: Grant) -> None:
+        sandbox = await self._keeper.opened()
+        self.check_grant(grant)
+        await self._admissions.extend(sandbox, grant)
+
+    @asynccontextmanager
+    async def lending(self, grant: Grant) -> AsyncGenerator[None]:
+        if grant == NO_GRANT:
+            yield
+            return
+        borrower = object()
+        try:
+            await self._admissions.let_in(borrower, grant.hosts)
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._admissions.let_in(borrower, ())
+                await self._keeper.workers.retire(grant)
+                if self._keeper.sandbox:
+                    self._keeper.sandbox.retire_views()
+
+    async def set_network(self, mode: NetworkMode) -> None:
+        await self._keeper.opened()
+        await self._admissions.set_network(mode)

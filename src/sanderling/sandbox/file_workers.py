@@ -1,0 +1,43 @@
+"""File workers: one for each grant, started when it is first needed and ended when what it was started for has changed."""
+
+import anyio
+
+from sanderling.sandbox.admissions import policy_of_now
+from sanderling.sandbox.files import Files
+from sanderling.sandbox.policy import Grant
+from sanderling.sandbox.sandbox import Sandbox
+
+
+class FileWorkers:
+    def __init__(self) -> None:
+        self._files: dict[Grant, tuple[Files, object]] = {}  # each with what it was opened for
+        self._opening = anyio.Lock()
+
+    async def of(self, sandbox: Sandbox, grant: Grant) -> Files:
+        """
+        Return the files as a command of now with `grant` would see them.
+
+        Raises:
+            SandboxError: the worker cannot be started.
+        """
+        async with self._opening:
+            policy = policy_of_now(sandbox, grant) or sandbox.policy
+            paths = (policy.read_paths, policy.write_paths, policy.identities)
+            wanted = (sandbox, policy.mode, *paths)
+            files, opened_for = self._files.get(grant, (None, None))
+            if files and (files.has_ended or opened_for != wanted):
+                await files.retire()
+                files = None
+            files = files or await sandbox.open_files(policy)
+            self._files[grant] = (files, wanted)
+            return files
+
+    async def retire(self, grant: Grant) -> None:
+        async with self._opening:
+            if lent := self._files.pop(grant, None):
+                await lent[0].retire()
+
+    def close(self) -> None:
+        for files, _ in self._files.values():
+            files.close()
+        self._files.clear()

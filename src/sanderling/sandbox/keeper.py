@@ -1,0 +1,238 @@
+"""
+The sandbox of a session: opened ahead of its first use, and again after a mishap.
+
+It costs processes, and holds the project as it found it. So it comes to **rest** when nobody has needed it for some minutes, and
+at once after a turn that did without: its processes end, and the next one opens it again. What commands have left on the disk is
+still there then, in the private HOME and in /tmp. While one of them runs, or has left something in memory alone, it does not rest;
+nor does it with paths that the person has let in: what they lead to is looked up when it opens, and commands may have changed that.
+
+It holds the very directory that was the project when it opened. Where somebody has put another one in its place since (`mv`, a new
+clone), it is left, with all that runs in it, and opened anew: what is asked for now is meant for what is there now. So it is when
+its private HOME or /tmp, which are files of the person's, were removed: commands would find nothing there that they could write.
+"""
+
+import math
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from sanderling.errors import SandboxError
+from sanderling.sandbox.admissions import Admissions
+from sanderling.sandbox.file_workers import FileWorkers
+from sanderling.sandbox.kernel.layout import remove_tree
+from sanderling.sandbox.place import Directory, ProjectPlace
+from sanderling.sandbox.policy import NO_GRANT, Level
+from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.report import Report
+
+REST_AFTER_S = 300.0
+REMOVE_S = 5.0  # what is left by then, the next session of the project removes
+
+
+class Keeper:
+    """
+    Keeps a sandbox open that lets in what `admissions` say, as long as it is needed.
+
+    `serve` must run as long as the session lives. `on_change` is called when `level` or `problem` changed.
+    """
+
+    rest_after_s = REST_AFTER_S
+
+    def __init__(
+        self,
+        admissions: Admissions,
+        place: ProjectPlace,
+        on_event: Callable[[SandboxEvent], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.problem = ""
+        self.report: Report | None = None
+        self.workers = FileWorkers()
+        self._admissions = admissions
+        self._place = place
+        self._on_event = on_event
+        self._on_change = on_change
+        self._opened_at: Directory | None = None  # where the project was when the sandbox opened
+        self._is_wanted = anyio.Event()
+        self._is_decided = anyio.Event()
+        self._is_kept_open = False
+        self._private: object = None  # what the private directories were when it opened
+        self._needed_at = -math.inf  # the last time, since it is open
+        self._patience: anyio.CancelScope | None = None  # until it may rest
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The sandbox that is open."""
+        return self._admissions.sandbox
+
+    @property
+    def level(self) -> Level | None:
+        """The level that is in force; None while it is not known."""
+        return self._admissions.policy.level or (self.report.level if self.report else None)
+
+    async def find_level(self) -> None:
+        """Find out what the kernel can do, for those who want to see it before anything is opened."""
+        try:
+            self.report = await Sandbox.probe()
+            check_level(self._admissions.policy, self.report)
+        except SandboxError as error:
+            self.problem = str(error)
+        self._on_change()
+
+    async def serve(self) -> None:
+        """Open the sandbox whenever it is wanted, until it can rest."""
+        try:
+            while True:
+                await self._is_wanted.wait()
+                await self._hold_open()
+        finally:
+            if self._admissions.policy.tmp_dir:  # still there, if it rests or has rested
+                with anyio.move_on_after(REMOVE_S, shield=True):
+                    await to_thread.run_sync(
+                        remove_tree, self._admissions.policy.tmp_dir, abandon_on_cancel=True
+                    )
+
+    async def _hold_open(self) -> None:
+        # When this one comes to its end, the next may be waited for already.
+        is_decided, is_wanted = self._is_decided, self._is_wanted
+        self._opened_at = self._place.now()
+        try:
+            async with Sandbox.open(
+                self._admissions.in_force, self._on_event, self.report
+            ) as sandbox:
+                self._admissions.policy = self._admissions.policy._replace(
+                    tmp_dir=sandbox.policy.tmp_dir
+                )
+                self._admissions.sandbox, self.problem = sandbox, ""
+                self._private = _private_directories(sandbox)
+                if self.report is None:
+                    self.report = sandbox.report
+                    self._on_change()
+                try:
+                    await self._catch_up(sandbox)
+                    is_decided.set()
+                    await self._until_it_can_rest(sandbox)
+                finally:
+                    if self.sandbox is sandbox:  # else it was left
+                        self._let_go()
+                if sandbox.has_ended.is_set():  # a mishap
+                    self._on_change()
+                else:
+                    await sandbox.rest()
+        except SandboxError as error:
+            self.problem = str(error)
+        if self._is_wanted is is_wanted:
+            self._let_go()
+        is_decided.set()
+
+    async def _catch_up(self, sandbox: Sandbox) -> None:
+        """What has changed while it opened is in force before anything is started in it."""
+        sandbox.policy = sandbox.policy._replace(mode=self._admissions.policy.mode)
+        await self._admissions.renew_network()
+
+    async def _until_it_can_rest(self, sandbox: Sandbox) -> None:
+        """Return when it has ended, was left, or nobody has needed it for a while and nothing would be lost."""
+        while self.sandbox is sandbox and not sandbox.has_ended.is_set():
+            with anyio.CancelScope(deadline=self._rest_at) as self._patience:
+                await sandbox.has_ended.wait()
+            if self.sandbox is not sandbox or self._rest_at > anyio.current_time():
+                continue
+            has_paths = self._admissions.policy.read_paths or self._admissions.policy.write_paths
+            if has_paths or sandbox.runs_commands or await sandbox.holds_memory():
+                self._need()
+            elif self._rest_at <= anyio.current_time():
+                return
+
+    @property
+    def _rest_at(self) -> float:
+        return math.inf if self._is_kept_open else self._needed_at + self.rest_after_s
+
+    def _need(self) -> None:
+        self._needed_at = anyio.current_time()
+
+    def _let_go(self) -> None:
+        """Whoever needs it from now on opens it anew."""
+        self._admissions.sandbox, self._is_wanted = None, anyio.Event()
+        self._needed_at = -math.inf
+        self.workers.close()
+
+    @contextmanager
+    def kept_open(self) -> Generator[None]:
+        """Once it is open, it stays so in this context; afterwards it rests at once if nobody has needed it."""
+        self._is_kept_open = True
+        try:
+            yield
+        finally:
+            self._is_kept_open = False
+            if self._patience:
+                self._patience.deadline = self._rest_at
+
+    async def get_ready(self) -> None:
+        """Open it ahead of its use, if that can be; if it cannot, who needs it is told."""
+        await self._decided()
+        if self.sandbox:
+            with suppress(SandboxError):
+                await self.workers.of(self.sandbox, NO_GRANT)
+
+    async def _decided(self) -> None:
+        """Return when it is open, or that was tried."""
+        if self.sandbox is None and not self._is_wanted.is_set():
+            self._is_decided = anyio.Event()
+            self._is_wanted.set()
+        await self._is_decided.wait()
+
+    async def opened(self) -> Sandbox:
+        while True:
+            self.look_at_project()
+            if self.sandbox and _private_directories(self.sandbox) != self._private:
+                self._leave()
+            if self.sandbox is None:
+                self._admissions.take_back_what_changed()  # or it would not open
+            self._need()
+            await self._decided()
+            if self.sandbox is None:
+                self._on_change()
+                raise SandboxError(self.problem)
+            self._need()
+            if self._place.now() == self._opened_at:
+                return self.sandbox  # else it went while the sandbox opened
+
+    def look_at_project(self) -> None:
+        """
+        Leave a sandbox that holds a directory which is the project no more.
+
+        Raises:
+            SandboxError: there is no directory in its place.
+        """
+        place = self._place.require()
+        if self.sandbox and place != self._opened_at:
+            self._leave()
+        self._place.note(place)
+
+    def _leave(self) -> None:
+        """It ends with all that runs in it; whoever needs one waits for that, and opens the next."""
+        self._let_go()
+        if self._patience:
+            self._patience.cancel()
+
+    def rest_soon(self) -> None:
+        """Let it rest as soon as nothing in it would be lost."""
+        if self._patience:
+            self._needed_at = -math.inf
+            self._patience.deadline = self._rest_at
+
+
+def _private_directories(sandbox: Sandbox) -> object:
+    """Which directories private HOME and /tmp are; None if one is gone."""
+    policy = sandbox.policy
+    try:
+        found = [os.stat(path) for path in (f"{policy.state_dir}/home", policy.tmp_dir)]
+    except OSError:
+        return None
+    return [(status.st_dev, status.st_ino) for status in found]
