@@ -909,7 +909,7 @@ async def session_in(place: Path) -> AsyncIterator[Sandbox]:
         project=str(place / "project"), home=str(place / "home"), state_dir=str(place / "state")
     )
     async with Sandbox.open(policy) as session:
-        if session.facts.level != "full":
+        if session.level != "full":
             pytest.skip(f"no level full here: {session.report.why_not('full')}")
         yield session
 

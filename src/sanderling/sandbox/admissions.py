@@ -29,7 +29,7 @@ SESSION = "session"
 
 class Admissions:
     """
-    What a session lets in. `sandbox` is the one that is open, and follows.
+    The policy of a session and what the person has added. `sandbox` is the one that is open, and follows.
 
     `on_event` hears of paths that are let in no more, `on_change` is called when the network has changed.
     """
@@ -81,7 +81,7 @@ class Admissions:
             self.sandbox.policy = self.sandbox.policy._replace(mode=mode)
 
     def take_back_what_changed(self) -> None:
-        """What was let in for the session, and is something else by now, has to be asked about again."""
+        """Take back paths that were let in for the session and are something else by now: they have to be asked about again."""
         changed = changed_paths(self.policy)
         for path in changed:
             can_write = path in self.policy.write_paths
@@ -118,7 +118,7 @@ class Admissions:
         sandbox.policy = paths.added_to(sandbox.policy)
 
     async def let_in(self, whose: object, hosts: tuple[str, ...]) -> None:
-        """From now on these hosts for that; none takes them back."""
+        """Let these `hosts` in from now on for `whose` sake; none takes them back."""
         before = self._hosts.pop(whose, ())
         if hosts:
             self._hosts[whose] = hosts
@@ -158,7 +158,7 @@ class Admissions:
 
 
 def policy_of_now(sandbox: Sandbox, grant: Grant) -> SandboxPolicy | None:
-    """What is started now has this; None: what the sandbox has. In plan mode nothing is written, whatever was let in."""
+    """Return the policy of what is started now; None: what the sandbox has. In plan mode nothing is written, whatever was let in."""
     policy = grant.added_to(sandbox.policy)
     if policy.mode == "ro":
         policy = Grant(read_paths=policy.write_paths).added_to(policy._replace(write_paths=()))

@@ -47,7 +47,7 @@ class SupervisorChannel:
         wire.send(self._channel, message, descriptors)
 
     async def undoes(self, path: str) -> bool:
-        """Whether the guard would undo a change of `path`, which is real; not, if there is none any more."""
+        """Say whether the guard would undo a change of `path`, which is real; not, if there is none any more."""
         number = next(self._numbers)
         answered = self._asked[number] = anyio.Event()
         try:

@@ -41,7 +41,7 @@ def policy_for(settings: Settings, project: str) -> SandboxPolicy:
 
 class SessionSandbox:
     """
-    What confines a session's commands: `ground` is the one on which they start now.
+    The hold on a session's commands: `ground` is the one on which they start now.
 
     `serve` must run as long as the session lives. `on_change` is called when `facts` changed.
     """
@@ -90,7 +90,7 @@ class SessionSandbox:
         await self.keeper.find_level()
 
     def kept_open(self) -> AbstractContextManager[None]:
-        """Once it is open, it stays so in this context; afterwards it rests at once if nobody has needed it."""
+        """Keep it open in this context, once it is open; afterwards it rests at once if nobody has needed it."""
         return self.keeper.kept_open()
 
     async def get_ready(self) -> None:
@@ -171,7 +171,7 @@ class SessionSandbox:
 
     @property
     def is_writable(self) -> bool:
-        """Whether anything of the person's can be written: in plan mode nothing can."""
+        """Say whether anything of the person's can be written: in plan mode nothing can."""
         return self.admissions.policy.mode == "rw"
 
     def set_mode(self, mode: ProjectAccess) -> None:
@@ -192,7 +192,7 @@ class SessionSandbox:
         status: int | None = None,
         command: str = "",
     ) -> tuple[Denial, ...]:
-        """A `command` has ended: have the guard look at the project; return what its failure says was refused."""
+        """Have the guard look at the project after a `command`; return what its failure says was refused."""
         sandbox = self.keeper.sandbox
         if not sandbox:
             return ()

@@ -1,5 +1,5 @@
 """
-What the sandbox refused, as data: enough to offer exactly that grant and to run the command again, still confined.
+Denials: what the sandbox refused, as data: enough to offer exactly that grant and to run the command again, still confined.
 
 The network's doors report what they refuse. A refused path is known at first hand only to the program that was refused; its
 complaint is looked at, and believed where the policy says the same. A program that is not found is looked for where the person's own

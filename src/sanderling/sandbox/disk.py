@@ -33,7 +33,7 @@ class DiskWatch:
 
 
 def _free_bytes(path: str) -> int | None:
-    """None: it is gone, or cannot be looked at."""
+    """Return what is free; None if `path` is gone, or cannot be looked at."""
     try:
         status = os.statvfs(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a command finds around it: the variables that may enter, and where a project's private files are kept."""
+"""The surroundings of a command: the variables that may enter, and where a project's private files are kept."""
 
 import hashlib
 import os
@@ -35,7 +35,7 @@ CREDENTIALS = re.compile(r"://[^/\s]*@")
 
 
 def environment(host: Mapping[str, str], policy: SandboxPolicy, level: Level) -> dict[str, str]:
-    """What a command finds in its environment: of the host's, what `ENVIRONMENT` and `env_pass` name, then our own."""
+    """Return the environment of a command: of the host's, what `ENVIRONMENT` and `env_pass` name, then our own."""
     passed = {
         name: value
         for name, value in host.items()

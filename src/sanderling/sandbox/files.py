@@ -77,7 +77,7 @@ class Files:
         return data, size
 
     async def load(self, path: str, limit: int, head: int = HEAD_BYTES) -> Loaded:
-        """All of a file, or if it is longer than `limit` bytes its first `head`."""
+        """Return all of a file, or if it is longer than `limit` bytes its first `head`."""
         data, is_whole, stamp = await self._ask("load", path, limit, head)
         return Loaded(data, is_whole, Stamp(*stamp))
 
@@ -127,7 +127,7 @@ class Files:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the worker is gone."""
+        """Say whether the worker is gone."""
         if self._channel.fileno() < 0:
             return True
         poll = select.poll()
@@ -178,7 +178,7 @@ class Files:
 
 
 class UnconfinedFiles(Files):
-    """The same with all of the person's rights, when there is no sandbox."""
+    """Files with all of the person's rights, when there is no sandbox."""
 
     def __init__(self) -> None: ...
 

@@ -1,5 +1,5 @@
 """
-What a level does not isolate: one table, shown by `status`, told to the model, printed in the documentation.
+The gaps of each level, what it does not isolate: one table, shown by `status`, told to the model, printed in the documentation.
 
 The escape suite holds it to be exact: an attack gets through at a level if, and only if, it is listed here.
 """
@@ -209,7 +209,7 @@ def gaps_at(
     landlock_abi: int,
     table: "dict[Level, tuple[Gap, ...]]" = GAPS,
 ) -> tuple[Gap, ...]:
-    """What is open at `level` for this kind of user on this kernel. A level without Landlock has none, whatever the kernel has."""
+    """Return what is open at `level` for this kind of user on this kernel. A level without Landlock has none, whatever the kernel has."""
     abi = 0 if level == "namespaces" else landlock_abi
     return tuple(
         gap for gap in table.get(level, ()) if gap.is_open(is_root=is_root, landlock_abi=abi)
@@ -217,7 +217,7 @@ def gaps_at(
 
 
 def missing_at(report: "Report", level: "Level") -> list[dict[str, str]]:
-    """What is open at `level` here: `what`, and the `reason` that no other layer closes it."""
+    """Return what is open at `level` here: `what`, and the `reason` that no other layer closes it."""
     gaps = gaps_at(level, is_root=os.geteuid() == 0, landlock_abi=report.landlock_abi)
     return [{"what": gap.words, "reason": _reason(gap, report, level)} for gap in gaps]
 

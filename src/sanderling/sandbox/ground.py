@@ -74,7 +74,7 @@ class Running(Protocol):
 
 
 class Facts(NamedTuple):
-    """What is shown and told of a ground: `level` is empty while it is not known, `missing` what it leaves open, in sentences."""
+    """The facts of a ground that are shown and told: `level` is empty while it is not known, `missing` what it leaves open, in sentences."""
 
     level: SandboxLevel
     network: NetworkMode

@@ -132,7 +132,7 @@ class Keeper:
         is_decided.set()
 
     async def _catch_up(self, sandbox: Sandbox) -> None:
-        """What has changed while it opened is in force before anything is started in it."""
+        """Put in force what has changed while it opened, before anything is started in it."""
         sandbox.policy = sandbox.policy._replace(mode=self._admissions.policy.mode)
         await self._admissions.renew_network()
 
@@ -157,14 +157,14 @@ class Keeper:
         self._needed_at = anyio.current_time()
 
     def _let_go(self) -> None:
-        """Whoever needs it from now on opens it anew."""
+        """Forget the sandbox: whoever needs one from now on opens it anew."""
         self._admissions.sandbox, self._is_wanted = None, anyio.Event()
         self._needed_at = -math.inf
         self.workers.close()
 
     @contextmanager
     def kept_open(self) -> Generator[None]:
-        """Once it is open, it stays so in this context; afterwards it rests at once if nobody has needed it."""
+        """Keep it open in this context, once it is open; afterwards it rests at once if nobody has needed it."""
         self._is_kept_open = True
         try:
             yield
@@ -216,7 +216,7 @@ class Keeper:
         self._place.note(place)
 
     def _leave(self) -> None:
-        """It ends with all that runs in it; whoever needs one waits for that, and opens the next."""
+        """End the sandbox with all that runs in it; whoever needs one waits for that, and opens the next."""
         self._let_go()
         if self._patience:
             self._patience.cancel()

@@ -121,7 +121,7 @@ MAX_COMPARED_BYTES = 1 << 20
 
 
 def folded(name: str) -> str:
-    """What some file systems take for the same name: without upper case, in one form of Unicode."""
+    """Return what some file systems take for the same name: without upper case, in one form of Unicode."""
     return name.lower() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
@@ -144,7 +144,7 @@ WITH_HOOKS = frozenset(name for name, row in _SPELLED.items() if row.at_root == 
 
 
 def row_of(name: str, directory: str = "") -> Row | None:
-    """What the table says of a `name` in a `directory`, of which the last name counts."""
+    """Return what the table says of a `name` in a `directory`, of which the last name counts."""
     name, directory = folded(name), folded(directory)
     if row := _ROWS.get(name):
         return row
@@ -161,7 +161,7 @@ def asked_about(parts: Iterable[str]) -> frozenset[str]:
 
 
 def is_told(name: str, directory: str) -> bool:
-    """Whether a walk notes it: it is in the table, and not somewhere else's business. Runs for every file there is."""
+    """Say whether a walk notes a name: it is in the table, and not somewhere else's business. Runs for every file there is."""
     lowered = name.lower()
     if lowered not in _LAST_PARTS and name.isascii() and not lowered.endswith(_ENDING):
         return False
@@ -170,7 +170,7 @@ def is_told(name: str, directory: str) -> bool:
 
 
 def told_of_link(link: str) -> list[str]:
-    """What is noted of a link that is called like a directory in the table (`.cargo`): itself, and what it makes of files."""
+    """Return what is noted of a link that is called like a directory in the table (`.cargo`): itself, and what it makes of files."""
     below = _BELOW.get(folded(os.path.basename(link)), ())
     files = (f"{link}/{name}" for name in below)
     return (
@@ -181,7 +181,7 @@ def told_of_link(link: str) -> list[str]:
 
 
 def held(named: Iterable[str]) -> list[str]:
-    """Of the paths that a walk has noted those which no command may change, as far as they are not too many."""
+    """Return those of the paths that a walk has noted which no command may change, as far as they are not too many."""
     found = (path for path in named if (row := _row_at(path)) and row.anywhere)
     return sorted(found, key=lambda path: (path.count("/"), path))[:MAX_HELD]
 
@@ -192,7 +192,7 @@ def _row_at(path: str) -> Row | None:
 
 
 def stamp(path: str) -> tuple[object, ...]:
-    """What changes with `path` or anything below, as far as that is not too much; () for nothing."""
+    """Return what changes with `path` or anything below, as far as that is not too much; () for nothing."""
     found: list[object] = []
     waiting = [path]
     while waiting and len(found) < MAX_STAMPS:
@@ -214,7 +214,7 @@ def stamp(path: str) -> tuple[object, ...]:
 
 
 def is_copy(path: str, original: str) -> bool:
-    """Whether both are the same plain files and directories, as far as that is not too much to look at."""
+    """Say whether both are the same plain files and directories, as far as that is not too much to look at."""
     waiting = [(path, original)]
     for _ in range(MAX_STAMPS):
         if not waiting:

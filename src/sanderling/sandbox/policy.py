@@ -1,4 +1,4 @@
-"""What a command may touch: data, checked once, enforced elsewhere."""
+"""The policy, what a command may touch: data, checked once, enforced elsewhere."""
 
 import os
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ Identity = tuple[str, int, int]
 
 
 class Limits(NamedTuple):
-    """What one session may use up: processes at a time, bytes per file and in shared memory."""
+    """The limits of one session: processes at a time, bytes per file and in shared memory."""
 
     processes: int = max(512, 64 * (os.cpu_count() or 1))
     file_bytes: int = 8 << 30
@@ -38,7 +38,7 @@ class Limits(NamedTuple):
 
 class SandboxPolicy(NamedTuple):
     """
-    What the commands of a session may touch, and what may run them.
+    The rights of a session's commands: what they may touch, and what may run them.
 
     `project`, `home` and `state_dir` are absolute. `state_dir` is the project's own: its private HOME and the quarantine live
     there; `tmp_dir`, which is a session's own, is chosen when its sandbox opens first, and `programs`, what of HOME is shown for the
@@ -67,7 +67,7 @@ class SandboxPolicy(NamedTuple):
 
 class Grant(NamedTuple):
     """
-    What the person has let in beside the policy: exactly these paths and hosts.
+    A grant of the person beside the policy: exactly these paths and hosts.
 
     `identities` holds for each path what the person was asked about: a link that is put there afterwards leads nowhere.
     """
@@ -78,7 +78,7 @@ class Grant(NamedTuple):
     identities: tuple[Identity, ...] = ()
 
     def identified(self) -> "Grant":
-        """With its links followed, once and for all, and with what it leads to now."""
+        """Return it with its links followed, once and for all, and with what it leads to now."""
         reads, writes = (tuple(map(real_path, paths)) for paths in self[:2])
         identities = tuple(filter(None, map(_identity, (*reads, *writes))))
         return Grant(reads, writes, self.hosts, identities)
@@ -117,7 +117,7 @@ def _newest(these: tuple[Identity, ...], others: tuple[Identity, ...]) -> tuple[
 
 
 def _identity(path: str) -> Identity | None:
-    """None: there is nothing, or a link leads there."""
+    """Return which file is at `path`; None if there is nothing, or a link leads there."""
     if real_path(path) != path:
         return None
     try:
@@ -155,7 +155,7 @@ def check_identities(policy: SandboxPolicy) -> None:
 
 def resolve_policy(policy: SandboxPolicy) -> SandboxPolicy:
     """
-    `policy` with every path made real.
+    Return `policy` with every path made real.
 
     Raises:
         SandboxError: a path does not exist, or is not what was granted, or a granted one holds what the sandbox is there to hide.

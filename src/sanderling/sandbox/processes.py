@@ -111,7 +111,7 @@ class Process:
         return self.returncode is None and self._problem is None
 
     def _is_all_over(self) -> bool:
-        """Whether the init has said that nothing is left; else the end of the pipe says it."""
+        """Say whether the init has said that nothing is left; else the end of the pipe says it."""
         return len(self._said) == STATUS.size and STATUS.unpack(self._said)[1]
 
     def _read_status(self) -> None:

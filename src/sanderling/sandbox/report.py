@@ -1,4 +1,4 @@
-"""What the sandbox tells of: how much the kernel enforces here, what the guard has done, what has become of the project."""
+"""Reports of the sandbox: how much the kernel enforces here, what the guard has done, what has become of the project."""
 
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ NEEDS: dict[Level, tuple[str, ...]] = {
 
 
 class Report(NamedTuple):
-    """Why each layer does not work here, empty where it does; and Landlock's ABI version, 0 without it."""
+    """The reasons why layers do not work here, empty where one does; and Landlock's ABI version, 0 without it."""
 
     reasons: dict[str, str]
     landlock_abi: int
@@ -29,14 +29,14 @@ class Report(NamedTuple):
         return next(level for level in LEVELS if not self.why_not(level))
 
     def why_not(self, level: Level) -> str:
-        """What keeps `level` from working, empty when it works."""
+        """Return what keeps `level` from working, empty when it works."""
         needs = ((layer, self.reasons[layer]) for layer in NEEDS[level])
         return "; ".join(f"{layer}: {reason}" for layer, reason in needs if reason)
 
 
 class GuardEvent(NamedTuple):
     """
-    What the guard did. `path` is relative to the project where it lies inside, and any bytes (surrogates stand for what is no text).
+    An act of the guard. `path` is relative to the project where it lies inside, and any bytes (surrogates stand for what is no text).
 
     `kept_at` says where a quarantined thing is.
 
@@ -51,6 +51,6 @@ class GuardEvent(NamedTuple):
 
 
 class ProjectReplaced(NamedTuple):
-    """Where the directory `project` was, there is another one by now; the sandbox is opened anew for that."""
+    """Another directory is where `project` was; the sandbox is opened anew for that."""
 
     project: str

@@ -81,7 +81,7 @@ class Sandbox:
 
     @classmethod
     async def probe(cls) -> Report:
-        """What the kernel can enforce, found out by doing it; once, for it does not change while we run."""
+        """Find out what the kernel can enforce, by doing it; once, for it does not change while we run."""
         if cls._report_of_kernel is None:
             try:
                 _check_system()
@@ -243,7 +243,7 @@ class Sandbox:
         ]
 
     async def _watch(self) -> None:
-        """As long as something runs: have the guard look now and then, and kill it all before it has filled the disk."""
+        """Watch what runs: have the guard look now and then, and kill it all before it has filled the disk."""
         paths = (self.policy.project, self.policy.state_dir, *self.policy.write_paths)
         watch = DiskWatch(paths)
         next_audit = anyio.current_time() + AUDIT_S
@@ -279,11 +279,11 @@ class Sandbox:
         return self._views.runs_commands
 
     async def holds_memory(self) -> bool:
-        """Whether commands have left what would go with our processes: shared memory, semaphores or message queues."""
+        """Say whether commands have left what would go with our processes: shared memory, semaphores or message queues."""
         return await self._views.holds_memory()
 
     async def undoes(self, path: str) -> bool:
-        """Whether the guard would undo a change of `path`, which is real; not, if there is none any more."""
+        """Say whether the guard would undo a change of `path`, which is real; not, if there is none any more."""
         return await self._supervisor.undoes(path)
 
     async def rest(self) -> None:

@@ -72,7 +72,7 @@ class UnconfinedProcess:
         await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
 
     def _reap(self) -> None:
-        """Take its status, and end its group: whoever is left there keeps the number from being given to another one."""
+        """Take the command's status, and end its group: whoever is left there keeps the number from being given to another one."""
         self._process.wait(REAP_S)
         self.has_left_processes = self._signal_group(signal.SIGKILL)
 
@@ -94,7 +94,7 @@ class UnconfinedProcess:
         self.stdout.close()
 
     def _signal_group(self, number: int) -> bool:
-        """Whether there was anyone."""
+        """Send a signal to the command's process group; say whether there was anyone in it."""
         try:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
@@ -136,7 +136,7 @@ async def spawn_unconfined(
 @contextmanager
 def _nothing_ignored() -> Generator[None]:
     """
-    What is started in this context ignores no signal, though we do: whoever starts an editor in the background may leave it that.
+    Let what is started in this context ignore no signal, though we do: whoever starts an editor in the background may leave it that.
 
     What is caught, a new program does not inherit.
     """
@@ -154,7 +154,7 @@ def _do_nothing(_number: int, _frame: object) -> None: ...
 
 
 class Unconfined:
-    """What nothing holds: commands and files with all of the person's rights. `look_at_project` raises if there is no project."""
+    """Commands and files with all of the person's rights. `look_at_project` raises if there is no project."""
 
     is_confined = False
     network: NetworkMode = "on"

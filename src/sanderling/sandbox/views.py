@@ -39,7 +39,7 @@ class View:
         return self.runs_commands or any(worker.is_running for worker in self.file_workers)
 
     async def holds_memory(self) -> bool:
-        """Whether commands have left something there that is on no disk; not, if it does not answer any more."""
+        """Say whether commands have left something there that is on no disk; not, if it does not answer any more."""
         with suppress(OSError, anyio.ClosedResourceError):
             await self.send(("look",), ())
             match await receive(self.channel):
@@ -126,7 +126,7 @@ class Views:
             return self._views[key]
 
     def hold_again(self, path: str) -> None:
-        """The host has replaced a file, which took its mount away: mount it again, or where that cannot be, end the view."""
+        """Mount a file again that the host has replaced, which took its mount away, or where that cannot be, end the view."""
         for view in list(self._views.values()):
             if self._level == "full-bwrap":
                 self.drop(view)
@@ -168,13 +168,13 @@ class Views:
                 self._retire(view)
 
     def _retire(self, view: View) -> None:
-        """Nothing runs there any more: what was made for its mounts goes."""
+        """End a view in which nothing runs any more: what was made for its mounts goes."""
         self.drop(view)
         with suppress(OSError):  # the supervisor is gone, and cleans up
             self._supervisor.send(("retire", view.number))
 
     def drop(self, view: View) -> None:
-        """Nothing is started there any more; what runs there goes on, with its mounts."""
+        """Start nothing in `view` any more; what runs there goes on, with its mounts."""
         self._views = {key: other for key, other in self._views.items() if other is not view}
         self._left = [other for other in (*self._left, view) if other.runs_commands]
         anyio.notify_closing(view.channel)
@@ -185,7 +185,7 @@ class Views:
         return any(view.runs_commands for view in (*self._views.values(), *self._left))
 
     async def holds_memory(self) -> bool:
-        """Whether commands have left what would go with our processes: shared memory, semaphores or message queues."""
+        """Say whether commands have left what would go with our processes: shared memory, semaphores or message queues."""
         return any([await view.holds_memory() for view in list(self._views.values())])
 
     def kill_commands(self) -> None:

@@ -1,5 +1,5 @@
 """
-How host, supervisor and zygotes talk.
+The wire between host, supervisor and zygotes.
 
 A Unix socket that keeps messages apart (SOCK_SEQPACKET), one marshalled tuple in each, file descriptors beside it. Both ends
 are the same Python and the same code; nothing of a command ever writes here, so that `marshal` may be trusted.

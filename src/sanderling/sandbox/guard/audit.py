@@ -29,7 +29,7 @@ MAY_RUN = ", and may run something or instruct an agent when you open, enter or 
 
 
 class Audit:
-    """What git would run in `project` and what the table of names has there, against what was `found` at the start."""
+    """A look at what git would run in `project` and what the table of names has there, against what was `found` at the start."""
 
     def __init__(
         self, project: GuardedProject, quarantine: Quarantine, restorer: Restorer, found: Survey
@@ -91,7 +91,7 @@ class Audit:
             self._quarantine.take(entry, "; ".join(sorted({reason for _, reason in faults})))
 
     def _faults(self, now: Repository, was: Repository | None) -> Iterator[tuple[str, str]]:
-        """What git would run or trust by way of this repository that it did not at the start: the path and the reason."""
+        """Find what git would run or trust by way of this repository that it did not at the start: the path and the reason."""
         is_outside = not (
             self._project.is_inside(now.git_dir) or self._project.is_inside(now.common_dir)
         )
@@ -122,7 +122,7 @@ class Audit:
             yield path, "borrows objects from outside the project"
 
     def _tell_of_names(self, named: list[str]) -> None:
-        """What the table has and nothing held: it stays, and the person is told."""
+        """Tell of names that the table has and nothing held; they stay."""
         before, self._stamps = self._stamps, self._stamped(named)
         news = [
             path
@@ -139,7 +139,7 @@ class Audit:
             )
 
     def _is_copy(self, path: str) -> bool:
-        """Whether the project holds the same nearer its root: `path` is of a worktree, or a clone, that was made inside."""
+        """Say whether the project holds the same nearer its root: `path` is of a worktree, or a clone, that was made inside."""
         parts = os.path.relpath(path, self._project.path).split("/")
         nearer = ("/".join((self._project.path, *parts[n:])) for n in range(1, len(parts)))
         return any(
@@ -148,7 +148,7 @@ class Audit:
         )
 
     def _stamped(self, named: list[str]) -> dict[str, tuple[object, ...]]:
-        """What is held needs no looking at."""
+        """Return a stamp of each path; what is held needs no looking at."""
         return {
             path: () if self._project.is_as_it_was(path) else listed.stamp(path) for path in named
         }

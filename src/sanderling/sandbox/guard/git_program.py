@@ -29,7 +29,7 @@ def follow_links(path: str) -> str:
 
 
 def leads_to(directory: str, path: str) -> str:
-    """Where `path`, as it is written in `directory`, leads; empty if that is unclear."""
+    """Return where `path`, as it is written in `directory`, leads; empty if that is unclear."""
     try:
         return follow_links(os.path.join(directory, path))
     except UnclearError:
@@ -52,7 +52,7 @@ class TrustedGit:
 
     @property
     def program(self) -> str:
-        """Its path; empty if there is none."""
+        """The path of that git; empty if there is none."""
         for directory in self._search_path():
             if os.access(f"{directory}/git", os.X_OK):
                 return f"{directory}/git"

@@ -52,7 +52,7 @@ class Guard:
 
     def undoes(self, path: str) -> bool:
         """
-        Whether a change of `path`, which is real, would not last: of what is forbidden or held, of git's own, or of anything below.
+        Say whether a change of `path`, which is real, would not last: of what is forbidden or held, of git's own, or of anything below.
 
         Whoever can be told beforehand need not see it taken away.
         """

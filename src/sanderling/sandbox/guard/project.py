@@ -40,7 +40,7 @@ class GuardedProject:
 
     def is_lost(self) -> bool:
         """
-        Whether something else is in the project's place: then that is none of ours, and what was moved away is left as it is.
+        Say whether something else is in the project's place: then that is none of ours, and what was moved away is left as it is.
 
         No command can do that, for the directory above is not theirs to write.
         """
@@ -50,7 +50,7 @@ class GuardedProject:
         return is_in_any(path, self.roots)
 
     def is_as_it_was(self, path: str) -> bool:
-        """Whether a mount still holds `path`, or it is what it was at the start."""
+        """Say whether a mount still holds `path`, or it is what it was at the start."""
         around = path
         while around not in self.bound and self.is_inside(around):
             around = os.path.dirname(around)

@@ -1,4 +1,4 @@
-"""How the repositories of a project are protected: what is read-only, what is guarded, what is hidden."""
+"""The protection of a project's repositories: what is read-only, what is guarded, what is hidden."""
 
 import os
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ from sanderling.sandbox.guard.settings import is_inert, may_run_something, setti
 
 class GitProtection(NamedTuple):
     """
-    What the mounts must do for git; all paths absolute.
+    The mounts' part for git; all paths absolute.
 
     `write`, `read`: directories outside the project that git needs, writable or not. `pin`: directories to be bound onto
     themselves, so that they cannot be renamed away. `read_only`: files and directories to be bound read-only. `watch`: the names
@@ -45,7 +45,7 @@ class GitProtection(NamedTuple):
 
 def protection(survey: Survey) -> GitProtection:
     """
-    What must be protected in the project and its repositories, as they are now: after `place_sentinels`, which this sees.
+    Find what must be protected in the project and its repositories, as they are now: after `place_sentinels`, which this sees.
 
     The names of the table that are not in the project's root yet are left to the guard, those in directories of its own excepted.
 
@@ -125,7 +125,7 @@ class _Plan:
                 self._hold(f"{self.project}/{name}")
 
     def _hold_what_hooks_name(self, hooks: str) -> None:
-        """What links among them lead to, and one step further: the files that they name."""
+        """Hold what links among `hooks` lead to, and one step further, the files that hooks name."""
         try:
             names = os.listdir(hooks)
         except OSError:
@@ -144,7 +144,7 @@ class _Plan:
 
     def _hold_plain_file(self, hooks: str, word: str) -> None:
         """
-        What a hook names: by its whole path, from where the hook lies (`$(dirname "$0")/lint`), or from the root, where git runs it.
+        Hold a file that a hook names: by its whole path, from where the hook lies (`$(dirname "$0")/lint`), or from the root, where git runs it.
 
         Not what is a link: a virtual environment's Python is made anew when that is.
         """
@@ -287,14 +287,14 @@ def outside(own: Repository | None, survey: Survey) -> list[str]:
 
 
 def leads_nowhere(project: str) -> str:
-    """Where the project's `.git` leads, if that is not there: a worktree that was pruned, a repository that was moved."""
+    """Return where the project's `.git` leads, if that is not there: a worktree that was pruned, a repository that was moved."""
     own = own_repository(project)
     return own.git_dir if own and not os.path.isdir(own.git_dir) else ""
 
 
 def _answers(own: Repository, survey: Survey) -> bool:
     """
-    Whether the repository outside knows of this project: the sandbox can write a pointer to any repository of the user, but no answer.
+    Say whether the repository outside knows of this project: the sandbox can write a pointer to any repository of the user, but no answer.
 
     A linked worktree is answered by `gitdir`, a submodule by `core.worktree`. One that `git init --separate-git-dir` made says
     nothing; it is told by its place, for others' are called `.git` or lie below one.

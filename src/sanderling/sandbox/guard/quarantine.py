@@ -27,7 +27,7 @@ class _Copier:
         self._names = MAX_MOVED_NAMES
 
     def count(self, _directory: str, names: list[str]) -> list[str]:
-        """For `shutil.copytree`: ignore none of the names."""
+        """Count `names`, and ignore none, for `shutil.copytree`."""
         self._names -= len(names)
         if self._names < 0:
             raise TooMuchError
@@ -58,7 +58,7 @@ def move(source: str, destination: str) -> None:
     Move to another file system what may still change, and may hold anything: what is no plain file is not kept.
 
     Raises:
-        OSError, RecursionError, _TooMuchError: it stays, or a part of it does.
+        OSError, RecursionError, TooMuchError: it stays, or a part of it does.
     """
     import shutil
 
@@ -78,7 +78,7 @@ def move(source: str, destination: str) -> None:
 
 
 class Quarantine:
-    """Where things are moved that must not stay in `project`; each time, that is told."""
+    """The place for what must not stay in `project`: each move is told."""
 
     def __init__(self, project: GuardedProject, directory: str) -> None:
         self._project = project

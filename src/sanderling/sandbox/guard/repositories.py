@@ -1,5 +1,5 @@
 """
-What git would run, and where it reads that from.
+Repositories: what git would run, and where it reads that from.
 
 Plain `git status` runs `core.fsmonitor` and hooks, so whoever writes a repository's config runs code as the user. Git finds
 that config in steps: a `.git` entry, which is a directory, a link or a file `gitdir: PATH`; in the git directory a file
@@ -57,7 +57,7 @@ _WORK_TREE = re.compile(rb"(^|\])\s*worktree\s*=", re.IGNORECASE | re.MULTILINE)
 
 
 class Repository(NamedTuple):
-    """Where git goes from `entry`: its own directory, and the one that it shares with other worktrees. All resolved."""
+    """The directories to which git goes from `entry`: its own directory, and the one that it shares with other worktrees. All resolved."""
 
     entry: str
     git_dir: str
@@ -66,7 +66,7 @@ class Repository(NamedTuple):
 
 class Survey(NamedTuple):
     """
-    What one walk of the project found, absolute; nothing inside `.git` directories, nothing through links.
+    The finds of one walk of the project, absolute; nothing inside `.git` directories, nothing through links.
 
     `repositories`: entries named `.git` and bare repositories. `env_files`: regular files that may hold secrets, by their name.
     `unlistable`: directories which may be entered but not read. `named`: what the table of names has, links included. `git` may be
@@ -165,7 +165,7 @@ def _listing(directory: str, dir_fd: int | None = None) -> "Generator[Iterator[o
 
 def find_repository(entry: str) -> Repository | None:
     """
-    Where git goes from `entry`, a `.git` or a git directory; None where it goes nowhere.
+    Return where git goes from `entry`, a `.git` or a git directory; None where it goes nowhere.
 
     Raises:
         UnclearError: a pointer is not written the way git writes it, so that readers may disagree.
@@ -265,7 +265,7 @@ def git_directories(survey: Survey, outside: Iterable[str] = ()) -> list[str]:
 
 def has_its_files_around(project: str) -> bool:
     """
-    Whether the files of the project's repository are the project's, for no setting says that they are elsewhere.
+    Say whether the files of the project's repository are the project's, for no setting says that they are elsewhere.
 
     Known without git: it would believe the setting, and show any file that the index names. Where it can make nothing of `.git`, the
     project itself is a repository if it looks like one.

@@ -68,7 +68,7 @@ def place_sentinels(state_dir: str, survey: Survey) -> Claim:
 
 
 def _claimed(directory: str) -> int | None:
-    """None: it cannot be opened, or there are no locks."""
+    """Return a descriptor that claims `directory`; None if it cannot be opened, or there are no locks."""
     try:
         fd = os.open(directory, DIRECTORY)
     except OSError:
@@ -93,7 +93,7 @@ def _close(*descriptors: int) -> None:
 
 @contextmanager
 def _unclaimed(directory: str) -> Generator[bool]:
-    """Whether no session needs the sentinel there; none that begins comes in between."""
+    """Find out whether no session needs the sentinel there; none that begins comes in between."""
     try:
         fd = os.open(directory, DIRECTORY)
     except OSError:
@@ -111,7 +111,7 @@ def _unclaimed(directory: str) -> Generator[bool]:
 
 
 def _is_free(path: str) -> bool:
-    """Whether nothing is there, or a sentinel: git itself never writes one."""
+    """Say whether nothing is there, or a sentinel: git itself never writes one."""
     try:
         return read_file(path, len(SENTINEL), follows=False) == SENTINEL
     except OSError:
@@ -119,7 +119,7 @@ def _is_free(path: str) -> bool:
 
 
 def _append(record: int, data: bytes) -> None:
-    """All of it or nothing."""
+    """Append all of it or nothing."""
     end = os.lseek(record, 0, os.SEEK_END)
     if os.write(record, data) < len(data):
         os.ftruncate(record, end)

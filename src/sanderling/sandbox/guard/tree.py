@@ -18,7 +18,7 @@ DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Kept(NamedTuple):
-    """What a path held. `stamp` stands in for the content of a file too large to keep."""
+    """The content that a path held. `stamp` stands in for the content of a file too large to keep."""
 
     kind: int
     mode: int
@@ -81,7 +81,7 @@ def snapshot(paths: Iterable[str]) -> dict[str, Kept]:
 
 
 def look(name: str, parent: int | None = None) -> Kept | None:
-    """What is at `name`, a path or a name in `parent`; None for nothing."""
+    """Return what is at `name`, a path or a name in `parent`; None for nothing."""
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         kind, mode = stat.S_IFMT(found.st_mode), stat.S_IMODE(found.st_mode)

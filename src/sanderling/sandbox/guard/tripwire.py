@@ -212,7 +212,7 @@ class Tripwire:
             )
 
     def check_all(self) -> None:
-        """As if every event had been lost: by name, in directories that may be others by now."""
+        """Check everything as if every event had been lost: by name, in directories that may be others by now."""
         current = {watch.directory: watch for watch in self._watches.values()}
         for directory in self._forbidden.keys() | self._held.keys():
             watch = current.get(directory)

@@ -69,7 +69,7 @@ def try_it() -> None:
 
 
 def complaint_in(stderr: BufferedReader) -> SandboxError:
-    """What a bubblewrap that has ended wrote to `stderr`."""
+    """Return what a bubblewrap that has ended wrote to `stderr`."""
     words = stderr.read(MAX_COMPLAINT_BYTES).decode(errors="replace").strip()
     return SandboxError(words or "bubblewrap does not work here")
 
@@ -102,7 +102,7 @@ def start_zygote(view: "View", channel: socket.socket, entered: socket.socket) -
 
 
 def _make_mount_points(layout: "Layout") -> None:
-    """In the private directories, where what an earlier command left gives way: bwrap would stumble over it."""
+    """Make them in the private directories, where what an earlier command left gives way: bwrap would stumble over it."""
     for bind in layout.binds:
         for directory, target in layout.private_places(bind) if bind.is_private else ():
             make_mount_point(directory, bind._replace(target=target))

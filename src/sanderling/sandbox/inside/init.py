@@ -42,7 +42,7 @@ RESET = (*FORWARDED, PARENT_DIED, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD
 
 
 class Confinement(NamedTuple):
-    """What a process takes on, never to lose it again. Built once per zygote."""
+    """The confinement that a process takes on, never to lose it again. Built once per zygote."""
 
     is_mounted: bool
     has_own_pids: bool
@@ -210,7 +210,7 @@ def _stop_descendants(spare: frozenset[int]) -> set[int]:
 
 
 def adopt_and_die_together(parent: int) -> None:
-    """Without a pid namespace: adopt every orphan below, and when `parent` dies, end them and ourselves."""
+    """Do without a pid namespace: adopt every orphan below, and when `parent` dies, end them and ourselves."""
 
     def end(_number: int, _frame: object) -> NoReturn:
         kill_tree()

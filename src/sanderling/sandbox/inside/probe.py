@@ -1,5 +1,5 @@
 """
-What this kernel can enforce: found out by doing it, each layer in a child process of its own.
+The probe of what this kernel can enforce: found out by doing it, each layer in a child process of its own.
 
 Someone waits for that, and most of it is the time that imports take: what a layer needs is imported while those before it are
 tried.
@@ -67,7 +67,7 @@ class _Trial:
 
 
 def _try_namespaces() -> None:
-    """All of them, with a mount of each kind that a root directory needs; /proc in a child, because it needs the pid namespace."""
+    """Try all of them, with a mount of each kind that a root directory needs; /proc in a child, because it needs the pid namespace."""
     namespaces.enter_new_user_namespace(
         namespaces.CLONE_NEWNS
         | namespaces.CLONE_NEWPID

@@ -1,4 +1,4 @@
-"""What the file worker reads: files of any size, in parts or whole, and directories."""
+"""Reading for the file worker: files of any size, in parts or whole, and directories."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ def read(path: str, offset: int, limit: int) -> tuple[bytes, int]:
 
 
 def load(path: str, limit: int, head: int) -> tuple[bytes, bool, tuple[int, ...]]:
-    """All of a file, or if it is longer than `limit` its first `head` bytes; whether that is all; its stamp."""
+    """Return all of a file, or if it is longer than `limit` its first `head` bytes; whether that is all; its stamp."""
     for is_last_try in (*[False] * MAX_LOOKS, True):
         with _opened(path) as descriptor:
             before = stamp_of(os.fstat(descriptor))
@@ -56,7 +56,7 @@ def load(path: str, limit: int, head: int) -> tuple[bytes, bool, tuple[int, ...]
 
 
 def _is_fresh(stamp: Stamp) -> bool:
-    """Whether it was changed so lately that one more change could leave the same stamp."""
+    """Say whether a file was changed so lately that one more change could leave the same stamp."""
     return 0 <= time.time_ns() - max(stamp.mtime_ns, stamp.ctime_ns) < TICK_NS
 
 
@@ -85,7 +85,7 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
 
 def _seek(chunks: Iterator[bytes], first: int) -> tuple[int, bytes | None, bool]:
     """
-    How many lines were passed, and the chunk that begins with line `first`.
+    Return how many lines were passed, and the chunk that begins with line `first`.
 
     None if it was not reached, because the file has ended (the third is true), or because it took too long.
     """
@@ -127,7 +127,7 @@ def _page(
 
 
 def _count(chunks: Iterator[bytes], chunk: bytes) -> tuple[int, bool]:
-    """How many lines there are in `chunk` and those that follow, as far as the time suffices, and whether that is all."""
+    """Count how many lines there are in `chunk` and those that follow, as far as the time suffices, and whether that is all."""
     found, deadline = 0, time.monotonic() + COUNT_S
     while True:
         found += chunk.count(b"\n")

@@ -27,7 +27,7 @@ POLL_S = 0.0002
 
 @contextmanager
 def everything_still() -> Generator[None]:
-    """Every descendant of ours stands still in this context, but those that are started in it."""
+    """Stop every descendant of ours in this context, but those that are started in it."""
     stopped = _Stopped()
     try:
         stopped.stop_all()

@@ -112,7 +112,7 @@ class Supervisor:
     def _start_zygote(
         self, number: int, level: Level, policy: SandboxPolicy, channel: socket.socket
     ) -> None:
-        """What runs is stopped meanwhile: it must not move what has been looked at and is not yet mounted."""
+        """Fork a zygote. What runs is stopped meanwhile: it must not move what has been looked at and is not yet mounted."""
         has_own_network = policy.network != "on" and level != "landlock"
         here, there = wire.socket_pair()
         with here, there, everything_still():
@@ -143,7 +143,7 @@ class Supervisor:
         return received is not None
 
     def _become_zygote(self, view: View, channel: socket.socket, there: socket.socket) -> NoReturn:
-        """In a fork: enter the view and serve `channel`; the namespaces go to the supervisor, for the views after this one."""
+        """Enter, in a fork, the view and serve `channel`; the namespaces go to the supervisor, for the views after this one."""
         try:
             prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)
             if view.is_mounted:
@@ -183,7 +183,7 @@ class Supervisor:
         prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)  # a fork does not inherit it
 
     def _look_at(self, policy: SandboxPolicy, level: Level, *, has_own_network: bool) -> Layout:
-        """What the view of `policy` holds, as things are now. The first look also puts the guard in place."""
+        """Find what the view of `policy` holds, as things are now. The first look also puts the guard in place."""
         check_identities(policy)  # nothing moves any more
         if self._guard:
             self._audit()  # or we would ask git about a repository that waits for that
@@ -233,7 +233,7 @@ class Supervisor:
         }
 
     def _remove_placeholders(self, number: int) -> None:
-        """What no other view needs, and nobody has filled: a command would take it for the file that was granted."""
+        """Remove what no other view needs, and nobody has filled: a command would take it for the file that was granted."""
         own = self._placeholders.pop(number, set())
         for path in sorted(own.difference(*self._placeholders.values()), reverse=True):
             directory, name = os.path.split(path)
@@ -279,7 +279,7 @@ class Supervisor:
 
 
 def _steps(layout: Layout, targets: set[str]) -> Iterator[str]:
-    """What `targets` are mounted on in private directories, and every directory on the way there, by their paths outside."""
+    """Find what `targets` are mounted on in private directories, and every directory on the way there, by their paths outside."""
     for bind in layout.binds:
         for directory, rest in layout.private_places(bind) if bind.target in targets else ():
             steps = rest.split("/")

@@ -28,7 +28,7 @@ OTHERS_ATTRIBUTES = ("security.", "trusted.")  # the kernel's and the administra
 
 class _Place(NamedTuple):
     """
-    Where a file is to be written: a name in an open directory, which stays the same whatever is renamed meanwhile.
+    The place where a file is to be written: a name in an open directory, which stays the same whatever is renamed meanwhile.
 
     `expected` is the stamp of what may be replaced, empty if there must be nothing; None lets replace whatever it is.
     """
@@ -39,7 +39,7 @@ class _Place(NamedTuple):
 
     def status(self) -> os.stat_result | None:
         """
-        What is there now; None for nothing.
+        Return what is there now; None for nothing.
 
         Raises:
             OSError: it is no file, or (ESTALE) not the one that was expected.
@@ -263,7 +263,7 @@ def _attributes(descriptor: int) -> dict[str, bytes]:
 
 
 def _sync_directory(directory: int) -> None:
-    """So that the new name outlives a crash, too."""
+    """Make the new name outlive a crash, too."""
     with suppress(PermissionError), _listable(directory) as descriptor, _where_supported():
         os.fsync(descriptor)
 

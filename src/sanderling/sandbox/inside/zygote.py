@@ -33,7 +33,7 @@ LISTS_OF_MEMORY = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg"
 
 
 class View(NamedTuple):
-    """What all commands of a zygote see and get. `has_own_network`: no network but a loopback of the session's own."""
+    """The view that all commands of a zygote share. `has_own_network`: no network but a loopback of the session's own."""
 
     level: Level
     layout: Layout
@@ -43,17 +43,17 @@ class View(NamedTuple):
 
     @property
     def is_mounted(self) -> bool:
-        """Whether the zygote lives in namespaces and in a root directory of its own."""
+        """Say whether the zygote lives in namespaces and in a root directory of its own."""
         return self.level != "landlock"
 
     @property
     def can_nest(self) -> bool:
-        """Whether each command can have a pid namespace of its own in there."""
+        """Say whether each command can have a pid namespace of its own in there."""
         return self.level in ("full", "namespaces")
 
     def confinement(self) -> Confinement:
         """
-        What each of its commands takes on.
+        The confinement that each of its commands takes on.
 
         Raises:
             SandboxError: this kernel or machine lacks a part of the level.
@@ -79,7 +79,7 @@ class View(NamedTuple):
         )
 
     def as_data(self) -> tuple[Any, ...]:
-        """What `main` needs of it, for `marshal`: its root is already there."""
+        """Return what `main` needs of it, for `marshal`: its root is already there."""
         access, limits = tuple(self.layout.access), tuple(self.limits)
         return (self.level, access, limits, self.has_own_network, self.can_use_network)
 
@@ -214,7 +214,7 @@ class Zygote:
 
 
 def _holds_memory() -> bool:
-    """Whether commands have left shared memory, semaphores or message queues behind, as far as they let us look."""
+    """Say whether commands have left shared memory, semaphores or message queues behind, as far as they let us look."""
     try:
         if any(os.listdir(directory) for directory in filter(os.path.isdir, MEMORY)):
             return True

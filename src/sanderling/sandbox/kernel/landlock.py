@@ -152,7 +152,7 @@ class Ruleset:
 
 
 def _rights(version: int) -> tuple[int, int, int]:
-    """All that `version` can deny: on files, on the network, and the scopes."""
+    """Return all that `version` can deny: on files, on the network, and the scopes."""
     known = [rights for since, rights in NEW_RIGHTS.items() if since <= version]
     files, network, scopes = map(sum, zip(*known, strict=True))
     return files, network, scopes

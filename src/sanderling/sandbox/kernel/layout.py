@@ -1,4 +1,4 @@
-"""Which parts of the machine a view holds: a policy, looked at together with what is on the disk now."""
+"""The parts of the machine that a view holds: a policy, looked at together with what is on the disk now."""
 
 import os
 import stat
@@ -47,7 +47,7 @@ class Bind(NamedTuple):
 
 
 class Access(NamedTuple):
-    """What Landlock is to allow, as paths inside. In `private` directories sockets may be connected to."""
+    """The access that Landlock is to allow, as paths inside. In `private` directories sockets may be connected to."""
 
     readable: list[str]
     writable: list[str]
@@ -57,7 +57,7 @@ class Access(NamedTuple):
 
 class Layout(NamedTuple):
     """
-    What a view holds, and the root directory that is built for it at `staging`, if there are mounts.
+    The layout of a view: what it holds, and the root directory that is built for it at `staging`, if there are mounts.
 
     It has links of its own, then `binds` in their order; later ones cover earlier ones.
     """
@@ -69,7 +69,7 @@ class Layout(NamedTuple):
     binds: Sequence[Bind] = ()
 
     def private_places(self, bind: Bind) -> Iterator[tuple[str, str]]:
-        """Where the target is made in private directories: each of them, by its path outside, and the path in it."""
+        """Find where the target is made in private directories: each of them, by its path outside, and the path in it."""
         for directory in self.binds:
             if _is_kept_elsewhere(directory) and bind.target.startswith(f"{directory.target}/"):
                 yield directory.source, bind.target.removeprefix(f"{directory.target}/")
@@ -77,7 +77,7 @@ class Layout(NamedTuple):
 
 class Protection(NamedTuple):
     """
-    What the project needs besides its tree.
+    The needs of the project besides its tree.
 
     `writable` and `readable` lie outside of it and belong to its repositories; `pinned` directories cannot be moved, `read_only`
     ones not be changed; `masked` files look empty.
@@ -132,7 +132,7 @@ def mounted_layout(
 
 
 def _is_kept_elsewhere(bind: Bind) -> bool:
-    """Whether a directory is private: what is written there lies in our state."""
+    """Say whether a directory is private: what is written there lies in our state."""
     return bind.is_writable and bind.source != bind.target and not bind.is_step
 
 
@@ -157,7 +157,7 @@ def _steps_to(binds: Sequence[Bind], private: Sequence[Bind]) -> Iterator[Bind]:
 
 
 def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
-    """The same where there are no mounts: what may be read and written. Nothing below a writable directory can be excepted."""
+    """The view where there are no mounts: what may be read and written. Nothing below a writable directory can be excepted."""
     project = [policy.project, *protection.writable]
     can_write = policy.mode == "rw"
     private = [private_directory(policy, "home"), temporary_directory(policy)]
@@ -189,14 +189,14 @@ def private_directory(policy: SandboxPolicy, name: str) -> str:
 
 
 def temporary_directory(policy: SandboxPolicy) -> str:
-    """What is /tmp inside: the session's own, which goes with it."""
+    """Make what is /tmp inside: the session's own, which goes with it."""
     os.makedirs(policy.tmp_dir, exist_ok=True)
     os.chmod(policy.tmp_dir, 0o1777)  # noqa: S103 - the directories above it are ours alone
     return policy.tmp_dir
 
 
 def remove_tree(path: str) -> None:
-    """By `rm`: a tree that is too deep for Python's own way is one line of shell. What stays is tried again at the next start."""
+    """Remove a tree by `rm`: one that is too deep for Python's own way is one line of shell. What stays is tried again at the next start."""
     is_there = os.path.lexists(path)
     if is_there and not _runs("rm", "-rf", "--", path):  # a directory in it forbids that; Go's do
         _runs("chmod", "-R", "u+rwX", "--", path)
@@ -204,14 +204,14 @@ def remove_tree(path: str) -> None:
 
 
 def remove_temporary_files_of_the_dead(directory: str) -> None:
-    """Each session's directory begins with the pid of its host."""
+    """Remove them: each session's directory begins with the pid of its host."""
     for name in os.listdir(directory):
         if not os.path.exists(f"/proc/{name.partition('-')[0]}"):
             remove_tree(f"{directory}/{name}")
 
 
 def _runs(name: str, *arguments: str) -> bool:
-    """Whether a program of the system's succeeds. Not PATH's, which may lead into the project; and it is told nothing of ours."""
+    """Run a program of the system's; say whether it succeeds. Not PATH's, which may lead into the project; and it is told nothing of ours."""
     program = next((path for at in PROGRAMS if os.access(path := f"{at}/{name}", os.X_OK)), "")
     nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
     try:
@@ -245,7 +245,7 @@ def _git_configuration(policy: SandboxPolicy) -> Iterator[Bind]:
 
 
 def _runtime() -> list[Bind]:
-    """What runs: this Python, for the file worker, and ripgrep beside it."""
+    """Bind what runs: this Python, for the file worker, and ripgrep beside it."""
     paths = (sys.base_prefix, *sys.path, f"{os.path.dirname(sys.executable)}/rg")
     return [
         Bind(os.path.realpath(path), path, is_private=True)
@@ -255,7 +255,7 @@ def _runtime() -> list[Bind]:
 
 
 def program_binds(policy: SandboxPolicy) -> Iterator[Bind]:
-    """What is shown for its programs, and where PATH leads by way of a link to what was granted."""
+    """Bind what is shown for its programs, and where PATH leads by way of a link to what was granted."""
     for path in present(policy.programs):
         yield Bind(os.path.realpath(path), path, is_private=True)
     granted = (*policy.read_paths, *policy.write_paths)
@@ -311,7 +311,7 @@ def listening_sockets(roots: tuple[str, ...]) -> list[str]:
 
 
 def _root_only(directory: str) -> Iterator[str]:
-    """What root can read below `directory`, and nobody else: Sanderling does run as root, in containers."""
+    """Find what root can read below `directory`, and nobody else: Sanderling does run as root, in containers."""
     for entry in os.scandir(directory):
         if entry.is_symlink():
             continue

@@ -140,7 +140,7 @@ def hold(path: str) -> None:
 
 def try_mounts() -> None:
     """
-    In a new mount namespace, make the mounts that a root directory takes, anywhere.
+    Make the mounts that a root directory takes, anywhere in a new mount namespace.
 
     Raises:
         OSError: one of them is refused.

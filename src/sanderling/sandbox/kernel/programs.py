@@ -72,7 +72,7 @@ PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/proc")
 
 
 def programs_of(policy: SandboxPolicy) -> tuple[str, ...]:
-    """What is shown of HOME for the programs in it: compilers and interpreters, and what else of PATH, like ~/bin, holds nothing else."""
+    """Find what is shown of HOME for the programs in it: compilers and interpreters, and what else of PATH, like ~/bin, holds nothing else."""
     toolchains = present(tuple(f"{policy.home}/{name}" for name in TOOLCHAINS))
     others = (
         path
@@ -86,7 +86,7 @@ def programs_of(policy: SandboxPolicy) -> tuple[str, ...]:
 
 def search_path(value: str, policy: SandboxPolicy) -> str:
     """
-    Of a list of directories like PATH those in which no command can have put anything, but for the project's own.
+    Return those of a list of directories like PATH in which no command can have put anything, but for the project's own.
 
     What lies in HOME or /tmp and is not shown is, inside, the sandbox's own directory; and what is relative may be any.
     """
@@ -111,7 +111,7 @@ def _holds_no_surprise(entry: str, policy: SandboxPolicy) -> bool:
 
 
 def leads_to_hidden(program: str) -> bool:
-    """Whether a program is a link to where the sandbox has directories of its own, so that a command can put another there."""
+    """Say whether a program is a link to where the sandbox has directories of its own, so that a command can put another there."""
     home = os.path.realpath(os.path.expanduser("~"))
     toolchains = [f"{home}/{name}" for name in TOOLCHAINS]
     for _ in range(MAX_LINKS):
@@ -140,7 +140,7 @@ def path_entries() -> list[str]:
 
 def _may_be_shown(directory: str, policy: SandboxPolicy) -> bool:
     """
-    Whether a real directory of HOME holds nothing private: programs that everybody may read, and links to such in HOME's own view.
+    Say whether a real directory of HOME holds nothing private: programs that everybody may read, and links to such in HOME's own view.
 
     HOME itself, what the project or our own state lies in, and what others can write, never are.
     """

@@ -139,7 +139,7 @@ def install(program: bytes) -> None:
 
 def _socket_rule(has_namespaces: bool, has_host_network: bool) -> Code:
     """
-    What a command may talk through.
+    The rule about sockets, which are what a command may talk through.
 
     Internet: streams and datagrams. Raw and packet sockets take a capability that nothing in here has. Netlink: the list of
     network interfaces.

@@ -48,7 +48,7 @@ class HostRules:
         self.change(hosts)
 
     def change(self, hosts: tuple[str, ...]) -> None:
-        """From now on these; connections to what is not among them are cut."""
+        """Let in these from now on; connections to what is not among them are cut."""
         entries: set[tuple[str, int]] = set()
         for text in hosts:
             try:
@@ -81,7 +81,7 @@ class HostRules:
         return any((name, port) in self._entries for name in (host, *above))
 
     def allow_all_of(self, entry: str) -> bool:
-        """Whether `entry` adds nothing to them."""
+        """Say whether `entry` adds nothing to them."""
         return all(self.allows(host, port) for host, port in _entries(entry))
 
 
@@ -119,7 +119,7 @@ def canonical_host(host: str) -> str:
 
 def is_public(address: str) -> bool:
     """
-    Whether the address is somewhere on the internet, not on this machine nor in a network around it.
+    Say whether the address is somewhere on the internet, not on this machine nor in a network around it.
 
     IPv6 counts where addresses are handed out (2000::/3), without 6to4; NAT64 counts as the IPv4 address that it leads to.
     """
@@ -134,7 +134,7 @@ def is_public(address: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the name or address, in its one spelling, is the loopback of whichever network it is asked in."""
+    """Say whether the name or address, in its one spelling, is the loopback of whichever network it is asked in."""
     if is_address(host):
         return ip_address(host).is_loopback
     return host == "localhost" or host.endswith(".localhost")

@@ -56,7 +56,7 @@ _HTTP_URL = re.compile(r"(?i:http)://([^/?#]*)([^#]*)")
 
 
 def proxy_environment(port: int) -> dict[str, str]:
-    """What makes curl, git, pip, npm, node, cargo and go use the proxy on this port, and loopback without it."""
+    """Return the variables that make curl, git, pip, npm, node, cargo and go use the proxy on this port, and loopback without it."""
     proxy = f"http://127.0.0.1:{port}"
     # "[::1]" is how Python compares it, "::1" how the others do.
     bypass = "localhost,127.0.0.1,::1,[::1]"

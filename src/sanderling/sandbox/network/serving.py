@@ -18,7 +18,7 @@ PROXY_BACKLOG = 128
 
 
 class HostNetwork:
-    """What answers on the loopbacks of a sandbox's views, in a mode; denials are told to `on_event`."""
+    """The answering end on the loopbacks of a sandbox's views, in a mode; denials are told to `on_event`."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class HostNetwork:
         self._proxy_scopes: list[anyio.CancelScope] = []
 
     def serve(self, name: str, listener: socket.socket) -> None:
-        """What a new view's loopback has for the host to answer on."""
+        """Answer on `listener`, which a new view's loopback has for the host."""
         listener.setblocking(False)
         if name == "proxy":
             self._proxies.append(listener)
