@@ -3,6 +3,7 @@ local M = {}
 
 local api = vim.api
 local attention = require('sanderling.ui.attention')
+local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
 local config = require('sanderling.config')
 local float = require('sanderling.ui.float')
@@ -14,8 +15,6 @@ local slash = require('sanderling.prompt.slash')
 
 local ns = api.nvim_create_namespace('sanderling_slash')
 
----@type table<string, string[]> the models that the provider offers, by session id
-local models = {}
 ---@type table<string, fun(): boolean> by session id: a person waits for the models, if this is true
 local wants_model = {}
 
@@ -33,7 +32,7 @@ end
 
 ---@param session sanderling.chat.session.Session
 local function choose_model(session)
-  vim.ui.select(models[session.id], { prompt = 'Model:' }, function(model)
+  vim.ui.select(session.state.models, { prompt = 'Model:' }, function(model)
     if model then
       session:act({ type = 'set_model', model = model })
     end
@@ -45,7 +44,7 @@ function M.set_or_choose_model(call)
   local model, session = call.args, call.session
   if model ~= '' then
     session:act({ type = 'set_model', model = model })
-  elseif models[session.id] then
+  elseif session.state.models then
     choose_model(session)
   else
     wants_model[session.id] = attention.watch()
@@ -57,7 +56,7 @@ end
 ---@param session_id string
 ---@return string[]
 function M.models_of(session_id)
-  return models[session_id] or { config.options.model }
+  return live.state_of(session_id).models or { config.options.model }
 end
 
 ---@param call sanderling.verbs.Call
@@ -135,10 +134,7 @@ end
 
 -- the models ----------------------------------------------------------------------------------------------------------
 
----@param session_id string
----@param offered string[]
-local function take_models(session_id, offered)
-  models[session_id] = offered
+bus.subscribe('models_listed', function(session_id)
   local is_here, session = wants_model[session_id], live.find(session_id)
   wants_model[session_id] = nil
   if is_here and is_here() and session then
@@ -148,16 +144,10 @@ local function take_models(session_id, offered)
   elseif is_here then
     message.tell('The models are known now: :AgentModel chooses one.')
   end
-end
+end)
 
-host.subscribe(function(session_id, events)
-  for _, event in ipairs(events) do
-    if event.type == 'models_listed' then
-      take_models(session_id, event.models)
-    elseif event.type == 'local_closed' then
-      models[session_id], wants_model[session_id] = nil, nil
-    end
-  end
+bus.subscribe('local_closed', function(session_id)
+  wants_model[session_id] = nil
 end)
 
 return M

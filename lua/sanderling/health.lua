@@ -1,6 +1,7 @@
 --- :checkhealth sanderling
 local config = require('sanderling.config')
 local host = require('sanderling.host')
+local log = require('sanderling.host.log')
 local words = require('sanderling.ui.words')
 
 local M = {}
@@ -271,8 +272,8 @@ local function check_host()
   else
     vim.health.info('not running; the first use starts it')
   end
-  if #host.stderr > 0 then
-    local last = vim.list_slice(host.stderr, math.max(1, #host.stderr - STDERR_SHOWN + 1))
+  if #log.lines > 0 then
+    local last = vim.list_slice(log.lines, math.max(1, #log.lines - STDERR_SHOWN + 1))
     vim.health.warn('its last lines on stderr:\n' .. table.concat(last, '\n'))
   end
   vim.health.start('Files')

@@ -595,7 +595,7 @@ def test_a_command_shows_a_question_that_was_left_before_it_answers_it(editor):
 
 def test_it_is_gone_when_it_is_settled_or_the_host_ends_or_the_chat_is_cleared(screen):
     publish = (
-        "require('sanderling.host').publish(..., { { type = 'local_failed', message = 'x' } })"
+        "require('sanderling.host.bus').publish(..., { { type = 'local_failed', message = 'x' } })"
     )
     for end in (
         lambda: screen.send(settled("q1"), settled("q2")),

@@ -19,7 +19,7 @@ DIALOGUE_ROWS = 7  # of a prompt of one line and its answer of one line, with th
 @pytest.fixture
 def screen(screen):
     yield screen
-    assert not screen.lua("return require('sanderling.host').stderr"), "nothing was a defect"
+    assert not screen.lua("return require('sanderling.host.log').lines"), "nothing was a defect"
 
 
 def turn(number, *events, answer=None):

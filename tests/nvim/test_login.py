@@ -54,7 +54,7 @@ def traces(screen):
         vim.list_extend(kept, vim.api.nvim_buf_get_lines(buf, 0, -1, true))
       end
       vim.list_extend(kept, require('sanderling.prompt.history').entries())
-      vim.list_extend(kept, require('sanderling.host').stderr)
+      vim.list_extend(kept, require('sanderling.host.log').lines)
       return table.concat(kept, '\\n')
     """)
 

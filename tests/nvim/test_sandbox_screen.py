@@ -508,7 +508,7 @@ def test_a_command_that_the_host_never_started_stands_in_the_prompt_again(screen
     wait_until(lambda: screen.actions("run_command"))
     screen.lua("""
       local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
+      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
     """)
     assert screen.prompt_lines() == ["!make"]
     assert screen.events("AgentCommandEnded") == []
@@ -520,7 +520,7 @@ def test_a_command_that_ran_when_the_host_ended_is_announced_as_interrupted(scre
     screen.send(started("make", action["id"]), {"type": "commands_running", "count": 1})
     screen.lua("""
       local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
+      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
     """)
     assert screen.prompt_lines() == [""]
     assert [event["outcome"] for event in screen.events("AgentCommandEnded")] == ["Interrupted."]

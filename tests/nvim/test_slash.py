@@ -497,5 +497,5 @@ def test_sessions_are_opened_and_closed_from_the_prompt(screen):
         lambda: screen.lua("return require('sanderling.session.live').current_id()") == first
     )
     assert screen.prompt_lines() == [""]
-    assert screen.lua("return require('sanderling.host').stderr") == []
+    assert screen.lua("return require('sanderling.host.log').lines") == []
     assert not screen.is_blocked()

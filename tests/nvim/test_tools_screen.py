@@ -245,7 +245,7 @@ def test_what_runs_when_the_host_ends_is_finished_as_stopped(screen):
     screen.send(TURN_STARTED, started())
     screen.lua("""
       local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
+      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
     """)
     assert screen.transcript()[6:] == ["bash pytest -q  ✗ stopped", "", "It is gone."]
 
@@ -641,7 +641,7 @@ def test_a_new_host_begins_in_mode_ask(screen):
     screen.send({"type": "mode_changed", "mode": "auto"})
     screen.lua("""
       local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
+      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
     """)
     assert screen.lua("return require('sanderling').mode()") == "ask"
     assert " ask " in prompt_winbar(screen)
@@ -860,7 +860,7 @@ def test_when_the_host_ends_a_terminal_says_so_and_watches_nothing(screen):
     screen.command("AgentTerminal")
     screen.lua("""
       local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-      require('sanderling.host').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
+      require('sanderling.host.bus').publish(id, { { type = 'local_failed', message = 'It is gone.' } })
     """)
     wait_until(lambda: terminal(screen) == ["[The agent process has ended.]"])
     screen.command("bwipeout!")

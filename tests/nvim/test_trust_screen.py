@@ -126,7 +126,7 @@ def test_a_key_that_was_typed_before_the_page_came_is_no_answer(screen):
     screen.lua(
         """
         local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-        require('sanderling.host').publish(id, { ... })
+        require('sanderling.host.bus').publish(id, { ... })
         vim.api.nvim_feedkeys('a', 'xt', false)
         """,
         shown(),

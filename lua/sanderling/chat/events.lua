@@ -1,25 +1,67 @@
---- What events mean for a session that is open, besides being drawn.
+--- What events do to a session that is open: its state, its transcript, and what they mean besides. The order is that of host/bus.lua.
+local approval = require('sanderling.review')
+local bus = require('sanderling.host.bus')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
+local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
+local states = require('sanderling.session.state')
+local status = require('sanderling.status')
 local tools = require('sanderling.transcript.blocks.tool')
 
 local M = {}
 
---- What an event means for the session beyond being drawn; called when it is drawn.
----@type table<string, fun(self: sanderling.chat.session.Session, event: any)>
+---@param self sanderling.chat.session.Session
+---@param events table[]
+---@return sanderling.session.state.State[] befores the state before each of them
+local function take_in(self, events)
+  local befores, now_ns = {}, vim.uv.hrtime()
+  for i, event in ipairs(events) do
+    befores[i] = self.state
+    self.state = log.guarded(states.reduce, self.state, event, now_ns) or self.state
+  end
+  if befores[1] then
+    status.redraw(befores[1], self.state)
+  end
+  return befores
+end
+
+function bus.deliver(session_id, events, seq)
+  local self = live.find(session_id)
+  if not self then
+    return
+  end
+  local befores = take_in(self, events)
+  self.transcript:apply(events, function()
+    for i, event in ipairs(events) do
+      bus.tell(session_id, event, befores[i])
+    end
+    if self.is_fresh then
+      self:draw_hint() -- below what was drawn
+    end
+    approval.keep_ends_in_sight() -- above the question
+    if seq then
+      host.drawn(session_id, seq)
+    end
+  end)
+end
+
+-- what they mean besides ----------------------------------------------------------------------------------------------
+
+---@alias sanderling.chat.events.Handler fun(self: sanderling.chat.session.Session, event: any, before: sanderling.session.state.State)
+
+---@type table<string, sanderling.chat.events.Handler>
 local handlers = {}
 
 function handlers.session_opened(self, event)
   self.is_awaited = nil
-  self.title = event.title or ''
   if not self.is_open then
     self.is_open = true
     self:restore_draft(event.is_resumed or false)
-    host.announce('AgentSessionOpened', {
+    bus.announce('AgentSessionOpened', {
       session_id = self.id,
       project = self.project,
-      title = self.title,
+      title = event.title or '',
       is_resumed = event.is_resumed or false,
     })
   end
@@ -30,12 +72,8 @@ function handlers.session_in_use(self)
   local is_awaited = self.is_awaited
   self.is_awaited = nil
   if is_awaited and is_awaited() then
-    host.publish(self.id, { { type = 'local_in_use' } })
+    self:note({ type = 'local_in_use' })
   end
-end
-
-function handlers.title_changed(self, event)
-  self.title = event.title
 end
 
 function handlers.history_shown(self, event)
@@ -45,35 +83,17 @@ function handlers.history_shown(self, event)
 end
 
 function handlers.turn_started(self, event)
-  self.is_in_turn = true
   self:set_used()
-  self.todo:set_turn(true)
-  self:confirm({ event.prompt })
-  self:count_prompts()
-  host.announce('AgentTurnStarted', { session_id = self.id, prompt = event.prompt.text })
-end
-
-function handlers.prompt_steered(self, event)
-  self:confirm({ event.prompt })
-  self:count_prompts()
-end
-
-function handlers.waiting_changed(self, event)
-  self.waiting = vim.list_extend(vim.list_slice(event.steering or {}), event.queued or {})
-  self.steering_count = #(event.steering or {})
-  self.is_held = event.is_held or false
-  self:confirm(self.waiting)
-  self:count_prompts()
+  self.todo:draw()
+  bus.announce('AgentTurnStarted', { session_id = self.id, prompt = event.prompt.text })
 end
 
 function handlers.prompts_returned(self, event)
-  self:confirm(event.prompts)
-  self:count_prompts()
   self:put_back_prompts(event.prompts)
 end
 
 function handlers.error_occurred(self, event)
-  host.announce('AgentError', {
+  bus.announce('AgentError', {
     session_id = self.id,
     kind = event.kind,
     message = event.message,
@@ -82,21 +102,16 @@ function handlers.error_occurred(self, event)
 end
 
 function handlers.turn_ended(self, event)
-  self.is_in_turn = false
-  self.todo:set_turn(false)
-  host.announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
+  self.todo:draw()
+  bus.announce('AgentTurnEnded', { session_id = self.id, stop_reason = event.stop_reason })
 end
 
-function handlers.command_started(self, event)
-  local command = self:take_command(event.id) or { id = event.id, command = event.command }
-  command.has_started = true
-  table.insert(self.commands, command)
-end
-
-function handlers.command_ended(self, event)
-  local command = self:take_command(event.id)
+function handlers.command_ended(self, event, before)
+  local text = ''
+  for _, command in ipairs(before.commands) do
+    text = command.id == event.id and command.command or text
+  end
   self.transcript:when_drawn(function()
-    local text = command and command.command or ''
     self:announce_command_end(text, event.outcome, event.is_success or false)
   end)
 end
@@ -110,12 +125,11 @@ local function tell_unless_shown(self, text)
   end
 end
 
-function handlers.sandbox_changed(self, event)
-  if event.network ~= self.network then
+function handlers.sandbox_changed(self, event, before)
+  if event.network ~= before.sandbox.network then
     local text = 'Network %s, for commands started from now on.'
     tell_unless_shown(self, text:format(event.network))
   end
-  self.network = event.network
 end
 
 M.MODE_SENTENCES = {
@@ -124,18 +138,14 @@ M.MODE_SENTENCES = {
   plan = 'Mode plan: nothing can be changed, the sandbox is read-only.',
 }
 
-function handlers.mode_changed(self, event)
-  if event.mode ~= self.mode then
+function handlers.mode_changed(self, event, before)
+  if event.mode ~= before.mode then
     tell_unless_shown(self, M.MODE_SENTENCES[event.mode])
-  end
-  self.mode = event.mode
-  if self.wanted_mode == event.mode then
-    self.wanted_mode = nil
   end
 end
 
-function handlers.todo_changed(self, event)
-  self.todo:set(event.items)
+function handlers.todo_changed(self)
+  self.todo:draw()
 end
 
 --- Show what was asked for, unless the user has gone on to something else.
@@ -146,43 +156,29 @@ function handlers.tool_use_shown(self, event)
   end
 end
 
-function handlers.local_failed(self, event)
-  local was_in_turn = self.is_in_turn
-  self.is_in_turn = false
-  self.mode, self.wanted_mode = 'ask', nil -- until the host says more
-  self.waiting, self.steering_count, self.is_held = {}, 0, false -- they are on disk
-  self.todo:set_turn(false)
-  self:take_back_unconfirmed()
-  self:end_commands('Interrupted.')
-  host.announce('AgentError', {
+--- What the host knew nothing of comes back into the prompt.
+function handlers.local_failed(self, event, before)
+  self.todo:draw()
+  self:put_back_prompts(before.unconfirmed)
+  self:end_commands(before.commands, 'Interrupted.')
+  bus.announce('AgentError', {
     session_id = self.id,
     kind = 'host',
     message = event.message,
     remedy = '',
   })
-  if was_in_turn then
-    host.announce('AgentTurnEnded', { session_id = self.id, stop_reason = 'interrupted' })
+  if before.is_in_turn then
+    bus.announce('AgentTurnEnded', { session_id = self.id, stop_reason = 'interrupted' })
   end
 end
 
-host.subscribe(function(session_id, events, seq)
-  local self = live.find(session_id)
-  if not self then
-    return
-  end
-  self.transcript:apply(events, function()
-    for _, event in ipairs(events) do
-      if handlers[event.type] then
-        handlers[event.type](self, event)
-      end
-    end
-    if self.is_fresh then
-      self:draw_hint() -- below what was drawn
-    end
-    if seq then
-      host.drawn(session_id, seq)
+for type, handle in pairs(handlers) do
+  bus.subscribe(type, function(session_id, event, before)
+    local self = live.find(session_id)
+    if self then
+      handle(self, event, before)
     end
   end)
-end)
+end
 
 return M

@@ -4,7 +4,6 @@ local browse = require('sanderling.chat.browse')
 local config = require('sanderling.config')
 local context = require('sanderling.prompt.context')
 local files = require('sanderling.ui.files')
-local host = require('sanderling.host')
 local install = require('sanderling.host.install')
 local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
@@ -12,6 +11,7 @@ local message = require('sanderling.ui.message')
 local open = require('sanderling.chat.open')
 local sandbox = require('sanderling.session.sandbox')
 local session_events = require('sanderling.chat.events')
+local states = require('sanderling.session.state')
 local tabs = require('sanderling.chat.tabs')
 local waiting = require('sanderling.transcript.waiting')
 local words = require('sanderling.ui.words')
@@ -100,9 +100,8 @@ end
 ---@param mode? string
 ---@return string? mode the one that is in force, when none is given
 function M.net(mode)
-  local session = live.current()
   if mode == nil then
-    return session and sandbox.of(session.id).network or 'off'
+    return live.state_of(live.current_id()).sandbox.network
   end
   vim.validate('mode', mode, function(value)
     return vim.list_contains(sandbox.NETWORK_MODES, value)
@@ -142,16 +141,14 @@ end
 ---@param mode? string
 ---@return string? mode the one that is in force, when none is given
 function M.mode(mode)
-  local session = live.current()
   if mode == nil then
-    return session and session.mode or 'ask'
+    return live.state_of(live.current_id()).mode
   end
   vim.validate('mode', mode, function(value)
     return vim.list_contains(config.MODES, value)
   end, "'ask', 'auto' or 'plan'")
-  session = open.current_session()
-  session.wanted_mode = mode
-  session:act({ type = 'set_mode', mode = mode })
+  local sent = { type = 'local_mode_wanted', mode = mode }
+  open.current_session():act({ type = 'set_mode', mode = mode }, sent)
 end
 
 --- `:AgentMode`: without a mode, say in one sentence which one is in force.
@@ -168,7 +165,7 @@ end
 
 ---@param session sanderling.chat.session.Session
 local function cycle_mode(session)
-  local mode = session.wanted_mode or session.mode
+  local mode = session.state.wanted_mode or session.state.mode
   for i, name in ipairs(config.MODES) do
     if name == mode then
       M.mode(config.MODES[i % #config.MODES + 1])
@@ -180,7 +177,7 @@ end
 --- Show the whole list of what the model means to do.
 function M.todo()
   local session = live.current()
-  if session and #session.todo.items > 0 then
+  if session and #session.state.todo > 0 then
     session.todo:show()
   else
     message.tell('The model has not made a todo list.')
@@ -192,8 +189,7 @@ local function tell_sandbox()
   M.show({ focus = false })
   local session = open.current_session()
   local text, is_weaker = sandbox.report(session.id)
-  local level = is_weaker and 'warning' or 'info'
-  host.publish(session.id, { { type = 'local_notice', level = level, text = text } })
+  session:say(is_weaker and 'warning' or 'info', text)
 end
 
 --- Ask whether commands are to run without a sandbox, and do as is answered.
@@ -231,7 +227,7 @@ end
 --- `<C-c>` stops the turn, or the command; without either it does what it always does.
 ---@param session sanderling.chat.session.Session
 local function stop_or_interrupt(session)
-  if session:is_busy() then
+  if states.is_busy(session.state) then
     session:stop()
   else
     api.nvim_feedkeys(vim.keycode('<C-c>'), 'ni', false)

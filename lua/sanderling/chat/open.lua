@@ -1,13 +1,15 @@
 --- Sessions in the chat's windows: begun, shown, switched, closed.
 local api = vim.api
+local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
-local host = require('sanderling.host')
+local log = require('sanderling.host.log')
 local keys = require('sanderling.chat.keys')
 local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
 local session_module = require('sanderling.chat.session')
+local states = require('sanderling.session.state')
 local stored = require('sanderling.session.stored')
 local tabs = require('sanderling.chat.tabs')
 
@@ -107,7 +109,7 @@ local function restore_sessions()
         tabs.restore_view(session, win)
       end
       is_any_new = is_any_new or is_new
-      is_any_busy = is_any_busy or is_new and session:is_busy()
+      is_any_busy = is_any_busy or is_new and states.is_busy(session.state)
     end
   end
   if is_any_new then
@@ -133,7 +135,7 @@ local function restore_sessions_soon()
     if not ok and locked.reason(err) then
       vim.defer_fn(restore_sessions_soon, RETRY_MS)
     elseif not ok then
-      host.note_defect(err)
+      log.note_defect(err)
     end
   end)
 end
@@ -184,7 +186,7 @@ function M.replace(session, id, project)
   local previous_id = session.id
   session:close()
   session:begin(id, project)
-  host.announce('AgentSessionChanged', { session_id = id, previous_id = previous_id })
+  bus.announce('AgentSessionChanged', { session_id = id, previous_id = previous_id })
   session:open()
   return session
 end
@@ -205,11 +207,11 @@ function M.list()
   return vim.tbl_map(function(session)
     return {
       id = session.id,
-      title = session.title,
+      title = session.state.title,
       name = session:name(),
       project = session.project,
       is_current = session == live.current(),
-      is_busy = session:is_busy(),
+      is_busy = states.is_busy(session.state),
       transcript_buf = session.transcript_buf,
       prompt_buf = session.prompt.buf,
     }

@@ -2,17 +2,20 @@
 --- Whether a window shows it makes no difference.
 local api = vim.api
 local attention = require('sanderling.ui.attention')
+local bus = require('sanderling.host.bus')
 local context = require('sanderling.prompt.context')
 local drafts = require('sanderling.prompt.drafts')
 local host = require('sanderling.host')
 local install = require('sanderling.host.install')
 local live = require('sanderling.session.live')
+local log = require('sanderling.host.log')
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
 local prompt = require('sanderling.prompt')
 local prompt_history = require('sanderling.prompt.history')
 local render = require('sanderling.transcript')
 local scratch = require('sanderling.ui.scratch')
+local states = require('sanderling.session.state')
 local todo = require('sanderling.prompt.todo')
 local words = require('sanderling.ui.words')
 
@@ -20,11 +23,6 @@ local M = {}
 
 local RETRY_MS = 20
 local hint_ns = api.nvim_create_namespace('sanderling_hint')
-
----@class (exact) sanderling.chat.session.Command
----@field id string
----@field command string
----@field has_started? boolean
 
 ---@class (exact) sanderling.chat.session.View
 ---@field saved table as winsaveview() gives it
@@ -38,7 +36,7 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@class (exact) sanderling.chat.session.Session
 ---@field id string
 ---@field project string root that the session is about
----@field title string empty while there is none
+---@field state sanderling.session.state.State what its events say
 ---@field transcript sanderling.transcript.Transcript
 ---@field transcript_buf integer
 ---@field prompt sanderling.prompt.Prompt
@@ -47,15 +45,6 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@field is_open boolean the host has opened it, in this process or in one before
 ---@field is_awaited? fun(): boolean somebody is waiting for it to open
 ---@field is_fresh boolean nothing was said in it, or run
----@field unconfirmed sanderling.Prompt[] prompts that were sent and that no event has named yet
----@field waiting sanderling.Prompt[] prompts that the host keeps for later
----@field steering_count integer the first so many of them go into the turn that runs
----@field is_held boolean they go when the user says so
----@field is_in_turn boolean
----@field commands sanderling.chat.session.Command[] that were sent and have not ended
----@field network string the network that is known to the user
----@field mode 'ask'|'auto'|'plan'
----@field wanted_mode? 'ask'|'auto'|'plan' that was asked for and is not confirmed
 ---@field todo sanderling.prompt.todo.Todo
 ---@field inspected? string id of the tool use that is to be shown whole
 ---@field is_looking? fun(): boolean the person is still where they asked for it
@@ -98,7 +87,9 @@ function M.new(hooks)
     lost = {},
     hooks = hooks,
   }, Session)
-  self.todo = todo.new(self.prompt.buf)
+  self.todo = todo.new(self.prompt.buf, function()
+    return self.state
+  end)
   for _, buf in ipairs(self:buffers()) do
     self:guard(buf)
   end
@@ -166,13 +157,10 @@ end
 ---@param id string
 ---@param project string
 function Session:begin(id, project)
-  self.id, self.project, self.title = id, project, ''
+  self.id, self.project, self.state = id, project, states.new(id)
   self.is_open, self.is_fresh, self.view, self.hint = false, true, nil, nil
-  self.unconfirmed, self.waiting, self.steering_count, self.is_held = {}, {}, 0, false
-  self.is_in_turn, self.commands, self.network = false, {}, 'off'
-  self.mode, self.wanted_mode = 'ask', nil
-  self.todo:set({})
-  self.transcript = render.new(self.transcript_buf, host.note_defect)
+  self.todo:draw()
+  self.transcript = render.new(self.transcript_buf, log.note_defect)
   self:draw_hint()
   for _, buf in ipairs(self:buffers()) do
     vim.b[buf].sanderling_session = id
@@ -186,21 +174,23 @@ function Session:open()
   self.is_awaited = attention.watch()
   local err = host.open(self.id)
   if err then
-    self:fail(err)
+    self:note({ type = 'local_failed', message = err })
     vim.schedule(install.offer)
   end
 end
 
 --- The session is no longer open here, its log stays. What it did not begin with comes back into the prompt.
 function Session:close()
-  if self.is_in_turn then
-    host.announce('AgentTurnEnded', { session_id = self.id, stop_reason = 'cancelled' })
+  local before = self.state
+  self.state = states.new(self.id)
+  if before.is_in_turn then
+    bus.announce('AgentTurnEnded', { session_id = self.id, stop_reason = 'cancelled' })
   end
-  self:put_back_prompts(vim.list_extend(vim.list_slice(self.waiting), self.unconfirmed))
-  self:end_commands('Stopped.')
+  self:put_back_prompts(vim.list_extend(states.prompts_waiting(before), before.unconfirmed))
+  self:end_commands(before.commands, 'Stopped.')
   host.close(self.id)
   drafts.drop(self.id)
-  host.announce('AgentSessionClosed', { session_id = self.id })
+  bus.announce('AgentSessionClosed', { session_id = self.id })
 end
 
 --- Delete the buffers. What stands in the prompt is kept in its history.
@@ -229,18 +219,11 @@ function Session:is_on_screen()
   end)
 end
 
----@return boolean there is something to stop
-function Session:is_busy()
-  return self.is_in_turn
-    or #self.unconfirmed > 0
-    or #self.commands > 0
-    or #self.waiting > 0 and not self.is_held
-end
-
 --- What it is called: its title, or the time at which it began.
 ---@return string
 function Session:name()
-  return self.title ~= '' and self.title or (self.id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2'))
+  local title = self.state.title
+  return title ~= '' and title or (self.id:gsub('^%d+%-(%d%d)(%d%d).*', '%1:%2'))
 end
 
 -- what is not sent yet ------------------------------------------------------------------------------------------------
@@ -299,26 +282,6 @@ end
 
 -- prompts -------------------------------------------------------------------------------------------------------------
 
---- Tell the winbar how many prompts are on their way.
-function Session:count_prompts()
-  local waiting = self.is_held and 0 or #self.waiting
-  local steering = self.is_held and 0 or self.steering_count
-  local queued = #self.unconfirmed + waiting - steering
-  host.publish(self.id, { { type = 'local_queue', queued = queued, steering = steering } })
-end
-
---- The host has said something of these prompts: they are safe on disk, or said, or come back on their own.
----@param prompts sanderling.Prompt[]
-function Session:confirm(prompts)
-  local ids = {}
-  for _, each in ipairs(prompts) do
-    ids[each.id] = true
-  end
-  self.unconfirmed = vim.tbl_filter(function(each)
-    return not ids[each.id]
-  end, self.unconfirmed)
-end
-
 --- Put `texts` back where they were typed, as soon as text can be changed; where it cannot at all, into the prompt's history.
 ---@private
 ---@param texts string[]
@@ -343,35 +306,42 @@ function Session:put_back_prompts(prompts)
   end, prompts))
 end
 
---- Put back the prompts of which the host knows nothing.
-function Session:take_back_unconfirmed()
-  local prompts = self.unconfirmed
-  self.unconfirmed = {}
-  self:count_prompts()
-  self:put_back_prompts(prompts)
+--- Tell the session of something that has happened on this side.
+---@param event table its type begins with `local_`
+function Session:note(event)
+  bus.publish(self.id, { event })
 end
 
 --- Say why something was not sent: in the transcript, or below it while an answer is being written there.
 ---@param text string
 function Session:refuse(text)
-  if self.is_in_turn then
+  if self.state.is_in_turn then
     message.tell(text, vim.log.levels.ERROR)
   else
-    host.publish(self.id, { { type = 'local_refused', message = text } })
+    self:note({ type = 'local_refused', message = text })
   end
 end
 
---- The host cannot be reached: what was sent comes back.
----@private
+--- Say something in the transcript.
+---@param level 'info'|'warning'
 ---@param text string
-function Session:fail(text)
-  host.publish(self.id, { { type = 'local_failed', message = text } })
+function Session:say(level, text)
+  self:note({ type = 'local_notice', level = level, text = text })
 end
 
---- Send an action of which nothing is to be put back when the host cannot start.
+--- Send an action; if the host cannot be reached, the transcript says why, and what it knows nothing of comes back.
 ---@param action sanderling.Action
-function Session:act(action)
-  host.act_or_tell(self.id, action)
+---@param sent? table what this side knows by it, as an event
+---@return boolean is_sent
+function Session:act(action, sent)
+  local err = host.act(self.id, action) -- first of all: this may find that a host has died, and `sent` is not that one's
+  if sent then
+    self:note(sent)
+  end
+  if err then
+    self:note({ type = 'local_failed', message = err })
+  end
+  return not err
 end
 
 ---@return string id that no prompt had before, in this process or an earlier one
@@ -393,14 +363,9 @@ function Session:send(lines, opts)
   end
   local sent = { id = new_prompt_id(), text = text, selections = opts.selections }
   local type = opts.is_steering and 'steer_turn' or 'submit_prompt'
-  local err = host.act(self.id, { type = type, prompt = sent }) -- first of all: what the screen is told can wait
-  self.unconfirmed = vim.list_extend(vim.list_slice(self.unconfirmed), { sent })
   self:set_used()
-  self:count_prompts()
+  self:act({ type = type, prompt = sent }, { type = 'local_prompt_sent', prompt = sent })
   self.hooks.on_sent(self)
-  if err then
-    self:fail(err)
-  end
   return true
 end
 
@@ -414,9 +379,9 @@ function Session:run(lines)
     return false
   end
   local id = ('%d'):format(vim.uv.hrtime())
-  table.insert(self.commands, { id = id, command = command })
+  local sent = { type = 'local_command_sent', id = id, command = command }
   self:set_used()
-  self:act({ type = 'run_command', id = id, command = command })
+  self:act({ type = 'run_command', id = id, command = command }, sent)
   self.hooks.on_sent(self)
   return true
 end
@@ -440,7 +405,7 @@ end
 --- Send what stands in the prompt. An empty one lets those go that are held.
 ---@param is_steering boolean
 function Session:send_prompt(is_steering)
-  if self.is_held and table.concat(self.prompt:lines()):find('%S') == nil then
+  if self.state.waiting.is_held and table.concat(self.prompt:lines()):find('%S') == nil then
     self:act({ type = 'release_waiting' })
     return
   end
@@ -451,30 +416,18 @@ end
 
 --- Stop the turn, or the command that was started last.
 function Session:stop()
-  if self:is_busy() then
-    host.publish(self.id, { { type = 'local_stop_sent' } })
-    self:act({ type = 'cancel_turn' })
+  if states.is_busy(self.state) then
+    self:act({ type = 'cancel_turn' }, { type = 'local_stop_sent' })
   end
 end
 
 -- commands ------------------------------------------------------------------------------------------------------------
 
---- Take the command `id` from those that run.
----@param id string
----@return sanderling.chat.session.Command?
-function Session:take_command(id)
-  for i, command in ipairs(self.commands) do
-    if command.id == id then
-      return table.remove(self.commands, i)
-    end
-  end
-end
-
 ---@param command string
 ---@param outcome string
 ---@param is_success boolean
 function Session:announce_command_end(command, outcome, is_success)
-  host.announce('AgentCommandEnded', {
+  bus.announce('AgentCommandEnded', {
     session_id = self.id,
     command = command,
     outcome = outcome,
@@ -482,11 +435,11 @@ function Session:announce_command_end(command, outcome, is_success)
   })
 end
 
---- No command runs any more: those that never started come back into the prompt.
+--- None of `commands` runs any more: those that never started come back into the prompt.
+---@param commands sanderling.session.state.Command[]
 ---@param outcome string
-function Session:end_commands(outcome)
-  local commands, texts = self.commands, {}
-  self.commands = {}
+function Session:end_commands(commands, outcome)
+  local texts = {}
   for _, command in ipairs(commands) do
     if command.has_started then
       self:announce_command_end(command.command, outcome, false)

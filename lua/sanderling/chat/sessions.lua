@@ -1,8 +1,8 @@
 --- Sessions on disk: chosen, resumed, renamed, forked, exported, deleted. What is asked goes through vim.ui, so that any picker
 --- works.
 local api = vim.api
+local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
-local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local stored = require('sanderling.session.stored')
@@ -230,6 +230,13 @@ function M.resume(id)
   end)
 end
 
+--- What is asked about sessions on disk, of one that is open.
+---@param session sanderling.chat.session.Session
+---@return { id: string, project: string, title: string }
+local function info_of(session)
+  return { id = session.id, project = session.project, title = session.state.title }
+end
+
 --- The current session; says so when there is none, or nothing was said in it.
 ---@return sanderling.chat.session.Session?
 local function session_with_words()
@@ -262,7 +269,7 @@ end
 function M.rename(title)
   local session = session_with_words()
   if session then
-    rename(session, vim.trim(title))
+    rename(info_of(session), vim.trim(title))
   end
 end
 
@@ -270,7 +277,7 @@ end
 function M.export(path)
   local session = session_with_words()
   if session then
-    export(session, path)
+    export(info_of(session), path)
   end
 end
 
@@ -291,12 +298,8 @@ local function offer_fork(session)
   end)
 end
 
-host.subscribe(function(session_id, events)
-  for _, event in ipairs(events) do
-    if event.type == 'local_in_use' then
-      vim.schedule_wrap(offer_fork)(assert(live.find(session_id)))
-    end
-  end
+bus.subscribe('local_in_use', function(session_id)
+  vim.schedule_wrap(offer_fork)(assert(live.find(session_id)))
 end)
 
 return M

@@ -1,12 +1,11 @@
 --- The host: the Python process that holds the conversation. Starts it when it is first needed, again after a crash, and is
 --- the only one who knows its channel. Everything to it is a notification: Neovim never waits for Python.
+local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
+local log = require('sanderling.host.log')
 
 local M = {}
 
----@alias sanderling.host.Subscriber fun(session_id: string, events: sanderling.Event[], seq: integer?)
-
-local STDERR_LINES = 200
 local LAST_WORDS_MS = 50 -- what a host wrote to stderr may arrive after its exit
 local BROKEN = 1 -- how Python ends when it cannot import what it is to run
 local RUNNING = -1 -- what jobwait() says of a job that has not ended
@@ -32,11 +31,6 @@ local has_answered = false
 local ending
 ---@type fun()? tells that the host has ended
 local due_report
----@type sanderling.host.Subscriber[]
-local subscribers = {}
-
----@type string[] last lines of the host's stderr, and what went wrong on the screen, for :checkhealth
-M.stderr = {}
 
 ---@return string root of the plugin's checkout
 function M.root()
@@ -101,70 +95,6 @@ function M.argv(python, module)
   return { python, '-E', '-P', '-c', START, vim.fs.joinpath(M.root(), 'src'), module }
 end
 
----@param fn sanderling.host.Subscriber
-function M.subscribe(fn)
-  subscribers[#subscribers + 1] = fn
-end
-
---- Tell every part of the screen what happened: events of the host, or of this side (their types begin with `local_`).
----@param session_id string
----@param events table[]
----@param seq? integer
-function M.publish(session_id, events, seq)
-  for _, fn in ipairs(subscribers) do
-    local ok, err = xpcall(fn, debug.traceback, session_id, events, seq)
-    if not ok then
-      M.note_defect(err)
-    end
-  end
-end
-
----@type { pattern: string, data: table }?
-local announcement
-
---- Run the autocommands of `announcement`. (Not for callers outside: `announce` comes here by a command.)
-function M.run_autocommands()
-  local event = assert(announcement)
-  vim.api.nvim_exec_autocmds(
-    'User',
-    { pattern = event.pattern, modeline = false, data = event.data }
-  )
-end
-
---- Tell the user's autocommands. An error in one of them must not become a hit-enter prompt, which would stop the stream; a
---- command can be told to keep its errors to itself, nvim_exec_autocmds() cannot.
----@param pattern string
----@param data table
-function M.announce(pattern, data)
-  announcement = { pattern = pattern, data = data }
-  vim.v.errmsg = ''
-  local run = "package.loaded['sanderling.host'].run_autocommands()"
-  vim.api.nvim_cmd({ cmd = 'lua', args = { run }, mods = { emsg_silent = true } }, {})
-  if vim.v.errmsg ~= '' then
-    M.note_defect(('an autocommand for User %s failed: %s'):format(pattern, vim.v.errmsg))
-  end
-end
-
----@param line string
-local function keep_line(line)
-  M.stderr[#M.stderr + 1] = line
-  if #M.stderr > STDERR_LINES then
-    table.remove(M.stderr, 1)
-  end
-end
-
---- A defect of the screen is written down and told once, in one line; it must not stop the stream.
----@param err string
-function M.note_defect(err)
-  keep_line(err)
-  vim.schedule(function()
-    vim.notify_once(
-      'Sanderling: something went wrong here; :AgentHealth shows it',
-      vim.log.levels.ERROR
-    )
-  end)
-end
-
 ---@param session_id string
 ---@param action sanderling.Action
 ---@return string? error
@@ -198,7 +128,7 @@ function M.receive(frame)
       forget(id) -- the next use tries it again
     end
   end
-  M.publish(id, frame.events, frame.seq)
+  bus.publish(id, frame.events, frame.seq)
 end
 
 ---@param request_id integer
@@ -207,10 +137,7 @@ local function settle(request_id, result)
   local on_answer = requests[request_id]
   requests[request_id] = nil
   if on_answer then
-    local ok, err = xpcall(on_answer, debug.traceback, result)
-    if not ok then
-      M.note_defect(err)
-    end
+    log.guarded(on_answer, result)
   end
 end
 
@@ -255,7 +182,7 @@ local function stderr_keeper()
     unfinished = table.remove(pieces)
     for _, line in ipairs(pieces) do
       if line ~= '' then
-        keep_line(line)
+        log.keep(line)
       end
     end
   end
@@ -271,7 +198,7 @@ local function report_exit(code, python, missed)
   if ending then
     message = ending
   elseif not has_answered and code == BROKEN then
-    local why = M.stderr[#M.stderr] or ('exit code ' .. code)
+    local why = log.lines[#log.lines] or ('exit code ' .. code)
     message = ('The Python environment of %s is broken (%s). %s'):format(python, why, remedy())
   else
     local how = code > 128 and 'signal ' .. code - 128 or 'exit code ' .. code
@@ -281,7 +208,7 @@ local function report_exit(code, python, missed)
   end
   for _, session_id in ipairs(missed) do
     if sessions[session_id] then
-      M.publish(session_id, { { type = 'local_failed', message = message } })
+      bus.publish(session_id, { { type = 'local_failed', message = message } })
     end
   end
 end
@@ -371,23 +298,12 @@ function M.open(session_id)
   return err
 end
 
+--- For `Session:act`, which tells the error.
 ---@param session_id string
 ---@param action sanderling.Action
 ---@return string? error
 function M.act(session_id, action)
   return M.open(session_id) or notify(session_id, action)
-end
-
---- Send an action; if that cannot be, the session hears why.
----@param session_id string
----@param action sanderling.Action
----@return boolean is_sent
-function M.act_or_tell(session_id, action)
-  local err = M.act(session_id, action)
-  if err then
-    M.publish(session_id, { { type = 'local_failed', message = err } })
-  end
-  return not err
 end
 
 --- Ask the host something about no session that is open here, starting it when needed. The answer comes later, whatever it is.
@@ -408,7 +324,7 @@ end
 function M.close(session_id)
   forget(session_id)
   sessions[session_id], shown[session_id] = nil, nil
-  M.publish(session_id, { { type = 'local_closed' } })
+  bus.tell(session_id, { type = 'local_closed' })
 end
 
 -- Sessions that are opened from now on take the options as they have become.

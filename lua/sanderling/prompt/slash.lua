@@ -3,7 +3,7 @@
 local M = {}
 
 local guess = require('sanderling.config.guess')
-local host = require('sanderling.host')
+local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local words = require('sanderling.ui.words')
 
@@ -23,8 +23,7 @@ local words = require('sanderling.ui.words')
 local commands = {}
 ---@type table<string, sanderling.prompt.slash.Command>
 local by_name = {}
----@type table<string, sanderling.SlashCommand[]> of Markdown files, by session id
-local markdown = {}
+
 --- Take the commands that are ours.
 ---@param list sanderling.prompt.slash.Command[]
 function M.register(list)
@@ -40,7 +39,7 @@ end
 local function markdown_of(session_id)
   return vim.tbl_filter(function(command)
     return not by_name[command.name]
-  end, markdown[session_id or ''] or {})
+  end, live.state_of(session_id).slash_commands or {})
 end
 
 --- All commands of a session.
@@ -143,7 +142,7 @@ end
 ---@param session_id string
 ---@return boolean
 local function is_markdown(name, session_id)
-  local known = markdown[session_id]
+  local known = live.state_of(session_id).slash_commands
   return not known or vim.iter(known):any(function(command)
     return command.name == name
   end)
@@ -181,26 +180,5 @@ function M.run(lines, session, is_steering)
   message.tell(unknown(name, session.id), vim.log.levels.ERROR)
   return false
 end
-
--- what the host tells -------------------------------------------------------------------------------------------------
-
----@type table<string, fun(session_id: string, event: any)>
-local handlers = {}
-
-function handlers.slash_commands_changed(session_id, event)
-  markdown[session_id] = event.commands
-end
-
-function handlers.local_closed(session_id)
-  markdown[session_id] = nil
-end
-
-host.subscribe(function(session_id, events)
-  for _, event in ipairs(events) do
-    if handlers[event.type] then
-      handlers[event.type](session_id, event)
-    end
-  end
-end)
 
 return M

@@ -13,8 +13,7 @@ local ns = api.nvim_create_namespace('sanderling_todo')
 
 ---@class (exact) sanderling.prompt.todo.Todo
 ---@field buf integer of the prompt
----@field items sanderling.TodoItem[]
----@field private is_in_turn boolean
+---@field private state fun(): sanderling.session.state.State of its session
 ---@field private mark? integer
 local Todo = {}
 Todo.__index = Todo
@@ -27,9 +26,10 @@ local looks = {
 }
 
 ---@param buf integer of the prompt
+---@param state fun(): sanderling.session.state.State of its session
 ---@return sanderling.prompt.todo.Todo
-function M.new(buf)
-  return setmetatable({ buf = buf, items = {}, is_in_turn = false }, Todo)
+function M.new(buf, state)
+  return setmetatable({ buf = buf, state = state }, Todo)
 end
 
 ---@param item sanderling.TodoItem
@@ -55,12 +55,13 @@ local function index_of_current(items)
   return first_open or #items
 end
 
----@private
----@return boolean
-function Todo:is_done()
-  return vim.iter(self.items):all(function(item)
-    return item.status == 'completed'
-  end)
+---@param state sanderling.session.state.State
+---@return boolean there is nothing left to do
+local function is_done(state)
+  return not state.is_in_turn
+    and vim.iter(state.todo):all(function(item)
+      return item.status == 'completed'
+    end)
 end
 
 --- How many lines there is room for, below a line of text.
@@ -78,12 +79,13 @@ end
 ---@private
 ---@return [string, string][][]
 function Todo:virtual_lines()
-  local count, room = #self.items, self:room()
+  local items = self.state().todo
+  local count, room = #items, self:room()
   local shown = count > room and room - 1 or count
-  local first = math.max(1, math.min(index_of_current(self.items) - 1, count - shown + 1))
+  local first = math.max(1, math.min(index_of_current(items) - 1, count - shown + 1))
   local lines = {}
   for i = first, first + shown - 1 do
-    lines[#lines + 1] = { { line_of(self.items[i]) } }
+    lines[#lines + 1] = { { line_of(items[i]) } }
   end
   if shown < count then
     local text = ('… %d more: :AgentTodo'):format(count - shown)
@@ -94,8 +96,8 @@ end
 
 --- Put the list below the last line of the prompt, or take it away when there is nothing left to do.
 function Todo:draw()
-  local is_hidden = #self.items == 0 or not self.is_in_turn and self:is_done()
-  if is_hidden then
+  local state = self.state()
+  if #state.todo == 0 or is_done(state) then
     api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
     self.mark = nil
     return
@@ -113,29 +115,18 @@ function Todo:follow()
   end
 end
 
----@param items sanderling.TodoItem[]
-function Todo:set(items)
-  self.items = items
-  self:draw()
-end
-
----@param is_in_turn boolean
-function Todo:set_turn(is_in_turn)
-  self.is_in_turn = is_in_turn
-  self:draw()
-end
-
 --- Show the whole list.
 function Todo:show()
+  local items = self.state().todo
   local lines, hls = {}, {}
-  for i, item in ipairs(self.items) do
+  for i, item in ipairs(items) do
     lines[i], hls[i] = line_of(item)
   end
   local buf, win = float.view('Todo', lines, 'todo')
   for i, hl in ipairs(hls) do
     api.nvim_buf_set_extmark(buf, ns, i - 1, 0, { end_row = i, hl_group = hl, strict = false })
   end
-  api.nvim_win_set_cursor(win, { index_of_current(self.items), 0 })
+  api.nvim_win_set_cursor(win, { index_of_current(items), 0 })
 end
 
 return M

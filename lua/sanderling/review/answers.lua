@@ -2,7 +2,7 @@
 local M = {}
 
 local float = require('sanderling.review.float')
-local host = require('sanderling.host')
+local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local queue = require('sanderling.review.queue')
 
@@ -13,24 +13,21 @@ local function tell(text)
   message.tell(text, vim.log.levels.WARN)
 end
 
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 ---@param answer { answer: 'once'|'session'|'always'|'deny', reason?: string, rule?: string, is_alone?: boolean }
 function M.send(q, answer)
-  if not vim.list_contains(queue.list, q) then
+  if not vim.list_contains(queue.list(), q) then
     tell('That question is not open any more.')
     return
   end
-  local is_sent = host.act_or_tell(q.session_id, {
+  live.find(q.session_id):act({
     type = 'answer_approval',
     id = q.event.id,
     answer = answer.answer,
     reason = answer.reason or '',
     rule = answer.rule or '',
     is_alone = answer.is_alone,
-  })
-  if is_sent then
-    host.publish(q.session_id, { { type = 'approval_settled', id = q.event.id } })
-  end
+  }, { type = 'local_answered', id = q.event.id })
 end
 
 ---@type table<string, string>
@@ -42,7 +39,7 @@ local refusals = {
 
 --- Allow what is asked. For `always`, the rule that will be kept is shown, and can be changed, first.
 ---@param choice 'once'|'session'|'always'
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 function M.allow(choice, q)
   if not vim.list_contains(q.event.choices, choice) then
     tell(refusals[choice])
@@ -58,9 +55,9 @@ function M.allow(choice, q)
 end
 
 --- The question that an answer is for. Where it is not on the screen, or only just, it is shown, and nothing is answered.
----@return sanderling.review.Question?
+---@return sanderling.session.state.Question?
 local function question_to_answer()
-  if #queue.list == 0 then
+  if #queue.list() == 0 then
     tell('No question is open.')
     return nil
   elseif not float.is_seen() then
@@ -97,7 +94,7 @@ end
 
 --- Go to the float, which answers to keys.
 function M.focus()
-  if #queue.list == 0 then
+  if #queue.list() == 0 then
     tell('No question is open.')
     return
   end

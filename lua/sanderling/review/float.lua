@@ -5,7 +5,7 @@ local api = vim.api
 local attention = require('sanderling.ui.attention')
 local diff = require('sanderling.transcript.diff')
 local geometry = require('sanderling.review.place')
-local host = require('sanderling.host')
+local log = require('sanderling.host.log')
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
 local pages = require('sanderling.ui.float')
@@ -20,7 +20,7 @@ local augroup = api.nvim_create_augroup('sanderling_approval', {})
 
 ---@type { win: integer, buf: integer, place?: sanderling.review.Place }?
 local float
----@type { question: sanderling.review.Question, since: integer }? what is on the screen, and since when
+---@type { question: sanderling.session.state.Question, since: integer }? what is on the screen, and since when
 local shown
 M.is_left = false -- by the user: the float stays away until it is asked for, or something else asks
 local is_waiting = false
@@ -42,10 +42,7 @@ end
 
 local keep_ends_soon = vim.schedule_wrap(function()
   if float and float.place and not M.is_focused() and api.nvim_win_is_valid(float.win) then
-    local ok, err = pcall(geometry.keep_ends_above, float.place)
-    if not ok then
-      host.note_defect(err)
-    end
+    log.guarded(geometry.keep_ends_above, float.place)
   end
 end)
 
@@ -102,7 +99,7 @@ local function open(config_)
 end
 
 ---@param place sanderling.review.Place
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 local function fill(place, q)
   local buf, body = assert(float).buf, place.body
   scratch.set_buf_options(buf, { modifiable = true })
@@ -166,11 +163,11 @@ end
 
 --- Show what is to be shown, in this tab page; try again while Neovim does not allow it.
 function M.update()
-  queue.index = math.max(1, math.min(queue.index, #queue.list))
-  if is_waiting or M.is_left and #queue.list > 0 then
+  local question = queue.question()
+  if is_waiting or M.is_left and question then
     return
   end
-  local ok, err = xpcall(#queue.list > 0 and draw or M.close, debug.traceback)
+  local ok, err = xpcall(question and draw or M.close, debug.traceback)
   if not ok and locked.reason(err) then
     is_waiting = true
     vim.defer_fn(function()
@@ -178,7 +175,7 @@ function M.update()
       M.update()
     end, RETRY_MS)
   elseif not ok then
-    host.note_defect(err)
+    log.note_defect(err)
   end
 end
 
@@ -187,7 +184,7 @@ local update_soon = vim.schedule_wrap(M.update)
 --- The person has left the question unanswered: say how they come back to it.
 function M.set_left()
   M.is_left = true
-  local count = #queue.list
+  local count = #queue.list()
   message.tell(
     ('%s: %s.'):format(
       count == 1 and 'The question waits' or ('%d questions wait'):format(count),

@@ -6,64 +6,45 @@
 local M = {}
 
 local answers = require('sanderling.review.answers')
+local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
 local float = require('sanderling.review.float')
-local host = require('sanderling.host')
 local keys = require('sanderling.review.keys')
 local queue = require('sanderling.review.queue')
 
---- Drop the questions that `is_gone` names.
----@param is_gone fun(q: sanderling.review.Question): boolean
-local function drop(is_gone)
-  local before = queue.question()
-  queue.list = vim.tbl_filter(function(q)
-    return not is_gone(q)
-  end, queue.list)
-  for i, q in ipairs(queue.list) do
-    queue.index = q == before and i or queue.index
+bus.subscribe('approval_requested', function(session_id, event)
+  local index = 0
+  for i, q in ipairs(queue.list()) do
+    index = q.event == event and i or index
   end
-  float.update()
-end
-
----@param session_id string
----@param event sanderling.ApprovalRequested
-local function ask(session_id, event)
-  table.insert(queue.list, { session_id = session_id, event = event })
-  if float.is_left then
-    float.is_left, queue.index = false, #queue.list
+  if index == 0 then
+    return -- it is answered already
+  elseif float.is_left then
+    float.is_left = false
+    queue.show(index)
   end
   float.update()
   if config.options.approval.bell then
     -- To the terminal itself: Neovim's own bell can be rung by no function, and is off unless 'belloff' is changed.
     pcall(vim.fn.chansend, vim.v.stderr, '\a')
   end
-  host.announce('AgentApprovalRequested', {
+  bus.announce('AgentApprovalRequested', {
     session_id = session_id,
     id = event.id,
     tool = event.tool,
     title = event.title,
-    count = #queue.list,
+    count = index,
   })
-end
-
-host.subscribe(function(session_id, events)
-  for _, event in ipairs(events) do
-    if event.type == 'approval_requested' then
-      ask(session_id, event)
-    elseif event.type == 'approval_settled' then
-      drop(function(q)
-        return q.session_id == session_id and q.event.id == event.id
-      end)
-    elseif event.type == 'local_failed' or event.type == 'local_closed' then
-      drop(function(q)
-        return q.session_id == session_id
-      end)
-    end
-  end
-  float.keep_ends_in_sight()
 end)
 
+for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'local_closed' }) do
+  bus.subscribe(type, function()
+    float.update()
+  end)
+end
+
 float.on_open = keys.set
+M.keep_ends_in_sight = float.keep_ends_in_sight
 M.CHOICES, M.approve, M.deny, M.focus =
   answers.CHOICES, answers.approve, answers.deny, answers.focus
 

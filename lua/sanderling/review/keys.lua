@@ -20,7 +20,8 @@ end
 
 ---@param step -1|1
 local function go_to_question(step)
-  queue.index = (queue.index - 1 + step) % #queue.list + 1
+  local _, index = queue.question()
+  queue.show(index + step)
   float.update()
 end
 
@@ -46,7 +47,7 @@ local function open_whole()
 end
 
 --- A key that was typed for what stood here before answers nothing.
----@param fn fun(q: sanderling.review.Question)
+---@param fn fun(q: sanderling.session.state.Question)
 local function answering(fn)
   return function()
     local q = queue.question()

@@ -75,7 +75,7 @@ function M.covers(place, cell)
 end
 
 --- Where the float hides least: over the end of the chat, else at the right; not where the cursor is.
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 ---@param is_focused boolean
 ---@return sanderling.review.Place
 function M.find(q, is_focused)

@@ -1,17 +1,58 @@
---- The questions that wait for an answer, and the one that is shown.
+--- The questions that wait for an answer, of all sessions, and the one that is shown.
+local live = require('sanderling.session.live')
+
 local M = {}
 
----@class (exact) sanderling.review.Question
----@field session_id string
----@field event sanderling.ApprovalRequested
+---@type sanderling.session.state.Question?
+local shown
+local index = 1 -- at which it was
 
----@type sanderling.review.Question[]
-M.list = {}
-M.index = 1 -- of the one that is shown
+--- All questions, in the order in which they were asked.
+---@return sanderling.session.state.Question[]
+function M.list()
+  local list, place = {}, {}
+  for _, session in ipairs(live.all()) do
+    for _, question in ipairs(session.state.questions) do
+      list[#list + 1] = question
+      place[question] = #list
+    end
+  end
+  table.sort(list, function(a, b)
+    if a.asked_ns == b.asked_ns then
+      return place[a] < place[b]
+    end
+    return a.asked_ns < b.asked_ns
+  end)
+  return list
+end
 
----@return sanderling.review.Question?
+---@param question sanderling.session.state.Question
+---@return integer? index
+function M.index_of(question)
+  for i, each in ipairs(M.list()) do
+    if each == question then
+      return i
+    end
+  end
+end
+
+--- The question that is to be shown. Where it is answered, the next one comes to its place.
+---@return sanderling.session.state.Question?
+---@return integer index
+---@return integer count
 function M.question()
-  return M.list[M.index]
+  local list = M.list()
+  local kept = shown and M.index_of(shown)
+  index = kept or math.max(1, math.min(index, #list))
+  shown = list[index]
+  return shown, index, #list
+end
+
+--- Show the question at `new_index`, round and round.
+---@param new_index integer
+function M.show(new_index)
+  local list = M.list()
+  shown = list[(new_index - 1) % #list + 1]
 end
 
 return M

@@ -21,7 +21,7 @@ M.SHOWBREAK = '↪ '
 ---@field marks sanderling.review.Mark[]
 ---@field subject_lnum integer
 
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 ---@return string
 local function heading_of(q)
   if q.event.kind == 'limit' then
@@ -96,7 +96,8 @@ end
 
 ---@return string
 local function count_text()
-  return #queue.list > 1 and (' · %d of %d'):format(queue.index, #queue.list) or ''
+  local _, index, count = queue.question()
+  return count > 1 and (' · %d of %d'):format(index, count) or ''
 end
 
 --- How many cells the heading may take in the border.
@@ -106,7 +107,7 @@ local function heading_room(width)
   return width - api.nvim_strwidth(count_text()) - 3
 end
 
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 ---@param width integer
 ---@return [string, string][]
 function M.title_of(q, width)
@@ -122,7 +123,7 @@ end
 
 --- Add to `lines` where it would be done and how confined: in one line if it fits, because nobody reads words that are broken.
 ---@param lines string[]
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 ---@param width integer
 ---@return sanderling.review.Mark[]
 local function add_place(lines, q, width)
@@ -156,7 +157,7 @@ local function says_title(event)
 end
 
 --- The session that asks, when it is another than the one that this tab page shows.
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 ---@return string?
 local function asker_of(q)
   local session = live.find(q.session_id)
@@ -172,7 +173,7 @@ local function rule_keys()
   return ('%s/%s'):format(session, config.key_name(config.options.keys.question_always, 'always'))
 end
 
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 ---@param width integer of the float
 ---@return sanderling.review.Body
 function M.body_of(q, width)
@@ -252,7 +253,7 @@ local key_words = {
 }
 
 --- What is denied with it, if anything is: those that wait for an answer, too, or what comes after it.
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 ---@return string
 local function also_denied(q)
   if not q.event.is_of_several then
@@ -260,11 +261,11 @@ local function also_denied(q)
   end
   local count = #vim.tbl_filter(function(other)
     return other.session_id == q.session_id and other.event.is_of_several or false
-  end, queue.list)
+  end, queue.list())
   return count > 1 and (' all %d'):format(count) or ' the rest, too'
 end
 
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 ---@return string[] options of the keys that apply
 local function options_of(q)
   local options = vim.tbl_filter(function(choice)
@@ -272,7 +273,7 @@ local function options_of(q)
   end, { 'once', 'session', 'always' })
   vim.list_extend(options, { 'deny', 'reason' })
   vim.list_extend(options, q.event.is_of_several and { 'alone', 'alone_reason' } or {})
-  return vim.list_extend(options, { 'whole', 'later', #queue.list > 1 and 'next' or nil })
+  return vim.list_extend(options, { 'whole', 'later', #queue.list() > 1 and 'next' or nil })
 end
 
 ---@param option string
@@ -283,7 +284,7 @@ local function key_of(option)
 end
 
 --- The keys and what they do, in as many words as there is room for.
----@param q sanderling.review.Question
+---@param q sanderling.session.state.Question
 ---@param width integer
 ---@return [string, string][]
 function M.keys_line(q, width)

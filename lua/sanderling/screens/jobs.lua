@@ -2,9 +2,9 @@
 local M = {}
 
 local api = vim.api
+local bus = require('sanderling.host.bus')
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
-local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
@@ -21,8 +21,6 @@ local words = require('sanderling.ui.words')
 ---@field rest string the character that is not
 ---@field is_over? boolean its end stands there
 
----@type table<string, sanderling.Job[]> by session id
-local jobs = {}
 ---@type table<string, sanderling.screens.jobs.Screen> by session and job
 local screens = {}
 
@@ -147,58 +145,40 @@ end
 
 -- events --------------------------------------------------------------------------------------------------------------
 
----@param session_id string
----@param sentence string
-local function end_all(session_id, sentence)
-  jobs[session_id] = nil
-  for _, screen in pairs(screens) do
-    if screen.session_id == session_id then
-      write_end(screen, sentence)
-    end
-  end
-end
-
----@type table<string, fun(session_id: string, event: any)>
-local handlers = {}
-
-function handlers.jobs_changed(session_id, event)
-  jobs[session_id] = event.jobs
+bus.subscribe('jobs_changed', function(session_id, event)
   for _, job in ipairs(event.jobs) do
     local screen = screens[key(session_id, job.id)]
     if screen and job.outcome ~= '' then
       write_end(screen, job.outcome)
     end
   end
-end
+end)
 
-function handlers.job_output(session_id, event)
+bus.subscribe('job_output', function(session_id, event)
   local screen = screens[key(session_id, event.id)]
   if screen then
     write(screen, event.text)
   end
-end
-
-function handlers.local_failed(session_id)
-  end_all(session_id, 'The agent process has ended.')
-end
-
-function handlers.local_closed(session_id)
-  end_all(session_id, 'The conversation was closed.')
-end
-
-host.subscribe(function(session_id, events)
-  for _, event in ipairs(events) do
-    if handlers[event.type] then
-      handlers[event.type](session_id, event)
-    end
-  end
 end)
+
+for type, sentence in pairs({
+  local_failed = 'The agent process has ended.',
+  local_closed = 'The conversation was closed.',
+}) do
+  bus.subscribe(type, function(session_id)
+    for _, screen in pairs(screens) do
+      if screen.session_id == session_id then
+        write_end(screen, sentence)
+      end
+    end
+  end)
+end
 
 -- showing and stopping ------------------------------------------------------------------------------------------------
 
 ---@return sanderling.Job[] of the current session
 local function known()
-  return jobs[live.current_id()] or {}
+  return live.state_of(live.current_id()).jobs
 end
 
 --- The job `id`, or the newest one; says so when there is none.
@@ -244,7 +224,7 @@ end
 local function stop(job, session_id)
   if job.outcome ~= '' then
     message.tell(('%s has ended already: %s.'):format(job.id, words.plain(job.outcome)))
-  elseif host.act_or_tell(session_id, { type = 'stop_job', id = job.id }) then
+  elseif live.act(session_id, { type = 'stop_job', id = job.id }) then
     message.tell(('Stopping %s: %s'):format(job.id, words.first_line(job.command)))
   end
 end
@@ -291,13 +271,13 @@ local function open(job, session_id)
     desc = 'Agent: watch the job no longer',
     callback = function()
       screens[key(session_id, job.id)] = nil
-      if jobs[session_id] then
-        host.act_or_tell(session_id, { type = 'watch_job', id = job.id, is_on = false })
+      if #live.state_of(session_id).jobs > 0 then
+        live.act(session_id, { type = 'watch_job', id = job.id, is_on = false })
       end
     end,
   })
   vim.cmd('normal! G') -- the window goes along with the output
-  host.act_or_tell(session_id, { type = 'watch_job', id = job.id, is_on = true })
+  live.act(session_id, { type = 'watch_job', id = job.id, is_on = true })
 end
 
 --- Show a job's output in a split, the newest job's unless `id` is given.

@@ -5,13 +5,6 @@ local M = {}
 local attention = require('sanderling.ui.attention')
 local host = require('sanderling.host')
 
----@param session sanderling.chat.session.Session
----@param level 'info'|'warning'
----@param text string
-local function say(session, level, text)
-  host.publish(session.id, { { type = 'local_notice', level = level, text = text } })
-end
-
 --- Ask the host for something about the keychain. Where that fails, the session says why.
 ---@param session sanderling.chat.session.Session
 ---@param request sanderling.Login|sanderling.Logout
@@ -19,7 +12,7 @@ end
 local function ask_host(session, request, on_done)
   host.request(request, function(result)
     if result.error then
-      say(session, 'warning', result.error)
+      session:say('warning', result.error)
     else
       vim.schedule_wrap(on_done)(result) -- a question would hold up what else has happened
     end
@@ -40,8 +33,7 @@ end
 ---@param backend string
 local function ask_and_store(session, backend)
   if vim.fn.reg_recording() ~= '' then
-    say(
-      session,
+    session:say(
       'warning',
       'A macro is being recorded and would keep the key: stop it with q first.'
     )
@@ -49,11 +41,11 @@ local function ask_and_store(session, backend)
   end
   local key = ask_key(backend)
   if key == '' then
-    say(session, 'info', 'No key was given: nothing has changed.')
+    session:say('info', 'No key was given: nothing has changed.')
     return
   end
   ask_host(session, { type = 'login', key = key }, function()
-    say(session, 'info', ('The API key is kept in %s. /logout removes it.'):format(backend))
+    session:say('info', ('The API key is kept in %s. /logout removes it.'):format(backend))
   end)
 end
 
@@ -66,7 +58,7 @@ function M.login(session)
       ask_and_store(session, result.backend)
     else
       local text = 'The key can be kept in %s: :AgentLogin asks for it.'
-      say(session, 'info', text:format(result.backend))
+      session:say('info', text:format(result.backend))
     end
   end)
 end
@@ -75,7 +67,7 @@ end
 ---@param session sanderling.chat.session.Session
 function M.logout(session)
   ask_host(session, { type = 'logout' }, function()
-    say(session, 'info', 'The API key is removed from the keychain.')
+    session:say('info', 'The API key is removed from the keychain.')
   end)
 end
 

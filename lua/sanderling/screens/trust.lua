@@ -4,9 +4,9 @@ local M = {}
 
 local api = vim.api
 local attention = require('sanderling.ui.attention')
+local bus = require('sanderling.host.bus')
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
-local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
@@ -389,40 +389,34 @@ local function sentence(paths)
     or ('%s are ignored: :AgentTrust shows them and lets you trust them.'):format(list)
 end
 
----@type table<string, fun(session_id: string, event: any)>
-local handlers = {}
-
 --- Say it once of the same files.
-function handlers.trust_needed(session_id, event)
+bus.subscribe('trust_needed', function(session_id, event)
   local session = live.find(session_id)
-  local project = session and session.project or session_id
-  local known = told[project] or {}
+  local known = session and told[session.project] or {}
   local key = table.concat(event.paths, '\n')
-  told[project] = known
-  if #event.paths > 0 and not known[key] then
+  if session and #event.paths > 0 and not known[key] then
     known[key] = true
-    local notice = { type = 'local_notice', level = 'info', text = sentence(event.paths) }
-    host.publish(session_id, { notice })
+    told[session.project] = known
+    session:say('info', sentence(event.paths))
   end
-end
+end)
 
-function handlers.trust_shown(session_id, event)
-  local is_here, session = wanted[session_id], live.find(session_id)
+bus.subscribe('trust_shown', function(session_id, event)
+  local is_here, session = wanted[session_id], assert(live.find(session_id))
   wanted[session_id] = nil
   if #(event.files or {}) == 0 and event.refusal then
-    local notice = { type = 'local_notice', level = 'warning', text = event.refusal }
-    host.publish(session_id, { notice })
+    session:say('warning', event.refusal)
   elseif #(event.files or {}) == 0 then
     message.tell('The project has no files of its own that would be trusted.')
-  elseif is_here and is_here() and session then
+  elseif is_here and is_here() then
     open(session, event)
   elseif is_here then
     message.tell('The files are read: :AgentTrust shows them.')
   end
-end
+end)
 
 --- What is trusted decides which commands there are: this is the host's word that it has written it down.
-function handlers.slash_commands_changed(session_id)
+bus.subscribe('slash_commands_changed', function(session_id)
   local count = answered[session_id]
   answered[session_id] = nil
   if count == 0 then
@@ -430,20 +424,12 @@ function handlers.slash_commands_changed(session_id)
   elseif count then
     message.tell(('%s trusted, as shown.'):format(words.counted(count, 'file')))
   end
-end
+end)
 
-function handlers.local_closed(session_id)
+bus.subscribe('local_closed', function(session_id)
   wanted[session_id], answered[session_id] = nil, nil
   if view and view.session.id == session_id then
     close(view)
-  end
-end
-
-host.subscribe(function(session_id, events)
-  for _, event in ipairs(events) do
-    if handlers[event.type] then
-      handlers[event.type](session_id, event)
-    end
   end
 end)
 

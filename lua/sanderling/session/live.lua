@@ -1,6 +1,7 @@
 --- The sessions that are open here, in the order in which they were opened. One is current: what commands are about, and what the
 --- chat's windows show. That is the one whose buffer or tab page was entered last.
-local host = require('sanderling.host')
+local bus = require('sanderling.host.bus')
+local states = require('sanderling.session.state')
 
 local M = {}
 
@@ -34,6 +35,23 @@ function M.find(session_id)
   end
 end
 
+--- What is known of a session; of one that is not open, what holds for one that begins.
+---@param session_id? string
+---@return sanderling.session.state.State
+function M.state_of(session_id)
+  local session = M.find(session_id or '')
+  return session and session.state or states.new('')
+end
+
+--- Send an action to a session, if it is open here.
+---@param session_id string
+---@param action sanderling.Action
+---@return boolean is_sent else the session says why not
+function M.act(session_id, action)
+  local session = M.find(session_id)
+  return session ~= nil and session:act(action)
+end
+
 --- The session whose transcript or prompt `buf` is.
 ---@param buf integer
 ---@return sanderling.chat.session.Session?
@@ -47,7 +65,7 @@ function M.set_current(session)
   local previous = current
   if session ~= previous then
     current = session
-    host.announce('AgentSessionChanged', {
+    bus.announce('AgentSessionChanged', {
       session_id = session and session.id,
       previous_id = previous and previous.id,
     })

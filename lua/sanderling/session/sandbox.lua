@@ -1,5 +1,5 @@
 --- What the screen knows of the sandbox, and the words for it.
-local host = require('sanderling.host')
+local live = require('sanderling.session.live')
 local words = require('sanderling.ui.words')
 
 local M = {}
@@ -7,38 +7,11 @@ local M = {}
 M.NETWORK_MODES = { 'off', 'proxy', 'on' }
 M.ACTIONS = { 'status', 'off', 'on' }
 
----@class (exact) sanderling.session.sandbox.Facts
----@field level ''|'full'|'full-bwrap'|'namespaces'|'landlock'|'none'|'off' empty while it is not known
----@field network 'off'|'proxy'|'on'
----@field missing string[] what the level leaves open
----@field problem string why nothing runs, empty when it does
-
----@type sanderling.session.sandbox.Facts
-local UNKNOWN = { level = '', network = 'off', missing = {}, problem = '' }
-
----@type table<string, sanderling.session.sandbox.Facts> by session id
-local facts = {}
-
 ---@param session_id string
----@return sanderling.session.sandbox.Facts
+---@return sanderling.session.state.Sandbox
 function M.of(session_id)
-  return facts[session_id] or UNKNOWN
+  return live.state_of(session_id).sandbox
 end
-
-host.subscribe(function(session_id, events)
-  for _, event in ipairs(events) do
-    if event.type == 'sandbox_changed' then
-      facts[session_id] = {
-        level = event.level,
-        network = event.network,
-        missing = event.missing or {},
-        problem = event.problem or '',
-      }
-    elseif event.type == 'local_failed' or event.type == 'local_closed' then
-      facts[session_id] = nil -- the next host begins as every session does
-    end
-  end
-end)
 
 -- short words, for winbar and statusline ------------------------------------------------------------------------------
 

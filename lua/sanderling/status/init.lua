@@ -2,43 +2,89 @@
 local api = vim.api
 local live = require('sanderling.session.live')
 local sandbox = require('sanderling.session.sandbox')
-local states = require('sanderling.status.state')
+local states = require('sanderling.session.state')
 local usage_words = require('sanderling.status.usage')
 local words = require('sanderling.ui.words')
 
 local M = {}
 
+local REDRAW_NS = 250 * 1e6 -- between two redraws for a number that merely grows
 local BYTES_PER_TOKEN = 4 -- about; the API tells the truth only at the end
 local MIN_TITLE_CELLS = 5
 local MIN_MODEL_CELLS = 8 -- less of the model's name says nothing
 local TITLE_CELLS = 24 -- that the title has before tokens and dollars are told
 local AT_REST = { 'idle', 'waiting for you', 'failed' } -- the model is not at work
 
----@param state sanderling.status.State
----@return boolean commands run, and the model is not at work
-local function is_running(state)
-  return state.commands > 0 and vim.list_contains(AT_REST, state.name)
+-- redraws -------------------------------------------------------------------------------------------------------------
+
+local last_redraw = 0
+local is_redraw_due = false
+
+--- Facts that change with every delta.
+local is_growing = { usage = true, stream_bytes = true, stream_began_ns = true }
+
+---@param before sanderling.session.state.State
+---@param after sanderling.session.state.State
+---@return boolean
+local function is_urgent(before, after)
+  local function differs_from(other)
+    return function(field, value)
+      return not is_growing[field] and other[field] ~= value
+    end
+  end
+  return vim.iter(pairs(after)):any(differs_from(before))
+    or vim.iter(pairs(before)):any(differs_from(after))
 end
 
----@param state sanderling.status.State
+--- The state of a session has changed. The bars are drawn when all events of the frame were handled: each time draws the whole
+--- screen.
+---@param before sanderling.session.state.State
+---@param after sanderling.session.state.State
+function M.redraw(before, after)
+  local is_wanted = is_urgent(before, after) or vim.uv.hrtime() - last_redraw > REDRAW_NS
+  if before ~= after and is_wanted and not is_redraw_due then
+    is_redraw_due = true
+    vim.schedule(function()
+      is_redraw_due, last_redraw = false, vim.uv.hrtime()
+      pcall(vim.cmd.redrawstatus, { bang = true })
+    end)
+  end
+end
+
+-- words ---------------------------------------------------------------------------------------------------------------
+
+---@param state sanderling.session.state.State
+---@return boolean commands run, and the model is not at work
+local function is_running(state)
+  return state.commands_running > 0 and vim.list_contains(AT_REST, state.activity)
+end
+
+---@param state sanderling.session.state.State
+---@return string tools at work
+local function describe_tools(state)
+  local name = state.tools[1].name:match('^[%w_%-]+$') or 'a tool' -- the model can ask for any
+  local more = #state.tools > 1 and (' and %d more'):format(#state.tools - 1) or ''
+  return 'running ' .. name .. more
+end
+
+---@param state sanderling.session.state.State
 ---@param is_short? boolean
 ---@return string
 local function describe(state, is_short)
-  local approvals = vim.tbl_count(state.approvals)
-  if approvals > 0 then
-    return (is_short and '%d to approve' or 'waiting for you: %d to approve'):format(approvals)
-  elseif state.retry and state.name ~= 'stopping' then
+  local is_stopping = state.activity == 'stopping'
+  if #state.questions > 0 then
+    local text = is_short and '%d to approve' or 'waiting for you: %d to approve'
+    return text:format(#state.questions)
+  elseif state.retry and not is_stopping then
     return ('retrying %d/%d'):format(state.retry.attempt, state.retry.attempts)
-  elseif #state.tools > 1 and state.name ~= 'stopping' then
-    return ('running %s and %d more'):format(state.tools[1].name, #state.tools - 1)
-  elseif #state.tools == 1 and state.name ~= 'stopping' then
-    return 'running ' .. state.tools[1].name
+  elseif #state.tools > 0 and not is_stopping then
+    return describe_tools(state)
   elseif is_running(state) then
-    return 'running ' .. words.counted(state.commands, 'command')
-  elseif state.name ~= 'streaming' or not state.stream_began then
-    return state.name
+    return 'running ' .. words.counted(state.commands_running, 'command')
+  elseif state.activity ~= 'streaming' or not state.stream_began_ns then
+    return state.activity
   end
-  local seconds = (vim.uv.hrtime() - state.stream_began) / 1e9
+  local seconds = (vim.uv.hrtime() - state.stream_began_ns) / 1e9
   if seconds < 0.5 then
     return 'streaming'
   end
@@ -123,8 +169,7 @@ end
 ---@param room integer
 ---@return integer
 local function cells_for_title(session_id, room)
-  local session = live.find(session_id)
-  local title = session and words.plain(session.title) or ''
+  local title = words.plain(live.state_of(session_id).title)
   return math.min(api.nvim_strwidth(title), math.max(TITLE_CELLS, math.floor(room / 2)))
 end
 
@@ -137,8 +182,10 @@ function M.transcript_winbar()
   local sandbox_text, sandbox_width = sandbox_part(session_id, width)
   local place = place_of(session_id)
   local room = width - sandbox_width - #place - #'    '
-  local usage =
-    usage_words.fitting(states.of(session_id).usage, room - cells_for_title(session_id, room) - 1)
+  local usage = usage_words.fitting(
+    live.state_of(session_id).usage,
+    room - cells_for_title(session_id, room) - 1
+  )
   local title = place .. fitting_title(session_id, room - api.nvim_strwidth(usage))
   return ('%%#AgentStatus#%%< %s %%=%s  %s'):format(escape(title), escape(usage), sandbox_text)
 end
@@ -153,34 +200,49 @@ function M.transcript_statusline()
 end
 
 --- The highlight of the state: what waits for the user stands out.
----@param state sanderling.status.State
+---@param state sanderling.session.state.State
 ---@return string
 local function state_hl(state)
-  if next(state.approvals) then
+  if #state.questions > 0 or state.retry then
     return 'AgentWarning'
   end
-  if state.retry then
-    return 'AgentWarning'
-  end
-  local is_busy = state.is_in_turn or state.name == 'summarizing' or is_running(state)
+  local is_busy = state.is_in_turn or state.activity == 'summarizing' or is_running(state)
   return is_busy and 'AgentBusy' or 'AgentStatus'
 end
 
 ---@type table<string, string>
 local agent_mode_hls = { ask = 'AgentStatus', auto = 'AgentModeAuto', plan = 'AgentModePlan' }
 
+---@param state sanderling.session.state.State
+---@return integer jobs that run
+local function count_jobs(state)
+  return #vim.tbl_filter(function(job)
+    return job.outcome == ''
+  end, state.jobs)
+end
+
+--- How many prompts wait, and how many jobs run.
+---@param state sanderling.session.state.State
+---@return string
+local function describe_counts(state)
+  local prompts, jobs = states.count_prompts(state), count_jobs(state)
+  local parts = { '' }
+  for _, what in ipairs({ 'steering', 'queued', 'held' }) do
+    if prompts[what] > 0 and (state.is_in_turn or what == 'held') then
+      parts[#parts + 1] = ('%d %s'):format(prompts[what], what)
+    end
+  end
+  parts[#parts + 1] = jobs > 0 and words.counted(jobs, 'job') or nil
+  return table.concat(parts, ' · ')
+end
+
 --- 'winbar' of a prompt's window: Vim's mode, the agent's, state, how many prompts wait, jobs, model, which gives way first.
 ---@return string
 function M.prompt_winbar()
-  local state = states.of(vim.b.sanderling_session)
-  local queued = state.is_in_turn and state.queued or 0
-  local steering = state.is_in_turn and state.steering or 0
+  local state = live.state_of(vim.b.sanderling_session)
   local mode = mode_here()
   mode = mode ~= '' and mode or 'PROMPT'
-  local counts = (steering > 0 and (' · %d steering'):format(steering) or '')
-    .. (queued > 0 and (' · %d queued'):format(queued) or '')
-    .. (state.held > 0 and (' · %d held'):format(state.held) or '')
-    .. (state.jobs > 0 and ' · ' .. words.counted(state.jobs, 'job') or '')
+  local counts = describe_counts(state)
   local room = api.nvim_win_get_width(0)
     - api.nvim_strwidth(mode .. state.mode .. counts)
     - #'   '
@@ -205,20 +267,20 @@ end
 ---@return string? text nil while there is no session
 ---@return string hl
 function M.summary()
-  local session_id = live.current_id()
-  if not session_id then
+  local session = live.current()
+  if not session then
     return nil, 'AgentStatus'
   end
-  local state = states.of(session_id)
+  local state, jobs = session.state, count_jobs(session.state)
   local confinement = vim.tbl_map(function(word)
     return word.text
-  end, sandbox.words(session_id))
+  end, sandbox.words(session.id))
   local parts = { describe(state) }
   if state.mode ~= 'ask' then
     parts[#parts + 1] = 'mode ' .. state.mode
   end
-  if state.jobs > 0 then
-    parts[#parts + 1] = words.counted(state.jobs, 'job')
+  if jobs > 0 then
+    parts[#parts + 1] = words.counted(jobs, 'job')
   end
   vim.list_extend(parts, { usage_words.describe(state.usage), table.concat(confinement, ' ') })
   return table.concat(parts, ' · '), state_hl(state)

@@ -15,7 +15,6 @@ local footer = require('sanderling.transcript.footer')
 local highlight = require('sanderling.transcript.markdown')
 local history = require('sanderling.transcript.pages')
 local locked = require('sanderling.ui.locked')
-local report = require('sanderling.transcript.report')
 local retry = require('sanderling.transcript.countdown')
 local tools = require('sanderling.transcript.blocks.tool')
 local turns = require('sanderling.transcript.blocks.turn')
@@ -435,7 +434,6 @@ end
 draw.retry_started = Transcript.end_countdown
 
 function draw.waiting_changed(self, event)
-  waiting.update(vim.b[self.buf].sanderling_session, event)
   self.footer:set('waiting', waiting.lines(event))
 end
 
@@ -448,10 +446,6 @@ function Transcript:show_footer()
     end, self:followers())
     pcall(self.footer.follow, self.footer, wins) -- a locked window follows the next time
   end
-end
-
-function draw.report_shown(self, event)
-  report.show(vim.b[self.buf].sanderling_session, event)
 end
 
 -- when ----------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ local M = {}
 
 local api = vim.api
 local folds = require('sanderling.transcript.folds')
-local host = require('sanderling.host')
+local live = require('sanderling.session.live')
 local rows = require('sanderling.transcript.rows')
 local scratch_buffers = require('sanderling.ui.scratch')
 
@@ -159,7 +159,7 @@ function M.ask_if_near(transcript, win, is_wanted)
   if is_due and (is_wanted or not transcript.is_lost) and vim.fn.line('w0', win) <= NEAR_LINES then
     local action = { type = 'show_earlier', before = transcript.start }
     transcript.is_asking = true -- first: a host that cannot start says so in the transcript
-    if host.act(vim.b[transcript.buf].sanderling_session, action) then
+    if not live.act(vim.b[transcript.buf].sanderling_session, action) then
       transcript.is_asking = false
     end
   end

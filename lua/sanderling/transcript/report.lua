@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local bus = require('sanderling.host.bus')
 local float = require('sanderling.ui.float')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
@@ -37,9 +38,7 @@ end
 
 --- Show `event`, if this tab page shows the session still. The keyboard stays where it is: the report comes some time after it
 --- was asked for.
----@param session_id string
----@param event sanderling.ReportShown
-function M.show(session_id, event)
+bus.subscribe('report_shown', function(session_id, event)
   if not is_here(session_id) then
     return
   end
@@ -51,7 +50,7 @@ function M.show(session_id, event)
   scratch.set_win_options(win, { conceallevel = 2 })
   vim.treesitter.start(buf, 'markdown')
   close_when_left()
-end
+end)
 
 --- Go to the report that is shown here.
 ---@return boolean is_there

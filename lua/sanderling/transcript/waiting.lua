@@ -4,9 +4,11 @@ local M = {}
 local api = vim.api
 local config = require('sanderling.config')
 local float = require('sanderling.ui.float')
-local host = require('sanderling.host')
+local bus = require('sanderling.host.bus')
+local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
+local states = require('sanderling.session.state')
 local words = require('sanderling.ui.words')
 
 local MAX_LINES = 3
@@ -23,17 +25,15 @@ local STEERING, QUEUED, HELD = '⇢', '↳', '⏸'
 ---@field session_id string
 ---@field entries sanderling.transcript.waiting.Entry[]
 
----@type table<string, sanderling.WaitingChanged> by session id
-local waiting = {}
 ---@type table<integer, sanderling.transcript.waiting.List> by buffer
 local lists = {}
 
 --- What begins the headers: no text holds it.
----@param event sanderling.WaitingChanged
+---@param prompts sanderling.Prompt[]
 ---@return string
-local function rule_for(event)
+local function rule_for(prompts)
   local rule = '──'
-  for _, prompt in ipairs(vim.list_extend(vim.list_slice(event.steering or {}), event.queued or {})) do
+  for _, prompt in ipairs(prompts) do
     while prompt.text:find(rule, 1, true) do
       rule = rule .. '─'
     end
@@ -41,28 +41,32 @@ local function rule_for(event)
   return rule
 end
 
----@param event? sanderling.WaitingChanged
+---@param waiting sanderling.session.state.Waiting|sanderling.WaitingChanged
 ---@return sanderling.transcript.waiting.Entry[] in the order in which they go
-local function entries_of(event)
+local function entries_of(waiting)
   local entries = {} ---@type sanderling.transcript.waiting.Entry[]
-  if not event then
-    return entries
-  end
-  local rule = rule_for(event)
+  local steering, queued = waiting.steering or {}, waiting.queued or {}
+  local rule = rule_for(vim.list_extend(vim.list_slice(steering), queued))
   local function add(prompts, sign, when)
-    for _, prompt in ipairs(prompts or {}) do
+    for _, prompt in ipairs(prompts) do
       local header = ('%s %d %s %s %s'):format(rule, #entries + 1, sign, when, rule)
       entries[#entries + 1] = { prompt = prompt, sign = sign, header = header }
     end
   end
-  if event.is_held then
-    add(event.steering, HELD, 'held')
-    add(event.queued, HELD, 'held')
+  if waiting.is_held then
+    add(steering, HELD, 'held')
+    add(queued, HELD, 'held')
   else
-    add(event.steering, STEERING, 'with the next tool result')
-    add(event.queued, QUEUED, 'after this turn')
+    add(steering, STEERING, 'with the next tool result')
+    add(queued, QUEUED, 'after this turn')
   end
   return entries
+end
+
+---@param session_id string
+---@return sanderling.transcript.waiting.Entry[]
+local function entries_in(session_id)
+  return entries_of(live.state_of(session_id).waiting)
 end
 
 -- below the transcript ------------------------------------------------------------------------------------------------
@@ -109,7 +113,7 @@ end
 ---@param buf integer
 local function fill(buf)
   local list = lists[buf]
-  list.entries = entries_of(waiting[list.session_id])
+  list.entries = entries_in(list.session_id)
   local lines, header_rows = text_of(list.entries)
   api.nvim_buf_set_lines(buf, 0, -1, true, lines)
   api.nvim_buf_clear_namespace(buf, ns, 0, -1)
@@ -156,8 +160,8 @@ end
 ---@param id string
 ---@return boolean the prompt waits still
 local function waits(session_id, id)
-  return vim.iter(entries_of(waiting[session_id])):any(function(entry)
-    return entry.prompt.id == id
+  return vim.iter(states.prompts_waiting(live.state_of(session_id))):any(function(prompt)
+    return prompt.id == id
   end)
 end
 
@@ -177,7 +181,7 @@ local function save(buf)
     if is_changed and waits(list.session_id, prompt.id) then
       text = text:find('%S') and text or ''
       local action = { type = 'edit_waiting', id = prompt.id, text = text }
-      if not host.act_or_tell(list.session_id, action) then
+      if not live.act(list.session_id, action) then
         return -- what was edited stays to be written
       end
     elseif is_changed then
@@ -235,8 +239,8 @@ end
 
 function actions.waiting_send()
   local session_id = lists[api.nvim_get_current_buf()].session_id
-  if waiting[session_id] and waiting[session_id].is_held then
-    host.act_or_tell(session_id, { type = 'release_waiting' })
+  if live.state_of(session_id).waiting.is_held then
+    live.act(session_id, { type = 'release_waiting' })
   end
 end
 
@@ -270,7 +274,7 @@ function M.show(session_id)
     api.nvim_set_current_win(vim.fn.win_findbuf(shown)[1])
     return
   end
-  local entries = entries_of(waiting[session_id])
+  local entries = entries_in(session_id)
   if #entries == 0 then
     message.tell('No prompts are waiting.')
     return
@@ -281,23 +285,14 @@ function M.show(session_id)
   fill(buf)
 end
 
---- Prompts have come or gone. A list that is being edited stays as it is.
----@param session_id string
----@param event? sanderling.WaitingChanged nil: the host is gone
-function M.update(session_id, event)
-  waiting[session_id] = event
-  local buf = buffer_of(session_id)
-  if buf and not vim.bo[buf].modified then
-    fill(buf)
-  end
-end
-
-host.subscribe(function(session_id, events)
-  for _, event in ipairs(events) do
-    if event.type == 'local_closed' then
-      waiting[session_id] = nil
+-- Prompts have come or gone. A list that is being edited stays as it is.
+for _, type in ipairs({ 'waiting_changed', 'local_failed', 'local_closed' }) do
+  bus.subscribe(type, function(session_id)
+    local buf = buffer_of(session_id)
+    if buf and not vim.bo[buf].modified then
+      fill(buf)
     end
-  end
-end)
+  end)
+end
 
 return M

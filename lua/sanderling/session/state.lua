@@ -1,0 +1,388 @@
+--- What is known of a session that is open, made of its events alone: `reduce` asks nothing of Neovim and of no clock. The session
+--- owns its state, and it is gone with it. Bars, pickers and questions read it; none of them keeps facts of its own.
+local M = {}
+
+---@class (exact) sanderling.session.state.Question
+---@field event sanderling.ApprovalRequested
+---@field session_id string
+---@field asked_ns integer
+
+---@class (exact) sanderling.session.state.Sandbox
+---@field level ''|'full'|'full-bwrap'|'namespaces'|'landlock'|'none'|'off' empty while it is not known
+---@field network 'off'|'proxy'|'on'
+---@field missing string[] what the level leaves open
+---@field problem string why nothing runs, empty when it does
+
+---@class (exact) sanderling.session.state.Waiting prompts that the host keeps for later
+---@field steering sanderling.Prompt[] that go into the turn that runs
+---@field queued sanderling.Prompt[]
+---@field is_held boolean they go when the person says so
+
+---@class (exact) sanderling.session.state.Command that was sent and has not ended
+---@field id string
+---@field command string
+---@field has_started boolean
+
+---@class (exact) sanderling.session.state.State
+---@field id string of the session
+---@field title string empty while there is none
+---@field model string
+---@field models? string[] that can be chosen, once they were asked for
+---@field activity 'idle'|'starting'|'thinking'|'streaming'|'summarizing'|'stopping'|'waiting for you'|'failed'
+---@field is_in_turn boolean
+---@field retry? sanderling.RetryScheduled that is waited for
+---@field tools { id: string, name: string }[] at work, in the order in which they began
+---@field questions sanderling.session.state.Question[] that wait for an answer, in the order in which they were asked
+---@field mode 'ask'|'auto'|'plan'
+---@field wanted_mode? 'ask'|'auto'|'plan' that was asked for and is not confirmed
+---@field sandbox sanderling.session.state.Sandbox
+---@field unconfirmed sanderling.Prompt[] that were sent and that no event has named yet
+---@field waiting sanderling.session.state.Waiting
+---@field commands sanderling.session.state.Command[] of the person's
+---@field commands_running integer in the sandbox, whoever's they are
+---@field jobs sanderling.Job[]
+---@field todo sanderling.TodoItem[]
+---@field slash_commands? sanderling.SlashCommand[] of Markdown files; nil: not known yet
+---@field usage? sanderling.UsageUpdated
+---@field stream_began_ns? integer
+---@field stream_bytes integer
+
+--- What holds while no host serves the session, and again once one has ended.
+---@return table
+local function at_rest()
+  return {
+    activity = 'idle',
+    is_in_turn = false,
+    tools = {},
+    questions = {},
+    mode = 'ask',
+    sandbox = { level = '', network = 'off', missing = {}, problem = '' },
+    unconfirmed = {},
+    waiting = { steering = {}, queued = {}, is_held = false },
+    commands = {},
+    commands_running = 0,
+    jobs = {},
+  }
+end
+
+---@param session_id string
+---@return sanderling.session.state.State
+function M.new(session_id)
+  local state = at_rest()
+  state.id, state.title, state.model, state.todo, state.stream_bytes = session_id, '', '', {}, 0
+  return state
+end
+
+-- what follows from it ------------------------------------------------------------------------------------------------
+
+--- How many prompts are on their way: to a turn of their own, into the one that runs, or nowhere until the person says so.
+---@param state sanderling.session.state.State
+---@return { queued: integer, steering: integer, held: integer }
+function M.count_prompts(state)
+  local steering, queued = #state.waiting.steering, #state.waiting.queued
+  if state.waiting.is_held then
+    return { queued = #state.unconfirmed, steering = 0, held = steering + queued }
+  end
+  return { queued = #state.unconfirmed + queued, steering = steering, held = 0 }
+end
+
+---@param state sanderling.session.state.State
+---@return boolean there is something to stop
+function M.is_busy(state)
+  local counts = M.count_prompts(state)
+  return state.is_in_turn or #state.commands > 0 or counts.queued + counts.steering > 0
+end
+
+---@param state sanderling.session.state.State
+---@return sanderling.Prompt[] that the host keeps, in the order in which they go
+function M.prompts_waiting(state)
+  return vim.list_extend(vim.list_slice(state.waiting.steering), state.waiting.queued)
+end
+
+-- what events change --------------------------------------------------------------------------------------------------
+
+---@param list { id: string }[]
+---@param id string
+---@return table[] the others
+---@return table? found
+local function without(list, id)
+  local others, found = {}, nil
+  for _, each in ipairs(list) do
+    if each.id == id then
+      found = each
+    else
+      others[#others + 1] = each
+    end
+  end
+  return others, found
+end
+
+--- The host knows of the prompt: it is safe on disk, or said, or comes back on its own.
+---@param state sanderling.session.state.State
+---@param prompts sanderling.Prompt[]
+local function confirm(state, prompts)
+  for _, prompt in ipairs(prompts) do
+    state.unconfirmed = without(state.unconfirmed, prompt.id)
+  end
+end
+
+--- Prompts that are on their way begin a turn, unless one runs.
+---@param state sanderling.session.state.State
+local function expect_turn(state)
+  local counts = M.count_prompts(state)
+  if counts.queued + counts.steering > 0 and not state.is_in_turn then
+    state.activity = 'starting'
+  end
+end
+
+---@param state sanderling.session.state.State
+---@param activity 'thinking'|'streaming'|'summarizing'
+local function work(state, activity)
+  if state.activity ~= 'stopping' then
+    state.activity = activity
+  end
+end
+
+--- The model has something to think about. What it will say is measured from its first word on.
+---@param state sanderling.session.state.State
+local function think(state)
+  work(state, 'thinking')
+  state.stream_began_ns, state.stream_bytes = nil, 0
+end
+
+---@param state sanderling.session.state.State
+---@param activity 'thinking'|'streaming'
+---@param text string
+---@param now_ns integer
+local function stream(state, activity, text, now_ns)
+  state.retry = nil
+  work(state, activity)
+  state.stream_began_ns = state.stream_began_ns or now_ns
+  state.stream_bytes = state.stream_bytes + #text
+end
+
+--- The conversation was summarized, or was not.
+---@param state sanderling.session.state.State
+local function end_compaction(state)
+  if state.activity == 'summarizing' then
+    state.activity = state.is_in_turn and 'thinking' or 'idle'
+  end
+end
+
+---@param state sanderling.session.state.State
+---@param id string
+local function settle(state, id)
+  state.questions = vim.tbl_filter(function(question)
+    return question.event.id ~= id
+  end, state.questions)
+end
+
+---@param list any[]
+---@param item any
+---@return any[]
+local function with(list, item)
+  return vim.list_extend(vim.list_slice(list), { item })
+end
+
+--- Each changes fields of a state that is new, and nothing within what they held.
+---@type table<string, fun(state: sanderling.session.state.State, event: any, now_ns: integer)>
+local changes = {
+  compacted = end_compaction,
+  notice = end_compaction,
+  error_occurred = end_compaction,
+}
+
+function changes.session_opened(state, event)
+  state.model, state.title = event.model, event.title or ''
+end
+
+function changes.title_changed(state, event)
+  state.title = event.title
+end
+
+function changes.model_changed(state, event)
+  state.model = event.model
+end
+
+function changes.models_listed(state, event)
+  state.models = event.models
+end
+
+function changes.slash_commands_changed(state, event)
+  state.slash_commands = event.commands
+end
+
+function changes.todo_changed(state, event)
+  state.todo = event.items
+end
+
+function changes.jobs_changed(state, event)
+  state.jobs = event.jobs
+end
+
+function changes.usage_updated(state, event)
+  state.usage = event
+end
+
+function changes.mode_changed(state, event)
+  state.mode = event.mode
+  if state.wanted_mode == event.mode then
+    state.wanted_mode = nil
+  end
+end
+
+function changes.local_mode_wanted(state, event)
+  state.wanted_mode = event.mode
+end
+
+function changes.sandbox_changed(state, event)
+  state.sandbox = {
+    level = event.level,
+    network = event.network,
+    missing = event.missing or {},
+    problem = event.problem or '',
+  }
+end
+
+function changes.approval_requested(state, event, now_ns)
+  local question = { event = event, session_id = state.id, asked_ns = now_ns }
+  state.questions = with(state.questions, question)
+end
+
+function changes.approval_settled(state, event)
+  settle(state, event.id)
+end
+
+function changes.local_answered(state, event)
+  settle(state, event.id)
+end
+
+-- prompts and the person's commands
+
+function changes.local_prompt_sent(state, event)
+  state.unconfirmed = with(state.unconfirmed, event.prompt)
+  expect_turn(state)
+end
+
+function changes.waiting_changed(state, event)
+  local is_held = event.is_held or false
+  state.waiting =
+    { steering = event.steering or {}, queued = event.queued or {}, is_held = is_held }
+  confirm(state, M.prompts_waiting(state))
+  expect_turn(state)
+end
+
+function changes.prompt_steered(state, event)
+  confirm(state, { event.prompt })
+  expect_turn(state)
+end
+
+function changes.prompts_returned(state, event)
+  confirm(state, event.prompts)
+  expect_turn(state)
+end
+
+function changes.local_command_sent(state, event)
+  local command = { id = event.id, command = event.command, has_started = false }
+  state.commands = with(state.commands, command)
+end
+
+function changes.command_started(state, event)
+  local others, sent = without(state.commands, event.id)
+  local command = (sent or event).command
+  state.commands = with(others, { id = event.id, command = command, has_started = true })
+end
+
+function changes.command_ended(state, event)
+  state.commands = without(state.commands, event.id)
+end
+
+function changes.commands_running(state, event)
+  state.commands_running = event.count
+end
+
+-- the turn
+
+function changes.provider_starting(state)
+  state.activity = 'starting'
+end
+
+function changes.turn_started(state, event)
+  confirm(state, { event.prompt })
+  state.is_in_turn, state.activity, state.tools, state.retry = true, 'thinking', {}, nil
+  think(state)
+end
+
+function changes.thinking_delta(state, event, now_ns)
+  stream(state, 'thinking', event.text, now_ns)
+end
+
+function changes.text_delta(state, event, now_ns)
+  stream(state, 'streaming', event.text, now_ns)
+end
+
+function changes.tool_started(state, event)
+  state.tools = with(state.tools, { id = event.id, name = event.tool })
+end
+
+function changes.tool_ended(state, event)
+  state.tools = without(state.tools, event.id)
+  think(state)
+end
+
+function changes.retry_scheduled(state, event)
+  state.retry = event
+end
+
+function changes.retry_started(state)
+  state.retry = nil
+  think(state)
+end
+
+function changes.compaction_started(state)
+  work(state, 'summarizing')
+end
+
+function changes.local_stop_sent(state)
+  if state.is_in_turn then
+    state.activity = 'stopping'
+  end
+end
+
+--- Ends that ask the person to decide how to go on.
+local needs_person = { max_tokens = true, refusal = true, context_full = true }
+
+function changes.turn_ended(state, event)
+  state.is_in_turn, state.tools, state.retry = false, {}, nil
+  state.activity = event.stop_reason == 'error' and 'failed'
+    or needs_person[event.stop_reason] and 'waiting for you'
+    or 'idle'
+end
+
+--- The host has ended. The next one begins as every session does; what it is told first is not known here yet.
+function changes.local_failed(state)
+  for field, value in pairs(at_rest()) do
+    state[field] = value
+  end
+  state.activity, state.retry, state.wanted_mode = 'failed', nil, nil
+end
+
+--- The state after `event`; `state` itself stays as it is.
+---@param state sanderling.session.state.State
+---@param event table
+---@param now_ns integer
+---@return sanderling.session.state.State
+function M.reduce(state, event, now_ns)
+  local change = changes[event.type]
+  if not change then
+    return state
+  end
+  local after = {} ---@type any
+  for field, value in pairs(state) do
+    after[field] = value
+  end
+  change(after, event, now_ns)
+  return after
+end
+
+return M
