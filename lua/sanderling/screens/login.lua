@@ -2,20 +2,15 @@
 --- and nowhere else: not into a message, a register, the history or an error.
 local M = {}
 
-local attention = require('sanderling.ui.attention')
-local host = require('sanderling.host')
+local ask = require('sanderling.host.ask')
 
 --- Ask the host for something about the keychain. Where that fails, the session says why.
 ---@param session sanderling.chat.session.Session
 ---@param request sanderling.Login|sanderling.Logout
----@param on_done fun(result: table)
+---@param on_done fun(result: table, is_here: boolean)
 local function ask_host(session, request, on_done)
-  host.request(request, function(result)
-    if result.error then
-      session:say('warning', result.error)
-    else
-      vim.schedule_wrap(on_done)(result) -- a question would hold up what else has happened
-    end
+  ask(request, on_done, function(sentence)
+    session:say('warning', sentence)
   end)
 end
 
@@ -52,9 +47,8 @@ end
 --- Ask for an API key and keep it in the system's keychain; where none can be used, say what to do instead.
 ---@param session sanderling.chat.session.Session
 function M.login(session)
-  local is_here = attention.watch()
-  ask_host(session, { type = 'login' }, function(result)
-    if is_here() then
+  ask_host(session, { type = 'login' }, function(result, is_here)
+    if is_here then
       ask_and_store(session, result.backend)
     else
       local text = 'The key can be kept in %s: :AgentLogin asks for it.'

@@ -1,6 +1,6 @@
 --- The sessions on disk, which the host reads and writes: what is asked about them, and what they are called.
 local api = vim.api
-local attention = require('sanderling.ui.attention')
+local ask = require('sanderling.host.ask')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
@@ -46,14 +46,7 @@ end
 ---@param request sanderling.Request
 ---@param on_answer fun(result: table, is_here: boolean) not called when it failed, which is told; is_here: somebody still waits
 function M.ask(request, on_answer)
-  local is_here = attention.watch()
-  host.request(request, function(result)
-    if result.error then
-      fail(result.error)
-    else
-      on_answer(result, is_here())
-    end
-  end)
+  ask(request, on_answer, fail)
 end
 
 ---@param infos sanderling.SessionInfo[] newest first
@@ -97,14 +90,14 @@ function M.hint(session)
       return
     end
     local id = session.id
-    host.request({ type = 'list_sessions', project = session.project }, function(result)
-      M.known = result.sessions or M.known
-      local info = M.newest_closed(result.sessions or {})
+    ask({ type = 'list_sessions', project = session.project }, function(result)
+      M.known = result.sessions
+      local info = M.newest_closed(M.known)
       if info and session.id == id then
         local ago = M.age(os.time() - info.changed_at)
         session:set_hint((':AgentResume goes on with “%s”, %s.'):format(M.name_of(info), ago))
       end
-    end)
+    end, function() end)
   end)
 end
 
@@ -130,8 +123,10 @@ end
 ---@return string[]
 function M.complete(lead)
   local has_answered = #M.known > 0
-  host.request({ type = 'list_sessions', project = M.project_here() }, function(result)
-    M.known, has_answered = result.sessions or M.known, true
+  ask({ type = 'list_sessions', project = M.project_here() }, function(result)
+    M.known, has_answered = result.sessions, true
+  end, function()
+    has_answered = true
   end)
   vim.wait(MAX_WAIT_MS, function()
     return has_answered
