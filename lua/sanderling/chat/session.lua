@@ -1,9 +1,9 @@
 --- One session that is open here: its transcript and its prompt, what was sent, and what its events mean besides being drawn.
 --- Whether a window shows it makes no difference.
-local api = vim.api
 local attention = require('sanderling.ui.attention')
 local bus = require('sanderling.host.bus')
 local context = require('sanderling.prompt.context')
+local buffers = require('sanderling.chat.buffers')
 local drafts = require('sanderling.prompt.drafts')
 local host = require('sanderling.host')
 local install = require('sanderling.host.install')
@@ -11,18 +11,14 @@ local live = require('sanderling.session.live')
 local log = require('sanderling.host.log')
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
-local prompt = require('sanderling.prompt')
 local prompt_history = require('sanderling.prompt.history')
 local render = require('sanderling.transcript')
-local scratch = require('sanderling.ui.scratch')
+local slash = require('sanderling.prompt.slash')
 local states = require('sanderling.session.state')
-local todo = require('sanderling.prompt.todo')
-local words = require('sanderling.ui.words')
 
 local M = {}
 
 local RETRY_MS = 20
-local hint_ns = api.nvim_create_namespace('sanderling_hint')
 
 ---@class (exact) sanderling.chat.session.View
 ---@field saved table as winsaveview() gives it
@@ -33,124 +29,28 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@field on_lost fun() somebody has deleted or emptied a buffer of it; `restore` gives it back, as soon as that is allowed
 ---@field on_sent fun(session: sanderling.chat.session.Session) the person has said something
 
----@class (exact) sanderling.chat.session.Session
----@field id string
+---@class (exact) sanderling.chat.session.Session: sanderling.chat.buffers.Buffers
 ---@field project string root that the session is about
----@field state sanderling.session.state.State what its events say
----@field transcript sanderling.transcript.Transcript
----@field transcript_buf integer
----@field prompt sanderling.prompt.Prompt
 ---@field private hooks sanderling.chat.session.Hooks
 ---@field view? sanderling.chat.session.View of the transcript, when it was last hidden
 ---@field is_open boolean the host has opened it, in this process or in one before
 ---@field is_awaited? fun(): boolean somebody is waiting for it to open
----@field is_fresh boolean nothing was said in it, or run
----@field todo sanderling.prompt.todo.Todo
 ---@field inspected? string id of the tool use that is to be shown whole
 ---@field is_looking? fun(): boolean the person is still where they asked for it
----@field private hint? string what an empty transcript says
----@field private lost table<integer, sanderling.ui.scratch.Copy> what stood in buffers that were deleted or emptied
-local Session = {}
+local Session = setmetatable({}, { __index = buffers.Buffers })
 Session.__index = Session
 
 -- beginning and end ---------------------------------------------------------------------------------------------------
-
----@param what string for its name
----@param filetype string
----@return integer
-local function new_buffer(what, filetype)
-  local buf = scratch.new(what)
-  scratch.set_buf_options(buf, { bufhidden = 'hide' })
-  scratch.set_filetype(buf, filetype)
-  return buf
-end
-
----@return integer
-local function new_transcript_buffer()
-  local buf = new_buffer('', 'sanderling')
-  scratch.set_buf_options(buf, { undolevels = -1, modifiable = false })
-  return buf
-end
-
----@return sanderling.prompt.Prompt
-local function new_prompt()
-  return prompt.new(new_buffer('prompt', 'sanderling_prompt'))
-end
 
 --- A session in buffers of its own, which is not begun yet.
 ---@param hooks sanderling.chat.session.Hooks
 ---@return sanderling.chat.session.Session
 function M.new(hooks)
-  local self = setmetatable({
-    transcript_buf = new_transcript_buffer(),
-    prompt = new_prompt(),
-    lost = {},
-    hooks = hooks,
-  }, Session)
-  self.todo = todo.new(self.prompt.buf, function()
-    return self.state
-  end)
-  for _, buf in ipairs(self:buffers()) do
-    self:guard(buf)
-  end
+  local self = setmetatable({ hooks = hooks }, Session)
+  self:make_buffers(function()
+    return vim.list_contains(live.all(), self)
+  end, hooks.on_lost)
   return self
-end
-
---- What stands in `buf` is the session's, and outlives it.
----@private
----@param buf integer
-function Session:guard(buf)
-  scratch.guard(buf, function(copied)
-    if vim.list_contains(live.all(), self) then
-      self.lost[buf] = copied
-      if buf == self.transcript_buf then
-        self.transcript:go_away()
-      end
-      self.hooks.on_lost()
-    end
-  end)
-end
-
---- Put what stood in `buf` back, into another one if it was deleted.
----@private
----@param buf integer
----@param renew fun(): integer a new buffer, which is the session's from now on
----@return integer
-function Session:restore_buffer(buf, renew)
-  local is_deleted = not api.nvim_buf_is_loaded(buf)
-  local restored = buf
-  if is_deleted then
-    pcall(api.nvim_buf_delete, buf, { force = true }) -- its name is the new one's
-    restored = renew()
-    vim.b[restored].sanderling_session = self.id
-  end
-  scratch.paste(self.lost[buf], restored)
-  self:guard(restored)
-  self.lost[buf] = nil
-  return restored
-end
-
---- Have text and buffers again, if somebody has deleted or emptied them. May raise while text is locked.
----@return boolean are_new some of the buffers are others than before
-function Session:restore()
-  local before = self:buffers()
-  if self.lost[self.prompt.buf] then
-    self:restore_buffer(self.prompt.buf, function()
-      self.prompt = new_prompt()
-      self.todo.buf = self.prompt.buf
-      return self.prompt.buf
-    end)
-  end
-  if self.lost[self.transcript_buf] then
-    self.transcript_buf = self:restore_buffer(self.transcript_buf, new_transcript_buffer)
-    self.transcript:come_back(self.transcript_buf)
-  end
-  return not vim.deep_equal(before, self:buffers())
-end
-
----@return integer[]
-function Session:buffers()
-  return { self.transcript_buf, self.prompt.buf }
 end
 
 --- Be the session `id` from now on: one of its own that begins, or one whose log exists. The transcript is emptied.
@@ -193,32 +93,6 @@ function Session:close()
   bus.announce('AgentSessionClosed', { session_id = self.id })
 end
 
---- Delete the buffers. What stands in the prompt is kept in its history.
-function Session:delete_buffers()
-  if api.nvim_buf_is_loaded(self.prompt.buf) then
-    local text = vim.trim(table.concat(self.prompt:lines(), '\n'))
-    if text ~= '' then
-      prompt_history.add(text)
-    end
-  end
-  render.forget(self.transcript_buf)
-  for _, buf in ipairs(self:buffers()) do
-    pcall(api.nvim_buf_delete, buf, { force = true })
-  end
-end
-
----@return boolean nobody has deleted or emptied a buffer of it
-function Session:is_whole()
-  return next(self.lost) == nil
-end
-
----@return boolean a window of this tab page shows the transcript
-function Session:is_on_screen()
-  return vim.iter(api.nvim_tabpage_list_wins(0)):any(function(win)
-    return api.nvim_win_get_buf(win) == self.transcript_buf
-  end)
-end
-
 --- What it is called: its title, or the time at which it began.
 ---@return string
 function Session:name()
@@ -246,37 +120,6 @@ function Session:restore_draft(is_resumed)
   if text then
     self:put_back({ text })
     self:keep_draft()
-  end
-end
-
--- the hint of an empty transcript -------------------------------------------------------------------------------------
-
-function Session:draw_hint()
-  if not api.nvim_buf_is_loaded(self.transcript_buf) then
-    return
-  end
-  api.nvim_buf_clear_namespace(self.transcript_buf, hint_ns, 0, -1)
-  if self.is_fresh and self.hint then
-    local row = api.nvim_buf_line_count(self.transcript_buf) - 1
-    local lines = { { { '' } } }
-    for _, line in ipairs(words.wrapped(self.hint, words.width_of(self.transcript_buf))) do
-      lines[#lines + 1] = { { line, 'AgentPlaceholder' } }
-    end
-    api.nvim_buf_set_extmark(self.transcript_buf, hint_ns, row, 0, { virt_lines = lines })
-  end
-end
-
---- Say something below the transcript for as long as nothing was said in it.
----@param text string
-function Session:set_hint(text)
-  self.hint = text
-  self:draw_hint()
-end
-
-function Session:set_used()
-  if self.is_fresh then
-    self.is_fresh = false
-    self:draw_hint()
   end
 end
 
@@ -391,7 +234,6 @@ end
 ---@param is_steering boolean
 ---@return boolean
 function Session:send_typed(lines, is_steering)
-  local slash = require('sanderling.prompt.slash')
   if slash.is_command(lines) then
     return slash.run(lines, self, is_steering)
   elseif vim.startswith(lines[1], '!') then

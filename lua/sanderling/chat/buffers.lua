@@ -1,0 +1,178 @@
+--- The two buffers of a session. What stands in them is the session's: it is put back where somebody deletes or empties them.
+local api = vim.api
+local prompt = require('sanderling.prompt')
+local prompt_history = require('sanderling.prompt.history')
+local render = require('sanderling.transcript')
+local scratch = require('sanderling.ui.scratch')
+local todo = require('sanderling.prompt.todo')
+local words = require('sanderling.ui.words')
+
+local M = {}
+
+local hint_ns = api.nvim_create_namespace('sanderling_hint')
+
+---@class (exact) sanderling.chat.buffers.Buffers
+---@field id string of the session
+---@field state sanderling.session.state.State what its events say
+---@field transcript sanderling.transcript.Transcript
+---@field transcript_buf integer
+---@field prompt sanderling.prompt.Prompt
+---@field todo sanderling.prompt.todo.Todo
+---@field is_fresh boolean nothing was said in it, or run
+---@field protected hint? string what an empty transcript says
+---@field private is_live fun(): boolean the session is open
+---@field private on_lost fun()
+---@field private lost table<integer, sanderling.ui.scratch.Copy> what stood in buffers that were deleted or emptied
+local Buffers = {}
+M.Buffers = Buffers
+
+---@param what string for its name
+---@param filetype string
+---@return integer
+local function new_buffer(what, filetype)
+  local buf = scratch.new(what)
+  scratch.set_buf_options(buf, { bufhidden = 'hide' })
+  scratch.set_filetype(buf, filetype)
+  return buf
+end
+
+---@return integer
+local function new_transcript_buffer()
+  local buf = new_buffer('', 'sanderling')
+  scratch.set_buf_options(buf, { undolevels = -1, modifiable = false })
+  return buf
+end
+
+---@return sanderling.prompt.Prompt
+local function new_prompt()
+  return prompt.new(new_buffer('prompt', 'sanderling_prompt'))
+end
+
+--- Make both of them.
+---@protected
+---@param is_live fun(): boolean the session is open
+---@param on_lost fun() somebody has deleted or emptied one: `restore` gives it back, as soon as that is allowed
+function Buffers:make_buffers(is_live, on_lost)
+  self.transcript_buf, self.prompt = new_transcript_buffer(), new_prompt()
+  self.lost, self.is_live, self.on_lost = {}, is_live, on_lost
+  self.todo = todo.new(self.prompt.buf, function()
+    return self.state
+  end)
+  for _, buf in ipairs(self:buffers()) do
+    self:guard(buf)
+  end
+end
+
+--- What stands in `buf` is the session's, and outlives it.
+---@private
+---@param buf integer
+function Buffers:guard(buf)
+  scratch.guard(buf, function(copied)
+    if self.is_live() then
+      self.lost[buf] = copied
+      if buf == self.transcript_buf then
+        self.transcript:go_away()
+      end
+      self.on_lost()
+    end
+  end)
+end
+
+--- Put what stood in `buf` back, into another one if it was deleted.
+---@private
+---@param buf integer
+---@param renew fun(): integer a new buffer, which is the session's from now on
+---@return integer
+function Buffers:restore_buffer(buf, renew)
+  local is_deleted = not api.nvim_buf_is_loaded(buf)
+  local restored = buf
+  if is_deleted then
+    pcall(api.nvim_buf_delete, buf, { force = true }) -- its name is the new one's
+    restored = renew()
+    vim.b[restored].sanderling_session = self.id
+  end
+  scratch.paste(self.lost[buf], restored)
+  self:guard(restored)
+  self.lost[buf] = nil
+  return restored
+end
+
+--- Have text and buffers again, if somebody has deleted or emptied them. May raise while text is locked.
+---@return boolean are_new some of the buffers are others than before
+function Buffers:restore()
+  local before = self:buffers()
+  if self.lost[self.prompt.buf] then
+    self:restore_buffer(self.prompt.buf, function()
+      self.prompt = new_prompt()
+      self.todo.buf = self.prompt.buf
+      return self.prompt.buf
+    end)
+  end
+  if self.lost[self.transcript_buf] then
+    self.transcript_buf = self:restore_buffer(self.transcript_buf, new_transcript_buffer)
+    self.transcript:come_back(self.transcript_buf)
+  end
+  return not vim.deep_equal(before, self:buffers())
+end
+
+---@return integer[]
+function Buffers:buffers()
+  return { self.transcript_buf, self.prompt.buf }
+end
+
+--- Delete the buffers. What stands in the prompt is kept in its history.
+function Buffers:delete_buffers()
+  if api.nvim_buf_is_loaded(self.prompt.buf) then
+    local text = vim.trim(table.concat(self.prompt:lines(), '\n'))
+    if text ~= '' then
+      prompt_history.add(text)
+    end
+  end
+  render.forget(self.transcript_buf)
+  for _, buf in ipairs(self:buffers()) do
+    pcall(api.nvim_buf_delete, buf, { force = true })
+  end
+end
+
+---@return boolean nobody has deleted or emptied a buffer of it
+function Buffers:is_whole()
+  return next(self.lost) == nil
+end
+
+---@return boolean a window of this tab page shows the transcript
+function Buffers:is_on_screen()
+  return vim.iter(api.nvim_tabpage_list_wins(0)):any(function(win)
+    return api.nvim_win_get_buf(win) == self.transcript_buf
+  end)
+end
+
+function Buffers:draw_hint()
+  if not api.nvim_buf_is_loaded(self.transcript_buf) then
+    return
+  end
+  api.nvim_buf_clear_namespace(self.transcript_buf, hint_ns, 0, -1)
+  if self.is_fresh and self.hint then
+    local row = api.nvim_buf_line_count(self.transcript_buf) - 1
+    local lines = { { { '' } } }
+    for _, line in ipairs(words.wrapped(self.hint, words.width_of(self.transcript_buf))) do
+      lines[#lines + 1] = { { line, 'AgentPlaceholder' } }
+    end
+    api.nvim_buf_set_extmark(self.transcript_buf, hint_ns, row, 0, { virt_lines = lines })
+  end
+end
+
+--- Say something below the transcript for as long as nothing was said in it.
+---@param text string
+function Buffers:set_hint(text)
+  self.hint = text
+  self:draw_hint()
+end
+
+function Buffers:set_used()
+  if self.is_fresh then
+    self.is_fresh = false
+    self:draw_hint()
+  end
+end
+
+return M
