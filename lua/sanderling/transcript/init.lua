@@ -1,7 +1,6 @@
 --- Draws events into a transcript buffer. What is said is written at its end: an append reads nothing back, and no row before
 --- the last block moves. Two things move rows, both seldom: a page of the history, which goes above all (`pages.lua`), and an
---- answer that was cut off and is taken back. While the buffer cannot be written (textlock, E565), frames wait here and are tried
---- again.
+--- answer that was cut off and is taken back.
 ---
 --- The model and commands talk at the same time. What happens to a command while the model's block is open is held until that
 --- has come to the end of a paragraph, so that no sentence and no code is torn. Two commands take turns, each under its header,
@@ -10,23 +9,18 @@ local M = {}
 
 local api = vim.api
 local command_blocks = require('sanderling.transcript.blocks.command')
+local Folding = require('sanderling.transcript.folding')
 local folds = require('sanderling.transcript.folds')
 local footer = require('sanderling.transcript.footer')
 local highlight = require('sanderling.transcript.markdown')
 local history = require('sanderling.transcript.pages')
 local locked = require('sanderling.ui.locked')
+local notices = require('sanderling.transcript.blocks.notice')
+local queue = require('sanderling.transcript.queue')
 local retry = require('sanderling.transcript.countdown')
 local tools = require('sanderling.transcript.blocks.tool')
 local turns = require('sanderling.transcript.blocks.turn')
 local waiting = require('sanderling.transcript.waiting')
-local Writer = require('sanderling.transcript.writer')
-
-local RETRY_MS = 20
-
----@class (exact) sanderling.transcript.Job
----@field events table[]
----@field next integer index of the first event that is not drawn yet
----@field on_drawn? fun()
 
 ---@class (exact) sanderling.transcript.OpenBlock
 ---@field id integer|string
@@ -40,32 +34,15 @@ local RETRY_MS = 20
 ---@field block? sanderling.transcript.blocks.tool.Block of a tool use
 ---@field has_remark? boolean
 
----@class (exact) sanderling.transcript.Piece of what the model has said in this turn
----@field block_id integer
----@field first integer row
----@field last integer row
-
----@class (exact) sanderling.transcript.Turn
----@field id string of the prompt
----@field first integer row
----@field answer integer row at which the answer begins
-
----@class (exact) sanderling.transcript.Folded what a window had when it had all folds
----@field moves integer
----@field count integer of the folds
-
 ---@class (exact) sanderling.transcript.Follower a window that goes along with the text
 ---@field win integer
 ---@field is_at_end boolean it goes along within a line, too
 
----@class (exact) sanderling.transcript.Transcript: sanderling.transcript.Writer
+---@class (exact) sanderling.transcript.Transcript: sanderling.transcript.folding.Folding
 ---@field buf integer
 ---@field headers integer[] rows of the messages' headers
 ---@field turns sanderling.transcript.Turn[]
 ---@field pieces sanderling.transcript.Piece[] in the order of their rows
----@field folds sanderling.transcript.folds.Fold[]
----@field private folded table<integer, sanderling.transcript.Folded> by window; closed ones until another one is left
----@field private moves integer how often rows with folds were moved or taken out
 ---@field has_earlier boolean there are more, and the first line says so
 ---@field is_asking boolean one was asked for
 ---@field is_lost boolean no host serves the session
@@ -85,12 +62,10 @@ local RETRY_MS = 20
 ---@field commands table<string, string> label of each that was started, by id
 ---@field refused table<string, true> what the sandbox refused since the last turn or command began
 ---@field sandbox { level: string, network: string, problem: string } as it was drawn last
----@field private jobs sanderling.transcript.Job[]
----@field private is_waiting boolean
----@field private is_away? boolean its text has no buffer for the moment
+---@field private queue sanderling.transcript.queue.Queue
 ---@field markdown sanderling.transcript.markdown.Blocks
 ---@field on_defect fun(err: string)
-local Transcript = setmetatable({}, { __index = Writer })
+local Transcript = setmetatable({}, { __index = Folding })
 Transcript.__index = Transcript
 
 ---@type table<integer, sanderling.transcript.Transcript> by buffer
@@ -124,17 +99,20 @@ function M.new(buf, on_defect)
     tool_blocks = {},
     refused = {},
     sandbox = { level = '', network = 'off', problem = '' },
-    jobs = {},
-    is_waiting = false,
     on_defect = on_defect,
   }, Transcript)
+  self.queue = queue.new(function(event)
+    if api.nvim_buf_is_loaded(self.buf) then -- else there is nothing to draw, but the event has happened
+      self:draw_or_tell(event)
+    end
+  end)
   api.nvim_buf_clear_namespace(buf, -1, 0, -1) -- first: Neovim 0.11 can abort where lines go that have many marks
   self:modify(function()
     api.nvim_buf_set_lines(buf, 0, -1, false, {})
   end)
   self.markdown = highlight.new(buf)
   if transcripts[buf] then
-    transcripts[buf].jobs = {} -- what waits for a lock belongs to the transcript before
+    transcripts[buf].queue:clear() -- it is the transcript before that they belong to
     transcripts[buf]:end_countdown()
   end
   transcripts[buf] = self
@@ -148,7 +126,7 @@ end
 
 --- Its buffer has lost the text: draw nothing until there is one with all of it.
 function Transcript:go_away()
-  self.is_away = true
+  self.queue:pause()
 end
 
 --- Go on in `buf`, which holds text and marks as they were.
@@ -157,85 +135,21 @@ function Transcript:come_back(buf)
   transcripts[self.buf] = nil
   transcripts[buf] = self
   self.buf, self.markdown.buf, self.footer.buf = buf, buf, buf
-  self.folded, self.is_away = {}, nil
-  if not self.is_waiting then
-    self:drain()
-  end
+  self.folded = {}
+  self.queue:resume()
 end
 
 -- folds ---------------------------------------------------------------------------------------------------------------
 
----@param fold sanderling.transcript.folds.Fold
----@return sanderling.transcript.folds.Fold
-function Transcript:add_fold(fold)
-  self.folds[#self.folds + 1] = fold
-  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
-    folds.make(win, self.folds, #self.folds)
-  end
-  return fold
-end
-
---- `win` has all folds.
----@private
----@param win integer
-function Transcript:note_folded(win)
-  self.folded[win] = { moves = self.moves, count = #self.folds }
-end
-
---- Rows have moved: Neovim moves the folds of windows that show them, not those that it has kept for others.
-function Transcript:note_move()
-  self.moves = self.moves + 1
-  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
-    self:note_folded(win)
-  end
-end
-
---- How many of the folds Neovim has given `win`; nil: those that it has may be in rows in which they were once.
----@private
----@param win integer
----@return integer?
-function Transcript:count_kept(win)
-  local count
-  for _, folded in pairs(self.folded[win] and { self.folded[win] } or self.folded) do
-    if folded.moves ~= self.moves then
-      return nil
-    end
-    count = math.min(count or folded.count, folded.count)
-  end
-  return count
-end
-
 --- A window shows the transcript (again): give it the folds that it does not have.
 ---@param win integer
 function Transcript:show_in(win)
-  local kept = self:count_kept(win)
-  if not kept then
-    folds.drop_all(win)
-  end
-  folds.make(win, self.folds, math.max(kept or 0, 1)) -- the last one may have grown
-  self:note_folded(win)
+  self:fold_in(win)
   self.markdown:show()
   history.ask_if_near(self, win)
   if self.countdown then
     self.countdown:resume()
   end
-end
-
---- A window is about to show the transcript no more: what the user did to its folds is to last.
----@param win integer
-function Transcript:leave(win)
-  api.nvim_win_call(win, function()
-    for _, fold in ipairs(self.folds) do
-      fold.is_deleted = vim.fn.foldlevel(fold.first + 1) == 0
-      fold.state = vim.fn.foldclosed(fold.first + 1) == -1 and 'open' or nil
-    end
-  end)
-  for other in pairs(self.folded) do
-    if not api.nvim_win_is_valid(other) then
-      self.folded[other] = nil -- a new window gets the folds of this one
-    end
-  end
-  self:note_folded(win)
 end
 
 --- 'foldtext' of a transcript.
@@ -306,7 +220,7 @@ function Transcript:end_block()
 end
 
 ---@type table<string, fun(self: sanderling.transcript.Transcript, event: any)>
-local draw = vim.tbl_extend('error', {}, turns.draw, tools.draw, command_blocks.draw)
+local draw = vim.tbl_extend('error', {}, turns.draw, tools.draw, command_blocks.draw, notices.draw)
 
 --- Events that are not the model's: they can happen at any moment of its answer.
 local is_beside = {
@@ -345,32 +259,13 @@ function Transcript:draw_or_tell(event)
   end
 end
 
-function draw.notice(self, event)
-  self:end_block()
-  self:append_block(event.text, event.level == 'warning' and 'AgentWarning' or 'AgentNotice')
-end
-
-function draw.error_occurred(self, event)
-  self:end_countdown()
-  self:end_block()
-  self:append_block(event.message, 'AgentError')
-  if event.remedy and event.remedy ~= '' then
-    local row = self.last + 1
-    self:append('\n' .. event.remedy)
-    self:paint(row, self.last, 'AgentRemedy')
-  end
-end
-
 --- The host has ended, and with it what the model was doing.
 function draw.local_failed(self, event)
   tools.stop_all(self)
-  draw.error_occurred(self, event)
+  notices.draw.error_occurred(self, event)
   draw.waiting_changed(self, {})
   history.lose(self)
 end
-
-draw.local_refused = draw.error_occurred
-draw.local_notice = draw.notice
 
 --- What a row belongs to: a turn, by the id of its prompt; nil where that is on a page that is not shown yet.
 ---@param row integer
@@ -454,36 +349,13 @@ end
 ---@param events table[]
 ---@param on_drawn? fun()
 function Transcript:apply(events, on_drawn)
-  self.jobs[#self.jobs + 1] = { events = events, next = 1, on_drawn = on_drawn }
-  if not self.is_waiting then
-    self:drain()
-  end
-end
-
----@private
-function Transcript:drain()
-  while self.jobs[1] and not self.is_away do
-    local job = self.jobs[1]
-    while job.next <= #job.events do
-      local event = job.events[job.next]
-      local is_gone = not api.nvim_buf_is_loaded(self.buf) -- then there is nothing to draw, but the event has happened
-      if not is_gone and not pcall(self.draw_or_tell, self, event) then
-        self.is_waiting = true
-        vim.defer_fn(function()
-          self.is_waiting = false
-          self:drain()
-        end, RETRY_MS)
-        return
-      end
-      job.next = job.next + 1
-    end
-    table.remove(self.jobs, 1)
+  self.queue:add(events, function()
     self:show_footer()
-    if job.on_drawn then
-      job.on_drawn()
+    if on_drawn then
+      on_drawn()
     end
     self:tell()
-  end
+  end)
 end
 
 ---@private

@@ -10,6 +10,16 @@ local words = require('sanderling.ui.words')
 local SENT = 'sent in its place'
 local ns = api.nvim_create_namespace('sanderling')
 
+---@class (exact) sanderling.transcript.Piece of what the model has said in this turn
+---@field block_id integer
+---@field first integer row
+---@field last integer row
+
+---@class (exact) sanderling.transcript.Turn
+---@field id string of the prompt
+---@field first integer row
+---@field answer integer row at which the answer begins
+
 ---@type table<string, fun(self: sanderling.transcript.Transcript, event: any)>
 M.draw = {}
 

@@ -1,0 +1,86 @@
+--- The part of a transcript that says which folds there are, and which of them each window has.
+local api = vim.api
+local folds = require('sanderling.transcript.folds')
+local Writer = require('sanderling.transcript.writer')
+
+---@class (exact) sanderling.transcript.folding.Folded what a window had when it had all folds
+---@field moves integer
+---@field count integer of the folds
+
+---@class (exact) sanderling.transcript.folding.Folding: sanderling.transcript.Writer
+---@field folds sanderling.transcript.folds.Fold[]
+---@field protected folded table<integer, sanderling.transcript.folding.Folded> by window; closed ones until another one is left
+---@field protected moves integer how often rows with folds were moved or taken out
+local Folding = setmetatable({}, { __index = Writer })
+Folding.__index = Folding
+
+---@param fold sanderling.transcript.folds.Fold
+---@return sanderling.transcript.folds.Fold
+function Folding:add_fold(fold)
+  self.folds[#self.folds + 1] = fold
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    folds.make(win, self.folds, #self.folds)
+  end
+  return fold
+end
+
+--- `win` has all folds.
+---@private
+---@param win integer
+function Folding:note_folded(win)
+  self.folded[win] = { moves = self.moves, count = #self.folds }
+end
+
+--- Rows have moved: Neovim moves the folds of windows that show them, not those that it has kept for others.
+function Folding:note_move()
+  self.moves = self.moves + 1
+  for _, win in ipairs(vim.fn.win_findbuf(self.buf)) do
+    self:note_folded(win)
+  end
+end
+
+--- How many of the folds Neovim has given `win`; nil: those that it has may be in rows in which they were once.
+---@private
+---@param win integer
+---@return integer?
+function Folding:count_kept(win)
+  local count
+  for _, folded in pairs(self.folded[win] and { self.folded[win] } or self.folded) do
+    if folded.moves ~= self.moves then
+      return nil
+    end
+    count = math.min(count or folded.count, folded.count)
+  end
+  return count
+end
+
+--- Give `win`, which shows the transcript (again), the folds that it does not have.
+---@protected
+---@param win integer
+function Folding:fold_in(win)
+  local kept = self:count_kept(win)
+  if not kept then
+    folds.drop_all(win)
+  end
+  folds.make(win, self.folds, math.max(kept or 0, 1)) -- the last one may have grown
+  self:note_folded(win)
+end
+
+--- A window is about to show the transcript no more: what the user did to its folds is to last.
+---@param win integer
+function Folding:leave(win)
+  api.nvim_win_call(win, function()
+    for _, fold in ipairs(self.folds) do
+      fold.is_deleted = vim.fn.foldlevel(fold.first + 1) == 0
+      fold.state = vim.fn.foldclosed(fold.first + 1) == -1 and 'open' or nil
+    end
+  end)
+  for other in pairs(self.folded) do
+    if not api.nvim_win_is_valid(other) then
+      self.folded[other] = nil -- a new window gets the folds of this one
+    end
+  end
+  self:note_folded(win)
+end
+
+return Folding
