@@ -56,6 +56,11 @@ class SanderlingHost:
     def acknowledge(self, session_id: str, seq: int) -> None:
         self.host.acknowledge(session_id, seq)
 
+    @pynvim.rpc_export("sanderling_answer")
+    @_logged
+    def answer(self, number: int, answer: dict[str, Any]) -> None:
+        self.host.bridge.settle(number, answer)
+
     @pynvim.rpc_export("sanderling_ping", sync=True)
     @_logged
     def ping(self) -> int:

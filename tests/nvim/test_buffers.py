@@ -21,7 +21,7 @@ from sanderling.sandbox.files import Identity
 from sanderling.sandbox.inside.reading import stamp_of
 from sanderling.tools.buffers import bytes_of
 
-FAR_MS = 1e15
+CALL = {"deadline_ms": 1e15, "channel": 0, "number": 1}
 LINE_ENDINGS = {"unix": "\n", "dos": "\r\n", "mac": "\r"}
 
 # --- the Lua half, asked as Python asks it ---------------------------------------------------------------------------
@@ -29,7 +29,7 @@ LINE_ENDINGS = {"unix": "\n", "dos": "\r\n", "mac": "\r"}
 
 def ask(child, question, *args):
     return child.lua(
-        "return require('sanderling.editing').answer(...)", FAR_MS, question, *map(plain, args)
+        "return require('sanderling.editing').answer(...)", CALL, question, *map(plain, args)
     )
 
 
@@ -462,6 +462,38 @@ def test_a_locked_buffer_is_refused_in_words(child, opened, option):
     assert_undisturbed(child)
 
 
+def test_who_wants_to_know_is_told_which_lines_an_edit_has_changed(child, opened):
+    path = opened("a.txt")
+    child.lua("""
+      _G.told = {}
+      require('sanderling.editing').on_change(function(changed)
+        table.insert(_G.told, changed)
+      end)
+    """)
+    change(child, find(child, path), (0, 0, ["new"]), (1, 1, ["TWO"]), (3, 1, []))
+    changed = {"path": str(path), "buf": child.lua("return vim.fn.bufnr()"), "tool_use_id": "use-1"}
+    (told,) = child.lua("return _G.told")
+    assert told == changed | {
+        "hunks": [
+            {"first_line": 1, "last_line": 1, "old": []},
+            {"first_line": 3, "last_line": 3, "old": ["two"]},
+            {"first_line": 5, "last_line": 4, "old": ["four"]},
+        ]
+    }
+    event = changed | {"first_line": 1, "last_line": 4}
+    wait_until(lambda: child.events("AgentFileChanged") == [event])
+    change(child, find(child, path), (0, 1, ["new"]))
+    child.lua(
+        "require('sanderling.editing').changed_on_disk(...)", "/else", [(4, 2, 1), (9, 0, 2)], "u2"
+    )
+    wait_until(
+        lambda: (
+            child.events("AgentFileChanged")[1:]
+            == [{"path": "/else", "tool_use_id": "u2", "first_line": 5, "last_line": 10}]
+        )
+    )
+
+
 # --- undo ------------------------------------------------------------------------------------------------------------
 
 
@@ -650,7 +682,7 @@ def test_a_question_that_comes_too_late_does_nothing(child, opened):
     buffer = find(child, path)
     answer = child.lua(
         "return require('sanderling.editing').answer(...)",
-        time.monotonic() * 1000 - 1,
+        CALL | {"deadline_ms": time.monotonic() * 1000 - 1},
         "change",
         buffer["id"],
         buffer["tick"],
@@ -1195,10 +1227,11 @@ def test_an_edit_of_a_hundred_thousand_lines_stops_the_screen_only_shortly(child
         """
         local buffers = require('sanderling.editing')
         local start = vim.uv.hrtime()
-        local buffer = buffers.answer(1e15, 'find', ...).value
+        local call = { deadline_ms = 1e15 }
+        local buffer = buffers.answer(call, 'find', ...).value
         local found = vim.uv.hrtime()
         local hunks = { { 50000, 1, { 'x', 'y' } } }
-        assert(buffers.answer(1e15, 'change', buffer.id, buffer.tick, hunks, 'use').value)
+        assert(buffers.answer(call, 'change', buffer.id, buffer.tick, hunks, 'use').value)
         return { (found - start) / 1e6, (vim.uv.hrtime() - found) / 1e6 }
         """,
         str(path),
@@ -1241,11 +1274,13 @@ SERVE = textwrap.dedent("""
     import pynvim
     from sanderling.editor.bridge import Bridge
     from sanderling.editor.buffers import NeovimBuffers
+    from sanderling.editor.questions import Questions
     from sanderling.errors import ToolError
 
     nvim = pynvim.attach("socket", path=sys.argv[1])
     bridge = Bridge(nvim)
     buffers = NeovimBuffers(bridge)
+    buffers.ask = Questions(bridge, "answers").ask
 
     async def serve():
         reader = asyncio.StreamReader(limit=1 << 28)
@@ -1265,7 +1300,7 @@ SERVE = textwrap.dedent("""
         nvim.stop_loop()
 
     bridge.start(serve, end)
-    nvim.run_loop(lambda *_: None, lambda *_: None)
+    nvim.run_loop(lambda *_: None, lambda _, args: bridge.settle(*args))
 """)
 
 
@@ -1365,6 +1400,24 @@ def test_bytes_that_are_no_text_come_and_go_unchanged(child, project, python_sid
     assert python_side.call("change", buffer, (Hunk(0, 1, (row + "x",)),), "use-1")
     child.command("silent write")
     assert path.read_bytes() == b"\xff\x00\xfex\n\x80\n"
+
+
+def test_a_question_is_answered_later_while_neovim_goes_on(child, opened, python_side):
+    opened("a.txt")
+    child.lua("""
+      package.loaded.answers = { answer = require('sanderling.host.door').serve({
+        double = { begin = function(reply, _, number)
+          vim.defer_fn(function() reply({ value = { number * 2, vim.fn.getline(1) } }) end, 100)
+        end },
+        refuse = { begin = function(reply) reply({ error = 'There is no server.' }) end },
+      }) }
+    """)
+    python_side.send("ask", "double", 21)
+    child.feed("itoo ")
+    wait_until(lambda: lines(child)[0] == "too one")
+    assert python_side.receive() == [42, "too one"]
+    with pytest.raises(ToolError, match="There is no server"):
+        python_side.call("ask", "refuse")
 
 
 @prove

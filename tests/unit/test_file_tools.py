@@ -1045,6 +1045,7 @@ class MemoryEditor:
         self.undo: list[tuple[str, str]] = []  # tool use, and the text before it
         self.written: list[str] = []
         self.heard: list[str] = []  # files that have changed
+        self.changed: list[tuple[str, tuple[Hunk, ...]]] = []  # files on the disk, by a tool
         self.changed_tick = 0
         self.before_change: Callable[[], None] = lambda: None
         self.after_change: Callable[[], None] = lambda: None
@@ -1129,6 +1130,11 @@ class MemoryEditor:
             if buffer and not buffer.is_modified and Path(path).exists():  # noqa: ASYNC240
                 self._keep(buffer, text=text_in(buffer, Path(path).read_bytes()))  # noqa: ASYNC240
 
+    async def changed_on_disk(self, path: str, hunks: tuple[Hunk, ...], tool_use_id: str) -> None:
+        assert tool_use_id
+        self.changed.append((path, hunks))
+        await self.files_changed((path,))
+
     def _keep(self, buffer: Buffer, **changes: object) -> None:
         changed = msgspec.structs.replace(buffer, tick=buffer.tick + 1, **changes)
         self.buffers[os.path.realpath(buffer.path)] = changed
@@ -1183,7 +1189,9 @@ async def test_editor_is_told_of_a_file_that_it_has_no_buffer_of(place, opened):
     async with place.desk(opened.editor, is_on=True) as desk:
         await desk.use(write, path="new", content="x\n")
         await desk.use(edit, path="new", edits=[{"old": "x", "new": "y"}])
-    assert opened.editor.heard == [str(place.project / "new")] * 2
+    name = str(place.project / "new")
+    assert opened.editor.heard == [name] * 2
+    assert opened.editor.changed == [(name, (Hunk(0, 0, ("x",)),)), (name, (Hunk(0, 1, ("y",)),))]
     assert opened.editor.written == []
 
 

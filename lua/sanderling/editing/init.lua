@@ -18,23 +18,19 @@ local api = vim.api
 local busy = require('sanderling.editing.busy')
 local changes = require('sanderling.editing.changes')
 local disk = require('sanderling.editing.disk')
+local door = require('sanderling.host.door')
 local find = require('sanderling.editing.find')
 local hunks = require('sanderling.editing.hunks')
-local locked = require('sanderling.ui.locked')
+local listeners = require('sanderling.editing.listeners')
 local undo = require('sanderling.editing.undo')
+
+--- Call a function each time an edit of the agent's has changed lines.
+M.on_change = listeners.on_change
 
 local VISUAL = '^[vVsS\22\19]' -- patterns of modes
 local NOT_NORMAL = '^[^n]'
 
----@class (exact) sanderling.editing.Answer one of them
----@field value? any
----@field error? string a sentence for the model
----@field waits_for? string what has to come first; ask again
----@field is_late? boolean the deadline had passed
-
----@type table<string, fun(...): any>
-local questions = {}
-local ONLY_LOOKS = { find = true, again = true }
+-- questions -----------------------------------------------------------------------------------------------------------
 
 --- The loaded buffer of a file, by whatever name it was opened.
 ---@param path string absolute, what the file is called: it is not looked up, for it may lead elsewhere by now
@@ -42,7 +38,7 @@ local ONLY_LOOKS = { find = true, again = true }
 ---@param inode integer
 ---@param place string where the file would be, if there is none; then device and inode are its directory's
 ---@return sanderling.editing.Buffer|false
-function questions.find(path, device, inode, place)
+local function find_buffer(path, device, inode, place)
   local buf = find.buffer_of(path, device, inode, place)
   return buf ~= nil and find.describe(buf, path)
 end
@@ -51,8 +47,14 @@ end
 ---@param buf integer
 ---@param path string
 ---@return sanderling.editing.Buffer|false
-function questions.again(buf, path)
+local function look_again(buf, path)
   return find.is_file_buffer(buf) and find.describe(buf, path)
+end
+
+---@param edit sanderling.editing.Edit
+---@return sanderling.editing.Part
+local function part_of(edit)
+  return { row = edit.row, old_count = #edit.old, new_count = #edit.new, old = edit.old }
 end
 
 ---@param buf integer
@@ -60,7 +62,7 @@ end
 ---@param replacements sanderling.editing.Hunk[] in order
 ---@param tool_use_id string its changes are one undo block, as long as nobody else changes the buffer between them
 ---@return boolean is_done false: the buffer is no longer what it was
-function questions.change(buf, tick, replacements, tool_use_id)
+local function change(buf, tick, replacements, tool_use_id)
   if not api.nvim_buf_is_loaded(buf) or api.nvim_buf_get_changedtick(buf) ~= tick then
     return false
   end
@@ -88,6 +90,7 @@ function questions.change(buf, tick, replacements, tool_use_id)
     end
   end)
   undo.remember_change(buf, tool_use_id)
+  listeners.tell(api.nvim_buf_get_name(buf), buf, tool_use_id, vim.tbl_map(part_of, edits))
   return true
 end
 
@@ -95,7 +98,7 @@ end
 ---@param buf integer
 ---@param path string
 ---@return sanderling.editing.Buffer|false the person has changed the buffer since, and what they type is theirs to write
-function questions.before_write(buf, path)
+local function before_write(buf, path)
   if api.nvim_buf_is_loaded(buf) and vim.bo[buf].modified and not undo.untouched_change(buf) then
     disk.expect_write(buf)
     return false
@@ -117,25 +120,14 @@ function questions.before_write(buf, path)
 end
 
 --- The way in for what needs an answer.
----@param deadline_ms number by the monotonic clock; what comes later, after a prompt, is no longer wanted
----@param question string
----@param ... any its arguments: a path, or a buffer first
----@return sanderling.editing.Answer
-function M.answer(deadline_ms, question, ...)
-  if vim.uv.hrtime() / 1e6 > deadline_ms then
-    return { is_late = true }
-  end
-  local waits_for = not ONLY_LOOKS[question] and busy.what_is_awaited((...))
-  if waits_for then
-    return { waits_for = waits_for }
-  end
-  local ok, value = pcall(questions[question], ...)
-  if ok then
-    return { value = value }
-  end
-  waits_for = locked.reason(tostring(value))
-  return waits_for and { waits_for = waits_for } or { error = tostring(value) }
-end
+M.answer = door.serve({
+  find = { answer = find_buffer },
+  again = { answer = look_again },
+  change = { answer = change, what_is_awaited = busy.what_is_awaited },
+  before_write = { answer = before_write, what_is_awaited = busy.what_is_awaited },
+})
+
+-- what follows --------------------------------------------------------------------------------------------------------
 
 ---@alias sanderling.editing.Written [integer, integer, integer, integer] mtime in seconds and nanoseconds, size, inode
 
@@ -201,6 +193,19 @@ function M.files_changed(paths)
       end)
     end
   end
+end
+
+--- A tool has changed a file of which no buffer is known; one may have it by another name.
+---@param path string absolute
+---@param counts [integer, integer, integer][] of hunks: the first line from 0, how many went, how many came
+---@param tool_use_id string
+function M.changed_on_disk(path, counts, tool_use_id)
+  M.files_changed({ path })
+  local parts = {} ---@type sanderling.editing.Part[]
+  for i, each in ipairs(counts) do
+    parts[i] = { row = each[1], old_count = each[2], new_count = each[3] }
+  end
+  listeners.tell(path, nil, tool_use_id, parts)
 end
 
 return M

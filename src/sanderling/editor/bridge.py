@@ -9,6 +9,7 @@ that keeps a deadline.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import pynvim
@@ -21,6 +22,8 @@ class NeovimError(Exception):
 class Bridge:
     def __init__(self, nvim: pynvim.Nvim) -> None:
         self._nvim = nvim
+        self._numbers = count(1)
+        self._later: dict[int, asyncio.Future[Any]] = {}  # by the question's number
 
     def notify(self, lua: str, *args: Any) -> None:
         """Run `lua` in Neovim with `args`, some time; from the loop's thread only."""
@@ -49,6 +52,33 @@ class Bridge:
         session: Any = self._nvim._session  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         session._async_session.request(method, args, on_answer)  # noqa: SLF001
         return await answer
+
+    async def ask(self, module: str, deadline_s: float, question: str, *args: Any) -> Any:
+        """
+        Ask what a Lua module answers by lua/sanderling/host/door.lua: at once, or later, under the question's number.
+
+        Raises:
+            NeovimError: it failed.
+        """
+        number = next(self._numbers)
+        later = self._later[number] = asyncio.get_running_loop().create_future()
+        call = {
+            "deadline_ms": deadline_s * 1000,
+            "channel": self._nvim.channel_id,
+            "number": number,
+        }
+        try:
+            lua = f"return require('{module}').answer(...)"
+            answer = await self.request("nvim_exec_lua", lua, (call, question, *args))
+            return await later if answer.get("comes_later") else answer
+        finally:
+            del self._later[number]
+
+    def settle(self, number: int, answer: Any) -> None:
+        """Take the answer to a question that could not be answered at once; nothing, if nobody waits for it any more."""
+        later = self._later.get(number)
+        if later and not later.done():
+            later.set_result(answer)
 
     def start(
         self, serve: Callable[[], Awaitable[None]], on_end: Callable[[BaseException | None], None]

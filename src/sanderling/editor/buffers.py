@@ -1,45 +1,25 @@
 """
 The buffers of a Neovim, for the file tools. What happens to them is lua/sanderling/editing/init.lua's business.
 
-A question is one request, and what Neovim cannot begin within the deadline it does not do at all: the deadline travels along,
-by the monotonic clock, which both processes share. After a write, and when files have changed, there is nothing to wait for:
-what Neovim is told then, it does as soon as it can, and before it answers the next question.
+After a write, and when files have changed, there is nothing to wait for: what Neovim is told then, it does as soon as it can, and
+before it answers the next question.
 """
 
-import time
 from typing import Any
 
-import anyio
 import msgspec
 
 from sanderling.editing.lines import Hunk
-from sanderling.editor.bridge import Bridge, NeovimError
-from sanderling.errors import ToolError
+from sanderling.editor.bridge import Bridge
+from sanderling.editor.questions import Questions
 from sanderling.sandbox.files import Identity
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.editor import Buffer
 
-DEADLINE_S = 1.0
-PATIENCE_S = 10.0  # with what has begun: a user's hooks take their time
-RETRY_S = 0.02
-POLL_S = 0.2
-
-ANSWER = "return require('sanderling.editing').answer(...)"
 AFTER_WRITE = "require('sanderling.editing').after_write(...)"
 NOT_WRITTEN = "require('sanderling.editing').not_written(...)"
 FILES_CHANGED = "require('sanderling.editing').files_changed(...)"
-
-# The modes in which Neovim does nothing until a key comes.
-PROMPTS = {"r": "the hit-enter prompt", "rm": "the more-prompt", "r?": "a question"}
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """Neovim's answer to a question: a value, a sentence for the model, what has to come first, or that Neovim began too late."""
-
-    value: Any = None
-    error: str = ""
-    waits_for: str = ""
-    is_late: bool = False
+CHANGED_ON_DISK = "require('sanderling.editing').changed_on_disk(...)"
 
 
 class NeovimBuffers:
@@ -47,21 +27,22 @@ class NeovimBuffers:
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
+        self._questions = Questions(bridge, "sanderling.editing")
 
     async def buffer(self, path: str, identity: Identity) -> Buffer | None:
-        value = await self._ask("find", path, *identity)
+        value = await self._questions.ask("find", path, *identity)
         return _buffer(value) if value else None
 
     async def again(self, buffer: Buffer) -> Buffer | None:
-        value = await self._ask("again", buffer.id, buffer.path)
+        value = await self._questions.ask("again", buffer.id, buffer.path)
         return _buffer(value) if value else None
 
     async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:
         plain = [(hunk.first_line, hunk.line_count, hunk.lines) for hunk in hunks]
-        return await self._ask("change", buffer.id, buffer.tick, plain, tool_use_id)
+        return await self._questions.ask("change", buffer.id, buffer.tick, plain, tool_use_id)
 
     async def before_write(self, buffer: Buffer) -> Buffer | None:
-        value = await self._ask("before_write", buffer.id, buffer.path)
+        value = await self._questions.ask("before_write", buffer.id, buffer.path)
         return _buffer(value) if value else None
 
     async def after_write(self, buffer: Buffer, stamp: Stamp) -> None:
@@ -75,70 +56,9 @@ class NeovimBuffers:
     async def files_changed(self, paths: tuple[str, ...]) -> None:
         self._bridge.notify(FILES_CHANGED, paths)
 
-    async def _ask(self, question: str, *args: Any) -> Any:
-        """
-        Ask what lua/sanderling/editing/init.lua answers, again and again while something has to come first.
-
-        Raises:
-            ToolError: it cannot be done, or not in time.
-        """
-        deadline_s = time.monotonic() + DEADLINE_S
-        waits_for = ""
-        while True:
-            answer = await self._request(deadline_s, question, args)
-            if answer.error:
-                raise ToolError(answer.error)
-            if answer.is_late:
-                break
-            if not answer.waits_for:
-                return answer.value
-            waits_for = answer.waits_for
-            await anyio.sleep(RETRY_S)
-        if waits_for:
-            raise _waits_for_key(waits_for)
-        raise ToolError(f"Neovim was busy for {DEADLINE_S:g} s, so nothing was done. Try again.")
-
-    async def _request(self, deadline_s: float, question: str, args: tuple[Any, ...]) -> Answer:
-        answer: Answer | None = None
-        problem = ToolError("Neovim was not asked.")
-
-        async def give_up() -> None:
-            nonlocal problem
-            problem = await self._why_late(deadline_s)
-            tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(give_up)
-            try:
-                result = await self._bridge.request(
-                    "nvim_exec_lua", ANSWER, (deadline_s * 1000, question, *args)
-                )
-                answer = msgspec.convert(result, Answer)
-            except NeovimError as error:
-                answer = Answer(error=f"Neovim failed: {error}")
-            except UnicodeEncodeError:
-                answer = Answer(error="The text holds half of a surrogate pair, which no file can.")
-            tasks.cancel_scope.cancel()
-        if answer is None:
-            raise problem
-        return answer
-
-    async def _why_late(self, deadline_s: float) -> ToolError:
-        """Return when waiting longer makes no sense: at the deadline if Neovim sits in a prompt, else out of patience."""
-        await anyio.sleep(max(0.0, deadline_s - time.monotonic()))
-        with anyio.move_on_after(PATIENCE_S):
-            while True:  # a busy Neovim does not answer this either
-                mode = await self._bridge.request("nvim_get_mode")
-                if mode["blocking"]:
-                    return _waits_for_key(PROMPTS.get(mode["mode"], "the rest of a command"))
-                await anyio.sleep(POLL_S)
-        return ToolError(f"Neovim is busy: no answer within {DEADLINE_S + PATIENCE_S:g} s.")
-
-
-def _waits_for_key(what: str) -> ToolError:
-    return ToolError(
-        f"Neovim waits for a key ({what}): its buffers cannot be used until the user has gone on there. Try again."
-    )
+    async def changed_on_disk(self, path: str, hunks: tuple[Hunk, ...], tool_use_id: str) -> None:
+        counts = [(hunk.first_line, hunk.line_count, len(hunk.lines)) for hunk in hunks]
+        self._bridge.notify(CHANGED_ON_DISK, path, counts, tool_use_id)
 
 
 def _buffer(value: dict[str, Any]) -> Buffer:

@@ -203,11 +203,11 @@ class Change:
                 self.path
             ):
                 notes = (SANDBOXS_OWN, *notes)
-            # The editor may still have a buffer of it, by a name that it could not tell before.
-            if editor := self._workspace.editor:
-                with suppress(ToolError):
-                    await editor.files_changed((self.path,))
         new = await text_of(proposal.data)
+        if proposal.data != data and (editor := self._workspace.editor):
+            hunks = await done(len(new), buffer_hunks, old or "", new)
+            with suppress(ToolError):
+                await editor.changed_on_disk(self.path, hunks, self.context.tool_use_id)
         self._knowledge.remember(new, known)
         return Changed(old, new, notes, byte_count=len(proposal.data))
 

@@ -69,3 +69,7 @@ class Editor(Protocol):
     async def files_changed(self, paths: tuple[str, ...]) -> None:
         """Files have changed on disk, all if none is named: load them again into buffers that are not modified."""
         ...
+
+    async def changed_on_disk(self, path: str, hunks: tuple[Hunk, ...], tool_use_id: str) -> None:
+        """A file of which no buffer was known was changed by a tool: load it again into one that has another name for it."""
+        ...

@@ -1,0 +1,70 @@
+--- Who is told which lines an edit of the agent's has changed: functions of this plugin, and the person's autocommands.
+local M = {}
+
+local host = require('sanderling.host')
+
+---@class (exact) sanderling.editing.ChangedLines
+---@field first_line integer as the text is now, from 1
+---@field last_line integer one less than the first, where lines have only gone
+---@field old? string[] what stood there before; nil where no buffer held it
+
+---@class (exact) sanderling.editing.Changed
+---@field path string absolute
+---@field buf? integer nil: no buffer is known that holds the file
+---@field tool_use_id string
+---@field hunks sanderling.editing.ChangedLines[] in their order
+
+---@type fun(changed: sanderling.editing.Changed)[]
+local listeners = {}
+
+--- Call `fn` each time an edit of the agent's has changed lines, before anything else can change them again.
+---@param fn fun(changed: sanderling.editing.Changed)
+function M.on_change(fn)
+  listeners[#listeners + 1] = fn
+end
+
+---@param changed sanderling.editing.Changed
+local function announce(changed)
+  host.announce('AgentFileChanged', {
+    path = changed.path,
+    buf = changed.buf,
+    tool_use_id = changed.tool_use_id,
+    first_line = changed.hunks[1].first_line,
+    last_line = changed.hunks[#changed.hunks].last_line,
+  })
+end
+
+---@class (exact) sanderling.editing.Part
+---@field row integer in the text before
+---@field old_count integer how many lines have gone
+---@field new_count integer how many have come
+---@field old? string[] those that have gone
+
+--- An edit of the agent's has changed lines of a file.
+---@param path string absolute
+---@param buf? integer
+---@param tool_use_id string
+---@param parts sanderling.editing.Part[] in their order
+function M.tell(path, buf, tool_use_id, parts)
+  if #parts == 0 then
+    return
+  end
+  local hunks, shift = {}, 0
+  for i, part in ipairs(parts) do
+    local first = part.row + shift + 1
+    hunks[i] = { first_line = first, last_line = first + part.new_count - 1, old = part.old }
+    shift = shift + part.new_count - part.old_count
+  end
+  local changed = { path = path, buf = buf, tool_use_id = tool_use_id, hunks = hunks }
+  for _, fn in ipairs(listeners) do
+    local ok, err = xpcall(fn, debug.traceback, changed)
+    if not ok then
+      host.note_defect(err)
+    end
+  end
+  vim.schedule(function() -- Python waits for its answer first
+    announce(changed)
+  end)
+end
+
+return M

@@ -1,0 +1,104 @@
+"""
+Questions to a Neovim.
+
+A question is one request, and what Neovim cannot begin within the deadline it does not do at all: the deadline travels along,
+by the monotonic clock, which both processes share. The answer may come later than the request's end: Neovim's keys and screen go
+on meanwhile.
+"""
+
+import time
+from typing import Any
+
+import anyio
+import msgspec
+
+from sanderling.editor.bridge import Bridge, NeovimError
+from sanderling.errors import ToolError
+
+DEADLINE_S = 1.0
+PATIENCE_S = 10.0  # with what has begun: a user's hooks take their time
+RETRY_S = 0.02
+POLL_S = 0.2
+
+# The modes in which Neovim does nothing until a key comes.
+PROMPTS = {"r": "the hit-enter prompt", "rm": "the more-prompt", "r?": "a question"}
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Neovim's answer to a question: a value, a sentence for the model, what has to come first, or that Neovim began too late."""
+
+    value: Any = None
+    error: str = ""
+    waits_for: str = ""
+    is_late: bool = False
+
+
+class Questions:
+    """The questions that the Lua module `module` answers, by lua/sanderling/host/door.lua."""
+
+    def __init__(self, bridge: Bridge, module: str) -> None:
+        self._bridge = bridge
+        self._module = module
+
+    async def ask(self, question: str, *args: Any) -> Any:
+        """
+        Ask again and again while something has to come first.
+
+        Raises:
+            ToolError: it cannot be done, or not in time.
+        """
+        deadline_s = time.monotonic() + DEADLINE_S
+        waits_for = ""
+        while True:
+            answer = await self._request(deadline_s, question, args)
+            if answer.error:
+                raise ToolError(answer.error)
+            if answer.is_late:
+                break
+            if not answer.waits_for:
+                return answer.value
+            waits_for = answer.waits_for
+            await anyio.sleep(RETRY_S)
+        if waits_for:
+            raise _waits_for_key(waits_for)
+        raise ToolError(f"Neovim was busy for {DEADLINE_S:g} s, so nothing was done. Try again.")
+
+    async def _request(self, deadline_s: float, question: str, args: tuple[Any, ...]) -> Answer:
+        answer: Answer | None = None
+        problem = ToolError("Neovim was not asked.")
+
+        async def give_up() -> None:
+            nonlocal problem
+            problem = await self._why_late(deadline_s)
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(give_up)
+            try:
+                result = await self._bridge.ask(self._module, deadline_s, question, *args)
+                answer = msgspec.convert(result, Answer)
+            except NeovimError as error:
+                answer = Answer(error=f"Neovim failed: {error}")
+            except UnicodeEncodeError:
+                answer = Answer(error="The text holds half of a surrogate pair, which no file can.")
+            tasks.cancel_scope.cancel()
+        if answer is None:
+            raise problem
+        return answer
+
+    async def _why_late(self, deadline_s: float) -> ToolError:
+        """Return when waiting longer makes no sense: at the deadline if Neovim sits in a prompt, else out of patience."""
+        await anyio.sleep(max(0.0, deadline_s - time.monotonic()))
+        with anyio.move_on_after(PATIENCE_S):
+            while True:  # a busy Neovim does not answer this either
+                mode = await self._bridge.request("nvim_get_mode")
+                if mode["blocking"]:
+                    return _waits_for_key(PROMPTS.get(mode["mode"], "the rest of a command"))
+                await anyio.sleep(POLL_S)
+        return ToolError(f"Neovim is busy: no answer within {DEADLINE_S + PATIENCE_S:g} s.")
+
+
+def _waits_for_key(what: str) -> ToolError:
+    return ToolError(
+        f"Neovim waits for a key ({what}): its buffers cannot be used until the user has gone on there. Try again."
+    )
