@@ -10,7 +10,7 @@ local float = require('sanderling.ui.float')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
-local report = require('sanderling.transcript.report')
+local report = require('sanderling.screens.report')
 local slash = require('sanderling.prompt.slash')
 
 local ns = api.nvim_create_namespace('sanderling_slash')

@@ -218,6 +218,18 @@ def floats(screen):
     )
 
 
+def test_a_report_that_comes_while_windows_are_locked_is_shown_after_that(screen):
+    screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
+    screen.feed("<Esc><F5>")
+    wait_until(lambda: screen.lua("return not pcall(vim.cmd.split)"), "windows are locked")
+    bufs = screen.lua("return #vim.api.nvim_list_bufs()")
+    screen.send(REPORT)
+    assert floats(screen) == []
+    assert screen.lua("return #vim.api.nvim_list_bufs()") == bufs
+    screen.feed("x")
+    wait_until(lambda: len(floats(screen)) == 1, "the report")
+
+
 @pytest.mark.parametrize("command", ["AgentUsage", "AgentSettings"])
 def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(screen, command):
     before = screen.lua("return vim.api.nvim_get_current_win()")

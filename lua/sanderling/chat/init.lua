@@ -13,7 +13,7 @@ local sandbox = require('sanderling.session.sandbox')
 local session_events = require('sanderling.chat.events')
 local states = require('sanderling.session.state')
 local tabs = require('sanderling.chat.tabs')
-local waiting = require('sanderling.transcript.waiting')
+local waiting = require('sanderling.screens.waiting')
 local words = require('sanderling.ui.words')
 
 -- What shows and closes sessions, and what is told them.

@@ -15,8 +15,6 @@ local tabs = require('sanderling.chat.tabs')
 
 local M = {}
 
-local RETRY_MS = 20
-
 ---@param session sanderling.chat.session.Session
 local function watch(session)
   local function on(events, bufs, desc, callback)
@@ -131,12 +129,7 @@ local function restore_sessions_soon()
   is_restoring = true
   vim.schedule(function()
     is_restoring = false
-    local ok, err = pcall(restore_sessions)
-    if not ok and locked.reason(err) then
-      vim.defer_fn(restore_sessions_soon, RETRY_MS)
-    elseif not ok then
-      log.note_defect(err)
-    end
+    locked.retry(restore_sessions, log.note_defect)
   end)
 end
 

@@ -18,8 +18,6 @@ local states = require('sanderling.session.state')
 
 local M = {}
 
-local RETRY_MS = 20
-
 ---@class (exact) sanderling.chat.session.View
 ---@field saved table as winsaveview() gives it
 ---@field is_at_end boolean
@@ -132,14 +130,11 @@ function Session:put_back(texts)
   if #texts == 0 then
     return
   end
-  local ok, err = pcall(self.prompt.put_back, self.prompt, texts)
-  if not ok and locked.reason(tostring(err)) then
-    vim.defer_fn(function()
-      self:put_back(texts)
-    end, RETRY_MS)
-  elseif not ok then
+  locked.retry(function()
+    self.prompt:put_back(texts)
+  end, function()
     prompt_history.add(table.concat(texts, '\n'))
-  end
+  end)
 end
 
 ---@param prompts sanderling.Prompt[]

@@ -31,9 +31,7 @@ function M.what_is_awaited(buf)
       return wait.is_for
     end
   end
-  -- There is no buffer -1. But where text is locked, Neovim says that first.
-  local _, err = pcall(api.nvim_buf_set_lines, -1, 0, 0, true, {})
-  return locked.reason(tostring(err))
+  return locked.text_waits_for()
 end
 
 --- Tell it in one line, which cannot become a hit-enter prompt.

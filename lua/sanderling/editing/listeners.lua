@@ -1,7 +1,8 @@
 --- Who is told which lines an edit of the agent's has changed: functions of this plugin, and the person's autocommands.
 local M = {}
 
-local host = require('sanderling.host')
+local bus = require('sanderling.host.bus')
+local log = require('sanderling.host.log')
 
 ---@class (exact) sanderling.editing.ChangedLines
 ---@field first_line integer as the text is now, from 1
@@ -25,7 +26,7 @@ end
 
 ---@param changed sanderling.editing.Changed
 local function announce(changed)
-  host.announce('AgentFileChanged', {
+  bus.announce('AgentFileChanged', {
     path = changed.path,
     buf = changed.buf,
     tool_use_id = changed.tool_use_id,
@@ -59,7 +60,7 @@ function M.tell(path, buf, tool_use_id, parts)
   for _, fn in ipairs(listeners) do
     local ok, err = xpcall(fn, debug.traceback, changed)
     if not ok then
-      host.note_defect(err)
+      log.note_defect(err)
     end
   end
   vim.schedule(function() -- Python waits for its answer first

@@ -3,7 +3,7 @@ local M = {}
 
 local api = vim.api
 
-local ns = api.nvim_create_namespace('sanderling_tools')
+local ns = require('sanderling.transcript.writer').NS
 
 --- Go through a unified diff. The counts of a hunk say where it ends, so that its lines cannot pass for the next file's name.
 ---@param lines string[]

@@ -1,5 +1,6 @@
 --- The part of a transcript that says which folds there are, and which of them each window has.
 local api = vim.api
+local blocks = require('sanderling.transcript.blocks')
 local folds = require('sanderling.transcript.folds')
 local Writer = require('sanderling.transcript.writer')
 
@@ -82,5 +83,12 @@ function Folding:leave(win)
   end
   self:note_folded(win)
 end
+
+blocks.register({
+  new = function()
+    return { folds = {}, folded = {}, moves = 0 }
+  end,
+  rows = { folds = { is_list = true, of = { 'first', 'last' }, is_of_page = true } },
+})
 
 return Folding

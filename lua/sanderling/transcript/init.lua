@@ -8,7 +8,7 @@
 local M = {}
 
 local api = vim.api
-local command_blocks = require('sanderling.transcript.blocks.command')
+local blocks = require('sanderling.transcript.blocks')
 local Folding = require('sanderling.transcript.folding')
 local folds = require('sanderling.transcript.folds')
 local footer = require('sanderling.transcript.footer')
@@ -19,8 +19,7 @@ local notices = require('sanderling.transcript.blocks.notice')
 local queue = require('sanderling.transcript.queue')
 local retry = require('sanderling.transcript.countdown')
 local tools = require('sanderling.transcript.blocks.tool')
-local turns = require('sanderling.transcript.blocks.turn')
-local waiting = require('sanderling.transcript.waiting')
+local waiting = require('sanderling.transcript.blocks.waiting')
 
 ---@class (exact) sanderling.transcript.OpenBlock
 ---@field id integer|string
@@ -30,7 +29,8 @@ local waiting = require('sanderling.transcript.waiting')
 ---@field col integer
 ---@field fold? sanderling.transcript.folds.Fold
 ---@field label? string a command's header
----@field output? { row: integer, mark: integer } the output that grows
+---@field output_row? integer of the output that grows
+---@field output_mark? integer
 ---@field block? sanderling.transcript.blocks.tool.Block of a tool use
 ---@field has_remark? boolean
 
@@ -75,14 +75,8 @@ local transcripts = {}
 ---@param on_defect fun(err: string) told what could not be drawn
 ---@return sanderling.transcript.Transcript
 function M.new(buf, on_defect)
-  local self = setmetatable({
+  local self = vim.tbl_extend('error', blocks.new_fields(), {
     buf = buf,
-    headers = {},
-    turns = {},
-    pieces = {},
-    folds = {},
-    folded = {},
-    moves = 0,
     has_earlier = false,
     is_asking = false,
     is_lost = false,
@@ -93,14 +87,9 @@ function M.new(buf, on_defect)
     before = 0,
     held = {},
     when_held_are_drawn = {},
-    commands = {},
-    tools = {},
-    jobs_shown = {},
-    tool_blocks = {},
-    refused = {},
-    sandbox = { level = '', network = 'off', problem = '' },
     on_defect = on_defect,
-  }, Transcript)
+  })
+  setmetatable(self, Transcript)
   self.queue = queue.new(function(event)
     if api.nvim_buf_is_loaded(self.buf) then -- else there is nothing to draw, but the event has happened
       self:draw_or_tell(event)
@@ -219,31 +208,22 @@ function Transcript:end_block()
   self:close_block()
 end
 
----@type table<string, fun(self: sanderling.transcript.Transcript, event: any)>
-local draw = vim.tbl_extend('error', {}, turns.draw, tools.draw, command_blocks.draw, notices.draw)
-
---- Events that are not the model's: they can happen at any moment of its answer.
-local is_beside = {
-  command_started = true,
-  command_output = true,
-  command_ended = true,
-  access_denied = true,
-  remark = true,
-  local_notice = true,
-}
+---@type table<string, sanderling.transcript.blocks.Draw>
+local draw = {}
 
 --- Draw `event`, or hold it until the model's block has come to a border.
 ---@param event table
 function Transcript:draw(event)
-  if is_beside[event.type] and self:is_answering() then
+  if blocks.is_beside[event.type] and self:is_answering() then
     if not self:is_at_border() then
       self.held[#self.held + 1] = event
       return
     end
     self:end_answer()
   end
-  if draw[event.type] then
-    draw[event.type](self, event)
+  local draw_event = blocks.draw[event.type]
+  if draw_event then
+    draw_event(self, event)
   end
 end
 
@@ -263,7 +243,7 @@ end
 function draw.local_failed(self, event)
   tools.stop_all(self)
   notices.draw.error_occurred(self, event)
-  draw.waiting_changed(self, {})
+  waiting.draw.waiting_changed(self, {})
   history.lose(self)
 end
 
@@ -328,10 +308,6 @@ end
 
 draw.retry_started = Transcript.end_countdown
 
-function draw.waiting_changed(self, event)
-  self.footer:set('waiting', waiting.lines(event))
-end
-
 --- Keep the footer below the text, and in view where the end is.
 ---@private
 function Transcript:show_footer()
@@ -374,6 +350,13 @@ end
 function Transcript:when_drawn(fn)
   table.insert(self.when_held_are_drawn, fn)
 end
+
+require('sanderling.transcript.blocks.command')
+require('sanderling.transcript.blocks.turn')
+blocks.register({
+  draw = draw,
+  rows = { open = { of = { 'first', 'row', 'output_row' } } },
+})
 
 api.nvim_create_autocmd('WinScrolled', {
   group = api.nvim_create_augroup('sanderling_transcript', {}),

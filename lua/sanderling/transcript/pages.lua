@@ -5,16 +5,16 @@
 local M = {}
 
 local api = vim.api
+local blocks = require('sanderling.transcript.blocks')
 local folds = require('sanderling.transcript.folds')
 local live = require('sanderling.session.live')
-local rows = require('sanderling.transcript.rows')
 local scratch_buffers = require('sanderling.ui.scratch')
+local Writer = require('sanderling.transcript.writer')
 
 local NEAR_LINES = 60
 local MARKER = '▲ earlier messages'
 local LOST = ': scroll up to here, or send a prompt, to load them'
 local MARKER_LINES = 2 -- with the blank one below
-local MARKED = { 'sanderling', 'sanderling_tools' } -- namespaces; what is Markdown is marked when it is seen
 
 ---@class (exact) sanderling.transcript.pages.Reader of the top
 ---@field win integer
@@ -83,23 +83,16 @@ local function restore(reader, transcript, count)
   end)
 end
 
+--- Copy the marks of the page's text. (What is Markdown is marked when it is seen.)
 ---@param transcript sanderling.transcript.Transcript
 ---@param page sanderling.transcript.Transcript
 local function copy_marks(transcript, page)
-  for _, name in ipairs(MARKED) do
-    local ns = api.nvim_create_namespace(name)
-    local marks = api.nvim_buf_get_extmarks(
-      page.buf,
-      ns,
-      0,
-      { page.last - 1, -1 },
-      { details = true }
-    )
-    for _, mark in ipairs(marks) do
-      local _, row, col, details = unpack(mark)
-      details.ns_id = nil
-      api.nvim_buf_set_extmark(transcript.buf, ns, row, col, details)
-    end
+  local behind = { page.last - 1, -1 }
+  local marks = api.nvim_buf_get_extmarks(page.buf, Writer.NS, 0, behind, { details = true })
+  for _, mark in ipairs(marks) do
+    local _, row, col, details = unpack(mark)
+    details.ns_id = nil
+    api.nvim_buf_set_extmark(transcript.buf, Writer.NS, row, col, details)
   end
 end
 
@@ -118,8 +111,8 @@ local function insert(transcript, page)
     end
   end)
   copy_marks(transcript, page)
-  rows.shift(transcript, 0, count)
-  rows.prepend(transcript, page)
+  blocks.shift(transcript, 0, count)
+  blocks.prepend(transcript, page)
 end
 
 --- Give all windows the folds of `page`.

@@ -1,11 +1,17 @@
 --- Writes at the end of a transcript's buffer, and keeps the windows there that go along with it. A transcript is a writer.
 local api = vim.api
+local blocks = require('sanderling.transcript.blocks')
 local scratch = require('sanderling.ui.scratch')
 
 local ns = api.nvim_create_namespace('sanderling')
 
 ---@class sanderling.transcript.Writer
 local Writer = {}
+
+--- The one namespace of all marks that belong to the text, and go along with it.
+Writer.NS = ns
+
+blocks.register({ rows = { last = { of = {} } } })
 
 --- Change the buffer, which nobody else may.
 ---@param change fun()
@@ -176,14 +182,14 @@ end
 ---@param open sanderling.transcript.OpenBlock
 ---@param text string
 function Writer:append_output(open, text)
-  if not open.output then -- below the header, or below a remark
+  if not open.output_row then -- below the header, or below a remark
     self:append('\n' .. text)
-    open.output = { row = self.last - select(2, text:gsub('\n', '')) }
+    open.output_row = self.last - select(2, text:gsub('\n', ''))
   else
     self:append(text)
   end
-  open.output.mark = api.nvim_buf_set_extmark(self.buf, ns, open.output.row, 0, {
-    id = open.output.mark,
+  open.output_mark = api.nvim_buf_set_extmark(self.buf, ns, open.output_row, 0, {
+    id = open.output_mark,
     end_row = self.last,
     end_col = self.col,
     hl_group = 'AgentOutput',

@@ -10,6 +10,10 @@ local words = require('sanderling.ui.words')
 -- Above a chat that floats, below the completion menu; messages are above all.
 M.ZINDEX = { question = 60, page = 70 }
 
+local MARGIN = 6 -- of rows and columns that stay free, the border's included
+local MIN_WIDTH, MAX_WIDTH = 20, 100
+local MEASURED_LINES, MEASURED_BYTES = 200, 200 -- of each of them: enough to know how wide the text is
+
 ---@param what string for its name
 ---@param lines string[]
 ---@return integer buf that cannot be changed, and is gone with its window
@@ -48,7 +52,7 @@ function M.view(title, lines, what, opts)
   opts = opts or {}
   local buf = M.new_buffer(what, lines)
   title = (' %s '):format(words.plain(title))
-  local room = vim.o.lines - 6
+  local room = vim.o.lines - MARGIN
   local function place(width, height)
     return {
       relative = 'editor',
@@ -59,28 +63,29 @@ function M.view(title, lines, what, opts)
     }
   end
   local height = math.max(1, math.min(#lines, room))
-  local win = api.nvim_open_win(
-    buf,
-    not opts.stays_out,
-    vim.tbl_extend('error', place(1, height), {
-      style = 'minimal',
-      border = 'rounded',
-      zindex = M.ZINDEX.page,
-    })
-  )
+  local win_config = vim.tbl_extend('error', place(1, height), {
+    style = 'minimal',
+    border = 'rounded',
+    zindex = M.ZINDEX.page,
+  })
+  local ok, win = pcall(api.nvim_open_win, buf, not opts.stays_out, win_config)
+  if not ok then -- windows are locked
+    pcall(api.nvim_buf_delete, buf, { force = true })
+    error(win, 0)
+  end
   files.guard(buf, function()
     files.go_to_name_here(vim.fn.getcwd(), function() -- it would cover the file
       api.nvim_win_close(win, true)
     end)
   end)
   scratch.set_win_options(win, { wrap = true, smoothscroll = true })
-  local width = math.max(20, api.nvim_strwidth(title))
+  local width = math.max(MIN_WIDTH, api.nvim_strwidth(title))
   api.nvim_win_call(win, function() -- where a tab is as wide as it will be
-    for i = 1, math.min(#lines, 200) do
-      width = math.max(width, vim.fn.strdisplaywidth(lines[i]:sub(1, 200)))
+    for i = 1, math.min(#lines, MEASURED_LINES) do
+      width = math.max(width, vim.fn.strdisplaywidth(lines[i]:sub(1, MEASURED_BYTES)))
     end
   end)
-  width = math.max(1, math.min(width, vim.o.columns - 6, 100))
+  width = math.max(1, math.min(width, vim.o.columns - MARGIN, MAX_WIDTH))
   api.nvim_win_set_config(win, place(width, height))
   if #lines <= room then -- lines that are wrapped need more rows
     height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))

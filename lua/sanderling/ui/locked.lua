@@ -1,6 +1,8 @@
 --- Neovim refuses to change text, or to open windows, for as long as something of the user's is in the way. Then it is tried again.
 local M = {}
 
+local RETRY_MS = 20
+
 ---@param err string
 ---@return string? what has to come before it can succeed; nil: it fails for another reason
 function M.reason(err)
@@ -8,6 +10,31 @@ function M.reason(err)
     return 'a key for a mapping'
   elseif err:find('E11:', 1, true) then
     return 'the end of the command-line window'
+  end
+end
+
+--- Ask Neovim, without changing anything.
+---@return string? what has to come before text can be changed
+function M.text_waits_for()
+  -- There is no buffer -1. But where text is locked, Neovim says that first.
+  local _, err = pcall(vim.api.nvim_buf_set_lines, -1, 0, 0, true, {})
+  return M.reason(tostring(err))
+end
+
+--- Call `fn`, now or as soon as nothing of the user's is in the way.
+---@param fn fun()
+---@param on_error fun(err: string) it fails for another reason
+function M.retry(fn, on_error)
+  local ok, err = false, nil
+  if not M.text_waits_for() then
+    ok, err = pcall(fn)
+  end
+  if not ok and (not err or M.reason(tostring(err))) then
+    vim.defer_fn(function()
+      M.retry(fn, on_error)
+    end, RETRY_MS)
+  elseif not ok then
+    on_error(tostring(err))
   end
 end
 

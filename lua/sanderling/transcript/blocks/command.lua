@@ -1,6 +1,7 @@
 --- The person's commands in the transcript, and what the sandbox has to say: about them, the tools, and itself.
 local M = {}
 
+local blocks = require('sanderling.transcript.blocks')
 local sandbox = require('sanderling.session.sandbox')
 
 local FOLDED_FROM_LINES = 21 -- of output
@@ -80,7 +81,7 @@ end
 function M.draw.remark(self, event)
   if self.open then
     self:append_lines(event.text, event.hl)
-    self.open.output, self.open.has_remark = nil, true
+    self.open.output_row, self.open.output_mark, self.open.has_remark = nil, nil, true
   else
     self:append_block(event.text, event.hl)
   end
@@ -164,5 +165,17 @@ function M.draw.sandbox_changed(self, event)
   end
   self.sandbox = { level = event.level, network = event.network, problem = problem }
 end
+
+blocks.register({
+  draw = M.draw,
+  beside = { 'command_started', 'command_output', 'command_ended', 'access_denied', 'remark' },
+  new = function()
+    return {
+      commands = {},
+      refused = {},
+      sandbox = { level = '', network = 'off', problem = '' },
+    }
+  end,
+})
 
 return M

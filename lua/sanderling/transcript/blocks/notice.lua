@@ -1,6 +1,8 @@
 --- Notices and errors in the transcript, of the host and of this side.
 local M = {}
 
+local blocks = require('sanderling.transcript.blocks')
+
 ---@type table<string, fun(self: sanderling.transcript.Transcript, event: any)>
 M.draw = {}
 
@@ -22,5 +24,7 @@ end
 
 M.draw.local_refused = M.draw.error_occurred
 M.draw.local_notice = M.draw.notice
+
+blocks.register({ draw = M.draw, beside = { 'local_notice' } })
 
 return M

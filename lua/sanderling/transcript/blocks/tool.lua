@@ -5,13 +5,14 @@
 local M = {}
 
 local api = vim.api
+local blocks = require('sanderling.transcript.blocks')
 local diff = require('sanderling.transcript.diff')
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
 local folds = require('sanderling.transcript.folds')
 local words = require('sanderling.ui.words')
 
-local ns = api.nvim_create_namespace('sanderling_tools')
+local ns = require('sanderling.transcript.writer').NS
 
 local TORN = ' (goes on)'
 
@@ -206,17 +207,17 @@ end
 ---@param row integer
 ---@return sanderling.transcript.blocks.tool.Block?
 function M.block_at(self, row)
-  local blocks = self.tool_blocks
-  local low, high = 1, #blocks
+  local shown = self.tool_blocks
+  local low, high = 1, #shown
   while low < high do
     local middle = math.ceil((low + high) / 2)
-    if blocks[middle].first <= row then
+    if shown[middle].first <= row then
       low = middle
     else
       high = middle - 1
     end
   end
-  local block = blocks[low]
+  local block = shown[low]
   if block and block.first <= row and row <= (block.last or self.last) then
     return block
   end
@@ -263,5 +264,17 @@ function M.show(event)
   vim.list_extend(lines, words.broken_lines_of(event.result))
   diff.set_syntax(float.view(event.tool, lines, 'tool use'), 'json', 1, input_count)
 end
+
+blocks.register({
+  draw = M.draw,
+  new = function()
+    return { tools = {}, tool_blocks = {}, jobs_shown = {} }
+  end,
+  rows = {
+    tools = { is_list = true, of = { 'row' } },
+    tool_blocks = { is_list = true, of = { 'first', 'last', 'diff' }, is_of_page = true },
+    tool_end = { of = {} },
+  },
+})
 
 return M

@@ -3,12 +3,12 @@
 local M = {}
 
 local api = vim.api
-local rows = require('sanderling.transcript.rows')
+local blocks = require('sanderling.transcript.blocks')
 local tools = require('sanderling.transcript.blocks.tool')
 local words = require('sanderling.ui.words')
 
 local SENT = 'sent in its place'
-local ns = api.nvim_create_namespace('sanderling')
+local ns = require('sanderling.transcript.writer').NS
 
 ---@class (exact) sanderling.transcript.Piece of what the model has said in this turn
 ---@field block_id integer
@@ -227,7 +227,7 @@ local function take_back(self, piece)
   self.folds = vim.tbl_filter(function(fold)
     return fold.first < first or fold.first >= behind
   end, self.folds)
-  rows.shift(self, behind, first - behind)
+  blocks.shift(self, behind, first - behind)
   if is_end then
     self.last, self.col = first, 0
     self.before = first > 0 and #self:line(first - 1) or 0
@@ -306,5 +306,17 @@ function M.draw.compaction_undone(self)
   self:end_block()
   self:append_block('── context as it was before ──', 'AgentNotice')
 end
+
+blocks.register({
+  draw = M.draw,
+  new = function()
+    return { headers = {}, turns = {}, pieces = {} }
+  end,
+  rows = {
+    headers = { is_list = true, of = {}, is_of_page = true },
+    turns = { is_list = true, of = { 'first', 'answer' }, is_of_page = true },
+    pieces = { is_list = true, of = { 'first', 'last' } },
+  },
+})
 
 return M

@@ -4,6 +4,8 @@ local M = {}
 local api = vim.api
 local bus = require('sanderling.host.bus')
 local float = require('sanderling.ui.float')
+local locked = require('sanderling.ui.locked')
+local log = require('sanderling.host.log')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
@@ -38,7 +40,9 @@ end
 
 --- Show `event`, if this tab page shows the session still. The keyboard stays where it is: the report comes some time after it
 --- was asked for.
-bus.subscribe('report_shown', function(session_id, event)
+---@param session_id string
+---@param event sanderling.ReportShown
+local function show(session_id, event)
   if not is_here(session_id) then
     return
   end
@@ -50,6 +54,13 @@ bus.subscribe('report_shown', function(session_id, event)
   scratch.set_win_options(win, { conceallevel = 2 })
   vim.treesitter.start(buf, 'markdown')
   close_when_left()
+end
+
+-- As soon as windows can be opened.
+bus.subscribe('report_shown', function(session_id, event)
+  locked.retry(function()
+    show(session_id, event)
+  end, log.note_defect)
 end)
 
 --- Go to the report that is shown here.

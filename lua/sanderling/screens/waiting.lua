@@ -1,31 +1,27 @@
---- The prompts that wait for their turn: below the transcript's text, and as text that can be edited.
+--- The prompts that wait for their turn, as text that can be edited.
 local M = {}
 
 local api = vim.api
-local config = require('sanderling.config')
 local float = require('sanderling.ui.float')
 local bus = require('sanderling.host.bus')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
 local states = require('sanderling.session.state')
-local words = require('sanderling.ui.words')
+local waiting_block = require('sanderling.transcript.blocks.waiting')
 
-local MAX_LINES = 3
 local TITLE = 'Waiting prompts: :w save, dd drop, q close'
 local ns = api.nvim_create_namespace('sanderling_waiting')
-local STEERING, QUEUED, HELD = '⇢', '↳', '⏸'
 
----@class (exact) sanderling.transcript.waiting.Entry
+---@class (exact) sanderling.screens.waiting.Entry
 ---@field prompt sanderling.Prompt
----@field sign string
 ---@field header string its line in the list that is edited
 
----@class (exact) sanderling.transcript.waiting.List what stands in a buffer that is edited
+---@class (exact) sanderling.screens.waiting.List what stands in a buffer that is edited
 ---@field session_id string
----@field entries sanderling.transcript.waiting.Entry[]
+---@field entries sanderling.screens.waiting.Entry[]
 
----@type table<integer, sanderling.transcript.waiting.List> by buffer
+---@type table<integer, sanderling.screens.waiting.List> by buffer
 local lists = {}
 
 --- What begins the headers: no text holds it.
@@ -41,62 +37,31 @@ local function rule_for(prompts)
   return rule
 end
 
----@param waiting sanderling.session.state.Waiting|sanderling.WaitingChanged
----@return sanderling.transcript.waiting.Entry[] in the order in which they go
+---@param waiting sanderling.session.state.Waiting
+---@return sanderling.screens.waiting.Entry[] in the order in which they go
 local function entries_of(waiting)
-  local entries = {} ---@type sanderling.transcript.waiting.Entry[]
-  local steering, queued = waiting.steering or {}, waiting.queued or {}
-  local rule = rule_for(vim.list_extend(vim.list_slice(steering), queued))
-  local function add(prompts, sign, when)
-    for _, prompt in ipairs(prompts) do
-      local header = ('%s %d %s %s %s'):format(rule, #entries + 1, sign, when, rule)
-      entries[#entries + 1] = { prompt = prompt, sign = sign, header = header }
-    end
-  end
-  if waiting.is_held then
-    add(steering, HELD, 'held')
-    add(queued, HELD, 'held')
-  else
-    add(steering, STEERING, 'with the next tool result')
-    add(queued, QUEUED, 'after this turn')
+  local steps = waiting_block.in_order(waiting)
+  local rule = rule_for(vim.tbl_map(function(step)
+    return step.prompt
+  end, steps))
+  local entries = {} ---@type sanderling.screens.waiting.Entry[]
+  for i, step in ipairs(steps) do
+    local header = ('%s %d %s %s %s'):format(rule, i, step.sign, step.when, rule)
+    entries[i] = { prompt = step.prompt, header = header }
   end
   return entries
 end
 
 ---@param session_id string
----@return sanderling.transcript.waiting.Entry[]
+---@return sanderling.screens.waiting.Entry[]
 local function entries_in(session_id)
   return entries_of(live.state_of(session_id).waiting)
-end
-
--- below the transcript ------------------------------------------------------------------------------------------------
-
---- The first prompts, one line each, and how many there are besides.
----@param event sanderling.WaitingChanged
----@return sanderling.transcript.footer.Lines?
-function M.lines(event)
-  local entries = entries_of(event)
-  local lines = {} ---@type sanderling.transcript.footer.Lines
-  for i = 1, math.min(#entries, MAX_LINES) do
-    local text = words.first_line(entries[i].prompt.text)
-    lines[i] = { { entries[i].sign .. ' ', 'AgentBusy' }, { text, 'AgentStatus' } }
-  end
-  if #entries > MAX_LINES then
-    local more = ('… %d more: :AgentQueue'):format(#entries - MAX_LINES)
-    lines[#lines + 1] = { { more, 'AgentPlaceholder' } }
-  end
-  if event.is_held and #entries > 0 then
-    local key = config.key_name(config.options.keys.send_normal, ':AgentQueue')
-    local text = ('held: %s on an empty prompt sends them'):format(key)
-    lines[#lines + 1] = { { text, 'AgentWarning' } }
-  end
-  return #lines > 0 and lines or nil
 end
 
 -- as text -------------------------------------------------------------------------------------------------------------
 
 --- Each prompt below its header.
----@param entries sanderling.transcript.waiting.Entry[]
+---@param entries sanderling.screens.waiting.Entry[]
 ---@return string[] lines
 ---@return integer[] header_rows
 local function text_of(entries)
@@ -123,7 +88,7 @@ local function fill(buf)
   scratch.set_buf_options(buf, { modified = false })
 end
 
----@param list sanderling.transcript.waiting.List
+---@param list sanderling.screens.waiting.List
 ---@return table<string, true>
 local function headers_of(list)
   local headers = {}

@@ -1,0 +1,66 @@
+--- The prompts that wait for their turn, below the transcript's text.
+local M = {}
+
+local blocks = require('sanderling.transcript.blocks')
+local config = require('sanderling.config')
+local words = require('sanderling.ui.words')
+
+local MAX_LINES = 3
+local STEERING, QUEUED, HELD = '⇢', '↳', '⏸'
+
+---@class (exact) sanderling.transcript.blocks.waiting.Step
+---@field prompt sanderling.Prompt
+---@field sign string
+---@field when string
+
+---@param waiting sanderling.session.state.Waiting|sanderling.WaitingChanged
+---@return sanderling.transcript.blocks.waiting.Step[] in the order in which they go
+function M.in_order(waiting)
+  local steps = {} ---@type sanderling.transcript.blocks.waiting.Step[]
+  local function add(prompts, sign, when)
+    for _, prompt in ipairs(prompts or {}) do
+      steps[#steps + 1] = { prompt = prompt, sign = sign, when = when }
+    end
+  end
+  if waiting.is_held then
+    add(waiting.steering, HELD, 'held')
+    add(waiting.queued, HELD, 'held')
+  else
+    add(waiting.steering, STEERING, 'with the next tool result')
+    add(waiting.queued, QUEUED, 'after this turn')
+  end
+  return steps
+end
+
+--- The first prompts, one line each, and how many there are besides.
+---@param event sanderling.session.state.Waiting|sanderling.WaitingChanged
+---@return sanderling.transcript.footer.Lines?
+local function lines_of(event)
+  local steps = M.in_order(event)
+  local lines = {} ---@type sanderling.transcript.footer.Lines
+  for i = 1, math.min(#steps, MAX_LINES) do
+    local text = words.first_line(steps[i].prompt.text)
+    lines[i] = { { steps[i].sign .. ' ', 'AgentBusy' }, { text, 'AgentStatus' } }
+  end
+  if #steps > MAX_LINES then
+    local more = ('… %d more: :AgentQueue'):format(#steps - MAX_LINES)
+    lines[#lines + 1] = { { more, 'AgentPlaceholder' } }
+  end
+  if event.is_held and #steps > 0 then
+    local key = config.key_name(config.options.keys.send_normal, ':AgentQueue')
+    local text = ('held: %s on an empty prompt sends them'):format(key)
+    lines[#lines + 1] = { { text, 'AgentWarning' } }
+  end
+  return #lines > 0 and lines or nil
+end
+
+---@type table<string, sanderling.transcript.blocks.Draw>
+M.draw = {}
+
+function M.draw.waiting_changed(self, event)
+  self.footer:set('waiting', lines_of(event))
+end
+
+blocks.register({ draw = M.draw })
+
+return M
