@@ -14,7 +14,8 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@class (exact) sanderling.chat.buffers.Buffers
 ---@field id string of the session
 ---@field state sanderling.session.state.State what its events say
----@field transcript sanderling.transcript.Transcript
+---@field transcript sanderling.transcript.Transcript the view that the chat's windows show
+---@field views sanderling.transcript.views.Views
 ---@field transcript_buf integer
 ---@field prompt sanderling.prompt.Prompt
 ---@field todo sanderling.prompt.todo.Todo
@@ -144,6 +145,16 @@ function Buffers:is_on_screen()
   return vim.iter(api.nvim_tabpage_list_wins(0)):any(function(win)
     return api.nvim_win_get_buf(win) == self.transcript_buf
   end)
+end
+
+--- Show the session in another buffer, too, whose text is replaced. Raises while text is locked.
+---@param session sanderling.chat.session.Session
+---@param buf integer
+---@return sanderling.transcript.Transcript view
+function M.open_view(session, buf)
+  local view = session.views:open(session.transcript, buf)
+  api.nvim_buf_clear_namespace(buf, hint_ns, 0, -1) -- it stands in the chat's windows only
+  return view
 end
 
 function Buffers:draw_hint()

@@ -15,6 +15,7 @@ local prompt_history = require('sanderling.prompt.history')
 local render = require('sanderling.transcript')
 local slash = require('sanderling.prompt.slash')
 local states = require('sanderling.session.state')
+local views = require('sanderling.transcript.views')
 
 local M = {}
 
@@ -59,6 +60,8 @@ function Session:begin(id, project)
   self.is_open, self.is_fresh, self.view, self.hint = false, true, nil, nil
   self.todo:draw()
   self.transcript = render.new(self.transcript_buf, log.note_defect)
+  self.views = views.new()
+  self.views:add(self.transcript)
   self:draw_hint()
   for _, buf in ipairs(self:buffers()) do
     vim.b[buf].sanderling_session = id

@@ -77,6 +77,12 @@ function Countdown:resume()
   end
 end
 
+--- It is the copy of one that counts for another transcript: count, too.
+function Countdown:go_on()
+  self.is_ticking = false
+  self:tick()
+end
+
 --- The wait is over, one way or another.
 function Countdown:stop()
   self.is_over = true

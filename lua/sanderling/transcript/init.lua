@@ -18,6 +18,7 @@ local locked = require('sanderling.ui.locked')
 local notices = require('sanderling.transcript.blocks.notice')
 local queue = require('sanderling.transcript.queue')
 local retry = require('sanderling.transcript.countdown')
+local scratch = require('sanderling.ui.scratch')
 local tools = require('sanderling.transcript.blocks.tool')
 local waiting = require('sanderling.transcript.blocks.waiting')
 
@@ -108,6 +109,33 @@ function M.new(buf, on_defect)
   return self
 end
 
+-- Fields that a copy has for itself.
+local OF_ITS_OWN =
+  { buf = true, queue = true, folded = true, when_held_are_drawn = true, on_defect = true }
+
+--- A transcript that says the same in another buffer, and goes on by itself from there. May raise while text is locked.
+---@param from sanderling.transcript.Transcript
+---@param buf integer its text is replaced
+---@return sanderling.transcript.Transcript
+function M.copy(from, buf)
+  local self = M.new(buf, from.on_defect)
+  scratch.paste(scratch.copy(from.buf), buf)
+  local remembered = {}
+  for name, value in pairs(from) do
+    remembered[name] = not OF_ITS_OWN[name] and value or nil
+  end
+  for name, value in pairs(vim.deepcopy(remembered)) do -- at once: what two of them share, the copies share, too
+    self[name] = value
+  end
+  self.footer.buf = buf
+  self.markdown:move(buf)
+  if self.countdown then
+    self.countdown:go_on()
+  end
+  self:apply(from.queue:undrawn())
+  return self
+end
+
 ---@param buf integer
 function M.forget(buf)
   transcripts[buf] = nil
@@ -123,7 +151,8 @@ end
 function Transcript:come_back(buf)
   transcripts[self.buf] = nil
   transcripts[buf] = self
-  self.buf, self.markdown.buf, self.footer.buf = buf, buf, buf
+  self.buf, self.footer.buf = buf, buf
+  self.markdown:move(buf)
   self.folded = {}
   self.queue:resume()
 end
@@ -348,7 +377,11 @@ end
 --- Call `fn` when all that was told so far stands in the transcript. For `on_drawn`, which comes when it is drawn or held.
 ---@param fn fun()
 function Transcript:when_drawn(fn)
-  table.insert(self.when_held_are_drawn, fn)
+  if #self.held == 0 then
+    fn()
+  else
+    table.insert(self.when_held_are_drawn, fn)
+  end
 end
 
 require('sanderling.transcript.blocks.command')

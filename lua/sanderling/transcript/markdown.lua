@@ -152,6 +152,13 @@ function M.new(buf)
   }, Blocks)
 end
 
+--- The text stands in `buf` from now on, and its marks with it.
+---@param buf integer
+function Blocks:move(buf)
+  self.buf, self.is_armed = buf, false
+  self:show()
+end
+
 --- Markdown begins at `row`.
 ---@param row integer
 function Blocks:begin(row)

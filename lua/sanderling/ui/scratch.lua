@@ -102,7 +102,7 @@ end
 --- What stands in `buf`, and our marks in it.
 ---@param buf integer
 ---@return sanderling.ui.scratch.Copy
-local function copy(buf)
+function M.copy(buf)
   local marks = {}
   for name, ns in pairs(api.nvim_get_namespaces()) do
     local are_ours = vim.startswith(name, 'sanderling')
@@ -141,7 +141,7 @@ function M.guard(buf, on_lost)
   api.nvim_buf_attach(buf, false, {
     on_detach = function() -- which comes with `:noautocmd`, too
       if vim.v.exiting == vim.NIL then
-        on_lost(copy(buf))
+        on_lost(M.copy(buf))
       end
     end,
   })
