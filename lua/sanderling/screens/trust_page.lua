@@ -1,0 +1,184 @@
+--- The page of :AgentTrust: the list of the files, the question, and each file whole.
+local M = {}
+
+local api = vim.api
+local scratch = require('sanderling.ui.scratch')
+local words = require('sanderling.ui.words')
+
+M.BAR = '│ ' -- before each line of a file: none of them can pass for something that is said here
+local MARKED, UNMARKED = '☑', '☐'
+local WIDEST_PATH = 50
+
+local ns = api.nvim_create_namespace('sanderling_trust')
+
+---@class (exact) sanderling.screens.trust.View
+---@field session sanderling.chat.session.Session
+---@field buf integer
+---@field came_from integer window
+---@field was_inserting boolean it came from insert mode
+---@field since integer when it was opened
+---@field keys [integer, integer] when the last two keys were typed on it
+---@field project string
+---@field files sanderling.TrustFile[]
+---@field refusal? string
+---@field is_marked table<string, boolean> by path
+---@field first_row integer of the list of files
+---@field sections integer[] row of the header of each file
+
+---@type table<string, { words: string, hl: string }>
+local states = {
+  new = { words = 'new', hl = 'AgentNotice' },
+  changed = { words = 'changed since you trusted it', hl = 'AgentWarning' },
+  trusted = { words = 'trusted', hl = 'AgentStatus' },
+}
+
+---@param self sanderling.screens.trust.View
+---@param file sanderling.TrustFile
+---@return string
+local function box_of(self, file)
+  return self.is_marked[file.path] and MARKED or UNMARKED
+end
+
+---@param self sanderling.screens.trust.View
+---@param file sanderling.TrustFile
+---@return string
+local function list_line(self, file)
+  local box = self.refusal and ' ' or box_of(self, file)
+  local path = words.visible(words.plain(file.path))
+  local gap = (' '):rep(math.max(0, WIDEST_PATH - api.nvim_strwidth(path)))
+  return ('%s %s%s  %s'):format(box, path, gap, states[file.state].words)
+end
+
+---@param self sanderling.screens.trust.View
+---@return string[] lines above the list
+local function introduction(self)
+  return {
+    'The project ' .. words.plain(self.project),
+    '',
+    'These files would tell the model, or Sanderling itself, what to do.',
+    'Each is ignored until you trust it as it stands here, and again once it changes.',
+    '',
+  }
+end
+
+---@param self sanderling.screens.trust.View
+---@return string
+function M.question(self)
+  return #self.files == 1 and 'Trust this file as it is shown?'
+    or ('Trust these %d files as they are shown?'):format(#self.files)
+end
+
+---@param file sanderling.TrustFile
+---@return string[]
+local function lines_of(file)
+  local text = file.text or ''
+  return text == '' and {} or words.lines_of(text)
+end
+
+---@param self sanderling.screens.trust.View
+---@return string[]
+local function page(self)
+  local lines = introduction(self)
+  self.first_row = #lines
+  for _, file in ipairs(self.files) do
+    lines[#lines + 1] = list_line(self, file)
+  end
+  vim.list_extend(lines, { '', self.refusal or M.question(self) })
+  for i, file in ipairs(self.files) do
+    local text = lines_of(file)
+    lines[#lines + 1] = ''
+    self.sections[i] = #lines
+    local facts = ('%s, %s'):format(states[file.state].words, words.counted(#text, 'line'))
+    lines[#lines + 1] = ('%s (%s)'):format(words.visible(words.plain(file.path)), facts)
+    for _, line in ipairs(text) do
+      lines[#lines + 1] = M.BAR .. words.visible(line)
+    end
+  end
+  return lines
+end
+
+---@param self sanderling.screens.trust.View
+---@param row integer
+---@param hl string
+---@param col? integer
+local function paint(self, row, hl, col)
+  api.nvim_buf_set_extmark(self.buf, ns, row, col or 0, {
+    end_row = row + 1,
+    hl_group = hl,
+    strict = false,
+  })
+end
+
+---@param self sanderling.screens.trust.View
+---@param i integer of the file
+local function paint_list_line(self, i)
+  local file, row = self.files[i], self.first_row + i - 1
+  local state = states[file.state].words
+  local line = api.nvim_buf_get_lines(self.buf, row, row + 1, true)[1]
+  paint(self, row, states[file.state].hl, #line - #state)
+end
+
+--- Highlight what stands in a file's text for what cannot be seen.
+---@param self sanderling.screens.trust.View
+---@param lines string[]
+local function paint_invisible(self, lines)
+  for i = self.sections[1] + 1, #lines do
+    local from = 1
+    while true do
+      local first, last = lines[i]:find('<U%+%x+>', from)
+      if not first then
+        break
+      end
+      local mark = { end_col = last, hl_group = 'AgentWarning' }
+      api.nvim_buf_set_extmark(self.buf, ns, i - 1, first - 1, mark)
+      from = last + 1
+    end
+  end
+end
+
+---@param self sanderling.screens.trust.View
+function M.draw(self)
+  local lines = page(self)
+  api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
+  scratch.set_buf_options(self.buf, { modifiable = false })
+  paint(self, 0, 'AgentUser')
+  paint(
+    self,
+    self.first_row + #self.files + 1,
+    self.refusal and 'AgentError' or 'AgentApprovalTitle'
+  )
+  for i in ipairs(self.files) do
+    paint_list_line(self, i)
+    paint(self, self.sections[i], 'AgentUser')
+  end
+  paint_invisible(self, lines)
+end
+
+--- The file `i` is marked now, or is no longer.
+---@param self sanderling.screens.trust.View
+---@param i integer
+function M.redraw_box(self, i)
+  local file, row = self.files[i], self.first_row + i - 1
+  local old = self.is_marked[file.path] and UNMARKED or MARKED
+  scratch.set_buf_options(self.buf, { modifiable = true })
+  api.nvim_buf_clear_namespace(self.buf, ns, row, row + 1)
+  api.nvim_buf_set_text(self.buf, row, 0, row, #old, { box_of(self, file) })
+  scratch.set_buf_options(self.buf, { modifiable = false })
+  paint_list_line(self, i)
+end
+
+--- The file that the cursor is on: its line of the list, or its text.
+---@param self sanderling.screens.trust.View
+---@return integer?
+function M.index_at_cursor(self)
+  local row = api.nvim_win_get_cursor(0)[1] - 1
+  local index
+  for i, header in ipairs(self.sections) do
+    if row == self.first_row + i - 1 or row >= header then
+      index = i
+    end
+  end
+  return index
+end
+
+return M
