@@ -37,7 +37,7 @@ function bus.deliver(session_id, events, seq)
       bus.tell(session_id, event, befores[i])
     end
     if self.is_fresh then
-      self:draw_hint() -- below what was drawn
+      self:draw_hint() -- the last line is another one now
     end
     approval.keep_ends_in_sight() -- above the question
     if seq then

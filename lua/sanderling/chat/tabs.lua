@@ -103,7 +103,7 @@ end
 ---@param windows sanderling.chat.layout.Windows
 function M.put(session, windows)
   M.leave(windows.transcript)
-  M.is_swapping = true -- nobody has entered a buffer
+  M.is_swapping = true -- the person has not gone to another session by this BufEnter
   local ok, err = pcall(layout.swap, windows, session.transcript_buf, session.prompt.buf)
   M.is_swapping = false
   if not ok then

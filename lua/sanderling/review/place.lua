@@ -7,6 +7,7 @@ local wording = require('sanderling.review.wording')
 local MAX_WIDTH = 78
 local MIN_WIDTH = 48 -- a chat that is smaller is not covered
 local MIN_HEIGHT = 6
+local USUAL_SHARE, FOCUSED_SHARE = 0.4, 0.6 -- of the screen's rows, at most
 local USUAL_HEIGHT = 12 -- of a small change, which is to be read whole also on a screen of 24 rows
 
 ---@class (exact) sanderling.review.Area of the screen; cells count from 0
@@ -80,7 +81,7 @@ end
 ---@return sanderling.review.Place
 function M.find(q, is_focused)
   local cell = M.cursor_cell(is_focused)
-  local share = is_focused and 0.6 or 0.4
+  local share = is_focused and FOCUSED_SHARE or USUAL_SHARE
   local usual = math.min(USUAL_HEIGHT, math.floor(vim.o.lines / 2))
   local max_height = math.max(MIN_HEIGHT, usual, math.floor(vim.o.lines * share))
   local screen = screen_area()

@@ -218,6 +218,8 @@ local function is_shown_in(path, buf)
   return vim.uv.fs_realpath(api.nvim_buf_get_name(buf)) == path
 end
 
+local LARGER_THAN_ANY = 1e9 -- window, in cells
+
 --- Go to the window that shows `path`, else to the code window that was used last, else to the largest; make one if there is none.
 ---@param path string
 local function go_to_code_window(path)
@@ -228,7 +230,7 @@ local function go_to_code_window(path)
       if is_shown_in(path, api.nvim_win_get_buf(win)) then
         size = math.huge
       elseif win == code_win then
-        size = 1e9
+        size = LARGER_THAN_ANY
       end
       if size > best_size then
         best, best_size = win, size
