@@ -16,6 +16,8 @@ import anyio
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.parts import Parts
+from sanderling.protocol.actions import SetNetwork
 from sanderling.protocol.events import Event, SandboxChanged, ToolStarted
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import NetworkMode
@@ -104,7 +106,7 @@ class CachedSession:
         provider = AnthropicProvider(settings)
         stack.push_async_callback(provider.aclose)
         policy = policy_for(settings, str(self.project))
-        self.conversation = Conversation(session, provider, self._emit, policy, settings)
+        self.conversation = Conversation(Parts(session, provider, self._emit, policy, settings))
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(self.conversation.serve)
         stack.callback(self.conversation.close)
@@ -131,14 +133,14 @@ class CachedSession:
             case 17:
                 set_zone(AFTER_MIDNIGHT)
             case 23 | 26:
-                shown = self.conversation.surroundings.shown()
-                self.conversation.surroundings.trust_files({f.path: f.sha256 for f in shown.files})
+                shown = self.conversation.parts.project.shown()
+                self.conversation.parts.project.trust_files({f.path: f.sha256 for f in shown.files})
             case 25:
                 (self.project / "AGENTS.md").write_text("Answer in half sentences.\n")
             case 30:
                 self._check_out("feature/rows")
             case 32:
-                self.conversation.commands.start("c1", "echo from the person")
+                self.conversation.parts.commands.start("c1", "echo from the person")
                 await self._until(lambda: self._count("CommandEnded") == 1)
             case _:
                 pass
@@ -147,7 +149,7 @@ class CachedSession:
         (self.project / ".git" / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
 
     async def _set_network(self, mode: NetworkMode) -> None:
-        self.conversation.set_network(mode)
+        self.conversation.act(SetNetwork(mode))
         await self._until(
             lambda: any(isinstance(e, SandboxChanged) and e.network == mode for e in self.events)
         )

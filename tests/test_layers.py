@@ -118,6 +118,15 @@ def test_each_package_says_what_lives_there():
             assert ast.get_docstring(ast.parse(path.read_text())), path
 
 
+def test_a_face_knows_an_agent_and_how_to_open_one_and_nothing_behind_it():
+    for path in (
+        path for face in ("editor", "print_mode") for path in (PACKAGE / face).glob("*.py")
+    ):
+        module = ("sanderling", *path.relative_to(PACKAGE).with_suffix("").parts)
+        known = {name for _, name in imports(path, module) if "sanderling.conversation" in name}
+        assert known <= {"sanderling.conversation.opening"}, path
+
+
 def test_plugin_knows_pynvim_the_standard_library_and_the_editor_face():
     for path in (ROOT / "rplugin").rglob("*.py"):
         for line, imported in imports(path, ("rplugin",)):

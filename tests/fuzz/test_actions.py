@@ -6,6 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from sanderling.protocol.actions import Compact, ReleaseWaiting, UndoCompaction
 from tests.fuzz import IS_FULL
 from tests.fuzz.streams import STREAMS
 from tests.fuzz.talk import (
@@ -27,7 +28,7 @@ MODELS = ("claude-sonnet-5-5", "claude-opus-5-5")
 
 def act(talk: Talk, chance: random.Random) -> None:
     conversation = talk.conversation
-    waiting = conversation.waiting.shown()
+    waiting = conversation.parts.waiting.shown()
     match chance.randrange(12):
         case 0 | 1 | 2:
             talk.submit(f"Submitted {len(talk.said)}.")
@@ -38,16 +39,16 @@ def act(talk: Talk, chance: random.Random) -> None:
         case 7:
             conversation.set_model(chance.choice(MODELS))
         case 8:
-            conversation.compact("what matters")
+            conversation.act(Compact("what matters"))
         case 9:
-            conversation.undo_compaction()
+            conversation.act(UndoCompaction())
         case 10:
             conversation.set_mode(chance.choice(("ask", "auto", "plan")))
         case _ if prompts := (*waiting.steering, *waiting.queued):
             prompt = chance.choice(prompts)
             talk.edit(prompt.id, f"{prompt.text} Edited.")
         case _:
-            conversation.release()
+            conversation.act(ReleaseWaiting())
 
 
 async def wait_a_little(chance: random.Random) -> None:

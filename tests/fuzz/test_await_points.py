@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from sanderling.protocol.actions import Compact
 from sanderling.protocol.modes import Mode
 from tests.cached_api import text, thought, use
 from tests.conftest import prove_rest
@@ -94,7 +95,7 @@ async def stop_at(name: str, step: int, *, is_steered: bool) -> bool:
                 await talk.ask("Before.")
                 api.answers = [*turn.answers, last_words()]
                 if turn.is_compacted:
-                    talk.conversation.compact("what matters")
+                    talk.conversation.act(Compact("what matters"))
                 talk.submit("First.")
                 if is_steered:
                     talk.steer("Steer.")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from sanderling.protocol.actions import Compact
 from sanderling.protocol.events import Compacted
 from sanderling.protocol.messages import Message, Prompt, TextBlock
 from sanderling.session.session import Session
@@ -44,7 +45,7 @@ async def eventful_log() -> bytes:
             talk.conversation.set_mode("auto")
             api.answers = [Answer(plan, at=900, then=say_more), Answer(plan), last_words()]
             await talk.ask("First.")
-            talk.conversation.compact("what matters")
+            talk.conversation.act(Compact("what matters"))
             api.answers = [Answer(bytes_of(SUMMARY)), Answer(bytes_of(WRITE)), last_words()]
             await talk.ask("Second.")
             assert (api.refused, talk.count(Compacted)) == ([], 1)

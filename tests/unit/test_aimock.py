@@ -21,6 +21,7 @@ from tests.conftest import policy_of, prove, wait_until
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.parts import Parts
 from sanderling.errors import ProviderError
 from sanderling.protocol.events import (
     ErrorOccurred,
@@ -191,13 +192,15 @@ class Talk:
 
     async def say(self, *prompts: str) -> list[Message]:
         conversation = Conversation(
-            self.session,
-            self.provider,
-            self.events.append,
-            policy_of(self.session),
-            self.settings,
+            Parts(
+                self.session,
+                self.provider,
+                self.events.append,
+                policy_of(self.session),
+                self.settings,
+            )
         )
-        conversation.calls.backoff = Backoff(attempts=2, first_s=0)
+        conversation.parts.calls.backoff = Backoff(attempts=2, first_s=0)
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(conversation.serve)

@@ -13,6 +13,7 @@ from tests.loopback import HANG_UP, RESET, STALL, LoopbackServer, Reply, Status,
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.parts import Parts
 from sanderling.protocol.events import (
     AnswerRestarted,
     ErrorOccurred,
@@ -49,13 +50,15 @@ class Talk:
         settings = Settings(str(state_dir), base_url=server.url, idle_timeout_s=0.5)
         self.provider = AnthropicProvider(settings)
         self.conversation = Conversation(
-            self.session,
-            self.provider,
-            self.events.append,
-            policy_of(self.session),
-            settings_of(self.session),
+            Parts(
+                self.session,
+                self.provider,
+                self.events.append,
+                policy_of(self.session),
+                settings_of(self.session),
+            )
         )
-        self.conversation.calls.backoff = Backoff(ATTEMPTS, first_s=0)
+        self.conversation.parts.calls.backoff = Backoff(ATTEMPTS, first_s=0)
 
     def of(self, kind: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -159,7 +162,7 @@ async def test_first_words_of_an_answer_that_comes_at_once_are_not_kept_from_the
                 lambda: said_when_drawn.append(len(talk.of(TextDelta)))
             )
 
-    talk.conversation.calls._emit = emit
+    talk.conversation.parts.calls._emit = emit
     await talk.say("Tell me all.")
     assert said_when_drawn == [1]
     assert len(talk.of(TextDelta)) == pieces

@@ -17,7 +17,8 @@ from tests.conftest import process_files, prove, prove_rest, settings_of
 
 from sanderling.commands.output import MAX_SCREEN_CHARS
 from sanderling.conversation.conversation import Conversation
-from sanderling.protocol.actions import AnswerApproval
+from sanderling.conversation.parts import Parts
+from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
     AccessDenied,
     ApprovalRequested,
@@ -71,7 +72,9 @@ class Talk:
         )
         self.policy = policy._replace(**changes)
         self.conversation = Conversation(
-            self.session, provider, self.events.append, self.policy, settings_of(self.session)
+            Parts(
+                self.session, provider, self.events.append, self.policy, settings_of(self.session)
+            )
         )
 
     @asynccontextmanager
@@ -86,7 +89,7 @@ class Talk:
             self.session.close()
 
     def start(self, command_id: str, command: str) -> None:
-        self.conversation.commands.start(command_id, command)
+        self.conversation.parts.commands.start(command_id, command)
 
     def of(self, *kinds: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kinds)]
@@ -504,12 +507,12 @@ async def test_switched_off_commands_run_with_all_rights_and_on_again_confined(t
     (talk.base / "secret").write_text("secret\n")
     async with talk.served():
         await talk.until(SandboxChanged)
-        talk.conversation.sandbox.switch(is_on=False)
+        talk.conversation.parts.sandbox.switch(is_on=False)
         assert talk.of(SandboxChanged)[-1].level == "off"
         assert (await talk.run("c1", script)).is_success
         assert outside.exists()
         outside.unlink()
-        talk.conversation.sandbox.switch(is_on=True)
+        talk.conversation.parts.sandbox.switch(is_on=True)
         assert talk.of(SandboxChanged)[-1].level not in ("", "off", "none")
         await talk.run("c2", script)
     assert talk.output("c1") == "out\nsecret\n"
@@ -520,7 +523,7 @@ async def test_switched_off_commands_run_with_all_rights_and_on_again_confined(t
 async def test_unconfined_command_can_be_stopped_with_its_group(talk):
     marker = f"sleep 5{os.getpid()}"
     async with talk.served():
-        talk.conversation.sandbox.switch(is_on=False)
+        talk.conversation.parts.sandbox.switch(is_on=False)
         talk.start("c1", f"{marker} & echo begun; {marker}")
         await happens(lambda: len(running(marker)) >= 2)
         talk.conversation.cancel()
@@ -536,7 +539,7 @@ async def test_unconfined_command_ignores_no_signal_that_we_ignore(talk, number)
     before = signal.signal(number, signal.SIG_IGN)
     try:
         async with talk.served():
-            talk.conversation.sandbox.switch(is_on=False)
+            talk.conversation.parts.sandbox.switch(is_on=False)
             end = await talk.run("c1", f"kill -{number:d} $$; echo on")
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
@@ -548,7 +551,7 @@ async def test_unconfined_command_ignores_no_signal_that_we_ignore(talk, number)
 async def test_unconfined_daemon_that_holds_the_output_does_not_hold_up_the_end(talk):
     marker = f"sleep 4{os.getpid()}"
     async with talk.served():
-        talk.conversation.sandbox.switch(is_on=False)
+        talk.conversation.parts.sandbox.switch(is_on=False)
         began = anyio.current_time()
         await talk.run("c1", f"setsid {marker} & echo started")
         assert anyio.current_time() - began < DEADLINE_S
@@ -563,7 +566,7 @@ async def test_network_is_changed_for_the_next_command_and_told(talk):
     async with talk.served():
         await talk.run("c1", script)
         changes = len(talk.of(SandboxChanged))
-        talk.conversation.set_network("on")
+        talk.conversation.act(SetNetwork("on"))
         await talk.until(SandboxChanged, changes + 1)
         assert talk.of(SandboxChanged)[-1].network == "on"
         await talk.run("c2", "true")
@@ -573,7 +576,7 @@ async def test_network_is_changed_for_the_next_command_and_told(talk):
 async def test_network_that_cannot_be_changed_stays_and_is_told(tmp_path):
     talk = Talk(tmp_path, level="landlock")
     async with talk.served():
-        talk.conversation.set_network("proxy")
+        talk.conversation.act(SetNetwork("proxy"))
         await talk.until(Notice)
     [notice] = talk.of(Notice)
     assert notice.text.startswith("The network stays off. ")
@@ -614,7 +617,7 @@ async def test_hidden_program_of_the_path_is_told_and_runs_when_its_directory_is
         [question] = talk.of(ApprovalRequested)
         assert question.kind == "grant"
         assert question.subject == f"execute {tools}"
-        talk.conversation.approvals.answer(AnswerApproval(question.id, answer))
+        talk.conversation.parts.approvals.answer(AnswerApproval(question.id, answer))
         await talk.until(CommandEnded, 2)
         await talk.run("c2", command)
     assert [end.is_success for end in talk.of(CommandEnded)] == [False, True, answer == "session"]
@@ -627,7 +630,7 @@ async def test_directory_that_the_person_does_not_grant_is_not_offered_again(tal
         await talk.run("c1", "mytool")
         await talk.until(ApprovalRequested)
         question = talk.of(ApprovalRequested)[0]
-        talk.conversation.approvals.answer(AnswerApproval(question.id, "deny"))
+        talk.conversation.parts.approvals.answer(AnswerApproval(question.id, "deny"))
         await talk.until(ApprovalSettled)
         await talk.run("c2", "mytool")
         await talk.ask()

@@ -13,8 +13,16 @@ import pytest
 from tests.api_rules import refusals
 from tests.conftest import policy_of, prove, settings_of
 
-from sanderling.conversation.conversation import GO_ON, Conversation
-from sanderling.protocol.actions import AnswerApproval
+from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.parts import Parts
+from sanderling.conversation.turn import GO_ON
+from sanderling.protocol.actions import (
+    AnswerApproval,
+    Compact,
+    InspectToolUse,
+    ReleaseWaiting,
+    UndoCompaction,
+)
 from sanderling.protocol.events import (
     AnswerRestarted,
     ApprovalRequested,
@@ -106,14 +114,14 @@ class Talk:
         self.answer = answer
         self.on_event: Callable[[Event], None] = lambda _event: None
         self.conversation = Conversation(
-            self.session, self.provider, self.emit, policy_of(self.session), chosen
+            Parts(self.session, self.provider, self.emit, policy_of(self.session), chosen)
         )
-        self.conversation.calls.backoff = Backoff(first_s=0)
+        self.conversation.parts.calls.backoff = Backoff(first_s=0)
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
         if isinstance(event, ApprovalRequested) and self.answer:
-            self.conversation.approvals.answer(AnswerApproval(event.id, self.answer))  # type: ignore[arg-type]
+            self.conversation.parts.approvals.answer(AnswerApproval(event.id, self.answer))  # type: ignore[arg-type]
         self.on_event(event)
 
     def of(self, *kinds: type) -> list[Any]:
@@ -226,7 +234,7 @@ async def test_attempts_come_to_an_end_and_what_was_said_last_is_kept(tmp_path):
 
 async def test_stop_while_a_retry_waits_ends_the_turn_and_keeps_the_half_answer(tmp_path):
     talk = Talk(tmp_path, [{"text": "Half"}, {"cut": True}])
-    talk.conversation.calls.backoff = Backoff(first_s=1000)
+    talk.conversation.parts.calls.backoff = Backoff(first_s=1000)
     async with talk.served():
         talk.conversation.submit(HELLO)
         await talk.until(RetryScheduled)
@@ -238,11 +246,11 @@ async def test_stop_while_a_retry_waits_ends_the_turn_and_keeps_the_half_answer(
 
 async def test_person_can_have_the_retry_at_once(tmp_path):
     talk = Talk(tmp_path, [failing()], [{"text": "Here."}])
-    talk.conversation.calls.backoff = Backoff(first_s=1_000_000, longest_s=1_000_000)
+    talk.conversation.parts.calls.backoff = Backoff(first_s=1_000_000, longest_s=1_000_000)
     async with talk.served():
         talk.conversation.submit(HELLO)
         await talk.until(RetryScheduled)
-        talk.conversation.calls.retry_now()
+        talk.conversation.parts.calls.retry_now()
         await talk.until(TurnEnded)
     assert talk.texts()[-1] == "Here."
 
@@ -348,7 +356,7 @@ async def test_failure_holds_what_waits_until_the_person_says_so(tmp_path):
         held = talk.of(WaitingChanged)[-1]
         assert held.is_held
         assert [prompt.text for prompt in held.queued] == ["two"]
-        talk.conversation.release()
+        talk.conversation.act(ReleaseWaiting())
         await talk.until(TurnEnded, 2)
     assert talk.texts()[-1] == "b"
 
@@ -360,8 +368,8 @@ async def test_prompt_that_waits_can_be_changed_and_taken_out(tmp_path):
         await talk.until(TextDelta)
         talk.conversation.submit(Prompt("p2", "two"))
         talk.conversation.submit(Prompt("p3", "three"))
-        talk.conversation.waiting.edit("p2", "zwei")
-        talk.conversation.waiting.edit("p3", "  ")
+        talk.conversation.parts.waiting.edit("p2", "zwei")
+        talk.conversation.parts.waiting.edit("p3", "  ")
         await talk.until(TurnEnded, 2)
     assert talk.texts() == ["Good morning.", "a", "zwei", "b"]
 
@@ -379,12 +387,12 @@ async def test_what_waits_survives_the_end_of_the_host_and_is_held(tmp_path):
         # That is what a kill -9 would leave.
     talk.session.path.write_bytes(log)
     again = Talk(tmp_path, [{"text": "b"}], [{"text": "c"}])
-    again.conversation.show_state()
+    again.conversation.views.show_state()
     [shown] = again.of(WaitingChanged)
     assert shown.is_held
     assert [prompt.text for prompt in (*shown.steering, *shown.queued)] == ["three", "two"]
     async with again.served():
-        again.conversation.release()
+        again.conversation.act(ReleaseWaiting())
         await again.until(TurnEnded, 2)
     assert again.texts() == ["Good morning.", "a", "three", "b", "two", "c"]
 
@@ -512,13 +520,13 @@ async def test_compaction_can_be_undone_also_after_a_restart(tmp_path):
         talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
         before = list(talk.session.history)
-        talk.conversation.compact("the greeting")
+        talk.conversation.act(Compact("the greeting"))
         await talk.until(Compacted)
         talk.conversation.submit(Prompt("p2", "Next."))
         await talk.until(TurnEnded, 3)
     again = Talk(tmp_path)
     assert len(again.session.history) == 3
-    again.conversation.undo_compaction()
+    again.conversation.act(UndoCompaction())
     assert again.of(CompactionUndone)
     assert again.session.history[:2] == before
     assert [message.role for message in again.session.history] == ["user", "assistant"] * 2
@@ -656,7 +664,9 @@ async def test_session_that_is_closed_keeps_what_waits(tmp_path):
         await talk.until(TurnEnded)
     assert talk.of(PromptsReturned) == []
     again = Talk(tmp_path)
-    assert again.conversation.waiting.shown() == WaitingChanged((), (Prompt("p2", "two"),), True)
+    assert again.conversation.parts.waiting.shown() == WaitingChanged(
+        (), (Prompt("p2", "two"),), True
+    )
     again.session.close()
 
 
@@ -718,10 +728,10 @@ async def test_facts_that_came_with_a_summary_are_told_again_when_it_is_undone(t
         await talk.until(TurnEnded)
         (talk.project / ".git").mkdir()
         (talk.project / ".git/HEAD").write_text("ref: refs/heads/work\n")
-        talk.conversation.compact("")
+        talk.conversation.act(Compact(""))
         await talk.until(TurnEnded, 2)
         assert "branch work" in str(talk.session.history)
-        talk.conversation.undo_compaction()
+        talk.conversation.act(UndoCompaction())
         assert "branch work" not in str(talk.session.history)
         talk.conversation.submit(Prompt("p2", "two"))
         await talk.until(TurnEnded, 3)
@@ -736,7 +746,7 @@ async def test_summary_counts_as_the_size_of_the_conversation_after_a_restart_to
     async with talk.served():
         talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
-        talk.conversation.compact("")
+        talk.conversation.act(Compact(""))
         await talk.until(TurnEnded, 2)
         assert talk.of(UsageUpdated)[-1].last_request.context_tokens < 2_000
     again = Talk(tmp_path, [{"text": "Yes."}])
@@ -784,7 +794,7 @@ async def test_person_can_have_a_summary_after_three_that_failed(tmp_path):
         talk.conversation.submit(HELLO)
         for count in range(1, 5):
             await talk.until(TurnEnded, count)
-            talk.conversation.compact("")
+            talk.conversation.act(Compact(""))
         await talk.until(Compacted)
 
 
@@ -805,9 +815,9 @@ async def test_command_that_runs_while_a_summary_is_made_is_shown_when_it_is_the
     async with talk.served():
         talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
-        talk.conversation.compact("")
+        talk.conversation.act(Compact(""))
         await talk.until(CompactionStarted)
-        talk.conversation.commands.start("c1", "true")
+        talk.conversation.parts.commands.start("c1", "true")
         await talk.until(CommandEnded)
 
 
@@ -819,7 +829,7 @@ async def test_tool_use_is_shown_whole_after_a_summary(tmp_path):
         talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
         talk.session.append(LoggedSummary((Message("user", (TextBlock("In short."),)),), "", 10, 5))
-        talk.conversation.inspect("t1")
+        talk.conversation.act(InspectToolUse("t1"))
         shown = await talk.until(ToolUseShown)
     assert "app.py" in shown.result
 
@@ -833,10 +843,10 @@ async def test_answer_to_a_limit_is_not_taken_for_the_next_question_of_its_kind(
     async with talk.served():
         talk.conversation.submit(HELLO)
         first = await talk.until(ApprovalRequested)
-        talk.conversation.approvals.answer(AnswerApproval(first.id, "once"))
+        talk.conversation.parts.approvals.answer(AnswerApproval(first.id, "once"))
         second = await talk.until(ApprovalRequested, 2)
-        talk.conversation.approvals.answer(AnswerApproval(first.id, "deny"))
-        talk.conversation.approvals.answer(AnswerApproval(second.id, "once"))
+        talk.conversation.parts.approvals.answer(AnswerApproval(first.id, "deny"))
+        talk.conversation.parts.approvals.answer(AnswerApproval(second.id, "once"))
         await talk.until(ApprovalRequested, 3)
     assert first.id != second.id
 

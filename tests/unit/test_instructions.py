@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sanderling.project.instructions import MAX_TOLD_BYTES, Instructions
-from sanderling.project.trust.trust import Trust
+from sanderling.project.trust.trust import OwnFiles, Trust
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def trust(tmp_path: Path, project: Path) -> Trust:
 
 @pytest.fixture
 def instructions(trust: Trust, own: Path) -> Instructions:
-    return Instructions(trust, str(own))
+    return Instructions(trust, OwnFiles(str(own), trust))
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def texts(trust: Trust, own: Path) -> Callable[..., list[str]]:
     """The instructions that a session is told which begins with these files."""
 
     def told(*paths: str) -> list[str]:
-        news = Instructions(trust, str(own)).news(paths)
+        news = Instructions(trust, OwnFiles(str(own), trust)).news(paths)
         return re.split(r"(?:\n\n)?Instructions of [^\n]*:\n\n", news)[1:]
 
     return told
@@ -249,7 +249,7 @@ def test_what_was_told_is_known_after_a_resume(instructions, trust, own, put):
     put("AGENTS.md", "Be kind.")
     put("src/AGENTS.md", "Be strict.")
     instructions.news(["src/a"])
-    resumed = Instructions(trust, str(own))
+    resumed = Instructions(trust, OwnFiles(str(own), trust))
     resumed.restore(json.loads(json.dumps(instructions.state())))
     assert resumed.news(["src/a"]) == ""
     put("src/AGENTS.md", "Be nice.")
@@ -276,7 +276,7 @@ def test_forgetting_survives_a_resume(instructions, trust, own, put):
     put("src/AGENTS.md", "Be strict.")
     first = instructions.news(["src/a"])
     instructions.forget()
-    resumed = Instructions(trust, str(own))
+    resumed = Instructions(trust, OwnFiles(str(own), trust))
     resumed.restore(instructions.state())
     assert resumed.news([]) == first
 

@@ -16,7 +16,9 @@ from tests.loopback import LoopbackServer, Reply, Until
 from tests.sandbox.test_sandbox import supervisors
 
 from sanderling.config import Settings
-from sanderling.conversation.conversation import READY_AFTER_S, Conversation
+from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.parts import Parts
+from sanderling.conversation.turn import READY_AFTER_S
 from sanderling.protocol.events import Event, TextDelta, ToolEnded, TurnEnded
 from sanderling.protocol.messages import Prompt, ToolResult
 from sanderling.providers import Provider
@@ -48,11 +50,13 @@ class Talk:
         self.events: list[Event] = []
         self.session = Session.open(base / "state/sessions", "s1", str(self.project))
         self.conversation = Conversation(
-            self.session,
-            make_provider(),
-            self.events.append,
-            policy_of(self.session),
-            settings_of(self.session),
+            Parts(
+                self.session,
+                make_provider(),
+                self.events.append,
+                policy_of(self.session),
+                settings_of(self.session),
+            ),
             **options,
         )
 
@@ -65,7 +69,7 @@ class Talk:
                 self.submit()
                 yield self
                 tasks.cancel_scope.cancel()
-            await self.conversation.provider.aclose()
+            await self.conversation.parts.provider.aclose()
         self.session.close()
 
     def submit(self) -> None:
@@ -116,7 +120,7 @@ async def test_sandbox_is_open_before_the_model_that_takes_its_time_asks_for_a_t
     thinking = talk([{"delay_ms": FOR_EVER_MS}])
     async with thinking.asked():
         await happens(
-            lambda: thinking.conversation.sandbox.keeper.workers._files
+            lambda: thinking.conversation.parts.sandbox.keeper.workers._files
         )  # its worker, too
         assert thinking.of(TurnEnded) == []
 
@@ -154,7 +158,7 @@ async def test_patient_session_starts_no_process_for_a_turn_that_needs_no_tool(t
             assert not is_open()
             may_end.set()
             await patient.turns()
-            assert patient.conversation.sandbox.facts.level == ""
+            assert patient.conversation.parts.sandbox.facts.level == ""
 
 
 async def test_shell_goes_on_after_a_rest_where_it_was(talk):
@@ -169,7 +173,7 @@ async def test_shell_goes_on_after_a_rest_where_it_was(talk):
     resting.conversation.set_mode("auto")
     async with resting.asked():
         await resting.turns()
-        sandbox = resting.conversation.sandbox
+        sandbox = resting.conversation.parts.sandbox
         sandbox.keeper.rest_after_s = 0
         with sandbox.kept_open():
             pass

@@ -25,6 +25,7 @@ from tests.loopback import (
 
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.parts import Parts
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.events import (
     Event,
@@ -183,7 +184,7 @@ async def converse(
     events: list[Event] = []
     session = Session.open(folder / "sessions", "s1", str(project))
     settings = Settings(state_dir=str(folder))
-    core = Conversation(session, provider, events.append, policy_of(session), settings)
+    core = Conversation(Parts(session, provider, events.append, policy_of(session), settings))
     core.set_mode("auto")
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:

@@ -7,7 +7,7 @@ import pytest
 
 from sanderling.errors import ConfigError
 from sanderling.project.slash_commands import BUILT_IN, SlashCommands
-from sanderling.project.trust.trust import Trust
+from sanderling.project.trust.trust import OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
 
 
@@ -23,7 +23,7 @@ def trust(tmp_path: Path, project: Path) -> Trust:
 
 @pytest.fixture
 def commands(trust: Trust, own: Path) -> SlashCommands:
-    return SlashCommands(trust, str(own))
+    return SlashCommands(trust, OwnFiles(str(own), trust))
 
 
 def write(path: Path, text: str | bytes) -> None:

@@ -15,9 +15,10 @@ from tests.conftest import policy_of, prove, prove_rest, settings_of
 
 from sanderling.commands.shell import ShellState
 from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.parts import Parts
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.permissions.rules import Rule, rule_from_text
-from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.actions import AnswerApproval, InspectToolUse
 from sanderling.protocol.events import (
     ApprovalRequested,
     ApprovalSettled,
@@ -84,7 +85,9 @@ class Talk:
         policy = policy_of(self.session)
         settings = settings_of(self.session)
         self.conversation = Conversation(
-            self.session, provider, self.events.append, policy, settings, rules=rules, **options
+            Parts(
+                self.session, provider, self.events.append, policy, settings, rules=rules, **options
+            )
         )
         if mode != "ask":
             self.conversation.set_mode(mode)
@@ -124,7 +127,7 @@ class Talk:
         return [event for event in self.events if isinstance(event, kinds)]
 
     def answer(self, question: ApprovalRequested, answer: str, **more: str) -> None:
-        self.conversation.approvals.answer(AnswerApproval(question.id, answer, **more))  # type: ignore[arg-type]
+        self.conversation.parts.approvals.answer(AnswerApproval(question.id, answer, **more))  # type: ignore[arg-type]
 
     @property
     def results(self) -> list[ToolResult]:
@@ -180,7 +183,7 @@ async def test_tools_come_from_sources_that_are_asked_once_in_a_session(tmp_path
         talk.answer(question, "session")
     assert [result.content for result in talk.results] == ["It rains in Bern."] * 2
     assert len(talk.of(ApprovalRequested)) == weather.asked == 1
-    tools = await talk.conversation.catalog.frozen()
+    tools = await talk.conversation.parts.calls.catalog.frozen()
     assert [*tools.by_name] == [spec.name for spec in tools.specs]
     assert [*tools.by_name] == [*TOOLS, "mcp__weather__tell1"]
 
@@ -335,7 +338,7 @@ async def test_one_of_a_batch_is_denied_alone_where_the_person_says_so(tmp_path)
         await talk.until(ApprovalRequested, 3)
         first, second, third = talk.of(ApprovalRequested)
         assert [each.is_of_several for each in (first, second, third)] == [True] * 3
-        talk.conversation.approvals.answer(
+        talk.conversation.parts.approvals.answer(
             AnswerApproval(second.id, "deny", "Not that.", is_alone=True)
         )
         talk.answer(first, "once")
@@ -548,7 +551,7 @@ async def test_host_that_a_command_cannot_reach_is_offered_and_for_the_session_g
         question = await talk.until(ApprovalRequested)
         assert question.subject == "resolve example.org"
         talk.answer(question, "session")
-    assert talk.conversation.sandbox.facts.network == "proxy"
+    assert talk.conversation.parts.sandbox.facts.network == "proxy"
 
 
 @prove
@@ -558,7 +561,7 @@ async def test_network_that_was_lent_for_one_command_is_off_again(tmp_path):
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "once")
     assert "http://127.0.0.1:3128" in talk.told()
-    assert talk.conversation.sandbox.facts.network == "off"
+    assert talk.conversation.parts.sandbox.facts.network == "off"
 
 
 @prove
@@ -648,7 +651,7 @@ async def test_what_was_allowed_for_the_session_is_allowed_in_that_mode_alone(tm
     command = "mkdir $(echo made)"  # no rule can be proposed for it
     later = [{"delay_ms": 1000, "text": "And now:"}, *uses(bash(command))]
     talk = Talk(tmp_path, uses(bash(command)), uses(bash(command)), later)
-    talk.conversation.sandbox.switch(is_on=False)
+    talk.conversation.parts.sandbox.switch(is_on=False)
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "session")
         await talk.until(ToolEnded, 2)
@@ -709,7 +712,7 @@ async def test_in_auto_mode_what_the_sandbox_confines_does_not_ask(tmp_path):
 
 async def test_in_auto_mode_without_a_sandbox_a_command_asks(tmp_path):
     talk = Talk(tmp_path, uses(bash("touch made")), mode="auto")
-    talk.conversation.sandbox.switch(is_on=False)
+    talk.conversation.parts.sandbox.switch(is_on=False)
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "deny")
     assert not (talk.project / "made").exists()
@@ -751,7 +754,7 @@ async def test_todo_list_is_shown_and_is_there_when_the_session_is_resumed(tmp_p
     talk = await Talk(tmp_path, uses(("todo", {"items": items}))).run()
     assert [item.content for item in talk.of(TodoChanged)[0].items] == ["Look", "Mend"]
     again = Talk(tmp_path)
-    assert [item.status for item in again.conversation.workspace.todo.items] == [
+    assert [item.status for item in again.conversation.parts.workspace.todo.items] == [
         "in_progress",
         "pending",
     ]
@@ -775,7 +778,7 @@ async def test_directory_and_environment_of_the_shell_are_there_when_the_session
 async def test_tool_use_is_shown_in_full_when_it_is_asked_for(tmp_path):
     async with Talk(tmp_path, uses(("read", {"path": "app.py"}))).asked() as talk:
         await talk.until(TurnEnded)
-        talk.conversation.inspect("t1")
+        talk.conversation.act(InspectToolUse("t1"))
         shown = await talk.until(ToolUseShown)
     assert shown.tool == "read"
     assert '"path": "app.py"' in shown.input
@@ -791,9 +794,9 @@ async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path
     directory.mkdir(parents=True)
     wanted = directory / "new.conf"
     talk = Talk(tmp_path, uses(bash("true")), uses(bash(f"touch {wanted}")), mode="auto")
-    talk.conversation.sandbox.admissions.policy = Grant(read_paths=(str(directory),)).added_to(
-        talk.conversation.sandbox.admissions.policy
-    )
+    talk.conversation.parts.sandbox.admissions.policy = Grant(
+        read_paths=(str(directory),)
+    ).added_to(talk.conversation.parts.sandbox.admissions.policy)
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
         assert question.subject == f"write {directory}/ and all that is in it, for {wanted}"
@@ -832,7 +835,7 @@ async def test_what_a_command_has_exported_without_being_asked_about_asks_before
     )
     async with talk.asked():
         await talk.until(ToolEnded)
-        talk.conversation.sandbox.switch(is_on=is_on)
+        talk.conversation.parts.sandbox.switch(is_on=is_on)
         talk.conversation.set_mode("ask")
         question = await talk.until(ApprovalRequested)
         assert f"has set PATH='{talk.project}/.x:" in question.reason
@@ -863,15 +866,17 @@ async def test_exports_ask_once_for_each_value_that_was_shown(tmp_path):
     assert f"LESSOPEN='{talk.project}/page'," in reasons[0]
     assert "LESSOPEN='less'," in reasons[2]
     assert ["(3,0" in reason for reason in reasons] == [False] * 4 + [True] * 2
-    kept = talk.conversation.gate.state()
+    kept = talk.conversation.parts.gate.state()
     assert kept["seen_exports"] == [f"LESSOPEN='{talk.project}/page'", "LESSOPEN='less'"]  # type: ignore[index]
 
 
 @prove
 async def test_exports_that_were_shown_are_known_when_the_session_is_resumed(tmp_path):
     talk = Talk(tmp_path, uses(bash("ls")))
-    await talk.conversation.gate.restore({"seen_exports": ["LESSOPEN='x'"]}, "ask")
-    talk.conversation.workspace.shell.restore(ShellState(str(talk.project), {"LESSOPEN": "x"}))
+    talk.conversation.parts.gate.restore({"seen_exports": ["LESSOPEN='x'"]})
+    talk.conversation.parts.workspace.shell.restore(
+        ShellState(str(talk.project), {"LESSOPEN": "x"})
+    )
     await talk.run()
     assert talk.of(ApprovalRequested) == []
 
@@ -880,7 +885,7 @@ async def test_what_was_judged_with_the_sandbox_does_not_run_without_it(tmp_path
     talk = Talk(tmp_path, uses(("write", {"path": "made", "content": "x"})))
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        talk.conversation.sandbox.switch(is_on=False)
+        talk.conversation.parts.sandbox.switch(is_on=False)
         talk.answer(question, "once")
     assert talk.told().startswith("Not run: it was judged with the sandbox")
     assert not (talk.project / "made").exists()
@@ -901,7 +906,7 @@ async def test_in_plan_mode_nothing_that_was_granted_can_be_written_either(tmp_p
     command = bash(f"echo more >> {outside}; exit 0")
     later = [{"delay_ms": 300, "text": "."}, *uses(command)]
     talk = Talk(tmp_path, uses(("write", {"path": str(outside), "content": "x"})), later)
-    await_sandbox = talk.conversation.sandbox
+    await_sandbox = talk.conversation.parts.sandbox
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "deny")
         await await_sandbox.extend(Grant(write_paths=(str(outside),)))

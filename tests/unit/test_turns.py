@@ -18,6 +18,7 @@ from tests.api_rules import refusals
 from tests.conftest import examples, policy_of, settings_of
 
 from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.parts import Parts
 from sanderling.protocol.events import (
     BlockEnded,
     ErrorOccurred,
@@ -70,9 +71,15 @@ class Talk:
         self.session = Session.open(session_dir, "s1", "/project")
         provider = ScriptedProvider(msgspec.convert({"version": 1, "reply": script}, Script))
         self.conversation = Conversation(
-            self.session, provider, self.emit, policy_of(self.session), settings_of(self.session)
+            Parts(
+                self.session,
+                provider,
+                self.emit,
+                policy_of(self.session),
+                settings_of(self.session),
+            )
         )
-        self.conversation.calls.backoff = Backoff(ATTEMPTS, first_s=0)
+        self.conversation.parts.calls.backoff = Backoff(ATTEMPTS, first_s=0)
         self.on_event: Callable[[Event], None] = lambda _event: None
 
     def emit(self, event: Event) -> None:
@@ -332,8 +339,8 @@ async def test_cancel_in_the_last_moment_of_a_turn_still_says_so(tmp_path):
         finally:
             talk.conversation.cancel()  # while the turn's tasks are torn down
 
-    talk.conversation.provider.limits = None
-    talk.conversation.provider.learn_limits = learn_limits
+    talk.conversation.parts.provider.limits = None
+    talk.conversation.parts.provider.learn_limits = learn_limits
     async with talk.served():
         talk.conversation.submit(HELLO)
         talk.conversation.submit(Prompt("p2", "dropped"))

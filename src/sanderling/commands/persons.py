@@ -40,7 +40,7 @@ class Commands:
     """
     The person's commands of a session. They run side by side, and beside the turn.
 
-    `emit` takes the events; while `is_in_turn` says so, those of commands are held back, or they would tear the answer apart.
+    `emit` takes the events; in a turn those of commands are held back (`hold`), or they would tear the answer apart.
     `start` starts a task of the session's; `on_end` is called when a command has ended. `offer` asks the person about programs that
     a command did not find, and gives what they let in: then it runs again.
     """
@@ -50,7 +50,6 @@ class Commands:
         session: Session,
         sandbox: SessionSandbox,
         emit: Callable[[Event], None],
-        is_in_turn: Callable[[], bool],
         start: Callable[[Callable[["Command"], Coroutine[Any, Any, None]], "Command"], None],
         *,
         on_end: Callable[[], None] = lambda: None,
@@ -59,7 +58,7 @@ class Commands:
         self._session = session
         self._sandbox = sandbox
         self._emit = emit
-        self._is_in_turn = is_in_turn
+        self._is_holding = False
         self._held: list[Event] = []
         self._start = start
         self._on_end = on_end
@@ -89,14 +88,18 @@ class Commands:
         running = [command.record(CommandEnding("running")) for command in self._running]
         return self._session.commands + running
 
+    def hold(self) -> None:
+        """Show nothing of what commands write until `show_held`."""
+        self._is_holding = True
+
     def show_held(self) -> None:
-        """The turn has ended: what commands have written meanwhile can be drawn."""
+        self._is_holding = False
         held, self._held = self._held, []
         for event in held:
             self._emit(event)
 
     def _show(self, event: Event) -> None:
-        if self._is_in_turn():
+        if self._is_holding:
             self._held.append(event)
         else:
             self._emit(event)

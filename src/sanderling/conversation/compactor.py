@@ -16,6 +16,7 @@ from sanderling.conversation.compaction import (
     problem_of,
     summary_prompt,
 )
+from sanderling.conversation.memory import Memory
 from sanderling.conversation.model_calls import ModelCalls
 from sanderling.conversation.notes import Notes
 from sanderling.errors import ProviderError
@@ -40,31 +41,48 @@ class Compactor:
         notes: Notes,
         emit: Callable[[Event], None],
         *,
+        memory: Memory,
         is_automatic: bool,
     ) -> None:
         self._session = session
         self._provider = provider
         self._calls = calls
         self._notes = notes
+        self._memory = memory
         self._emit = emit
         self._is_automatic = is_automatic
         self._failures = 0
+        self._asked_focus: str | None = None  # of the summary that the person wants
         self._summary: object = None  # the message that the last one is in
 
     async def make_room(self) -> None:
         """Do what is needed before the next request; nothing while there is room, or where it is not to be done."""
-        if not (self._is_automatic and self._is_due()):
-            return
-        self._clear(KEPT_RESULT_TOKENS)
-        if self._is_due():
-            await self._summarize_unless_useless()
+        if self.is_asked:
+            await self.summarize_as_asked(is_in_turn=True)
+        elif self._is_automatic and self._is_due():
+            self._clear(KEPT_RESULT_TOKENS)
+            if self._is_due():
+                await self._summarize_unless_useless()
 
     async def shrink(self) -> bool:
         """The API says that the conversation is too long: show the model less of it; whether that can be."""
         return self._clear(0) or await self._summarize_unless_useless()
 
-    async def compact(self, focus: str, *, is_in_turn: bool) -> None:
-        """Replace what the model is shown by a summary, because the person asks for it."""
+    @property
+    def is_asked(self) -> bool:
+        return self._asked_focus is not None
+
+    def ask(self, focus: str) -> None:
+        """The person wants a summary, as soon as the model is not speaking."""
+        self._asked_focus = focus
+
+    def drop_asked(self) -> bool:
+        """Make no summary; False if none was asked for."""
+        is_asked, self._asked_focus = self.is_asked, None
+        return is_asked
+
+    async def summarize_as_asked(self, *, is_in_turn: bool) -> None:
+        focus, self._asked_focus = self._asked_focus or "", None
         if self._session.history:
             await self._summarize(focus, is_in_turn=is_in_turn)
         else:
@@ -75,7 +93,7 @@ class Compactor:
         if self._session.undo_compaction():
             self._is_automatic = False
             self._notes.forget()
-            self._notes.keep_told()
+            self._memory.keep()
             self._emit(CompactionUndone())
             self._calls.show_usage()
         else:
@@ -124,7 +142,7 @@ class Compactor:
         )
         after = estimated_tokens(history)
         session.append(LoggedSummary(history, summary, before, after))
-        self._notes.keep_told()
+        self._memory.keep()
         self._summary = history[0]
         self._show(Compacted("summary", before, after, summary))
         if self._is_due():

@@ -64,7 +64,7 @@ class ModelCalls:
         self._provider = provider
         self._settings = settings
         self._approvals = approvals
-        self._catalog = catalog
+        self.catalog = catalog
         self._emit = emit
         self.backoff = Backoff()
         self._system = system_prompt()
@@ -149,7 +149,7 @@ class ModelCalls:
         return await self._insist(stream)
 
     async def _request(self, start: int = 0, *more: Message) -> ModelRequest:
-        tools = await self._catalog.frozen()
+        tools = await self.catalog.frozen()
         return ModelRequest(self._system, [*self._session.history[start:], *more], tools.specs)
 
     async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:

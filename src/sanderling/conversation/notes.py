@@ -6,7 +6,6 @@ once, to the message that goes out next.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -44,7 +43,7 @@ class _Told(msgspec.Struct):
 
 
 class Notes:
-    """The notes of one session; what the model has been told survives its end, once the message with it is kept: `keep_told`."""
+    """The notes of one session."""
 
     def __init__(
         self, session: Session, workspace: Workspace, gate: Gate, instructions: Instructions
@@ -54,13 +53,21 @@ class Notes:
         self._gate = gate
         self._instructions = instructions
         self._facts = Facts(session.project)
-        told = _Told()
-        with suppress(msgspec.ValidationError):  # another version's: all is told again
-            told = msgspec.convert(session.state("told") or {}, _Told)
+        self._mode: Mode | None = "ask"
+        self._changed_files: set[str] = set()  # before the last summary
+
+    def state(self) -> dict[str, Any]:
+        """What the model has been told, as plain data for `restore`. Keep it once the message with the last notes is in the log."""
+        facts, instructions = self._facts.state(), self._instructions.state()
+        files = sorted(self._changed_files)
+        return msgspec.to_builtins(_Told(facts, instructions, files, self._mode))
+
+    def restore(self, state: object) -> None:
+        told = msgspec.convert(state, _Told)
         self._facts.restore(told.facts)
-        instructions.restore(told.instructions)
-        self._mode: Mode | None = told.mode
-        self._changed_files = set(told.changed_files)  # before the last summary
+        self._instructions.restore(told.instructions)
+        self._mode = told.mode
+        self._changed_files = set(told.changed_files)
 
     def with_prompt(self, prompt: Prompt) -> list[str]:
         """The notes that go along with a prompt."""
@@ -102,13 +109,6 @@ class Notes:
         facts = self._facts.news(sandbox=ground.level, network=ground.network)
         instructions = self._instructions.news(paths)
         return "\n\n".join(filter(None, (facts, instructions)))
-
-    def keep_told(self) -> None:
-        """The message with the last notes is in the log: they need not be told again."""
-        facts, instructions = self._facts.state(), self._instructions.state()
-        files = sorted(self._changed_files)
-        told = _Told(facts, instructions, files, self._mode)
-        self._session.keep_state("told", msgspec.to_builtins(told))
 
     def _changes(self) -> str:
         uses = (block for each in self._session.history for block in each.content)

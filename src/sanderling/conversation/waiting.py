@@ -14,11 +14,12 @@ class Waiting:
     None of them is ever dropped: each is taken exactly once, or given back.
 
     While they are held, nothing takes them but the person. `changed` is called after every change except `take_steering` and
-    `take_next`: who takes a prompt puts it into the log first, and then says that it does not wait any more.
+    `take_next`: who takes a prompt puts it into the log first, and then says that it does not wait any more. `is_in_turn` is for
+    the conversation to set.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        self.is_held = False
+        self.is_held = self.is_in_turn = False
         self._steering: list[Prompt] = []
         self._queued: list[Prompt] = []
         self._changed = changed
@@ -81,11 +82,17 @@ class Waiting:
     def shown(self) -> WaitingChanged:
         return WaitingChanged(tuple(self._steering), tuple(self._queued), self.is_held)
 
+    def news(self) -> WaitingChanged | None:
+        """The prompts to show; None: leave what is shown, for a prompt that goes at once never is."""
+        goes_at_once = not (self.is_in_turn or self.is_held)
+        is_one = len(self._steering) + len(self._queued) == 1
+        return None if goes_at_once and is_one else self.shown()
+
     def state(self) -> dict[str, Any]:
         """Plain data, for `restore`."""
         return msgspec.to_builtins({"steering": self._steering, "queued": self._queued})
 
-    def restore(self, state: dict[str, Any], gone: Collection[str]) -> None:
+    def restore(self, state: object, gone: Collection[str]) -> None:
         """Take up what waited when the session ended, except the prompts whose turn has begun; it is held."""
         waiting = msgspec.convert(state, dict[str, list[Prompt]])
         self._steering = [each for each in waiting.get("steering", []) if each.id not in gone]

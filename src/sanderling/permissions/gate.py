@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import anyio
@@ -106,15 +105,19 @@ class Gate:
         self._emit = emit
         self._session_rules: dict[Conditions, list[Rule]] = defaultdict(list)
         self._session_effects: set[tuple[Conditions, Effect, Grant]] = set()
+        self._granted_before = NO_GRANT  # the session was resumed
         self._seen_exports: set[str] = set()
         self._on_allowed = on_allowed
         self._in_order = anyio.Lock()
 
     def set_mode(self, mode: Mode) -> None:
         """Change the mode; in plan mode the kernel keeps the project as it is for what is started from now on."""
-        self.mode = mode
-        self._workspace.sandbox.set_mode("ro" if mode == "plan" else "rw")
+        self.restore_mode(mode)
         self._emit(ModeChanged(mode))
+
+    def restore_mode(self, mode: object) -> None:
+        self.mode = msgspec.convert(mode, Mode)
+        self._workspace.sandbox.set_mode("ro" if self.mode == "plan" else "rw")
 
     async def permit(self, request: Request) -> Permit:
         """
@@ -264,26 +267,25 @@ class Gate:
             {
                 "rules": [(c, rules) for c, rules in self._session_rules.items()],
                 "effects": sorted(self._session_effects, key=repr),
-                "granted": self.offers.granted,
+                "granted": self.offers.granted
+                if self.offers.granted != NO_GRANT
+                else self._granted_before,
                 "seen_exports": sorted(self._seen_exports),
             }
         )
 
-    async def restore(self, state: object, mode: object) -> None:
-        """Take up the mode, and what was allowed for the session; what cannot be read, or is not there any more, is not allowed."""
-        with suppress(msgspec.ValidationError):
-            self._restore_mode(msgspec.convert(mode or "ask", Mode))
-        with suppress(msgspec.ValidationError):
-            allowed = msgspec.convert(state or {}, _Allowed)
-            for conditions, rules in allowed.rules:
-                self._session_rules[conditions] += rules
-            self._session_effects |= set(allowed.effects)
-            self._seen_exports |= set(allowed.seen_exports)
-            await self.offers.restore(allowed.granted)
+    def restore(self, state: object) -> None:
+        """Take up what was allowed for the session."""
+        allowed = msgspec.convert(state, _Allowed)
+        for conditions, rules in allowed.rules:
+            self._session_rules[conditions] += rules
+        self._session_effects |= set(allowed.effects)
+        self._seen_exports |= set(allowed.seen_exports)
+        self._granted_before = allowed.granted
 
-    def _restore_mode(self, mode: Mode) -> None:
-        if mode != self.mode:
-            self.set_mode(mode)
+    async def grant_again(self) -> None:
+        """Let in what was granted before the session was resumed, as far as it is still there."""
+        await self.offers.restore(self._granted_before)
 
 
 def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:

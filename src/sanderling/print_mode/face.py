@@ -10,7 +10,7 @@ import msgspec
 from sanderling.errors import duration
 from sanderling.print_mode.result import Result, ResultBuilder
 from sanderling.print_mode.streams import Stdout, say
-from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.actions import Action, AnswerApproval, CloseSession
 from sanderling.protocol.events import (
     AccessDenied,
     ApprovalRequested,
@@ -51,7 +51,7 @@ class StreamHead(msgspec.Struct, tag="stream", frozen=True):
 
 
 class PrintFace:
-    """`answer` takes the answers to questions, `on_end` is called when the turn has ended."""
+    """The events of one turn, printed. `act` takes the answers to questions, and that the session ends with the turn."""
 
     def __init__(
         self,
@@ -60,15 +60,13 @@ class PrintFace:
         mode: Mode,
         *,
         is_quiet: bool,
-        answer: Callable[[AnswerApproval], None],
-        on_end: Callable[[], None],
+        act: Callable[[Action], None],
     ) -> None:
         self._stdout = stdout
         self._format: OutputFormat = output_format
         self._mode: Mode = mode
         self._is_quiet = is_quiet
-        self._answer = answer
-        self._on_end = on_end
+        self._act = act
         self._builder = ResultBuilder()
         self._result: Result | None = None
         self._running_jobs: tuple[str, ...] = ()
@@ -97,7 +95,7 @@ class PrintFace:
                 self._deny(event)
             case TurnEnded():
                 self.end()
-                self._on_end()
+                self._act(CloseSession())
             case _:
                 pass
 
@@ -125,7 +123,7 @@ class PrintFace:
             self._note(f"denied: {question.tool} {question.title}: {question.reason}")
         if remedy:
             self._note(f"  {remedy} lets it through")
-        self._answer(AnswerApproval(question.id, "deny", reason))
+        self._act(AnswerApproval(question.id, "deny", reason))
 
     def _remedy(self, question: ApprovalRequested) -> str:
         """The flag that would have answered yes."""

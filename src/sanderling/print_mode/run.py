@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
@@ -15,9 +16,8 @@ import anyio
 from anyio import to_thread
 
 from sanderling.config import make_private
-from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.errors import ConfigError, ProviderError, SanderlingError
-from sanderling.permissions.store import load_rules
 from sanderling.print_mode.face import PrintFace
 from sanderling.print_mode.inputs import (
     UsageError,
@@ -31,18 +31,13 @@ from sanderling.print_mode.inputs import (
 )
 from sanderling.print_mode.result import EXIT_ERROR, EXIT_USAGE
 from sanderling.print_mode.streams import InputError, Stdout, open_missing_streams, say
-from sanderling.project.trust.settings import project_settings
-from sanderling.project.trust.trust import Trust
-from sanderling.protocol.events import Event, ModeChanged, TurnStarted
+from sanderling.protocol.actions import SetModel, SubmitPrompt
+from sanderling.protocol.events import Event
 from sanderling.providers import Provider
-from sanderling.providers.choice import DEFAULT, make_provider
 from sanderling.remedies import SHELL, UNKEPT, use
-from sanderling.sandbox.confinement import policy_for
 from sanderling.session.records import is_session_id
-from sanderling.session.session import Session
 
 if TYPE_CHECKING:
-    from sanderling.protocol.modes import Mode
     from sanderling.providers.recording import Recording
 
 EXIT_SIGNAL = 128  # and its number, as a shell says it
@@ -66,6 +61,7 @@ async def _answer(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack, anyio.open_signal_receiver(*_stopping()) as signals:
         try:
             run = _Run(arguments, stack)
+            await run.open()
         except (UsageError, ConfigError) as error:
             say(str(error))
             return EXIT_USAGE
@@ -100,77 +96,76 @@ def _stopping() -> list[signal.Signals]:
 
 
 class _Run:
-    """
-    One run of the program.
-
-    Raises:
-        UsageError, ConfigError: what was asked for cannot be.
-        SanderlingError: the session cannot be had.
-    """
+    """One run of the program."""
 
     def __init__(self, arguments: argparse.Namespace, stack: ExitStack) -> None:
         self._arguments = arguments
         self._stack = stack
+        self._stdout = Stdout()
+        self._provider: Provider | None = None
+        self._recording: Recording | None = None
+        self._reading = anyio.CancelScope()
+        self._signal = 0
+
+    async def open(self) -> None:
+        """
+        Get the session.
+
+        Raises:
+            UsageError, ConfigError: what was asked for cannot be.
+            SanderlingError: the session cannot be had.
+        """
+        arguments = self._arguments
         own = own_settings()
         make_private(own)
-        self._session = self._open_session(own.session_dir, stack)
-        project = self._session.project
-        trusted = project_settings(Trust(own.state_dir, project), own)
-        self._settings = with_flags(trusted, arguments)
-        rules = (*load_rules(self._settings.permissions, project), *rules_of(arguments.allow))
-        self._recording: Recording | None = None
-        self._provider = self._make_provider()
-        policy = policy_for(self._settings, project)._replace(network=arguments.net)
-        self._orchestrator = Conversation(
-            self._session,
-            self._provider,
-            self._take,
-            policy,
-            self._settings,
-            rules=rules,
+        self._project = project_root(arguments.project)
+        self._session_id = self._find_session(own.session_dir)
+        wishes = Wishes(
+            mode=arguments.mode,
+            network=arguments.net,
+            rules=rules_of(arguments.allow),
             is_eager=False,  # many a run asks one thing, and is over
+            adjust=partial(with_flags, arguments=arguments),
+            wrap=self._wrap,
+            log_dir=self._log_dir(),
+            face="print",
         )
-        self._stdout = Stdout()
+        self._opened = await open_conversation(
+            self._session_id, self._project, own, self._take, wishes
+        )
+        self._agent = self._opened.agent
         self._face = PrintFace(
             self._stdout,
             arguments.output_format,
             arguments.mode,
             is_quiet=arguments.quiet,
-            answer=self._orchestrator.approvals.answer,
-            on_end=self._orchestrator.close,
+            act=self._agent.act,
         )
-        self._reading = anyio.CancelScope()
-        self._signal = 0
-        self._mode: Mode = "ask"
 
-    def _open_session(self, session_dir: Path, stack: ExitStack) -> Session:
-        arguments = self._arguments
-        project = project_root(arguments.project)
+    def _find_session(self, session_dir: Path) -> str:
         # Empty where a script's variable is: no reason to begin anew.
-        session_id: str | None = arguments.resume
-        if arguments.is_continued:
-            session_id = newest_session(session_dir, project)
+        session_id: str | None = self._arguments.resume
+        if self._arguments.is_continued:
+            session_id = newest_session(session_dir, self._project)
         if session_id is None:
-            session_id = new_session_id()
-        else:
-            is_log = is_session_id(session_id) and (session_dir / f"{session_id}.jsonl").is_file()
-            if not is_log:
-                raise UsageError(
-                    f"there is no session '{session_id}': `sanderling sessions` lists them"
-                )
-        if arguments.no_session:
-            session_dir = Path(stack.enter_context(TemporaryDirectory(prefix="sanderling-")))
-        return Session.open(session_dir, session_id, project, face="print")
+            return new_session_id()
+        if is_session_id(session_id) and (session_dir / f"{session_id}.jsonl").is_file():
+            return session_id
+        raise UsageError(f"there is no session '{session_id}': `sanderling sessions` lists them")
 
-    def _make_provider(self) -> Provider:
-        # Where nobody looks, the demo model must not pass for an answer.
-        provider = make_provider(self._settings, fallback=DEFAULT)
+    def _log_dir(self) -> Path | None:
+        if not self._arguments.no_session:
+            return None
+        return Path(self._stack.enter_context(TemporaryDirectory(prefix="sanderling-")))
+
+    def _wrap(self, provider: Provider, project: str) -> Provider:
+        self._provider = provider
         if self._arguments.record is None:
             return provider
         from sanderling.providers.recording import Recording, RecordingProvider
         from sanderling.providers.redaction import Redactor
 
-        self._recording = Recording(self._arguments.record, Redactor(self._session.project))
+        self._recording = Recording(self._arguments.record, Redactor(project))
         return RecordingProvider(provider, self._recording)
 
     async def converse(self, signals: AsyncIterator[signal.Signals]) -> int:
@@ -179,7 +174,7 @@ class _Run:
             tasks.start_soon(self._stop_at_signal, signals)
             tasks.start_soon(self._stop_when_unread)
             tasks.start_soon(self._stdout.serve)
-            tasks.start_soon(_prepare, self._provider)
+            tasks.start_soon(self._prepare)
             status = await self._ask()
             tasks.cancel_scope.cancel()
         return status
@@ -195,20 +190,15 @@ class _Run:
             return EXIT_USAGE
         if prompt is None:
             return EXIT_SIGNAL + self._signal
-        if self._orchestrator.waiting:  # they are the person's to send, and would go first
+        if self._opened.has_waiting:  # they are the person's to send, and would go first
             say("prompts wait in this session: send or remove them in the editor first")
             return EXIT_ERROR
         model = self._arguments.model
-        self._face.begin(self._session.id, model or self._provider.model)
-        if model and self._session.is_resumed:
-            self._orchestrator.set_model(model)
-        self._orchestrator.submit(prompt)
-        try:
-            await self._orchestrator.serve()
-        finally:
-            self._session.close()
-            with anyio.move_on_after(LAST_WORDS_S, shield=True):
-                await self._provider.aclose()
+        self._face.begin(self._session_id, model or self._opened.model)
+        if model and self._opened.is_resumed:
+            self._agent.act(SetModel(model))
+        self._agent.act(SubmitPrompt(prompt))
+        await self._agent.serve()
         return await self._end()
 
     async def _end(self) -> int:
@@ -218,7 +208,7 @@ class _Run:
         if self._recording and self._recording.problem:
             say(f"the recording is not whole: {self._recording.problem}")
         if self._signal:
-            again = "" if self._arguments.no_session else f"; --resume {self._session.id} goes on"
+            again = "" if self._arguments.no_session else f"; --resume {self._session_id} goes on"
             say(f"interrupted{again}")
             return EXIT_SIGNAL + self._signal
         if isinstance(self._stdout.problem, BrokenPipeError):
@@ -230,11 +220,6 @@ class _Run:
 
     def _take(self, event: Event) -> None:
         self._face.take(event)
-        if isinstance(event, ModeChanged):
-            self._mode = event.mode
-        elif isinstance(event, TurnStarted) and self._mode != self._arguments.mode:
-            # Of this run: a resumed session keeps its own for the editor.
-            self._orchestrator.gate.set_mode(self._arguments.mode)
 
     async def _stop_at_signal(self, signals: AsyncIterator[signal.Signals]) -> None:
         async for number in signals:
@@ -243,15 +228,15 @@ class _Run:
                 os._exit(EXIT_SIGNAL + number)  # the person does not want to wait
             self._signal = number
             self._reading.cancel()
-            self._orchestrator.close()
+            self._agent.close()
 
     async def _stop_when_unread(self) -> None:
         await self._stdout.has_failed.wait()
-        self._orchestrator.close()
+        self._agent.close()
 
-
-async def _prepare(provider: Provider) -> None:
-    """Beside all the rest; what goes wrong is told by the turn that needs it."""
-    with suppress(ProviderError):
-        await provider.prepare()
-    gc.enable()  # __main__ has it off while what lives as long as the process is loaded
+    async def _prepare(self) -> None:
+        """Get the provider ready, beside all the rest; what goes wrong is told by the turn that needs it."""
+        with suppress(ProviderError):
+            if self._provider:
+                await self._provider.prepare()
+        gc.enable()  # __main__ has it off while what lives as long as the process is loaded

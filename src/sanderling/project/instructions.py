@@ -53,9 +53,9 @@ UNTOLD = Told("", "", 0)
 class Instructions:
     """What the model is told of them, and what it has been told."""
 
-    def __init__(self, trust: Trust, user_dir: str) -> None:
+    def __init__(self, trust: Trust, own: OwnFiles) -> None:
         self._trust = trust
-        self._own = OwnFiles(user_dir, trust)
+        self._own = own
         self._gathered: dict[str, _Gathered] = {}
         self._told: dict[str, Told] = {}
         self._ignored: tuple[str, ...] | None = None

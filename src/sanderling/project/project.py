@@ -8,18 +8,19 @@ from sanderling.config import Settings, config_dir
 from sanderling.errors import ConfigError
 from sanderling.project.instructions import Instructions
 from sanderling.project.slash_commands import SlashCommands
-from sanderling.project.trust.trust import CONFIG_FILE, MCP_FILE, Trust
+from sanderling.project.trust.trust import CONFIG_FILE, MCP_FILE, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand, TrustShown
 from sanderling.protocol.messages import Prompt
 
 
 class Project:
-    """Of one session's project."""
+    """One session's project."""
 
     def __init__(self, settings: Settings, project: str) -> None:
         self.trust = Trust(settings.state_dir, project)
-        self.instructions = Instructions(self.trust, config_dir())
-        self._slash_commands = SlashCommands(self.trust, config_dir())
+        own = OwnFiles(config_dir(), self.trust)
+        self.instructions = Instructions(self.trust, own)
+        self._slash_commands = SlashCommands(self.trust, own)
         self._told_untrusted: tuple[str, ...] = ()
 
     def expand(self, prompt: Prompt) -> Prompt:
@@ -33,7 +34,7 @@ class Project:
         return prompt if text == prompt.text else msgspec.structs.replace(prompt, sent=text)
 
     def expand_or_keep(self, prompt: Prompt) -> Prompt:
-        """The same, where nothing can be refused any more."""
+        """Expand the prompt where it can be, for it cannot be refused any more."""
         try:
             return self.expand(prompt)
         except ConfigError:

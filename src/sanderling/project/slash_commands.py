@@ -75,9 +75,9 @@ class _Template(msgspec.Struct, frozen=True):
 class SlashCommands:
     """What a text that begins with `/name` stands for. The files are looked at anew each time."""
 
-    def __init__(self, trust: Trust, user_dir: str) -> None:
+    def __init__(self, trust: Trust, own: OwnFiles) -> None:
         self._trust = trust
-        self._own = OwnFiles(user_dir, trust)
+        self._own = own
         self._ignored: tuple[str, ...] = ()
 
     def all(self) -> tuple[SlashCommand, ...]:

@@ -23,9 +23,8 @@ class TodoList:
 
     def __init__(self, changed: Callable[[], None] = lambda: None, state: object = ()) -> None:
         self._changed = changed
-        self.items = _restored(state)
-        self._is_known = not self.items  # the model may not know it: after a resume, for instance
         self._messages_since = 0
+        self.restore(state)
 
     @property
     def is_open(self) -> bool:
@@ -54,6 +53,10 @@ class TodoList:
     def state(self) -> list[dict[str, str]]:
         """The list as plain data, for the session's log."""
         return [{"content": item.content, "status": item.status} for item in self.items]
+
+    def restore(self, state: object) -> None:
+        self.items = _restored(state)
+        self._is_known = not self.items  # the model may not know it: after a resume, for instance
 
     def reminder(self, *, is_prompt: bool = False) -> str:
         """

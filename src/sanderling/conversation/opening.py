@@ -1,0 +1,142 @@
+"""Opening a conversation: settings, project, provider, policy, rules and session come together here, for every face."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from anyio import to_thread
+
+from sanderling.config import Settings
+from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.parts import Parts
+from sanderling.permissions.rules import Rule
+from sanderling.permissions.store import load_rules
+from sanderling.project.project import Project
+from sanderling.project.trust.settings import project_settings
+from sanderling.protocol.agent import Agent
+from sanderling.protocol.events import Event, Notice
+from sanderling.protocol.modes import Mode, NetworkMode
+from sanderling.providers import Provider
+from sanderling.providers.choice import DEFAULT, choose, make_provider
+from sanderling.providers.scripted import copy_sample
+from sanderling.sandbox.confinement import policy_for
+from sanderling.session.session import Session
+from sanderling.tools.editor import Editor
+
+NO_KEY_NOTICE = (
+    "There is no API key, so the demo model answers: it replays a script.\n"
+    "Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude."
+)
+
+
+def _as_is(settings: Settings) -> Settings:
+    return settings
+
+
+def _alone(provider: Provider, _project: str) -> Provider:
+    return provider
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    How a face wants a conversation to be. `mode` is for this time, whatever the session remembers.
+
+    `is_shown`: what the session begins or goes on with is emitted while it opens, `has_history` with what was said last; and the
+    demo model gets a project of its own. `adjust` has the last word on the settings, `wrap` on the provider for a project. `log_dir` is where the log is, if not with the
+    other sessions', and `face` what a new one says of where it began.
+    """
+
+    mode: Mode | None = None
+    network: NetworkMode = "off"
+    rules: tuple[Rule, ...] = ()
+    editor: Editor | None = None
+    is_eager: bool = True
+    is_shown: bool = False
+    has_history: bool = False
+    adjust: Callable[[Settings], Settings] = _as_is
+    wrap: Callable[[Provider, str], Provider] = _alone
+    log_dir: Path | None = None
+    face: str = ""
+
+
+class Opened(NamedTuple):
+    """An agent that is to be served now, and what its face has to know before."""
+
+    agent: Agent
+    model: str
+    is_resumed: bool
+    has_waiting: bool
+
+
+async def open_conversation(
+    session_id: str,
+    project: str,
+    settings: Settings,
+    emit: Callable[[Event], None],
+    wishes: Wishes,
+) -> Opened:
+    """
+    Open the session `session_id` of `project`, a new one or one with a log.
+
+    Raises:
+        ConfigError: the settings, the person's or the project's, ask for what cannot be.
+        SessionInUseError: another process has it open.
+        SessionError: its log cannot be read.
+    """
+    resources = AsyncExitStack()
+    try:
+        log_dir = wishes.log_dir or settings.session_dir
+        # A long log takes a while to read.
+        session = await to_thread.run_sync(Session.open, log_dir, session_id, project, wishes.face)
+        resources.callback(session.close)
+        conversation = _begin(session, settings, emit, wishes, resources)
+        if wishes.is_shown:
+            await conversation.views.show_opened(has_history=wishes.has_history)
+            _tell_of_demo(conversation)
+    except BaseException:
+        await resources.aclose()
+        raise
+    parts = conversation.parts
+    return Opened(conversation, parts.provider.model, session.is_resumed, bool(parts.waiting))
+
+
+def _begin(
+    session: Session,
+    own_settings: Settings,
+    emit: Callable[[Event], None],
+    wishes: Wishes,
+    resources: AsyncExitStack,
+) -> Conversation:
+    project = Project(own_settings, session.project)
+    settings = wishes.adjust(project_settings(project.trust, own_settings))
+    policy = policy_for(settings, session.project)._replace(network=wishes.network)
+    sample = ""
+    # Where nobody looks, the demo model must not pass for an answer.
+    fallback = "demo" if wishes.is_shown else DEFAULT
+    if wishes.is_shown and choose(settings) == "demo":
+        sample = copy_sample()
+        resources.callback(shutil.rmtree, Path(sample).parent, ignore_errors=True)
+        policy = policy._replace(write_paths=(*policy.write_paths, sample))
+    provider = wishes.wrap(make_provider(settings, sample, fallback=fallback), session.project)
+    resources.push_async_callback(provider.aclose)
+    parts = Parts(
+        session,
+        provider,
+        emit,
+        policy,
+        settings,
+        project=project,
+        rules=(*load_rules(settings.permissions, session.project), *wishes.rules),
+        editor=wishes.editor,
+    )
+    return Conversation(parts, resources, mode=wishes.mode, is_eager=wishes.is_eager)
+
+
+def _tell_of_demo(conversation: Conversation) -> None:
+    settings = conversation.parts.settings
+    is_without_key = settings.provider == "auto" and choose(settings) == "demo"
+    if is_without_key and not conversation.parts.session.is_resumed:
+        conversation.parts.emit(Notice("info", NO_KEY_NOTICE))

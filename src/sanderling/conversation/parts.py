@@ -1,0 +1,176 @@
+"""The parts of a conversation, put together: what its turns and its views work with."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from sanderling.commands.jobs import Jobs
+from sanderling.commands.persons import Command, Commands
+from sanderling.commands.shell import Shell, ShellState
+from sanderling.config import Settings
+from sanderling.conversation.compactor import Compactor
+from sanderling.conversation.memory import Memory, Remembered
+from sanderling.conversation.model_calls import ModelCalls
+from sanderling.conversation.notes import Notes
+from sanderling.conversation.prompt import prompt_message
+from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
+from sanderling.conversation.tasks import Tasks
+from sanderling.conversation.waiting import Waiting
+from sanderling.permissions.approvals import Approvals
+from sanderling.permissions.decide import only_reads_with
+from sanderling.permissions.gate import Gate
+from sanderling.permissions.rules import Rule
+from sanderling.permissions.store import RuleStore
+from sanderling.project.project import Project
+from sanderling.protocol.events import (
+    Event,
+    Job,
+    JobsChanged,
+    PromptSteered,
+    TodoChanged,
+    TrustNeeded,
+)
+from sanderling.protocol.messages import Prompt
+from sanderling.protocol.modes import Mode
+from sanderling.providers import Provider
+from sanderling.sandbox.confinement import SessionEvent, SessionSandbox
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.policy import Grant, SandboxPolicy
+from sanderling.session.session import Session
+from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
+from sanderling.tools.editor import Editor
+from sanderling.tools.todo_list import TodoList
+from sanderling.tools.workspace import Workspace
+
+
+class Parts:
+    """The parts of one session. `emit` takes the events of all of them; it must not block."""
+
+    def __init__(
+        self,
+        session: Session,
+        provider: Provider,
+        emit: Callable[[Event], None],
+        policy: SandboxPolicy,
+        settings: Settings,
+        *,
+        project: Project | None = None,
+        rules: tuple[Rule, ...] = (),
+        editor: Editor | None = None,
+        sources: Sequence[ToolSource] = (OwnTools(),),
+    ) -> None:
+        self.session = session
+        self.provider = provider
+        self.emit = emit
+        self.settings = settings
+        self.project = project or Project(settings, session.project)
+        self.tasks = Tasks()
+        self.memory = Memory(session, emit)
+        self.waiting = Waiting(self.memory.keep)
+        self.workspace = self._make_workspace(policy, editor)
+        self.commands = Commands(
+            session,
+            self.sandbox,
+            emit,
+            self.tasks.start,
+            on_end=self._files_may_have_changed,
+            offer=self._offer_programs,
+        )
+        self.approvals = Approvals(session.project, emit, self._append_said)
+        self.gate = self._make_gate(rules)
+        catalog = Catalog(*sources)
+        self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
+        self.notes = Notes(session, self.workspace, self.gate, self.project.instructions)
+        self.compactor = Compactor(
+            session,
+            provider,
+            self.calls,
+            self.notes,
+            emit,
+            memory=self.memory,
+            is_automatic=settings.auto_compact,
+        )
+
+    @property
+    def sandbox(self) -> SessionSandbox:
+        return self.workspace.sandbox
+
+    def restore(self, mode: Mode | None) -> None:
+        """Take up what the session has left; `mode` for this time, instead of its own."""
+        session, provider = self.session, self.provider
+        if isinstance(model := session.state("model"), str):
+            provider.set_model(model)
+        elif session.history and session.model != provider.model:
+            session.switch_model(provider.model)
+        self.memory.restore(self._remembered(), {"mode": mode})
+
+    def tell_untrusted(self) -> None:
+        if paths := self.project.news_of_untrusted():
+            self.emit(TrustNeeded(paths))
+
+    def _remembered(self) -> Sequence[Remembered]:
+        waiting, shell, todo = self.waiting, self.workspace.shell, self.workspace.todo
+
+        def restore_waiting(state: object) -> None:
+            waiting.restore(state, {prompt.id for prompt in self.session.prompts})
+
+        def restore_shell(state: object) -> None:
+            shell.restore(msgspec.convert(state, ShellState))
+
+        return (
+            Remembered("waiting", waiting.state, restore_waiting, waiting.news),
+            Remembered("todo", todo.state, todo.restore, lambda: TodoChanged(todo.items)),
+            Remembered(
+                "shell",
+                lambda: msgspec.to_builtins(shell.state()),
+                restore_shell,
+            ),
+            Remembered("told", self.notes.state, self.notes.restore),
+            Remembered("mode", lambda: self.gate.mode, self.gate.restore_mode),
+            Remembered("grants", self.gate.state, self.gate.restore),
+        )
+
+    def _make_workspace(self, policy: SandboxPolicy, editor: Editor | None) -> Workspace:
+        sandbox = SessionSandbox(policy, self._note_sandbox_event, self._emit_sandbox)
+        shell = Shell(policy.project, sandbox, only_reads_with)
+        jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
+        todo = TodoList(self.memory.keep)
+        return Workspace(self.session.project, sandbox, shell, jobs, editor, todo=todo)
+
+    def _make_gate(self, rules: tuple[Rule, ...]) -> Gate:
+        return Gate(
+            self.workspace,
+            self.approvals,
+            RuleStore(self.settings.state_dir, self.session.project),
+            rules,
+            self.emit,
+            on_allowed=self.memory.keep,
+        )
+
+    def _files_may_have_changed(self) -> None:
+        if editor := self.workspace.editor:
+            self.tasks.start(editor.files_changed, ())
+
+    async def _offer_programs(self, command: Command, denials: Sequence[Denial]) -> Grant:
+        return (await self.gate.offers.offer(command.text, command.id, "run", denials)).grant
+
+    def _append_said(self, prompt: Prompt) -> None:
+        """Take in what the person says where the turn stops; the model reads it with what they ask next."""
+        self.session.append_message(prompt_message(prompt), (prompt,))
+        self.emit(PromptSteered(prompt))
+
+    def _emit_jobs(self) -> None:
+        self._files_may_have_changed()
+        jobs = self.workspace.jobs.all()
+        self.emit(JobsChanged(tuple(Job(job.id, job.command, job.outcome) for job in jobs)))
+
+    def _emit_sandbox(self) -> None:
+        self.emit(shown_sandbox(self.sandbox))
+
+    def _emit_denial(self, denial: Denial) -> None:
+        self.emit(shown_event(denial))
+
+    def _note_sandbox_event(self, event: SessionEvent) -> None:
+        will_be_told = isinstance(event, Denial) and self.workspace.jobs.denied(event)
+        if self.commands.are_running or not will_be_told:
+            self.emit(shown_event(event))

@@ -1,0 +1,180 @@
+"""What a person asks to be shown of a conversation: each is answered by an event, and changes nothing."""
+
+import codecs
+from contextlib import suppress
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from sanderling.config import settings_report
+from sanderling.conversation.parts import Parts
+from sanderling.conversation.usage_report import report
+from sanderling.errors import ProviderError, SanderlingError, SessionError, ToolError
+from sanderling.protocol.actions import (
+    Action,
+    InspectToolUse,
+    ListModels,
+    ShowEarlier,
+    ShowSettings,
+    ShowTrust,
+    ShowUsage,
+    WatchJob,
+)
+from sanderling.protocol.events import (
+    JobOutput,
+    ModelsListed,
+    Notice,
+    ReportShown,
+    SessionOpened,
+    SlashCommandsChanged,
+    TodoChanged,
+    ToolUseShown,
+)
+from sanderling.protocol.messages import TextBlock, Usage
+from sanderling.session.pages import Pages
+from sanderling.tools.outcome import Content
+
+MAX_CHUNK_BYTES = 64 * 1024
+MAX_REPLAYED_BYTES = 1 << 20  # of what a job has written before somebody watches it
+WATCH_PAUSE_S = 0.01
+
+
+class Views:
+    """The views of one session."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._watched: dict[str, anyio.CancelScope] = {}
+        self._pages: Pages | None = None
+        self._paging = anyio.Lock()
+
+    def show(self, action: Action) -> None:
+        """Show what `action` asks for; an action of another kind is nobody's."""
+        start = self._parts.tasks.start
+        match action:
+            case ListModels():
+                start(self._list_models)
+            case ShowUsage():
+                self._show_usage()
+            case InspectToolUse(tool_use_id):
+                start(self._inspect, tool_use_id)
+            case WatchJob(job_id, is_on):
+                self._stop_watching(job_id)
+                if is_on:
+                    start(self._watch_job, job_id)
+            case ShowEarlier(before):
+                start(self._show_earlier, before)
+            case ShowSettings():
+                text = settings_report(self._parts.settings, self._parts.provider.model)
+                self._parts.emit(ReportShown("Settings", text))
+            case ShowTrust():
+                start(self._show_trust)
+            case _:
+                pass
+
+    # --- what a session begins or goes on with -------------------------------------------------------------------------
+
+    async def show_opened(self, *, has_history: bool) -> None:
+        """Show the session that was opened just now, with what was said last if that is wanted."""
+        parts, session = self._parts, self._parts.session
+        parts.emit(SessionOpened(parts.provider.model, session.title, session.is_resumed))
+        if session.is_resumed and has_history:
+            await self._show_earlier()
+        if count := session.log.damaged_lines:
+            lines = (
+                "A line of the session's log is" if count == 1 else f"{count} lines of the log are"
+            )
+            parts.emit(Notice("warning", f"{lines} damaged, and left out."))
+        self.show_state()
+        parts.emit(SlashCommandsChanged(parts.project.commands()))
+
+    def show_state(self) -> None:
+        """Show what can change in a session, as it is."""
+        parts = self._parts
+        if problem := parts.project.trust.problem:
+            parts.emit(Notice("warning", problem))
+        parts.tell_untrusted()
+        if parts.waiting:
+            parts.emit(parts.waiting.shown())
+        if items := parts.workspace.todo.items:
+            parts.emit(TodoChanged(items))
+        if parts.session.ledger.total != Usage():
+            parts.calls.show_usage()
+
+    # --- one by one ----------------------------------------------------------------------------------------------------
+
+    async def _show_earlier(self, before: int | None = None) -> None:
+        async with self._paging:  # one after the other
+            if (
+                self._pages is None
+            ):  # with `before`, the process that has shown the last ones is gone
+                self._pages = Pages(self._parts.session, before)
+            try:
+                self._parts.emit(await to_thread.run_sync(self._pages.take))
+            except SanderlingError as error:
+                text = f"What was said before cannot be shown: {error}"
+                self._parts.emit(Notice("warning", text))
+
+    async def _list_models(self) -> None:
+        provider = self._parts.provider
+        try:
+            await provider.prepare()
+            self._parts.emit(ModelsListed(await provider.list_models()))
+        except ProviderError as error:
+            self._parts.emit(Notice("warning", f"{error.message} {error.remedy}".rstrip()))
+
+    def _show_usage(self) -> None:
+        session, provider, calls = self._parts.session, self._parts.provider, self._parts.calls
+        text = report(
+            session.ledger,
+            calls.prices,
+            model=provider.model,
+            context_used=session.last_usage.context_tokens,
+            window=provider.limits.context_window_tokens if provider.limits else 0,
+            budget_usd=calls.budget_usd,
+        )
+        self._parts.emit(ReportShown("Usage", text))
+
+    async def _show_trust(self) -> None:
+        self._parts.emit(await to_thread.run_sync(self._parts.project.shown))
+
+    async def _inspect(self, tool_use_id: str) -> None:
+        """Show the whole input and result of a tool use."""
+        find = self._parts.session.find_tool_use
+        try:
+            use, result = await to_thread.run_sync(find, tool_use_id)
+        except SessionError as error:
+            self._parts.emit(Notice("warning", f"The tool use cannot be shown: {error}"))
+            return
+        if use:
+            shown = _text_of(result.content) if result else "It has no result yet."
+            data = msgspec.json.format(msgspec.json.encode(use.input)).decode()
+            self._parts.emit(ToolUseShown(use.id, use.name, data, shown))
+
+    def _stop_watching(self, job_id: str) -> None:
+        if scope := self._watched.pop(job_id, None):
+            scope.cancel()
+
+    async def _watch_job(self, job_id: str) -> None:
+        """Show what the job has written, and writes from now on."""
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        with suppress(ToolError), anyio.CancelScope() as scope:
+            job = self._parts.workspace.jobs.find(job_id)
+            self._watched[job_id] = scope
+            offset = max(0, job.log.total_bytes - MAX_REPLAYED_BYTES)
+            while True:
+                await job.wait_for_bytes(offset)
+                if not (chunk := job.log.read(offset, MAX_CHUNK_BYTES)):
+                    return
+                offset += len(chunk)
+                self._parts.emit(JobOutput(job_id, decode(chunk)))
+                await anyio.sleep(WATCH_PAUSE_S)
+
+
+def _text_of(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        block.text if isinstance(block, TextBlock) else "[an image]" for block in content
+    )

@@ -1,0 +1,21 @@
+"""What a face talks to. It gives actions and is given events; how the agent behind that works is not its business."""
+
+from typing import Protocol
+
+from sanderling.protocol.actions import Action
+
+
+class Agent(Protocol):
+    """One session, open. Its events go to the `emit` that it was opened with."""
+
+    def act(self, action: Action) -> None:
+        """Begin what `action` asks for, at once; events tell what comes of it."""
+        ...
+
+    async def serve(self) -> None:
+        """Do what was asked for until the session is closed, then give back what it holds. Call it once."""
+        ...
+
+    def close(self) -> None:
+        """Stop what is going on; `serve` returns when that has ended."""
+        ...
