@@ -127,6 +127,20 @@ def test_a_face_knows_an_agent_and_how_to_open_one_and_nothing_behind_it():
         assert known <= {"sanderling.conversation.opening"}, path
 
 
+BARE = re.compile(r"(What|Whether|Where|Of|As|How|Why|Who|Which|The same)\b")
+
+
+def test_a_docstring_begins_with_the_name_of_its_thing():
+    found = [
+        f"{path.relative_to(PACKAGE)}: {words}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and BARE.match(words := (ast.get_docstring(node) or "").partition("\n")[0])
+    ]
+    assert found == []
+
+
 def test_plugin_knows_pynvim_the_standard_library_and_the_editor_face():
     for path in (ROOT / "rplugin").rglob("*.py"):
         for line, imported in imports(path, ("rplugin",)):

@@ -170,7 +170,7 @@ class Agent(ChildNvim):
         records = [json.loads(line) for line in lines if line.endswith("\n")]
         return [record for record in records if record["type"] == type_]
 
-    def messages(self):
+    def logged_messages(self):
         """The messages of the newest session's log so far."""
         read = map(Codec().decoded, self.session_files()[-1].read_bytes().splitlines())
         return [msgspec.to_builtins(r.message) for r in read if isinstance(r, LoggedMessage)]
@@ -179,7 +179,7 @@ class Agent(ChildNvim):
         """What the model was told about its tool uses, in order."""
         return [
             block["content"]
-            for message in self.messages()
+            for message in self.logged_messages()
             for block in message["content"]
             if block["type"] == "tool_result"
         ]

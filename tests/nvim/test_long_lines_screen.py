@@ -14,7 +14,12 @@ def longest(screen):
 
 
 def told(agent, role):
-    return [text for each in agent.messages() if each["role"] == role for text in texts_told(each)]
+    return [
+        text
+        for each in agent.logged_messages()
+        if each["role"] == role
+        for text in texts_told(each)
+    ]
 
 
 def assert_shown_in_part(agent):

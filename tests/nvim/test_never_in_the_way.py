@@ -18,7 +18,7 @@ chunk_chars = 40
 chunk_delay_ms = 4
 """
 
-# The table of doc/architecture.md: what a user may be in the middle of, the mode that Neovim calls it, and how to leave it.
+# The modes of doc/architecture.md: what a user may be in the middle of, the mode that Neovim calls it, and how to leave it.
 MODES = {
     "normal": ("", "n", ""),
     "insert in the prompt": ("ityping", "i", "<Esc>"),

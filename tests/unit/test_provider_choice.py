@@ -76,6 +76,6 @@ def test_each_provider_has_a_kept_key_of_its_own(tmp_path):
 
 
 def test_neovim_offers_the_providers_of_the_table():
-    config = (ROOT / "lua/sanderling/config/init.lua").read_text()
-    (names,) = re.findall(r"provider = one_of\(\{ (.*) \}\)", config)
+    schema = (ROOT / "lua/sanderling/config/schema.lua").read_text()
+    (names,) = re.findall(r"name = 'provider',.*?choices = \{ (.*?) \}", schema, re.DOTALL)
     assert names.replace("'", "").split(", ") == ["auto", *PROVIDERS]

@@ -1,4 +1,4 @@
-"""What a command writes: for the screen as text, for the model in bounds, for whoever needs it all in a file."""
+"""The output of a command: for the screen as text, for the model in bounds, for whoever needs it all in a file."""
 
 import codecs
 import os

@@ -1,4 +1,4 @@
-"""What of a conversation outlives the process: all that its parts remember is kept, and taken up again, in one place."""
+"""The part of a conversation that outlives the process: all that its parts remember is kept, and taken up again, in one place."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -57,7 +57,7 @@ class Notes:
         self._changed_files: set[str] = set()  # before the last summary
 
     def state(self) -> dict[str, Any]:
-        """What the model has been told, as plain data for `restore`. Keep it once the message with the last notes is in the log."""
+        """All that the model has been told, as plain data for `restore`. Keep it once the message with the last notes is in the log."""
         facts, instructions = self._facts.state(), self._instructions.state()
         files = sorted(self._changed_files)
         return msgspec.to_builtins(_Told(facts, instructions, files, self._mode))

@@ -1,4 +1,4 @@
-"""What happens in the sandbox unasked, as the screen is told of it."""
+"""News of the sandbox, unasked, as the screen is told of it."""
 
 from sanderling.protocol.events import AccessDenied, Event, GuardActed, Notice, SandboxChanged
 from sanderling.sandbox.confinement import SessionEvent, SessionSandbox
@@ -15,7 +15,7 @@ DISK_FULL = "Commands were stopped: the disk of {path} is nearly full ({left:,.0
 
 
 def shown_sandbox(sandbox: SessionSandbox) -> SandboxChanged:
-    """How the sandbox is now."""
+    """The event that says how the sandbox is now."""
     return SandboxChanged(*sandbox.facts)
 
 

@@ -1,4 +1,4 @@
-"""What a person asks to be shown of a conversation: each is answered by an event, and changes nothing."""
+"""Views of a conversation that a person asks for: each is answered by an event, and changes nothing."""
 
 import codecs
 from contextlib import suppress

@@ -86,7 +86,7 @@ class LiveSession:
 
     @property
     def reopening(self) -> OpenSession:
-        """What opens it again, for a screen that shows what was said already."""
+        """The action that opens it again, for a screen that shows what was said already."""
         return msgspec.structs.replace(self.opening, wants_history=False)
 
     def show_defect(self) -> None:

@@ -1,5 +1,5 @@
 """
-What a tool use may do without asking: the mode, the rules, and what the use would do, held against each other.
+The decision what a tool use may do without asking: the mode, the rules, and what the use would do, held against each other.
 
 Among rules, deny goes before ask, and ask before allow. A rule that forbids or asks holds as soon as anything that can be seen of a
 use matches; where it cannot be ruled out, the person is asked. A rule that allows must cover all of it.

@@ -17,7 +17,7 @@ _BRANCH = re.compile(r"ref: refs/heads/([\w./@+#=,-]{1,200})")
 
 
 class Facts:
-    """What is so around a session, and what of it the model has been told: all of it once, then what is new."""
+    """The facts around a session, and what of it the model has been told: all of it once, then what is new."""
 
     def __init__(self, project: str, today: Callable[[], str] | None = None) -> None:
         self._project = project
@@ -27,7 +27,7 @@ class Facts:
 
     def news(self, *, sandbox: str, network: str) -> str:
         """
-        What the model has not been told, "" if there is nothing. It counts as told from here on.
+        The news that the model has not been told, "" if there is nothing. It counts as told from here on.
 
         A fact that is empty is not known yet.
         """
@@ -48,7 +48,7 @@ class Facts:
         return f"[{heading}:\n{lines}]"
 
     def state(self) -> dict[str, str]:
-        """What the model has been told, as plain data for `restore`."""
+        """All that the model has been told, as plain data for `restore`."""
         return dict(self._told)
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ class Facts:
 
 
 def git_head(project: str) -> str:
-    """What is checked out, in words. It runs no git: that would run what the repository's configuration says."""
+    """The branch or commit that is checked out, in words. It runs no git: that would run what the repository's configuration says."""
     head = _head(Path(project))
     if branch := _BRANCH.fullmatch(head):
         return f"branch {branch[1]}"

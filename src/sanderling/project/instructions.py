@@ -40,7 +40,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the model has been told for a scope; no `digest`: it is to be told again."""
+    """The instructions that the model has been told for a scope; no `digest`: it is to be told again."""
 
     path: str
     digest: str
@@ -51,7 +51,7 @@ UNTOLD = Told("", "", 0)
 
 
 class Instructions:
-    """What the model is told of them, and what it has been told."""
+    """The instructions for the model: what holds, and what it has been told."""
 
     def __init__(self, trust: Trust, own: OwnFiles) -> None:
         self._trust = trust
@@ -62,7 +62,7 @@ class Instructions:
 
     def news(self, paths: Iterable[str]) -> str:
         """
-        What the model has not been told of what holds for these files, or not as it is now; "" if there is nothing.
+        The instructions for these files that the model has not been told, or not as it is now; "" if there is nothing.
 
         It counts as told from here on. What was told for other files is looked at, too. It costs a few `stat` for each directory.
         """
@@ -83,7 +83,7 @@ class Instructions:
         return self._ignored or ()
 
     def state(self) -> dict[str, Any]:
-        """What the model has been told, as plain data for `restore`."""
+        """All that the model has been told, as plain data for `restore`."""
         return msgspec.to_builtins(self._told)
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -130,14 +130,14 @@ class Instructions:
         return f"{_heading(section)}{replaced}\n\n{text}"
 
     def _take_back(self, scope: str, told: Told, found: "_Gathered") -> str:
-        """What was told had been trusted: it holds until the file is gone, or is trusted in its new form."""
+        """Find what to take back: what was told had been trusted, and holds until the file is gone, or is trusted in its new form."""
         if found.ignored or not self._told.pop(scope, UNTOLD).digest:
             return ""
         return f"[The instructions from {told.path} hold no longer.]"
 
 
 class _Gathered:
-    """What the files of one scope say, as they were when it was made; `ignored` are those that are not trusted."""
+    """The text of the files of one scope, as they were when it was made; `ignored` are those that are not trusted."""
 
     def __init__(self, scope: str, files: Files) -> None:
         self.section: Section | None = None
@@ -177,7 +177,7 @@ class _Gathered:
         return "\n".join(lines)
 
     def _imported(self, importing: str, found: Import, depth: int) -> str:
-        """What the import stands for. One that fails is left as it is, with the reason if it can be nothing but an import."""
+        """The text that the import stands for. One that fails is left as it is, with the reason if it can be nothing but an import."""
         text, problem = self._try_import(imported_path(importing, found.mention), depth)
         if problem and found.is_alone:
             return f"@{found.mention} [not included: {problem}]"
@@ -214,7 +214,7 @@ def _heading(section: Section) -> str:
 
 
 def _cut(text: str, room_bytes: int) -> str:
-    """As many whole lines as there is room for, and a line that says what is missing."""
+    """The first lines that there is room for, and a line that says what is missing."""
     data = text.encode()
     if len(data) <= room_bytes:
         return text

@@ -1,4 +1,4 @@
-"""What the project and the person have written down for the agent: instructions, command files, and which of them are trusted."""
+"""The words of the project and the person to the agent: instructions, command files, and which of them are trusted."""
 
 from collections.abc import Mapping
 

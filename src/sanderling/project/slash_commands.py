@@ -73,7 +73,7 @@ class _Template(msgspec.Struct, frozen=True):
 
 
 class SlashCommands:
-    """What a text that begins with `/name` stands for. The files are looked at anew each time."""
+    """The commands behind texts that begin with `/name`. The files are looked at anew each time."""
 
     def __init__(self, trust: Trust, own: OwnFiles) -> None:
         self._trust = trust
@@ -81,7 +81,7 @@ class SlashCommands:
         self._ignored: tuple[str, ...] = ()
 
     def all(self) -> tuple[SlashCommand, ...]:
-        """What there is now, by name; a file that cannot be used says so in its description."""
+        """All commands that there are now, by name; a file that cannot be used says so in its description."""
         return tuple(template.shown for _, template in sorted(self._templates().items()))
 
     def ignored(self) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ def _broken(name: str, source: Source, problem: str) -> _Template:
 
 def _parse(text: str) -> tuple[_Front, str]:
     """
-    What stands between the lines `---` at the top, and the rest.
+    The text between the lines `---` at the top, and the rest.
 
     Raises:
         ConfigError: that is not of lines `description: …` and `argument-hint: …`, or there is no rest.

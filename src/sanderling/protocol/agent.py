@@ -1,4 +1,4 @@
-"""What a face talks to. It gives actions and is given events; how the agent behind that works is not its business."""
+"""The agent that a face talks to. The face gives actions and is given events; how the agent behind that works is not its business."""
 
 from typing import Protocol
 

@@ -98,7 +98,7 @@ _ENDINGS = {
 
 class CommandEnding(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    How a command of the person's ended, if it did.
+    The end of a command of the person's, if it has ended.
 
     `status` is that of one that has "exited", negative for the signal that ended it; `problem` is why another did not run.
     """

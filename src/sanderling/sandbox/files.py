@@ -88,7 +88,7 @@ class Files:
         return Page(*await self._ask("lines", path, first, count, line_bytes, page_bytes))
 
     async def identify(self, path: str) -> Identity:
-        """Which file that is, or where it would be."""
+        """The identity of the file, or of the place where it would be."""
         return Identity(*await self._ask("identify", path))
 
     async def list(self, path: str) -> list[tuple[str, str]]:

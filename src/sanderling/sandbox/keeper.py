@@ -229,7 +229,7 @@ class Keeper:
 
 
 def _private_directories(sandbox: Sandbox) -> object:
-    """Which directories private HOME and /tmp are; None if one is gone."""
+    """The directories that private HOME and /tmp are; None if one is gone."""
     policy = sandbox.policy
     try:
         found = [os.stat(path) for path in (f"{policy.state_dir}/home", policy.tmp_dir)]

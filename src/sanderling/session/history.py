@@ -1,5 +1,5 @@
 """
-What the API asks of a history, kept by construction: whatever is appended, a request made of it is valid.
+The history, in which what the API asks of one is kept by construction: whatever is appended, a request made of it is valid.
 
 Each tool use has its result at the head of the very next message, no block is blank, thoughts are signed and never last, the first
 message is the person's, ids and names of tools have the API's own characters.

@@ -10,7 +10,7 @@ MAX_TURNS = 12  # that the report shows
 
 class Tally:
     """
-    What some requests have used.
+    The tokens that some requests have used.
 
     It is kept by model and by the length of the prompts, in thousands of tokens: a request's price depends on no more than that,
     so that the sum is exact with every price list, and no longer to add up after a thousand requests.

@@ -50,7 +50,7 @@ _MARKDOWN = re.compile(r"^[#>*\-\s`]+|[`*]+")
 
 class Session:
     """
-    What was said, what is known of it, and its log; `face` is where a new one begins.
+    A session: what was said, what is known of it, and its log; `face` is where a new one begins.
 
     `commands` are those of the person's that no prompt has told the model of: the next one does.
     """

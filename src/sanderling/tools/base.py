@@ -1,4 +1,4 @@
-"""What every tool is: an input type, whose schema the API is sent, and a function, whose docstring the model reads."""
+"""A tool: an input type, whose schema the API is sent, and a function, whose docstring the model reads."""
 
 import inspect
 from collections.abc import Awaitable, Callable

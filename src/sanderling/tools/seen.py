@@ -1,4 +1,4 @@
-"""What the model has seen of each file, so that nothing is replaced that it does not know."""
+"""The files as the model has seen them, so that nothing is replaced that it does not know."""
 
 from collections import OrderedDict
 from hashlib import blake2b

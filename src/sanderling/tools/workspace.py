@@ -1,4 +1,4 @@
-"""What the tools of a session work on: its project, its sandbox, the editor if there is one, and what they keep between uses."""
+"""The workspace that the tools of a session work on: its project, its sandbox, the editor if there is one, and what they keep between uses."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
 """
-What a line for the shell says: its commands as words, or why that cannot be told before it runs.
+The grammar of a line for the shell: its commands as words, or why that cannot be told before it runs.
 
 Two readers must agree. tree-sitter's grammar of bash gives the structure; a lexer of a page, which knows only the plain part of
 the language, says where each word begins and ends. Grammars for editors guess where a shell is strict, and whoever writes the

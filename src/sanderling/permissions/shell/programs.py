@@ -1,5 +1,5 @@
 """
-What programs do beyond what their first words tell: run another program, write where an option says, change the shell.
+Programs that do more than their first words tell: run another program, write where an option says, change the shell.
 
 A table of programs, their options and the languages of their arguments; it is never complete. So a program that it does not know is
 judged by its words alone: what is said of it here only ever takes away from what a rule for its name would allow.

@@ -82,7 +82,7 @@ def read_file(path: str, root: str = "") -> Content:
 
 
 def _lies_within(root: str, path: str, found: os.stat_result) -> bool:
-    """Whether the file that is open, not what `path` may lead to by now, is one in `root`."""
+    """Say whether the file that is open, not what `path` may lead to by now, is one in `root`."""
     real = Path(os.path.realpath(path))
     return real.is_relative_to(root) and os.path.samestat(real.stat(), found)
 

@@ -1,4 +1,4 @@
-"""What a project may set for those who work in it, once they trust its `.sanderling/config.toml`."""
+"""The settings that a project may make for those who work in it, once they trust its `.sanderling/config.toml`."""
 
 import tomllib
 from typing import Annotated, Any, TypeVar

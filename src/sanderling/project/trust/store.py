@@ -1,4 +1,4 @@
-"""Which files of a project the person has trusted: a JSON file per project, where neither the project nor a command can write."""
+"""The store of trusted files: a JSON file per project, where neither the project nor a command can write."""
 
 import os
 import re
@@ -43,7 +43,7 @@ class TrustStore:
         return self._problem
 
     def hashes(self) -> Mapping[str, str]:
-        """As they are now; the file is read again only when it has changed."""
+        """The hashes as they are now; the file is read again only when it has changed."""
         try:
             found = self.path.stat()
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino)

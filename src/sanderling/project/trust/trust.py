@@ -44,7 +44,7 @@ class Files(Protocol):
 
 
 class Trust:
-    """What of a project's files the person has trusted. `project` is the absolute path of its root."""
+    """The person's trust in a project's files. `project` is the absolute path of its root."""
 
     commands_directory = COMMANDS_DIRECTORY
 
@@ -82,7 +82,7 @@ class Trust:
         return file.text if file and file.state == "trusted" else None
 
     def untrusted(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """Which of these exist, but are not trusted as they are now."""
+        """The files among these that exist, but are not trusted as they are now."""
         files = map(self.look, paths)
         return tuple(file.path for file in files if file and file.state != "trusted")
 
@@ -90,7 +90,7 @@ class Trust:
         return find_commands(f"{self._root}/{COMMANDS_DIRECTORY}")
 
     def relative(self, path: str) -> str | None:
-        """What the file that `path` leads to is called in this project; None outside of it."""
+        """The name in this project of the file that `path` leads to; None outside of it."""
         real = Path(os.path.realpath(path))
         return real.relative_to(self._root).as_posix() if real.is_relative_to(self._root) else None
 
@@ -158,7 +158,7 @@ class OwnFiles:
         self._reader = Reader()
 
     def look(self, path: str) -> TrustFile | None:
-        """As `Trust.look`; one that cannot be read has no `sha256`, and its text says why."""
+        """Look as `Trust.look` does; one that cannot be read has no `sha256`, and its text says why."""
         content = self._reader.read(f"{self._root}/{path}")
         if content is None:
             return None
@@ -177,7 +177,7 @@ def find_commands(directory: str) -> list[str]:
 
 
 def _refusal(project: Path, store: Path) -> str:
-    """Why nothing of this project can be trusted; "" if it can."""
+    """The reason why nothing of this project can be trusted; "" if it can."""
     if any(home.is_relative_to(project) for home in _homes()):
         return (
             f"The files of {project} cannot be trusted, for it holds your home directory, where anything may have been put. "

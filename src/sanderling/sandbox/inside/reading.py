@@ -22,7 +22,7 @@ OPENED = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Stamp(NamedTuple):
-    """Which file it was, and which state of it. Two equal stamps mean equal content."""
+    """The identity of a file, and of its state. Two equal stamps mean equal content."""
 
     device: int
     inode: int

@@ -92,7 +92,7 @@ class _Stopped:
                 self._still[thread] = status
 
     def let_go(self) -> None:
-        """What has not stopped by now may wait for one that has: so once more, when those go on. Who is late even then: `go_on`."""
+        """Let those go on that have stopped, then look once more: what has not may wait for one that has. Who is late even then: `go_on`."""
         self._detach()
         self._wait(DEADLINE_S)
         self._detach()

@@ -52,7 +52,7 @@ ENDINGS: dict[StopReason, str] = {
 
 def export_markdown(session_dir: Path, session_id: str) -> str:
     """
-    What was said in a session, with what the tools did, folded and within bounds.
+    Return all that was said in a session, with what the tools did, folded and within bounds.
 
     Raises:
         SessionError: there is none, or its log cannot be read.

@@ -107,7 +107,7 @@ def _info(
 
 def _last_title(file: BinaryIO, size: int) -> str:
     """
-    What the person has named it last; empty if they have not.
+    The title that the person has given last; empty if they have not.
 
     Read backwards, in pieces. Mapping the file would be simpler, but whoever opens the session may cut off what is torn, and
     touching what is mapped and gone kills the process.
