@@ -74,7 +74,7 @@ def _leave(*_: object) -> NoReturn:
 
 
 def run_command(argv: list[str]) -> int:
-    from sanderling.remedies import SHELL, use
+    from sanderling.protocol.remedies import SHELL, use
     from sanderling.sandbox.cli import add_sandbox_commands
 
     use(SHELL)

@@ -914,7 +914,7 @@ def test_a_package_that_a_new_version_needs_is_named_with_the_remedy_and_no_trac
 ):
     (bare_plugin / "src").unlink()
     shutil.copytree(ROOT / "src", bare_plugin / "src")
-    with (bare_plugin / "src" / "sanderling" / "tool_uses.py").open("a") as file:
+    with (bare_plugin / "src" / "sanderling" / "conversation" / "tool_uses.py").open("a") as file:
         file.write("import a_package_that_is_new\n")
     agent = start_agent(plugin_root=bare_plugin, setup={"python": sys.executable})
     agent.command("AgentAsk go")

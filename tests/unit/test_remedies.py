@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import prove
 
 import sanderling
+from sanderling.protocol.remedies import NEOVIM, SHELL, UNKEPT, Remedies, use
 from sanderling.providers.anthropic.client import ACCOUNT
 from sanderling.providers.anthropic.errors import explain_status, login_page, malformed, no_key
 from sanderling.providers.credentials import (
@@ -17,7 +18,6 @@ from sanderling.providers.credentials import (
     CredentialsError,
 )
 from sanderling.providers.idle import keeps_what_came
-from sanderling.remedies import NEOVIM, SHELL, UNKEPT, Remedies, use
 
 PACKAGE = Path(sanderling.__file__).parent
 ONLY_IN_NEOVIM = re.compile(
@@ -36,7 +36,7 @@ REFUSALS = [
     ("not_found_error", 404),
     ("invalid_request_error", 400),
 ]
-EDITORS_OWN = {"editor", "remedies.py"}
+EDITORS_OWN = ("editor/", "protocol/remedies.py")
 
 
 def told_in(remedies: Remedies, tell: Callable[[], str]) -> str:
@@ -97,7 +97,7 @@ def test_commands_of_neovim_are_named_where_they_can_be_typed_and_nowhere_else()
     found = [
         f"{path.relative_to(PACKAGE)}:{line}: {text}"
         for path in PACKAGE.rglob("*.py")
-        if path.relative_to(PACKAGE).parts[0] not in EDITORS_OWN
+        if not path.relative_to(PACKAGE).as_posix().startswith(EDITORS_OWN)
         for line, text in _strings(path)
         if re.search(r"(?<!see ):Agent\w+\b(?!`? in Neovim)", text)
     ]

@@ -13,7 +13,7 @@ from sanderling.commands.output import MAX_SCREEN_CHARS, QUIET_S, OutputLog, Scr
 from sanderling.commands.running import run_to_end
 from sanderling.commands.shell import Shell, ShellState, Started, visible
 from sanderling.errors import SandboxError, ToolError
-from sanderling.remedies import remedies
+from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial, Rule
 from sanderling.sandbox.policy import NO_GRANT, Grant

@@ -18,7 +18,7 @@ from sanderling.permissions.store import RuleStore
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
 from sanderling.protocol.modes import Mode
-from sanderling.remedies import remedies
+from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import visible
 from sanderling.tools.base import Request

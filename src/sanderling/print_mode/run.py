@@ -33,8 +33,8 @@ from sanderling.print_mode.result import EXIT_ERROR, EXIT_USAGE
 from sanderling.print_mode.streams import InputError, Stdout, open_missing_streams, say
 from sanderling.protocol.actions import SetModel, SubmitPrompt
 from sanderling.protocol.events import Event
+from sanderling.protocol.remedies import SHELL, UNKEPT, use
 from sanderling.providers import Provider
-from sanderling.remedies import SHELL, UNKEPT, use
 from sanderling.session.records import is_session_id
 
 if TYPE_CHECKING:

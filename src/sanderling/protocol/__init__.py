@@ -1,1 +1,1 @@
-"""Data that travels between the parts: messages of the model, events, actions, requests. Knows no part but `errors` and `text`."""
+"""The protocol: messages of the model, events, actions, requests, and remedies in the words of a face. Knows only `errors`."""

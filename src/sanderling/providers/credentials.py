@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from sanderling.errors import SanderlingError
-from sanderling.remedies import remedies
+from sanderling.protocol.remedies import remedies
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import anyio
 
 from sanderling.errors import ProviderError, duration
-from sanderling.remedies import remedies
+from sanderling.protocol.remedies import remedies
 
 MAX_TICK_S = 1.0
 ASLEEP_S = 10.0  # a tick that is so late was not held up by us

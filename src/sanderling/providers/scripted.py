@@ -127,7 +127,7 @@ def load_demo(sample: str = "sample") -> Script:
 def copy_sample() -> str:
     """A new copy of the tour's project, in a temporary directory of its own; the caller removes its parent."""
     sample = Path(tempfile.mkdtemp(prefix="tour-"), "greeter")
-    with as_file(files("sanderling").joinpath("sample")) as bundled:
+    with as_file(files("sanderling.providers").joinpath("sample")) as bundled:
         shutil.copytree(bundled, sample, ignore=shutil.ignore_patterns("__pycache__"))
     return str(sample)
 

@@ -7,7 +7,7 @@ import anyio
 
 from sanderling.errors import SandboxError
 from sanderling.paths import is_in_any, real_path
-from sanderling.remedies import remedies
+from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.ground import LOCAL_DISK, existing
 from sanderling.sandbox.network.hosts import HostRules, is_loopback, split_authority

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 
 from sanderling.errors import SandboxError
-from sanderling.remedies import remedies
+from sanderling.protocol.remedies import remedies
 from sanderling.sandbox import wire
 from sanderling.sandbox.report import GuardEvent, Report
 

@@ -11,7 +11,7 @@ from sanderling.commands.jobs import MAX_RUNNING, Job, facts, status_line, told,
 from sanderling.commands.shell import Change, first_line, visible
 from sanderling.commands.variables import is_decisive
 from sanderling.errors import ToolError
-from sanderling.remedies import remedies
+from sanderling.protocol.remedies import remedies
 from sanderling.tools.base import Context, tool
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome

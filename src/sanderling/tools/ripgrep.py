@@ -18,7 +18,7 @@ import msgspec
 
 from sanderling.errors import SandboxError, ToolError
 from sanderling.paths import is_within
-from sanderling.remedies import remedies
+from sanderling.protocol.remedies import remedies
 from sanderling.text import printable, signal_name
 from sanderling.tools.paths import Glob, GlobError, escaped
 from sanderling.tools.workspace import Workspace

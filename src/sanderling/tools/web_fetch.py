@@ -20,7 +20,7 @@ import msgspec
 from anyio.abc import ByteReceiveStream
 
 from sanderling.errors import ToolError
-from sanderling.remedies import remedies
+from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.tools.base import Context, tool

@@ -13,11 +13,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
+from sanderling.protocol.remedies import remedies
 from sanderling.providers.anthropic.sdk import load_sdk
 from sanderling.providers.anthropic.transport import receive_head, sdk_error, words_of
 from sanderling.providers.credentials import Account
 from sanderling.providers.unpacking import ACCEPTED
-from sanderling.remedies import remedies
 
 if TYPE_CHECKING:
     import ssl

@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 from sanderling.errors import TEMPORARY, ErrorKind, ProviderError, duration
-from sanderling.remedies import remedies
+from sanderling.protocol.remedies import remedies
 
 MAX_DETAIL_CHARS = 1000
 # Temporary errors are shown when every retry has failed.

@@ -20,6 +20,7 @@ from anyio.lowlevel import checkpoint
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
+from sanderling.protocol.remedies import remedies
 from sanderling.providers import (
     ModelLimits,
     ModelRequest,
@@ -56,7 +57,6 @@ from sanderling.providers.anthropic.transport import (
 )
 from sanderling.providers.credentials import Credentials, CredentialsError, is_mangled
 from sanderling.providers.idle import IdleWatch
-from sanderling.remedies import remedies
 
 if TYPE_CHECKING:
     import anthropic

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from sanderling.errors import ProviderError
+from sanderling.protocol.remedies import remedies
 from sanderling.providers.anthropic.errors import login_page, malformed
 from sanderling.providers.idle import IdleWatch, keeps_what_came
 from sanderling.providers.unpacking import Unpacker
-from sanderling.remedies import remedies
 
 if TYPE_CHECKING:
     import httpx2
