@@ -91,7 +91,14 @@ def alias(name: str, union: Any) -> str:
 
 def generate() -> str:
     structs = reachable(
-        [frames.Frame, actions.Action, requests.Request, requests.SessionInfo, config.Settings]
+        [
+            frames.Frame,
+            actions.Action,
+            requests.Request,
+            requests.SessionInfo,
+            *get_args(requests.Answer),
+            config.Settings,
+        ]
     )
     parts = [
         HEADER,

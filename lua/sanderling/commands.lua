@@ -2,8 +2,6 @@
 local M = {}
 
 local api = vim.api
-local attention = require('sanderling.ui.attention')
-local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
 local config = require('sanderling.config')
 local float = require('sanderling.ui.float')
@@ -15,9 +13,6 @@ local slash = require('sanderling.prompt.slash')
 
 local ns = api.nvim_create_namespace('sanderling_slash')
 
----@type table<string, fun(): boolean> by session id: a person waits for the models, if this is true
-local wants_model = {}
-
 -- what they do --------------------------------------------------------------------------------------------------------
 
 --- Ask for a report; where one is shown, go there.
@@ -25,7 +20,10 @@ local wants_model = {}
 function M.showing_report(type)
   return function(call)
     if not report.enter() then
-      call.session:act({ type = type })
+      local session = call.session
+      session:ask({ type = type }, function(result)
+        report.show(session.id, result)
+      end)
     end
   end
 end
@@ -39,6 +37,20 @@ local function choose_model(session)
   end)
 end
 
+--- Have a model chosen once the models are known.
+---@param session sanderling.chat.session.Session
+local function ask_models(session)
+  session:ask({ type = 'list_models' }, function(result, is_here)
+    local is_first = not session.state.models -- else it was asked twice
+    session:note({ type = 'local_models_known', models = result.models })
+    if is_first and is_here then
+      choose_model(session)
+    elseif is_first then
+      message.tell('The models are known now: :AgentModel chooses one.')
+    end
+  end)
+end
+
 ---@param call sanderling.verbs.Call
 function M.set_or_choose_model(call)
   local model, session = call.args, call.session
@@ -47,8 +59,7 @@ function M.set_or_choose_model(call)
   elseif session.state.models then
     choose_model(session)
   else
-    wants_model[session.id] = attention.watch()
-    session:act({ type = 'list_models' })
+    ask_models(session)
   end
 end
 
@@ -131,23 +142,5 @@ function M.call(name, arguments)
   end
   slash.run({ ('/%s %s'):format(name, arguments) }, assert(live.current()))
 end
-
--- the models ----------------------------------------------------------------------------------------------------------
-
-bus.subscribe('models_listed', function(session_id)
-  local is_here, session = wants_model[session_id], live.find(session_id)
-  wants_model[session_id] = nil
-  if is_here and is_here() and session then
-    vim.schedule(function() -- a question would hold up what else has happened
-      choose_model(session)
-    end)
-  elseif is_here then
-    message.tell('The models are known now: :AgentModel chooses one.')
-  end
-end)
-
-bus.subscribe('local_closed', function(session_id)
-  wants_model[session_id] = nil
-end)
 
 return M

@@ -19,10 +19,6 @@
 ---@field type 'model_changed'
 ---@field model string
 
----@class (exact) sanderling.ModelsListed
----@field type 'models_listed'
----@field models string[]
-
 ---@class (exact) sanderling.Selection
 ---@field path string
 ---@field first_line integer
@@ -115,26 +111,9 @@
 ---@class (exact) sanderling.CompactionUndone
 ---@field type 'compaction_undone'
 
----@class (exact) sanderling.ReportShown
----@field type 'report_shown'
----@field title string
----@field text string
-
 ---@class (exact) sanderling.TrustNeeded
 ---@field type 'trust_needed'
 ---@field paths string[]
-
----@class (exact) sanderling.TrustFile
----@field path string
----@field state 'changed'|'new'|'trusted'
----@field sha256 string
----@field text? string
-
----@class (exact) sanderling.TrustShown
----@field type 'trust_shown'
----@field project string
----@field files? sanderling.TrustFile[]
----@field refusal? string
 
 ---@class (exact) sanderling.SlashCommand
 ---@field name string
@@ -228,13 +207,6 @@
 ---@field id string
 ---@field text string
 
----@class (exact) sanderling.ToolUseShown
----@field type 'tool_use_shown'
----@field id string
----@field tool string
----@field input string
----@field result string
-
 ---@class (exact) sanderling.ApprovalRequested
 ---@field type 'approval_requested'
 ---@field id string
@@ -283,7 +255,7 @@
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.ModelsListed|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.ReportShown|sanderling.TrustNeeded|sanderling.TrustShown|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ToolUseShown|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
@@ -313,9 +285,6 @@
 ---@field type 'set_model'
 ---@field model string
 
----@class (exact) sanderling.ListModels
----@field type 'list_models'
-
 ---@class (exact) sanderling.Compact
 ---@field type 'compact'
 ---@field focus string
@@ -330,15 +299,6 @@
 ---@class (exact) sanderling.ShowEarlier
 ---@field type 'show_earlier'
 ---@field before integer
-
----@class (exact) sanderling.ShowUsage
----@field type 'show_usage'
-
----@class (exact) sanderling.ShowSettings
----@field type 'show_settings'
-
----@class (exact) sanderling.ShowTrust
----@field type 'show_trust'
 
 ---@class (exact) sanderling.TrustFiles
 ---@field type 'trust_files'
@@ -368,10 +328,6 @@
 ---@field reason string
 ---@field rule string
 ---@field is_alone boolean
-
----@class (exact) sanderling.InspectToolUse
----@field type 'inspect_tool_use'
----@field id string
 
 ---@class (exact) sanderling.WatchJob
 ---@field type 'watch_job'
@@ -422,6 +378,27 @@
 ---@class (exact) sanderling.Logout
 ---@field type 'logout'
 
+---@class (exact) sanderling.ListModels
+---@field type 'list_models'
+---@field session_id string
+
+---@class (exact) sanderling.ShowUsage
+---@field type 'show_usage'
+---@field session_id string
+
+---@class (exact) sanderling.ShowSettings
+---@field type 'show_settings'
+---@field session_id string
+
+---@class (exact) sanderling.ShowTrust
+---@field type 'show_trust'
+---@field session_id string
+
+---@class (exact) sanderling.InspectToolUse
+---@field type 'inspect_tool_use'
+---@field session_id string
+---@field id string
+
 ---@class (exact) sanderling.SessionInfo
 ---@field id string
 ---@field project string
@@ -430,6 +407,29 @@
 ---@field size_bytes integer
 ---@field is_open? boolean
 ---@field excerpt? string
+
+---@class (exact) sanderling.Models
+---@field models string[]
+
+---@class (exact) sanderling.Report
+---@field title string
+---@field text string
+
+---@class (exact) sanderling.TrustFile
+---@field path string
+---@field state 'changed'|'new'|'trusted'
+---@field sha256 string
+---@field text? string
+
+---@class (exact) sanderling.TrustPage
+---@field project string
+---@field files? sanderling.TrustFile[]
+---@field refusal? string
+
+---@class (exact) sanderling.WholeToolUse
+---@field tool string
+---@field input string
+---@field result string
 
 ---@class (exact) sanderling.Settings
 ---@field state_dir string
@@ -457,7 +457,6 @@
 ---| sanderling.SessionInUse
 ---| sanderling.TitleChanged
 ---| sanderling.ModelChanged
----| sanderling.ModelsListed
 ---| sanderling.TurnStarted
 ---| sanderling.PromptSteered
 ---| sanderling.WaitingChanged
@@ -473,9 +472,7 @@
 ---| sanderling.CompactionStarted
 ---| sanderling.Compacted
 ---| sanderling.CompactionUndone
----| sanderling.ReportShown
 ---| sanderling.TrustNeeded
----| sanderling.TrustShown
 ---| sanderling.SlashCommandsChanged
 ---| sanderling.HistoryShown
 ---| sanderling.Notice
@@ -490,7 +487,6 @@
 ---| sanderling.ToolStarted
 ---| sanderling.ToolOutput
 ---| sanderling.ToolEnded
----| sanderling.ToolUseShown
 ---| sanderling.ApprovalRequested
 ---| sanderling.ApprovalSettled
 ---| sanderling.ModeChanged
@@ -524,21 +520,16 @@
 ---| sanderling.ReleaseWaiting
 ---| sanderling.RetryNow
 ---| sanderling.SetModel
----| sanderling.ListModels
 ---| sanderling.Compact
 ---| sanderling.UndoCompaction
 ---| sanderling.SetTitle
 ---| sanderling.ShowEarlier
----| sanderling.ShowUsage
----| sanderling.ShowSettings
----| sanderling.ShowTrust
 ---| sanderling.TrustFiles
 ---| sanderling.RunCommand
 ---| sanderling.SetNetwork
 ---| sanderling.SetSandbox
 ---| sanderling.SetMode
 ---| sanderling.AnswerApproval
----| sanderling.InspectToolUse
 ---| sanderling.WatchJob
 ---| sanderling.StopJob
 ---| sanderling.CancelTurn
@@ -552,3 +543,8 @@
 ---| sanderling.ExportSession
 ---| sanderling.Login
 ---| sanderling.Logout
+---| sanderling.ListModels
+---| sanderling.ShowUsage
+---| sanderling.ShowSettings
+---| sanderling.ShowTrust
+---| sanderling.InspectToolUse

@@ -1,7 +1,7 @@
 """
 Two kinds of Neovim with a chat.
 
-`Screen`: its host is the test: events come by the host's own way in, and actions are caught before they leave.
+`Screen`: its host is the test: events come by the host's own way in, and actions, and what is asked of a session, are caught before they leave.
 
 `Agent`: all of it is real, but for the model, which replays a script.
 """
@@ -24,6 +24,16 @@ CATCH_ACTIONS = """
   _G.actions = {}
   host.open = function() end
   host.act = function(_, action) table.insert(_G.actions, action) end
+  _G.answers = {}
+  local request = host.request
+  host.request = function(asked, on_answer)
+    if not vim.list_contains({ 'list_models', 'show_usage', 'show_settings', 'show_trust', 'inspect_tool_use' }, asked.type) then
+      return request(asked, on_answer)
+    end
+    _G.answers[asked.type] = on_answer
+    asked.session_id = nil
+    table.insert(_G.actions, asked)
+  end
 """
 
 
@@ -44,6 +54,10 @@ class Screen(ChildNvim):
             """,
             list(events),
         )
+
+    def answer(self, type_, **answer):
+        """Answer what was asked last of that type."""
+        self.lua("local type, answer = ... _G.answers[type](answer)", type_, answer)
 
     def actions(self, type_=None):
         actions = self.lua("return _G.actions") or []

@@ -166,7 +166,7 @@ def in_float(screen):
     go_to(screen, "^bash")
     screen.feed("K")
     wait_until(screen.actions)
-    screen.send(shown_use(HOSTILE))
+    screen.answer("inspect_tool_use", **shown_use(HOSTILE))
     screen.feed("G0")
 
 
@@ -194,9 +194,7 @@ def in_job(screen):
 def in_trust(screen):
     file = {"path": "AGENTS.md", "kind": "instructions", "text": HOSTILE, "state": "new"}
     screen.command("AgentTrust")
-    screen.send(
-        {"type": "trust_shown", "project": "/p", "files": [file | {"sha256": "0" * 64}]},
-    )
+    screen.answer("show_trust", project="/p", files=[file | {"sha256": "0" * 64}])
     wait_until(lambda: screen.lua("return vim.bo.filetype") == "sanderling_trust")
     assert screen.lua("return vim.fn.search('term://')") > 0
 

@@ -264,7 +264,7 @@ CATCH_SELECT = "vim.ui.select = function(...) _G.asked = { ... } end"
 def test_models_are_chosen_from_a_list(screen):
     screen.lua(CATCH_SELECT)
     screen.command("AgentModel")
-    screen.send({"type": "models_listed", "models": ["claude-a", "claude-b"]})
+    screen.answer("list_models", models=["claude-a", "claude-b"])
     assert wait_until(lambda: screen.lua("return _G.asked and _G.asked[1]")) == [
         "claude-a",
         "claude-b",
@@ -275,7 +275,7 @@ def test_models_are_chosen_from_a_list(screen):
 
 def test_models_that_are_known_are_offered_at_once(screen):
     screen.lua(CATCH_SELECT)
-    screen.send({"type": "models_listed", "models": ["claude-a"]})
+    screen.send({"type": "local_models_known", "models": ["claude-a"]})
     assert screen.lua("return _G.asked == nil")
     screen.feed("i/model<C-s>")
     assert wait_until(lambda: screen.lua("return _G.asked and _G.asked[1]")) == ["claude-a"]
@@ -288,7 +288,7 @@ def test_a_list_that_comes_while_something_else_is_typed_asks_nothing(screen):
     wait_until(lambda: screen.actions("list_models"))
     screen.feed("By the way")
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
-    screen.send({"type": "models_listed", "models": ["claude-a", "claude-b"]})
+    screen.answer("list_models", models=["claude-a", "claude-b"])
     wait_until(lambda: ":AgentModel chooses one" in screen.messages())
     assert screen.lua("return _G.asked == nil")
 
@@ -388,7 +388,7 @@ def test_a_command_from_the_history_opens_no_menu(screen):
 
 
 def test_the_menu_offers_markdown_commands_and_the_models_that_are_known(screen):
-    screen.send(COMMANDS, {"type": "models_listed", "models": ["claude-a", "claude-b"]})
+    screen.send(COMMANDS, {"type": "local_models_known", "models": ["claude-a", "claude-b"]})
     screen.feed("i/ti")
     wait_for_menu(screen, ["/ticket:new"])
     screen.feed("<Esc>cc/model ")
@@ -474,7 +474,7 @@ def test_agentreview_is_the_prompt(screen):
 
 def test_agentmodel_and_agentcompact_complete(screen):
     complete = "return vim.fn.getcompletion(..., 'cmdline')"
-    screen.send({"type": "models_listed", "models": ["claude-a", "claude-b"]})
+    screen.send({"type": "local_models_known", "models": ["claude-a", "claude-b"]})
     assert screen.lua(complete, "AgentModel claude-") == ["claude-a", "claude-b"]
     assert screen.lua(complete, "AgentCompact u") == ["undo"]
 

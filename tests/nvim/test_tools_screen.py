@@ -470,10 +470,8 @@ def test_where_the_chat_has_the_whole_screen_the_file_gets_a_window(start_screen
 # --- input and output in full ------------------------------------------------------------------------------------------
 
 
-def shown_use(result="out\n```\nx", id_="t1"):
+def shown_use(result="out\n```\nx"):
     return {
-        "type": "tool_use_shown",
-        "id": id_,
         "tool": "bash",
         "input": '{\n  "command": "pytest -q"\n}',
         "result": result,
@@ -485,7 +483,7 @@ def test_a_key_shows_input_and_result_in_full_in_a_float(screen):
     go_to(screen, "^bash")
     screen.feed("K")
     wait_until(lambda: screen.actions() == [{"type": "inspect_tool_use", "id": "t1"}])
-    screen.send(shown_use("\n".join(f"result {n}" for n in range(300))))
+    screen.answer("inspect_tool_use", **shown_use("\n".join(f"result {n}" for n in range(300))))
     assert "result 2" in screen.screen_text()
     assert screen.lua("return vim.api.nvim_win_get_config(0).relative") == "editor"
     group = screen.lua("return vim.fn.synIDattr(vim.fn.synID(2, 4, 1), 'name')")
@@ -501,7 +499,9 @@ def test_a_line_with_tabs_is_whole_in_the_float(screen):
     go_to(screen, "^bash")
     screen.feed("K")
     wait_until(lambda: screen.actions("inspect_tool_use"))
-    screen.send(shown_use("1\tthe place\tof a float:\n2\tand the next line"))
+    screen.answer(
+        "inspect_tool_use", **shown_use("1\tthe place\tof a float:\n2\tand the next line")
+    )
     assert "│1       the place       of a float:│" in screen.screen_text()
 
 
@@ -529,20 +529,19 @@ def test_the_float_of_a_use_fits_the_screen_and_closes(start_screen, key, column
     go_to(screen, "^bash")
     screen.feed("K")
     wait_until(screen.actions)
-    screen.send(shown_use("long " * 200))
+    screen.answer("inspect_tool_use", **shown_use("long " * 200))
     rows = [row for row in screen.screen() if "╭" in row or "╰" in row]
     assert len(rows) == 2
     screen.feed(key)
     wait_until(lambda: screen.lua("return vim.bo.filetype") == "sanderling")
 
 
-def test_what_was_not_asked_for_or_comes_too_late_shows_nothing(screen):
+def test_what_comes_too_late_shows_nothing(screen):
     screen.send(started(), ended())
-    screen.send(shown_use())
     go_to(screen, "^bash")
     screen.feed("K<C-w>h")
     wait_until(screen.actions)
-    screen.send(shown_use(), shown_use(id_="t2"))
+    screen.answer("inspect_tool_use", **shown_use())
     assert screen.lua("return #vim.api.nvim_list_wins()") == 3
 
 

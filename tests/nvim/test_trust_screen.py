@@ -29,7 +29,7 @@ def hashes(*files):
 
 
 def shown(files=FILES, **fields):
-    return {"type": "trust_shown", "project": "/work/project", "files": list(files)} | fields
+    return {"project": "/work/project", "files": list(files)} | fields
 
 
 def is_on_page(screen):
@@ -42,7 +42,7 @@ def open_page(screen, files=FILES, **fields):
     wait_until(lambda: screen.lua("return vim.bo.filetype") == "")
     screen.command("AgentTrust")
     assert screen.actions("show_trust")
-    screen.send(shown(files, **fields))
+    screen.answer("show_trust", **shown(files, **fields))
     assert is_on_page(screen)
     time.sleep(GRACE_S)
 
@@ -125,8 +125,8 @@ def test_a_key_that_was_typed_before_the_page_came_is_no_answer(screen):
     screen.command("stopinsert | AgentTrust")
     screen.lua(
         """
-        local id = vim.b[require('sanderling').transcript().buf].sanderling_session
-        require('sanderling.host.bus').publish(id, { ... })
+        _G.answers.show_trust(...)
+        vim.wait(1000, function() return vim.bo.filetype == 'sanderling_trust' end, 1)
         vim.api.nvim_feedkeys('a', 'xt', false)
         """,
         shown(),
@@ -148,7 +148,7 @@ def test_words_that_are_typed_on_when_the_page_comes_trust_nothing(screen):
 def test_who_typed_the_command_in_insert_mode_types_on_when_the_page_is_left(screen):
     screen.feed("i/trust<C-s>")
     wait_until(lambda: screen.actions("show_trust"))
-    screen.send(shown())
+    screen.answer("show_trust", **shown())
     wait_until(lambda: is_on_page(screen) and screen.mode() == "n")
     time.sleep(GRACE_S)
     screen.feed("q")
@@ -243,9 +243,9 @@ def test_a_refusal_is_told_and_leaves_no_key_that_trusts(screen):
 
 def test_a_project_without_such_files_is_a_message_and_a_refusal_a_notice(screen):
     screen.command("AgentTrust")
-    screen.send(shown([]))
+    screen.answer("show_trust", **shown([]))
     assert "no files of its own" in screen.messages()
-    screen.send(shown([], refusal="A home directory is not trusted as a whole."))
+    screen.answer("show_trust", **shown([], refusal="A home directory is not trusted as a whole."))
     assert screen.transcript() == ["A home directory is not trusted as a whole."]
     assert not is_on_page(screen)
 
@@ -255,7 +255,7 @@ def test_files_that_come_while_something_else_is_typed_open_nothing(screen):
     wait_until(lambda: screen.actions("show_trust"))
     screen.feed("By the way")
     wait_until(lambda: screen.prompt_lines() == ["By the way"])
-    screen.send(shown())
+    screen.answer("show_trust", **shown())
     assert not is_on_page(screen)
     assert ":AgentTrust shows them" in screen.messages()
 
@@ -263,7 +263,7 @@ def test_files_that_come_while_something_else_is_typed_open_nothing(screen):
 def test_from_the_prompt_the_page_is_in_normal_mode_and_q_goes_back(screen):
     screen.feed("i/trust<C-s>")
     wait_until(lambda: screen.actions("show_trust"))
-    screen.send(shown())
+    screen.answer("show_trust", **shown())
     wait_until(lambda: is_on_page(screen) and screen.mode() == "n")
     time.sleep(GRACE_S)
     screen.feed("q")
@@ -279,7 +279,7 @@ def test_the_page_goes_with_its_session(screen):
 def test_a_second_page_takes_the_place_of_the_first(screen):
     open_page(screen)
     screen.command("AgentTrust")
-    screen.send(shown([RULES]))
+    screen.answer("show_trust", **shown([RULES]))
     assert is_on_page(screen)
     assert any(line.startswith("Trust this file as it is shown?") for line in page(screen))
     assert screen.lua("return #vim.api.nvim_list_tabpages()") == 2
@@ -291,7 +291,7 @@ def test_after_a_page_was_closed_by_hand_q_goes_back_to_where_the_next_was_asked
     screen.command("botright new")
     here = screen.lua("return vim.api.nvim_get_current_win()")
     screen.command("AgentTrust")
-    screen.send(shown())
+    screen.answer("show_trust", **shown())
     assert is_on_page(screen)
     time.sleep(GRACE_S)
     screen.feed("q")

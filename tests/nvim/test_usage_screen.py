@@ -205,7 +205,7 @@ def test_summarizing_is_said_until_it_is_done(screen):
 # --- reports -----------------------------------------------------------------------------------------------------------
 
 
-REPORT = {"type": "report_shown", "title": "Usage", "text": "# Usage\n\n| a | b |\n| - | - |\n"}
+REPORT = {"title": "Usage", "text": "# Usage\n\n| a | b |\n| - | - |\n"}
 
 
 def floats(screen):
@@ -219,11 +219,13 @@ def floats(screen):
 
 
 def test_a_report_that_comes_while_windows_are_locked_is_shown_after_that(screen):
+    screen.feed(":AgentUsage<CR>")
+    wait_until(screen.actions)
     screen.command("nnoremap <expr> <F5> getchar() ? '' : ''")
     screen.feed("<Esc><F5>")
     wait_until(lambda: screen.lua("return not pcall(vim.cmd.split)"), "windows are locked")
     bufs = screen.lua("return #vim.api.nvim_list_bufs()")
-    screen.send(REPORT)
+    screen.answer("show_usage", **REPORT)
     assert floats(screen) == []
     assert screen.lua("return #vim.api.nvim_list_bufs()") == bufs
     screen.feed("x")
@@ -234,8 +236,8 @@ def test_a_report_that_comes_while_windows_are_locked_is_shown_after_that(screen
 def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(screen, command):
     before = screen.lua("return vim.api.nvim_get_current_win()")
     screen.feed(f":{command}<CR>")
-    wait_until(screen.actions)
-    screen.send(REPORT)
+    (asked,) = wait_until(screen.actions)
+    screen.answer(asked["type"], **REPORT)
     assert len(floats(screen)) == 1
     assert screen.lua("return vim.api.nvim_get_current_win()") == before
     assert " Usage " in screen.screen_text()
@@ -251,7 +253,7 @@ def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(s
 def test_a_report_that_comes_while_a_person_types_takes_no_key_of_theirs(screen):
     screen.feed("i/usage<C-s>hello")
     wait_until(lambda: screen.prompt_lines() == ["hello"])
-    screen.send(REPORT)
+    screen.answer("show_usage", **REPORT)
     screen.feed(" dear")
     wait_until(lambda: screen.prompt_lines() == ["hello dear"])
     assert screen.mode() == "i"
@@ -261,8 +263,10 @@ def test_a_report_that_comes_while_a_person_types_takes_no_key_of_theirs(screen)
 
 
 def test_a_report_does_not_come_up_where_the_chat_is_not(screen):
+    screen.feed(":AgentUsage<CR>")
+    wait_until(screen.actions)
     screen.command("tabnew")
-    screen.send(REPORT)
+    screen.answer("show_usage", **REPORT)
     assert floats(screen) == []
 
 

@@ -19,7 +19,6 @@ from sanderling.conversation.turn import GO_ON
 from sanderling.protocol.actions import (
     AnswerApproval,
     Compact,
-    InspectToolUse,
     ReleaseWaiting,
     UndoCompaction,
 )
@@ -44,7 +43,6 @@ from sanderling.protocol.events import (
     TextDelta,
     ThinkingDelta,
     ToolStarted,
-    ToolUseShown,
     TurnEnded,
     TurnStarted,
     UsageUpdated,
@@ -58,6 +56,7 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
 )
+from sanderling.protocol.requests import InspectToolUse, WholeToolUse
 from sanderling.providers import ModelLimits
 from sanderling.providers.retries import Backoff
 from sanderling.providers.scripted import Script, ScriptedProvider
@@ -829,8 +828,8 @@ async def test_tool_use_is_shown_whole_after_a_summary(tmp_path):
         talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
         talk.session.append(LoggedSummary((Message("user", (TextBlock("In short."),)),), "", 10, 5))
-        talk.conversation.act(InspectToolUse("t1"))
-        shown = await talk.until(ToolUseShown)
+        shown = await talk.conversation.answer(InspectToolUse(talk.session.id, "t1"))
+        assert isinstance(shown, WholeToolUse)
     assert "app.py" in shown.result
 
 

@@ -18,7 +18,7 @@ from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.permissions.rules import Rule, rule_from_text
-from sanderling.protocol.actions import AnswerApproval, InspectToolUse
+from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (
     ApprovalRequested,
     ApprovalSettled,
@@ -31,11 +31,11 @@ from sanderling.protocol.events import (
     ToolEnded,
     ToolOutput,
     ToolStarted,
-    ToolUseShown,
     TurnEnded,
 )
 from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult
 from sanderling.protocol.modes import Mode
+from sanderling.protocol.requests import InspectToolUse, WholeToolUse
 from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.policy import Grant
 from sanderling.session.session import Session
@@ -778,8 +778,8 @@ async def test_directory_and_environment_of_the_shell_are_there_when_the_session
 async def test_tool_use_is_shown_in_full_when_it_is_asked_for(tmp_path):
     async with Talk(tmp_path, uses(("read", {"path": "app.py"}))).asked() as talk:
         await talk.until(TurnEnded)
-        talk.conversation.act(InspectToolUse("t1"))
-        shown = await talk.until(ToolUseShown)
+        shown = await talk.conversation.answer(InspectToolUse(talk.session.id, "t1"))
+        assert isinstance(shown, WholeToolUse)
     assert shown.tool == "read"
     assert '"path": "app.py"' in shown.input
     assert "return 1" in shown.result

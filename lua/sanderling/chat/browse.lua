@@ -1,6 +1,5 @@
 --- Ways through a transcript, and from it to files.
 local api = vim.api
-local attention = require('sanderling.ui.attention')
 local files = require('sanderling.ui.files')
 local message = require('sanderling.ui.message')
 local tools = require('sanderling.transcript.blocks.tool')
@@ -61,8 +60,11 @@ end
 function M.inspect(session)
   local block = tools.block_at(session.transcript, vim.fn.line('.') - 1)
   if block then
-    session.inspected, session.is_looking = block.id, attention.watch()
-    session:act({ type = 'inspect_tool_use', id = block.id })
+    session:ask({ type = 'inspect_tool_use', id = block.id }, function(use, is_here)
+      if is_here then
+        tools.show(use)
+      end
+    end)
   else
     message.tell('No tool call under the cursor.')
   end

@@ -7,7 +7,6 @@ local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
 local states = require('sanderling.session.state')
 local status = require('sanderling.status')
-local tools = require('sanderling.transcript.blocks.tool')
 
 local M = {}
 
@@ -146,14 +145,6 @@ end
 
 function handlers.todo_changed(self)
   self.todo:draw()
-end
-
---- Show what was asked for, unless the user has gone on to something else.
-function handlers.tool_use_shown(self, event)
-  if self.inspected == event.id and self.is_looking() then
-    self.inspected = nil
-    tools.show(event)
-  end
 end
 
 --- What the host knew nothing of comes back into the prompt.

@@ -1,5 +1,6 @@
 --- One session that is open here: its transcript and its prompt, what was sent, and what its events mean besides being drawn.
 --- Whether a window shows it makes no difference.
+local ask = require('sanderling.host.ask')
 local attention = require('sanderling.ui.attention')
 local bus = require('sanderling.host.bus')
 local context = require('sanderling.prompt.context')
@@ -34,8 +35,6 @@ local M = {}
 ---@field view? sanderling.chat.session.View of the transcript, when it was last hidden
 ---@field is_open boolean the host has opened it, in this process or in one before
 ---@field is_awaited? fun(): boolean somebody is waiting for it to open
----@field inspected? string id of the tool use that is to be shown whole
----@field is_looking? fun(): boolean the person is still where they asked for it
 local Session = setmetatable({}, { __index = buffers.Buffers })
 Session.__index = Session
 
@@ -183,6 +182,31 @@ function Session:act(action, sent)
     self:note({ type = 'local_failed', message = err })
   end
   return not err
+end
+
+--- Ask something about this session. Where there is no answer, the transcript says why.
+---@param request table a sanderling.Request, without its `session_id`
+---@param on_answer fun(result: table, is_here: boolean) is_here: the person has not gone on to something else meanwhile
+function Session:ask(request, on_answer)
+  local id, err = self.id, host.open(self.id)
+  if err then
+    return self:note({ type = 'local_failed', message = err })
+  end
+  local function if_open(fn)
+    return function(...)
+      if live.find(id) == self then
+        fn(...)
+      end
+    end
+  end
+  request = vim.tbl_extend('error', request, { session_id = id })
+  ask(
+    request,
+    if_open(on_answer),
+    if_open(function(sentence)
+      self:say('warning', sentence)
+    end)
+  )
 end
 
 ---@return string id that no prompt had before, in this process or an earlier one

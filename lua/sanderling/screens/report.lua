@@ -2,7 +2,6 @@
 local M = {}
 
 local api = vim.api
-local bus = require('sanderling.host.bus')
 local float = require('sanderling.ui.float')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
@@ -38,11 +37,11 @@ local function close_when_left()
   })
 end
 
---- Show `event`, if this tab page shows the session still. The keyboard stays where it is: the report comes some time after it
+--- Show `report`, if this tab page shows the session still. The keyboard stays where it is: the report comes some time after it
 --- was asked for.
 ---@param session_id string
----@param event sanderling.ReportShown
-local function show(session_id, event)
+---@param report sanderling.Report
+local function show(session_id, report)
   if not is_here(session_id) then
     return
   end
@@ -50,18 +49,20 @@ local function show(session_id, event)
     api.nvim_win_close(win, true)
   end
   local buf
-  buf, win = float.view(event.title, words.lines_of(event.text), 'report', { stays_out = true })
+  buf, win = float.view(report.title, words.lines_of(report.text), 'report', { stays_out = true })
   scratch.set_win_options(win, { conceallevel = 2 })
   vim.treesitter.start(buf, 'markdown')
   close_when_left()
 end
 
--- As soon as windows can be opened.
-bus.subscribe('report_shown', function(session_id, event)
+--- Show `report`, as soon as windows can be opened.
+---@param session_id string
+---@param report sanderling.Report
+function M.show(session_id, report)
   locked.retry(function()
-    show(session_id, event)
+    show(session_id, report)
   end, log.note_defect)
-end)
+end
 
 --- Go to the report that is shown here.
 ---@return boolean is_there

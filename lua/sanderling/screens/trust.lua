@@ -20,8 +20,6 @@ local ns = api.nvim_create_namespace('sanderling_trust') -- of the keys that are
 
 ---@type sanderling.screens.trust.View?
 local view
----@type table<string, fun(): boolean> by session id: a person waits for the files, if this is true
-local wanted = {}
 ---@type table<string, integer> how many files were answered for, until the host confirms it, by session id
 local answered = {}
 ---@type table<string, table<string, true>> what was said of files that are ignored, by session id
@@ -156,8 +154,8 @@ local window_options = {
 }
 
 ---@param session sanderling.chat.session.Session
----@param event sanderling.TrustShown
-local function open(session, event)
+---@param found sanderling.TrustPage
+local function open(session, found)
   if view then
     close(view)
   end
@@ -168,14 +166,14 @@ local function open(session, event)
     was_inserting = api.nvim_get_mode().mode:find('^i') ~= nil,
     since = vim.uv.hrtime(),
     keys = { 0, 0 },
-    project = event.project,
-    files = event.files,
-    refusal = event.refusal,
+    project = found.project,
+    files = found.files,
+    refusal = found.refusal,
     is_marked = {},
     first_row = 0,
     sections = {},
   }
-  for _, file in ipairs(event.files) do
+  for _, file in ipairs(found.files) do
     view.is_marked[file.path] = file.state == 'trusted'
   end
   scratch.set_filetype(view.buf, 'sanderling_trust')
@@ -207,8 +205,18 @@ end
 --- Ask the host for the files, and show them when they come.
 ---@param session sanderling.chat.session.Session
 function M.ask(session)
-  wanted[session.id] = attention.watch()
-  session:act({ type = 'show_trust' })
+  session:ask({ type = 'show_trust' }, function(found, is_here)
+    local has_files = #(found.files or {}) > 0
+    if not has_files and found.refusal then
+      session:say('warning', found.refusal)
+    elseif not has_files then
+      message.tell('The project has no files of its own that would be trusted.')
+    elseif is_here then
+      open(session, found)
+    else
+      message.tell('The files are read: :AgentTrust shows them.')
+    end
+  end)
 end
 
 ---@param paths string[]
@@ -236,20 +244,6 @@ bus.subscribe('trust_needed', function(session_id, event)
   end
 end)
 
-bus.subscribe('trust_shown', function(session_id, event)
-  local is_here, session = wanted[session_id], assert(live.find(session_id))
-  wanted[session_id] = nil
-  if #(event.files or {}) == 0 and event.refusal then
-    session:say('warning', event.refusal)
-  elseif #(event.files or {}) == 0 then
-    message.tell('The project has no files of its own that would be trusted.')
-  elseif is_here and is_here() then
-    open(session, event)
-  elseif is_here then
-    message.tell('The files are read: :AgentTrust shows them.')
-  end
-end)
-
 --- What is trusted decides which commands there are: this is the host's word that it has written it down.
 bus.subscribe('slash_commands_changed', function(session_id)
   local count = answered[session_id]
@@ -262,7 +256,7 @@ bus.subscribe('slash_commands_changed', function(session_id)
 end)
 
 bus.subscribe('local_closed', function(session_id)
-  wanted[session_id], answered[session_id] = nil, nil
+  answered[session_id] = nil
   if view and view.session.id == session_id then
     close(view)
   end

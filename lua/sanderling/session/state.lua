@@ -204,7 +204,7 @@ function changes.model_changed(state, event)
   state.model = event.model
 end
 
-function changes.models_listed(state, event)
+function changes.local_models_known(state, event)
   state.models = event.models
 end
 

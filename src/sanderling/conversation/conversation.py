@@ -44,6 +44,7 @@ from sanderling.protocol.events import (
 )
 from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.protocol.modes import Mode, NetworkMode
+from sanderling.protocol.requests import Answer, SessionRequest
 
 LAST_WORDS_S = 1.0  # for what is given back at the end
 
@@ -121,6 +122,9 @@ class Conversation:
             case _:
                 self.views.show(action)
         self._arrived.set()
+
+    async def answer(self, request: SessionRequest) -> Answer:
+        return await self.views.answer(request)
 
     def close(self) -> None:
         """Stop the turn; `serve` returns when it has ended. What waits is in the log, for when the session is resumed."""

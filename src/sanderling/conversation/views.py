@@ -1,4 +1,4 @@
-"""Views of a conversation that a person asks for: each is answered by an event, and changes nothing."""
+"""Views of a conversation that a person asks for, which change nothing: by events, or by one answer."""
 
 import codecs
 from contextlib import suppress
@@ -11,27 +11,27 @@ from sanderling.config import settings_report
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.usage_report import report
 from sanderling.errors import ProviderError, SanderlingError, SessionError, ToolError
-from sanderling.protocol.actions import (
-    Action,
-    InspectToolUse,
-    ListModels,
-    ShowEarlier,
-    ShowSettings,
-    ShowTrust,
-    ShowUsage,
-    WatchJob,
-)
+from sanderling.protocol.actions import Action, ShowEarlier, WatchJob
 from sanderling.protocol.events import (
     JobOutput,
-    ModelsListed,
     Notice,
-    ReportShown,
     SessionOpened,
     SlashCommandsChanged,
     TodoChanged,
-    ToolUseShown,
 )
 from sanderling.protocol.messages import TextBlock, Usage
+from sanderling.protocol.requests import (
+    Answer,
+    InspectToolUse,
+    ListModels,
+    Models,
+    Report,
+    SessionRequest,
+    ShowSettings,
+    ShowTrust,
+    ShowUsage,
+    WholeToolUse,
+)
 from sanderling.session.pages import Pages
 from sanderling.tools.outcome import Content
 
@@ -50,28 +50,37 @@ class Views:
         self._paging = anyio.Lock()
 
     def show(self, action: Action) -> None:
-        """Show what `action` asks for; an action of another kind is nobody's."""
+        """Show what `action` asks for, by events; an action of another kind is nobody's."""
         start = self._parts.tasks.start
         match action:
-            case ListModels():
-                start(self._list_models)
-            case ShowUsage():
-                self._show_usage()
-            case InspectToolUse(tool_use_id):
-                start(self._inspect, tool_use_id)
             case WatchJob(job_id, is_on):
                 self._stop_watching(job_id)
                 if is_on:
                     start(self._watch_job, job_id)
             case ShowEarlier(before):
                 start(self._show_earlier, before)
-            case ShowSettings():
-                text = settings_report(self._parts.settings, self._parts.provider.model)
-                self._parts.emit(ReportShown("Settings", text))
-            case ShowTrust():
-                start(self._show_trust)
             case _:
                 pass
+
+    async def answer(self, request: SessionRequest) -> Answer:
+        """
+        Answer `request`.
+
+        Raises:
+            SanderlingError: it has no answer.
+        """
+        match request:
+            case ListModels():
+                return await self._models()
+            case ShowUsage():
+                return self._usage()
+            case ShowSettings():
+                text = settings_report(self._parts.settings, self._parts.provider.model)
+                return Report("Settings", text)
+            case ShowTrust():
+                return await to_thread.run_sync(self._parts.project.shown)
+            case InspectToolUse(_, tool_use_id):
+                return await self._tool_use(tool_use_id)
 
     # --- what a session begins or goes on with -------------------------------------------------------------------------
 
@@ -116,15 +125,15 @@ class Views:
                 text = f"What was said before cannot be shown: {error}"
                 self._parts.emit(Notice("warning", text))
 
-    async def _list_models(self) -> None:
+    async def _models(self) -> Models:
         provider = self._parts.provider
         try:
             await provider.prepare()
-            self._parts.emit(ModelsListed(await provider.list_models()))
+            return Models(await provider.list_models())
         except ProviderError as error:
-            self._parts.emit(Notice("warning", f"{error.message} {error.remedy}".rstrip()))
+            raise SanderlingError(f"{error.message} {error.remedy}".rstrip()) from error
 
-    def _show_usage(self) -> None:
+    def _usage(self) -> Report:
         session, provider, calls = self._parts.session, self._parts.provider, self._parts.calls
         text = report(
             session.ledger,
@@ -134,23 +143,19 @@ class Views:
             window=provider.limits.context_window_tokens if provider.limits else 0,
             budget_usd=calls.budget_usd,
         )
-        self._parts.emit(ReportShown("Usage", text))
+        return Report("Usage", text)
 
-    async def _show_trust(self) -> None:
-        self._parts.emit(await to_thread.run_sync(self._parts.project.shown))
-
-    async def _inspect(self, tool_use_id: str) -> None:
-        """Show the whole input and result of a tool use."""
+    async def _tool_use(self, tool_use_id: str) -> WholeToolUse:
         find = self._parts.session.find_tool_use
         try:
             use, result = await to_thread.run_sync(find, tool_use_id)
         except SessionError as error:
-            self._parts.emit(Notice("warning", f"The tool use cannot be shown: {error}"))
-            return
-        if use:
-            shown = _text_of(result.content) if result else "It has no result yet."
-            data = msgspec.json.format(msgspec.json.encode(use.input)).decode()
-            self._parts.emit(ToolUseShown(use.id, use.name, data, shown))
+            raise SessionError(f"The tool use cannot be shown: {error}") from error
+        if not use:
+            raise SessionError("The tool use cannot be shown: the model is still writing it.")
+        shown = _text_of(result.content) if result else "It has no result yet."
+        data = msgspec.json.format(msgspec.json.encode(use.input)).decode()
+        return WholeToolUse(use.name, data, shown)
 
     def _stop_watching(self, job_id: str) -> None:
         if scope := self._watched.pop(job_id, None):

@@ -4,6 +4,7 @@ import logging
 import math
 import os
 from collections.abc import Mapping
+from functools import partial
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -29,7 +30,7 @@ from sanderling.protocol.actions import (
     SteerTurn,
     SubmitPrompt,
 )
-from sanderling.protocol.requests import RenameSession, Request
+from sanderling.protocol.requests import RenameSession, Request, SessionRequest
 from sanderling.text import printable
 
 MAX_LOG_BYTES = 1_000_000
@@ -89,13 +90,14 @@ class EditorHost:
                 match asked:
                     case (str() as session_id, action):
                         self._route(session_id, action, tasks)
+                    case (int() as request_id, request) if isinstance(request, SessionRequest):
+                        self._ask(request_id, request, tasks)
                     case (request_id, request):
                         tasks.start_soon(self._answer, request_id, request)
 
     def _route(self, session_id: str, action: Any, tasks: TaskGroup) -> None:
-        opening = self._broken.pop(session_id, None)
-        if opening and not isinstance(action, OpenSession | CloseSession):
-            self._open(session_id, opening, tasks)
+        if not isinstance(action, OpenSession | CloseSession):
+            self._mend(session_id, tasks)
         live = self._sessions.get(session_id)
         match action:
             case OpenSession():
@@ -112,6 +114,19 @@ class EditorHost:
                 self._open(session_id, live.opening, tasks, is_again=True).act(action)
             case _:
                 live.act(action)
+
+    def _mend(self, session_id: str, tasks: TaskGroup) -> None:
+        """Open the session again that a defect has ended."""
+        if opening := self._broken.pop(session_id, None):
+            self._open(session_id, opening, tasks)
+
+    def _ask(self, request_id: int, request: SessionRequest, tasks: TaskGroup) -> None:
+        self._mend(request.session_id, tasks)
+        reply = partial(self._reply, request_id)
+        if live := self._sessions.get(request.session_id):
+            live.ask(request, reply)
+        else:
+            reply({"error": "The session is not open."})
 
     def _open(
         self, session_id: str, opening: OpenSession, tasks: TaskGroup, *, is_again: bool = False
@@ -157,7 +172,10 @@ class EditorHost:
             case _:
                 assert self.settings is not None
                 result = await answer(request, self.settings, set(self._sessions))
-        self.bridge.notify("require('sanderling.host').answered(...)", request_id, result)
+        self._reply(request_id, result)
+
+    def _reply(self, request_id: int, answer: dict[str, Any]) -> None:
+        self.bridge.notify("require('sanderling.host').answered(...)", request_id, answer)
 
     def _is_served(self, session_id: str) -> bool:
         live = self._sessions.get(session_id)

@@ -1,7 +1,8 @@
 """A session that is open in the host: its agent, and its frames on their way to the screen."""
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
@@ -23,12 +24,18 @@ from sanderling.protocol.events import (
     TurnEnded,
     TurnStarted,
 )
+from sanderling.protocol.requests import SessionRequest
 from sanderling.session.log import SessionInUseError
 
+Reply = Callable[[dict[str, Any]], None]
+
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
     from sanderling.protocol.agent import Agent
 
 DEFECT = "Something went wrong in this session, and it has stopped."
+ENDED = "The session has ended before it could answer."
 DEFECT_REMEDY = "The next prompt opens it again from its log. The host's log has the details: :checkhealth sanderling."
 
 log = logging.getLogger(__name__)
@@ -56,7 +63,8 @@ class LiveSession:
         self._frames = FrameQueue(session_id)
         self._changed = anyio.Event()
         self._scope = anyio.CancelScope()
-        self._early: list[Action] = []
+        self._early: list[Action | tuple[SessionRequest, Reply]] = []
+        self._tasks: TaskGroup | None = None  # once it is open, or refused
         self._agent: Agent | None = None  # until it is open
         self._refusal: SanderlingError | None = None
         self.ended = anyio.Event()
@@ -72,6 +80,13 @@ class LiveSession:
             self._answer_refused(action, self._refusal)
         else:
             self._early.append(action)
+
+    def ask(self, request: SessionRequest, reply: Reply) -> None:
+        """Have `request` answered once the session is open."""
+        if self._tasks:
+            self._tasks.start_soon(self._answer, request, reply)
+        else:
+            self._early.append((request, reply))
 
     def close(self) -> None:
         """Let the turn end as a stopped one, then end."""
@@ -102,6 +117,9 @@ class LiveSession:
         try:
             await self._run()
         finally:
+            for asked in self._early:
+                if isinstance(asked, tuple):
+                    asked[1]({"error": ENDED})
             self.ended.set()
 
     async def _run(self) -> None:
@@ -109,8 +127,13 @@ class LiveSession:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._draw)
                 await self._open()
-                for action in self._early:
-                    self.act(action)
+                self._tasks = tasks
+                while self._early:
+                    match self._early.pop(0):
+                        case (request, reply):
+                            self.ask(request, reply)
+                        case action:
+                            self.act(action)
                 if self._agent:
                     await self._agent.serve()
                     self._scope.cancel()
@@ -154,6 +177,19 @@ class LiveSession:
                 self.emit(CommandEnded(command_id, f"Did not start: {refusal}"))
             case _:
                 pass
+
+    async def _answer(self, request: SessionRequest, reply: Reply) -> None:
+        """Call `reply`, whatever happens."""
+        answer: dict[str, Any] = {"error": ENDED}
+        try:
+            if self._agent:
+                answer = msgspec.to_builtins(await self._agent.answer(request))
+            else:
+                answer = {"error": str(self._refusal)}
+        except SanderlingError as error:
+            answer = {"error": str(error)}
+        finally:
+            reply(answer)
 
     # --- the screen ----------------------------------------------------------------------------------------------------
 

@@ -58,6 +58,8 @@ def _answer(request: Request, settings: Settings, open_ids: Collection[str]) -> 
             return {"path": path}
         case Login() | Logout():
             return _log_in_or_out(request, credentials(settings))
+        case _:
+            pass  # of an open session: it answers
     return {}
 
 

@@ -20,7 +20,7 @@ from sanderling.project.trust.imports import (
     lines_with_imports,
 )
 from sanderling.project.trust.trust import INSTRUCTION_NAMES, Files, OwnFiles, Trust
-from sanderling.protocol.events import TrustFile
+from sanderling.protocol.requests import TrustFile
 
 MAX_TOLD_BYTES = 32 * 1024
 OWN, ROOT = "", "."  # scopes; any other is a directory of the project's

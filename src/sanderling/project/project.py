@@ -9,8 +9,9 @@ from sanderling.errors import ConfigError
 from sanderling.project.instructions import Instructions
 from sanderling.project.slash_commands import SlashCommands
 from sanderling.project.trust.trust import CONFIG_FILE, MCP_FILE, OwnFiles, Trust
-from sanderling.protocol.events import SlashCommand, TrustShown
+from sanderling.protocol.events import SlashCommand
 from sanderling.protocol.messages import Prompt
+from sanderling.protocol.requests import TrustPage
 
 
 class Project:
@@ -51,7 +52,7 @@ class Project:
         is_news, self._told_untrusted = ignored != self._told_untrusted, ignored
         return ignored if is_news else ()
 
-    def shown(self) -> TrustShown:
+    def shown(self) -> TrustPage:
         """All that could be trusted. Reads the project: call it from a thread."""
         return self.trust.shown()
 

@@ -58,10 +58,6 @@ class SetModel(msgspec.Struct, tag="set_model", frozen=True, forbid_unknown_fiel
     model: str
 
 
-class ListModels(msgspec.Struct, tag="list_models", frozen=True, forbid_unknown_fields=True):
-    """Ask for `ModelsListed`."""
-
-
 class Compact(msgspec.Struct, tag="compact", frozen=True, forbid_unknown_fields=True):
     """Replace the conversation, as the model sees it, by a summary; `focus` says in words what matters."""
 
@@ -82,18 +78,6 @@ class ShowEarlier(msgspec.Struct, tag="show_earlier", frozen=True, forbid_unknow
     """Ask for the `HistoryShown` that comes before what is shown, which begins at `before`: another process may have shown that."""
 
     before: int = 0
-
-
-class ShowUsage(msgspec.Struct, tag="show_usage", frozen=True, forbid_unknown_fields=True):
-    """Ask for a report of tokens and dollars."""
-
-
-class ShowSettings(msgspec.Struct, tag="show_settings", frozen=True, forbid_unknown_fields=True):
-    """Ask for a report of the settings in force."""
-
-
-class ShowTrust(msgspec.Struct, tag="show_trust", frozen=True, forbid_unknown_fields=True):
-    """Ask for `TrustShown`."""
 
 
 class TrustFiles(msgspec.Struct, tag="trust_files", frozen=True, forbid_unknown_fields=True):
@@ -143,14 +127,6 @@ class AnswerApproval(
     is_alone: bool = False
 
 
-class InspectToolUse(
-    msgspec.Struct, tag="inspect_tool_use", frozen=True, forbid_unknown_fields=True
-):
-    """Show the whole input and result of a tool use."""
-
-    id: str
-
-
 class WatchJob(msgspec.Struct, tag="watch_job", frozen=True, forbid_unknown_fields=True):
     """Tell what the job writes: its output so far, then what comes; or no longer."""
 
@@ -182,21 +158,16 @@ Action = (
     | ReleaseWaiting
     | RetryNow
     | SetModel
-    | ListModels
     | Compact
     | UndoCompaction
     | SetTitle
     | ShowEarlier
-    | ShowUsage
-    | ShowSettings
-    | ShowTrust
     | TrustFiles
     | RunCommand
     | SetNetwork
     | SetSandbox
     | SetMode
     | AnswerApproval
-    | InspectToolUse
     | WatchJob
     | StopJob
     | CancelTurn

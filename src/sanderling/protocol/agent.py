@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from sanderling.protocol.actions import Action
+from sanderling.protocol.requests import Answer, SessionRequest
 
 
 class Agent(Protocol):
@@ -10,6 +11,15 @@ class Agent(Protocol):
 
     def act(self, action: Action) -> None:
         """Begin what `action` asks for, at once; events tell what comes of it."""
+        ...
+
+    async def answer(self, request: SessionRequest) -> Answer:
+        """
+        Answer `request`, which changes nothing.
+
+        Raises:
+            SanderlingError: it has no answer.
+        """
         ...
 
     async def serve(self) -> None:

@@ -36,12 +36,6 @@ class ModelChanged(msgspec.Struct, tag="model_changed", frozen=True):
     model: str
 
 
-class ModelsListed(msgspec.Struct, tag="models_listed", frozen=True):
-    """The models that the provider offers, newest first."""
-
-    models: tuple[str, ...]
-
-
 class TurnStarted(msgspec.Struct, tag="turn_started", frozen=True):
     prompt: Prompt
 
@@ -144,34 +138,10 @@ class CompactionUndone(msgspec.Struct, tag="compaction_undone", frozen=True):
     """The model is shown again what the last compaction took away."""
 
 
-class ReportShown(msgspec.Struct, tag="report_shown", frozen=True):
-    """A report that a person has asked for, as Markdown: usage, settings."""
-
-    title: str
-    text: str
-
-
-class TrustFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file of the project's that would tell the model or Sanderling what to do. `path` is relative to the project."""
-
-    path: str
-    state: Literal["new", "changed", "trusted"]
-    sha256: str
-    text: str = ""
-
-
 class TrustNeeded(msgspec.Struct, tag="trust_needed", frozen=True):
     """The files that are ignored, for the person has not trusted them, or not as they are now."""
 
     paths: tuple[str, ...]
-
-
-class TrustShown(msgspec.Struct, tag="trust_shown", frozen=True, omit_defaults=True):
-    """All files that could be trusted, with their texts; `refusal` says in a sentence why none of this project can."""
-
-    project: str
-    files: tuple[TrustFile, ...] = ()
-    refusal: str = ""
 
 
 class SlashCommand(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -295,15 +265,6 @@ class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=Tru
     is_denied: bool = False
 
 
-class ToolUseShown(msgspec.Struct, tag="tool_use_shown", frozen=True):
-    """The whole input, as JSON, and the whole result of a tool use, as it was asked for."""
-
-    id: str
-    tool: str
-    input: str
-    result: str
-
-
 class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, omit_defaults=True):
     """
     A person is to say whether something may be done; whatever waits for it waits without a limit.
@@ -409,7 +370,6 @@ Event = (
     | SessionInUse
     | TitleChanged
     | ModelChanged
-    | ModelsListed
     | TurnStarted
     | PromptSteered
     | WaitingChanged
@@ -425,9 +385,7 @@ Event = (
     | CompactionStarted
     | Compacted
     | CompactionUndone
-    | ReportShown
     | TrustNeeded
-    | TrustShown
     | SlashCommandsChanged
     | HistoryShown
     | Notice
@@ -442,7 +400,6 @@ Event = (
     | ToolStarted
     | ToolOutput
     | ToolEnded
-    | ToolUseShown
     | ApprovalRequested
     | ApprovalSettled
     | ModeChanged

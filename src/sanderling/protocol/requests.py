@@ -1,4 +1,6 @@
-"""Requests: a face asks about sessions that it has not opened. Each has one answer: a map with `error`, a sentence, if it failed."""
+"""Requests: what a face asks once. Each has one answer: a map with `error`, a sentence, if it failed."""
+
+from typing import Literal
 
 import msgspec
 
@@ -68,6 +70,83 @@ class Logout(msgspec.Struct, tag="logout", frozen=True, forbid_unknown_fields=Tr
     """Remove the API key from the keychain."""
 
 
+# --- about a session that is open --------------------------------------------------------------------------------------
+
+
+class ListModels(msgspec.Struct, tag="list_models", frozen=True, forbid_unknown_fields=True):
+    """The models that the session's provider offers: `Models`."""
+
+    session_id: str
+
+
+class Models(msgspec.Struct, frozen=True):
+    models: tuple[str, ...]  # newest first
+
+
+class ShowUsage(msgspec.Struct, tag="show_usage", frozen=True, forbid_unknown_fields=True):
+    """A `Report` of tokens and dollars."""
+
+    session_id: str
+
+
+class ShowSettings(msgspec.Struct, tag="show_settings", frozen=True, forbid_unknown_fields=True):
+    """A `Report` of the settings in force."""
+
+    session_id: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    title: str
+    text: str  # Markdown
+
+
+class ShowTrust(msgspec.Struct, tag="show_trust", frozen=True, forbid_unknown_fields=True):
+    """The project's files that could be trusted: `TrustPage`."""
+
+    session_id: str
+
+
+class TrustFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file of the project's that would tell the model or Sanderling what to do. `path` is relative to the project."""
+
+    path: str
+    state: Literal["new", "changed", "trusted"]
+    sha256: str
+    text: str = ""
+
+
+class TrustPage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All files that could be trusted, with their texts; `refusal` says in a sentence why none of this project can."""
+
+    project: str
+    files: tuple[TrustFile, ...] = ()
+    refusal: str = ""
+
+
+class InspectToolUse(
+    msgspec.Struct, tag="inspect_tool_use", frozen=True, forbid_unknown_fields=True
+):
+    """A tool use, whole: `WholeToolUse`."""
+
+    session_id: str
+    id: str
+
+
+class WholeToolUse(msgspec.Struct, frozen=True):
+    tool: str
+    input: str  # JSON
+    result: str
+
+
+SessionRequest = ListModels | ShowUsage | ShowSettings | ShowTrust | InspectToolUse
+Answer = Models | Report | TrustPage | WholeToolUse
 Request = (
-    ListSessions | RenameSession | DeleteSession | ForkSession | ExportSession | Login | Logout
+    ListSessions
+    | RenameSession
+    | DeleteSession
+    | ForkSession
+    | ExportSession
+    | Login
+    | Logout
+    | SessionRequest
 )

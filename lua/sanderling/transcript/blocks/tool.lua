@@ -256,13 +256,13 @@ function M.place_at(self, row, col, project)
 end
 
 --- Show the whole input and result of a tool use.
----@param event sanderling.ToolUseShown
-function M.show(event)
-  local lines = words.broken_lines_of(event.input)
+---@param use sanderling.WholeToolUse
+function M.show(use)
+  local lines = words.broken_lines_of(use.input)
   local input_count = #lines
   lines[#lines + 1] = ''
-  vim.list_extend(lines, words.broken_lines_of(event.result))
-  diff.set_syntax(float.view(event.tool, lines, 'tool use'), 'json', 1, input_count)
+  vim.list_extend(lines, words.broken_lines_of(use.result))
+  diff.set_syntax(float.view(use.tool, lines, 'tool use'), 'json', 1, input_count)
 end
 
 blocks.register({

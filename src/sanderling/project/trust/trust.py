@@ -19,7 +19,7 @@ from sanderling.errors import ConfigError
 from sanderling.project.trust.imports import MAX_IMPORT_DEPTH, imported_path, lines_with_imports
 from sanderling.project.trust.reading import Content, Reader, find_files, visible_name
 from sanderling.project.trust.store import TrustStore
-from sanderling.protocol.events import TrustFile, TrustShown
+from sanderling.protocol.requests import TrustFile, TrustPage
 
 INSTRUCTION_NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md")
 CONFIG_FILE = ".sanderling/config.toml"
@@ -94,18 +94,18 @@ class Trust:
         real = Path(os.path.realpath(path))
         return real.relative_to(self._root).as_posix() if real.is_relative_to(self._root) else None
 
-    def shown(self) -> TrustShown:
+    def shown(self) -> TrustPage:
         """
         The files that could be trusted, at most `MAX_SHOWN_FILES`. It searches the project: not for the editor's thread.
 
         Instructions that lie where the search does not look are among them from when they were first asked for.
         """
         if self.refusal:
-            return TrustShown(self.project, refusal=self.refusal)
+            return TrustPage(self.project, refusal=self.refusal)
         files = dict[str, TrustFile]()
         for path in self._candidates():
             self._gather(path, files, 0)
-        return TrustShown(self.project, tuple(_within_bounds(files.values())))
+        return TrustPage(self.project, tuple(_within_bounds(files.values())))
 
     def trust(self, hashes: Mapping[str, str]) -> None:
         """
