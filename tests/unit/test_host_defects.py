@@ -23,9 +23,12 @@ class Bridge:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self.answers: dict[int, dict[str, Any]] = {}
         self.serve: Any = None
 
-    def notify(self, _code: str, *args: Any) -> None:
+    def notify(self, code: str, *args: Any) -> None:
+        if "answered" in code:
+            self.answers[args[0]] = args[1]
         for frame in args:
             if isinstance(frame, dict) and "events" in frame:
                 self.events += [(frame["session_id"], event) for event in frame["events"]]
