@@ -120,7 +120,7 @@ def test_page_is_what_splitting_at_newlines_gives(
     path = tmp_path_factory.getbasetemp() / "paged"
     path.write_bytes(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "CHUNK_BYTES", chunk_bytes)
+        patch.setattr(reading, "CHUNK_BYTES", chunk_bytes)
         kind, (lines, total, is_all) = worker.answer("lines", str(path), first, count, 8, 1 << 20)
     assert (kind, (lines, total), is_all) == ("ok", lines_by_hand(data, first, count), True)
 
