@@ -465,6 +465,19 @@ async def test_switching_the_sandbox_off_and_on_keeps_the_state(confined):
         assert "unset" not in told
 
 
+async def test_command_that_began_in_the_sandbox_stays_in_it_when_that_is_switched_off(confined):
+    outside = confined.base / "home" / "made"
+
+    async def run() -> None:
+        await confined.run(f"touch {outside}")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await anyio.wait_all_tasks_blocked()  # the sandbox opens
+        confined.sandbox.switch(is_on=False)
+    assert not outside.exists()
+
+
 @prove
 async def test_shell_without_bash_keeps_the_same(desk, monkeypatch):
     monkeypatch.setattr("sanderling.commands.shell.BASH", ())

@@ -25,12 +25,13 @@ from sanderling.protocol.messages import ImageBlock
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.files import Identity
 from sanderling.sandbox.inside.reading import Stamp
-from sanderling.sandbox.policy import Grant, SandboxPolicy
+from sanderling.sandbox.policy import NO_GRANT, Grant, SandboxPolicy
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.buffers import bytes_of, text_in
 from sanderling.tools.change import Change
 from sanderling.tools.edit import edit
 from sanderling.tools.editor import Buffer
+from sanderling.tools.grep import grep
 from sanderling.tools.known import Proposal
 from sanderling.tools.outcome import Outcome, Preview
 from sanderling.tools.read import MAX_IMAGE_BYTES, read
@@ -954,6 +955,18 @@ async def test_what_the_guard_would_take_away_can_be_written_when_the_sandbox_is
             "Created .envrc: 1 line, 4 bytes."
         )
     assert (project / ".envrc").read_text() == "mine"
+
+
+async def test_use_that_began_in_the_sandbox_stays_in_it_when_that_is_switched_off(place):
+    outside = place.home / "notes"
+    outside.write_text("mine")
+    async with place.desk(is_on=True) as desk:
+        use = Desk(desk.workspace.granted(NO_GRANT))
+        desk.workspace.sandbox.switch(is_on=False)
+        with suppress(ToolError):
+            await use.told(write, path=str(outside), content="x")
+        assert "mine" not in await use.told(grep, path=str(outside), pattern="m.ne")
+    assert outside.read_text() == "mine"
 
 
 async def test_what_lies_outside_is_not_changed(place):

@@ -1058,6 +1058,13 @@ def test_rule_for_tools_from_outside_is_a_name_or_a_glob(project, tool, is_meant
         assert action(effect, project, rule) == "ask"
 
 
+@pytest.mark.parametrize("glob", ["[!__]*", "*[__]*", "*[!__]"])
+def test_glob_is_never_about_our_own_tools(project, glob):
+    fetch = Effect("web_fetch", "fetch", host="example.org")
+    for effect in (Effect("bash", "run", command="touch x"), fetch):
+        assert action(effect, project, Rule(action="allow", tool=glob)) == "ask"
+
+
 def test_always_for_a_tool_from_outside_is_a_rule_for_that_tool(project):
     effect = Effect("mcp__db__query", "call")
     rule = propose(effect, project=project)
@@ -1067,6 +1074,8 @@ def test_always_for_a_tool_from_outside_is_a_rule_for_that_tool(project):
     assert action(effect, project, rule, mode="plan") == "ask"
     assert action(Effect("mcp__db__drop", "call"), project, rule) == "ask"
     assert propose(Effect("nameless", "call"), project=project) is None
+    rule = propose(Effect("mcp__db__*", "call"), project=project)
+    assert action(effect, project, rule) == "ask"
 
 
 def test_rule_for_read_holds_for_every_tool_that_reads(project):

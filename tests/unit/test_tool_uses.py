@@ -891,6 +891,23 @@ async def test_what_was_judged_with_the_sandbox_does_not_run_without_it(tmp_path
     assert not (talk.project / "made").exists()
 
 
+async def test_sandbox_that_is_switched_off_while_the_log_is_written_counts_as_switched_off(
+    tmp_path, monkeypatch
+):
+    talk = Talk(tmp_path, uses(bash("touch made")), mode="auto")
+    synced = talk.session.log.synced
+
+    async def switch_off() -> None:
+        await synced()
+        if talk.of(ToolStarted):
+            talk.conversation.parts.sandbox.switch(is_on=False)
+
+    monkeypatch.setattr(talk.session.log, "synced", switch_off)
+    await talk.run()
+    assert talk.told().startswith("Not run: it was judged with the sandbox")
+    assert not (talk.project / "made").exists()
+
+
 async def test_all_of_a_change_can_be_read_before_it_is_allowed(tmp_path):
     hidden = "A" * 5000 + "; hidden()"
     lines = "\n".join(f"line {n}" for n in range(3000))

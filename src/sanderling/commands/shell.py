@@ -253,14 +253,17 @@ class Shell:
             raise ToolError(f"The command was not started: {error}") from error
 
     async def _start(self, command: str, grant: Grant, state: ShellState) -> Started:
-        is_confined = self._sandbox.ground.is_confined
+        ground = (
+            self._sandbox.ground
+        )  # it begins and runs on one, whatever the person switches meanwhile
+        is_confined = ground.is_confined
         where = {"cwd": state.cwd, "project": self._project}
         functions = (
             function
             for name, function in _THAT_READ.items()
             if self._only_reads(name, command, is_confined=is_confined, **where)
         )
-        directory = Directory(*await self._sandbox.scratch())
+        directory = Directory(*await ground.scratch())
         name = f".sanderling-{secrets.token_hex(8)}"
         path = f"{directory.ours}/{name}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -275,8 +278,8 @@ class Shell:
             "SANDERLING_COMMAND": command,
         }
         try:
-            process = await self._sandbox.spawn(
-                self._argv, env=WITHOUT_PROMPTS | variables, grant=grant
+            process = await ground.spawn(
+                self._argv, cwd="", env=WITHOUT_PROMPTS | variables, grant=grant
             )
         except BaseException:
             _remove(path, descriptor)

@@ -184,19 +184,20 @@ class ToolUses:
         self, request: Request, permit: Permit, show: Callable[[Event], None]
     ) -> Outcome:
         tool_use_id, workspace = request.tool_use_id, self._workspace
-        context = Context(
-            workspace.granted(permit.grant),
-            tool_use_id,
-            lambda text: show(ToolOutput(tool_use_id, text)),
-            request.shell,
-            permit.may_read,
-            permit.overruled,
-        )
         try:
             async with self._limiter, workspace.sandbox.lending(permit.grant):
                 self._check_confinement(request)
                 self._session.append(LoggedToolStart(tool_use_id))
                 await self._session.log.synced()
+                self._check_confinement(request)  # the disk may have taken a while
+                context = Context(
+                    workspace.granted(permit.grant),
+                    tool_use_id,
+                    lambda text: show(ToolOutput(tool_use_id, text)),
+                    request.shell,
+                    permit.may_read,
+                    permit.overruled,
+                )
                 outcome = await request.tool.run(request.args, context)
             if request.effect.kind == "run" and workspace.editor:
                 await workspace.editor.files_changed(())

@@ -67,7 +67,7 @@ def propose(effect: Effect, *, project: str) -> Rule | None:
         case "write" | "read":
             return _propose_path(effect, project)
         case "call":
-            return _checked({"tool": effect.tool}, effect, project)
+            return _checked({"tool": _literal(effect.tool)}, effect, project)
         case _:
             return None
 
@@ -146,6 +146,6 @@ def _propose_path(effect: Effect, project: str) -> Rule | None:
     return _checked({"tool": tool, "path": file}, effect, project)
 
 
-def _literal(path: str) -> str:
-    """A glob that matches `path` alone."""
-    return re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", path)
+def _literal(text: str) -> str:
+    """A glob that matches `text` alone."""
+    return re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", text)

@@ -106,7 +106,9 @@ def concerns(rule: Rule, effect: Effect) -> bool:
     target = KINDS[effect.kind].target
     if (rule.command or rule.path or rule.host) and not (target and getattr(rule, target)):
         return False
-    if fnmatchcase(effect.tool, rule.tool):
+    if rule.tool in ("*", effect.tool):
+        return True
+    if OUTSIDE in effect.tool and fnmatchcase(effect.tool, rule.tool):
         return True
     is_for_one_tool = rule.action == "allow" and effect.kind == "write"
     return not is_for_one_tool and KIND_OF_TOOL.get(rule.tool) == effect.kind

@@ -180,7 +180,7 @@ async def run(
     for argument in command:
         _check_argument(argument)
     try:
-        process = await workspace.sandbox.spawn(command, grant=workspace.grant)
+        process = await workspace.ground.spawn(command, cwd="", env=None, grant=workspace.grant)
         try:
             with anyio.move_on_after(TIMEOUT_S) as limit:
                 assert process.stdout

@@ -4,8 +4,7 @@ import errno
 import os
 from collections.abc import Generator, Hashable
 from contextlib import contextmanager, suppress
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from weakref import WeakValueDictionary
 
@@ -19,7 +18,7 @@ from sanderling.paths import is_within
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.files import FileChangedError, Files
-from sanderling.sandbox.ground import Disk
+from sanderling.sandbox.ground import Disk, Ground
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import printable
 from sanderling.tools.editor import Editor
@@ -56,13 +55,17 @@ class Workspace:
     seen: Seen = field(default_factory=Seen)
     todo: TodoList = field(default_factory=TodoList)
     grant: Grant = NO_GRANT
+    _ground: Ground | None = None
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)
 
     def granted(self, grant: Grant) -> "Workspace":
-        """A copy for a tool use that the person has granted something."""
-        other = copy(self)
-        other.grant = grant
-        return other
+        """A copy for one tool use with what it is granted: it stays on the ground of now, whatever the person switches meanwhile."""
+        return replace(self, grant=grant, _ground=self.ground)
+
+    @property
+    def ground(self) -> Ground:
+        """The ground on which files are looked at and changed."""
+        return self._ground or self.sandbox.ground
 
     def path(self, name: str) -> str:
         """
@@ -87,7 +90,7 @@ class Workspace:
     @property
     def disk(self) -> Disk:
         """The names where the tools work, as the person sees them."""
-        return self.sandbox.ground.disk
+        return self.ground.disk
 
     def is_inside(self, path: str) -> bool:
         """True if `path` lies in the project, links followed."""
@@ -109,7 +112,7 @@ class Workspace:
             ToolError: there is no sandbox to be had.
         """
         with self.explaining("", ""):
-            return await self.sandbox.files(self.grant)
+            return await self.ground.files(self.grant)
 
     @contextmanager
     def explaining(self, path: str, what: str) -> Generator[None]:
@@ -148,7 +151,7 @@ class Workspace:
     def absent(self, path: str, advice: str = "") -> ToolError:
         """The error for a path that is not there; what only the sandbox hides, the person can let in."""
         message = f"{escaped(self.shown(path))} does not exist, or the sandbox hides it.{advice}"
-        if not self.sandbox.ground.hides(path):
+        if not self.ground.hides(path):
             return ToolError(message)
         return RefusedError(message, Denial("read", path, "hidden"))
 
