@@ -13,7 +13,7 @@ local STDERR_SHOWN = 10
 
 local KEY_ADVICE =
   'Keep one in the keychain with :AgentLogin, or set ANTHROPIC_API_KEY in the environment that starts Neovim'
-local KEYCHAIN_MARKER = 'keychain' -- src/sanderling/credentials.py writes it when a key is kept
+local KEYCHAIN_MARKER = 'keychain' -- src/sanderling/providers/credentials.py writes it when a key is kept
 
 local asks_api = false
 

@@ -5,7 +5,7 @@ import time
 
 from tests.conftest import prove, wait_until
 
-MARGIN_LINES, MAX_MARKS = 40, 10_000  # of highlight.lua
+MARGIN_LINES, MAX_MARKS = 40, 10_000  # of transcript/markdown.lua
 
 
 def captures(child, line):

@@ -2,7 +2,7 @@
 local api = vim.api
 local prompt = require('sanderling.prompt')
 local prompt_history = require('sanderling.prompt.history')
-local render = require('sanderling.transcript')
+local transcripts = require('sanderling.transcript')
 local scratch = require('sanderling.ui.scratch')
 local todo = require('sanderling.prompt.todo')
 local words = require('sanderling.ui.words')
@@ -129,7 +129,7 @@ function Buffers:delete_buffers()
       prompt_history.add(text)
     end
   end
-  render.forget(self.transcript_buf)
+  transcripts.forget(self.transcript_buf)
   for _, buf in ipairs(self:buffers()) do
     pcall(api.nvim_buf_delete, buf, { force = true })
   end

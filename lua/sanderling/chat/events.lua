@@ -1,5 +1,5 @@
 --- What events do to a session that is open: its state, its transcript, and what they mean besides. The order is that of host/bus.lua.
-local approval = require('sanderling.review')
+local review = require('sanderling.review')
 local bus = require('sanderling.host.bus')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
@@ -38,7 +38,7 @@ function bus.deliver(session_id, events, seq)
     if self.is_fresh then
       self:draw_hint() -- the last line is another one now
     end
-    approval.keep_ends_in_sight() -- above the question
+    review.keep_ends_in_sight() -- above the question
     if seq then
       host.drawn(session_id, seq)
     end

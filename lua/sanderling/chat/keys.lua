@@ -1,6 +1,6 @@
 --- What the keys of the chat's windows do, and what their command line knows besides. Nothing outside these buffers changes.
 local api = vim.api
-local approval = require('sanderling.review')
+local review = require('sanderling.review')
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
 local message = require('sanderling.ui.message')
@@ -129,7 +129,7 @@ local function by_option(actions)
     next_session = to_session(1),
     previous_session = to_session(-1),
     waiting = with(actions.queue),
-    approvals = with(approval.focus),
+    approvals = with(review.focus),
     hide = with(actions.hide),
     hide_prompt = with(actions.hide),
     stop = with(actions.stop_or_interrupt),

@@ -8,7 +8,7 @@ local geometry = require('sanderling.review.place')
 local log = require('sanderling.host.log')
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
-local pages = require('sanderling.ui.float')
+local ui_float = require('sanderling.ui.float')
 local queue = require('sanderling.review.queue')
 local scratch = require('sanderling.ui.scratch')
 local wording = require('sanderling.review.wording')
@@ -75,7 +75,7 @@ local watch
 
 ---@param config_ vim.api.keyset.win_config
 local function open(config_)
-  local buf = pages.new_buffer('question', {})
+  local buf = ui_float.new_buffer('question', {})
   local win = api.nvim_open_win(
     buf,
     false,
@@ -139,7 +139,7 @@ local function draw()
     col = place.col,
     width = place.width,
     height = place.height,
-    zindex = pages.ZINDEX.question,
+    zindex = ui_float.ZINDEX.question,
     border = 'rounded',
     title = wording.title_of(q, place.width),
     footer = M.is_focused() and wording.keys_line(q, place.width)

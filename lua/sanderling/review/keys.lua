@@ -8,7 +8,7 @@ local diff = require('sanderling.transcript.diff')
 local files = require('sanderling.ui.files')
 local float = require('sanderling.review.float')
 local message = require('sanderling.ui.message')
-local pages = require('sanderling.ui.float')
+local ui_float = require('sanderling.ui.float')
 local queue = require('sanderling.review.queue')
 local words = require('sanderling.ui.words')
 
@@ -33,10 +33,10 @@ local function open_whole()
   if filetype ~= 'diff' and files.open_in_tab(path) then
     return
   end
-  local buf = pages.new_buffer('question', words.lines_of(event.subject))
+  local buf = ui_float.new_buffer('question', words.lines_of(event.subject))
   vim.cmd(('tab sbuffer %d'):format(buf))
   diff.set_syntax(buf, filetype, 1)
-  pages.set_keys(buf, 'whole', {
+  ui_float.set_keys(buf, 'whole', {
     close = function()
       api.nvim_buf_delete(buf, { force = true }) -- also where no other window is left
       if queue.question() == q then
@@ -114,7 +114,7 @@ function M.set(buf)
       disable('<LocalLeader>' .. lhs, 'a key of the chat answers nothing')
     end
   end
-  pages.set_keys(buf, 'question', actions)
+  ui_float.set_keys(buf, 'question', actions)
 end
 
 return M

@@ -1,6 +1,5 @@
 --- What the screen knows of the sandbox, and the words for it.
 local live = require('sanderling.session.live')
-local words = require('sanderling.ui.words')
 
 local M = {}
 
@@ -100,17 +99,6 @@ function M.report(session_id)
 end
 
 -- completion ----------------------------------------------------------------------------------------------------------
-
----@param list string[]
----@return fun(lead: string): string[]
-local function completion(list)
-  return function(lead)
-    return words.beginning_with(list, lead)
-  end
-end
-
-M.complete_network = completion(M.NETWORK_MODES)
-M.complete_action = completion(M.ACTIONS)
 
 --- Complete a shell command as `:!` does. (The built-in completion of that kind would expand `%` and `#` in what is run.)
 ---@param _ string

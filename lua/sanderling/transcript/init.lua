@@ -12,12 +12,12 @@ local blocks = require('sanderling.transcript.blocks')
 local Folding = require('sanderling.transcript.folding')
 local folds = require('sanderling.transcript.folds')
 local footer = require('sanderling.transcript.footer')
-local highlight = require('sanderling.transcript.markdown')
-local history = require('sanderling.transcript.pages')
+local markdown = require('sanderling.transcript.markdown')
+local pages = require('sanderling.transcript.pages')
 local locked = require('sanderling.ui.locked')
 local notices = require('sanderling.transcript.blocks.notice')
 local queue = require('sanderling.transcript.queue')
-local retry = require('sanderling.transcript.countdown')
+local countdown = require('sanderling.transcript.countdown')
 local scratch = require('sanderling.ui.scratch')
 local tools = require('sanderling.transcript.blocks.tool')
 local waiting = require('sanderling.transcript.blocks.waiting')
@@ -100,7 +100,7 @@ function M.new(buf, on_defect)
   self:modify(function()
     api.nvim_buf_set_lines(buf, 0, -1, false, {})
   end)
-  self.markdown = highlight.new(buf)
+  self.markdown = markdown.new(buf)
   if transcripts[buf] then
     transcripts[buf].queue:clear() -- it is the transcript before that they belong to
     transcripts[buf]:end_countdown()
@@ -164,7 +164,7 @@ end
 function Transcript:show_in(win)
   self:fold_in(win)
   self.markdown:show()
-  history.ask_if_near(self, win)
+  pages.ask_if_near(self, win)
   if self.countdown then
     self.countdown:resume()
   end
@@ -273,7 +273,7 @@ function draw.local_failed(self, event)
   tools.stop_all(self)
   notices.draw.error_occurred(self, event)
   waiting.draw.waiting_changed(self, {})
-  history.lose(self)
+  pages.lose(self)
 end
 
 --- What a row belongs to: a turn, by the id of its prompt; nil where that is on a page that is not shown yet.
@@ -295,9 +295,9 @@ end
 ---@param event sanderling.HistoryShown
 ---@return sanderling.transcript.Transcript
 function Transcript:draw_page(event)
-  local page = M.new(history.scratch(), self.on_defect)
+  local page = M.new(pages.scratch(), self.on_defect)
   if event.has_earlier then
-    history.mark_top(page)
+    pages.mark_top(page)
   end
   for _, each in ipairs(event.events) do
     page:draw_or_tell(each)
@@ -308,13 +308,13 @@ function Transcript:draw_page(event)
 end
 
 function draw.history_shown(self, event)
-  history.put_above(self, self:draw_page(event))
+  pages.put_above(self, self:draw_page(event))
   self.start = event.start or 0
   self.markdown:show()
-  history.ask_anew(self)
+  pages.ask_anew(self)
 end
 
-draw.session_opened = history.ask_anew
+draw.session_opened = pages.ask_anew
 
 -- below the text ------------------------------------------------------------------------------------------------------
 
@@ -332,7 +332,7 @@ end
 
 function draw.retry_scheduled(self, event)
   self:end_countdown()
-  self.countdown = retry.begin(event, self.footer)
+  self.countdown = countdown.begin(event, self.footer)
 end
 
 draw.retry_started = Transcript.end_countdown
@@ -400,7 +400,7 @@ api.nvim_create_autocmd('WinScrolled', {
       local transcript = win and transcripts[api.nvim_win_get_buf(win)]
       if transcript then
         transcript.markdown:show()
-        history.ask_if_near(transcript, win, vim.v.event[name].topline < 0)
+        pages.ask_if_near(transcript, win, vim.v.event[name].topline < 0)
         if vim.v.event[name].topline > 0 then -- who scrolls up may see the footer go
           transcript:show_footer()
         end

@@ -2,7 +2,7 @@
 --- and counts as drawn when it is in the last one; where there is none, at once.
 local M = {}
 
-local render = require('sanderling.transcript')
+local transcripts = require('sanderling.transcript')
 
 ---@class (exact) sanderling.transcript.views.Frame
 ---@field undrawn table<sanderling.transcript.views.View, true> views that have not drawn it yet
@@ -27,11 +27,11 @@ end
 ---@param buf integer
 ---@return sanderling.transcript.Transcript view
 function Views:open(transcript, buf)
-  local view = render.copy(transcript, buf)
+  local view = transcripts.copy(transcript, buf)
   vim.b[buf].sanderling_session = vim.b[transcript.buf].sanderling_session
   vim.api.nvim_buf_attach(buf, false, {
     on_detach = function()
-      render.forget(buf)
+      transcripts.forget(buf)
       vim.schedule(function()
         self:remove(view)
       end)
