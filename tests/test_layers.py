@@ -23,7 +23,7 @@ LAYERS = (
     {"tools"},
     {"permissions"},
     {"conversation"},
-    {"editor", "print_mode", "acp"},
+    {"editor", "print_mode"},
     {"__main__"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
@@ -216,7 +216,7 @@ def test_a_breach_is_found(tmp_path: Path, name, source, why):
             "providers/anthropic/provider.py",
             "import httpx2, anthropic, json, msgspec\nfrom sanderling.providers import Provider",
         ),
-        ("providers/anthropic.py", "from . import Provider\nfrom ..errors import ProviderError"),
+        ("providers/scripted.py", "from . import Provider\nfrom ..errors import ProviderError"),
         (
             "session/session.py",
             "from sanderling import __version__\nfrom sanderling.protocol.events import Prompt",
@@ -224,7 +224,7 @@ def test_a_breach_is_found(tmp_path: Path, name, source, why):
         ("editor/bridge.py", "import pynvim"),
         (
             "editor/host.py",
-            "from sanderling.conversation.conversation import Orchestrator\nimport anyio.abc",
+            "from sanderling.conversation.opening import open_conversation\nimport anyio.abc",
         ),
     ],
 )

@@ -31,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox_read: tuple[str, ...] = ()
     sandbox_write: tuple[str, ...] = ()
     sandbox_env: tuple[str, ...] = ()
-    permissions: tuple[dict[str, Any], ...] = ()  # rules, as `rules.load_rules` reads them
+    permissions: tuple[dict[str, Any], ...] = ()  # rules, as `permissions/store.py` reads them
     # Of the model in one turn and of a session, before the person is asked; 0: no limit.
     max_calls: Annotated[int, msgspec.Meta(ge=0)] = 200
     budget_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0

@@ -306,7 +306,7 @@ function M.act(session_id, action)
   return M.open(session_id) or notify(session_id, action)
 end
 
---- Ask the host something about no session that is open here, starting it when needed. The answer comes later, whatever it is.
+--- Ask the host something, starting it when needed. The answer comes later, whatever it is.
 ---@param request sanderling.Request
 ---@param on_answer sanderling.host.OnAnswer
 function M.request(request, on_answer)

@@ -1,4 +1,4 @@
-"""One run of `sanderling -p`: the session, its core and this face put together, until the turn has ended or is stopped."""
+"""One run of `sanderling -p`: the agent and this face put together, until the turn has ended or is stopped."""
 
 import argparse
 import errno

@@ -1,5 +1,5 @@
 """
-Events: facts that the core tells its faces. Actions, which it takes, stand in `actions.py`.
+Events: facts that the agent tells its faces. Actions, which it takes, stand in `actions.py`.
 
 Both are tagged unions: on the wire each is a map whose `type` is the struct's tag. `None` never travels (in Lua it would be
 `vim.NIL`, which is true): a field that has nothing to say is left out.
