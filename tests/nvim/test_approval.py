@@ -468,6 +468,22 @@ def test_in_the_float_a_key_of_the_chat_answers_nothing(editor, keys, options):
     assert screen.actions() == [answer("session")]
 
 
+@pytest.mark.parametrize("close_key", ["q", "<Esc>"])
+def test_who_looked_at_the_keys_of_the_question_is_back_in_it(editor, close_key):
+    screen = editor()
+    screen.command("new | vnew | wincmd b")
+    ask(screen)
+    enter(screen)
+    screen.feed("g?")
+    wait_until(lambda: "allow it once" in screen.screen_text())
+    screen.feed(close_key)
+    wait_until(lambda: "allow it once" not in screen.screen_text())
+    assert float_of(screen)["is_focused"]
+    screen.feed("a")
+    assert screen.actions() == [answer("once")]
+    assert screen.lua("return vim.fn.expand('%')") == "code.py"
+
+
 def test_in_the_chat_the_answering_keys_keep_what_they_mean_there(screen):
     ask(screen)
     screen.feed("asDdp<Esc><C-w>kd<Esc>a")

@@ -20,6 +20,8 @@ local augroup = api.nvim_create_augroup('sanderling_approval', {})
 
 ---@type { win: integer, buf: integer, place?: sanderling.review.Place }?
 local float
+---@type integer? the window from which the person has gone into the float
+local entered_from
 ---@type { question: sanderling.session.state.Question, since: integer }? what is on the screen, and since when
 local shown
 M.is_left = false -- by the user: the float stays away until it is asked for, or something else asks
@@ -59,6 +61,7 @@ function M.close()
   if not old then
     return
   end
+  local was_focused = M.is_focused()
   float = nil -- before its window is closed: WinClosed is to see that it is no longer ours
   if api.nvim_win_is_valid(old.win) then
     local ok, err = pcall(api.nvim_win_close, old.win, true)
@@ -66,6 +69,9 @@ function M.close()
       float = old
       error(err, 0)
     end
+  end
+  if was_focused and entered_from and api.nvim_win_is_valid(entered_from) then
+    api.nvim_set_current_win(entered_from) -- Neovim's own previous window is another one after `g?`
   end
   shown = nil
 end
@@ -239,6 +245,7 @@ end
 function M.enter()
   if M.is_open() and not M.is_focused() then
     vim.cmd.stopinsert()
+    entered_from = api.nvim_get_current_win()
     api.nvim_set_current_win(float.win)
     M.update()
   end

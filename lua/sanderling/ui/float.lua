@@ -50,6 +50,7 @@ end
 ---@return integer win
 function M.view(title, lines, what, opts)
   opts = opts or {}
+  local from = api.nvim_get_current_win()
   local buf = M.new_buffer(what, lines)
   title = (' %s '):format(words.plain(title))
   local room = vim.o.lines - MARGIN
@@ -94,6 +95,9 @@ function M.view(title, lines, what, opts)
   api.nvim_win_set_config(win, { title = vim.fn.strcharpart(title, 0, width) })
   local function close()
     vim.cmd.close()
+    if api.nvim_win_is_valid(from) then -- Neovim itself never goes back into a float
+      api.nvim_set_current_win(from)
+    end
   end
   local closing = { close = close, close_page = close }
   M.set_keys(buf, opts.place or 'page', vim.tbl_extend('error', closing, opts.actions or {}))
