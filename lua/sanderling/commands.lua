@@ -15,11 +15,11 @@ local ns = api.nvim_create_namespace('sanderling_slash')
 
 -- what they do --------------------------------------------------------------------------------------------------------
 
---- Ask for a report; where one is shown, go there.
+--- Ask for a report; where it is shown already, go there.
 ---@param type string
 function M.showing_report(type)
   return function(call)
-    if not report.enter() then
+    if not report.enter(type) then
       local session = call.session
       session:ask({ type = type }, function(result)
         report.show(session.id, result)

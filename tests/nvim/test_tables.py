@@ -41,6 +41,7 @@ def test_agent_and_a_verb_do_what_the_command_of_that_name_does(child):
     "line, told",
     [
         ("Agent mdoe plan", "Agent: no 'mdoe'; did you mean 'mode'?"),
+        ("Agent jobs", "Agent: no 'jobs'; :AgentHelp lists them."),
         ("Agent stop it", "Agent: stop takes no argument."),
         ("Agent run", "Agent: run needs an argument."),
         ("Agent! stop", "E477: No ! allowed"),

@@ -250,6 +250,26 @@ def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(s
     assert screen.lua("return vim.api.nvim_get_current_win()") == before
 
 
+def test_another_report_is_asked_for_while_one_is_shown(screen):
+    screen.feed(":AgentUsage<CR>")
+    screen.send(REPORT)
+    screen.feed(":AgentSettings<CR>")
+    wait_until(
+        lambda: [a["type"] for a in screen.actions()] == ["show_usage", "show_settings"],
+        "the settings are asked for",
+    )
+
+
+def test_who_looks_at_the_keys_of_a_report_comes_back_to_it(screen):
+    screen.feed(":AgentUsage<CR>")
+    screen.send(REPORT)
+    screen.feed(":AgentUsage<CR>g?")
+    wait_until(lambda: "close it, and answer" in screen.screen_text())
+    screen.feed("q")
+    wait_until(lambda: "close it, and answer" not in screen.screen_text())
+    assert [screen.lua("return vim.api.nvim_get_current_win()")] == floats(screen)
+
+
 def test_a_report_that_comes_while_a_person_types_takes_no_key_of_theirs(screen):
     screen.feed("i/usage<C-s>hello")
     wait_until(lambda: screen.prompt_lines() == ["hello"])

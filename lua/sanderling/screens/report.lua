@@ -12,6 +12,8 @@ local augroup = api.nvim_create_augroup('sanderling_report', {})
 
 ---@type integer? the window of the report
 local win
+---@type string? the kind of report that was asked for last
+local asked
 
 ---@param session_id string
 ---@return boolean this tab page shows the session
@@ -29,7 +31,7 @@ local function close_when_left()
     callback = function()
       if not win or not api.nvim_win_is_valid(win) then
         return true
-      elseif api.nvim_get_current_win() ~= win then
+      elseif api.nvim_win_get_config(0).zindex ~= float.ZINDEX.page then -- its keys are a page, too
         api.nvim_win_close(win, true)
         return true
       end
@@ -64,10 +66,13 @@ function M.show(session_id, report)
   end, log.note_defect)
 end
 
---- Go to the report that is shown here.
+--- Go to the report that is shown here, if it is of this kind.
+---@param kind string
 ---@return boolean is_there
-function M.enter()
-  local is_there = win ~= nil and vim.list_contains(api.nvim_tabpage_list_wins(0), win)
+function M.enter(kind)
+  local is_same = asked == kind
+  asked = kind
+  local is_there = is_same and vim.list_contains(api.nvim_tabpage_list_wins(0), win)
   if is_there then
     vim.cmd.stopinsert()
     api.nvim_set_current_win(win)

@@ -114,7 +114,10 @@ local function command_verb(name)
     known[verb.name] = M.name_in(verb, 'ex') and verb
   end
   if not known[name] then
-    error(("Agent: no '%s'; did you mean '%s'?"):format(name, (guess.nearest(name, known))), 0)
+    local nearest, distance = guess.nearest(name, known)
+    local hint = distance <= #name / 2 and ("did you mean '%s'?"):format(nearest)
+      or ':AgentHelp lists them.'
+    error(("Agent: no '%s'; %s"):format(name, hint), 0)
   end
   return known[name]
 end
