@@ -262,7 +262,7 @@ def test_another_report_is_asked_for_while_one_is_shown(screen):
 
 def test_who_looks_at_the_keys_of_a_report_comes_back_to_it(screen):
     screen.feed(":AgentUsage<CR>")
-    screen.send(REPORT)
+    screen.answer("show_usage", **REPORT)
     screen.feed(":AgentUsage<CR>g?")
     wait_until(lambda: "close it, and answer" in screen.screen_text())
     screen.feed("q")
