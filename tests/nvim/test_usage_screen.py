@@ -252,7 +252,7 @@ def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(s
 
 def test_another_report_is_asked_for_while_one_is_shown(screen):
     screen.feed(":AgentUsage<CR>")
-    screen.send(REPORT)
+    screen.answer("show_usage", **REPORT)
     screen.feed(":AgentSettings<CR>")
     wait_until(
         lambda: [a["type"] for a in screen.actions()] == ["show_usage", "show_settings"],
