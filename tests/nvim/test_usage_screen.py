@@ -253,6 +253,7 @@ def test_a_report_is_a_float_that_is_entered_by_asking_again_and_that_q_closes(s
 def test_another_report_is_asked_for_while_one_is_shown(screen):
     screen.feed(":AgentUsage<CR>")
     screen.answer("show_usage", **REPORT)
+    wait_until(lambda: floats(screen))
     screen.feed(":AgentSettings<CR>")
     wait_until(
         lambda: [a["type"] for a in screen.actions()] == ["show_usage", "show_settings"],
@@ -263,6 +264,7 @@ def test_another_report_is_asked_for_while_one_is_shown(screen):
 def test_who_looks_at_the_keys_of_a_report_comes_back_to_it(screen):
     screen.feed(":AgentUsage<CR>")
     screen.answer("show_usage", **REPORT)
+    wait_until(lambda: floats(screen))
     screen.feed(":AgentUsage<CR>g?")
     wait_until(lambda: "close it, and answer" in screen.screen_text())
     screen.feed("q")
