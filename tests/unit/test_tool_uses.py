@@ -18,7 +18,7 @@ from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.tool_uses import DENIED_WITH_ANOTHER, INTERRUPTED
 from sanderling.permissions.rules import Rule, rule_from_text
-from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.actions import AnswerApproval, SetNetwork
 from sanderling.protocol.events import (
     ApprovalRequested,
     ApprovalSettled,
@@ -37,7 +37,7 @@ from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import InspectToolUse, WholeToolUse
 from sanderling.providers.scripted import Script, ScriptedProvider
-from sanderling.sandbox.policy import Grant
+from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session.session import Session
 from sanderling.tools.base import Context, Tool
 from sanderling.tools.catalog import TOOLS, OwnTools, specs_of
@@ -1008,11 +1008,33 @@ async def test_grant_of_an_older_log_that_does_not_say_what_it_was_is_asked_abou
     tmp_path, outside
 ):
     talk = Talk(tmp_path, uses(bash(f"cat {outside}")), mode="auto")
-    talk.session.keep_state("grants", {"granted": [[str(outside)], [], []]})
+    talk.conversation.parts.gate.restore({"granted": [[str(outside)], [], []]})
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
         assert question.subject == f"read {outside}"
         talk.answer(question, "deny")
+
+
+async def test_hosts_that_were_taken_back_do_not_come_back_when_the_session_is_resumed(tmp_path):
+    before = Talk(tmp_path)
+    before.conversation.parts.gate.restore({"granted": [[], [], ["example.org"]]})
+    async with before.asked():
+        await before.until(TurnEnded)
+        assert before.conversation.parts.sandbox.facts.network == "proxy"
+        before.conversation.act(SetNetwork("off"))
+        await before.happens(lambda: before.conversation.parts.sandbox.facts.network == "off")
+    talk = await Talk(tmp_path).run()
+    assert talk.conversation.parts.gate.state()["granted"] == NO_GRANT
+    assert talk.conversation.parts.sandbox.facts.network == "off"
+
+
+async def test_what_is_gone_when_the_session_is_resumed_is_granted_no_more(tmp_path, outside):
+    granted = Grant(read_paths=(str(outside),)).identified()
+    outside.rename(outside.with_name("elsewhere"))
+    talk = Talk(tmp_path)
+    talk.conversation.parts.gate.restore({"granted": msgspec.to_builtins(granted)})
+    await talk.run()
+    assert talk.conversation.parts.gate.state()["granted"] == NO_GRANT
 
 
 @prove

@@ -273,6 +273,9 @@ class Conversation:
         except SandboxError as error:
             text = f"The network stays {sandbox.facts.network}. {error}"
             self.parts.emit(Notice("warning", text))
+        else:
+            if mode == "off":
+                self.parts.gate.offers.take_back_hosts()
 
     def _set_title(self, title: str) -> None:
         self.parts.session.keep_state("title", title)

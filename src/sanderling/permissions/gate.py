@@ -286,6 +286,7 @@ class Gate:
     async def grant_again(self) -> None:
         """Let in what was granted before the session was resumed, as far as it is still there."""
         await self.offers.restore(self._granted_before)
+        self._granted_before = NO_GRANT  # what is not there any more is asked about again
 
 
 def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:

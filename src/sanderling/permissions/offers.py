@@ -43,7 +43,12 @@ class Offers:
         if granted != NO_GRANT and granted.is_identified:
             with suppress(SandboxError):
                 await self._workspace.sandbox.extend(granted)
-                self.granted = granted
+                self.granted = self.granted.and_also(granted)
+
+    def take_back_hosts(self) -> None:
+        """Forget the hosts that were let in, for the network is off: they are not let in again when the session is resumed."""
+        self.granted = self.granted._replace(hosts=())
+        self._on_granted()
 
     async def offer(
         self, title: str, tool_use_id: str, tool: str, denials: Sequence[Denial]
