@@ -891,6 +891,19 @@ async def test_what_was_judged_with_the_sandbox_does_not_run_without_it(tmp_path
     assert not (talk.project / "made").exists()
 
 
+async def test_what_was_asked_about_with_the_sandbox_is_allowed_for_the_session_with_it_alone(
+    tmp_path,
+):
+    command = "mkdir $(echo made)"
+    talk = Talk(tmp_path, uses(bash(command)), uses(bash(command)))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        talk.conversation.parts.sandbox.switch(is_on=False)
+        talk.answer(question, "session")
+        talk.answer(await talk.until(ApprovalRequested, 2), "deny")
+    assert not (talk.project / "made").exists()
+
+
 async def test_sandbox_that_is_switched_off_while_the_log_is_written_counts_as_switched_off(
     tmp_path, monkeypatch
 ):

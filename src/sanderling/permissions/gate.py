@@ -129,27 +129,28 @@ class Gate:
             ToolError: it could not be done anyway.
         """
         workspace, effect = self._workspace, request.effect
+        conditions = Conditions(self.mode, not request.ground.is_confined)
         stored = self._store.load()
-        rules = (*self._own_rules, *stored.rules, *self._session_rules[self._conditions])
+        rules = (*self._own_rules, *stored.rules, *self._session_rules[conditions])
         unseen = tuple(setting for setting in effect.exported if setting not in self._seen_exports)
         decision = decide(
             msgspec.structs.replace(effect, exported=unseen),
             self.mode,
             rules,
             project=workspace.project,
-            is_confined=not self._conditions.is_off,
+            is_confined=request.ground.is_confined,
             write_paths=workspace.sandbox.write_paths,
             disk=workspace.disk,
         )
         if decision.action == "deny":
             raise ForbiddenError(decision.reason)
-        grant = self._needed(effect)
+        grant = _needed(request)
         workspace.sandbox.check_grant(grant)
         permit = Permit(grant, unguarded(rules, workspace.project))
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
-        if is_allowed or (self._conditions, effect, grant) in self._session_effects:
+        if is_allowed or (conditions, effect, grant) in self._session_effects:
             return permit
-        parts = (decision.reason, exports_told(unseen), _leaving(grant), self._link(effect))
+        parts = (decision.reason, exports_told(unseen), _leaving(grant), self._link(request))
         reason = " ".join(filter(None, dict.fromkeys((*parts, stored.problem))))
         try:
             async with self._in_order:  # of the calls, however long a look takes
@@ -157,7 +158,7 @@ class Gate:
         except OverlapError as overlap:
             return await self.review(request, overlap, permit)
         question = self._with_choices(self._question(request, preview), effect, reason)
-        await self._ask(question, effect, grant)
+        await self._ask(question, conditions, effect, grant)
         if unseen and is_told_whole(unseen):
             self._seen_exports |= {*unseen}
             self._on_allowed()
@@ -171,7 +172,7 @@ class Gate:
             DeniedError: the person keeps them.
         """
         question = self._question(request, overlap.preview)
-        reason = f"{OVERLAP} {_leaving(self._needed(request.effect))}".rstrip()
+        reason = f"{OVERLAP} {_leaving(_needed(request))}".rstrip()
         question = msgspec.structs.replace(question, reason=reason, kind="overlap")
         answer = await self._approvals.ask(question)
         if answer.answer == "deny":
@@ -184,27 +185,12 @@ class Gate:
         async with self._workspace.sandbox.lending(paths):
             return await request.preview(self._workspace.granted(paths))
 
-    @property
-    def _conditions(self) -> "Conditions":
-        return Conditions(self.mode, not self._workspace.sandbox.ground.is_confined)
-
-    def _needed(self, effect: Effect) -> Grant:
-        """The grant that the use needs beyond what the sandbox lets in already."""
-        ground = self._workspace.sandbox.ground
-        match effect.kind:
-            case "fetch" if not ground.leads_to(effect.host):
-                return Grant(hosts=(effect.host,))
-            case "write":
-                return ground.needed_to_write(effect.path)
-            case _:
-                return NO_GRANT
-
-    def _link(self, effect: Effect) -> str:
+    def _link(self, request: Request) -> str:
         """The sentence on where a link leads that nothing confines."""
-        workspace = self._workspace
+        workspace, effect = self._workspace, request.effect
         is_led_away = effect.path and not workspace.is_inside(effect.path)
         target = workspace.disk.real_path(effect.path)
-        is_shown = self._conditions.is_off and is_led_away and target != effect.path
+        is_shown = not request.ground.is_confined and is_led_away and target != effect.path
         return f"It leads to {target}." if is_shown else ""
 
     def _question(self, request: Request, preview: Preview) -> ApprovalRequested:
@@ -233,26 +219,30 @@ class Gate:
             rule=str(rule) if rule else "",
         )
 
-    async def _ask(self, question: ApprovalRequested, effect: Effect, grant: Grant) -> None:
+    async def _ask(
+        self, question: ApprovalRequested, conditions: Conditions, effect: Effect, grant: Grant
+    ) -> None:
         """Ask until there is an answer that can be followed: a rule that the person has written may be none."""
         while True:
             answer = await self._approvals.ask(question)
             try:
-                self._follow(answer, effect, grant)
+                self._follow(answer, conditions, effect, grant)
             except ConfigError as error:
                 question = msgspec.structs.replace(question, reason=str(error), rule=answer.rule)
             else:
                 return
 
-    def _follow(self, answer: AnswerApproval, effect: Effect, grant: Grant) -> None:
+    def _follow(
+        self, answer: AnswerApproval, conditions: Conditions, effect: Effect, grant: Grant
+    ) -> None:
         match answer.answer:
             case "once":
                 pass
             case "session":
                 rule = propose(effect, project=self._workspace.project)
                 if rule:
-                    self._session_rules[self._conditions].append(rule)
-                self._session_effects.add((self._conditions, effect, grant))
+                    self._session_rules[conditions].append(rule)
+                self._session_effects.add((conditions, effect, grant))
                 self._on_allowed()
             case "always":
                 self._store.add(rule_from_text(answer.rule))
@@ -296,6 +286,18 @@ def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
         reason,
         is_alone=answer.is_alone,
     )
+
+
+def _needed(request: Request) -> Grant:
+    """The grant that the use needs beyond what the sandbox lets in already."""
+    effect, ground = request.effect, request.ground
+    match effect.kind:
+        case "fetch" if not ground.leads_to(effect.host):
+            return Grant(hosts=(effect.host,))
+        case "write":
+            return ground.needed_to_write(effect.path)
+        case _:
+            return NO_GRANT
 
 
 def _is_named(grant: Grant, rule: Rule | None) -> bool:
