@@ -13,8 +13,6 @@ import pytest
 from tests.conftest import prove, prove_rest, wait_until
 from tests.nvim.test_tools_screen import TURN_ENDED, delta, edited, ended, fold_at, go_to, started
 
-DIALOGUE_ROWS = 7  # of a prompt of one line and its answer of one line, with the blank line behind
-
 
 @pytest.fixture
 def screen(screen):

@@ -59,7 +59,6 @@ def test_an_autocommand_of_the_users_that_fails_is_not_in_the_way_of_the_chat(ch
 
 # Long enough that the turn still runs when a buffer goes, however busy the machine is.
 SLOW = {"step": [{"text": "begun"}, {"delay_ms": 3000}, {"text": " and done"}]}
-ENDLESS = {"step": [{"text": "begun"}, {"delay_ms": 60000}, {"text": " and done"}]}
 
 
 def buffer_of(child: ChildNvim, filetype: str) -> int:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 HERE = Path(__file__).resolve().parent
-PROTECTED = (".nvim.lua", ".exrc", ".nvimrc", ".lazy.lua", ".envrc", ".mcp.json")
 GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
 LEFTOVER_S = 0.3
 OWN_PROJECT = ("own", "late", "worktree")

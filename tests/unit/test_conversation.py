@@ -69,7 +69,6 @@ DEADLINE_S = 15.0
 HELLO = Prompt("p1", "Good morning.")
 FOREVER = {"delay_ms": 3_600_000}
 LOOK = {"tool_use": {"name": "ls", "input": {"path": "."}}}
-ROOM = "x" * 4000
 MANY = {"input_tokens": 170_000, "output_tokens": 10}
 
 UNFIT_NAMES = [

@@ -34,7 +34,7 @@ function M.what_is_awaited(buf)
   return locked.text_waits_for()
 end
 
---- Tell it in one line, which cannot become a hit-enter prompt.
+--- Tell `text` in one line, which cannot become a hit-enter prompt.
 ---@param text string
 function M.notify(text)
   local line = ('Sanderling: ' .. text):gsub('%c+', ' ')
@@ -43,7 +43,7 @@ function M.notify(text)
   end)
 end
 
---- Do it now, or as soon as it is possible; never, if the buffer goes before.
+--- Call `fn` now, or as soon as it is possible; never, if the buffer goes before.
 ---@param buf integer
 ---@param fn fun(buf: integer)
 ---@param is_possible? fun(): boolean

@@ -43,7 +43,7 @@ local function find_buffer(path, device, inode, place)
   return buf ~= nil and find.describe(buf, path)
 end
 
---- The same buffer as it is now.
+--- The buffer as it is now.
 ---@param buf integer
 ---@param path string
 ---@return sanderling.editing.Buffer|false

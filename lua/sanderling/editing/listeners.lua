@@ -58,10 +58,7 @@ function M.tell(path, buf, tool_use_id, parts)
   end
   local changed = { path = path, buf = buf, tool_use_id = tool_use_id, hunks = hunks }
   for _, fn in ipairs(listeners) do
-    local ok, err = xpcall(fn, debug.traceback, changed)
-    if not ok then
-      log.note_defect(err)
-    end
+    log.guarded(fn, changed)
   end
   vim.schedule(function() -- Python waits for its answer first
     announce(changed)

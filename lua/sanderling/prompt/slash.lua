@@ -90,7 +90,7 @@ local function parse(line)
   end
 end
 
---- Whether `lines` are a command, or look like one: `/etc` is a directory, where there is one.
+--- Say whether `lines` are a command, or look like one: `/etc` is a directory, where there is one.
 ---@param lines string[]
 ---@return boolean
 function M.is_command(lines)
@@ -98,7 +98,7 @@ function M.is_command(lines)
   return name ~= nil and (by_name[name] ~= nil or not vim.uv.fs_stat('/' .. name))
 end
 
---- Whether the prompt history may keep `text`.
+--- Say whether the prompt history may keep `text`.
 ---@param text string
 ---@return boolean
 function M.is_kept(text)
@@ -137,7 +137,7 @@ local function unknown(name, session_id)
   return ('There is no command /%s; %s A space before it sends it as text.'):format(name, hint)
 end
 
---- Whether a Markdown file makes this command. Before the host has told of them, it may.
+--- Say whether a Markdown file makes this command. Before the host has told of them, it may.
 ---@param name string
 ---@param session_id string
 ---@return boolean

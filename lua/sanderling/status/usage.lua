@@ -73,7 +73,7 @@ local function usage_words(usage, brevity)
   return table.concat(parts, ' ')
 end
 
---- As much of it as fits into `width` cells.
+--- As much of `usage` in words as fits into `width` cells.
 ---@param usage? sanderling.UsageUpdated
 ---@param width integer
 ---@return string

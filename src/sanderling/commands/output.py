@@ -243,7 +243,7 @@ class OutputLog:
             self._write(early)
 
     def text(self) -> str:
-        """Its beginning and its end, as `Ends` gives them."""
+        """The output's beginning and its end, as `Ends` gives them."""
         return self._ends.text()
 
     def take(self) -> str:

@@ -133,7 +133,7 @@ def cleared_results(
 
 
 def _results_from_newest(history: Sequence[Message]) -> Iterator[tuple[ToolResult, bool]]:
-    """Each with whether it belongs to the last message."""
+    """Each tool result, with whether it belongs to the last message."""
     for message in reversed(history):
         for block in reversed(message.content):
             if isinstance(block, ToolResult):
@@ -141,7 +141,7 @@ def _results_from_newest(history: Sequence[Message]) -> Iterator[tuple[ToolResul
 
 
 def _is_worth_clearing(result: ToolResult) -> bool:
-    """Short ones stay: what stands for one that was cleared is one of them."""
+    """Say whether clearing `result` saves something: what would stand in its place is short, too."""
     return not isinstance(result.content, str) or len(result.content) >= MIN_CLEARED_CHARS
 
 
@@ -238,7 +238,7 @@ def _shown(prompt: Prompt) -> str:
 
 
 def _shortened(prompt: Prompt, room: int) -> str:
-    """Its words, without the lines that came with it; of very many words the beginning and the end."""
+    """The words of `prompt`, without the lines that came with it; of very many words the beginning and the end."""
     places = ", ".join(
         f"{selection.path}:{selection.first_line}-{selection.last_line}"
         for selection in prompt.selections

@@ -226,11 +226,11 @@ class ModelCalls:
             self._session.append(LoggedUsage(model, usage))
 
     def show_usage(self) -> None:
-        """Emit the session's, between requests."""
+        """Emit the session's usage, between requests."""
         self._emit_usage(self._session.last_usage, self._provider.model, Usage())
 
     def _emit_usage(self, last: Usage, model: str, usage: Usage) -> None:
-        """With a request to `model` that is still going on; `last` is what fills the context window."""
+        """Emit the session's usage and that of a request to `model` that still goes on; `last` fills the context window."""
         ledger, limits = self._session.ledger, self._provider.limits
         going_on = self.prices.cost_usd(model, usage)
         total_usd, is_priced = ledger.cost(self.prices)

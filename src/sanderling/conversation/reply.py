@@ -57,7 +57,7 @@ class Reply:
         return msgspec.structs.replace(use, id=own, name=fit_name(use.name))
 
     def restart(self, model: str) -> None:
-        """The stream was cut: what came of it is said again, by `model`."""
+        """Forget what came of a stream that was cut: `model` says it again."""
         self._session.append(LoggedRestart())
         self._forget()
         self.model = model

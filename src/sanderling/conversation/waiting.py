@@ -11,7 +11,7 @@ from sanderling.protocol.messages import Prompt
 
 class Waiting:
     """
-    None of them is ever dropped: each is taken exactly once, or given back.
+    The prompts of one session that wait. None is ever dropped: each is taken exactly once, or given back.
 
     While they are held, nothing takes them but the person. `changed` is called after every change except `take_steering` and
     `take_next`: who takes a prompt puts it into the log first, and then says that it does not wait any more. `is_in_turn` is for
@@ -72,7 +72,7 @@ class Waiting:
         return waiting.pop(0)
 
     def take_all(self) -> tuple[Prompt, ...]:
-        """Give them back, in the order in which they would have gone."""
+        """Take all prompts that wait, in the order in which they would have gone."""
         taken = (*self._steering, *self._queued)
         self._steering, self._queued, self.is_held = [], [], False
         if taken:

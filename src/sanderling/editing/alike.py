@@ -159,7 +159,7 @@ def _moved(indent: str, base: str, base_there: str, given_unit: str, unit: str) 
 
 
 def _unit(indents: Collection[str]) -> str:
-    """By what some indentations differ: a tab, or so many spaces; empty if that is not clear."""
+    """The step by which some indentations differ: a tab, or so many spaces; empty if that is not clear."""
     if any("\t" in indent for indent in indents):
         return "\t"
     widths = sorted({len(indent) for indent in indents})
@@ -168,7 +168,7 @@ def _unit(indents: Collection[str]) -> str:
 
 
 def _usual_unit(lines: list[str]) -> str:
-    """By what the file's lines are mostly indented deeper than the ones before; empty if none is."""
+    """The step by which the file's lines are mostly indented deeper than the ones before; empty if none is."""
     indents = [indent_of(line) for line in lines[:MAX_STYLE_LINES] if line.strip()]
     deeper = [
         "\t" if after.startswith("\t") else " " * (len(after) - len(before))

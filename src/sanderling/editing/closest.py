@@ -33,11 +33,11 @@ _NUMBERED = re.compile(r" *+\d++ *+[\t│]")
 
 
 class NotFoundError(ToolError):
-    """There is no text to be replaced."""
+    """The text to be replaced is not there."""
 
 
 def not_found(draft: Draft, old: str, path: str, why: str = "") -> NotFoundError:
-    """That `old` is not in the file, the text there that is most like it, and in what they differ."""
+    """The error that `old` is not in the file: with the text there that is most like it, and in what they differ."""
     sentences = [f"`old` is not in {path}{' as it is given' if why else ''}."]
     if why:
         sentences.append(f"{why}.")
@@ -168,7 +168,7 @@ def _keys(old: str, folded: str) -> dict[str, int]:
 
 
 def _differences(old: list[str], there: list[str]) -> tuple[str, int]:
-    """In what `old` differs from the lines that are most like it, in a sentence, and in which of its lines first."""
+    """The differences of `old` from the lines that are most like it, in a sentence, and the first of its lines that has one."""
     missing = next(
         (at for at, line in enumerate(old) if not _is_folded(line, there[at : at + 1])), None
     )

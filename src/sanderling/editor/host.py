@@ -149,7 +149,7 @@ class EditorHost:
     async def _serve_session(
         self, live: LiveSession, before_ended: anyio.Event | None, tasks: TaskGroup
     ) -> None:
-        """One that was closed just now holds the lock of its log until its turn has ended."""
+        """Serve `live` when the one before, which was closed just now, has given back the lock of its log."""
         if before_ended:
             await before_ended.wait()
         try:
@@ -187,7 +187,7 @@ class EditorHost:
 
 
 class PrivateLogHandler(RotatingFileHandler):
-    """Its files are for their owner only."""
+    """A log in files that are for their owner only."""
 
     def _open(self) -> TextIOWrapper:
         Path(self.baseFilename).touch(mode=0o600)

@@ -109,7 +109,7 @@ class _Block:
 
 
 def _drawable(event: Event) -> Event:
-    """One that comes whole."""
+    """`event`, one that comes whole, with lines that can be drawn."""
     match event:
         case TurnStarted(prompt) | PromptSteered(prompt):
             return _replace(event, prompt=_prompt(prompt))

@@ -72,7 +72,7 @@ async def _answer(arguments: argparse.Namespace) -> int:
 
 
 def _what_the_system_refuses(error: BaseException) -> str:
-    """In words, if that is why: threads, memory or processes, wherever they were asked for; else ""."""
+    """Name what the system refuses, if that is the error: threads, memory or processes, wherever they were asked for; else ""."""
     if isinstance(error, BaseExceptionGroup):
         errors: Sequence[BaseException] = cast("Any", error).exceptions
         return next((words for each in errors if (words := _what_the_system_refuses(each))), "")

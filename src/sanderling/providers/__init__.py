@@ -63,7 +63,7 @@ StreamItem = TextPiece | ThinkingPiece | ToolUseBegun | BlockDone | UsageReport 
 
 
 class ModelLimits(msgspec.Struct, frozen=True):
-    """0: not known."""
+    """The limits of a model; 0: not known."""
 
     context_window_tokens: int = 0
     max_output_tokens: int = 0

@@ -99,7 +99,7 @@ def _price(model: str, price: Mapping[str, Any]) -> Price:
 
 
 def prompt_tokens(usage: Usage) -> int:
-    """All that went in, cached or not."""
+    """All tokens that went in, cached or not."""
     return usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
 
 

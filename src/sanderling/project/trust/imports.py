@@ -24,7 +24,7 @@ class Import(msgspec.Struct, frozen=True):
 
 
 def lines_with_imports(text: str) -> Iterator[tuple[str, tuple[Import, ...]]]:
-    """Each line, with the imports in it; there are none in code."""
+    """Each line of `text`, with the imports in it; there are none in code."""
     fence = ""
     for line in text.split("\n"):
         found = _FENCE.match(line)

@@ -95,7 +95,7 @@ class TrustStore:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """All of `data` or what was there before, whatever happens meanwhile, and whoever else writes."""
+    """Put `data` there, or leave what was before, whatever happens meanwhile, and whoever else writes."""
     fd, temporary = tempfile.mkstemp(prefix=path.stem, suffix=".new", dir=path.parent)
     try:
         with os.fdopen(fd, "wb") as file:

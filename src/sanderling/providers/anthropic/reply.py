@@ -193,7 +193,7 @@ def _decode_if_known(
 
 
 def _decode_event(data: str, name: str) -> Any:
-    """None for one of a later API. One without a name is such if it is JSON of another form."""
+    """The event that `data` holds, None for one of a later API. One without a name is such if it is JSON of another form."""
     if name not in NAMELESS:
         return _decode_if_known(_event_decoders, data)
     try:

@@ -186,7 +186,7 @@ class Directory:
         return f"{line}  (cannot be read: {os.strerror(errno.EACCES)})"
 
     def lines(self) -> Iterator[str]:
-        """Its children and theirs, each indented by its level."""
+        """The lines of its children and theirs, each indented by its level."""
         indent = "  " * self.level
         for child in self.children:
             if isinstance(child, str):
