@@ -28,7 +28,7 @@ end
 
 ---@param question sanderling.session.state.Question
 ---@return integer? index
-function M.index_of(question)
+local function index_of(question)
   for i, each in ipairs(M.list()) do
     if each == question then
       return i
@@ -42,7 +42,7 @@ end
 ---@return integer count
 function M.question()
   local list = M.list()
-  local kept = shown and M.index_of(shown)
+  local kept = shown and index_of(shown)
   index = kept or math.max(1, math.min(index, #list))
   shown = list[index]
   return shown, index, #list

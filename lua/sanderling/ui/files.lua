@@ -171,7 +171,7 @@ end
 --- Would a plugin read the file in its own way, where an editor shows what is in it?
 ---@param path string absolute
 ---@return boolean
-function M.is_read_by_plugin(path)
+local function is_read_by_plugin(path)
   return M.is_read_otherwise(names_of(path))
 end
 
@@ -194,7 +194,7 @@ local code_win
 
 ---@param win integer
 ---@return boolean a file can be shown here
-function M.is_code_window(win)
+local function is_code_window(win)
   local buf = api.nvim_win_get_buf(win)
   return api.nvim_win_get_config(win).relative == ''
     and vim.bo[buf].buftype == ''
@@ -207,7 +207,7 @@ api.nvim_create_autocmd('WinLeave', {
   desc = 'Agent: remember where files are to open',
   callback = function()
     local win = api.nvim_get_current_win()
-    code_win = M.is_code_window(win) and win or code_win
+    code_win = is_code_window(win) and win or code_win
   end,
 })
 
@@ -225,7 +225,7 @@ local LARGER_THAN_ANY = 1e9 -- window, in cells
 local function go_to_code_window(path)
   local best, best_size = nil, 0
   for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
-    if M.is_code_window(win) then
+    if is_code_window(win) then
       local size = api.nvim_win_get_width(win) * api.nvim_win_get_height(win)
       if is_shown_in(path, api.nvim_win_get_buf(win)) then
         size = math.huge
@@ -258,7 +258,7 @@ end
 local function may_open(path)
   local name = vim.fs.basename(path):gsub('%c', ' ')
   local stat = vim.uv.fs_stat(path)
-  if M.is_read_by_plugin(path) then
+  if is_read_by_plugin(path) then
     message.tell(
       ('A plugin reads files like %s: open it with :edit if you trust it.'):format(name),
       vim.log.levels.WARN

@@ -69,7 +69,7 @@ end
 --- Call `buf` what people read in a statusline or a tab: `[Sanderling prompt]`, `[Sanderling prompt 2]` where that is taken.
 ---@param buf integer
 ---@param what string empty: the chat itself
-function M.set_name(buf, what)
+local function set_name(buf, what)
   local stem = vim.trim('Sanderling ' .. what)
   local name, number = ('[%s]'):format(stem), 1
   while vim.fn.bufexists(name) == 1 do
@@ -89,7 +89,7 @@ function M.new(what)
   M.quietly(function()
     buf = api.nvim_create_buf(false, true)
   end)
-  M.set_name(buf, what)
+  set_name(buf, what)
   return buf
 end
 

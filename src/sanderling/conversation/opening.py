@@ -45,8 +45,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     The wishes of a face for a conversation. `mode` is for this time, whatever the session remembers.
 
     `is_shown`: what the session begins or goes on with is emitted while it opens, `has_history` with what was said last; and the
-    demo model gets a project of its own. `adjust` has the last word on the settings, `wrap` on the provider for a project. `log_dir` is where the log is, if not with the
-    other sessions', and `face` what a new one says of where it began.
+    demo model gets a project of its own. `adjust` has the last word on the settings, `wrap` on the provider for a project. `log_dir`
+    is where the log is, if not with the other sessions', and `face` what a new one says of where it began.
     """
 
     mode: Mode | None = None

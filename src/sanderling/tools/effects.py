@@ -13,7 +13,8 @@ class Effect(msgspec.Struct, frozen=True):
     The effect that a tool use would have. `kind` says which of the other fields are set.
 
     `path` is absolute; `command` is a line for the shell, to be run in `cwd` (empty: the project's root); `host` may end in `:port`.
-    `none` touches nothing outside of the conversation; `call` does what only the tool knows. `leaves_sandbox`: it wants more than the session's sandbox gives.
+    `none` touches nothing outside of the conversation; `call` does what only the tool knows. `leaves_sandbox`: it wants more than
+    the session's sandbox gives.
     `exported` is what earlier commands have set that can change what runs (`NAME='value'`, `NAME (unset)`), as a person can read it.
     """
 

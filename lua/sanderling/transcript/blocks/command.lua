@@ -1,14 +1,12 @@
 --- The person's commands in the transcript, and what the sandbox has to say: about them, the tools, and itself.
-local M = {}
-
 local blocks = require('sanderling.transcript.blocks')
 local sandbox = require('sanderling.session.sandbox')
 
 local FOLDED_FROM_LINES = 21 -- of output
 local CLOSED_FROM_LINES = 201
 
----@type table<string, fun(self: sanderling.transcript.Transcript, event: any)>
-M.draw = {}
+---@type table<string, sanderling.transcript.blocks.Draw> by the type of event
+local draw = {}
 
 -- commands ------------------------------------------------------------------------------------------------------------
 
@@ -41,19 +39,19 @@ local function block_of(self, id)
   return self.open
 end
 
-function M.draw.command_started(self, event)
+function draw.command_started(self, event)
   self.commands[event.id] = command_label(event.command)
   self.refused = {}
   open_command(self, event.id, self.commands[event.id])
 end
 
-function M.draw.command_output(self, event)
+function draw.command_output(self, event)
   if event.text ~= '' then
     self:append_output(block_of(self, event.id), event.text)
   end
 end
 
-function M.draw.command_ended(self, event)
+function draw.command_ended(self, event)
   local open = block_of(self, event.id)
   local row = self:append_lines(event.outcome, event.is_success and 'AgentNotice' or 'AgentError')
   for _, note in ipairs(event.notes or {}) do
@@ -78,7 +76,7 @@ end
 
 --- Say something beside the model and the commands: within the block of a command when one is open, whose output goes on below.
 ---@param event { text: string, hl: string, remedy?: string }
-function M.draw.remark(self, event)
+function draw.remark(self, event)
   if self.open then
     self:append_lines(event.text, event.hl)
     self.open.output_row, self.open.output_mark, self.open.has_remark = nil, nil, true
@@ -108,7 +106,7 @@ local network_remedies = {
 
 local PROGRAM_REMEDY = 'The option sandbox.read shows a directory in each session.'
 
-function M.draw.access_denied(self, event)
+function draw.access_denied(self, event)
   local text = ('The sandbox refused: %s %s (%s)'):format(event.operation, event.target, event.rule)
   if self.refused[text] then
     return -- who is refused often tries again
@@ -131,7 +129,7 @@ local guard_sentences = {
   noticed = 'Look at %s: it %s.',
 }
 
-function M.draw.guard_acted(self, event)
+function draw.guard_acted(self, event)
   local sentence = guard_sentences[event.kind]
   if not sentence then
     return -- 'replaced' is the host's own business
@@ -149,7 +147,7 @@ function M.draw.guard_acted(self, event)
   end
 end
 
-function M.draw.sandbox_changed(self, event)
+function draw.sandbox_changed(self, event)
   local before = self.sandbox
   local problem = event.problem or ''
   if problem ~= '' and problem ~= before.problem then
@@ -167,7 +165,7 @@ function M.draw.sandbox_changed(self, event)
 end
 
 blocks.register({
-  draw = M.draw,
+  draw = draw,
   beside = { 'command_started', 'command_output', 'command_ended', 'access_denied', 'remark' },
   new = function()
     return {
@@ -177,5 +175,3 @@ blocks.register({
     }
   end,
 })
-
-return M

@@ -3,7 +3,7 @@ local M = {}
 
 local blocks = require('sanderling.transcript.blocks')
 
----@type table<string, fun(self: sanderling.transcript.Transcript, event: any)>
+---@type table<string, sanderling.transcript.blocks.Draw>
 M.draw = {}
 
 function M.draw.notice(self, event)

@@ -32,9 +32,8 @@ local TORN = ' (goes on)'
 
 -- blocks --------------------------------------------------------------------------------------------------------------
 
----@alias sanderling.transcript.blocks.tool.Draw fun(self: sanderling.transcript.Transcript, event: any)
----@type table<string, sanderling.transcript.blocks.tool.Draw>
-M.draw = {}
+---@type table<string, sanderling.transcript.blocks.Draw> by the type of event
+local draw = {}
 
 ---@param self sanderling.transcript.Transcript
 ---@param row integer
@@ -128,21 +127,21 @@ local function write_detail(self, use, detail, filetype)
   end
 end
 
-function M.draw.tool_started(self, event)
+function draw.tool_started(self, event)
   local use =
     { id = event.id, tool = words.plain(event.tool), title = words.first_line(event.title) }
   self.tools[event.id] = use
   open_block(self, use, '')
 end
 
-function M.draw.tool_output(self, event)
+function draw.tool_output(self, event)
   local use = self.tools[event.id]
   if use and event.text ~= '' then
     self:append_output(block_of(self, use), event.text)
   end
 end
 
-function M.draw.tool_ended(self, event)
+function draw.tool_ended(self, event)
   local use = self.tools[event.id]
   if not use then
     return -- it was stopped
@@ -168,7 +167,7 @@ function M.draw.tool_ended(self, event)
 end
 
 --- Say behind the lines of jobs that have ended how they did; not in the text, for a change in its first line cuts a fold off.
-function M.draw.jobs_changed(self, event)
+function draw.jobs_changed(self, event)
   for _, job in ipairs(event.jobs) do
     local mark = self.jobs_shown[job.id]
     local row = mark
@@ -266,7 +265,7 @@ function M.show(use)
 end
 
 blocks.register({
-  draw = M.draw,
+  draw = draw,
   new = function()
     return { tools = {}, tool_blocks = {}, jobs_shown = {} }
   end,

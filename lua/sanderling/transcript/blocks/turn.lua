@@ -1,7 +1,5 @@
 --- Turns in the transcript: what the person said and what the model says, an answer that begins anew, the end; and where the
 --- model's view of it all was shortened.
-local M = {}
-
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
 local tools = require('sanderling.transcript.blocks.tool')
@@ -20,8 +18,8 @@ local ns = require('sanderling.transcript.writer').NS
 ---@field first integer row
 ---@field answer integer row at which the answer begins
 
----@type table<string, fun(self: sanderling.transcript.Transcript, event: any)>
-M.draw = {}
+---@type table<string, sanderling.transcript.blocks.Draw> by the type of event
+local draw = {}
 
 -- prompts -------------------------------------------------------------------------------------------------------------
 
@@ -119,7 +117,7 @@ local function draw_prompt(self, prompt, name)
   return row, row + answer
 end
 
-function M.draw.turn_started(self, event)
+function draw.turn_started(self, event)
   tools.stop_all(self)
   self:end_countdown()
   self.refused, self.pieces = {}, {}
@@ -127,7 +125,7 @@ function M.draw.turn_started(self, event)
   table.insert(self.turns, { id = event.prompt.id, first = row, answer = answer })
 end
 
-function M.draw.prompt_steered(self, event)
+function draw.prompt_steered(self, event)
   draw_prompt(self, event.prompt, 'You, meanwhile')
 end
 
@@ -190,7 +188,7 @@ local function draw_answer(self, event, border, draw_piece)
   end
 end
 
-function M.draw.text_delta(self, event)
+function draw.text_delta(self, event)
   local _, border = event.text:find('^.*\n\n')
   if not border and self.col == 0 and vim.startswith(event.text, '\n') then
     border = 1
@@ -198,12 +196,12 @@ function M.draw.text_delta(self, event)
   draw_answer(self, event, border, draw_text)
 end
 
-function M.draw.thinking_delta(self, event)
+function draw.thinking_delta(self, event)
   local _, border = event.text:find('^.*\n')
   draw_answer(self, event, border, draw_thinking)
 end
 
-function M.draw.block_ended(self, event)
+function draw.block_ended(self, event)
   if self.open and self.open.id == event.block_id then
     self:end_answer()
   end
@@ -239,7 +237,7 @@ local function take_back(self, piece)
 end
 
 --- An answer was cut off: what has come of it goes, and what follows is drawn in its place.
-function M.draw.answer_restarted(self, event)
+function draw.answer_restarted(self, event)
   self:end_answer()
   for i = #self.pieces, 1, -1 do
     if self.pieces[i].block_id >= event.block_id then
@@ -258,7 +256,7 @@ local endings = {
   context_full = 'The conversation fills the model’s whole context window: :AgentCompact shortens it, :clear begins a new one.',
 }
 
-function M.draw.turn_ended(self, event)
+function draw.turn_ended(self, event)
   self:end_countdown()
   self:end_answer()
   tools.stop_all(self)
@@ -277,7 +275,7 @@ local compactions = {
 }
 
 --- Say where the model was shown less, with the summary in a fold.
-function M.draw.compacted(self, event)
+function draw.compacted(self, event)
   self:end_block()
   local before, after = words.short(event.before_tokens), words.short(event.after_tokens)
   local label = ('── %s: %s → %s tokens ──'):format(
@@ -302,13 +300,13 @@ function M.draw.compacted(self, event)
   })
 end
 
-function M.draw.compaction_undone(self)
+function draw.compaction_undone(self)
   self:end_block()
   self:append_block('── context as it was before ──', 'AgentNotice')
 end
 
 blocks.register({
-  draw = M.draw,
+  draw = draw,
   new = function()
     return { headers = {}, turns = {}, pieces = {} }
   end,
@@ -318,5 +316,3 @@ blocks.register({
     pieces = { is_list = true, of = { 'first', 'last' } },
   },
 })
-
-return M

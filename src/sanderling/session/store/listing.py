@@ -40,7 +40,8 @@ def list_sessions(
     The sessions of `project`, or of all with an empty one, the one first that was changed last.
 
     With a `text` only those in which the person or the model said it, in any case, with an excerpt. What is no log of a session,
-    or cannot be read, is left out, and if this `is_in_editor`, what began elsewhere: scripts make many. Elsewhere than on Linux nobody can say which are open.
+    or cannot be read, is left out, and if this `is_in_editor`, what began elsewhere: scripts make many. Only on Linux is it known
+    which are open.
     """
     wanted, locked = _pattern(text), _locked_inodes()
     infos = [
