@@ -18,7 +18,6 @@ local locked = require('sanderling.ui.locked')
 local notices = require('sanderling.transcript.blocks.notice')
 local queue = require('sanderling.transcript.queue')
 local countdown = require('sanderling.transcript.countdown')
-local scratch = require('sanderling.ui.scratch')
 local tools = require('sanderling.transcript.blocks.tool')
 local waiting = require('sanderling.transcript.blocks.waiting')
 
@@ -106,33 +105,6 @@ function M.new(buf, on_defect)
     transcripts[buf]:end_countdown()
   end
   transcripts[buf] = self
-  return self
-end
-
--- Fields that a copy has for itself.
-local OF_ITS_OWN =
-  { buf = true, queue = true, folded = true, when_held_are_drawn = true, on_defect = true }
-
---- A transcript that says the same in another buffer, and goes on by itself from there. May raise while text is locked.
----@param from sanderling.transcript.Transcript
----@param buf integer its text is replaced
----@return sanderling.transcript.Transcript
-function M.copy(from, buf)
-  local self = M.new(buf, from.on_defect)
-  scratch.paste(scratch.copy(from.buf), buf)
-  local remembered = {}
-  for name, value in pairs(from) do
-    remembered[name] = not OF_ITS_OWN[name] and value or nil
-  end
-  for name, value in pairs(vim.deepcopy(remembered)) do -- at once: what two of them share, the copies share, too
-    self[name] = value
-  end
-  self.footer.buf = buf
-  self.markdown:move(buf)
-  if self.countdown then
-    self.countdown:go_on()
-  end
-  self:apply(from.queue:undrawn())
   return self
 end
 

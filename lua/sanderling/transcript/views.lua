@@ -3,6 +3,7 @@
 local M = {}
 
 local transcripts = require('sanderling.transcript')
+local scratch = require('sanderling.ui.scratch')
 
 ---@class (exact) sanderling.transcript.views.Frame
 ---@field undrawn table<sanderling.transcript.views.View, true> views that have not drawn it yet
@@ -22,12 +23,39 @@ function M.new()
   return setmetatable({ all = {}, frames = {} }, Views)
 end
 
+-- Fields that a copy has for itself.
+local OF_ITS_OWN =
+  { buf = true, queue = true, folded = true, when_held_are_drawn = true, on_defect = true }
+
+--- A transcript that says the same in another buffer, and goes on by itself from there. May raise while text is locked.
+---@param from sanderling.transcript.Transcript
+---@param buf integer its text is replaced
+---@return sanderling.transcript.Transcript
+local function copy(from, buf)
+  local self = transcripts.new(buf, from.on_defect)
+  scratch.paste(scratch.copy(from.buf), buf)
+  local remembered = {}
+  for name, value in pairs(from) do
+    remembered[name] = not OF_ITS_OWN[name] and value or nil
+  end
+  for name, value in pairs(vim.deepcopy(remembered)) do -- at once: what two of them share, the copies share, too
+    self[name] = value
+  end
+  self.footer.buf = buf
+  self.markdown:move(buf)
+  if self.countdown then
+    self.countdown:go_on()
+  end
+  self:apply(from.queue:undrawn())
+  return self
+end
+
 --- Show in `buf`, whose text is replaced, what `transcript` shows, and go on there with what comes. Raises while text is locked.
 ---@param transcript sanderling.transcript.Transcript
 ---@param buf integer
 ---@return sanderling.transcript.Transcript view
 function Views:open(transcript, buf)
-  local view = transcripts.copy(transcript, buf)
+  local view = copy(transcript, buf)
   vim.b[buf].sanderling_session = vim.b[transcript.buf].sanderling_session
   vim.api.nvim_buf_attach(buf, false, {
     on_detach = function()
