@@ -1,4 +1,4 @@
---- The two buffers of a session. What stands in them is the session's: it is put back where somebody deletes or empties them.
+--- The buffers of a session: its transcript, and its prompt once somebody writes in it. What stands in them is the session's: it is put back where somebody deletes or empties them.
 local api = vim.api
 local prompt = require('sanderling.prompt')
 local prompt_history = require('sanderling.prompt.history')
@@ -17,7 +17,7 @@ local hint_ns = api.nvim_create_namespace('sanderling_hint')
 ---@field transcript sanderling.transcript.Transcript the view that the chat's windows show
 ---@field views sanderling.transcript.views.Views
 ---@field transcript_buf integer
----@field prompt sanderling.prompt.Prompt
+---@field prompt? sanderling.prompt.Prompt nil: it works by itself, and no chat shows it
 ---@field todo sanderling.prompt.todo.Todo
 ---@field is_fresh boolean nothing was said in it, or run
 ---@field protected hint? string what an empty transcript says
@@ -49,19 +49,25 @@ local function new_prompt()
   return prompt.new(new_buffer('prompt', 'sanderling_prompt'))
 end
 
---- Make both of them.
+--- Make the transcript's.
 ---@protected
 ---@param is_live fun(): boolean the session is open
 ---@param on_lost fun() somebody has deleted or emptied one: `restore` gives it back, as soon as that is allowed
 function Buffers:make_buffers(is_live, on_lost)
-  self.transcript_buf, self.prompt = new_transcript_buffer(), new_prompt()
+  self.transcript_buf = new_transcript_buffer()
   self.lost, self.is_live, self.on_lost = {}, is_live, on_lost
-  self.todo = todo.new(self.prompt.buf, function()
+  self.todo = todo.new(function()
     return self.state
   end)
-  for _, buf in ipairs(self:buffers()) do
-    self:guard(buf)
-  end
+  self:guard(self.transcript_buf)
+end
+
+--- Have a prompt from now on.
+function Buffers:make_prompt()
+  self.prompt = new_prompt()
+  self.todo.buf = self.prompt.buf
+  vim.b[self.prompt.buf].sanderling_session = self.id
+  self:guard(self.prompt.buf)
 end
 
 --- What stands in `buf` is the session's, and outlives it.
@@ -102,7 +108,7 @@ end
 ---@return boolean are_new some of the buffers are others than before
 function Buffers:restore()
   local before = self:buffers()
-  if self.lost[self.prompt.buf] then
+  if self.prompt and self.lost[self.prompt.buf] then
     self:restore_buffer(self.prompt.buf, function()
       self.prompt = new_prompt()
       self.todo.buf = self.prompt.buf
@@ -118,12 +124,12 @@ end
 
 ---@return integer[]
 function Buffers:buffers()
-  return { self.transcript_buf, self.prompt.buf }
+  return { self.transcript_buf, self.prompt and self.prompt.buf }
 end
 
 --- Delete the buffers. What stands in the prompt is kept in its history.
 function Buffers:delete_buffers()
-  if api.nvim_buf_is_loaded(self.prompt.buf) then
+  if self.prompt and api.nvim_buf_is_loaded(self.prompt.buf) then
     local text = vim.trim(table.concat(self.prompt:lines(), '\n'))
     if text ~= '' then
       prompt_history.add(text)

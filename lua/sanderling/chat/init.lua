@@ -239,6 +239,7 @@ end
 local function go_to_prompt(session)
   local windows, shown = tabs.shown_in()
   if not windows or shown ~= session then
+    M.give_prompt(session)
     windows = layout.open_below(config.options.chat, session.prompt.buf)
     tabs.windows_by_tab[api.nvim_get_current_tabpage()] = windows
   end

@@ -152,7 +152,7 @@ local function by_option(actions)
 end
 
 ---@param transcript integer buffer
----@param prompt integer buffer
+---@param prompt? integer buffer
 ---@param actions sanderling.chat.keys.Actions
 function M.set(transcript, prompt, actions)
   vim.on_key(run_in_spite_of_drawing, ns)

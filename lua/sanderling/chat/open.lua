@@ -33,7 +33,7 @@ local function watch(session)
   end
   on(
     { 'TextChanged', 'TextChangedI', 'TextChangedP' },
-    { session.prompt.buf },
+    { session.prompt and session.prompt.buf },
     'placeholder of an empty prompt',
     function()
       session.prompt:draw_placeholder()
@@ -57,7 +57,7 @@ local function watch(session)
     end
   end)
   on('BufEnter', both, 'the session that is meant', function()
-    if not tabs.is_swapping then
+    if session.prompt and not tabs.is_swapping then
       live.set_current(session)
     end
   end)
@@ -72,14 +72,27 @@ end
 ---@type fun(session: sanderling.chat.session.Session): sanderling.chat.keys.Actions
 M.actions_of = nil
 
---- Make the buffers of `session` a chat's.
+--- Make the buffers of `session` a chat's. Without a prompt there is none: only the keys of a transcript are set.
 ---@param session sanderling.chat.session.Session
 local function set_up(session)
   local actions = M.actions_of(session)
-  keys.set(session.transcript_buf, session.prompt.buf, actions)
-  keys.set_words(session)
+  local prompt = session.prompt
+  keys.set(session.transcript_buf, prompt and prompt.buf, actions)
   watch(session)
-  session.prompt:draw_placeholder()
+  if prompt then
+    keys.set_words(session)
+    prompt:draw_placeholder()
+  end
+end
+
+--- Have a prompt for `session`, which began without one.
+---@param session sanderling.chat.session.Session
+function M.give_prompt(session)
+  if not session.prompt then
+    session:make_prompt()
+    set_up(session)
+    session.todo:draw()
+  end
 end
 
 --- Close what is left of chats that somebody has taken apart.
@@ -107,7 +120,8 @@ local function restore_sessions()
         tabs.restore_view(session, win)
       end
       is_any_new = is_any_new or is_new
-      is_any_busy = is_any_busy or is_new and states.is_busy(session.state)
+      is_any_busy = is_any_busy
+        or is_new and session.prompt ~= nil and states.is_busy(session.state)
     end
   end
   if is_any_new then
@@ -133,22 +147,46 @@ local function restore_sessions_soon()
   end)
 end
 
+---@return sanderling.chat.session.Session
+local function new_session()
+  return session_module.new({ on_lost = restore_sessions_soon, on_sent = tabs.go_to_end })
+end
+
+---@param session sanderling.chat.session.Session
+---@param id? string
+---@param project? string
+---@return sanderling.chat.session.Session
+local function begin(session, id, project)
+  session:begin(id or stored.new_id(), project or stored.root_here())
+  set_up(session)
+  live.add(session)
+  return session
+end
+
+--- Begin a session that has neither prompt nor windows, for what works by itself: its transcript is drawn in a hidden buffer.
+--- `M.open` shows it, and gives it a prompt.
+---@param id? string of one whose log exists; nil: a new one
+---@param project? string
+---@return sanderling.chat.session.Session
+function M.begin_hidden(id, project)
+  return begin(new_session(), id, project)
+end
+
 --- Begin a session in buffers of its own, or resume the one that `id` names. It is current.
 ---@param id? string
 ---@param project? string
 ---@return sanderling.chat.session.Session
 local function add_session(id, project)
-  local session = session_module.new({ on_lost = restore_sessions_soon, on_sent = tabs.go_to_end })
-  session:begin(id or stored.new_id(), project or stored.root_here())
-  set_up(session)
-  live.add(session)
+  local session = new_session()
+  session:make_prompt()
+  begin(session, id, project)
   live.set_current(session)
   return session
 end
 
 --- Close `session`. Windows that show it show the next one, or close.
 ---@param session sanderling.chat.session.Session
-local function remove_session(session)
+function M.remove(session)
   session:close()
   local other = live.neighbour(session, 1)
   for tab in pairs(tabs.windows_by_tab) do
@@ -194,7 +232,7 @@ end
 ---@field transcript_buf integer
 ---@field prompt_buf integer
 
---- The sessions that are open here, in the order of the keys that switch.
+--- The sessions that the chat shows or can switch to, in the order of the keys that switch.
 ---@return sanderling.chat.Entry[]
 function M.list()
   return vim.tbl_map(function(session)
@@ -208,7 +246,7 @@ function M.list()
       transcript_buf = session.transcript_buf,
       prompt_buf = session.prompt.buf,
     }
-  end, live.all())
+  end, live.chats())
 end
 
 -- windows -------------------------------------------------------------------------------------------------------------
@@ -288,6 +326,7 @@ end
 function M.open(id, project, opts)
   local open_one, current = live.find(id), live.current()
   if open_one then
+    M.give_prompt(open_one)
     live.set_current(open_one)
   elseif current and current.is_fresh then
     M.replace(current, id, project)
@@ -323,7 +362,7 @@ end
 function M.close()
   local session = live.current()
   if session then
-    remove_session(session)
+    M.remove(session)
   else
     message.tell('No session is open.')
   end

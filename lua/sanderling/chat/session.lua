@@ -1,4 +1,4 @@
---- One session that is open here: its transcript and its prompt, what was sent, and what its events mean besides being drawn.
+--- One session that is open here: its transcript and its prompt, if it has one, what was sent, and what its events mean besides being drawn.
 --- Whether a window shows it makes no difference.
 local ask = require('sanderling.host.ask')
 local attention = require('sanderling.ui.attention')
@@ -104,6 +104,9 @@ end
 
 --- Keep what stands in the prompt, should Neovim be killed.
 function Session:keep_draft()
+  if not self.prompt then
+    return
+  end
   local text = table.concat(self.prompt:lines(), '\n')
   if self.is_open or text ~= '' then -- else the one that is kept is still to come back
     drafts.keep(self.id, self.project, self.is_fresh, text)
@@ -113,7 +116,7 @@ end
 --- Put back what stood in the prompt when a Neovim ended.
 ---@param is_resumed boolean
 function Session:restore_draft(is_resumed)
-  if table.concat(self.prompt:lines()) ~= '' then
+  if not self.prompt or table.concat(self.prompt:lines()) ~= '' then
     return
   end
   local text = is_resumed and drafts.take(self.id) or drafts.take_fresh(self.project)
@@ -125,18 +128,22 @@ end
 
 -- prompts -------------------------------------------------------------------------------------------------------------
 
---- Put `texts` back where they were typed, as soon as text can be changed; where it cannot at all, into the prompt's history.
+--- Put `texts` back where they were typed, as soon as text can be changed; where it cannot at all, or there is no prompt, into the prompt's history.
 ---@private
 ---@param texts string[]
 function Session:put_back(texts)
   if #texts == 0 then
     return
   end
+  local function keep()
+    prompt_history.add(table.concat(texts, '\n'))
+  end
+  if not self.prompt then
+    return keep()
+  end
   locked.retry(function()
     self.prompt:put_back(texts)
-  end, function()
-    prompt_history.add(table.concat(texts, '\n'))
-  end)
+  end, keep)
 end
 
 ---@param prompts sanderling.Prompt[]

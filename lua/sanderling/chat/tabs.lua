@@ -23,7 +23,7 @@ M.is_quitting = false -- `:quit` is closing one of the windows
 function M.shown_in(tab)
   tab = tab or api.nvim_get_current_tabpage()
   local windows = M.windows_by_tab[tab]
-  for _, session in ipairs(windows and live.all() or {}) do
+  for _, session in ipairs(windows and live.chats() or {}) do
     if layout.is_shown(windows, tab, session.transcript_buf, session.prompt.buf) then
       return windows, session
     end

@@ -12,7 +12,7 @@ local MAX_LINES = 6
 local ns = api.nvim_create_namespace('sanderling_todo')
 
 ---@class (exact) sanderling.prompt.todo.Todo
----@field buf integer of the prompt
+---@field buf? integer of the prompt, once there is one
 ---@field private state fun(): sanderling.session.state.State of its session
 ---@field private mark? integer
 local Todo = {}
@@ -25,11 +25,10 @@ local looks = {
   completed = { sign = '☑', hl = 'AgentTodoDone' },
 }
 
----@param buf integer of the prompt
 ---@param state fun(): sanderling.session.state.State of its session
 ---@return sanderling.prompt.todo.Todo
-function M.new(buf, state)
-  return setmetatable({ buf = buf, state = state }, Todo)
+function M.new(state)
+  return setmetatable({ state = state }, Todo)
 end
 
 ---@param item sanderling.TodoItem
@@ -96,6 +95,9 @@ end
 
 --- Put the list below the last line of the prompt, or take it away when there is nothing left to do.
 function Todo:draw()
+  if not self.buf then
+    return
+  end
   local state = self.state()
   if #state.todo == 0 or is_done(state) then
     api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)

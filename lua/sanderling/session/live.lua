@@ -15,6 +15,13 @@ function M.all()
   return vim.list_slice(sessions)
 end
 
+---@return sanderling.chat.session.Session[] those that a chat can show: they have a prompt
+function M.chats()
+  return vim.tbl_filter(function(session)
+    return session.prompt ~= nil
+  end, sessions)
+end
+
 ---@return sanderling.chat.session.Session?
 function M.current()
   return current
@@ -77,14 +84,15 @@ function M.add(session)
   sessions[#sessions + 1] = session
 end
 
---- The session that comes `step` places after `session`, round and round; itself when it is the only one.
+--- The chat that comes `step` places after `session`, round and round; itself when it is the only one.
 ---@param session sanderling.chat.session.Session
 ---@param step integer
 ---@return sanderling.chat.session.Session
 function M.neighbour(session, step)
-  for i, each in ipairs(sessions) do
+  local chats = M.chats()
+  for i, each in ipairs(chats) do
     if each == session then
-      return sessions[(i - 1 + step) % #sessions + 1]
+      return chats[(i - 1 + step) % #chats + 1]
     end
   end
   return session

@@ -144,7 +144,7 @@ end
 ---@param session_id string
 ---@return string
 local function place_of(session_id)
-  local sessions = live.all()
+  local sessions = live.chats()
   for i, session in ipairs(sessions) do
     if session.id == session_id and #sessions > 1 then
       return ('%d/%d '):format(i, #sessions)
