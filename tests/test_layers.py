@@ -281,5 +281,12 @@ def test_a_file_in_lua_requires_its_own_folder_and_lower_ones(name):
     } == set()
 
 
+@pytest.mark.parametrize("name", sorted(LUA_FILES.keys() - {"ui.icons"}))
+def test_only_the_table_of_icons_has_glyphs(name):
+    """Patterns may have some: they are searched for in the host's words."""
+    code = re.sub(r"--[^\n]*|:(?:match|gsub)\('[^']*'", "", LUA_FILES[name].read_text())
+    assert code.isascii()
+
+
 def test_no_files_in_lua_require_each_other_in_a_circle():
     TopologicalSorter({name: requires(path) - {name} for name, path in LUA_FILES.items()}).prepare()

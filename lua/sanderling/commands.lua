@@ -30,7 +30,10 @@ end
 
 ---@param session sanderling.chat.session.Session
 local function choose_model(session)
-  vim.ui.select(session.state.models, { prompt = 'Model:' }, function(model)
+  vim.ui.select(session.state.models, {
+    prompt = 'Model:',
+    kind = 'sanderling_model',
+  }, function(model)
     if model then
       session:act({ type = 'set_model', model = model })
     end

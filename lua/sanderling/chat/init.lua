@@ -199,6 +199,7 @@ local function offer_no_sandbox()
   local choices = { 'Run without a sandbox in this session', 'Keep the sandbox' }
   vim.ui.select(choices, {
     prompt = 'Without a sandbox, commands can do all that you can:',
+    kind = 'sanderling_confirm',
   }, function(choice)
     if choice == choices[1] and live.find(id) == session then
       live.set_current(session)

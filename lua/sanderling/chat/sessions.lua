@@ -3,6 +3,7 @@
 local api = vim.api
 local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
+local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local stored = require('sanderling.session.stored')
@@ -37,9 +38,9 @@ local function line_of(info, is_everywhere)
     parts[#parts + 1] = vim.fn.fnamemodify(info.project, ':~')
   end
   if (info.excerpt or '') ~= '' then
-    parts[#parts + 1] = ('“%s”'):format(words.plain(info.excerpt))
+    parts[#parts + 1] = icons.quoted(words.plain(info.excerpt))
   end
-  return table.concat(parts, ' · ')
+  return table.concat(parts, icons.separator)
 end
 
 -- what can be done with one -------------------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ local function set_title(info, title)
     session:act({ type = 'set_title', title = title })
   else
     stored.ask({ type = 'rename_session', session_id = info.id, title = title }, function()
-      message.tell(('The session is called “%s” now.'):format(title))
+      message.tell(('The session is called %s now.'):format(icons.quoted(title)))
     end)
   end
 end
@@ -135,13 +136,14 @@ end
 local function delete(info)
   local choices = { 'Delete it', 'Keep it' }
   vim.ui.select(choices, {
-    prompt = ('Delete “%s” and what its commands put out, for good:'):format(
-      stored.name_of(info)
+    prompt = ('Delete %s and what its commands put out, for good:'):format(
+      icons.quoted(stored.name_of(info))
     ),
+    kind = 'sanderling_confirm',
   }, function(choice)
     if choice == choices[1] then
       stored.ask({ type = 'delete_session', session_id = info.id }, function()
-        message.tell(('“%s” is deleted.'):format(stored.name_of(info)))
+        message.tell(icons.quoted(stored.name_of(info)) .. ' is deleted.')
       end)
     end
   end)
@@ -181,7 +183,7 @@ function M.pick(text, is_everywhere)
     local infos = result.sessions
     if #infos == 0 then
       local where = is_everywhere and 'session' or 'session of this project'
-      local what = text ~= '' and ('No %s holds “%s”.'):format(where, text)
+      local what = text ~= '' and ('No %s holds %s.'):format(where, icons.quoted(text))
         or ('There is no %s yet.'):format(where)
       message.tell(what)
       return
@@ -285,7 +287,10 @@ end
 ---@param session sanderling.chat.session.Session
 local function offer_fork(session)
   local choices = { 'Fork it: go on with a copy', 'Leave it' }
-  vim.ui.select(choices, { prompt = 'Another Neovim has this session open:' }, function(choice)
+  vim.ui.select(choices, {
+    prompt = 'Another Neovim has this session open:',
+    kind = 'sanderling_confirm',
+  }, function(choice)
     local is_empty = session.is_fresh and live.find(session.id) == session
     local function take_its_place(id)
       return chat.replace(session, id, session.project)

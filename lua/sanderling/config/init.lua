@@ -1,6 +1,7 @@
 --- Options: what is given by |vim.g.sanderling| and setup(), and the refusal of what is wrong by its name.
 local M = {}
 
+local icons = require('sanderling.ui.icons')
 local key_table = require('sanderling.ui.keys')
 local schema = require('sanderling.config.schema')
 
@@ -119,7 +120,7 @@ end
 
 --- With a mistake in these tables the screen is not quite as was wanted. With any other, something could be sent or run that
 --- was not.
-local HARMLESS = { chat = true, keys = true, approval = true }
+local HARMLESS = { chat = true, icons = true, keys = true, approval = true }
 
 ---@param mistakes sanderling.config.Mistake[]
 ---@return string?
@@ -172,7 +173,7 @@ local function reload()
   local right = taken(global, 'vim.g.sanderling', mistakes)
   right = vim.tbl_deep_extend('force', right, taken(given, 'setup()', mistakes))
   M.options = vim.tbl_deep_extend('force', vim.deepcopy(M.defaults), right)
-  key_table.chosen = M.options.keys
+  key_table.chosen, icons.chosen = M.options.keys, M.options.icons
   if M.options.provider == 'scripted' and M.options.script == '' and #mistakes == 0 then
     local text = "provider 'scripted' needs the option 'script', the path of its file"
     mistakes[1] = { name = 'script', text = text }

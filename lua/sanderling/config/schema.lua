@@ -241,6 +241,12 @@ M.rows = {
     host = 'sandbox_env',
   },
   {
+    name = 'icons',
+    default = 'unicode',
+    choices = { 'unicode', 'ascii' },
+    doc = "signs on the screen; 'ascii' where the font lacks them",
+  },
+  {
     name = 'chat.position',
     default = 'right',
     choices = { 'right', 'left', 'top', 'bottom', 'float', 'tab', 'current' },

@@ -88,5 +88,6 @@
 ---@field approval sanderling.config.Approval
 ---@field permissions table[] rules of the person's own: what may be done without asking, what asks, what is denied
 ---@field sandbox sanderling.config.Sandbox
+---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' where the font lacks them
 ---@field chat sanderling.config.Chat
 ---@field keys sanderling.config.Keys

@@ -89,6 +89,7 @@ function M.offer()
   end
   vim.ui.select({ 'Build it now', 'Not now' }, {
     prompt = 'Sanderling needs its Python environment (about 110 MB):',
+    kind = 'sanderling_confirm',
   }, function(choice)
     if choice == 'Build it now' then
       M.run()

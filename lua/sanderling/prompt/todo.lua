@@ -6,6 +6,7 @@ local M = {}
 
 local api = vim.api
 local float = require('sanderling.ui.float')
+local icons = require('sanderling.ui.icons')
 local words = require('sanderling.ui.words')
 
 local MAX_LINES = 6
@@ -18,12 +19,8 @@ local ns = api.nvim_create_namespace('sanderling_todo')
 local Todo = {}
 Todo.__index = Todo
 
----@type table<string, { sign: string, hl: string }>
-local looks = {
-  pending = { sign = '☐', hl = 'AgentTodo' },
-  in_progress = { sign = '◐', hl = 'AgentTodoActive' },
-  completed = { sign = '☑', hl = 'AgentTodoDone' },
-}
+---@type table<string, string> highlight by status, which names the icon, too
+local hls = { pending = 'AgentTodo', in_progress = 'AgentTodoActive', completed = 'AgentTodoDone' }
 
 ---@param state fun(): sanderling.session.state.State of its session
 ---@return sanderling.prompt.todo.Todo
@@ -35,8 +32,7 @@ end
 ---@return string text
 ---@return string hl
 local function line_of(item)
-  local look = looks[item.status]
-  return ('%s %s'):format(look.sign, words.plain(item.content)), look.hl
+  return ('%s %s'):format(icons[item.status], words.plain(item.content)), hls[item.status]
 end
 
 --- The item that is worked on; else the first that is not done, else the last.
@@ -87,7 +83,7 @@ function Todo:virtual_lines()
     lines[#lines + 1] = { { line_of(items[i]) } }
   end
   if shown < count then
-    local text = ('… %d more: :AgentTodo'):format(count - shown)
+    local text = ('%s %d more: :AgentTodo'):format(icons.more, count - shown)
     lines[#lines + 1] = { { text, 'AgentPlaceholder' } }
   end
   return lines
@@ -120,12 +116,12 @@ end
 --- Show the whole list.
 function Todo:show()
   local items = self.state().todo
-  local lines, hls = {}, {}
+  local lines, line_hls = {}, {}
   for i, item in ipairs(items) do
-    lines[i], hls[i] = line_of(item)
+    lines[i], line_hls[i] = line_of(item)
   end
   local buf, win = float.view('Todo', lines, 'todo')
-  for i, hl in ipairs(hls) do
+  for i, hl in ipairs(line_hls) do
     api.nvim_buf_set_extmark(buf, ns, i - 1, 0, { end_row = i, hl_group = hl, strict = false })
   end
   api.nvim_win_set_cursor(win, { index_of_current(items), 0 })

@@ -92,7 +92,7 @@ local function open(config_)
     wrap = true,
     linebreak = false, -- every blank that is there is seen
     breakindent = false,
-    showbreak = wording.SHOWBREAK,
+    showbreak = wording.showbreak(),
     smoothscroll = true,
     conceallevel = 0,
     foldenable = false,

@@ -3,12 +3,16 @@ local M = {}
 
 local api = vim.api
 local config = require('sanderling.config')
+local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local queue = require('sanderling.review.queue')
 local sandbox = require('sanderling.session.sandbox')
 local words = require('sanderling.ui.words')
 
-M.SHOWBREAK = '↪ '
+---@return string before a line that goes on
+function M.showbreak()
+  return icons.narrow('continued') .. ' '
+end
 
 ---@class (exact) sanderling.review.Mark
 ---@field row integer
@@ -36,7 +40,7 @@ end
 ---@return integer
 local function rows_of(line, width)
   local cells = vim.fn.strdisplaywidth(line)
-  local continued = width - api.nvim_strwidth(M.SHOWBREAK)
+  local continued = width - api.nvim_strwidth(M.showbreak())
   return cells <= width and 1 or 1 + math.ceil((cells - width) / continued)
 end
 
@@ -78,7 +82,7 @@ function M.head_of(lines, width, height)
     head[beyond] = vim.fn.printf(('%%.%dS'):format(room), lines[beyond])
   end
   local left = #lines - beyond + 1
-  head[#head + 1] = ('… %d more line%s: :AgentApprovals'):format(left, left == 1 and '' or 's')
+  head[#head + 1] = ('%s %s: :AgentApprovals'):format(icons.more, words.counted(left, 'more line'))
   return head, height, true
 end
 
@@ -97,7 +101,7 @@ end
 ---@return string
 local function count_text()
   local _, index, count = queue.question()
-  return count > 1 and (' · %d of %d'):format(index, count) or ''
+  return count > 1 and icons.separator .. ('%d of %d'):format(index, count) or ''
 end
 
 --- How many cells the heading may take in the border.
@@ -162,7 +166,7 @@ end
 local function asker_of(q)
   local session = live.find(q.session_id)
   if session and #live.all() > 1 and not session:is_on_screen() then
-    return ('Session “%s” asks.'):format(words.plain(session:name()))
+    return ('Session %s asks.'):format(icons.quoted(words.plain(session:name())))
   end
 end
 

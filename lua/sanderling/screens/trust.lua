@@ -7,6 +7,7 @@ local attention = require('sanderling.ui.attention')
 local bus = require('sanderling.host.bus')
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
+local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local page = require('sanderling.screens.trust_page')
@@ -96,6 +97,7 @@ local function ask_answer(self)
   end
   vim.ui.select(choices, {
     prompt = page.question(self),
+    kind = 'sanderling_trust',
     format_item = function(choice)
       return choice.text
     end,
@@ -144,7 +146,6 @@ end
 
 local window_options = {
   wrap = true,
-  showbreak = page.BAR .. '↪ ',
   linebreak = false,
   list = false,
   conceallevel = 0,
@@ -181,7 +182,8 @@ local function open(session, found)
   vim.cmd.stopinsert()
   vim.cmd(('tab sbuffer %d'):format(view.buf))
   scratch.set_buf_options(view.buf, { bufhidden = 'wipe' })
-  scratch.set_win_options(0, window_options)
+  local before = page.bar() .. icons.narrow('continued') .. ' '
+  scratch.set_win_options(0, vim.tbl_extend('error', window_options, { showbreak = before }))
   if not view.refusal then -- in sight wherever in a long file one is
     scratch.set_win_options(0, { winbar = KEYS })
   end

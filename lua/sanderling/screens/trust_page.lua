@@ -2,14 +2,18 @@
 local M = {}
 
 local api = vim.api
+local icons = require('sanderling.ui.icons')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
-M.BAR = '│ ' -- before each line of a file: none of them can pass for something that is said here
-local MARKED, UNMARKED = '☑', '☐'
 local WIDEST_PATH = 50
 
 local ns = api.nvim_create_namespace('sanderling_trust')
+
+---@return string what stands before each line of a file, so that none of them can pass for something that is said here
+function M.bar()
+  return icons.narrow('bar') .. ' '
+end
 
 ---@class (exact) sanderling.screens.trust.View
 ---@field session sanderling.chat.session.Session
@@ -36,7 +40,7 @@ local states = {
 ---@param file sanderling.TrustFile
 ---@return string
 local function box_of(self, file)
-  return self.is_marked[file.path] and MARKED or UNMARKED
+  return self.is_marked[file.path] and icons.completed or icons.pending
 end
 
 ---@param self sanderling.screens.trust.View
@@ -91,7 +95,7 @@ local function page(self)
     local facts = ('%s, %s'):format(states[file.state].words, words.counted(#text, 'line'))
     lines[#lines + 1] = ('%s (%s)'):format(words.visible(words.plain(file.path)), facts)
     for _, line in ipairs(text) do
-      lines[#lines + 1] = M.BAR .. words.visible(line)
+      lines[#lines + 1] = M.bar() .. words.visible(line)
     end
   end
   return lines
@@ -159,7 +163,7 @@ end
 ---@param i integer
 function M.redraw_box(self, i)
   local file, row = self.files[i], self.first_row + i - 1
-  local old = self.is_marked[file.path] and UNMARKED or MARKED
+  local old = self.is_marked[file.path] and icons.pending or icons.completed
   scratch.set_buf_options(self.buf, { modifiable = true })
   api.nvim_buf_clear_namespace(self.buf, ns, row, row + 1)
   api.nvim_buf_set_text(self.buf, row, 0, row, #old, { box_of(self, file) })

@@ -4,6 +4,7 @@ local M = {}
 local api = vim.api
 local float = require('sanderling.ui.float')
 local bus = require('sanderling.host.bus')
+local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
@@ -28,10 +29,10 @@ local lists = {}
 ---@param prompts sanderling.Prompt[]
 ---@return string
 local function rule_for(prompts)
-  local rule = '──'
+  local rule = icons.rule:rep(2)
   for _, prompt in ipairs(prompts) do
     while prompt.text:find(rule, 1, true) do
-      rule = rule .. '─'
+      rule = rule .. icons.rule
     end
   end
   return rule

@@ -1,4 +1,5 @@
 --- What the screen knows of the sandbox, and the words for it.
+local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 
 local M = {}
@@ -15,13 +16,13 @@ end
 -- short words, for winbar and statusline ------------------------------------------------------------------------------
 
 ---@class (exact) sanderling.session.sandbox.LevelWords
----@field name string
+---@field name? string nil while it is not known
 ---@field warning? string
 ---@field hl? string
 
 ---@type table<string, sanderling.session.sandbox.LevelWords>
 local level_words = {
-  [''] = { name = '…' },
+  [''] = {},
   full = { name = 'full' },
   ['full-bwrap'] = { name = 'full(bwrap)' },
   namespaces = { name = 'ns', warning = 'weaker', hl = 'AgentWarning' },
@@ -40,7 +41,7 @@ function M.words(session_id, is_short)
   local network = known.level == 'off' and 'on' or known.network -- without a sandbox nothing holds it
   local warning = not is_short and level.warning and ' ' .. level.warning or ''
   return {
-    { text = 'sbx:' .. level.name .. warning, hl = level.hl },
+    { text = 'sbx:' .. (level.name or icons.more) .. warning, hl = level.hl },
     { text = 'net:' .. network, hl = network == 'on' and 'AgentWarning' or nil },
   }
 end

@@ -2,6 +2,7 @@
 local api = vim.api
 local ask = require('sanderling.host.ask')
 local host = require('sanderling.host')
+local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local words = require('sanderling.ui.words')
@@ -95,7 +96,9 @@ function M.hint(session)
       local info = M.newest_closed(M.known)
       if info and session.id == id then
         local ago = M.age(os.time() - info.changed_at)
-        session:set_hint((':AgentResume goes on with “%s”, %s.'):format(M.name_of(info), ago))
+        session:set_hint(
+          (':AgentResume goes on with %s, %s.'):format(icons.quoted(M.name_of(info)), ago)
+        )
       end
     end, function() end)
   end)

@@ -1,5 +1,6 @@
 --- What the winbars and the statusline say: mode, model, session, state, tokens and what they cost, sandbox.
 local api = vim.api
+local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 local sandbox = require('sanderling.session.sandbox')
 local states = require('sanderling.session.state')
@@ -233,7 +234,7 @@ local function describe_counts(state)
     end
   end
   parts[#parts + 1] = jobs > 0 and words.counted(jobs, 'job') or nil
-  return table.concat(parts, ' · ')
+  return table.concat(parts, icons.separator)
 end
 
 --- 'winbar' of a prompt's window: Vim's mode, the agent's, state, how many prompts wait, jobs, model, which gives way first.
@@ -283,7 +284,7 @@ function M.summary()
     parts[#parts + 1] = words.counted(jobs, 'job')
   end
   vim.list_extend(parts, { usage_words.describe(state.usage), table.concat(confinement, ' ') })
-  return table.concat(parts, ' · '), state_hl(state)
+  return table.concat(parts, icons.separator), state_hl(state)
 end
 
 --- Free of `%`, whose number of signs would have to differ with the place: as an expression's value, as a part of 'statusline'

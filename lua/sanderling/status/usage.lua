@@ -1,5 +1,6 @@
 --- The words for tokens and what they cost.
 local api = vim.api
+local icons = require('sanderling.ui.icons')
 local words = require('sanderling.ui.words')
 
 local M = {}
@@ -65,8 +66,9 @@ local function usage_words(usage, brevity)
       parts[#parts + 1] = format:format(...)
     end
   end
-  add(2, input > 0, '↑%s ↓%s', words.short(input), words.short(turn.output_tokens or 0))
-  add(1, cached > 0, '↻%d%%', cached)
+  local sent, received = words.short(input), words.short(turn.output_tokens or 0)
+  add(2, input > 0, '%s%s %s%s', icons.sent, sent, icons.received, received)
+  add(1, cached > 0, '%s%d%%', icons.cached, cached)
   add(4, percent ~= nil, 'ctx %d%%', percent or 0)
   add(3, usage.is_priced and (usage.cost_usd or 0) > 0, '%s', dollars(usage.cost_usd))
   add(0, usage.is_priced and (usage.turn_cost_usd or 0) > 0, '(+%s)', dollars(usage.turn_cost_usd))

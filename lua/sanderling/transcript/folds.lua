@@ -4,6 +4,7 @@
 local M = {}
 
 local api = vim.api
+local icons = require('sanderling.ui.icons')
 local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.transcript.folds.Fold
@@ -119,17 +120,18 @@ end
 ---@return [string, string][]
 function M.line(fold, count)
   local name = fold.name and fold.name .. (fold.label ~= '' and ' ' or '') or ''
-  local behind = ' · ' .. words.counted(count, 'line')
+  local behind = icons.separator .. words.counted(count, 'line')
   if (fold.summary or '') ~= '' then
     behind = ('  %s%s'):format(fold.summary, behind)
   end
   local label = fold.label
-  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(name .. behind) - #'x  '
+  local sign = icons.fold .. ' '
+  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(sign .. name .. behind) - #' '
   if api.nvim_strwidth(label) > room then
     label = words.fitting(label, math.max(room, 2))
   end
   local hl = fold.hl or 'AgentThinking'
-  return { { '▸ ' .. name, fold.name and 'AgentTool' or hl }, { label .. behind, hl } }
+  return { { sign .. name, fold.name and 'AgentTool' or hl }, { label .. behind, hl } }
 end
 
 return M

@@ -10,9 +10,10 @@ local folds = require('sanderling.transcript.folds')
 local live = require('sanderling.session.live')
 local scratch_buffers = require('sanderling.ui.scratch')
 local Writer = require('sanderling.transcript.writer')
+local icons = require('sanderling.ui.icons')
 
 local NEAR_LINES = 60
-local MARKER = '▲ earlier messages'
+local MARKER = ' earlier messages'
 local LOST = ': scroll up to here, or send a prompt, to load them'
 local MARKER_LINES = 2 -- with the blank one below
 
@@ -37,7 +38,7 @@ end
 ---@param page sanderling.transcript.Transcript an empty one
 function M.mark_top(page)
   page.has_earlier = true
-  page:append_block(MARKER, 'AgentPlaceholder')
+  page:append_block(icons.earlier .. MARKER, 'AgentPlaceholder')
 end
 
 --- The host is gone. The next one is not started for a page before a person scrolls up: it may end of that again.

@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local icons = require('sanderling.ui.icons')
 local words = require('sanderling.ui.words')
 
 local SHOWN_MS = 4000 -- for each row
@@ -91,7 +92,7 @@ end
 ---@param text string
 ---@param level? integer
 function M.tell(text, level)
-  text = text:gsub('\n.*', ' …')
+  text = text:gsub('\n.*', ' ' .. icons.more)
   pcall(close) -- not while text is locked
   local is_long = api.nvim_strwidth(text) > room()
   local line = words.fitting(text, room())

@@ -1,6 +1,8 @@
 --- Words on the screen: text in which nothing hides, lines that fit, numbers.
 local M = {}
 
+local icons = require('sanderling.ui.icons')
+
 local MAX_LINE_CHARS = 300
 local MAX_SHOWN_BYTES = 10000 -- of a line: Neovim goes through all of it for each part that it draws
 
@@ -9,13 +11,14 @@ local MAX_SHOWN_BYTES = 10000 -- of a line: Neovim goes through all of it for ea
 ---@return string
 function M.plain(text)
   -- U+061C, U+200B-200F, U+2028-202E, U+2060-206F, U+FEFF: what has no width, and what changes the direction of writing
+  local hidden = icons.hidden
   return (
     text
       :gsub('[%z\1-\31\127]+', ' ')
-      :gsub('\216\156', '·')
-      :gsub('\226\128[\139-\143\168-\174]', '·')
-      :gsub('\226\129[\160-\175]', '·')
-      :gsub('\239\187\191', '·')
+      :gsub('\216\156', hidden)
+      :gsub('\226\128[\139-\143\168-\174]', hidden)
+      :gsub('\226\129[\160-\175]', hidden)
+      :gsub('\239\187\191', hidden)
   )
 end
 
@@ -66,9 +69,9 @@ function M.first_line(text)
   local line, rest = text:match('^([^\n]*)(.*)$')
   line = M.plain(line:sub(1, MAX_SHOWN_BYTES))
   if #line > MAX_LINE_CHARS then
-    line, rest = vim.fn.strcharpart(line, 0, MAX_LINE_CHARS), '…'
+    line, rest = vim.fn.strcharpart(line, 0, MAX_LINE_CHARS), 'more'
   end
-  return line .. (rest ~= '' and ' …' or '')
+  return line .. (rest ~= '' and ' ' .. icons.more or '')
 end
 
 --- `text` without the line breaks at its end. (A pattern would take quadratic time on line breaks in its middle.)
@@ -173,7 +176,12 @@ function M.fitting(text, cells)
   if vim.api.nvim_strwidth(text) <= cells then
     return text
   end
-  return vim.fn.printf('%.*S…', math.max(0, cells - 1), text)
+  local more = icons.more
+  local room = cells - vim.api.nvim_strwidth(more)
+  if room < 0 then
+    room, more = math.max(0, cells), ''
+  end
+  return vim.fn.printf('%.*S', room, text) .. more
 end
 
 --- How wide the window of this tab page is that shows `buf`; where none does, the screen.

@@ -1,5 +1,6 @@
 --- The person's commands in the transcript, and what the sandbox has to say: about them, the tools, and itself.
 local blocks = require('sanderling.transcript.blocks')
+local icons = require('sanderling.ui.icons')
 local sandbox = require('sanderling.session.sandbox')
 
 local FOLDED_FROM_LINES = 21 -- of output
@@ -14,7 +15,7 @@ local draw = {}
 ---@return string
 local function command_label(command)
   local line, rest = vim.trim(command):match('^([^\n]*)(.*)$')
-  return '$ ' .. line .. (rest ~= '' and ' …' or '')
+  return '$ ' .. line .. (rest ~= '' and ' ' .. icons.more or '')
 end
 
 --- Begin a block of a command's; what it prints goes below.

@@ -10,6 +10,7 @@ local diff = require('sanderling.transcript.diff')
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
 local folds = require('sanderling.transcript.folds')
+local icons = require('sanderling.ui.icons')
 local words = require('sanderling.ui.words')
 
 local ns = require('sanderling.transcript.writer').NS
@@ -56,7 +57,7 @@ local function open_block(self, use, suffix)
   paint_header(self, use.row, 0, #use.tool, 'AgentTool')
   use.mark = api.nvim_buf_set_extmark(self.buf, ns, use.row, #header, {
     id = use.mark,
-    virt_text = { { '…', 'AgentBusy' } },
+    virt_text = { { icons.more, 'AgentBusy' } },
     virt_text_pos = 'eol',
   })
   local block = { id = use.id, first = use.row, title = use.title }
@@ -148,8 +149,10 @@ function draw.tool_ended(self, event)
   end
   local is_error = event.is_error or false
   local summary = words.plain(event.summary or '')
-  if is_error and not vim.startswith(summary, '✗') then
-    summary = summary ~= '' and '✗ ' .. summary or '✗'
+  local job = summary:match('^→ (%S+)$')
+  summary = icons.translated(summary)
+  if is_error and not vim.startswith(summary, icons.failed) then
+    summary = vim.trim(icons.failed .. ' ' .. summary)
   end
   local detail = words.without_end(event.detail or '')
   if detail ~= '' then
@@ -159,7 +162,6 @@ function draw.tool_ended(self, event)
   if self.open and self.open.id == event.id then
     fold_block(self, use, summary, is_error)
   end
-  local job = summary:match('^→ (%S+)$')
   if job then
     self.jobs_shown[job] = api.nvim_buf_set_extmark(self.buf, ns, use.row, 0, {})
   end
@@ -174,7 +176,7 @@ function draw.jobs_changed(self, event)
       and job.outcome ~= ''
       and api.nvim_buf_get_extmark_by_id(self.buf, ns, mark, {})[1]
     if row then
-      local text = ' · ' .. words.plain(job.outcome)
+      local text = icons.separator .. icons.translated(words.plain(job.outcome))
       api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
         id = mark,
         virt_text = { { text:sub(2), 'AgentStatus' } },

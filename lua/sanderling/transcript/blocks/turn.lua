@@ -2,6 +2,7 @@
 --- model's view of it all was shortened.
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
+local icons = require('sanderling.ui.icons')
 local tools = require('sanderling.transcript.blocks.tool')
 local words = require('sanderling.ui.words')
 
@@ -29,11 +30,12 @@ local draw = {}
 ---@param hl string
 local function decorate_header(self, row, name, hl)
   self.headers[#self.headers + 1] = row
+  local rest = (' '):rep(#'## ' - api.nvim_strwidth(icons.header))
   api.nvim_buf_set_extmark(self.buf, ns, row, 0, {
     end_row = row,
     end_col = #name + 3,
     hl_group = hl,
-    virt_text = { { '▍' .. name .. '  ', hl } },
+    virt_text = { { icons.header .. name .. rest, hl } },
     virt_text_pos = 'overlay',
   })
 end
@@ -253,7 +255,7 @@ local endings = {
   max_calls = 'Stopped at the limit of calls (option max_calls).',
   budget = 'Stopped at the budget (option budget_usd).',
   refusal = 'The model declined to answer. Put the question otherwise, or :clear to begin anew.',
-  context_full = 'The conversation fills the model’s whole context window: :AgentCompact shortens it, :clear begins a new one.',
+  context_full = "The conversation fills the model's whole context window: :AgentCompact shortens it, :clear begins a new one.",
 }
 
 function draw.turn_ended(self, event)
@@ -274,15 +276,19 @@ local compactions = {
   cleared = 'old tool results cleared',
 }
 
+---@param text string
+---@return string
+local function ruled(text)
+  local rule = icons.rule:rep(2)
+  return ('%s %s %s'):format(rule, text, rule)
+end
+
 --- Say where the model was shown less, with the summary in a fold.
 function draw.compacted(self, event)
   self:end_block()
   local before, after = words.short(event.before_tokens), words.short(event.after_tokens)
-  local label = ('── %s: %s → %s tokens ──'):format(
-    compactions[event.kind],
-    before,
-    after
-  )
+  local change = ('%s %s %s tokens'):format(before, icons.becomes, after)
+  local label = ruled(('%s: %s'):format(compactions[event.kind], change))
   local row = self:append_block(label, 'AgentNotice')
   local summary = vim.trim(event.summary or '')
   if summary == '' then
@@ -302,7 +308,7 @@ end
 
 function draw.compaction_undone(self)
   self:end_block()
-  self:append_block('── context as it was before ──', 'AgentNotice')
+  self:append_block(ruled('context as it was before'), 'AgentNotice')
 end
 
 blocks.register({

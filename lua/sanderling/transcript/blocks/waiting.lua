@@ -3,10 +3,10 @@ local M = {}
 
 local blocks = require('sanderling.transcript.blocks')
 local config = require('sanderling.config')
+local icons = require('sanderling.ui.icons')
 local words = require('sanderling.ui.words')
 
 local MAX_LINES = 3
-local STEERING, QUEUED, HELD = '⇢', '↳', '⏸'
 
 ---@class (exact) sanderling.transcript.blocks.waiting.Step
 ---@field prompt sanderling.Prompt
@@ -23,11 +23,11 @@ function M.in_order(waiting)
     end
   end
   if waiting.is_held then
-    add(waiting.steering, HELD, 'held')
-    add(waiting.queued, HELD, 'held')
+    add(waiting.steering, icons.held, 'held')
+    add(waiting.queued, icons.held, 'held')
   else
-    add(waiting.steering, STEERING, 'with the next tool result')
-    add(waiting.queued, QUEUED, 'after this turn')
+    add(waiting.steering, icons.steering, 'with the next tool result')
+    add(waiting.queued, icons.queued, 'after this turn')
   end
   return steps
 end
@@ -43,7 +43,7 @@ local function lines_of(event)
     lines[i] = { { steps[i].sign .. ' ', 'AgentBusy' }, { text, 'AgentStatus' } }
   end
   if #steps > MAX_LINES then
-    local more = ('… %d more: :AgentQueue'):format(#steps - MAX_LINES)
+    local more = ('%s %d more: :AgentQueue'):format(icons.more, #steps - MAX_LINES)
     lines[#lines + 1] = { { more, 'AgentPlaceholder' } }
   end
   if event.is_held and #steps > 0 then

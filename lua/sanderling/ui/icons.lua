@@ -1,0 +1,119 @@
+--- The glyphs on the screen, by their names: `icons.fold`. The option `icons` chooses the set; no other file has any of its own.
+---@class sanderling.ui.icons: sanderling.ui.icons.Set
+---@field chosen 'unicode'|'ascii'
+local M = { chosen = 'unicode' }
+
+---@class (exact) sanderling.ui.icons.Set
+---@field header string before who speaks
+---@field fold string before a closed fold
+---@field earlier string before the history that is not shown yet
+---@field more string behind or before what is left out
+---@field separator string
+---@field hidden string in the place of what has no shape of its own
+---@field rule string of a line across
+---@field bar string before each line of a file that is shown
+---@field continued string before a line that goes on
+---@field becomes string
+---@field failed string
+---@field passed string
+---@field minus string
+---@field steering string
+---@field queued string
+---@field held string
+---@field pending string
+---@field in_progress string
+---@field completed string
+---@field sent string tokens
+---@field received string
+---@field cached string
+---@field open_quote string
+---@field close_quote string
+
+---@type table<string, sanderling.ui.icons.Set>
+local sets = {
+  unicode = {
+    header = '▍',
+    fold = '▸',
+    earlier = '▲',
+    more = '…',
+    separator = ' · ',
+    hidden = '·',
+    rule = '─',
+    bar = '│',
+    continued = '↪',
+    becomes = '→',
+    failed = '✗',
+    passed = '✓',
+    minus = '−',
+    steering = '⇢',
+    queued = '↳',
+    held = '⏸',
+    pending = '☐',
+    in_progress = '◐',
+    completed = '☑',
+    sent = '↑',
+    received = '↓',
+    cached = '↻',
+    open_quote = '“',
+    close_quote = '”',
+  },
+  ascii = {
+    header = '| ',
+    fold = '+',
+    earlier = '^',
+    more = '...',
+    separator = ' - ',
+    hidden = '?',
+    rule = '-',
+    bar = '|',
+    continued = '\\',
+    becomes = '->',
+    failed = 'x',
+    passed = 'ok',
+    minus = '-',
+    steering = '>>',
+    queued = '->',
+    held = '||',
+    pending = '[ ]',
+    in_progress = '[~]',
+    completed = '[x]',
+    sent = 'in ',
+    received = 'out ',
+    cached = 'cached ',
+    open_quote = '"',
+    close_quote = '"',
+  },
+}
+
+---@type table<string, string>
+local ascii_of = {}
+for name, glyph in pairs(sets.unicode) do
+  ascii_of[vim.trim(glyph)] = vim.trim(sets.ascii[name])
+end
+ascii_of[sets.unicode.hidden] = vim.trim(sets.ascii.separator) -- which it is in the host's words
+
+--- `text` of the host's, its glyphs in the set that is chosen.
+---@param text string
+---@return string
+function M.translated(text)
+  return M.chosen == 'ascii' and text:gsub('[\194-\244][\128-\191]+', ascii_of) or text
+end
+
+--- A glyph that has to be one cell wide, which 'ambiwidth' may forbid.
+---@param name 'bar'|'continued'
+---@return string
+function M.narrow(name)
+  return vim.api.nvim_strwidth(M[name]) == 1 and M[name] or sets.ascii[name]
+end
+
+---@param text string
+---@return string
+function M.quoted(text)
+  return M.open_quote .. text .. M.close_quote
+end
+
+return setmetatable(M, {
+  __index = function(_, name)
+    return sets[M.chosen][name]
+  end,
+})
