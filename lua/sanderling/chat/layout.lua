@@ -3,6 +3,13 @@ local M = {}
 
 local api = vim.api
 local scratch = require('sanderling.ui.scratch')
+local window_options = require('sanderling.chat.window_options')
+
+local MIN_CELLS, CELLS_LEFT = 10, 4 -- of a split, and of what it is taken from
+local MIN_FLOAT_SHARE = 0.6 -- of the screen's columns
+local BORDERS = 2 -- rows of a float's
+local FLOAT_MARGIN, MIN_FLOAT_HEIGHT = 8, 4 -- rows: both floats' borders, and something of what lies below
+local BARS = 2 -- rows between transcript and prompt: statusline and winbar
 
 ---@class (exact) sanderling.chat.layout.Windows
 ---@field transcript integer
@@ -27,7 +34,15 @@ local scratch = require('sanderling.ui.scratch')
 ---@return integer
 local function cells(size, whole)
   local wanted = size < 1 and math.floor(size * whole) or math.floor(size)
-  return math.max(10, math.min(wanted, whole - 4))
+  return math.max(MIN_CELLS, math.min(wanted, whole - CELLS_LEFT))
+end
+
+--- How many rows the prompt has: as many as are wanted, but no more than half of the room.
+---@param wanted integer
+---@param room integer
+---@return integer
+local function prompt_rows(wanted, room)
+  return math.max(1, math.min(wanted, math.floor(room / 2)))
 end
 
 --- Where the two floats are: one above the other, in the middle of the screen.
@@ -35,9 +50,10 @@ end
 ---@return vim.api.keyset.win_config transcript
 ---@return vim.api.keyset.win_config prompt
 local function float_places(opts)
-  local width = cells(opts.size < 1 and math.max(opts.size, 0.6) or opts.size, vim.o.columns)
-  local room = math.max(4, vim.o.lines - 8) -- less the borders, and something of what lies below
-  local prompt_height = math.max(1, math.min(opts.prompt_height, math.floor(room / 2)))
+  local width =
+    cells(opts.size < 1 and math.max(opts.size, MIN_FLOAT_SHARE) or opts.size, vim.o.columns)
+  local room = math.max(MIN_FLOAT_HEIGHT, vim.o.lines - FLOAT_MARGIN)
+  local prompt_height = prompt_rows(opts.prompt_height, room)
   local transcript = {
     relative = 'editor',
     width = width,
@@ -48,7 +64,7 @@ local function float_places(opts)
   }
   local prompt = vim.tbl_extend('force', transcript, {
     height = prompt_height,
-    row = transcript.row + transcript.height + 2,
+    row = transcript.row + transcript.height + BORDERS,
   })
   return transcript, prompt
 end
@@ -117,7 +133,7 @@ local function restore_sizes(windows, tab)
   end
   local is_row = has_others and row_splits[position] ~= nil
   local height = is_row and cells(sizes.height, vim.o.lines) or height_of(windows)
-  local prompt_height = math.max(1, math.min(sizes.prompt_height, math.floor((height - 2) / 2)))
+  local prompt_height = prompt_rows(sizes.prompt_height, height - BARS)
   api.nvim_win_set_height(windows.prompt, prompt_height)
   if is_row then
     local rest = height_of(windows) - api.nvim_win_get_height(windows.transcript)
@@ -155,84 +171,12 @@ local function open_prompt(opts, transcript_win, prompt_buf)
     local _, place = float_places(opts)
     return api.nvim_open_win(prompt_buf, false, place)
   end
-  local room = api.nvim_win_get_height(transcript_win) - 2
+  local room = api.nvim_win_get_height(transcript_win) - BARS
   return api.nvim_open_win(prompt_buf, false, {
     win = transcript_win,
     split = 'below',
-    height = math.max(1, math.min(opts.prompt_height, math.floor(room / 2))),
+    height = prompt_rows(opts.prompt_height, room),
   })
-end
-
-local shared_options = {
-  wrap = true,
-  linebreak = true,
-  breakindent = true,
-  number = false,
-  relativenumber = false,
-  signcolumn = 'no',
-  foldcolumn = '0',
-  statuscolumn = '',
-  colorcolumn = '',
-  cursorcolumn = false,
-  cursorline = false,
-  list = false,
-}
-
-local transcript_options = vim.tbl_extend('error', shared_options, {
-  spell = false,
-  smoothscroll = true,
-  foldenable = true,
-  foldmethod = 'manual',
-  foldtext = "v:lua.require'sanderling.transcript'.foldtext()",
-  fillchars = 'fold: ,eob: ',
-  winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
-})
-
-local prompt_options = vim.tbl_extend('error', shared_options, {
-  winbar = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}",
-  winfixheight = true,
-  fillchars = 'eob: ',
-})
-
---- What a window's statusline says, if the user has made none of their own: what the window is.
----@param win integer
----@param text string
-local function set_statusline(win, text)
-  if vim.go.statusline == api.nvim_get_option_info2('statusline', {}).default then
-    scratch.set_win_options(win, { statusline = text })
-  end
-end
-
-local TRANSCRIPT_STATUSLINE = " %{%v:lua.require'sanderling.status'.transcript_statusline()%} %=%P "
-local PROMPT_STATUSLINE = ' Prompt '
-
---- Set what a window that shows a transcript needs, the chat's own or any other; once, after that they are the user's.
----@param win integer
-function M.set_transcript_options(win)
-  local buf = api.nvim_win_get_buf(win)
-  if vim.w[win].sanderling_transcript ~= buf then
-    vim.w[win].sanderling_transcript = buf
-    scratch.set_win_options(win, transcript_options)
-    set_statusline(win, TRANSCRIPT_STATUSLINE)
-  end
-end
-
----@param win integer
----@param names table<string, any>
----@return table<string, any>
-local function get_options(win, names)
-  local options = {}
-  for name in pairs(names) do
-    options[name] = vim.wo[win][0][name]
-  end
-  return options
-end
-
---- What the user made of the options of a transcript's window.
----@param win integer
----@return table<string, any>
-function M.get_transcript_options(win)
-  return get_options(win, transcript_options)
 end
 
 ---@param opts sanderling.chat.layout.Options
@@ -257,7 +201,7 @@ local function open_transcript(opts, transcript_buf, options)
   local win = api.nvim_get_current_win()
   scratch.set_win_options(win, { winfixbuf = false })
   api.nvim_win_set_buf(win, transcript_buf)
-  M.set_transcript_options(win)
+  window_options.set_transcript(win)
   scratch.set_win_options(win, options or {})
   return win
 end
@@ -298,8 +242,7 @@ function M.open(opts, transcript_buf, prompt_buf, transcript_win_options)
     M.close({ transcript }, replaced)
     error('sanderling: there is no room for the chat here: ' .. tostring(prompt), 0)
   end
-  scratch.set_win_options(prompt, prompt_options)
-  set_statusline(prompt, PROMPT_STATUSLINE)
+  window_options.set_prompt(prompt)
   if opts.position ~= 'current' then
     keep_buffers({ transcript, prompt })
   end
@@ -324,8 +267,7 @@ function M.open_below(opts, prompt_buf)
   local transcript = api.nvim_get_current_win()
   opts = vim.tbl_extend('force', opts, { position = 'current' })
   local prompt = open_prompt(opts, transcript, prompt_buf)
-  scratch.set_win_options(prompt, prompt_options)
-  set_statusline(prompt, PROMPT_STATUSLINE)
+  window_options.set_prompt(prompt)
   keep_buffers({ transcript, prompt })
   return { transcript = transcript, prompt = prompt, opts = opts }
 end
@@ -342,7 +284,7 @@ end
 ---@param buf integer
 ---@param names table<string, any> of the options
 local function swap_buffer(win, buf, names)
-  local options = get_options(win, names)
+  local options = window_options.get(win, names)
   for _, name in ipairs({ 'winfixbuf', 'winfixwidth', 'statusline' }) do
     options[name] = vim.wo[win][0][name]
   end
@@ -355,8 +297,8 @@ end
 ---@param transcript_buf integer
 ---@param prompt_buf integer
 function M.swap(windows, transcript_buf, prompt_buf)
-  swap_buffer(windows.transcript, transcript_buf, transcript_options)
-  swap_buffer(windows.prompt, prompt_buf, prompt_options)
+  swap_buffer(windows.transcript, transcript_buf, window_options.transcript)
+  swap_buffer(windows.prompt, prompt_buf, window_options.prompt)
 end
 
 ---@param win integer

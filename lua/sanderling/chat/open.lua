@@ -12,6 +12,7 @@ local session_module = require('sanderling.chat.session')
 local states = require('sanderling.session.state')
 local stored = require('sanderling.session.stored')
 local tabs = require('sanderling.chat.tabs')
+local window_options = require('sanderling.chat.window_options')
 
 local M = {}
 
@@ -51,7 +52,7 @@ local function watch(session)
   )
   on('BufWinEnter', { session.transcript_buf }, 'folds and highlights in a new window', function()
     local win = api.nvim_get_current_win()
-    layout.set_transcript_options(win)
+    window_options.set_transcript(win)
     if session:is_whole() then
       session.transcript:show_in(win)
     end

@@ -2,6 +2,7 @@
 local api = vim.api
 local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
+local window_options = require('sanderling.chat.window_options')
 
 local M = {}
 
@@ -38,7 +39,7 @@ function M.leave(win)
     return
   end
   session.transcript:leave(win)
-  M.win_options = layout.get_transcript_options(win)
+  M.win_options = window_options.get_transcript(win)
   session.view = api.nvim_win_call(win, function()
     local view = vim.fn.winsaveview()
     local last = math.max(view.lnum, vim.fn.foldclosedend(view.lnum))

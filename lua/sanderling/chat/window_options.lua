@@ -1,0 +1,87 @@
+--- The options of the chat's windows. After they are set once, they are the user's.
+local M = {}
+
+local api = vim.api
+local scratch = require('sanderling.ui.scratch')
+
+local shared_options = {
+  wrap = true,
+  linebreak = true,
+  breakindent = true,
+  number = false,
+  relativenumber = false,
+  signcolumn = 'no',
+  foldcolumn = '0',
+  statuscolumn = '',
+  colorcolumn = '',
+  cursorcolumn = false,
+  cursorline = false,
+  list = false,
+}
+
+---@type table<string, any>
+M.transcript = vim.tbl_extend('error', shared_options, {
+  spell = false,
+  smoothscroll = true,
+  foldenable = true,
+  foldmethod = 'manual',
+  foldtext = "v:lua.require'sanderling.transcript'.foldtext()",
+  fillchars = 'fold: ,eob: ',
+  winbar = "%{%v:lua.require'sanderling.status'.transcript_winbar()%}",
+})
+
+---@type table<string, any>
+M.prompt = vim.tbl_extend('error', shared_options, {
+  winbar = "%{%v:lua.require'sanderling.status'.prompt_winbar()%}",
+  winfixheight = true,
+  fillchars = 'eob: ',
+})
+
+--- What a window's statusline says, if the user has made none of their own: what the window is.
+---@param win integer
+---@param text string
+local function set_statusline(win, text)
+  if vim.go.statusline == api.nvim_get_option_info2('statusline', {}).default then
+    scratch.set_win_options(win, { statusline = text })
+  end
+end
+
+local TRANSCRIPT_STATUSLINE = " %{%v:lua.require'sanderling.status'.transcript_statusline()%} %=%P "
+local PROMPT_STATUSLINE = ' Prompt '
+
+---@param win integer
+function M.set_prompt(win)
+  scratch.set_win_options(win, M.prompt)
+  set_statusline(win, PROMPT_STATUSLINE)
+end
+
+--- Set what a window that shows a transcript needs, the chat's own or any other; once, after that they are the user's.
+---@param win integer
+function M.set_transcript(win)
+  local buf = api.nvim_win_get_buf(win)
+  if vim.w[win].sanderling_transcript ~= buf then
+    vim.w[win].sanderling_transcript = buf
+    scratch.set_win_options(win, M.transcript)
+    set_statusline(win, TRANSCRIPT_STATUSLINE)
+  end
+end
+
+---@param win integer
+---@param names table<string, any>
+---@return table<string, any>
+function M.get(win, names)
+  local options = {}
+  for name in pairs(names) do
+    options[name] = vim.wo[win][0][name]
+  end
+  return options
+end
+
+--- What the user made of the options of a transcript's window.
+---@param win integer
+---@return table<string, any>
+function M.get_transcript(win)
+  return M.get(win, M.transcript)
+end
+
+return M
