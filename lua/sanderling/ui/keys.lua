@@ -23,7 +23,7 @@ local function key(option, default, places, desc, is_expr)
   return { option = option, default = default, places = places, desc = desc, is_expr = is_expr }
 end
 
--- None hides a key of Vim's where prose is written, in the prompt; `g?` there is known to be one.
+-- None hides a key of Vim's where prose is written, in the prompt.
 ---@type sanderling.ui.keys.Row[]
 M.rows = {
   key('send_normal', { '<CR>', '<C-s>' }, { prompt = 'n' }, 'send the prompt'),
@@ -86,7 +86,6 @@ M.rows = {
   ),
   key('close_page', '<Esc>', { page = 'n' }, 'the same'),
   key('show_keys', 'g?', {
-    prompt = 'n',
     transcript = 'n',
     question = 'n',
     whole = 'n',
