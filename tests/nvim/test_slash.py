@@ -55,7 +55,7 @@ def words_typed(screen):
         ("/sandbox on", {"type": "set_sandbox", "is_on": True}),
     ],
 )
-def test_a_command_in_the_prompt_is_an_action_and_is_kept_in_the_history(screen, typed, action):
+def test_a_command_in_the_prompt_is_sent_and_is_kept_in_the_history(screen, typed, action):
     screen.feed(f"i{typed}<C-s>")
     (sent,) = wait_until(screen.actions)
     assert sent | action == sent

@@ -2,9 +2,9 @@
 local api = vim.api
 local prompt = require('sanderling.prompt')
 local prompt_history = require('sanderling.prompt.history')
-local transcripts = require('sanderling.transcript')
 local scratch = require('sanderling.ui.scratch')
 local todo = require('sanderling.prompt.todo')
+local transcripts = require('sanderling.transcript')
 local words = require('sanderling.ui.words')
 
 local M = {}

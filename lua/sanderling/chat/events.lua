@@ -1,10 +1,10 @@
 --- What events do to a session that is open: its state, its transcript, and what they mean besides. The order is that of host/bus.lua.
-local review = require('sanderling.review')
 local bus = require('sanderling.host.bus')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
+local review = require('sanderling.review')
 local states = require('sanderling.session.state')
 local status = require('sanderling.status')
 

@@ -1,9 +1,9 @@
 --- What the keys of the chat's windows do, and what their command line knows besides. Nothing outside these buffers changes.
 local api = vim.api
-local review = require('sanderling.review')
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
 local message = require('sanderling.ui.message')
+local review = require('sanderling.review')
 
 local M = {}
 

@@ -2,20 +2,20 @@
 --- Whether a window shows it makes no difference.
 local ask = require('sanderling.host.ask')
 local attention = require('sanderling.ui.attention')
+local buffers = require('sanderling.chat.buffers')
 local bus = require('sanderling.host.bus')
 local context = require('sanderling.prompt.context')
-local buffers = require('sanderling.chat.buffers')
 local drafts = require('sanderling.prompt.drafts')
 local host = require('sanderling.host')
 local install = require('sanderling.host.install')
 local live = require('sanderling.session.live')
-local log = require('sanderling.host.log')
 local locked = require('sanderling.ui.locked')
+local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
 local prompt_history = require('sanderling.prompt.history')
-local transcripts = require('sanderling.transcript')
 local slash = require('sanderling.prompt.slash')
 local states = require('sanderling.session.state')
+local transcripts = require('sanderling.transcript')
 local views = require('sanderling.transcript.views')
 
 local M = {}

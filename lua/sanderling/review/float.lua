@@ -5,12 +5,12 @@ local api = vim.api
 local attention = require('sanderling.ui.attention')
 local diff = require('sanderling.transcript.diff')
 local geometry = require('sanderling.review.place')
-local log = require('sanderling.host.log')
 local locked = require('sanderling.ui.locked')
+local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
-local ui_float = require('sanderling.ui.float')
 local queue = require('sanderling.review.queue')
 local scratch = require('sanderling.ui.scratch')
+local ui_float = require('sanderling.ui.float')
 local wording = require('sanderling.review.wording')
 
 local RETRY_MS = 50

@@ -8,8 +8,8 @@ local diff = require('sanderling.transcript.diff')
 local files = require('sanderling.ui.files')
 local float = require('sanderling.review.float')
 local message = require('sanderling.ui.message')
-local ui_float = require('sanderling.ui.float')
 local queue = require('sanderling.review.queue')
+local ui_float = require('sanderling.ui.float')
 local words = require('sanderling.ui.words')
 
 --- Close the float without an answer. The question waits on.

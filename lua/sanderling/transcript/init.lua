@@ -9,15 +9,15 @@ local M = {}
 
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
+local countdown = require('sanderling.transcript.countdown')
 local Folding = require('sanderling.transcript.folding')
 local folds = require('sanderling.transcript.folds')
 local footer = require('sanderling.transcript.footer')
-local markdown = require('sanderling.transcript.markdown')
-local pages = require('sanderling.transcript.pages')
 local locked = require('sanderling.ui.locked')
+local markdown = require('sanderling.transcript.markdown')
 local notices = require('sanderling.transcript.blocks.notice')
+local pages = require('sanderling.transcript.pages')
 local queue = require('sanderling.transcript.queue')
-local countdown = require('sanderling.transcript.countdown')
 local tools = require('sanderling.transcript.blocks.tool')
 local waiting = require('sanderling.transcript.blocks.waiting')
 
