@@ -75,13 +75,3 @@ class ProviderError(SanderlingError):
         self.remedy = remedy
         self.retry_after_s = retry_after_s
         self.is_temporary = kind in TEMPORARY if is_temporary is None else is_temporary
-
-
-def duration(seconds: float) -> str:
-    """`seconds` as a person says them: `90 s`, `10 min`, `2.5 h`."""
-    minutes, hours = seconds / 60, seconds / 3600
-    if seconds < 120:  # noqa: PLR2004 - what is more is another unit's
-        return f"{seconds:.1f} s".replace(".0 ", " ")
-    if minutes < 120:  # noqa: PLR2004
-        return f"{minutes:.0f} min"
-    return f"{hours:,.1f} h".replace(".0 ", " ") if hours < 100_000 else "years"  # noqa: PLR2004

@@ -10,6 +10,7 @@ _HIDDEN = re.compile(
     "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U00013440\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]+"
 )
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # but for tabs and ends of lines
 _WITHIN_SCRIPTS = ("\u200c", "\u200d", "\ufe0f", "\ufe0f\u200d")  # Persian, Hindi, emoji
 
 
@@ -69,3 +70,13 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time one
         return f"signal {number}"
+
+
+def duration(seconds: float) -> str:
+    """`seconds` as a person says them: `90 s`, `10 min`, `2.5 h`."""
+    minutes, hours = seconds / 60, seconds / 3600
+    if seconds < 120:  # noqa: PLR2004 - what is more is another unit's
+        return f"{seconds:.1f} s".replace(".0 ", " ")
+    if minutes < 120:  # noqa: PLR2004
+        return f"{minutes:.0f} min"
+    return f"{hours:,.1f} h".replace(".0 ", " ") if hours < 100_000 else "years"  # noqa: PLR2004

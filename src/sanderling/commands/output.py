@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import ByteReceiveStream
 
-from sanderling.text import printable
+from sanderling.text import CONTROL, printable
 
 MAX_SCREEN_CHARS = 256 * 1024
 MAX_HEAD_BYTES = 7_000  # what goes wrong stands at the end: it gets three quarters
@@ -31,14 +31,13 @@ _ESCAPE = re.compile(
     r"|[ -/]*+[0-~])"
 )
 _TOO_LONG = re.compile(rf"^(.{{{MAX_SCREEN_LINE_CHARS}}}).+$", re.MULTILINE)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CUT_CHARACTER = re.compile(rb"[\x80-\xbf]{0,3}")  # what its first byte was cut from
 
 
 def clean(text: str) -> str:
     """`text` as a person would see it at the end: no escape sequences, of a progress line its last state."""
     lines = _ESCAPE.sub("", text).split("\n")
-    return printable(_CONTROL.sub("", "\n".join(map(_last_state, lines))))
+    return printable(CONTROL.sub("", "\n".join(map(_last_state, lines))))
 
 
 def _last_state(line: str) -> str:

@@ -9,7 +9,7 @@ import anyio
 from sanderling.config import Settings
 from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.reply import Reply
-from sanderling.errors import ProviderError, duration
+from sanderling.errors import ProviderError
 from sanderling.permissions.approvals import Approvals
 from sanderling.protocol.events import (
     AnswerRestarted,
@@ -38,6 +38,7 @@ from sanderling.providers.retries import Backoff
 from sanderling.session.prices import load_prices
 from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
+from sanderling.text import duration
 from sanderling.tools.catalog import Catalog
 
 MAX_MALFORMED = 2

@@ -7,7 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from sanderling.errors import duration
 from sanderling.print_mode.result import Result, ResultBuilder
 from sanderling.print_mode.streams import Stdout, say
 from sanderling.protocol.actions import Action, AnswerApproval, CloseSession
@@ -27,6 +26,7 @@ from sanderling.protocol.events import (
     TurnEnded,
 )
 from sanderling.protocol.modes import Mode
+from sanderling.text import duration
 
 STREAM_VERSION = 1
 OutputFormat = Literal["text", "json", "stream-json"]

@@ -1,7 +1,6 @@
 """Standard input, output and error of a program among others: pipes that idle, stop or close."""
 
 import os
-import re
 import select
 import stat
 import sys
@@ -11,12 +10,11 @@ import anyio
 from anyio import to_thread
 
 from sanderling.errors import SanderlingError
-from sanderling.text import visible
+from sanderling.text import CONTROL, visible
 
 MAX_STDIN_BYTES = 10_000_000
 STDIN_WAIT_S = 3.0
 CHUNK_BYTES = 1 << 16
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class InputError(SanderlingError):
@@ -97,7 +95,7 @@ class Stdout:
         if self.problem:
             return
         if self._is_terminal:  # it would obey what the model has written
-            text = _CONTROL.sub("\ufffd", text)
+            text = CONTROL.sub("\ufffd", text)
         self._waiting += text.encode()
         self._has_more.set()
         if self._is_drained.is_set():

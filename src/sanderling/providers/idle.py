@@ -14,8 +14,9 @@ from contextlib import contextmanager
 
 import anyio
 
-from sanderling.errors import ProviderError, duration
+from sanderling.errors import ProviderError
 from sanderling.protocol.remedies import remedies
+from sanderling.text import duration
 
 MAX_TICK_S = 1.0
 ASLEEP_S = 10.0  # a tick that is so late was not held up by us

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from sanderling.errors import TEMPORARY, ErrorKind, ProviderError, duration
+from sanderling.errors import TEMPORARY, ErrorKind, ProviderError
 from sanderling.protocol.remedies import remedies
+from sanderling.text import duration
 
 MAX_DETAIL_CHARS = 1000
 # Temporary errors are shown when every retry has failed.
