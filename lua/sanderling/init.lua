@@ -165,6 +165,13 @@ function M.statusline()
   return status and status.statusline() or ''
 end
 
+--- What is known of the current session, as data; nil while there is no chat.
+---@return sanderling.Status?
+function M.status()
+  local status = package.loaded['sanderling.status']
+  return status and status.current()
+end
+
 --- The transcript's buffer, and the window that shows it in this tab page; nil before there is a chat.
 ---@return { buf: integer, win: integer? }?
 function M.transcript()

@@ -25,6 +25,20 @@ local function take_in(self, events)
   return befores
 end
 
+---@type table<sanderling.chat.session.Session, sanderling.Status> as it was told last
+local told = setmetatable({}, { __mode = 'k' })
+
+--- Tell of another status. What the session has used grows all the time, and counts for nothing here.
+---@param self sanderling.chat.session.Session
+local function tell_status(self)
+  local data = status.of(self)
+  local known = vim.tbl_extend('force', data, { cost_usd = 0, context_percent = 0 })
+  if not vim.deep_equal(known, told[self]) then
+    told[self] = known
+    bus.announce('AgentStatusChanged', data)
+  end
+end
+
 function bus.deliver(session_id, events, seq)
   local self = live.find(session_id)
   if not self then
@@ -35,6 +49,7 @@ function bus.deliver(session_id, events, seq)
     for i, event in ipairs(events) do
       bus.tell(session_id, event, befores[i])
     end
+    tell_status(self)
     if self.is_fresh then
       self:draw_hint() -- the last line is another one now
     end
@@ -85,6 +100,21 @@ function handlers.turn_started(self, event)
   self:set_used()
   self.todo:draw()
   bus.announce('AgentTurnStarted', { session_id = self.id, prompt = event.prompt.text })
+end
+
+function handlers.tool_ended(self, event, before)
+  for _, tool in ipairs(before.tools) do
+    if tool.id == event.id then
+      bus.announce('AgentToolEnded', {
+        session_id = self.id,
+        id = event.id,
+        tool = tool.name,
+        summary = event.summary or '',
+        is_error = event.is_error or false,
+        is_denied = event.is_denied or false,
+      })
+    end
+  end
 end
 
 function handlers.prompts_returned(self, event)

@@ -27,7 +27,7 @@ function M.send(q, answer)
     reason = answer.reason or '',
     rule = answer.rule or '',
     is_alone = answer.is_alone,
-  }, { type = 'local_answered', id = q.event.id })
+  }, { type = 'local_answered', id = q.event.id, answer = answer.answer })
 end
 
 ---@type table<string, string>

@@ -38,8 +38,19 @@ bus.subscribe('approval_requested', function(session_id, event)
 end)
 
 for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'local_closed' }) do
-  bus.subscribe(type, function()
+  bus.subscribe(type, function(session_id, event, before)
     float.update()
+    for _, q in ipairs(before and before.questions or {}) do
+      if event.id == nil or event.id == q.event.id then
+        bus.announce('AgentApprovalSettled', {
+          session_id = session_id,
+          id = q.event.id,
+          tool = q.event.tool,
+          title = q.event.title,
+          answer = event.answer,
+        })
+      end
+    end
   end)
 end
 

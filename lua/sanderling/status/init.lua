@@ -264,6 +264,54 @@ function M.prompt_winbar()
   )
 end
 
+---@class (exact) sanderling.Status
+---@field session_id string
+---@field name string the title, or the time at which it began
+---@field model string empty while it is not known
+---@field mode 'ask'|'auto'|'plan'
+---@field activity string
+---@field is_busy boolean
+---@field tools string[] names of those at work
+---@field approvals integer questions that wait for an answer
+---@field waiting integer prompts that wait
+---@field jobs integer that run
+---@field sandbox string its level, empty while it is not known
+---@field network 'off'|'proxy'|'on'
+---@field cost_usd? number nil while it is not known
+---@field context_percent? integer of the window that is full, likewise
+
+--- What is known of a session, as data.
+---@param session sanderling.chat.session.Session
+---@return sanderling.Status
+function M.of(session)
+  local state = session.state
+  local prompts, usage = states.count_prompts(state), state.usage
+  return {
+    session_id = session.id,
+    name = session:name(),
+    model = state.model,
+    mode = state.mode,
+    activity = state.activity,
+    is_busy = states.is_busy(state),
+    tools = vim.tbl_map(function(tool)
+      return tool.name
+    end, state.tools),
+    approvals = #state.questions,
+    waiting = prompts.queued + prompts.steering + prompts.held,
+    jobs = count_jobs(state),
+    sandbox = state.sandbox.level,
+    network = state.sandbox.network,
+    cost_usd = usage and usage.is_priced and usage.cost_usd or nil,
+    context_percent = usage and usage_words.context_percent(usage),
+  }
+end
+
+---@return sanderling.Status? of the current session
+function M.current()
+  local session = live.current()
+  return session and M.of(session)
+end
+
 --- What the statusline says, and the highlight group of the state.
 ---@return string? text nil while there is no session
 ---@return string hl

@@ -21,7 +21,7 @@ end
 
 ---@param usage sanderling.UsageUpdated
 ---@return integer? percent of the context window that is full
-local function context_percent(usage)
+function M.context_percent(usage)
   local window = usage.context_window_tokens or 0
   return window > 0 and math.ceil(100 * all_tokens(usage.last_request) / window) or nil
 end
@@ -41,7 +41,7 @@ function M.describe(usage)
     return '0 tokens'
   end
   local parts = { words.short(all_tokens(usage.total)) .. ' tokens' }
-  local percent = context_percent(usage)
+  local percent = M.context_percent(usage)
   if percent then
     parts[#parts + 1] = ('context %d%%'):format(percent)
   end
@@ -59,7 +59,7 @@ end
 local function usage_words(usage, brevity)
   local parts = {}
   local turn = usage.turn or {}
-  local input, percent = prompt_tokens(turn), context_percent(usage)
+  local input, percent = prompt_tokens(turn), M.context_percent(usage)
   local cached = input > 0 and math.floor(100 * (turn.cache_read_input_tokens or 0) / input) or 0
   local function add(max_brevity, is_something, format, ...)
     if brevity <= max_brevity and is_something then
