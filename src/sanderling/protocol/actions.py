@@ -1,4 +1,4 @@
-"""Actions: imperatives that the core takes from its faces; how they travel stands in `events.py`."""
+"""Actions: imperatives that the agent takes from its faces; how they travel stands in `events.py`."""
 
 from typing import Literal
 
