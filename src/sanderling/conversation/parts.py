@@ -39,6 +39,7 @@ from sanderling.sandbox.policy import Grant, SandboxPolicy
 from sanderling.session.session import Session
 from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
 from sanderling.tools.editor import Editor
+from sanderling.tools.seen import Seen
 from sanderling.tools.todo_list import TodoList
 from sanderling.tools.workspace import Workspace
 
@@ -135,7 +136,8 @@ class Parts:
         shell = Shell(policy.project, sandbox, only_reads_with)
         jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
         todo = TodoList(self.memory.keep)
-        return Workspace(self.session.project, sandbox, shell, jobs, editor, todo=todo)
+        seen = Seen(disk=sandbox.ground.disk)
+        return Workspace(self.session.project, sandbox, shell, jobs, editor, seen, todo)
 
     def _make_gate(self, rules: tuple[Rule, ...]) -> Gate:
         return Gate(
