@@ -28,7 +28,7 @@ install: ## build the Python environment in .venv; PYTHON=python3.13 chooses the
 chat: ## open Neovim here, with the chat
 	@$(INSTALL) --neovim-if-missing
 	@if $(HAS_NEW_NEOVIM); then nvim=nvim; else nvim="$(BIN)/nvim"; fi; \
-	exec "$$nvim" --cmd "let &rtp = '$(ROOT),' .. &rtp" -c AgentChat
+	exec "$$nvim" --cmd "let &rtp = '$(ROOT),' .. &rtp" --cmd "silent! execute 'helptags' fnameescape('$(ROOT)/doc')" -c AgentChat
 
 test: development peers ## run the tests that find the usual mistakes; ARGS='-k cancel' chooses, NVIM=PATH the Neovim
 	$(PYTEST) -m 'not prove' $(or $(ARGS),$(PARALLEL))
