@@ -67,9 +67,9 @@ def test_a_prompt_sent_while_the_sdk_loads_is_answered_and_the_winbar_says_start
     child = start_nvim({"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url})
     child.open_chat()
     child.submit("quick")
-    wait_until(lambda: "quick" in child.transcript_text())
-    assert "starting" in child.screen_text()
+    wait_until(lambda: "starting" in child.screen_text())
     assert server.prompts == []
+    wait_until(lambda: "quick" in child.transcript_text())
     child.wait_for_turns()
     assert child.transcript()[-1] == "Here."
 
