@@ -4,7 +4,6 @@
 local chat = require('sanderling.chat')
 local commands = require('sanderling.commands')
 local config = require('sanderling.config')
-local health = require('sanderling.health')
 local host = require('sanderling.host')
 local install = require('sanderling.host.install')
 local jobs = require('sanderling.screens.jobs')
@@ -368,7 +367,7 @@ return {
     forms = 'ex',
     bang = 'ask the API and the keychain too',
     run = function(call)
-      health.show({ ask_api = call.bang })
+      require('sanderling.health').show({ ask_api = call.bang }) -- a large file that few sessions need
     end,
   },
   {
