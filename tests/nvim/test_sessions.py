@@ -8,6 +8,7 @@ import pytest
 from tests.conftest import ChildNvim, is_alive, prove, prove_rest, wait_until
 
 LINES = "".join(f"line {n}\\n" for n in range(100))
+WRAPPED = (("some words " * 40).strip() + "\\n\\n") * 3 + "more words " * 30
 DROPS = "drop\\n" * 60
 ANSWERS = f"""
 [[reply]]
@@ -24,6 +25,11 @@ repeat = true
 text = "begun "
 [[reply.step]]
 delay_ms = 20000
+[[reply]]
+when = "wrapped"
+repeat = true
+[[reply.step]]
+text = "{WRAPPED}the very end"
 [[reply]]
 when = "drip"
 repeat = true
@@ -646,6 +652,15 @@ def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_
 
 
 # --- forks -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("height", [22, 24])
+def test_a_fork_shows_the_end_of_a_last_line_that_is_wrapped(chat, height):
+    chat.lua("vim.o.lines = ...", height)
+    say(chat, "wrapped", 1)
+    chat.command("AgentFork")
+    wait_until(lambda: "(fork)" in chat.screen_text())
+    wait_until(lambda: "the very end" in chat.screen_text())
 
 
 @prove

@@ -75,6 +75,8 @@ local function restore(reader, transcript, count)
   api.nvim_win_call(reader.win, function()
     if reader.is_at_end then
       api.nvim_win_set_cursor(0, { transcript.last + 1, reader.view.col })
+      -- From the last line on: with a first line that is cut off at the top, `zb` would cut the end off.
+      vim.fn.winrestview({ topline = transcript.last + 1, skipcol = 0 })
       vim.cmd('normal! zb')
       return
     end
