@@ -1,5 +1,5 @@
---- Slash commands: `/name arguments` on the first line of a prompt. Ours (`commands.lua` has the table) are run here; those of Markdown
---- files are sent as they were typed, and the host puts in what they stand for.
+--- Slash commands: `/name arguments` on the first line of a prompt. Ours (`verbs/table.lua` has their rows) are run here; those of
+--- Markdown files are sent as they were typed, and the host puts in what they stand for.
 local M = {}
 
 local guess = require('sanderling.config.guess')
