@@ -44,7 +44,7 @@ from sanderling.protocol.messages import (
 from sanderling.providers import ModelRequest
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.retries import Backoff
-from sanderling.session.history import without_thoughts
+from sanderling.session.history import for_another_model
 from sanderling.session.session import Session
 
 PEERS = Path(os.environ.get("SANDERLING_PEERS", Path(__file__).parent.parent / "peers"))
@@ -277,7 +277,7 @@ async def test_ten_turns_with_tools_and_thoughts_are_accepted_as_they_go_back(ai
 async def test_a_dropped_thought_would_have_been_refused(talk):
     """So that the test before means something."""
     await talk.say("Turn 0.")
-    talk.session.history[1] = without_thoughts([talk.session.history[1]])[0]
+    talk.session.history[1] = for_another_model([talk.session.history[1]])[0]
     again = Message("user", (ToolResult("plan_0", "done"),))
     request = ModelRequest("", [*talk.session.history[:2], again])
     with pytest.raises(ProviderError, match="thinking"):

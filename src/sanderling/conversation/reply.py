@@ -6,7 +6,7 @@ import anyio
 import msgspec
 
 from sanderling.protocol.messages import ContentBlock, Message, TextBlock, ToolUse
-from sanderling.session.history import MAX_NAME_CHARS, fit_name, plain, without_thoughts
+from sanderling.session.history import MAX_NAME_CHARS, fit_name, for_another_model, plain
 from sanderling.session.records import LoggedPartial, LoggedRestart
 from sanderling.session.session import Session
 
@@ -68,7 +68,7 @@ class Reply:
         message = Message("assistant", (*self._blocks, TextBlock(open_text)))
         self._forget()
         if model != self.model:
-            [message] = without_thoughts([message])
+            [message] = for_another_model([message])
         return self._session.append_reply(message)
 
     def _forget(self) -> None:

@@ -3,6 +3,8 @@ The conversation as the model sees it.
 
 The structs have the shape of the Anthropic Messages API, so that their JSON is a request's `messages` as it stands.
 Source: https://docs.anthropic.com/en/api/messages
+
+`extra` of a block is what the provider said beside what we know. Only the model that wrote it gets it back, unread.
 """
 
 from typing import Any, Literal
@@ -12,25 +14,32 @@ import msgspec
 from sanderling.text import signal_name
 
 
-class TextBlock(msgspec.Struct, tag="text", frozen=True):
+class TextBlock(msgspec.Struct, tag="text", frozen=True, omit_defaults=True):
     text: str
+    extra: dict[str, Any] = {}
 
 
-class ThinkingBlock(msgspec.Struct, tag="thinking", frozen=True):
-    """`signature` proves to the API that the model wrote `thinking`; a block without one is refused."""
+class ThinkingBlock(msgspec.Struct, tag="thinking", frozen=True, omit_defaults=True):
+    """
+    `signature` proves to the API that the model wrote `thinking`.
+
+    One that has neither that nor something `extra` is not kept: there is no API that takes it back.
+    """
 
     thinking: str
     signature: str
+    extra: dict[str, Any] = {}
 
 
 class RedactedThinkingBlock(msgspec.Struct, tag="redacted_thinking", frozen=True):
     data: str
 
 
-class ToolUse(msgspec.Struct, tag="tool_use", frozen=True):
+class ToolUse(msgspec.Struct, tag="tool_use", frozen=True, omit_defaults=True):
     id: str
     name: str
     input: dict[str, Any]
+    extra: dict[str, Any] = {}
 
 
 class ImageSource(msgspec.Struct, tag="base64", frozen=True):

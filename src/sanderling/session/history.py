@@ -112,9 +112,9 @@ class History:
 
     def forget_thoughts(self) -> None:
         """Another model goes on: the API refuses it the thoughts of the one before."""
-        self.messages = without_thoughts(self.messages)
+        self.messages = for_another_model(self.messages)
         self._compactions = [
-            each._replace(messages=without_thoughts(each.messages)) for each in self._compactions
+            each._replace(messages=for_another_model(each.messages)) for each in self._compactions
         ]
 
 
@@ -179,16 +179,21 @@ def _fit(block: ContentBlock) -> ContentBlock:
             return block
 
 
-def without_thoughts(history: Iterable[Message]) -> list[Message]:
-    """`history` for another model: thoughts are bound to the one that had them."""
-    thoughtless: list[Message] = []
+def for_another_model(history: Iterable[Message]) -> list[Message]:
+    """`history` without thoughts and what is `extra`: these are bound to the model that wrote them."""
+    told: list[Message] = []
     for message in history:
-        blocks = tuple(block for block in message.content if not _is_thought(block))
+        blocks = tuple(_without_extra(block) for block in message.content if not _is_thought(block))
         if blocks == message.content:
-            thoughtless.append(message)
+            told.append(message)
         elif blocks:
-            thoughtless.append(Message(message.role, blocks))
-    return thoughtless
+            told.append(Message(message.role, blocks))
+    return told
+
+
+def _without_extra(block: ContentBlock) -> ContentBlock:
+    has_extra = isinstance(block, TextBlock | ToolUse) and block.extra
+    return msgspec.structs.replace(block, extra={}) if has_extra else block
 
 
 def with_results(history: Iterable[Message], texts: dict[str, str]) -> list[Message]:
@@ -238,15 +243,15 @@ def _filled(result: ToolResult) -> ToolResult:
 
 
 def _spoken(blocks: Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
-    """The blocks of a model's message that the API accepts: no thoughts without a signature, and none at its end."""
+    """The blocks of a model's message that the API accepts: no thoughts that nobody takes back, and none at its end."""
     kept: list[ContentBlock] = []
     ids: set[str] = set()
     for block in blocks:
         match block:
             case TextBlock(text):
                 is_accepted = bool(text.strip())
-            case ThinkingBlock(signature=signature):
-                is_accepted = bool(signature)
+            case ThinkingBlock(signature=signature, extra=extra):
+                is_accepted = bool(signature or extra)
             case ToolUse(id=tool_use_id):
                 is_accepted = tool_use_id not in ids
                 ids.add(tool_use_id)
