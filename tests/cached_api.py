@@ -5,7 +5,7 @@ The cache is the documented one (https://docs.anthropic.com/en/docs/build-with-c
 then messages) is kept where a breakpoint stands; from each breakpoint at most 20 blocks are looked at, backwards, for the longest
 prefix that is kept; what nobody reads for 5 minutes is gone; less than 1,024 tokens are not kept. Four characters count as a token.
 
-The server judges each request by `api_rules`, answers 400 with what is wrong, and notes where the prefix is not, byte by byte, what
+The server judges each request by `api_rules/anthropic.py`, answers 400 with what is wrong, and notes where the prefix is not, byte by byte, what
 it was in the request before.
 """
 
@@ -21,7 +21,8 @@ from typing import Any
 import msgspec
 
 from tests import loopback
-from tests.api_rules import THOUGHTS, Block, changed_thoughts, request_refusals
+from tests.api_rules import Block
+from tests.api_rules.anthropic import THOUGHTS, changed_thoughts, request_refusals
 from tests.loopback import Answer, LoopbackServer, Reply, Request, Status, Step, Wait
 
 CHARS_PER_TOKEN = 4

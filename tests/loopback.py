@@ -4,7 +4,7 @@ A server on this machine that speaks the Messages API's wire format byte by byte
 It runs in a thread of the test process. What it answers is data: `server.answer(Reply(text("hi"), done()), Status(529))` answers
 the next request with the first, and all after it with the last. Steps of a reply are bytes (the helpers make events), `Wait`, `Until`, or
 one of `STALL`, `RESET`, `HANG_UP`; bytes between two waits leave in one write, so that a benchmark measures its client.
-Like the API it refuses a history that breaks the API's rules (`api_rules.py`).
+Like the API it refuses a history that breaks the API's rules (`api_rules/anthropic.py`).
 Wire format: https://docs.anthropic.com/en/api/messages-streaming
 """
 
@@ -23,7 +23,7 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
-from tests.api_rules import refusals
+from tests.api_rules.anthropic import refusals
 
 # --- what to answer ----------------------------------------------------------------------------------------------------
 

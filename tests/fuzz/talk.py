@@ -47,7 +47,8 @@ from sanderling.sandbox.sandbox import Sandbox
 from sanderling.session.codec import Codec
 from sanderling.session.records import LoggedMessage
 from sanderling.session.session import Session
-from tests.api_rules import Block, refusals, request_refusals
+from tests.api_rules import Block
+from tests.api_rules.anthropic import refusals, request_refusals
 from tests.cached_api import Sent, events_of
 from tests.fuzz.streams import LAST_WORDS
 

@@ -10,7 +10,7 @@ from sanderling.protocol.actions import Compact
 from sanderling.protocol.events import Compacted
 from sanderling.protocol.messages import Message, Prompt, TextBlock
 from sanderling.session.session import Session
-from tests.api_rules import refusals
+from tests.api_rules.anthropic import refusals
 from tests.cached_api import text, thought, use
 from tests.fuzz.talk import (
     Answer,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.api_rules import request_refusals
+from tests.api_rules.anthropic import request_refusals
 from tests.conftest import prove_rest
 from tests.fuzz import IS_FULL
 from tests.fuzz.streams import LAST_WORDS, STREAMS

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.api_rules import MAX_BODY_BYTES, MAX_IMAGE_BYTES, changed_thoughts, request_refusals
+from tests.api_rules import MAX_IMAGE_BYTES
+from tests.api_rules.anthropic import MAX_BODY_BYTES, changed_thoughts, request_refusals
 
 PNG = base64.b64encode(b"\x89PNG").decode()
 EPHEMERAL = {"type": "ephemeral"}

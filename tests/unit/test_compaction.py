@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import api_rules
+from tests.api_rules import anthropic
 from tests.conftest import examples
 
 from sanderling.conversation.compaction import (
@@ -55,7 +55,7 @@ def rounds(*sizes: int, name: str = "bash", is_error: bool = False) -> list[Mess
 
 
 def refusals(history) -> list[str]:
-    return api_rules.refusals(msgspec.json.decode(msgspec.json.encode(history)))
+    return anthropic.refusals(msgspec.json.decode(msgspec.json.encode(history)))
 
 
 # --- when --------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.api_rules import refusals
+from tests.api_rules.anthropic import refusals
 from tests.conftest import policy_of, prove, settings_of
 
 from sanderling.conversation.conversation import Conversation

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.api_rules import refusals
+from tests.api_rules.anthropic import refusals
 from tests.conftest import prove, prove_rest
 
 from sanderling.errors import SessionError

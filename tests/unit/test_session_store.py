@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.api_rules import refusals
+from tests.api_rules.anthropic import refusals
 
 from sanderling.errors import SessionError
 from sanderling.protocol.messages import (

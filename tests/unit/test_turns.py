@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.api_rules import refusals
+from tests.api_rules.anthropic import refusals
 from tests.conftest import examples, policy_of, settings_of
 
 from sanderling.conversation.conversation import Conversation

@@ -1,28 +1,19 @@
-"""
-What the Messages API refuses, as it words it: a judge of requests that knows nothing of how ours are made.
-
-From its documentation (https://docs.anthropic.com/en/api/messages, …/build-with-claude/extended-thinking, …/prompt-caching, …/vision)
-and the errors that its users report. Where the two leave room, this is the stricter one.
-"""
+"""The Messages API: https://docs.anthropic.com/en/api/messages, …/build-with-claude/extended-thinking, …/prompt-caching, …/vision."""
 
 import base64
 import binascii
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-Block = Mapping[str, Any]
+from tests.api_rules import IMAGE_TYPES, MAX_IMAGE_BYTES, Block, decoded
 
 MAX_BODY_BYTES = 32 << 20
-MAX_IMAGE_BYTES = 5 << 20
 MAX_IMAGES = 100
 MAX_BREAKPOINTS = 4
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # alone it is no text; in a pair it is
 ID = re.compile(r"[a-zA-Z0-9_-]+")
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 THOUGHTS = ("thinking", "redacted_thinking")
 BLOCK_FIELDS = {
     "text": {"type", "text", "citations", "cache_control"},
@@ -59,9 +50,7 @@ def request_refusals(body: bytes) -> list[str]:
     if len(body) > MAX_BODY_BYTES:
         return ["Request exceeds the maximum size"]
     try:
-        request = json.loads(body)
-        if SURROGATE.search(body):
-            json.dumps(request, ensure_ascii=False).encode()
+        request = decoded(body)
     except ValueError as error:
         return [f"The request body is not valid JSON: {error}"]
     return [
