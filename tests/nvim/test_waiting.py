@@ -64,6 +64,16 @@ def test_both_lists_stand_below_the_text(screen):
     assert "write docs" not in screen.screen_text()
 
 
+def test_below_a_paragraph_that_is_taller_than_the_window_its_end_is_seen(screen):
+    screen.lua("vim.o.lines = 18")
+    screen.send(TURN_STARTED, waiting(["fix it"]))
+    for n in range(60):
+        screen.send(delta(f"some more words <{n}> "))
+        text = screen.screen_text()
+        assert f"<{n}>" in text
+        assert "⇢ fix it" in text
+
+
 def test_the_winbar_counts_those_that_steer_and_those_that_are_queued(screen):
     screen.send(TURN_STARTED, waiting(["a1"], ["b2", "c3"]))
     assert "· 1 steering · 2 queued" in prompt_winbar(screen)

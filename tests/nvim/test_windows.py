@@ -199,6 +199,14 @@ def test_keys_of_the_prompt_turn_the_pages_of_the_transcript(start_agent, mode):
     agent.wait_for_screen("second 3")
 
 
+def test_who_is_at_the_end_of_a_tall_paragraph_and_goes_to_the_end_stays_there(screen):
+    screen.lua("vim.o.lines = 18")
+    screen.in_a_turn("some words " * 60 + "the very end")
+    for key in ("<C-End>", "<PageDown>", "<C-End>"):
+        screen.feed(key)
+        assert "the very end" in screen.screen_text()
+
+
 def test_a_question_about_many_lines_leaves_the_transcript_as_full_as_it_was(start_agent, project):
     code = project / "code.py"
     code.write_text("".join(f"line_{n} = {n}\n" for n in range(1, 24)))

@@ -2,6 +2,7 @@
 local api = vim.api
 local layout = require('sanderling.chat.layout')
 local live = require('sanderling.session.live')
+local scroll = require('sanderling.ui.scroll')
 local window_options = require('sanderling.chat.window_options')
 
 local M = {}
@@ -57,7 +58,7 @@ function M.restore_view(session, win)
     if view and not view.is_at_end then
       vim.fn.winrestview(view.saved)
     else
-      vim.cmd('normal! G$zb')
+      scroll.to_end()
     end
   end)
 end
@@ -76,9 +77,7 @@ end
 function M.go_to_end(session)
   local windows, shown = M.shown_in()
   if windows and shown == session and not is_selecting(windows.transcript) then
-    api.nvim_win_call(windows.transcript, function()
-      vim.cmd('normal! G$zb')
-    end)
+    api.nvim_win_call(windows.transcript, scroll.to_end)
   end
 end
 
@@ -94,7 +93,7 @@ function M.scroll(session, step)
   api.nvim_win_call(windows.transcript, function()
     vim.cmd('normal! ' .. key)
     if step > 0 and vim.fn.line('w$') == vim.fn.line('$') then
-      vim.cmd('normal! G$zb')
+      scroll.to_end()
     end
   end)
 end
@@ -217,7 +216,7 @@ local function watch_searches()
       win = nil
       vim.schedule(function()
         if left and api.nvim_get_current_win() == left and not is_at_end() then
-          vim.cmd('normal! G$zb')
+          scroll.to_end()
         end
       end)
     end,

@@ -5,6 +5,7 @@ local M = {}
 
 local api = vim.api
 local icons = require('sanderling.ui.icons')
+local scroll = require('sanderling.ui.scroll')
 local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.transcript.folds.Fold
@@ -81,7 +82,7 @@ function M.make(win, folds, from)
     local begins_in_fold = first ~= -1 and first < view.topline
     local is_at_end = vim.fn.line('.') == vim.fn.line('$')
     if begins_in_fold or is_at_end and has_room_below(win) then
-      vim.cmd('normal! zb') -- else there would be nothing below, though there is more above
+      scroll.put_last() -- else there would be nothing below, though there is more above
     end
   end)
 end

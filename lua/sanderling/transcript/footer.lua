@@ -3,6 +3,7 @@
 local M = {}
 
 local api = vim.api
+local scroll = require('sanderling.ui.scroll')
 local words = require('sanderling.ui.words')
 
 local ns = api.nvim_create_namespace('sanderling_footer')
@@ -83,9 +84,7 @@ function Footer:follow(wins)
   self:draw()
   for _, win in ipairs(wins) do
     if not shows_rest(win) then
-      api.nvim_win_call(win, function()
-        vim.cmd('normal! zb')
-      end)
+      api.nvim_win_call(win, scroll.put_last)
     end
   end
 end

@@ -8,9 +8,10 @@ local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
 local folds = require('sanderling.transcript.folds')
 local live = require('sanderling.session.live')
-local scratch_buffers = require('sanderling.ui.scratch')
-local Writer = require('sanderling.transcript.writer')
 local icons = require('sanderling.ui.icons')
+local scratch_buffers = require('sanderling.ui.scratch')
+local scroll = require('sanderling.ui.scroll')
+local Writer = require('sanderling.transcript.writer')
 
 local NEAR_LINES = 60
 local MARKER = ' earlier messages'
@@ -75,9 +76,7 @@ local function restore(reader, transcript, count)
   api.nvim_win_call(reader.win, function()
     if reader.is_at_end then
       api.nvim_win_set_cursor(0, { transcript.last + 1, reader.view.col })
-      -- From the last line on: with a first line that is cut off at the top, `zb` would cut the end off.
-      vim.fn.winrestview({ topline = transcript.last + 1, skipcol = 0 })
-      vim.cmd('normal! zb')
+      scroll.put_last()
       return
     end
     local view = reader.view
