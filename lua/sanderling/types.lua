@@ -450,6 +450,8 @@
 ---@field max_calls integer
 ---@field budget_usd number
 ---@field prices table<string, any>
+---@field providers table<string, any>
+---@field mcp_servers table<string, any>
 ---@field auto_compact boolean
 
 ---@alias sanderling.Event
