@@ -18,6 +18,7 @@ LAYERS = (
     {"text", "paths"},
     {"errors"},
     {"config", "protocol"},
+    {"catalogue"},
     {"sandbox", "editing", "session", "providers", "project"},
     {"commands"},
     {"tools"},

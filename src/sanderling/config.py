@@ -35,7 +35,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Of the model in one turn and of a session, before the person is asked; 0: no limit.
     max_calls: Annotated[int, msgspec.Meta(ge=0)] = 200
     budget_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    prices: dict[str, dict[str, float]] = {}  # by model, as prices.toml has them
+    prices: dict[str, dict[str, float]] = {}  # by model, as the catalogue has them
     providers: dict[str, dict[str, Any]] = {}  # by name, as `providers/endpoint.py` reads them
     mcp_servers: dict[str, dict[str, Any]] = {}  # by name, as `mcp/servers.py` reads them
     auto_compact: bool = True

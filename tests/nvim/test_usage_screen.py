@@ -129,12 +129,15 @@ def test_what_matters_least_goes_first(screen, width, text):
     assert line.endswith("net:off")
 
 
-def test_without_a_price_there_are_no_dollars_and_without_a_window_no_context(screen):
-    screen.send(usage(is_priced=False, context_window_tokens=0))
+@pytest.mark.parametrize("known_usd, shown", [(0, "$?"), (0.42, "$0.42+?")])
+def test_a_price_that_is_not_known_is_a_question_mark_and_a_window_is_left_out(
+    screen, known_usd, shown
+):
+    screen.send(usage(is_priced=False, cost_usd=known_usd, context_window_tokens=0))
     line = bar(screen, 100)
-    assert "↑12.3k ↓840 ↻95%" in line
-    assert "$" not in line
+    assert f"↑12.3k ↓840 ↻95% {shown}  sbx:" in line
     assert "ctx" not in line
+    assert f"91.5k tokens, {shown} " in screen.lua("return require('sanderling').statusline()")
 
 
 def test_cents_are_not_rounded_to_nothing(screen):

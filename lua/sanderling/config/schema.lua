@@ -42,7 +42,7 @@ local function normalized(paths)
   return vim.tbl_map(vim.fs.normalize, paths)
 end
 
---- The fields of a price that the host takes (src/sanderling/session/prices.py).
+--- The fields of a price that the host takes (src/sanderling/catalogue/models.py).
 local PRICE = {
   input = 0,
   output = 0,

@@ -33,6 +33,17 @@ local function dollars(usd)
   return usd > 0 and usd < 0.005 and '<$0.01' or ('$%.2f'):format(usd)
 end
 
+--- What the session has cost; a question mark stands for what nobody knows the price of.
+---@param usage sanderling.UsageUpdated
+---@return string
+local function cost(usage)
+  local usd = usage.cost_usd or 0
+  if usage.is_priced then
+    return dollars(usd)
+  end
+  return usd > 0 and dollars(usd) .. '+?' or '$?'
+end
+
 --- For the statusline: what the session has used.
 ---@param usage? sanderling.UsageUpdated
 ---@return string
@@ -45,9 +56,7 @@ function M.describe(usage)
   if percent then
     parts[#parts + 1] = ('context %d%%'):format(percent)
   end
-  if usage.is_priced then
-    parts[#parts + 1] = dollars(usage.cost_usd)
-  end
+  parts[#parts + 1] = cost(usage)
   return table.concat(parts, ', ')
 end
 
@@ -70,7 +79,7 @@ local function usage_words(usage, brevity)
   add(2, input > 0, '%s%s %s%s', icons.sent, sent, icons.received, received)
   add(1, cached > 0, '%s%d%%', icons.cached, cached)
   add(4, percent ~= nil, 'ctx %d%%', percent or 0)
-  add(3, usage.is_priced and (usage.cost_usd or 0) > 0, '%s', dollars(usage.cost_usd))
+  add(3, not usage.is_priced or (usage.cost_usd or 0) > 0, '%s', cost(usage))
   add(0, usage.is_priced and (usage.turn_cost_usd or 0) > 0, '(+%s)', dollars(usage.turn_cost_usd))
   return table.concat(parts, ' ')
 end

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import anyio
 
-from sanderling.config import Settings
+from sanderling.catalogue.models import load_catalogue
+from sanderling.config import Settings, config_dir
 from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.reply import Reply
 from sanderling.errors import ProviderError
@@ -35,7 +36,7 @@ from sanderling.providers import (
 )
 from sanderling.providers.idle import keeps_what_came
 from sanderling.providers.retries import Backoff
-from sanderling.session.prices import load_prices
+from sanderling.session.prices import Prices
 from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
 from sanderling.text import duration
@@ -60,7 +61,7 @@ class ModelCalls:
         *,
         catalog: Catalog,
     ) -> None:
-        self.prices = load_prices(settings.prices)
+        self.prices = Prices(load_catalogue(config_dir(), settings.prices))
         self._session = session
         self._provider = provider
         self._settings = settings
@@ -233,7 +234,7 @@ class ModelCalls:
     def _emit_usage(self, last: Usage, model: str, usage: Usage) -> None:
         """Emit the session's usage and that of a request to `model` that still goes on; `last` fills the context window."""
         ledger, limits = self._session.ledger, self._provider.limits
-        going_on = self.prices.cost_usd(model, usage)
+        going_on = self.prices.cost_usd(model, usage) if usage != Usage() else 0.0
         total_usd, is_priced = ledger.cost(self.prices)
         turn_usd, _ = ledger.turn_cost(self.prices)
         self._emit(

@@ -80,8 +80,8 @@ def _unpriced(ledger: Ledger, prices: Prices) -> str:
 
 
 def shown_cost(cost: Cost) -> str:
-    """Cents, and smaller parts of a dollar where there is nothing else to see."""
+    """Cents, and smaller parts of a dollar where there is nothing else to see; a question mark for what nobody knows."""
     digits = 2 if cost.usd >= 1 or not cost.usd else 4
     if cost.is_priced:
         return f"${cost.usd:,.{digits}f}"
-    return f"${cost.usd:,.{digits}f} and more" if cost.usd else "not known"
+    return f"${cost.usd:,.{digits}f} + ?" if cost.usd else "?"

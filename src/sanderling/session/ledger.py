@@ -2,8 +2,9 @@
 
 from collections import deque
 
+from sanderling.catalogue.models import LENGTH_STEP_TOKENS
 from sanderling.protocol.messages import Usage
-from sanderling.session.prices import LENGTH_STEP_TOKENS, Cost, Prices, prompt_tokens
+from sanderling.session.prices import Cost, Prices, prompt_tokens
 
 MAX_TURNS = 12  # that the report shows
 

@@ -1,0 +1,184 @@
+"""
+The models that are known, by provider and name.
+
+What the person says of a model, in a file of their own and in the option `prices`, goes before what Sanderling comes with, key by
+key. What an endpoint tells of its models goes before both, where somebody asks it.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from sanderling.errors import ConfigError
+from sanderling.protocol.messages import Usage
+
+FILE = "models.toml"  # the person's, in the directory of their own files
+PER_TOKENS = 1_000_000
+LENGTH_STEP_TOKENS = 1_000
+DEFAULT_PROVIDER = "anthropic"  # of a name that tells none
+_REPLAYED = ("demo", "scripted", "script")
+_PROVIDER = re.compile(r"[a-z0-9]+")  # those of the files here
+_SNAPSHOT = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest)$")
+
+Dollars = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
+Factor = Annotated[float, msgspec.Meta(ge=0, le=1_000)]
+LengthTokens = Annotated[float, msgspec.Meta(ge=0, multiple_of=LENGTH_STEP_TOKENS)]
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+Table = Mapping[str, Any]
+Tables = Mapping[str, Mapping[str, Table]]
+
+
+class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """
+    Dollars per million tokens.
+
+    A request with a prompt of more than `long_prompt_tokens` (0: no such limit), cached or not, costs the factors times as much,
+    all of it. What the cache takes or gives costs what other input does if nothing else is said.
+    """
+
+    input: Dollars
+    output: Dollars
+    cache_write: Dollars | None = None
+    cache_read: Dollars | None = None
+    long_prompt_tokens: LengthTokens = 0
+    long_input_factor: Factor = 1
+    long_output_factor: Factor = 1
+
+    def cost_usd(self, usage: Usage, request_prompt_tokens: int) -> float:
+        """The cost of `usage` if it is of requests with prompts of this length."""
+        cache_write = self.input if self.cache_write is None else self.cache_write
+        cache_read = self.input if self.cache_read is None else self.cache_read
+        taken = (
+            usage.input_tokens * self.input
+            + usage.cache_creation_input_tokens * cache_write
+            + usage.cache_read_input_tokens * cache_read
+        )
+        given = usage.output_tokens * self.output
+        if 0 < self.long_prompt_tokens < request_prompt_tokens:
+            taken, given = taken * self.long_input_factor, given * self.long_output_factor
+        return (taken + given) / PER_TOKENS
+
+
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A model at one provider; what is 0 or None is not known."""
+
+    window_tokens: Tokens = 0
+    max_output_tokens: Tokens = 0
+    has_images: bool | None = None
+    has_thinking: bool | None = None
+    price: Price | None = None
+
+
+UNKNOWN = Model()
+FREE = Model(price=Price(0, 0))
+
+
+class Catalogue:
+    """`own` are the person's tables by provider and model, `prices` their prices by name, which may be a pattern."""
+
+    def __init__(self, own: Tables | None = None, prices: Table | None = None) -> None:
+        self._own = own or {}
+        self._prices = prices or {}
+        self._known: dict[str, Model] = {}
+        for provider, models in self._own.items():
+            for model in models:
+                self.of(f"{provider}:{model}")
+        for name in self._prices:
+            self.of(name)
+
+    def of(self, name: str) -> Model:
+        """
+        The model `name`, which is `provider:model`, or Claude's name alone.
+
+        A dated snapshot is what its model is. Another release is not: the price of `claude-opus-5-6` is not guessed.
+        """
+        if name not in self._known:
+            self._known[name] = self._look_up(name)
+        return self._known[name]
+
+    def names(self, provider: str) -> tuple[str, ...]:
+        """The models of `provider` that are known: the person's own before the others, the newest first."""
+        return tuple(dict.fromkeys((*self._own.get(provider, ()), *_shipped(provider))))
+
+    def _look_up(self, name: str) -> Model:
+        provider, model = split(name)
+        if provider in _REPLAYED:
+            return FREE
+        plain = _SNAPSHOT.sub("", model)
+        table: dict[str, Any] = {}
+        sources: tuple[Mapping[str, Table], ...] = (_shipped(provider), self._own.get(provider, {}))
+        for source in sources:
+            found = source.get(model) or source.get(plain) or {}
+            table = {**table, **found, **_price(table, found.get("price"))}
+        names = (name, model, f"{provider}:{plain}", plain)
+        table |= _price(table, self._own_price(names))
+        try:
+            return msgspec.convert(table, Model)
+        except msgspec.ValidationError as error:
+            what = "price" if "$.price" in str(error) else "entry"
+            told = str(error).replace("$.price", "$")
+            raise ConfigError(f"wrong {what} of the model '{name}': {told}") from error
+
+    def _own_price(self, names: tuple[str, ...]) -> Table | None:
+        for name in names:
+            if name in self._prices:
+                return self._prices[name]
+        patterns = (pattern for pattern in self._prices if "*" in pattern)
+        found = next((each for each in patterns if fnmatchcase(names[0], each)), None)
+        return self._prices[found] if found else None
+
+
+def split(name: str) -> tuple[str, str]:
+    """The provider and the model that `name` tells."""
+    provider, colon, model = name.partition(":")
+    if colon:
+        return provider, model
+    return (name, "") if name in _REPLAYED else (DEFAULT_PROVIDER, name)
+
+
+def load_catalogue(directory: str, prices: Table) -> Catalogue:
+    """
+    The models that are known, the person's file in `directory` and their `prices` included.
+
+    Raises:
+        ConfigError: naming the file, or the model and the key that is unknown, missing or wrong.
+    """
+    return Catalogue(load_own(directory), prices)
+
+
+def load_own(directory: str) -> Tables:
+    """
+    Read the person's own file in `directory`, which need not exist.
+
+    Raises:
+        ConfigError: it cannot be read, or has another form.
+    """
+    path = Path(directory) / FILE
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        return msgspec.convert(told, dict[str, dict[str, dict[str, Any]]])
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path} is not a list of models: {error}") from error
+
+
+def _price(table: Table, told: Table | None) -> dict[str, Any]:
+    return {"price": {**table.get("price", {}), **told}} if told else {}
+
+
+@cache
+def _shipped(provider: str) -> dict[str, dict[str, Any]]:
+    if not _PROVIDER.fullmatch(provider):
+        return {}
+    file = files("sanderling.catalogue").joinpath(f"{provider}.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

@@ -1,0 +1,116 @@
+"""What is known of models: a snapshot with its source, over which the person's own file and prices go."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sanderling.catalogue import models
+from sanderling.catalogue.models import FREE, UNKNOWN, Catalogue, load_own
+from sanderling.errors import ConfigError
+
+SNAPSHOT = sorted(Path(models.__file__).parent.glob("*.toml"))
+MAX_SNAPSHOT_BYTES = 64 << 10
+
+
+def test_the_snapshot_is_small_and_names_source_date_and_licence():
+    assert SNAPSHOT
+    assert sum(path.stat().st_size for path in SNAPSHOT) < MAX_SNAPSHOT_BYTES
+    words = Path(models.__file__).with_name("__init__.py").read_text()
+    assert re.search(r"\d{4}-\d{2}-\d{2}.*LiteLLM.*genai-prices.*models\.dev", words, re.DOTALL)
+    assert "MIT" in words
+    for path in SNAPSHOT:
+        assert path.read_text().startswith("# "), f"{path.name} says where it is from"
+
+
+@pytest.mark.parametrize("path", SNAPSHOT, ids=lambda path: path.stem)
+def test_each_entry_of_the_snapshot_can_be_read_and_makes_sense(path):
+    catalogue = Catalogue()
+    for name in tomllib.loads(path.read_text()):
+        model = catalogue.of(f"{path.stem}:{name}")
+        assert model != UNKNOWN, name
+        assert model.max_output_tokens < (model.window_tokens or 2**31), name
+        if price := model.price:
+            assert 0 < price.input <= price.output, name
+            assert (price.cache_read or 0) <= price.input <= (price.cache_write or price.input), (
+                name
+            )
+            assert bool(price.long_prompt_tokens) == (price.long_input_factor != 1), name
+
+
+@pytest.mark.parametrize(
+    "name", ["openai:gpt-9", "ollama:qwen3-coder:30b", "nobody:m", "../session:x", "local:", ":"]
+)
+def test_what_nobody_has_told_is_not_known(name):
+    assert Catalogue().of(name) == UNKNOWN
+
+
+def test_a_model_of_one_provider_is_not_that_of_another():
+    """Prices and windows are the endpoint's."""
+    catalogue = Catalogue()
+    assert catalogue.of("openai:gpt-5.5").price
+    assert catalogue.of("openrouter:gpt-5.5") == UNKNOWN
+    assert catalogue.of("gpt-5.5") == UNKNOWN
+    assert catalogue.of("anthropic:claude-opus-5-5") == catalogue.of("claude-opus-5-5") != UNKNOWN
+
+
+def test_a_dated_name_is_known_as_the_model_without_its_date():
+    catalogue = Catalogue()
+    assert catalogue.of("openai:gpt-5.2-2025-12-11") == catalogue.of("openai:gpt-5.2") != UNKNOWN
+    assert catalogue.of("groq:openai/gpt-oss-120b").price
+
+
+@pytest.mark.parametrize("name", ["demo", "scripted", "script:~/a.toml"])
+def test_what_is_replayed_costs_nothing(name):
+    assert Catalogue().of(name) == FREE
+
+
+def test_the_persons_file_goes_before_the_snapshot_key_by_key(tmp_path):
+    (tmp_path / models.FILE).write_text(
+        '[openai."gpt-5.5"]\nwindow_tokens = 400_000\nprice = { cache_read = 0.25 }\n'
+        '[ollama."qwen3-coder:30b"]\nwindow_tokens = 131_072\n'
+    )
+    shipped, catalogue = Catalogue(), Catalogue(load_own(str(tmp_path)))
+    gpt, before = catalogue.of("openai:gpt-5.5"), shipped.of("openai:gpt-5.5")
+    assert gpt.window_tokens == 400_000
+    assert gpt.max_output_tokens == before.max_output_tokens
+    assert gpt.price
+    assert before.price
+    assert (gpt.price.cache_read, gpt.price.input) == (0.25, before.price.input)
+    qwen = catalogue.of("ollama:qwen3-coder:30b")
+    assert (qwen.window_tokens, qwen.price) == (131_072, None)
+    assert catalogue.names("ollama") == ("qwen3-coder:30b",)
+    assert catalogue.names("openai")[0] == "gpt-5.5"
+    assert catalogue.names("openai").count("gpt-5.5") == 1
+
+
+def test_without_a_file_of_their_own_a_person_has_the_snapshot(tmp_path):
+    assert load_own(str(tmp_path / "nowhere")) == {}
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("[openai\n", "models.toml is not a list of models"),
+        ("gpt = 3\n", "models.toml is not a list of models"),
+        ("[openai.gpt]\nwindow = 3\n", "'openai:gpt': Object contains unknown field `window`"),
+        ("[openai.gpt]\nprice = { input = 1 }\n", "wrong price of the model 'openai:gpt'"),
+        ("[openai.gpt]\nwindow_tokens = -1\n", "`$.window_tokens`"),
+    ],
+)
+def test_what_is_wrong_in_the_persons_file_is_told_with_its_place(tmp_path, text, told):
+    (tmp_path / models.FILE).write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        Catalogue(load_own(str(tmp_path)))
+    assert told in str(raised.value)
+
+
+def test_a_price_may_be_of_one_name_or_of_all_that_match():
+    free = {"input": 0, "output": 0}
+    catalogue = Catalogue(prices={"ollama:*": free, "ollama:big": {"input": 1, "output": 2}})
+    assert catalogue.of("ollama:qwen3:8b").price == FREE.price
+    big = catalogue.of("ollama:big").price
+    assert big
+    assert (big.input, big.output) == (1, 2)
+    assert catalogue.of("vllm:qwen3:8b").price is None
