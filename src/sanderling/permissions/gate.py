@@ -20,7 +20,7 @@ from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.policy import NO_GRANT, Grant
-from sanderling.text import visible
+from sanderling.text import visible, visible_prose
 from sanderling.tools.base import Request
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import OverlapError, Preview
@@ -151,12 +151,13 @@ class Gate:
         if is_allowed or (conditions, effect, grant) in self._session_effects:
             return permit
         parts = (decision.reason, exports_told(unseen), _leaving(grant), self._link(request))
-        reason = " ".join(filter(None, dict.fromkeys((*parts, stored.problem))))
         try:
             async with self._in_order:  # of the calls, however long a look takes
                 preview = await self._preview(request, grant)
         except OverlapError as overlap:
             return await self.review(request, overlap, permit)
+        parts = (*parts, visible_prose(preview.note), stored.problem)
+        reason = " ".join(filter(None, dict.fromkeys(parts)))
         question = self._with_choices(self._question(request, preview), effect, reason)
         await self._ask(question, conditions, effect, grant)
         if unseen and is_told_whole(unseen):

@@ -12,7 +12,7 @@ from sanderling.sandbox.ground import LOCAL_DISK, Disk, Facts
 from sanderling.sandbox.keeper import Keeper
 from sanderling.sandbox.place import ProjectPlace
 from sanderling.sandbox.policy import NO_GRANT, Grant, NetworkMode
-from sanderling.sandbox.processes import STDOUT, Process
+from sanderling.sandbox.processes import PIPE, STDOUT, Process
 
 
 class Confined:
@@ -44,6 +44,18 @@ class Confined:
         self._admissions.take_back_what_changed()
         policy = policy_of_now(sandbox, grant)
         return await sandbox.spawn(argv, cwd=cwd, env=env, stderr=STDOUT, policy=policy)
+
+    async def spawn_server(
+        self,
+        name: str,  # noqa: ARG002
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        grant: Grant,
+    ) -> Process:
+        sandbox = await self._keeper.opened()
+        policy = policy_of_now(sandbox, grant)
+        return await sandbox.spawn(argv, env=env, stdin=PIPE, policy=policy)
 
     async def files(self, grant: Grant) -> Files:
         sandbox = await self._keeper.opened()

@@ -11,7 +11,7 @@ from sanderling.sandbox.confined import Confined
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.files import Files
-from sanderling.sandbox.ground import Facts, Ground, Running
+from sanderling.sandbox.ground import Facts, Ground, Running, Serving
 from sanderling.sandbox.keeper import Keeper
 from sanderling.sandbox.place import ProjectPlace
 from sanderling.sandbox.policy import NO_GRANT, Grant, NetworkMode, ProjectAccess, SandboxPolicy
@@ -116,6 +116,12 @@ class SessionSandbox:
     ) -> Running:
         """Start a command on the ground of now."""
         return await self.ground.spawn(argv, cwd=cwd, env=env, grant=grant)
+
+    async def spawn_server(
+        self, name: str, argv: Sequence[str], *, env: Mapping[str, str], grant: Grant = NO_GRANT
+    ) -> Serving:
+        """Start the server `name` on the ground of now, with `env` and `grant` for itself alone."""
+        return await self.ground.spawn_server(name, argv, env=env, grant=grant)
 
     async def files(self, grant: Grant = NO_GRANT) -> Files:
         """Return the files as a command of now would see them; ask anew for each use."""

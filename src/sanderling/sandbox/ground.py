@@ -13,7 +13,7 @@ from sanderling.paths import real_path
 from sanderling.protocol.modes import NetworkMode, SandboxLevel
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.policy import Grant
-from sanderling.sandbox.processes import PipeReader
+from sanderling.sandbox.processes import PipeReader, PipeWriter
 
 
 class Disk(Protocol):
@@ -73,6 +73,15 @@ class Running(Protocol):
     def close(self) -> None: ...
 
 
+class Serving(Running, Protocol):
+    """A server that was started, which talks with us over its input and output; its errors are apart."""
+
+    @property
+    def stdin(self) -> PipeWriter | None: ...
+    @property
+    def stderr(self) -> PipeReader | None: ...
+
+
 class Facts(NamedTuple):
     """The facts of a ground that are shown and told: `level` is empty while it is not known, `missing` what it leaves open, in sentences."""
 
@@ -104,6 +113,18 @@ class Ground(Protocol):
 
         `cwd` is the project's root if it is empty; `env` comes on top of what the ground lets in; the paths of `grant` are for this
         command alone.
+
+        Raises:
+            SandboxError: it cannot be confined, so it was not started, or there is no project.
+            OSError: nothing confines it, and it cannot be started.
+        """
+        ...
+
+    async def spawn_server(
+        self, name: str, argv: Sequence[str], *, env: Mapping[str, str], grant: Grant
+    ) -> Serving:
+        """
+        Start the server `name` in the project's root. Beside what commands have, it has `env` and `grant`, for itself alone.
 
         Raises:
             SandboxError: it cannot be confined, so it was not started, or there is no project.

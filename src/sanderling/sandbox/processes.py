@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
@@ -144,7 +145,7 @@ def stream_in(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, PipeW
     """The end for a command's input, closed with `theirs`, and ours if `kind` is `PIPE`, closed with `ours`."""
     if kind != PIPE:
         return _given(kind, theirs), None
-    reader, writer = os.pipe2(os.O_CLOEXEC)
+    reader, writer = _pipe()
     theirs.callback(os.close, reader)
     stream = PipeWriter(writer)
     ours.callback(stream.close)
@@ -155,11 +156,15 @@ def stream_out(kind: int, theirs: ExitStack, ours: ExitStack) -> tuple[int, Pipe
     """The end for a command's output, closed with `theirs`, and ours if `kind` is `PIPE`, closed with `ours`."""
     if kind != PIPE:
         return _given(kind, theirs), None
-    reader, writer = os.pipe2(os.O_CLOEXEC)
+    reader, writer = _pipe()
     theirs.callback(os.close, writer)
     stream = PipeReader(reader)
     ours.callback(stream.close)
     return writer, stream
+
+
+def _pipe() -> tuple[int, int]:
+    return os.pipe2(os.O_CLOEXEC) if sys.platform == "linux" else os.pipe()
 
 
 def _given(kind: int, theirs: ExitStack) -> int:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 
 import anyio
 from anyio import to_thread
@@ -19,7 +19,15 @@ from sanderling.sandbox.files import UnconfinedFiles
 from sanderling.sandbox.ground import LOCAL_DISK, Disk
 from sanderling.sandbox.kernel.layout import private_directory, remove_temporary_files_of_the_dead
 from sanderling.sandbox.policy import NO_GRANT, Grant, SandboxPolicy
-from sanderling.sandbox.processes import PipeReader
+from sanderling.sandbox.processes import (
+    DEVNULL,
+    PIPE,
+    STDOUT,
+    PipeReader,
+    PipeWriter,
+    stream_in,
+    stream_out,
+)
 
 REAP_S = 1.0
 RESET = (
@@ -41,8 +49,14 @@ class UnconfinedProcess:
     `has_left_processes`: when it ended, something of its group still ran; that was ended with it.
     """
 
-    def __init__(self, process: "subprocess.Popen[bytes]", stdout: PipeReader) -> None:
-        self.stdout = stdout
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        stdout: PipeReader,
+        stdin: PipeWriter | None = None,
+        stderr: PipeReader | None = None,
+    ) -> None:
+        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self.has_left_processes = False
         self._process = process
         self._waiting = anyio.Lock()
@@ -84,14 +98,16 @@ class UnconfinedProcess:
         self.send_signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Let go of the output. A command that still runs is killed."""
+        """Let go of the streams. A command that still runs is killed."""
         if self.returncode is None:
             self.kill()
             try:
                 self._process.wait(REAP_S)
             except subprocess.TimeoutExpired:  # the kernel holds it: it ends when it can
                 self._process.returncode = -signal.SIGKILL
-        self.stdout.close()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream:
+                stream.close()
 
     def _signal_group(self, number: int) -> bool:
         """Send a signal to the command's process group; say whether there was anyone in it."""
@@ -105,32 +121,38 @@ class UnconfinedProcess:
 
 
 async def spawn_unconfined(
-    argv: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str] | None = None,
+    stdin: int = DEVNULL,
+    stderr: int = STDOUT,
 ) -> UnconfinedProcess:
     """
-    Start a command, its errors in with its output; `env` comes on top of our own environment.
+    Start a command, its errors in with its output unless `stderr` is `PIPE`; `env` comes on top of our own environment.
 
     Raises:
         OSError: it cannot be started.
     """
-    reader, writer = os.pipe2(os.O_CLOEXEC) if sys.platform == "linux" else os.pipe()
-    try:
+    with ExitStack() as theirs, ExitStack() as unless_started:
+        stdin_end, our_stdin = stream_in(stdin, theirs, unless_started)
+        stdout_end, our_stdout = stream_out(PIPE, theirs, unless_started)
+        stderr_end, our_stderr = (
+            (STDOUT, None) if stderr == STDOUT else stream_out(stderr, theirs, unless_started)
+        )
+        assert our_stdout
         with _nothing_ignored():
             process = subprocess.Popen(  # noqa: ASYNC220, S603
                 argv,
-                stdin=subprocess.DEVNULL,
-                stdout=writer,
-                stderr=subprocess.STDOUT,
+                stdin=stdin_end,
+                stdout=stdout_end,
+                stderr=stderr_end,
                 cwd=cwd,
                 env={**os.environ, **env} if env else None,
                 start_new_session=True,
             )
-    except BaseException:
-        os.close(reader)
-        raise
-    finally:
-        os.close(writer)
-    return UnconfinedProcess(process, PipeReader(reader))
+        unless_started.pop_all()
+    return UnconfinedProcess(process, our_stdout, our_stdin, our_stderr)
 
 
 @contextmanager
@@ -175,6 +197,19 @@ class Unconfined:
     ) -> UnconfinedProcess:
         self._look_at_project()
         return await spawn_unconfined(argv, cwd=cwd or self._policy.project, env=env)
+
+    async def spawn_server(
+        self,
+        name: str,  # noqa: ARG002
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        grant: Grant,  # noqa: ARG002 - it can do all of that
+    ) -> UnconfinedProcess:
+        self._look_at_project()
+        return await spawn_unconfined(
+            argv, cwd=self._policy.project, env=env, stdin=PIPE, stderr=PIPE
+        )
 
     async def files(self, _grant: Grant) -> UnconfinedFiles:
         self._look_at_project()

@@ -80,6 +80,30 @@ class Tool(msgspec.Struct, frozen=True):
             raise ToolError(f"The input of '{self.name}' is wrong: {error}.") from error
 
 
+class Arguments(msgspec.Struct, frozen=True):
+    """The arguments for a tool from outside, by name."""
+
+    values: dict[str, Any]
+
+
+class OutsideTool(Tool, frozen=True, kw_only=True):
+    """A tool that is not ours: what the model is told of it comes from where it does, and its arguments are checked there."""
+
+    told: str
+    input_schema: dict[str, Any]
+
+    @property
+    def description(self) -> str:
+        return self.told
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return self.input_schema
+
+    def parse(self, data: dict[str, Any]) -> Arguments:
+        return Arguments(data)
+
+
 def tool(
     input_type: type[msgspec.Struct],
     *,

@@ -36,10 +36,11 @@ class RefusedError(ToolError):
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """The preview that the person is shown before a tool use runs: what it would do, in the syntax `filetype`."""
+    """The preview that the person is shown before a tool use runs: what it would do, in the syntax `filetype`, and a `note` on it."""
 
     subject: str
     filetype: str = ""
+    note: str = ""
 
 
 class OverlapError(ToolError):

@@ -1,0 +1,29 @@
+"""The log of a server, what it says beside the protocol: the beginning and the end of it, without the secrets that it was given."""
+
+from collections.abc import Iterable
+
+from sanderling.commands.output import Ends
+
+MIN_SECRET_CHARS = 8  # what is shorter may be a part of any word
+
+
+class ServerLog:
+    """The log of one server. `secrets` are values that must not be seen in it."""
+
+    def __init__(self) -> None:
+        self._ends = Ends()
+        self._secrets: tuple[str, ...] = ()
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        self._secrets = tuple(each for each in secrets if len(each) >= MIN_SECRET_CHARS)
+
+    def add(self, chunk: bytes) -> None:
+        self._ends.add(chunk)
+
+    def text(self) -> str:
+        return self.redacted(self._ends.text())
+
+    def redacted(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "[hidden]")
+        return text

@@ -1,0 +1,36 @@
+"""Names of servers and tools as the model is told them: `mcp__server__tool`, in the characters and the length that every API takes."""
+
+import hashlib
+import re
+
+from sanderling.tools.effects import OUTSIDE
+
+PREFIX = "mcp"
+MAX_NAME_CHARS = 64
+MAX_SERVER_CHARS = 24
+_HASH_CHARS = 6
+
+
+def fitted_server(name: str) -> str:
+    """The name of a server as a part of its tools' names; empty if nothing of it can stand there."""
+    return _fitted(name, MAX_SERVER_CHARS)
+
+
+def tool_name(server: str, tool: str, *, number: int = 1) -> str:
+    """The name for the tool `tool` of `server`; `number` tells those apart that would be called the same."""
+    start = OUTSIDE.join((PREFIX, fitted_server(server), ""))
+    end = f"-{number}" if number > 1 else ""
+    return start + _fitted(tool, MAX_NAME_CHARS - len(start) - len(end)) + end
+
+
+def _fitted(name: str, max_chars: int) -> str:
+    """
+    The name in letters, digits, `-` and single `_` between them, so that only `OUTSIDE` divides names into parts.
+
+    One that is too long keeps its beginning, and gets a mark of all of it.
+    """
+    fitted = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "-", name)).strip("_-")
+    if len(fitted) <= max_chars:
+        return fitted
+    mark = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_HASH_CHARS]
+    return f"{fitted[: max_chars - _HASH_CHARS - 1].rstrip('_-')}-{mark}"

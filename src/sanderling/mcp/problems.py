@@ -1,0 +1,30 @@
+"""Problems with a server: whatever it is, it costs the server's own tools only."""
+
+from collections.abc import Iterator
+from typing import cast
+
+from sanderling.errors import SanderlingError
+
+
+class ServerError(SanderlingError):
+    """A server cannot be used: `str(error)` says why, as a part of a sentence, without a full stop."""
+
+
+def why(error: BaseException) -> str:
+    """The reason in an error, which the SDK gives in groups of groups."""
+    found = list(_leaves(error))
+    ours = [each for each in found if isinstance(each, SanderlingError)]
+    first = (ours or found)[0]
+    if isinstance(first, TimeoutError):
+        return "it did not answer in time"
+    words = str(first).strip().rstrip(".") or type(first).__name__
+    return words.partition("\n")[0]
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        for each in group.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error

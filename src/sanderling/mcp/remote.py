@@ -1,0 +1,74 @@
+"""Tools as a server tells of them, as data of ours: no more of it than a model can be told."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from sanderling.text import printable
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import Tool, ToolAnnotations
+
+MAX_TOOLS = 512
+MAX_PAGES = 50
+MAX_DESCRIPTION_CHARS = 8_000
+MAX_SCHEMA_BYTES = 64_000
+_CUT = "… [cut]"
+# The APIs refuse a whole request for one schema that has these at its top.
+_NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else")
+
+
+class RemoteTool(msgspec.Struct, frozen=True):
+    """A tool of a server, by the server's own name for it. `claims` is what the server says of its effect: nobody has checked that."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    claims: tuple[str, ...] = ()
+
+
+async def remote_tools(client: "Client") -> tuple[RemoteTool, ...]:
+    """Ask for all of the server's tools."""
+    tools: dict[str, RemoteTool] = {}
+    cursor = None
+    for _ in range(MAX_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        for tool in page.tools:
+            tools.setdefault(tool.name, _as_told(tool))
+        cursor = page.next_cursor
+        if not cursor or len(tools) >= MAX_TOOLS:
+            break
+    return tuple(tools.values())[:MAX_TOOLS]
+
+
+def _as_told(tool: "Tool") -> RemoteTool:
+    title = tool.title or (tool.annotations.title if tool.annotations else "") or ""
+    description = "\n\n".join(filter(None, (title, tool.description or ""))) or tool.name
+    if len(description) > MAX_DESCRIPTION_CHARS:
+        description = description[:MAX_DESCRIPTION_CHARS] + _CUT
+    schema = _fitted(tool.input_schema)
+    return RemoteTool(tool.name, printable(description), schema, _claims(tool.annotations))
+
+
+def _fitted(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema as every API takes it: an object at the top. What is lost with that, the server checks."""
+    fitted = {key: value for key, value in schema.items() if key not in _NOT_AT_THE_TOP}
+    if len(msgspec.json.encode(fitted)) > MAX_SCHEMA_BYTES:
+        fitted = {}
+    no_properties: dict[str, Any] = {}
+    return {"properties": no_properties} | fitted | {"type": "object"}
+
+
+def _claims(annotations: "ToolAnnotations | None") -> tuple[str, ...]:
+    if annotations is None:
+        return ()
+    told = {
+        "only reads": annotations.read_only_hint,
+        "destroys nothing": annotations.destructive_hint is False,
+        "may destroy": annotations.destructive_hint,
+        "can be repeated": annotations.idempotent_hint,
+        "stays in its own world": annotations.open_world_hint is False,
+        "reaches the outside world": annotations.open_world_hint,
+    }
+    return tuple(words for words, is_so in told.items() if is_so)

@@ -1,0 +1,112 @@
+"""The results of calls: in bounds like those of our own tools, and all of a long one in a file."""
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyio import to_thread
+
+from sanderling.commands.output import MAX_TOLD_BYTES, OutputLog
+from sanderling.protocol.messages import ImageBlock, ImageSource, TextBlock
+from sanderling.tools.base import Context
+from sanderling.tools.outcome import Content, Outcome
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, ContentBlock
+
+MAX_IMAGES = 10
+MAX_IMAGE_CHARS = 5 << 20  # of base64, as the API counts
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+MAX_SHOWN_CHARS = 4_000
+
+
+async def outcome_of(result: "CallToolResult", context: Context) -> Outcome:
+    """The outcome of a call that was answered, with an error of the tool's own or without."""
+    texts, images = _parts(result)
+    text = await _bounded("\n".join(texts), context)
+    content: Content = (TextBlock(text or "(nothing)"), *images) if images else text or "(nothing)"
+    return Outcome(
+        content=content,
+        summary=_summary(result, text, len(images)),
+        detail=text,
+        is_error=result.is_error,
+    )
+
+
+def _parts(result: "CallToolResult") -> tuple[list[str], list[ImageBlock]]:
+    texts: list[str] = []
+    images: list[ImageBlock] = []
+    for block in result.content:
+        if block.type == "image" and len(images) < MAX_IMAGES and _can_be_shown(block):
+            images.append(ImageBlock(ImageSource(block.mime_type, block.data)))
+        else:
+            texts.append(_text_of(block))
+    structured = result.structured_content
+    if structured is not None and not any(_is_same(text, structured) for text in texts):
+        texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
+    return texts, images
+
+
+def _can_be_shown(image: Any) -> bool:
+    return image.mime_type in IMAGES and len(image.data) <= MAX_IMAGE_CHARS
+
+
+def _is_same(text: str, structured: object) -> bool:
+    """Say whether a text is the structured content, as the protocol wants it for clients that know no other."""
+    try:
+        return json.loads(text) == structured
+    except (ValueError, RecursionError):
+        return False
+
+
+def _text_of(block: "ContentBlock") -> str:
+    match block.type:
+        case "text":
+            return block.text
+        case "resource":
+            return _resource(block.resource)
+        case "resource_link":
+            about = f" ({block.mime_type})" if block.mime_type else ""
+            return (
+                f"[resource {block.uri}{about}: {block.description or block.title or block.name}]"
+            )
+        case "image" | "audio":
+            size = len(block.data) * 3 // 4
+            return (
+                f"[{block.type} of type {block.mime_type}, {size:,} bytes, which cannot be shown]"
+            )
+
+
+def _resource(resource: Any) -> str:
+    text = getattr(resource, "text", None)
+    if text is not None:
+        return f"[resource {resource.uri}]\n{text}"
+    size = len(resource.blob) * 3 // 4
+    return f"[resource {resource.uri}: {resource.mime_type or 'binary'}, {size:,} bytes]"
+
+
+async def _bounded(text: str, context: Context) -> str:
+    """The text, or its beginning and its end, and where all of it is."""
+    data = text.encode(errors="replace")
+    if len(data) <= MAX_TOLD_BYTES:
+        return text
+    ours, theirs = await context.workspace.sandbox.scratch()
+    name = f"result-{secrets.token_hex(4)}.txt"
+    path = os.path.join(ours, name)  # noqa: PTH118
+    log = OutputLog(Path(path), shown_as=f"{theirs}/{name}", is_new=True)
+    try:
+        await to_thread.run_sync(log.add, data)
+        note = log.note().replace("of output", "of the result")
+        return f"{log.text()}\n[{note}]"
+    finally:
+        log.close()
+
+
+def _summary(result: "CallToolResult", text: str, images: int) -> str:
+    if result.is_error:
+        return "failed"
+    lines = text.count("\n") + bool(text)
+    shown = [f"{lines} line{'s' * (lines != 1)}"] if text else []
+    return ", ".join([*shown, *([f"{images} image{'s' * (images > 1)}"] if images else [])])

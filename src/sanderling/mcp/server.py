@@ -1,0 +1,225 @@
+"""
+One server: a task that connects to it, keeps the connection, and connects again when that has ended.
+
+The task owns the connection from its beginning to its end, as the SDK's scopes demand. Whoever calls a tool does so from a task of
+its own, waits until the server is ready, and is told why when it is not. What goes wrong ends the connection and nothing else.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from sanderling.mcp.log import ServerLog
+from sanderling.mcp.problems import ServerError, why
+from sanderling.mcp.remote import RemoteTool, remote_tools
+from sanderling.mcp.sdk import load_sdk
+from sanderling.mcp.servers import McpServer
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from mcp import Client
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.dispatcher import ProgressFnT
+    from mcp_types import CallToolResult
+
+CONNECT_S = 10.0
+MAX_FAILURES = 5  # in a row; then a person has to look at it
+FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
+SETTLED_S = 60.0  # who was ready for so long begins anew with its failures
+
+State = Literal["waiting", "starting", "ready", "restarting", "failed", "stopped"]
+"""`waiting`: it is started in a moment, when nothing else is to be done. `stopped`: by the person, or by the settings."""
+
+OpenTransport = Callable[[ServerLog], "AbstractAsyncContextManager[TransportStreams]"]
+
+log = logging.getLogger(__name__)
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The status of a server; `why` is the reason for what is wrong with it, if something is."""
+
+    state: State
+    why: str = ""
+
+
+class Connection:
+    """A connection that stands: the SDK's client, the `era` of the protocol, and the tools that the server has now."""
+
+    def __init__(self, client: "Client", tools: tuple[RemoteTool, ...]) -> None:
+        self.client = client
+        self.era = client.protocol_version
+        self.tools = tools
+
+
+class Server:
+    """
+    The server `name`. `open_transport` starts it, or finds it where it is; `on_change` is called when `status` or `tools` changed.
+
+    `options` are for the SDK's `Client`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        declared: McpServer,
+        open_transport: OpenTransport,
+        on_change: Callable[["Server"], None] = lambda _: None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.declared = declared
+        self.log = ServerLog()
+        self.status = Status("waiting" if declared.enabled else "stopped")
+        self.tools: tuple[RemoteTool, ...] = ()  # of the last connection
+        self.connection: Connection | None = None
+        self._open_transport = open_transport
+        self._on_change = on_change
+        self._options = options or {}
+        self._mode = "auto"
+        self._failures = 0
+        self._settled = anyio.Event()  # the state is another one than before
+        self._wanted = anyio.Event()
+        self._holding: anyio.CancelScope | None = None
+        if declared.enabled:
+            self._wanted.set()
+
+    # --- the owner task ------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep the server connected, until this is cancelled."""
+        try:
+            while True:
+                await self._wanted.wait()
+                self._set("starting" if not self._failures else "restarting", self.status.why)
+                problem = await self._hold()
+                if not self._wanted.is_set():
+                    self._set("stopped")
+                elif problem:
+                    await self._back_off(problem)
+        finally:
+            self.connection = None
+
+    async def _hold(self) -> str:
+        """Connect and keep the connection; return why it has ended, or "" if that was asked for."""
+        ready_at = float("inf")
+        try:
+            with anyio.CancelScope(deadline=anyio.current_time() + CONNECT_S) as self._holding:
+                await to_thread.run_sync(load_sdk, abandon_on_cancel=True)
+                async with self._client() as client:
+                    await self._look(client)
+                    ready_at = anyio.current_time()
+                    self._holding.deadline = float("inf")
+                    self._set("ready")
+                    await anyio.sleep_forever()
+        # Whatever a server makes of the SDK, or of our use of it, is the server's failure, and told as such.
+        except Exception as error:  # noqa: BLE001
+            log.info("the tool server %s: %r", self.name, type(error))
+            problem = self.log.redacted(why(error))
+        else:
+            was_asked = (
+                self._holding.cancelled_caught and anyio.current_time() < self._holding.deadline
+            )
+            problem = "" if was_asked else f"it was not ready within {CONNECT_S:.0f} s"
+        finally:
+            self.connection = self._holding = None
+        if anyio.current_time() - ready_at > SETTLED_S or not problem:
+            self._failures = 0
+        elif ready_at == float("inf"):
+            self._mode = (
+                "legacy" if self._mode == "auto" else "auto"
+            )  # some end at a word of the other era
+        return problem
+
+    def _client(self) -> "Client":
+        from mcp import Client
+
+        return Client(self._open_transport(self.log), mode=self._mode, cache=None, **self._options)
+
+    async def _look(self, client: "Client") -> None:
+        # A schema of the server's could keep us busy for ever (`pattern`): what it returns is for the model to judge.
+        setattr(client.session, "validate_tool_result", _accept)  # noqa: B010
+        tools = await remote_tools(client) if client.server_capabilities.tools else ()
+        self.connection = Connection(client, tools)
+        self.tools = tools
+
+    async def _back_off(self, problem: str) -> None:
+        self._failures += 1
+        if self._failures >= MAX_FAILURES:
+            self._wanted = anyio.Event()
+            self._set("failed", problem)
+            return
+        self._set("restarting", problem)
+        delay_s = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (self._failures - 1))
+        with anyio.CancelScope(deadline=anyio.current_time() + delay_s) as self._holding:
+            await anyio.sleep_forever()
+        self._holding = None
+
+    def _set(self, state: State, why: str = "") -> None:
+        self.status = Status(state, why)
+        settled, self._settled = self._settled, anyio.Event()
+        settled.set()
+        self._on_change(self)
+
+    # --- for everybody else --------------------------------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """Connect anew, also where it has failed or was stopped."""
+        self._failures = 0
+        self._wanted.set()
+        if self._holding:
+            self._holding.cancel()
+
+    def stop(self) -> None:
+        """End the connection, and the server if it is ours, until `restart`."""
+        self._wanted = anyio.Event()
+        if self._holding:
+            self._holding.cancel()
+        else:
+            self._set("stopped")
+
+    async def settled(self) -> None:
+        """Return when it is ready, or will not be without a person."""
+        while self.status.state not in ("ready", "failed", "stopped"):
+            await self._settled.wait()
+
+    async def connected(self) -> Connection:
+        """
+        Return the connection, as soon as it stands.
+
+        Raises:
+            ServerError: it does not.
+        """
+        with anyio.move_on_after(CONNECT_S):
+            await self.settled()
+        if self.connection is None:
+            state, reason = self.status.state, self.status.why
+            raise ServerError(
+                f"it is {'not ready' if state == 'starting' else state}{reason and ': '}{reason}"
+            )
+        return self.connection
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], on_progress: "ProgressFnT | None" = None
+    ) -> "CallToolResult":
+        """
+        Call one of its tools.
+
+        Raises:
+            ServerError: it cannot be called, refuses, does not answer in time, or ended meanwhile.
+        """
+        connection = await self.connected()
+        try:
+            with anyio.fail_after(self.declared.timeout_s):
+                return await connection.client.call_tool(tool, arguments, None, on_progress)
+        except TimeoutError as error:
+            raise ServerError(f"it did not answer within {self.declared.timeout_s:g} s") from error
+        except Exception as error:
+            raise ServerError(self.log.redacted(why(error))) from error
+
+
+async def _accept(*_: object) -> None: ...

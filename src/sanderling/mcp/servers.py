@@ -1,0 +1,107 @@
+"""Servers as settings declare them: a program that runs in the sandbox, or a URL."""
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from sanderling.errors import ConfigError
+from sanderling.mcp.names import fitted_server
+
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
+_OF_PROGRAMS = ("paths", "write_paths", "hosts", "env")
+
+
+class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """
+    One server.
+
+    `command` is a program and its arguments, run in the project's root. Beside what commands see it sees `paths`, may write
+    `write_paths` and reaches `hosts`; `env` are variables for it alone. `url` is where another answers over HTTP, which is sent
+    `headers`. In `env` and `headers`, `$NAME` and `${NAME}` stand for variables of our own environment, so that no secret has to be
+    written down.
+    """
+
+    command: tuple[str, ...] = ()
+    url: str = ""
+    paths: tuple[str, ...] = ()
+    write_paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    enabled: bool = True
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 120.0  # of one call
+
+    def __post_init__(self) -> None:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("it has either a command or a url")
+        if self.command and not self.command[0]:
+            raise ValueError("its command has no program")
+        if self.command and self.headers:
+            raise ValueError("headers are for servers with a url")
+        if self.url and (wrong := [name for name in _OF_PROGRAMS if getattr(self, name)]):
+            raise ValueError(f"{', '.join(wrong)}: for servers with a command")
+        if self.url and not re.match(r"https?://[^/\s]", self.url):
+            raise ValueError("its url must begin with http:// or https://")
+
+
+def load_servers(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, McpServer]:
+    """
+    Check what `settings.mcp_servers` holds, by name.
+
+    Raises:
+        ConfigError: naming the server, and the unknown key and its nearest neighbour, or what is wrong.
+    """
+    servers: dict[str, McpServer] = {}
+    fitted: dict[str, str] = {}
+    for name, fields in declared.items():
+        if not fitted_server(name):
+            raise ConfigError(f"tool server '{name}': a name needs a letter or a digit")
+        other = fitted.setdefault(fitted_server(name), name)
+        if other != name:
+            raise ConfigError(f"the tool servers '{other}' and '{name}' have names too much alike")
+        servers[name] = load_server(name, fields)
+    return servers
+
+
+def load_server(name: str, fields: Mapping[str, Any]) -> McpServer:
+    """
+    Check what declares the server `name`.
+
+    Raises:
+        ConfigError: as `load_servers`.
+    """
+    known = McpServer.__struct_fields__
+    for key in fields:
+        if key not in known:
+            nearest = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+            raise ConfigError(f"tool server '{name}': unknown key '{key}'{hint}")
+    try:
+        return msgspec.convert(dict(fields), McpServer)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"tool server '{name}': {error}") from error
+
+
+def filled_in(
+    name: str, values: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """
+    Put in the variables that `values` of the server `name` refer to: when it starts, so that what is shown of the settings has none.
+
+    Raises:
+        ConfigError: one of them is not set.
+    """
+
+    def value_of(found: re.Match[str]) -> str:
+        variable = found[1] or found[2]
+        if variable not in environment:
+            raise ConfigError(
+                f"tool server '{name}' needs the variable {variable}, which is not set"
+            )
+        return environment[variable]
+
+    return {key: _VARIABLE.sub(value_of, value) for key, value in values.items()}

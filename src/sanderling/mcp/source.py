@@ -1,0 +1,109 @@
+"""The tools of all servers of a session, as a source of its catalog."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from sanderling.mcp.log import ServerLog
+from sanderling.mcp.names import tool_name
+from sanderling.mcp.remote import RemoteTool
+from sanderling.mcp.server import OpenTransport, Server
+from sanderling.mcp.servers import McpServer, filled_in
+from sanderling.mcp.stdio import over_pipes
+from sanderling.mcp.tools import tool_of
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.policy import Grant
+from sanderling.tools.base import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from mcp.client._transport import TransportStreams
+
+GRACE_S = 0.2
+
+
+class McpSource:
+    """
+    The servers of a session, and their tools.
+
+    A server gets ready beside everything else: the first request waits `grace_s` for those that are starting by then, and the tools
+    of the others come with a later one.
+    """
+
+    def __init__(
+        self,
+        declared: Mapping[str, McpServer],
+        sandbox: SessionSandbox,
+        project: str,
+        on_change: Callable[[Server], None] = lambda _: None,
+        *,
+        grace_s: float = GRACE_S,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.servers = {
+            name: Server(
+                name, each, self._transport(name, each, sandbox, project), on_change, options
+            )
+            for name, each in declared.items()
+        }
+        self._grace_s = grace_s
+        self._has_waited = False
+        self._names: dict[str, dict[str, list[RemoteTool]]] = {name: {} for name in self.servers}
+        self._tools: dict[str, Tool] = {}
+
+    def _transport(
+        self, name: str, declared: McpServer, sandbox: SessionSandbox, project: str
+    ) -> OpenTransport:
+        # What the paths lead to is settled now, before anything has run that could put something else there.
+        paths, write_paths = (
+            tuple(os.path.join(project, os.path.expanduser(path)) for path in each)  # noqa: PTH111, PTH118
+            for each in (declared.paths, declared.write_paths)
+        )
+        grant = Grant(paths, write_paths, declared.hosts).identified()
+        return partial(open_stdio, name, declared, sandbox, grant)
+
+    async def run(self) -> None:
+        """Keep the servers connected, until this is cancelled."""
+        async with anyio.create_task_group() as tasks:
+            for server in self.servers.values():
+                tasks.start_soon(server.run)
+
+    async def tools(self) -> Sequence[Tool]:
+        """The tools that were ready, in the order in which they came to be; none is ever taken away, or told anew."""
+        if not self._has_waited:
+            self._has_waited = True
+            with anyio.move_on_after(self._grace_s):
+                for server in self.servers.values():
+                    if server.status.state == "starting":
+                        await server.settled()
+        for server in self.servers.values():
+            for remote in server.tools:
+                self._add(server, remote)
+        return tuple(self._tools.values())
+
+    def _add(self, server: Server, remote: RemoteTool) -> None:
+        told = self._names[server.name].setdefault(remote.name, [])
+        if remote in told:
+            return
+        number = 1
+        while (name := tool_name(server.name, remote.name, number=number)) in self._tools:
+            number += 1
+        told.append(remote)
+        self._tools[name] = tool_of(server, remote, name)
+
+
+@asynccontextmanager
+async def open_stdio(
+    name: str, declared: McpServer, sandbox: SessionSandbox, grant: Grant, log: ServerLog
+) -> "AsyncGenerator[TransportStreams]":
+    """Start the program of the server `name`, and speak with it over its pipes."""
+    variables = filled_in(name, declared.env)
+    log.hide(variables.values())
+    process = await sandbox.spawn_server(name, declared.command, env=variables, grant=grant)
+    async with over_pipes(process, log) as streams:
+        yield streams

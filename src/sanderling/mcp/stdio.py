@@ -1,0 +1,237 @@
+"""
+The transport to a server over the pipes of its process: a message of JSON-RPC in each line.
+
+What a server writes was made by code that nobody trusts, and is read on the loop that the editor waits for. So a line is looked at
+before the SDK gets it: what is no message goes to the log, what nobody asked for is dropped, and a server that floods us is given
+little of our time, or none any more.
+"""
+
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import anyio
+import msgspec
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
+
+from sanderling.commands.output import ScreenText, follow
+from sanderling.errors import SandboxError
+from sanderling.mcp.log import ServerLog
+from sanderling.mcp.problems import ServerError
+from sanderling.sandbox.ground import Serving
+from sanderling.text import signal_name
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
+
+MAX_MESSAGE_BYTES = 32 << 20
+MAX_UNSENT = 1_000  # messages that wait until the server reads
+MAX_GARBAGE_LINES, MAX_GARBAGE_BYTES = 1_000, 1 << 20  # since the last message
+BURST, PAUSE_S = 50, 0.02  # of messages that nobody asked for
+PATIENCE_S = 0.5  # with a server that is to end
+STATUS_S = 0.2
+
+HEARD = frozenset(
+    f"notifications/{name}"
+    for name in (
+        "progress",
+        "cancelled",
+        "tools/list_changed",
+        "prompts/list_changed",
+        "resources/list_changed",
+        "resources/updated",
+        "elicitation/complete",
+        "subscriptions/acknowledged",
+    )
+)
+SPOKEN = "notifications/message"
+
+
+class _Said(msgspec.Struct):
+    """The level and the words of a server that logs through the protocol."""
+
+    level: str = ""
+    data: Any = ""
+
+
+class _Envelope(msgspec.Struct):
+    """A message, so far as it says where it goes."""
+
+    id: int | str | None = None
+    method: str = ""
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Response(msgspec.Struct):
+    id: int | str
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+@asynccontextmanager
+async def over_pipes(process: Serving, log: ServerLog) -> AsyncGenerator["TransportStreams"]:
+    """
+    The streams of messages from and to the server that `process` is; at the end of the context it is ended.
+
+    Raises:
+        ServerError: in a group, when the server has ended, or writes what is not to be borne.
+    """
+    to_session, from_server = anyio.create_memory_object_stream[Any](0)
+    to_server, from_session = anyio.create_memory_object_stream[Any](MAX_UNSENT)
+    assert process.stderr
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_Reader(process, log, to_session).run)
+            tasks.start_soon(_write, process, from_session)
+            tasks.start_soon(_log, process, log)
+            yield from_server, to_server
+            tasks.cancel_scope.cancel()
+    finally:
+        for stream in (to_session, from_server, to_server, from_session):
+            stream.close()
+        with anyio.CancelScope(shield=True):
+            await _end(process)
+
+
+async def _log(process: Serving, log: ServerLog) -> None:
+    assert process.stderr
+    with suppress(anyio.ClosedResourceError):
+        await follow(process.stderr, ScreenText(), log.add, lambda _: None)
+
+
+async def _write(process: Serving, messages: ObjectReceiveStream["SessionMessage"]) -> None:
+    assert process.stdin
+    try:
+        async for each in messages:
+            line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await process.stdin.send(line.encode() + b"\n")
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+        await _raise_ended(process, "it reads no more")
+        raise AssertionError from error
+
+
+async def _raise_ended(process: Serving, otherwise: str) -> NoReturn:
+    """Tell how the server has ended; if it has not, `otherwise`."""
+    why = otherwise
+    with anyio.move_on_after(STATUS_S):
+        try:
+            status = await process.wait()
+            how = f"was ended by {signal_name(-status)}" if status < 0 else "ended"
+            why = f"it {how}{f' with exit status {status}' if status > 0 else ''}"
+        except SandboxError as error:
+            why = str(error).rstrip(".")
+    raise ServerError(why)
+
+
+async def _end(process: Serving) -> None:
+    """End the server as the protocol says: it sees the end of its input, then a signal, then it is killed."""
+    try:
+        if process.stdin:
+            process.stdin.close()
+        for number in (None, signal.SIGTERM):
+            if number:
+                process.send_signal(number)
+            with anyio.move_on_after(PATIENCE_S), suppress(SandboxError):
+                await process.wait()
+                return
+    finally:
+        process.close()
+
+
+class _Reader:
+    """Reads what a server writes, and gives `session` the messages."""
+
+    def __init__(
+        self, process: Serving, log: ServerLog, session: ObjectSendStream["SessionMessage"]
+    ) -> None:
+        self._process = process
+        self._log = log
+        self._session = session
+        self._unasked = 0
+        self._garbage_lines = self._garbage_bytes = 0
+
+    async def run(self) -> None:
+        assert self._process.stdout
+        parts: list[bytes] = []
+        size = 0
+        with suppress(anyio.EndOfStream, anyio.ClosedResourceError):
+            while True:
+                chunk = await self._process.stdout.receive()
+                *lines, rest = chunk.split(b"\n")
+                for line in lines:
+                    await self._take(b"".join((*parts, line)))
+                    parts, size = [], 0
+                parts.append(rest)
+                size += len(rest)
+                if size > MAX_MESSAGE_BYTES:
+                    raise ServerError(f"it wrote a line of more than {MAX_MESSAGE_BYTES >> 20} MB")
+        await _raise_ended(self._process, "it closed its output")
+
+    async def _take(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            envelope = msgspec.json.decode(line, type=_Envelope)
+            is_answer = not envelope.method
+            message = _message_of(line, envelope) if is_answer or envelope.id is not None else None
+            if envelope.method in HEARD:
+                message = _message_of(line, envelope)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            await self._take_garbage(line)
+            return
+        self._garbage_lines = self._garbage_bytes = 0
+        if envelope.method == SPOKEN:
+            self._take_said(envelope.params)
+        if message is not None:
+            await self._session.send(message)
+        if not is_answer:
+            await self._pace()
+
+    def _take_said(self, params: msgspec.Raw) -> None:
+        with suppress(msgspec.DecodeError):
+            said = msgspec.json.decode(params, type=_Said)
+            words = (
+                said.data if isinstance(said.data, str) else msgspec.json.encode(said.data).decode()
+            )
+            self._log.add(f"[{said.level}] {words}\n".encode(errors="replace"))
+
+    async def _take_garbage(self, line: bytes) -> None:
+        self._garbage_lines += 1
+        self._garbage_bytes += len(line)
+        self._log.add(line + b"\n")
+        if self._garbage_lines > MAX_GARBAGE_LINES or self._garbage_bytes > MAX_GARBAGE_BYTES:
+            raise ServerError("it floods its output with what is no message")
+        await self._pace()
+
+    async def _pace(self) -> None:
+        """Leave the editor its share, however much comes that nobody has asked for."""
+        self._unasked += 1
+        if self._unasked % BURST == 0:
+            await anyio.sleep(PAUSE_S)
+
+
+def _message_of(line: bytes, envelope: _Envelope) -> "SessionMessage":
+    """
+    The message for the SDK. An answer can be long, so it is parsed once and not held against each kind of message.
+
+    Raises:
+        ValueError: it is none.
+    """
+    from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+
+    if envelope.method:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    response = msgspec.json.decode(line, type=_Response)
+    if response.result is not None:
+        message = JSONRPCResponse.model_construct(
+            jsonrpc="2.0", id=response.id, result=response.result
+        )
+        return SessionMessage(message)
+    return SessionMessage(
+        JSONRPCError.model_validate(
+            {"jsonrpc": "2.0", "id": response.id, "error": response.error}, by_name=False
+        )
+    )

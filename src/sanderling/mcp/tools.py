@@ -1,0 +1,75 @@
+"""The tools of servers as tools of ours: the model is told what the server says, and a use is a call."""
+
+import json
+from functools import partial
+from typing import Any
+
+import anyio
+import msgspec
+
+from sanderling.errors import ToolError
+from sanderling.mcp.problems import ServerError
+from sanderling.mcp.remote import RemoteTool
+from sanderling.mcp.results import outcome_of
+from sanderling.mcp.server import Server
+from sanderling.text import printable
+from sanderling.tools.base import Arguments, Context, OutsideTool
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome, Preview
+from sanderling.tools.workspace import Workspace
+
+PROGRESS_S = 0.1
+MAX_PROGRESS_CHARS = 500
+
+
+def tool_of(server: Server, remote: RemoteTool, name: str) -> OutsideTool:
+    """The tool `remote` of `server`, which the model knows as `name`."""
+    return OutsideTool(
+        name,
+        Arguments,
+        partial(_run, server, remote),
+        lambda _args, _workspace: Effect(name, "call"),
+        _title,
+        partial(_look, server, remote),
+        told=remote.description,
+        input_schema=remote.schema,
+    )
+
+
+def _title(args: Arguments, _: Workspace) -> str:
+    return ", ".join(f"{name}: {_inline(value)}" for name, value in args.values.items())
+
+
+def _inline(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+async def _look(server: Server, remote: RemoteTool, args: Arguments, _: Context) -> Preview:
+    claims = f"{server.name} says of it: {', '.join(remote.claims)}. Nobody has checked that."
+    values = msgspec.json.format(msgspec.json.encode(args.values)).decode()
+    return Preview(values, "json", claims if remote.claims else "")
+
+
+async def _run(server: Server, remote: RemoteTool, args: Arguments, context: Context) -> Outcome:
+    progress = _Progress(context)
+    try:
+        result = await server.call(remote.name, args.values, progress.show)
+    except ServerError as error:
+        raise ToolError(f"The tool server '{server.name}': {error}.") from error
+    return await outcome_of(result, context)
+
+
+class _Progress:
+    """Shows how far a call is, not more often than somebody can read it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._next_at = 0.0
+
+    async def show(self, progress: float, total: float | None, message: str | None) -> None:
+        if anyio.current_time() < self._next_at:
+            return
+        self._next_at = anyio.current_time() + PROGRESS_S
+        share = f"{progress:g}/{total:g}" if total else f"{progress:g}"
+        line = " ".join(printable(f"{message or ''} ({share})").split())
+        self._context.show(f"{line[:MAX_PROGRESS_CHARS]}\n")
