@@ -62,7 +62,8 @@ class Endpoint:
     ids: str = r"[^\s]{1,64}"
     has_developer: bool = False
     has_images: bool = True
-    has_breakpoints: bool = False  # on parts of a content
+    marks: frozenset[str] = frozenset()  # of the cache, on parts of a content
+    has_thoughts: bool = False  # as parts of a content
     needs_content: bool = False  # null where there is none
     is_ordered: bool = False  # neither the person after a tool, nor the model after itself
     is_strict: bool = True  # takes `strict` functions
@@ -73,7 +74,7 @@ ENDPOINTS = {
         max_tokens=("max_completion_tokens",),
         fields=frozenset(OPENAI_FIELDS),
         has_developer=True,
-        has_breakpoints=True,
+        marks=frozenset({"prompt_cache_breakpoint"}),
     ),
     "deepseek": Endpoint(
         max_tokens=("max_tokens",),
@@ -92,6 +93,7 @@ ENDPOINTS = {
         assistant_fields=frozenset({"prefix"}),
         tool_fields=frozenset({"name"}),
         ids=r"[A-Za-z0-9]{9}",
+        has_thoughts=True,
         is_ordered=True,
     ),
     "gemini": Endpoint(
@@ -103,12 +105,16 @@ ENDPOINTS = {
     "openrouter": Endpoint(
         fields=frozenset({"reasoning", "provider", "usage", "cache_control", *OPENAI_FIELDS}),
         assistant_fields=frozenset({"reasoning", "reasoning_details"}),
+        marks=frozenset({"cache_control"}),
     ),
     "xai": Endpoint(
         fields=frozenset({"prompt_cache_key"}), assistant_fields=frozenset({"reasoning_content"})
     ),
-    "groq": Endpoint(fields=frozenset({"reasoning_format", "include_reasoning"})),
-    "llama.cpp": Endpoint(
+    "groq": Endpoint(
+        fields=frozenset({"reasoning_format", "include_reasoning"}),
+        assistant_fields=frozenset({"reasoning"}),
+    ),
+    "llamacpp": Endpoint(
         fields=frozenset({"cache_prompt", "chat_template_kwargs", "reasoning_format"}),
         assistant_fields=frozenset({"reasoning_content"}),
     ),
@@ -116,7 +122,9 @@ ENDPOINTS = {
         fields=frozenset({"chat_template_kwargs", "include_reasoning"}),
         assistant_fields=frozenset({"reasoning", "reasoning_content"}),
     ),
-    "lmstudio": Endpoint(max_tokens=("max_tokens",)),
+    "lmstudio": Endpoint(
+        max_tokens=("max_tokens",), assistant_fields=frozenset({"reasoning", "reasoning_content"})
+    ),
 }
 
 
@@ -305,19 +313,33 @@ def _of_content(content: object, role: str, rules: Endpoint) -> Iterator[str]:
         yield ".content: [] is too short"
     for n, part in enumerate(content):
         where = f".content[{n}]"
-        marks = {"prompt_cache_breakpoint"} if rules.has_breakpoints else set[str]()
         match part.get("type"):
             case "text":
-                yield from (where + each for each in of_fields(part, {"type", "text", *marks}))
+                yield from (
+                    where + each for each in of_fields(part, {"type", "text", *rules.marks})
+                )
                 if is_blank(part.get("text")):
                     yield f"{where}.text: must have words"
             case "image_url" if role == "user" and rules.has_images:
-                yield from (where + each for each in of_fields(part, {"type", "image_url", *marks}))
+                yield from (
+                    where + each for each in of_fields(part, {"type", "image_url", *rules.marks})
+                )
                 yield from (where + each for each in of_image_url(part["image_url"].get("url")))
+            case "thinking" if role == "assistant" and rules.has_thoughts:
+                yield from (where + each for each in _of_thought(part))
             case "image_url":
                 yield f"{where}: images are not allowed for messages with role '{role}' here"
             case kind:
                 yield f"{where}: unknown variant {kind!r}"
+
+
+def _of_thought(part: Block) -> Iterator[str]:
+    yield from of_fields(part, {"type", "thinking", "signature", "closed"})
+    thinking = part.get("thinking")
+    if not isinstance(thinking, list) or not all(
+        set(each) == {"type", "text"} and each["type"] == "text" for each in thinking
+    ):
+        yield ".thinking: Input should be a valid list of texts"
 
 
 # --- messages among each other -----------------------------------------------------------------------------------------

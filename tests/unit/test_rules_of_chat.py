@@ -178,6 +178,14 @@ OF_ENDPOINTS: dict[str, tuple[str, Change]] = {
         "deepseek",
         lambda r: message(r, 4, reasoning_content=""),
     ),
+    "valid list of texts": (
+        "mistral",
+        lambda r: message(r, 4, content=[{"type": "thinking", "thinking": "Hm."}]),
+    ),
+    "unknown variant 'thinking'": (
+        "openai",
+        lambda r: message(r, 4, content=[{"type": "thinking", "thinking": []}]),
+    ),
     "missing a thought_signature": (
         "gemini",
         lambda r: r["messages"].__delitem__(slice(4, None)),
