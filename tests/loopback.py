@@ -327,6 +327,8 @@ class Connection(asyncio.Protocol):
 class LoopbackServer:
     """`with LoopbackServer() as server`: listens on `server.url`, keeps what it was sent in `server.requests`."""
 
+    prompt_path = "/v1/messages"
+
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
         self.requests: list[Request] = []
@@ -345,7 +347,7 @@ class LoopbackServer:
     @property
     def prompts(self) -> list[Request]:
         """The requests for an answer; the others ask for the model's limits."""
-        return [request for request in self.requests if request.path == "/v1/messages"]
+        return [request for request in self.requests if request.path == self.prompt_path]
 
     def hang_up(self) -> None:
         """Close every connection, as a server does with those that idle."""
@@ -359,15 +361,29 @@ class LoopbackServer:
     def answer_to(self, request: Request) -> Answer:
         if request.method == "CONNECT":
             return self.tunnel_answer
+        if (request.method, request.path) != ("POST", self.prompt_path):
+            return self.told_besides(request) or Status(404)
+        if broken := self.refusals(request):
+            return self.refusal("; ".join(broken))
+        return self._answers.popleft() if len(self._answers) > 1 else self._answers[0]
+
+    # --- the format ----------------------------------------------------------------------------------------------------
+
+    def told_besides(self, request: Request) -> Answer | None:
+        """What there is but answers."""
         if request.method == "GET" and request.path.startswith("/v1/models/"):
             return self.model_answer
         if request.method == "GET" and request.path.partition("?")[0] == "/v1/models":
             return self.model_pages.popleft() if len(self.model_pages) > 1 else self.model_pages[0]
-        if (request.method, request.path) != ("POST", "/v1/messages"):
-            return Status(404)
-        if broken := refusals(request.json()["messages"]):
-            return Status(400, message="; ".join(broken))
-        return self._answers.popleft() if len(self._answers) > 1 else self._answers[0]
+        return None
+
+    def refusals(self, request: Request) -> list[str]:
+        return refusals(request.json()["messages"])
+
+    def refusal(self, words: str) -> Answer:
+        return Status(400, message=words)
+
+    # --- the thread ----------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self._thread.start()
