@@ -12,26 +12,22 @@ it was in the request before.
 import hashlib
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-import msgspec
-
 from tests import loopback
 from tests.api_rules import Block
 from tests.api_rules.anthropic import THOUGHTS, changed_thoughts, request_refusals
 from tests.loopback import Answer, LoopbackServer, Reply, Request, Status, Step, Wait
+from tests.sent import Sent
 
 CHARS_PER_TOKEN = 4
 LOOK_BACK = 20
 MIN_TOKENS = 1024
 TTL_S = 300.0
 PIECE_CHARS = 40
-SHOWN_BYTES = 60
-MARK = re.compile(rb',"cache_control":\{[^{}]*\}')
 
 Content = Sequence[Block]
 Body = dict[str, Any]
@@ -178,38 +174,6 @@ class PromptCache:
         return 0
 
 
-# --- the bytes of the prefix -------------------------------------------------------------------------------------------
-
-
-class Sent(msgspec.Struct, frozen=True):
-    """A request, in the bytes in which it came."""
-
-    model: str
-    messages: list[msgspec.Raw]
-    tools: msgspec.Raw = msgspec.Raw(b"[]")
-    system: msgspec.Raw = msgspec.Raw(b"[]")
-    thinking: msgspec.Raw = msgspec.Raw(b"{}")
-
-    def parts(self) -> Iterator[tuple[str, bytes]]:
-        """The parts of the prefix by name, without the marks of the cache: those may move."""
-        named = [("tools", self.tools), ("system", self.system), ("thinking", self.thinking)]
-        named += [(f"messages.{n}", message) for n, message in enumerate(self.messages)]
-        return ((name, MARK.sub(b"", bytes(part))) for name, part in named)
-
-    def difference(self, before: "Sent") -> str:
-        """Where this is not, byte by byte, what `before` was, continued; empty if it is."""
-        now = dict(self.parts())
-        for name, part in before.parts():
-            if (other := now.get(name, b"")) != part:
-                at = next(
-                    (n for n, (a, b) in enumerate(zip(part, other, strict=False)) if a != b),
-                    min(len(part), len(other)),
-                )
-                was, became = part[at:][:SHOWN_BYTES], other[at:][:SHOWN_BYTES]
-                return f"{name}, byte {at}: {was!r} became {became!r}"
-        return ""
-
-
 # --- the server --------------------------------------------------------------------------------------------------------
 
 
@@ -292,7 +256,7 @@ class CachedApi(LoopbackServer):
         ]
 
     def _note_changes(self, body: bytes) -> None:
-        sent = msgspec.json.decode(body, type=Sent)
+        sent = Sent(body)
         before = self._sent.get(sent.model)
         if before and (difference := sent.difference(before)):
             self.changes.append(difference)

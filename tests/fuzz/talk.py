@@ -49,8 +49,9 @@ from sanderling.session.records import LoggedMessage
 from sanderling.session.session import Session
 from tests.api_rules import Block
 from tests.api_rules.anthropic import refusals, request_refusals
-from tests.cached_api import Sent, events_of
+from tests.cached_api import events_of
 from tests.fuzz.streams import LAST_WORDS
+from tests.sent import Sent
 
 DEADLINE_S = 30.0
 IDLE_TIMEOUT_S = 0.03
@@ -96,7 +97,7 @@ class InProcessApi(httpx2.AsyncBaseTransport):
                 404, json={"type": "error", "error": {"type": "not_found_error"}}
             )
         body = await request.aread()
-        sent = msgspec.json.decode(body, type=Sent)
+        sent = Sent(body)
         if broken := [*request_refusals(body), *_of_signatures(json.loads(body))]:
             self.refused += broken
             error = {"type": "invalid_request_error", "message": "; ".join(broken)}

@@ -3,9 +3,9 @@
 import copy
 from typing import Any
 
-import msgspec
 import pytest
-from tests.cached_api import LOOK_BACK, TTL_S, PromptCache, Sent, text
+from tests.cached_api import LOOK_BACK, TTL_S, PromptCache, text
+from tests.sent import Sent
 
 EPHEMERAL = {"type": "ephemeral"}
 SYSTEM_TOKENS = 3000
@@ -89,7 +89,7 @@ def test_what_changes_ends_the_prefix_there(part):
 
 def test_marks_may_move_and_nothing_else():
     def sent(*messages: bytes) -> Sent:
-        return Sent("m", [msgspec.Raw(message) for message in messages])
+        return Sent(b'{"model":"m","messages":[%b]}' % b",".join(messages))
 
     before = sent(b'{"a":1,"cache_control":{"type":"ephemeral"}}')
     assert sent(b'{"a":1}', b'{"b":1}').difference(before) == ""
