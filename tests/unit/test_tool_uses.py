@@ -1041,6 +1041,34 @@ async def test_hosts_that_were_taken_back_do_not_come_back_when_the_session_is_r
     assert talk.conversation.parts.sandbox.facts.network == "off"
 
 
+async def test_network_that_is_switched_off_before_the_grants_of_a_resumed_session_are_back_stays_off(
+    tmp_path,
+):
+    talk = Talk(tmp_path)
+    gate = talk.conversation.parts.gate
+    async with talk.asked():
+        await talk.until(TurnEnded)
+        gate.restore({"granted": [[], [], ["example.org"]]})
+        await talk.conversation._set_network("off")
+        await gate.grant_again()
+        assert talk.conversation.parts.sandbox.facts.network == "off"
+    assert gate.state()["granted"] == NO_GRANT
+
+
+async def test_host_that_may_be_fetched_for_the_session_is_asked_about_again_when_the_network_was_switched_off(
+    tmp_path,
+):
+    fetch = uses(("web_fetch", {"url": "https://docs.example/page"}))
+    talk = Talk(tmp_path, fetch, DONE, fetch)
+    async with talk.asked():
+        talk.answer(await talk.until(ApprovalRequested), "session")
+        await talk.until(TurnEnded)
+        await talk.conversation._set_network("off")
+        talk.conversation.submit(Prompt("p2", "Again."))
+        talk.answer(await talk.until(ApprovalRequested, 2), "deny")
+        await talk.until(TurnEnded, 2)
+
+
 async def test_what_is_gone_when_the_session_is_resumed_is_granted_no_more(tmp_path, outside):
     granted = Grant(read_paths=(str(outside),)).identified()
     outside.rename(outside.with_name("elsewhere"))

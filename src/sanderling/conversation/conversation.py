@@ -267,15 +267,11 @@ class Conversation:
             self.parts.emit(Notice("warning", text))
 
     async def _set_network(self, mode: NetworkMode) -> None:
-        sandbox = self.parts.sandbox
         try:
-            await sandbox.set_network(mode)
+            await self.parts.gate.set_network(mode)
         except SandboxError as error:
-            text = f"The network stays {sandbox.facts.network}. {error}"
+            text = f"The network stays {self.parts.sandbox.facts.network}. {error}"
             self.parts.emit(Notice("warning", text))
-        else:
-            if mode == "off":
-                self.parts.gate.offers.take_back_hosts()
 
     def _set_title(self, title: str) -> None:
         self.parts.session.keep_state("title", title)

@@ -17,7 +17,7 @@ from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.permissions.store import RuleStore
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
-from sanderling.protocol.modes import Mode
+from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import visible, visible_prose
@@ -109,6 +109,7 @@ class Gate:
         self._seen_exports: set[str] = set()
         self._on_allowed = on_allowed
         self._in_order = anyio.Lock()
+        self._changing_network = anyio.Lock()
 
     def set_mode(self, mode: Mode) -> None:
         """Change the mode; in plan mode the kernel keeps the project as it is for what is started from now on."""
@@ -276,8 +277,29 @@ class Gate:
 
     async def grant_again(self) -> None:
         """Let in what was granted before the session was resumed, as far as it is still there."""
-        await self.offers.restore(self._granted_before)
-        self._granted_before = NO_GRANT  # what is not there any more is asked about again
+        async with self._changing_network:
+            await self.offers.restore(self._granted_before)
+            self._granted_before = NO_GRANT  # what is not there any more is asked about again
+
+    async def set_network(self, mode: NetworkMode) -> None:
+        """
+        Change the network of what is started from now on; "off" also takes back the hosts that were let in for the session.
+
+        Raises:
+            SandboxError: this level cannot do it, or there is no sandbox.
+        """
+        async with self._changing_network:
+            await self._workspace.sandbox.set_network(mode)
+            if mode == "off":
+                self._take_back_hosts()
+
+    def _take_back_hosts(self) -> None:
+        for conditions, rules in self._session_rules.items():
+            self._session_rules[conditions] = [rule for rule in rules if not rule.host]
+        effects = self._session_effects
+        self._session_effects = {allowed for allowed in effects if not allowed[2].hosts}
+        self._granted_before = self._granted_before._replace(hosts=())
+        self.offers.take_back_hosts()
 
 
 def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
