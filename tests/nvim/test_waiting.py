@@ -82,6 +82,13 @@ def test_the_winbar_counts_those_that_steer_and_those_that_are_queued(screen):
     assert "queued" not in prompt_winbar(screen)
 
 
+def test_in_a_narrow_window_the_winbar_keeps_the_mode_and_cuts_what_waits(start_screen):
+    screen = start_screen(columns=60)
+    screen.command("AgentChat")
+    screen.send(TURN_STARTED, waiting(["a1"], ["b2", "c3"]))
+    assert prompt_winbar(screen).endswith("NORMAL ask thinking · 1…")
+
+
 def test_the_first_three_are_shown_and_how_many_there_are_besides(screen):
     screen.send(TURN_STARTED, waiting(["a1"], ["b2", "c3", "d4", "e5"]))
     text = screen.screen_text()

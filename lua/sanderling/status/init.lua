@@ -237,30 +237,28 @@ local function describe_counts(state)
   return table.concat(parts, icons.separator)
 end
 
---- 'winbar' of a prompt's window: Vim's mode, the agent's, state, how many prompts wait, jobs, model, which gives way first.
+--- 'winbar' of a prompt's window: Vim's mode, the agent's, state, how many prompts wait, jobs, model. What comes last gives way first.
 ---@return string
 function M.prompt_winbar()
   local state = live.state_of(vim.b.sanderling_session)
   local mode = mode_here()
   mode = mode ~= '' and mode or 'PROMPT'
-  local counts = describe_counts(state)
-  local room = api.nvim_win_get_width(0)
-    - api.nvim_strwidth(mode .. state.mode .. counts)
-    - #'   '
-    - #'  '
-  local name = describe(state)
-  if api.nvim_strwidth(name) > room then
+  local name, counts = describe(state), describe_counts(state)
+  local room = api.nvim_win_get_width(0) - api.nvim_strwidth(mode .. state.mode) - #'   '
+  if api.nvim_strwidth(name .. counts) > room then
     name = describe(state, true)
   end
-  room = room - api.nvim_strwidth(name)
-  return ('%%#AgentMode# %s %%#%s#%s%%#AgentStatus# %%#%s#%s%s%%#AgentStatus# %%=%s '):format(
+  name = words.fitting(name, room)
+  counts = words.fitting(counts, room - api.nvim_strwidth(name))
+  room = room - api.nvim_strwidth(name .. counts) - #'  '
+  return ('%%#AgentMode# %s %%#%s#%s%%#AgentStatus# %%#%s#%s%s%%#AgentStatus#%%=%s'):format(
     mode,
     agent_mode_hls[state.mode],
     state.mode,
     state_hl(state),
     escape(name),
-    counts,
-    escape(room >= MIN_MODEL_CELLS and words.fitting(state.model, room) or '')
+    escape(counts),
+    room >= MIN_MODEL_CELLS and escape(words.fitting(state.model, room)) .. ' ' or ''
   )
 end
 
