@@ -170,16 +170,17 @@ async def ask_api(model: str, base_url: str) -> dict[str, Any]:
     from sanderling.config import DEFAULT_MODEL, Settings
     from sanderling.errors import ProviderError
     from sanderling.print_mode.inputs import state_dir
-    from sanderling.providers.choice import DEFAULT, PROVIDERS
+    from sanderling.providers.choice import DEFAULT, make_provider
 
     settings = Settings(
         state_dir=str(state_dir()),
+        provider=DEFAULT,
         model=model or DEFAULT_MODEL,
         base_url=base_url,
         idle_timeout_s=20.0,
     )
     try:
-        limits = await PROVIDERS[DEFAULT].make(settings, "").fetch_limits()
+        limits = await make_provider(settings).fetch_limits()
     except ProviderError as error:
         return {"is_reachable": False, "message": error.message, "remedy": error.remedy}
     return {"is_reachable": True, "model": settings.model, "limits": limits}

@@ -1,6 +1,5 @@
 """Settings: what the user chose, checked by name and type."""
 
-import difflib
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from sanderling.errors import ConfigError
+from sanderling.text import did_you_mean
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 
@@ -67,9 +67,7 @@ def load_settings(options: Mapping[str, Any]) -> Settings:
     known = Settings.__struct_fields__
     for key in options:
         if key not in known:
-            nearest = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
-            raise ConfigError(f"unknown setting '{key}'{hint}")
+            raise ConfigError(f"unknown setting '{key}'{did_you_mean(key, known)}")
     try:
         settings = msgspec.convert(options, Settings)
     except msgspec.ValidationError as error:

@@ -2,6 +2,7 @@
 
 import re
 import signal
+from collections.abc import Iterable
 
 # Control characters, marks of direction, letters without width or shape, tags and selectors, in which whole sentences have been
 # smuggled past the person who looked.
@@ -80,3 +81,11 @@ def duration(seconds: float) -> str:
     if minutes < 120:  # noqa: PLR2004
         return f"{minutes:.0f} min"
     return f"{hours:,.1f} h".replace(".0 ", " ") if hours < 100_000 else "years"  # noqa: PLR2004
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The question that follows a `word` that is unknown, if there is one like it; else nothing."""
+    from difflib import get_close_matches  # only for whoever has mistyped
+
+    nearest = get_close_matches(word, known, n=1)
+    return f"; did you mean '{nearest[0]}'?" if nearest else ""

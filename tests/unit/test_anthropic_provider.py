@@ -54,8 +54,8 @@ from sanderling.providers import (
     ThinkingPiece,
     UsageReport,
 )
-from sanderling.providers.anthropic import client as anthropic_client
 from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.http import setup
 
 KEY = "sk-ant-this-is-secret"
 HISTORY = [Message("user", (TextBlock("Good morning."),))]
@@ -369,7 +369,7 @@ async def test_error_whose_words_are_no_words_is_told_all_the_same(server, conne
 
 
 async def test_answer_without_an_end_is_given_up(server, connect, monkeypatch):
-    monkeypatch.setattr("sanderling.providers.anthropic.transport.MAX_REPLY_BYTES", 100_000)
+    monkeypatch.setattr("sanderling.providers.http.transport.MAX_REPLY_BYTES", 100_000)
     pieces = loopback.text(*["x" * 1000] * 200)
     server.answer(Reply(loopback.message_start(), pieces, loopback.done()))
     error, items = await fail(connect())
@@ -1180,7 +1180,7 @@ async def test_server_that_answers_in_tls_alone_is_told_at_once(connect):
 
 
 async def test_server_that_is_silent_in_the_handshake_is_tried_again(connect, monkeypatch):
-    monkeypatch.setattr(anthropic_client, "CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(setup, "CONNECT_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         error, _ = await fail(connect(base_url=f"https://127.0.0.1:{port}"))

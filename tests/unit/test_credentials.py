@@ -18,10 +18,11 @@ from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import ModelRequest
-from sanderling.providers.anthropic.client import ACCOUNT
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.credentials import Credentials, CredentialsError
+from sanderling.providers.endpoint import ANTHROPIC
 
+ACCOUNT = ANTHROPIC.account
 KEY = "sk-ant-this-is-secret"
 OTHER_KEY = "sk-ant-this-is-secret-too"
 DEADLINE_S = 20.0
@@ -33,11 +34,11 @@ from sanderling.config import Settings
 from sanderling.providers.credentials import Credentials, CredentialsError
 from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import ModelRequest
-from sanderling.providers.anthropic.client import ACCOUNT
 from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.endpoint import ANTHROPIC
 
 state_dir, url, key = sys.argv[1:]
-credentials = Credentials(state_dir, ACCOUNT, timeout_s=20)
+credentials = Credentials(state_dir, ANTHROPIC.account, timeout_s=20)
 
 async def ask():
     request = ModelRequest("", [Message("user", (TextBlock("Good morning."),))])
@@ -177,8 +178,8 @@ def test_what_cannot_be_a_key_is_not_kept(use, key):
 
 def test_whether_a_key_is_known_costs_no_import(tmp_path):
     code = (
-        "import sys; from sanderling.providers.anthropic.client import ACCOUNT;"
-        "from sanderling.providers.credentials import Credentials; c = Credentials(sys.argv[1], ACCOUNT);"
+        "import sys; from sanderling.providers.endpoint import ANTHROPIC;"
+        "from sanderling.providers.credentials import Credentials; c = Credentials(sys.argv[1], ANTHROPIC.account);"
         "print(c.is_known(), repr(c.read()), 'keyring' in sys.modules)"
     )
     run = subprocess.run(

@@ -11,14 +11,21 @@ from tests.conftest import prove
 
 import sanderling
 from sanderling.protocol.remedies import NEOVIM, SHELL, UNKEPT, Remedies, use
-from sanderling.providers.anthropic.client import ACCOUNT
-from sanderling.providers.anthropic.errors import explain_status, login_page, malformed, no_key
 from sanderling.providers.credentials import (
     Credentials,
     CredentialsError,
 )
+from sanderling.providers.endpoint import ANTHROPIC
+from sanderling.providers.http.errors import (
+    explain_status,
+    login_page,
+    malformed,
+    no_key,
+    refused_key,
+)
 from sanderling.providers.idle import keeps_what_came
 
+ACCOUNT = ANTHROPIC.account
 PACKAGE = Path(sanderling.__file__).parent
 ONLY_IN_NEOVIM = re.compile(
     r":Agent\w+\b(?! in Neovim)|(?<![\w/.])/(model|compact|clear|new|resume|login)\b|[Rr]estart|starts Neovim"
@@ -50,7 +57,9 @@ def told_in(remedies: Remedies, tell: Callable[[], str]) -> str:
 @pytest.mark.parametrize("error_type, status", REFUSALS)
 @pytest.mark.parametrize("remedies", [SHELL, UNKEPT])
 def test_no_remedy_in_a_shell_names_what_only_neovim_has(remedies, error_type, status):
-    remedy = told_in(remedies, lambda: explain_status(error_type, status, "so", 3.0).remedy)
+    remedy = told_in(
+        remedies, lambda: explain_status(error_type, status, "so", 3.0, key_remedy="Look.").remedy
+    )
     assert remedy
     assert not ONLY_IN_NEOVIM.search(remedy)
 
@@ -61,7 +70,9 @@ def test_no_remedy_in_a_shell_names_what_only_neovim_has(remedies, error_type, s
         ACCOUNT.unlock_it,
         ACCOUNT.use_the_environment,
         keeps_what_came,
-        lambda: no_key().remedy,
+        lambda: no_key(ACCOUNT).remedy,
+        lambda: refused_key(ACCOUNT, is_kept=True),
+        lambda: refused_key(ACCOUNT, is_kept=False),
         lambda: login_page(200, "a page").remedy,
         lambda: malformed("x").remedy,
     ],
@@ -73,7 +84,7 @@ def test_other_remedies_fit_both_faces(tell):
 
 def test_a_model_is_chosen_by_the_faces_own_word():
     def tell() -> str:
-        return explain_status("overloaded_error", 529, "so", None).remedy
+        return explain_status("overloaded_error", 529, "so", None, key_remedy="").remedy
 
     assert told_in(NEOVIM, tell).endswith("Another model may have room: /model.")
     assert told_in(SHELL, tell).endswith("Another model may have room: --model NAME.")

@@ -70,14 +70,16 @@ M.rows = {
   {
     name = 'provider',
     default = 'auto',
-    choices = { 'auto', 'anthropic', 'demo', 'scripted' },
     doc = 'what answers',
+    check = function(value)
+      return type(value) == 'string' and value ~= '', "'auto' or the name of a provider"
+    end,
     host = 'provider',
   },
   {
     name = 'model',
     default = 'claude-sonnet-5-5',
-    doc = 'the name that the API knows',
+    doc = 'the name that the API knows, alone or as PROVIDER:MODEL',
     check = function(value)
       local expected = value == '' and 'the name of a model' or 'a string'
       return type(value) == 'string' and value ~= '', expected

@@ -73,8 +73,8 @@
 ---@field show_keys sanderling.config.Key show these keys
 
 ---@class (exact) sanderling.config.Options
----@field provider 'auto'|'anthropic'|'demo'|'scripted' what answers
----@field model string the name that the API knows
+---@field provider string what answers
+---@field model string the name that the API knows, alone or as PROVIDER:MODEL
 ---@field max_tokens integer of an answer; 0: 32,000, or the model's own limit if that is lower
 ---@field base_url string empty: $ANTHROPIC_BASE_URL, else the API itself
 ---@field thinking boolean ask for it, and for summaries of it

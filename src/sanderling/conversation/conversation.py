@@ -247,11 +247,18 @@ class Conversation:
 
     def set_model(self, model: str) -> None:
         """Have `model` answer from the next request on."""
-        if model != self.parts.provider.model:
-            self.parts.provider.set_model(model)
-            self.parts.session.switch_model(model)
+        provider, before = self.parts.provider, self.parts.provider.model
+        if model != before:
+            try:
+                provider.set_model(model)
+            except ConfigError as error:
+                text = f"{before} goes on: {error}"
+                self.parts.emit(Notice("warning", text))
+                return
+        if provider.model != before:
+            self.parts.session.switch_model(provider.model)
             self.parts.tasks.start(self._learn_limits)
-        self.parts.emit(ModelChanged(model))
+        self.parts.emit(ModelChanged(provider.model))
 
     async def _learn_limits(self) -> None:
         with suppress(ProviderError):

@@ -152,7 +152,8 @@ class ModelCalls:
 
     async def _request(self, start: int = 0, *more: Message) -> ModelRequest:
         tools = await self.catalog.frozen()
-        return ModelRequest(self._system, [*self._session.history[start:], *more], tools.specs)
+        history = [*self._session.history[start:], *more]
+        return ModelRequest(self._system, history, tools.specs, self._session.id)
 
     async def _insist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try until it succeeds, or there is no use in it."""

@@ -16,6 +16,7 @@ from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
 from sanderling.conversation.tasks import Tasks
 from sanderling.conversation.waiting import Waiting
+from sanderling.errors import ConfigError
 from sanderling.permissions.approvals import Approvals
 from sanderling.permissions.decide import only_reads_with
 from sanderling.permissions.gate import Gate
@@ -26,6 +27,7 @@ from sanderling.protocol.events import (
     Event,
     Job,
     JobsChanged,
+    Notice,
     PromptSteered,
     TodoChanged,
     TrustNeeded,
@@ -99,11 +101,21 @@ class Parts:
     def restore(self, mode: Mode | None) -> None:
         """Take up what the session has left; `mode` for this time, instead of its own."""
         session, provider = self.session, self.provider
-        if isinstance(model := session.state("model"), str):
-            provider.set_model(model)
+        if isinstance(model := session.state("model"), str) and self._can_ask(model):
+            pass
         elif session.history and session.model != provider.model:
             session.switch_model(provider.model)
         self.memory.restore(self._remembered(), {"mode": mode})
+
+    def _can_ask(self, model: str) -> bool:
+        """Go on with the session's own model, if its provider is still there; else with that of the settings."""
+        try:
+            self.provider.set_model(model)
+        except ConfigError as error:
+            text = f"The model of this session, {model}, cannot be asked: {error}. {self.provider.model} goes on."
+            self.emit(Notice("warning", text))
+            return False
+        return True
 
     def tell_untrusted(self) -> None:
         if paths := self.project.news_of_untrusted():

@@ -24,6 +24,8 @@ class Remedies(msgspec.Struct, frozen=True):
     """Where a variable is set."""
     install: str
     """What builds the environment of Python."""
+    login: str
+    """What stores an API key, with a provider's name behind it if it is not Claude's."""
     network: str
     """What opens the network, with "on" or "proxy" behind it."""
 
@@ -36,6 +38,7 @@ NEOVIM = Remedies(
     restart="restart Neovim",
     environment="the environment that starts Neovim",
     install=":AgentInstall, or make install",
+    login=":AgentLogin",
     network=":AgentNet",
 )
 SHELL = Remedies(
@@ -46,6 +49,7 @@ SHELL = Remedies(
     restart="run it again",
     environment="the environment",
     install="make install, or :AgentInstall in Neovim",
+    login="sanderling login",
     network="--net",
 )
 UNKEPT = msgspec.structs.replace(SHELL, go_on="Run it again.")

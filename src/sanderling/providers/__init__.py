@@ -20,6 +20,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     system: str
     history: Sequence[Message]
     tools: tuple[ToolSpec, ...] = ()
+    session_id: str = ""  # for caches that are kept by a key
 
 
 class TextPiece(msgspec.Struct, frozen=True):
@@ -72,8 +73,13 @@ class ModelLimits(msgspec.Struct, frozen=True):
 class Provider(Protocol):
     """A model behind an API: given the history, it streams an answer."""
 
-    model: str
-    limits: ModelLimits | None  # None: not asked for yet
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def limits(self) -> ModelLimits | None:
+        """None: not asked for yet."""
+        ...
 
     @property
     def is_ready(self) -> bool:
@@ -107,7 +113,12 @@ class Provider(Protocol):
         ...
 
     def set_model(self, model: str) -> None:
-        """Ask `model` from the next request on; its limits are not known yet."""
+        """
+        Ask `model` from the next request on; its limits are not known yet.
+
+        Raises:
+            ConfigError: nobody can be asked for it.
+        """
         ...
 
     async def list_models(self) -> tuple[str, ...]:

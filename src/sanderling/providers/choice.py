@@ -1,94 +1,230 @@
-"""The providers that there are, and the one that the settings ask for."""
+"""
+The provider that answers: who it is by the settings, and by each model that is named from then on.
 
-from collections.abc import Callable
+`PROVIDER:MODEL` names both. A model alone is that of the setting `provider`; where that is "auto", `claude…` is Anthropic's, and any
+other that of the first provider with a key. Who is not asked is not even imported.
+"""
+
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import NamedTuple
 
-from sanderling.config import Settings
+from sanderling.config import DEFAULT_MODEL, Settings
 from sanderling.errors import ConfigError
-from sanderling.providers import Provider
-from sanderling.providers.anthropic.client import ACCOUNT as ANTHROPIC
-from sanderling.providers.anthropic.provider import AnthropicProvider
-from sanderling.providers.credentials import Account, Credentials
-from sanderling.providers.scripted import ScriptedProvider, load_demo, load_script
+from sanderling.providers import ModelLimits, ModelRequest, Provider, StreamItem
+from sanderling.providers.credentials import Credentials
+from sanderling.providers.endpoint import (
+    ANTHROPIC,
+    Endpoint,
+    endpoint_names,
+    is_endpoint_name,
+    load_endpoint,
+)
+from sanderling.text import did_you_mean
 
 SCRIPT_PREFIX = "script:"
-
-
-class KnownProvider(NamedTuple):
-    """One provider: what makes it of the settings and the directory of the demo's project, and the key that it needs."""
-
-    make: Callable[[Settings, str], Provider]
-    account: Account | None = None
-
-
-def _make_anthropic(settings: Settings, _: str) -> Provider:
-    return AnthropicProvider(settings)
-
-
-def _make_demo(_: Settings, sample: str) -> Provider:
-    return ScriptedProvider(load_demo(sample), "demo")
-
-
-def _make_scripted(settings: Settings, _: str) -> Provider:
-    if settings.model.startswith(SCRIPT_PREFIX):
-        path = _path(settings.model.removeprefix(SCRIPT_PREFIX))
-        return ScriptedProvider(load_script(path), settings.model)
-    return ScriptedProvider(load_script(_path(settings.script)))
-
-
-PROVIDERS = {
-    "anthropic": KnownProvider(_make_anthropic, ANTHROPIC),
-    "demo": KnownProvider(_make_demo),
-    "scripted": KnownProvider(_make_scripted),
-}
-
-
-DEFAULT = "anthropic"  # whose model is the default; says what to do where there is no key
+SCRIPTED = ("demo", "scripted")  # they need no key, and answer by any name
+DEFAULT = ANTHROPIC.name  # says what to do where there is no key
+_PLAIN = ("auto", DEFAULT, *SCRIPTED)  # whose models have no colon: what has one names a provider
 
 
 def choose(settings: Settings, *, fallback: str = "demo") -> str:
     """
-    Name the provider that answers: `auto` is the demo model if it is asked for, else the first that has a key, else `fallback`.
-
-    A model `script:FILE` is that script, whatever the provider.
-    """
-    if settings.model.startswith(SCRIPT_PREFIX):
-        return "scripted"
-    if settings.provider != "auto":
-        return settings.provider
-    if settings.model == "demo":
-        return "demo"
-    with_key = (name for name in PROVIDERS if _has_key(name, settings))
-    return next(with_key, fallback)
-
-
-def _has_key(name: str, settings: Settings) -> bool:
-    account = PROVIDERS[name].account
-    return account is not None and (
-        account.is_set() or Credentials(settings.state_dir, account).is_known()
-    )
-
-
-def make_provider(settings: Settings, sample: str = "", *, fallback: str = "demo") -> Provider:
-    """
-    Make the provider that `choose` names. `sample` is the directory of the demo model's own project.
+    Name the provider that the settings ask for; where nobody has a key, that is `fallback`.
 
     Raises:
-        ConfigError: there is none of that name, or its script cannot be used.
+        ConfigError: there is none of that name, or it needs a model.
     """
-    name = choose(settings, fallback=fallback)
-    if name not in PROVIDERS:
-        names = ", ".join(("auto", *PROVIDERS))
-        raise ConfigError(f"wrong setting: there is no provider '{name}', only {names}")
-    return PROVIDERS[name].make(settings, sample)
+    return _first_choice(settings, fallback)[0]
 
 
-def credentials(settings: Settings) -> Credentials:
-    """The key that a person keeps for the provider of the settings; for the default one if it needs none."""
-    known = PROVIDERS.get(settings.provider, PROVIDERS[DEFAULT])
-    return Credentials(settings.state_dir, known.account or ANTHROPIC)
+def make_provider(
+    settings: Settings, sample: str = "", *, fallback: str = "demo"
+) -> "ProviderChoice":
+    """
+    Make the provider of a session. `sample` is the directory of the demo model's own project.
+
+    Raises:
+        ConfigError: the settings ask for what cannot be.
+    """
+    return ProviderChoice(settings, sample, fallback)
 
 
-def _path(name: str) -> Path:
-    return Path(name).expanduser()
+def credentials(settings: Settings, name: str = "") -> Credentials:
+    """
+    The key that a person keeps for the provider `name`; without one, for that of the settings, or for Claude.
+
+    Raises:
+        ConfigError: there is no such provider, or its table is wrong.
+    """
+    own = DEFAULT if settings.provider in ("auto", *SCRIPTED) else settings.provider
+    return Credentials(settings.state_dir, load_endpoint(name or own, settings.providers).account)
+
+
+class ProviderChoice:
+    """
+    A provider that is one of all there are: the one that the chosen model belongs to.
+
+    `model` is its full name, as logs have it. Each provider is made when it is chosen first, and closed at the end.
+    """
+
+    def __init__(self, settings: Settings, sample: str = "", fallback: str = "demo") -> None:
+        self._settings = settings
+        self._sample = sample
+        self._fallback = fallback
+        self._made: dict[str, Provider] = {}
+        self._use(*_first_choice(settings, fallback))
+
+    @property
+    def model(self) -> str:
+        return self._full(self._provider.model)
+
+    @property
+    def limits(self) -> ModelLimits | None:
+        return self._provider.limits
+
+    @property
+    def is_ready(self) -> bool:
+        return self._provider.is_ready
+
+    async def prepare(self) -> None:
+        await self._provider.prepare()
+
+    async def aclose(self) -> None:
+        for provider in self._made.values():
+            await provider.aclose()
+
+    async def learn_limits(self) -> None:
+        await self._provider.learn_limits()
+
+    async def fetch_limits(self) -> ModelLimits:
+        return await self._provider.fetch_limits()
+
+    async def list_models(self) -> tuple[str, ...]:
+        return tuple(map(self._full, await self._provider.list_models()))
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        return self._provider.stream(request)
+
+    def set_model(self, model: str) -> None:
+        self._use(*_later_choice(model, self._settings, self._fallback))
+
+    def _use(self, name: str, model: str) -> None:
+        kept_as = model if model.startswith(SCRIPT_PREFIX) else name
+        if kept_as not in self._made:
+            self._made[kept_as] = _make(name, model, self._settings, self._sample)
+        self._name, self._provider = name, self._made[kept_as]
+        if self._provider.model != model:
+            self._provider.set_model(model)
+
+    def _full(self, model: str) -> str:
+        """`model` of the provider that is chosen, by the name that chooses it again."""
+        is_own = self._name == DEFAULT and ":" not in model and self._settings.provider in _PLAIN
+        return model if is_own or self._name in SCRIPTED else f"{self._name}:{model}"
+
+
+def _make(name: str, model: str, settings: Settings, sample: str) -> Provider:
+    if name in SCRIPTED:
+        return _make_scripted(name, model, settings, sample)
+    endpoint = load_endpoint(name, settings.providers)
+    match endpoint.wire:
+        case "anthropic":
+            from sanderling.providers.anthropic.provider import AnthropicProvider
+
+            return AnthropicProvider(settings, endpoint, model)
+        case "chat" | "responses" | "ollama":
+            raise ConfigError(f"the wire '{endpoint.wire}' is not there yet")
+
+
+def _make_scripted(name: str, model: str, settings: Settings, sample: str) -> Provider:
+    from sanderling.providers.scripted import ScriptedProvider, load_demo, load_script
+
+    if name == "demo":
+        return ScriptedProvider(load_demo(sample), "demo")
+    path = model.removeprefix(SCRIPT_PREFIX) if model.startswith(SCRIPT_PREFIX) else settings.script
+    return ScriptedProvider(load_script(Path(path).expanduser()), model)
+
+
+# --- who it is ---------------------------------------------------------------------------------------------------------
+
+
+def _first_choice(settings: Settings, fallback: str) -> tuple[str, str]:
+    """The provider and the model that the settings ask for. A model that is the default is one that nobody has named."""
+    if settings.model != DEFAULT_MODEL:
+        return _later_choice(settings.model, settings, fallback, is_first=True)
+    name = settings.provider
+    if name == "auto":
+        name = _with_key(settings, needs_model=True) or fallback
+    return _with_default_model(name, settings)
+
+
+def _later_choice(
+    model: str, settings: Settings, fallback: str, *, is_first: bool = False
+) -> tuple[str, str]:
+    """The provider and the model that `model` names."""
+    if model.startswith(SCRIPT_PREFIX):
+        return "scripted", model
+    name, colon, rest = model.partition(":")
+    if colon and name in _names(settings):
+        return (name, rest) if rest else _with_default_model(name, settings)
+    if colon and settings.provider in _PLAIN and is_endpoint_name(name):
+        _check_name(name, settings)
+    name = settings.provider
+    if name == "auto":
+        name = _auto(model, settings, fallback)
+    _check_name(name, settings)
+    return name, ("scripted" if name == "scripted" and is_first else model)
+
+
+def _auto(model: str, settings: Settings, fallback: str) -> str:
+    if model == "demo":
+        return "demo"
+    if model.startswith("claude"):
+        return DEFAULT if _has_key(ANTHROPIC, settings) else fallback
+    return _with_key(settings) or fallback
+
+
+def _with_default_model(name: str, settings: Settings) -> tuple[str, str]:
+    _check_name(name, settings)
+    if name in SCRIPTED:
+        return name, name
+    endpoint = load_endpoint(name, settings.providers)
+    model = endpoint.model or (DEFAULT_MODEL if name == DEFAULT else "")
+    if not model:
+        raise ConfigError(
+            f"the provider '{name}' needs a model: --model {name}:NAME, or model = \"{name}:NAME\" in the configuration"
+        )
+    return name, model
+
+
+def _with_key(settings: Settings, *, needs_model: bool = False) -> str:
+    """The first provider that can be asked; empty if there is none."""
+    if _has_key(ANTHROPIC, settings):  # without a look at the others
+        return DEFAULT
+    endpoints = (
+        load_endpoint(name, settings.providers) for name in endpoint_names(settings.providers)
+    )
+    for endpoint in endpoints:
+        is_known = endpoint.model or endpoint.name == DEFAULT or not needs_model
+        # One of the person's own that needs no key is there to be asked.
+        is_open = endpoint.name in settings.providers and not endpoint.is_keyed
+        if is_known and (is_open or _has_key(endpoint, settings)):
+            return endpoint.name
+    return ""
+
+
+def _has_key(endpoint: Endpoint, settings: Settings) -> bool:
+    account = endpoint.account
+    return account.is_set() or Credentials(settings.state_dir, account).is_known()
+
+
+def _names(settings: Settings) -> tuple[str, ...]:
+    return (*SCRIPTED, *endpoint_names(settings.providers))
+
+
+def _check_name(name: str, settings: Settings) -> None:
+    if name not in (DEFAULT, *SCRIPTED) and name not in _names(settings):
+        names = ("auto", *_names(settings))
+        hint = did_you_mean(name, names)
+        raise ConfigError(
+            f"wrong setting: there is no provider '{name}'{hint or ', only ' + ', '.join(names)}"
+        )

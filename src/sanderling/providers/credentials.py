@@ -46,6 +46,10 @@ class Account(msgspec.Struct, frozen=True):
         """Say whether a variable holds a key."""
         return any(environment.get(name) for name in self.variables)
 
+    def log_in(self) -> str:
+        """The command that stores a key for it."""
+        return remedies().login + ("" if self.name == "anthropic" else f" {self.name}")
+
     def use_the_environment(self) -> str:
         return f"Set {self.variables[0]} in {remedies().environment} instead."
 

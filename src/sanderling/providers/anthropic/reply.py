@@ -8,13 +8,11 @@ Wire format: https://docs.anthropic.com/en/api/messages-streaming
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from http import HTTPStatus
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any
 
 import msgspec
 
-from sanderling.errors import ProviderError
 from sanderling.protocol.messages import (
     RedactedThinkingBlock,
     StopReason,
@@ -32,10 +30,8 @@ from sanderling.providers import (
     ToolUseBegun,
     UsageReport,
 )
-from sanderling.providers.anthropic.errors import explain_status, malformed
-from sanderling.text import printable
-
-MAX_SHOWN_INPUT_CHARS = 500
+from sanderling.providers.http.bodies import count, decode, field, tool_input
+from sanderling.providers.http.errors import explain_status, malformed
 
 # What an object is, its `type` says; only then is it decoded, so that one of a later API is passed over whatever it holds.
 
@@ -80,10 +76,6 @@ class _WireError(msgspec.Struct):
 
 class _Error(msgspec.Struct):
     error: _WireError
-
-
-class _Refusal(msgspec.Struct):
-    error: dict[str, Any]
 
 
 class _WireText(msgspec.Struct):
@@ -134,7 +126,6 @@ _WireBlock = _WireText | _WireThinking | _WireRedacted | _WireToolUse
 _kind_decoder = msgspec.json.Decoder(_Kind)
 _model_decoder = msgspec.json.Decoder(_WireModel)
 _page_decoder = msgspec.json.Decoder(ModelPage)
-_input_decoder = msgspec.json.Decoder(dict[str, Any])
 _event_decoders: dict[str, msgspec.json.Decoder[Any]] = {
     "message_start": msgspec.json.Decoder(_MessageStart),
     "content_block_start": msgspec.json.Decoder(_BlockStart),
@@ -165,31 +156,13 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 NAMELESS = ("", "message")  # as events are that have no name
-MAX_COUNT = 2**53  # what Lua can hold
-
-T = TypeVar("T")
-
-
-def _decode(decoder: msgspec.json.Decoder[T], data: bytes | str | msgspec.Raw) -> T:
-    try:
-        return decoder.decode(data)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise malformed(str(error)) from error
-    except msgspec.DecodeError:
-        pass
-    # Half of a surrogate pair is no text in any encoding, yet a proxy that cuts strings can send one: show U+FFFD instead.
-    try:
-        value = json.loads(bytes(data) if isinstance(data, msgspec.Raw) else data)
-        return decoder.decode(printable(json.dumps(value, ensure_ascii=False)))
-    except (ValueError, RecursionError) as error:
-        raise malformed(str(error)) from error
 
 
 def _decode_if_known(
     decoders: Mapping[str, msgspec.json.Decoder[Any]], data: str | msgspec.Raw
 ) -> Any:
-    decoder = decoders.get(_decode(_kind_decoder, data).type)
-    return _decode(decoder, data) if decoder else None
+    decoder = decoders.get(decode(_kind_decoder, data).type)
+    return decode(decoder, data) if decoder else None
 
 
 def _decode_event(data: str, name: str) -> Any:
@@ -197,51 +170,29 @@ def _decode_event(data: str, name: str) -> Any:
     if name not in NAMELESS:
         return _decode_if_known(_event_decoders, data)
     try:
-        kind = _field(json.loads(data), "type")
+        kind = field(json.loads(data), "type")
     except (ValueError, RecursionError) as error:
         raise malformed(str(error)) from error
     return _decode_if_known(_event_decoders, data) if kind in _event_decoders else None
 
 
-def _broken_input(text: str) -> str:
-    """Cut off at the limit of tokens, most of the time."""
-    try:
-        json.loads(text)
-        reason = "it is no object, or too deep"
-    except (ValueError, RecursionError) as error:
-        reason = str(error)
-    shown = text if len(text) <= MAX_SHOWN_INPUT_CHARS else f"{text[:MAX_SHOWN_INPUT_CHARS]}…"
-    return f"The input is not the JSON object that it must be ({reason}). What arrived: {printable(shown)}"
-
-
 def decode_limits(data: bytes) -> ModelLimits:
-    model = _decode(_model_decoder, data)
+    model = decode(_model_decoder, data)
     return ModelLimits(model.max_input_tokens or 0, model.max_tokens or 0)
 
 
 def decode_page(data: bytes) -> ModelPage:
-    return _decode(_page_decoder, data)
-
-
-def decode_refusal(data: bytes) -> tuple[str, str]:
-    """The type of the error and what is said of it; empty where it is not the API's own. A proxy's may hold anything."""
-    error: dict[str, Any] = {}
-    with suppress(ValueError, RecursionError, msgspec.ValidationError):
-        body = json.loads(data.decode(json.detect_encoding(data), "replace"))
-        error = msgspec.convert(body, _Refusal).error
-    kind, words = (
-        told if isinstance(told := error.get(key), str) else "" for key in ("type", "message")
-    )
-    return kind, printable(words)
+    return decode(_page_decoder, data)
 
 
 class ReplyDecoder:
     """Turns the events of one reply into stream items. What a later API adds is passed over, what breaks its format is an error."""
 
-    def __init__(self, without_key: Callable[[str], str] = str) -> None:
+    def __init__(self, without_key: Callable[[str], str] = str, key_remedy: str = "") -> None:
         self._without_key = without_key
+        self._key_remedy = key_remedy
         self.has_started = self.has_words = False
-        self.is_done = False
+        self.is_done = self.is_over = False
         self.stop_reason: StopReason = "end_turn"
         self._block: _WireBlock | None = None
         self._pieces: list[str] = []
@@ -255,7 +206,7 @@ class ReplyDecoder:
         match _decode_event(data, event):
             case _MessageStart(message):
                 self.has_started = True
-                yield self._report(_field(message, "usage"))
+                yield self._report(field(message, "usage"))
             case _BlockStart(raw_block):
                 yield from self._start_block(_decode_if_known(_block_decoders, raw_block))
             case _BlockDelta(raw_delta):
@@ -266,16 +217,21 @@ class ReplyDecoder:
                     yield self._finished(self._block)
                 self._block = None
             case _MessageDelta(delta, usage):
-                self.stop_reason = _STOP_REASONS.get(str(_field(delta, "stop_reason")), "end_turn")
+                self.stop_reason = _STOP_REASONS.get(str(field(delta, "stop_reason")), "end_turn")
                 if usage is not None:
                     yield self._report(usage)
             case _MessageStop():
-                self.is_done = True
+                self.is_done = self.is_over = True
             case _Error(error):
                 words = self._without_key(error.message or error.type)
-                raise explain_status(error.type, HTTPStatus.OK, words)
+                status = HTTPStatus.OK
+                raise explain_status(error.type, status, words, key_remedy=self._key_remedy)
             case _:
                 pass  # a ping, or an event of a later API
+
+    def end(self) -> Iterator[StreamItem]:
+        """A block that is open was cut."""
+        return iter(())
 
     def _start_block(self, block: _WireBlock | None) -> Iterator[StreamItem]:
         self._block, self._pieces, self._signature = block, [], ""
@@ -313,27 +269,16 @@ class ReplyDecoder:
             case _WireRedacted(data):
                 return BlockDone(RedactedThinkingBlock(data))
             case _WireToolUse(use_id, name):
-                try:
-                    return BlockDone(
-                        ToolUse(use_id, name, _decode(_input_decoder, content or "{}"))
-                    )
-                except ProviderError:
-                    return BlockDone(ToolUse(use_id, name, {}), _broken_input(content))
+                use_input, problem = tool_input(content)
+                return BlockDone(ToolUse(use_id, name, use_input), problem)
 
     def _report(self, usage: object) -> UsageReport:
         """Counts are cumulative, and a field that is left out, or is no count, keeps its value."""
         self._usage = Usage(
             *(
-                count if _is_count(count := _field(usage, name)) else getattr(self._usage, name)
+                getattr(self._usage, name) if told is None else told
                 for name in Usage.__struct_fields__
+                for told in [count(field(usage, name))]
             )
         )
         return UsageReport(self._usage)
-
-
-def _field(value: object, name: str) -> Any:
-    return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= MAX_COUNT

@@ -8,13 +8,11 @@ from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from sanderling.errors import ProviderError
 from sanderling.protocol.remedies import remedies
-from sanderling.providers.anthropic.errors import login_page, malformed
+from sanderling.providers.http.errors import login_page, malformed
+from sanderling.providers.http.unpacking import Unpacker
 from sanderling.providers.idle import IdleWatch, keeps_what_came
-from sanderling.providers.unpacking import Unpacker
 
 if TYPE_CHECKING:
     import httpx2
@@ -26,7 +24,6 @@ MAX_REFUSAL_BYTES = 1 << 20
 # The words of h11 for what has been read, and is no HTTP.
 _NO_HTTP = re.compile(r"illegal (status|request) line")
 _BROKEN_HTTP = re.compile(r"illegal |Receive buffer too long")
-DRAIN_S = 0.5
 
 
 class RefusalError(Exception):
@@ -127,20 +124,6 @@ def _endless(limit: int) -> ProviderError:
         "If base_url names a proxy, it may be at fault.",
         is_temporary=False,
     )
-
-
-async def read_to_end(events: AsyncIterator[object]) -> None:
-    """Read what follows the last event: a response that was not read to its end takes its connection with it."""
-    ignored = (ProviderError, *transport_errors())
-    with anyio.move_on_after(DRAIN_S), suppress(*ignored):
-        async for _ in events:
-            pass
-
-
-def sdk_error() -> type[Exception]:
-    import anthropic
-
-    return anthropic.AnthropicError
 
 
 def transport_errors() -> tuple[type[Exception], ...]:

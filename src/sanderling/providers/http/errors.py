@@ -1,4 +1,4 @@
-"""The API's refusals in a person's words, and whether the same request may succeed a little later."""
+"""The refusals of an API in a person's words, and whether the same request may succeed a little later."""
 
 import math
 import re
@@ -10,24 +10,42 @@ from http import HTTPStatus
 
 from sanderling.errors import TEMPORARY, ErrorKind, ProviderError
 from sanderling.protocol.remedies import remedies
+from sanderling.providers.credentials import Account
 from sanderling.text import duration
 
 MAX_DETAIL_CHARS = 1000
-# Temporary errors are shown when every retry has failed.
-LOG_IN_AGAIN = "Check the account behind it, or store another key with :AgentLogin in Neovim."
 
+# The words by which APIs say what is wrong, as the type of an error or as its code. Those in the first table decide alone: what they
+# say does not pass, whatever the status.
+_FINAL_KINDS: dict[str, ErrorKind] = {
+    "billing_error": "auth",
+    "insufficient_quota": "auth",
+    "billing_hard_limit_reached": "auth",
+    "context_length_exceeded": "context_full",
+    "exceed_context_size_error": "context_full",  # llama.cpp
+    "request_too_large": "context_full",
+    "string_above_max_length": "context_full",
+}
 _KINDS_BY_TYPE: dict[str, ErrorKind] = {
     "authentication_error": "auth",
+    "invalid_api_key": "auth",
     "permission_error": "auth",
+    "permission_denied": "auth",
     "rate_limit_error": "rate_limited",
+    "rate_limit_exceeded": "rate_limited",
+    "requests": "rate_limited",  # per minute, as OpenAI says it
+    "tokens": "rate_limited",
     "overloaded_error": "overloaded",
     "api_error": "server",
+    "server_error": "server",
+    "internal_server_error": "server",
     "timeout_error": "server",
-    "billing_error": "auth",
     "invalid_request_error": "invalid_request",
     "not_found_error": "invalid_request",
-    "request_too_large": "context_full",
+    "model_not_found": "invalid_request",
 }
+_NOT_FOUND = frozenset(("not_found_error", "model_not_found"))
+_UNPAID = frozenset(("billing_error", "insufficient_quota", "billing_hard_limit_reached"))
 _KINDS_BY_STATUS: dict[int, ErrorKind] = {
     200: "server",  # in the middle of an answer: the request itself was good
     401: "auth",
@@ -39,7 +57,17 @@ _KINDS_BY_STATUS: dict[int, ErrorKind] = {
     429: "rate_limited",
     529: "overloaded",
 }
-_TOO_LONG = re.compile(r"prompt is too long|exceeds? (the )?context", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"(prompt|input|request) is too (long|large)|exceeds?(ed)? (the |this model's |the model's |the available )?(maximum |max )?"
+    r"(context|input token|model length|model's context)|maximum context length|maximum prompt length"
+    r"|(larger|more tokens) than the (model's |maximum )?context|input token count .{0,40} exceeds",
+    re.IGNORECASE,
+)
+
+
+def is_known(kind: str) -> bool:
+    """Say whether an error of this type, or code, is told apart from others."""
+    return kind in _FINAL_KINDS or kind in _KINDS_BY_TYPE
 
 
 def explain_status(
@@ -48,9 +76,13 @@ def explain_status(
     detail: str,
     retry_after_s: float | None = None,
     *,
-    key_remedy: str = "",
+    key_remedy: str,
 ) -> ProviderError:
-    """An error that the API reports: by its type where it has one, unless the status alone says that it will pass."""
+    """
+    An error that an API reports: by its type or code where it has one, unless the status alone says that it will pass.
+
+    `key_remedy` is what to do about a key that is refused.
+    """
     if status == HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED:
         return login_page(status, "a refusal")
     kind = _kind(error_type, status)
@@ -62,14 +94,14 @@ def explain_status(
     if kind in ("rate_limited", "overloaded", "server"):
         remedy = " ".join(filter(None, (_in_a_while(retry_after_s), remedy)))
     elif kind == "auth":
-        remedy = remedy or key_remedy or check_the_environment()
+        remedy = remedy or key_remedy
     return ProviderError(kind, f"{message}: {what}.", remedy, retry_after_s=retry_after_s)
 
 
 def _in_words(kind: ErrorKind, error_type: str, status: int) -> tuple[str, str]:
     """The beginning of the message, and a remedy of this kind of error alone, which may be empty."""
     match kind:
-        case "auth" if error_type == "billing_error" or status == HTTPStatus.PAYMENT_REQUIRED:
+        case "auth" if error_type in _UNPAID or status == HTTPStatus.PAYMENT_REQUIRED:
             return "The account cannot pay for it", "Look at the account's credit and limits."
         case "auth" | "server":
             return "The API refused the key" if kind == "auth" else "The API failed", ""
@@ -95,7 +127,7 @@ def _request_in_words(error_type: str, status: int) -> tuple[str, str]:
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         remedy = f"Put name and password into the environment's proxy variables, then {remedies().restart}."
         return "The proxy asks who you are", remedy
-    if error_type == "not_found_error" or status == HTTPStatus.NOT_FOUND:
+    if error_type in _NOT_FOUND or status == HTTPStatus.NOT_FOUND:
         remedy = "Check the options model and base_url."
         return "The API does not know what was asked for", remedy
     remedy = f"Change the prompt or the settings that it names; {remedies().begin_anew}."
@@ -109,10 +141,13 @@ def _is_elsewhere(status: int) -> bool:
 def _kind(error_type: str, status: int) -> ErrorKind:
     if _is_elsewhere(status):
         return "invalid_request"
+    if error_type in _FINAL_KINDS:
+        return _FINAL_KINDS[error_type]
     by_status = _KINDS_BY_STATUS.get(status, "server" if status >= 500 else "invalid_request")  # noqa: PLR2004
     by_type = _KINDS_BY_TYPE.get(error_type, by_status)
-    is_passing = status != HTTPStatus.OK and by_status in TEMPORARY
-    return by_status if is_passing and by_type not in TEMPORARY else by_type
+    # "Invalid request" is said of all sorts of things, and what the status says will pass passes.
+    is_told = status != HTTPStatus.OK and (by_status in TEMPORARY or by_type == "invalid_request")
+    return by_status if is_told and by_type not in TEMPORARY else by_type
 
 
 def _in_a_while(retry_after_s: float | None) -> str:
@@ -149,15 +184,19 @@ def _date(text: str | None) -> datetime | None:
     return None
 
 
-def check_the_environment() -> str:
-    return f"Check ANTHROPIC_API_KEY and the account behind it, then {remedies().restart} with a key that works."
+def refused_key(account: Account, *, is_kept: bool) -> str:
+    """The remedy for a key that is refused, which came from the keychain if it `is_kept`."""
+    if is_kept:
+        return f"Check the account behind it, or store another key with {account.log_in()}."
+    return f"Check {account.variables[0]} and the account behind it, then {remedies().restart} with a key that works."
 
 
-def no_key() -> ProviderError:
+def no_key(account: Account) -> ProviderError:
+    whose = "" if account.name == "anthropic" else f" for {account.name}"
     return ProviderError(
         "no_key",
-        "There is no API key.",
-        f"Store one with :AgentLogin in Neovim, or set ANTHROPIC_API_KEY and {remedies().restart}. The model demo needs none.",
+        f"There is no API key{whose}.",
+        f"Store one with {account.log_in()}, or set {account.variables[0]} and {remedies().restart}. The model demo needs none.",
     )
 
 

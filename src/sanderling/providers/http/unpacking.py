@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 
 from sanderling.errors import ProviderError
-from sanderling.providers.anthropic.errors import malformed
+from sanderling.providers.http.errors import malformed
 
 ACCEPTED = "gzip, deflate"
 PIECE_BYTES = 1 << 18

@@ -1,0 +1,252 @@
+"""
+Endpoints: the APIs that can answer, as data.
+
+One is a preset of `presets.toml`, or a table `[providers.NAME]` of the person's: that changes the preset of its name, begins from
+another `preset`, or stands alone with `wire` and `base_url`. What differs between servers of one wire is a row of `Quirks`, not code.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from sanderling.errors import ConfigError
+from sanderling.providers.credentials import Account
+from sanderling.text import did_you_mean
+
+Wire = Literal["anthropic", "chat", "responses", "ollama"]
+
+PRESETS = Path(__file__).with_name("presets.toml")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+
+
+class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """
+    The habits of an endpoint.
+
+    What a wire has no use for, it passes over.
+    """
+
+    replay_reasoning: Literal["never", "with_tools", "always"] = "never"
+    """In which messages the model's thoughts go back to it: in none, in those of turns that use tools, or in all."""
+    reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
+    """Where a thought stands in an answer: the first of them that is there."""
+    tool_ids: Literal["any", "alnum9"] = "any"
+    """The form of a tool use's id: Mistral wants exactly nine letters and digits."""
+    echo: tuple[str, ...] = ("extra_content", "reasoning_details")
+    """Fields of a message, or of a tool use in it, that go back as they came."""
+    system_role: Literal["system", "developer"] = "system"
+    max_tokens_name: Literal["", "max_tokens", "max_completion_tokens", "max_output_tokens"] = (
+        "max_tokens"
+    )
+    """Empty: what the server does by itself is best."""
+    stream_usage: bool = True
+    """Tokens are counted only if `stream_options` asks for it."""
+    strict_schemas: bool = False
+    """Tools whose schema allows it are declared `strict`."""
+    parallel_tools: bool | None = None
+    """The value of `parallel_tool_calls`; None: it is not sent."""
+    effort: dict[Literal["on", "off"], dict[str, Any]] = {}
+    """Fields of the request that have the model think, and that keep it from it."""
+    body: dict[str, Any] = {}
+    """Fields of each request besides."""
+    cache: Literal["none", "automatic", "anthropic", "openai_explicit", "key"] = "automatic"
+    """How a prefix is kept: by itself, at marks like Anthropic's or OpenAI's, or under the session's key."""
+    images: Literal["none", "user", "tool"] = "user"
+    """Where an image may stand: nowhere, in a message of the user's, or in a tool's result as well."""
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    An API that can answer. `variables` of the environment may hold its key; `model` is asked when the person names none.
+
+    `is_keyed`: without a key it need not be asked.
+    """
+
+    name: str
+    wire: Wire
+    base_url: str = ""  # empty: the SDK's
+    variables: tuple[str, ...]
+    is_keyed: bool = True
+    model: str = ""
+    headers: dict[str, str] = {}  # may name variables
+    quirks: Quirks = Quirks()
+    by_model: tuple[tuple[str, Quirks], ...] = ()
+
+    @property
+    def account(self) -> Account:
+        marker = "keychain" if self.name == "anthropic" else f"keychain-{self.name}"
+        return Account(self.name, self.variables, marker)
+
+    def quirks_of(self, model: str) -> Quirks:
+        """The quirks when `model` is asked: those of the first pattern that it matches, else the endpoint's."""
+        return next(
+            (quirks for pattern, quirks in self.by_model if fnmatchcase(model, pattern)),
+            self.quirks,
+        )
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True):
+    """A table as the person, or `presets.toml`, writes it; `models` has quirks by pattern."""
+
+    wire: Wire
+    base_url: str = ""
+    api_key: str | tuple[str, ...] = ()
+    model: str = ""
+    headers: dict[str, str] = {}
+    quirks: dict[str, Any] = {}
+    models: dict[str, dict[str, Any]] = {}
+    preset: str = ""
+
+
+# Not among the presets: whoever asks Claude need not read those.
+_ANTHROPIC: dict[str, Any] = {
+    "wire": "anthropic",
+    "base_url": "",  # the SDK's, or the setting's
+    "api_key": ["$ANTHROPIC_API_KEY", "$ANTHROPIC_AUTH_TOKEN"],
+}
+
+
+@cache
+def presets() -> Mapping[str, dict[str, Any]]:
+    """The tables of `presets.toml`, by name, in the order in which a key for them is looked for."""
+    import tomllib
+
+    return {"anthropic": _ANTHROPIC} | tomllib.loads(PRESETS.read_text(encoding="utf-8"))
+
+
+def endpoint_names(providers: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """The endpoints that there are: the person's before the presets, but for Claude."""
+    return tuple(dict.fromkeys(("anthropic", *providers, *presets())))
+
+
+def is_endpoint_name(name: str) -> bool:
+    """Say whether a table may have this name; what stands before the colon of a model may be something else."""
+    return _NAME.fullmatch(name) is not None
+
+
+def load_endpoint(name: str, providers: Mapping[str, Mapping[str, Any]]) -> Endpoint:
+    """
+    The endpoint `name`; `providers` are the person's own tables.
+
+    Raises:
+        ConfigError: there is none of that name, or its table is wrong.
+    """
+    own = providers.get(name)
+    if own is None and name == "anthropic":
+        return ANTHROPIC
+    if own is None and name not in presets():
+        names = endpoint_names(providers)
+        raise ConfigError(
+            f"there is no provider '{name}'{did_you_mean(name, names)}; there are {', '.join(names)}"
+        )
+    where = f"[providers.{name}]"
+    if not is_endpoint_name(name):
+        raise ConfigError(f"{where} is no name of a provider: letters, digits, '-' and '_' only")
+    try:
+        return _endpoint(name, where, _merged(own or {}, _base_of(name, own or {}, where)))
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where} is wrong: {error}") from error
+
+
+def _base_of(name: str, own: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    base = str(own.get("preset", name))
+    if base in presets():
+        return presets()[base]
+    if "preset" in own:
+        hint = did_you_mean(base, presets())
+        raise ConfigError(f"{where} begins from '{base}', which is no preset{hint}")
+    return {}
+
+
+def _merged(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """`own` over `base`: a table in it changes single keys, whatever else it has takes the place of the base's."""
+    merged = {**base, **own}
+    for key in ("headers", "quirks", "models"):
+        if isinstance(own.get(key), Mapping):
+            merged[key] = {**base.get(key, {}), **own[key]}
+    return merged
+
+
+def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:
+    _check_keys(where, table, _Table.__struct_fields__)
+    if missing := [key for key in ("wire", "base_url") if key not in table]:
+        names = ", ".join(presets())
+        raise ConfigError(f"{where} needs {' and '.join(missing)}, or preset = one of: {names}")
+    told = msgspec.convert(table, _Table)
+    base_url = expanded(told.base_url, where).rstrip("/")
+    variables = _variables(told.api_key, where, name)
+    return Endpoint(
+        name=name,
+        wire=told.wire,
+        base_url=base_url,
+        variables=variables or (f"{name.upper().replace('-', '_')}_API_KEY",),
+        is_keyed=bool(variables) and not is_loopback(base_url),
+        model=told.model,
+        headers=told.headers,
+        quirks=_quirks(where, told.quirks),
+        by_model=tuple(
+            (pattern, _quirks(f"{where}, models.{pattern},", told.quirks | changed))
+            for pattern, changed in told.models.items()
+        ),
+    )
+
+
+def _quirks(where: str, table: Mapping[str, Any]) -> Quirks:
+    _check_keys(f"{where} quirks", table, Quirks.__struct_fields__)
+    return msgspec.convert(table, Quirks)
+
+
+def _check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"{where}: unknown key '{key}'{did_you_mean(key, known)}")
+
+
+def _variables(told: str | tuple[str, ...], where: str, name: str) -> tuple[str, ...]:
+    """The names in `api_key`. What is none is a key that should not be there, and is not repeated."""
+    found = [_VARIABLE.fullmatch(each) for each in ((told,) if isinstance(told, str) else told)]
+    if not all(found):
+        raise ConfigError(
+            f'{where}: api_key is the name of a variable, as in api_key = "$LOCAL_KEY", and never the key itself;'
+            f" `sanderling login {name}` keeps one in the system's keychain"
+        )
+    return tuple(each[1] or each[2] for each in found if each)
+
+
+def expanded(text: str, where: str, environment: Mapping[str, str] = os.environ) -> str:
+    """
+    `text` with `$NAME` and `${NAME}` from the environment.
+
+    Raises:
+        ConfigError: naming a variable that is not set.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name not in environment:
+            raise ConfigError(f"{where} needs the variable {name}, which is not set")
+        return environment[name]
+
+    return _VARIABLE.sub(value, text)
+
+
+def is_loopback(url: str) -> bool:
+    """Say whether `url` is on this machine."""
+    from ipaddress import ip_address
+
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+ANTHROPIC = _endpoint("anthropic", "[providers.anthropic]", _ANTHROPIC)

@@ -1,0 +1,353 @@
+"""
+A provider on HTTP: what is the same for all wires.
+
+A wire is a package with an encoder, which makes the bytes of a request, and a decoder, which turns the events of the answer into stream
+items. This is the rest: a client that is made in a thread when it is needed, with the key of the moment; an answer that is
+bounded, watched and read to its end; and each failure as one sentence with a remedy, without the key.
+"""
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from sanderling.config import Settings
+from sanderling.errors import ProviderError
+from sanderling.protocol.messages import StopReason
+from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
+from sanderling.providers.endpoint import Endpoint
+from sanderling.providers.http.bodies import decode_refusal
+from sanderling.providers.http.errors import (
+    explain_status,
+    login_page,
+    malformed,
+    no_key,
+    refused_key,
+    retry_after_s,
+)
+from sanderling.providers.http.keys import Key, without_keys
+from sanderling.providers.http.setup import in_thread
+from sanderling.providers.http.transport import (
+    RefusalError,
+    check_place,
+    explain_transport,
+    is_page,
+    transport_errors,
+    watched,
+    words_of,
+)
+from sanderling.providers.idle import IdleWatch
+
+if TYPE_CHECKING:
+    import httpx2
+
+Client = TypeVar("Client")
+
+DEFAULT_MAX_TOKENS = 32_000  # every current model can; the model's own limit lowers it
+FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+UNSEEN_S = 0.008  # how long the next words may wait while more of them can be read
+BEHIND_S = 0.01  # a prompt that goes at the same time goes first
+DRAIN_S = 0.5  # for the end of an answer that is over, whose connection can be used again
+EVENTS = "text/event-stream"
+
+log = logging.getLogger(__name__)
+
+
+class Event(Protocol):
+    """One event of a stream; `event` is its name."""
+
+    data: str
+    event: str
+
+
+class Decoder(Protocol):
+    """
+    The decoder of one reply.
+
+    What breaks off after it `has_started` is the middle of an answer. It `is_done` when the model has said all, and `is_over` when
+    nothing else will come: between the two, what is told beside the answer is waited for, but not for long.
+    """
+
+    has_started: bool
+    has_words: bool
+    is_done: bool
+    is_over: bool
+    stop_reason: StopReason
+
+    def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
+        """
+        Take the next event.
+
+        Raises:
+            ProviderError: it is an error that the API reports, or breaks the format.
+        """
+        ...
+
+    def end(self) -> Iterator[StreamItem]:
+        """Take that nothing else comes: the answer is over, or the connection."""
+        ...
+
+
+class HttpProvider(ABC, Generic[Client]):
+    """
+    A provider that asks `endpoint` for `model`.
+
+    `Client` is what its wire sends requests with.
+    """
+
+    content_type: ClassVar[str] = EVENTS
+    last_words_s: ClassVar[float] = DRAIN_S
+    """How long to wait, once the model has said all, for what the server tells besides."""
+
+    def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
+        self.model = model
+        self.limits: ModelLimits | None = None
+        self.endpoint = endpoint
+        self._settings = settings
+        self._key = Key(endpoint.account, settings.state_dir)
+        self._watch = IdleWatch(settings.idle_timeout_s)
+        self._client: Client | None = None
+        self._loading = anyio.Lock()
+        self._key_version: int | None = None
+
+    # --- what a wire says ----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _load(self) -> None:
+        """Import what a request needs. In a thread."""
+
+    @abstractmethod
+    def _make_client(self) -> Client:
+        """
+        Make the client, with the key of the moment (`_read_key`). In a thread.
+
+        Raises:
+            ProviderError: there is no key, or the settings or the environment make it impossible.
+        """
+
+    @abstractmethod
+    async def _close_client(self, client: Client) -> None: ...
+
+    @abstractmethod
+    def _keys(self, client: Client) -> tuple[str | None, ...]:
+        """The secrets that `client` sends."""
+
+    @abstractmethod
+    def _host(self, client: Client) -> str: ...
+
+    @abstractmethod
+    def _encode(self, request: ModelRequest, model: str) -> bytes: ...
+
+    @abstractmethod
+    def _decoder(self, model: str) -> Decoder: ...
+
+    @abstractmethod
+    async def _post(self, client: Client, body: bytes) -> "httpx2.Response":
+        """Ask for an answer; only its head is read."""
+
+    @abstractmethod
+    async def _fetch(self, client: Client, path: str, **query: object) -> "httpx2.Response": ...
+
+    @abstractmethod
+    def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]: ...
+
+    def _explain_cause(self, error: Exception) -> ProviderError | BaseException:
+        """`error` in words, or the one that the wire's own library has put it into."""
+        return error
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        """The errors of the libraries that this wire uses, all of which `_explain` takes."""
+        return (RefusalError, *transport_errors())
+
+    @abstractmethod
+    async def fetch_limits(self) -> ModelLimits: ...
+
+    @abstractmethod
+    async def list_models(self) -> tuple[str, ...]: ...
+
+    # --- the client ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        return self._client is not None and self._key_version == self._key.version
+
+    async def prepare(self) -> None:
+        """A key in the keychain is read with the first request, not before: that may ask the person to unlock it."""
+        async with self._loading:
+            if self._key.costs_nothing:
+                await self._connect()
+            else:
+                await in_thread(self._load)
+
+    async def _connect(self) -> None:
+        if not self.is_ready:
+            await self.aclose()
+            version = self._key.version
+            self._client = await in_thread(self._make_client)
+            self._key_version = version
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client:
+            await self._close_client(client)
+
+    def set_model(self, model: str) -> None:
+        self.model, self.limits = model, None
+
+    async def _ready_client(self) -> Client:
+        if not self.is_ready:
+            async with self._loading:
+                await self._connect()
+        assert self._client is not None
+        return self._client
+
+    def _read_key(self) -> str:
+        """
+        Read the key; empty if there is none and none is needed. In a thread.
+
+        Raises:
+            ProviderError: there is none, or it cannot be read.
+        """
+        key = self._key.read()
+        if not key and self.endpoint.is_keyed:
+            raise no_key(self.endpoint.account)
+        return key
+
+    # --- requests ------------------------------------------------------------------------------------------------------
+
+    async def learn_limits(self) -> None:
+        await anyio.sleep(BEHIND_S)
+        model = self.model
+        try:
+            limits = await self.fetch_limits()
+        except ProviderError as error:
+            log.info("the API does not tell the limits of %s: %s", model, error)
+            limits = ModelLimits()
+        if model == self.model:
+            self.limits = limits
+
+    async def _get(self, path: str, **query: object) -> bytes:
+        """
+        The body at `path`.
+
+        Raises:
+            ProviderError: it cannot be had.
+        """
+        client = await self._ready_client()
+        try:
+            with self._watch.wait():
+                answer = await self._fetch(client, path, **query)
+        except self._errors() as error:
+            raise self._explain(error, is_streaming=False) from error
+        check_place(answer)
+        return answer.content
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        model = self.model  # the one whose thoughts the request holds, whoever is chosen meanwhile
+        client = await self._ready_client()
+        reply = self._decoder(model)
+        try:
+            response = await self._send(client, self._encode(request, model))
+            try:
+                events = self._events(response)
+                async with aclosing(self._read(events, reply)) as items:
+                    async for item in items:
+                        yield item
+                for item in (*(await self._last_words(events, reply)), *reply.end()):
+                    yield item
+                if reply.is_done:
+                    yield ReplyDone(reply.stop_reason)
+                elif "content-length" in response.headers:  # it broke nowhere: it said so
+                    raise malformed("the answer stops before its end")
+            finally:
+                await response.aclose()
+        except self._errors() as error:
+            raise self._explain(error, is_streaming=reply.has_started) from error
+
+    async def _read(
+        self, events: AsyncIterator[Event], reply: Decoder
+    ) -> AsyncGenerator[StreamItem]:
+        """Read the events until the model has said all."""
+        unseen_until = -math.inf
+        async for event in events:
+            for item in reply.feed(event.data, event.event or ""):
+                yield item
+            if reply.is_done:
+                return
+            # As long as more is there to be read, reading it does not give way to whoever draws.
+            if reply.has_words and anyio.current_time() > unseen_until:
+                await checkpoint()
+                unseen_until = anyio.current_time() + UNSEEN_S
+
+    async def _last_words(self, events: AsyncIterator[Event], reply: Decoder) -> list[StreamItem]:
+        """
+        Read what comes after the model has said all, for as long as it is worth it.
+
+        A response that was not read to its end takes its connection with it.
+        """
+        items: list[StreamItem] = []
+        if not reply.is_done:
+            return items
+        limit_s = DRAIN_S if reply.is_over else self.last_words_s
+        with anyio.move_on_after(limit_s) as scope, suppress(ProviderError, *transport_errors()):
+            async for event in events:
+                items += reply.feed(event.data, event.event or "")
+                if reply.is_over:
+                    scope.deadline = min(scope.deadline, anyio.current_time() + DRAIN_S)
+        return items
+
+    async def _send(self, client: Client, body: bytes) -> "httpx2.Response":
+        """The answer, once its head is there. Its body may be waited for no longer than any other."""
+        with self._watch.wait():
+            response = await self._post(client, body)
+        content_type = response.headers.get("content-type", "")
+        if not content_type.lower().startswith(self.content_type):
+            await response.aclose()
+            check_place(response)
+            told = self._without_key(content_type[:80]) or "nothing"
+            raise malformed(f"{told} instead of a stream of events")
+        response.stream = watched(response.stream, self._watch)
+        return response
+
+    def _max_tokens(self) -> int:
+        wanted = self._settings.max_tokens or DEFAULT_MAX_TOKENS
+        limit = self.limits.max_output_tokens if self.limits else 0
+        return min(wanted, limit) if limit else wanted
+
+    # --- failures ------------------------------------------------------------------------------------------------------
+
+    def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
+        cause = self._explain_cause(error)
+        if isinstance(cause, ProviderError):
+            return cause
+        if isinstance(cause, RefusalError):
+            return self._explain_refusal(cause.response)
+        host = self._host(self._client) if self._client else "the API"
+        words = self._without_key(words_of(cause))
+        return explain_transport(cause, words, host, is_streaming=is_streaming)
+
+    def _without_key(self, words: str) -> str:
+        return without_keys(words, self._keys(self._client) if self._client else ())
+
+    def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
+        """The error that `response` tells of: whatever a proxy has made of it, as text, and without the key."""
+        error_type, words = decode_refusal(response.content)
+        if response.status_code in FORBIDS and not error_type and is_page(response):
+            return login_page(response.status_code, "a web page")
+        return explain_status(
+            error_type,
+            response.status_code,
+            self._without_key(words or response.reason_phrase),
+            retry_after_s(response.headers),
+            key_remedy=self._key_remedy,
+        )
+
+    @property
+    def _key_remedy(self) -> str:
+        return refused_key(self.endpoint.account, is_kept=self._key.is_kept)

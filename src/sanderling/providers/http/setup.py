@@ -1,0 +1,168 @@
+"""The way to an API: its address, proxies, certificates; and a client that goes there, whose making is done in a thread."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+from anyio import to_thread
+
+from sanderling.errors import ConfigError, ProviderError
+from sanderling.protocol.remedies import remedies
+from sanderling.providers.credentials import is_mangled
+from sanderling.providers.endpoint import Endpoint, expanded, is_loopback
+from sanderling.providers.http.transport import receive_head, words_of
+from sanderling.providers.http.unpacking import ACCEPTED
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx2
+
+CONNECT_TIMEOUT_S = 10.0
+KEEP_S = 60.0  # a connection that nobody uses; tools may run for a while
+
+T = TypeVar("T")
+
+
+def make_client(base_url: str, headers: dict[str, str]) -> "httpx2.AsyncClient":
+    """
+    Make a client that asks `base_url`, and sends `headers` with each request.
+
+    Raises:
+        ProviderError: the address, a proxy or the certificates make it impossible.
+    """
+    check_address("base_url", base_url)
+    import httpx2
+
+    is_here = is_loopback(base_url)  # no proxy leads there
+    verify: ssl.SSLContext | bool = False
+    try:
+        check_proxies()
+        if not (is_here and base_url.startswith("http:")):
+            verify = httpx2.create_ssl_context()  # takes a tenth of a start
+        return httpx2.AsyncClient(
+            base_url=base_url,
+            headers={"accept-encoding": ACCEPTED, **headers},
+            timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S),  # silence is IdleWatch's
+            limits=httpx2.Limits(keepalive_expiry=KEEP_S),
+            verify=verify,
+            trust_env=not is_here,
+            follow_redirects=False,  # key and conversation would go along
+            event_hooks={"response": [receive_head]},
+        )
+    except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+        raise explain_setup(error) from error
+
+
+def header_values(endpoint: Endpoint) -> dict[str, str]:
+    """
+    The headers of the endpoint, with the variables that they name.
+
+    Raises:
+        ProviderError: one is not set, or has what no header may.
+    """
+    where = f"[providers.{endpoint.name}] headers"
+    try:
+        values = {name: expanded(value, where) for name, value in endpoint.headers.items()}
+    except ConfigError as error:
+        remedy = f"Set it, or change the table, then {remedies().restart}."
+        raise ProviderError("auth", f"{error}.", remedy) from error
+    for name, value in values.items():
+        if is_mangled(value.replace(" ", "")):
+            remedy = f"Set it anew and {remedies().restart}."
+            message = f"The header {name} of {where} holds a character that no header may have."
+            raise ProviderError("auth", message, remedy)
+    return values
+
+
+def explain_setup(error: Exception) -> ProviderError:
+    match error:
+        case ImportError():
+            message = "The environment names a SOCKS proxy, for which a Python package is missing."
+            remedy = (
+                f"Name an HTTP proxy, or add the package: {sys.executable} -m pip install socksio"
+            )
+        case OSError():
+            message = f"The certificates cannot be read ({_certificate_variables()}{error.strerror or error})."
+            remedy = f"Set SSL_CERT_FILE to a file of certificates, or unset what is wrong, then {remedies().restart}."
+        case _:
+            message = f"The way to the API cannot be set up ({words_of(error)})."
+            remedy = (
+                f"Check base_url and the environment's proxy variables, then {remedies().restart}."
+            )
+    return ProviderError("network", message, remedy, is_temporary=False)
+
+
+def check_address(name: str, url: str) -> None:
+    """
+    Refuse what cannot be the address of an API; `name` is the setting or variable that has it.
+
+    Raises:
+        ProviderError: without the password that may stand in it.
+    """
+    with suppress(ValueError):  # which the client tells
+        parts = urlsplit(url)
+        if problem := _wrong_in(parts):
+            shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+            raise ProviderError(
+                "network",
+                f"{name} is no address of an API: {problem} ('{shown[:200]}').",
+                "An address is 'https://api.anthropic.com', for instance; without one, that is asked.",
+                is_temporary=False,
+            )
+
+
+def _wrong_in(parts: SplitResult) -> str:
+    if parts.scheme not in ("http", "https"):
+        return "it does not begin with https:// or http://"
+    if not parts.hostname:
+        return "it names no host"
+    try:
+        has_port = parts.port != 0
+    except ValueError:
+        has_port = False
+    return "" if has_port else "a port is a number from 1 to 65535"
+
+
+def check_proxies() -> None:
+    """
+    The client would find it out at each request, in words about a task group.
+
+    Raises:
+        ValueError: a proxy's port is none.
+    """
+    from urllib.request import getproxies  # the client has loaded it
+
+    for scheme, url in getproxies().items():
+        if scheme in ("http", "https", "all") and urlsplit(url).port == 0:
+            raise ValueError("Port out of range 1-65535")
+
+
+def _certificate_variables() -> str:
+    told = [
+        f"{name}={os.environ[name]}"
+        for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
+        if os.environ.get(name)
+    ]
+    return ", ".join([*told, ""]) if len(told) > 1 else f"{told[0]}: " if told else ""
+
+
+async def in_thread(load: Callable[[], T]) -> T:
+    """
+    Return what `load` makes of modules that may not be there yet.
+
+    Raises:
+        ProviderError: they cannot be loaded: there is too little memory, or a part of them is missing.
+    """
+    try:
+        return await to_thread.run_sync(load, abandon_on_cancel=True)
+    except (ImportError, MemoryError) as error:
+        raise ProviderError(
+            "internal",
+            f"The modules that talk to the API cannot be loaded ({words_of(error)}).",
+            f"Give it more memory (ulimit -v), or build the environment again: {remedies().install}.",
+            is_temporary=False,
+        ) from error
