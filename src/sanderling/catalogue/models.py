@@ -25,6 +25,7 @@ LENGTH_STEP_TOKENS = 1_000
 DEFAULT_PROVIDER = "anthropic"  # of a name that tells none
 _REPLAYED = ("demo", "scripted", "script")
 _PROVIDER = re.compile(r"[a-z0-9]+")  # those of the files here
+_ALSO = {"deepseek-anthropic": "deepseek"}  # endpoints of the same models, at the same price
 _SNAPSHOT = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest)$")
 
 Dollars = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
@@ -178,6 +179,7 @@ def _price(table: Table, told: Table | None) -> dict[str, Any]:
 
 @cache
 def _shipped(provider: str) -> dict[str, dict[str, Any]]:
+    provider = _ALSO.get(provider, provider)
     if not _PROVIDER.fullmatch(provider):
         return {}
     file = files("sanderling.catalogue").joinpath(f"{provider}.toml")
