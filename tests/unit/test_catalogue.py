@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sanderling.catalogue import models
-from sanderling.catalogue.models import FREE, UNKNOWN, Catalogue, load_own
+from sanderling.catalogue.models import FREE, UNKNOWN, Catalogue, load_catalogue, load_own
+from sanderling.config import Settings
 from sanderling.errors import ConfigError
 
 SNAPSHOT = sorted(Path(models.__file__).parent.glob("*.toml"))
@@ -114,3 +115,17 @@ def test_a_price_may_be_of_one_name_or_of_all_that_match():
     assert big
     assert (big.input, big.output) == (1, 2)
     assert catalogue.of("vllm:qwen3:8b").price is None
+
+
+def test_an_endpoint_that_begins_from_a_preset_has_its_models_unless_it_is_elsewhere(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    providers = {
+        "work": {"preset": "openai", "api_key": "$WORK_KEY"},
+        "proxy": {"preset": "openai", "base_url": "http://127.0.0.1:4000"},
+    }
+    catalogue = load_catalogue(Settings(str(tmp_path), providers=providers))
+    assert catalogue.of("work:gpt-5.5") == catalogue.of("openai:gpt-5.5") != UNKNOWN
+    assert catalogue.of("proxy:gpt-5.5") == UNKNOWN
+    assert catalogue.of("deepseek-anthropic:deepseek-flash").price

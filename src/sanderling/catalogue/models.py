@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from sanderling.config import Settings, config_dir
 from sanderling.errors import ConfigError
 from sanderling.protocol.messages import Usage
 
@@ -82,11 +83,21 @@ FREE = Model(price=Price(0, 0))
 
 
 class Catalogue:
-    """`own` are the person's tables by provider and model, `prices` their prices by name, which may be a pattern."""
+    """
+    `own` are the person's tables by provider and model, `prices` their prices by name, which may be a pattern.
 
-    def __init__(self, own: Tables | None = None, prices: Table | None = None) -> None:
+    A provider that `also` names has the models of another.
+    """
+
+    def __init__(
+        self,
+        own: Tables | None = None,
+        prices: Table | None = None,
+        also: Mapping[str, str] | None = None,
+    ) -> None:
         self._own = own or {}
         self._prices = prices or {}
+        self._also = {**_ALSO, **(also or {})}
         self._known: dict[str, Model] = {}
         for provider, models in self._own.items():
             for model in models:
@@ -106,7 +117,7 @@ class Catalogue:
 
     def names(self, provider: str) -> tuple[str, ...]:
         """The models of `provider` that are known: the person's own before the others, the newest first."""
-        return tuple(dict.fromkeys((*self._own.get(provider, ()), *_shipped(provider))))
+        return tuple(dict.fromkeys((*self._own.get(provider, ()), *self._shipped(provider))))
 
     def _look_up(self, name: str) -> Model:
         provider, model = split(name)
@@ -114,7 +125,10 @@ class Catalogue:
             return FREE
         plain = _SNAPSHOT.sub("", model)
         table: dict[str, Any] = {}
-        sources: tuple[Mapping[str, Table], ...] = (_shipped(provider), self._own.get(provider, {}))
+        sources: tuple[Mapping[str, Table], ...] = (
+            self._shipped(provider),
+            self._own.get(provider, {}),
+        )
         for source in sources:
             found = source.get(model) or source.get(plain) or {}
             table = {**table, **found, **_price(table, found.get("price"))}
@@ -126,6 +140,9 @@ class Catalogue:
             what = "price" if "$.price" in str(error) else "entry"
             told = str(error).replace("$.price", "$")
             raise ConfigError(f"wrong {what} of the model '{name}': {told}") from error
+
+    def _shipped(self, provider: str) -> Mapping[str, Table]:
+        return _shipped(self._also.get(provider, provider))
 
     def _own_price(self, names: tuple[str, ...]) -> Table | None:
         for name in names:
@@ -144,14 +161,19 @@ def split(name: str) -> tuple[str, str]:
     return (name, "") if name in _REPLAYED else (DEFAULT_PROVIDER, name)
 
 
-def load_catalogue(directory: str, prices: Table) -> Catalogue:
+def load_catalogue(settings: Settings) -> Catalogue:
     """
-    The models that are known, the person's file in `directory` and their `prices` included.
+    The models that are known, the person's own file and prices included.
 
     Raises:
         ConfigError: naming the file, or the model and the key that is unknown, missing or wrong.
     """
-    return Catalogue(load_own(directory), prices)
+    begun_from = {
+        name: str(table["preset"])
+        for name, table in settings.providers.items()
+        if "preset" in table and "base_url" not in table
+    }
+    return Catalogue(load_own(config_dir()), settings.prices, begun_from)
 
 
 def load_own(directory: str) -> Tables:
@@ -179,7 +201,6 @@ def _price(table: Table, told: Table | None) -> dict[str, Any]:
 
 @cache
 def _shipped(provider: str) -> dict[str, dict[str, Any]]:
-    provider = _ALSO.get(provider, provider)
     if not _PROVIDER.fullmatch(provider):
         return {}
     file = files("sanderling.catalogue").joinpath(f"{provider}.toml")

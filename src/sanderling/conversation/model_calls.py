@@ -7,7 +7,7 @@ from typing import TypeVar
 import anyio
 
 from sanderling.catalogue.models import load_catalogue
-from sanderling.config import Settings, config_dir
+from sanderling.config import Settings
 from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.reply import Reply
 from sanderling.errors import ProviderError
@@ -61,7 +61,7 @@ class ModelCalls:
         *,
         catalog: Catalog,
     ) -> None:
-        self.prices = Prices(load_catalogue(config_dir(), settings.prices))
+        self.prices = Prices(load_catalogue(settings))
         self._session = session
         self._provider = provider
         self._settings = settings
