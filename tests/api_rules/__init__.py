@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 Block = Mapping[str, Any]
@@ -39,7 +39,7 @@ def is_blank(text: object) -> bool:
     return not isinstance(text, str) or not text.strip()
 
 
-def of_fields(value: Mapping[str, Any], known: Sequence[str] | set[str]) -> Iterator[str]:
+def of_fields(value: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
     for field in sorted(set(value) - set(known)):
         yield f".{field}: Unknown parameter"
 

@@ -17,16 +17,10 @@ from tests.api_rules import (
     of_function,
 )
 
-REQUEST_FIELDS = (
-    "model",
-    "messages",
-    "tools",
-    "stream",
-    "think",
-    "options",
-    "keep_alive",
-    "format",
-)
+REQUEST_FIELDS = {
+    *("model", "messages", "tools", "stream", "think", "options", "keep_alive", "format"),
+    *("truncate", "shift"),
+}
 THINK = (True, False, "low", "medium", "high", "max")
 OPTIONS = {"num_ctx", "num_predict", "temperature", "top_p", "top_k", "seed", "stop", "num_keep"}
 MESSAGE_FIELDS = {
