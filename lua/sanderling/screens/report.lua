@@ -8,6 +8,7 @@ local log = require('sanderling.host.log')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
+local FOOTER = ' ask again to go here, move on to close '
 local augroup = api.nvim_create_augroup('sanderling_report', {})
 
 ---@type integer? the window of the report
@@ -51,7 +52,8 @@ local function show(session_id, report)
     api.nvim_win_close(win, true)
   end
   local buf
-  buf, win = float.view(report.title, words.lines_of(report.text), 'report', { stays_out = true })
+  local lines = words.lines_of(report.text)
+  buf, win = float.view(report.title, lines, 'report', { stays_out = true, footer = FOOTER })
   scratch.set_win_options(win, { conceallevel = 2 })
   vim.treesitter.start(buf, 'markdown')
   close_when_left()
@@ -76,6 +78,7 @@ function M.enter(kind)
   if is_there then
     vim.cmd.stopinsert()
     api.nvim_set_current_win(win)
+    api.nvim_win_set_config(win, { footer = float.closing(), footer_pos = 'right' })
   end
   return is_there
 end

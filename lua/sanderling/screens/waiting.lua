@@ -5,13 +5,13 @@ local api = vim.api
 local float = require('sanderling.ui.float')
 local bus = require('sanderling.host.bus')
 local icons = require('sanderling.ui.icons')
+local key_table = require('sanderling.ui.keys')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local scratch = require('sanderling.ui.scratch')
 local states = require('sanderling.session.state')
 local waiting_block = require('sanderling.transcript.blocks.waiting')
 
-local TITLE = 'Waiting prompts: :w save, dd drop, q close'
 local ns = api.nvim_create_namespace('sanderling_waiting')
 
 ---@class (exact) sanderling.screens.waiting.Entry
@@ -245,8 +245,12 @@ function M.show(session_id)
     message.tell('No prompts are waiting.')
     return
   end
-  local keys = { place = 'waiting', actions = actions } -- not <Esc>: it is pressed by habit where text is edited
-  local buf = float.view(TITLE, (text_of(entries)), 'waiting prompts', keys)
+  local key = key_table.name(key_table.chosen.waiting_delete, 'dd')
+  local buf = float.view('Waiting prompts', (text_of(entries)), 'waiting prompts', {
+    place = 'waiting', -- not <Esc>: it is pressed by habit where text is edited
+    actions = actions,
+    footer = (' :w saves, %s drops,%s'):format(key, float.closing()),
+  })
   make_editable(buf, session_id)
   fill(buf)
 end

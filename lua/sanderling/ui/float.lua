@@ -40,6 +40,13 @@ end
 ---@field stays_out? boolean the cursor stays where it is
 ---@field place? sanderling.ui.keys.Place whose keys it has; 'page' unless said otherwise
 ---@field actions? table<string, fun(): any> of these keys, besides those that close it
+---@field footer? string what can be done with it, in its border; how it is closed unless given
+
+--- Say in the border of a float how it is closed, for one that is entered.
+---@return string
+function M.closing()
+  return (' %s closes '):format(keys.name(keys.chosen.close, ':q'))
+end
 
 --- Show `lines` in a float in the middle of the screen, and go there; `q` and <Esc> close it.
 ---@param title string
@@ -53,6 +60,7 @@ function M.view(title, lines, what, opts)
   local from = api.nvim_get_current_win()
   local buf = M.new_buffer(what, lines)
   title = (' %s '):format(words.plain(title))
+  local footer = opts.footer or M.closing()
   local room = vim.o.lines - MARGIN
   local function place(width, height)
     return {
@@ -80,7 +88,7 @@ function M.view(title, lines, what, opts)
     end)
   end)
   scratch.set_win_options(win, { wrap = true, smoothscroll = true })
-  local width = math.max(MIN_WIDTH, api.nvim_strwidth(title))
+  local width = math.max(MIN_WIDTH, api.nvim_strwidth(title), api.nvim_strwidth(footer))
   api.nvim_win_call(win, function() -- where a tab is as wide as it will be
     for i = 1, math.min(#lines, MEASURED_LINES) do
       width = math.max(width, vim.fn.strdisplaywidth(lines[i]:sub(1, MEASURED_BYTES)))
@@ -92,7 +100,11 @@ function M.view(title, lines, what, opts)
     height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))
     api.nvim_win_set_config(win, place(width, height))
   end
-  api.nvim_win_set_config(win, { title = vim.fn.strcharpart(title, 0, width) })
+  api.nvim_win_set_config(win, {
+    title = vim.fn.strcharpart(title, 0, width),
+    footer = vim.fn.strcharpart(footer, 0, width),
+    footer_pos = 'right',
+  })
   local function close()
     vim.cmd.close()
     if api.nvim_win_is_valid(from) then -- Neovim itself never goes back into a float

@@ -130,17 +130,26 @@ function M.name(chosen, otherwise)
   return first and typed(first) or otherwise
 end
 
+--- What is typed in a place beside its keys.
+---@type table<sanderling.ui.keys.Place, [string, string]>
+local COMMANDS = { waiting = { ':w', 'change the prompts to what stands here' } }
+
 --- The keys of `place` and what they do, for a page.
 ---@param place sanderling.ui.keys.Place
 ---@return string[]
 function M.lines(place)
   local names, descs, width = {}, {}, 0
+  local function add(name, desc)
+    names[#names + 1], descs[#descs + 1] = name, desc
+    width = math.max(width, vim.api.nvim_strwidth(name))
+  end
+  if COMMANDS[place] then
+    add(unpack(COMMANDS[place]))
+  end
   for _, row in ipairs(M.rows) do
     local chosen = M.list(M.chosen[row.option])
     if row.places[place] and #chosen > 0 then
-      names[#names + 1] = table.concat(vim.tbl_map(typed, chosen), ', ')
-      descs[#descs + 1] = row.desc:gsub('|', '')
-      width = math.max(width, vim.api.nvim_strwidth(names[#names]))
+      add(table.concat(vim.tbl_map(typed, chosen), ', '), (row.desc:gsub('|', '')))
     end
   end
   for i, name in ipairs(names) do
