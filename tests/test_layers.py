@@ -255,7 +255,9 @@ FOLDERS = [
 def requires(path: Path) -> set[str]:
     """The modules that the file names, wherever in it: also those that it requires only when they are used."""
     code = re.sub(r"--[^\n]*", "", path.read_text())
-    names = re.findall(r"(?:require\(?\s*|loaded\[)['\"]sanderling\.?([\w.]*)['\"]", code)
+    names = re.findall(
+        r"(?:require\(?\s*|lazy\(|load_at\([^,]*, |loaded\[)['\"]sanderling\.?([\w.]*)['\"]", code
+    )
     return {name or "init" for name in names}
 
 

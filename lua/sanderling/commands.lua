@@ -16,15 +16,13 @@ local ns = api.nvim_create_namespace('sanderling_slash')
 -- what they do --------------------------------------------------------------------------------------------------------
 
 --- Ask for a report; where it is shown already, go there.
+---@param session sanderling.chat.session.Session
 ---@param type string
-function M.showing_report(type)
-  return function(call)
-    if not report.enter(type) then
-      local session = call.session
-      session:ask({ type = type }, function(result)
-        report.show(session.id, result)
-      end)
-    end
+function M.show_report(session, type)
+  if not report.enter(type) then
+    session:ask({ type = type }, function(result)
+      report.show(session.id, result)
+    end)
   end
 end
 

@@ -79,6 +79,19 @@ def test_the_key_on_the_line_of_agent_login_is_forgotten(child):
     assert "sk-secret" not in child.lua("return vim.fn.histget('cmd', -1)")
 
 
+@pytest.mark.parametrize("keys", ["", "iping<C-s>"])
+def test_a_chat_loads_neither_questions_nor_pages_before_they_are_needed(child, keys):
+    child.command("AgentChat")
+    child.feed(keys)
+    if keys:
+        child.wait_for_turns()
+    loaded = child.lua("return vim.tbl_keys(package.loaded)")
+    later = ("review", "screens", "editing", "chat.sessions", "commands", "health")
+    assert [
+        name for name in loaded if name.startswith(tuple(f"sanderling.{x}" for x in later))
+    ] == []
+
+
 # --- Keys --------------------------------------------------------------------------------------------------------------
 
 

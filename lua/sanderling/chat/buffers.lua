@@ -1,7 +1,9 @@
 --- The buffers of a session: its transcript, and its prompt once somebody writes in it. What stands in them is the session's: it is put back where somebody deletes or empties them.
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
+
 local prompt = require('sanderling.prompt')
-local prompt_history = require('sanderling.prompt.history')
+local prompt_history = lazy('sanderling.prompt.history')
 local scratch = require('sanderling.ui.scratch')
 local todo = require('sanderling.prompt.todo')
 local transcripts = require('sanderling.transcript')

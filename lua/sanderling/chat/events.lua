@@ -4,7 +4,6 @@ local host = require('sanderling.host')
 local live = require('sanderling.session.live')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
-local review = require('sanderling.review')
 local states = require('sanderling.session.state')
 local status = require('sanderling.status')
 
@@ -53,7 +52,7 @@ function bus.deliver(session_id, events, seq)
     if self.is_fresh then
       self:draw_hint() -- the last line is another one now
     end
-    review.keep_ends_in_sight() -- above the question
+    bus.tell(session_id, { type = 'local_drawn' })
     if seq then
       host.drawn(session_id, seq)
     end
@@ -201,5 +200,8 @@ for type, handle in pairs(handlers) do
     end
   end)
 end
+
+bus.load_at('approval_requested', 'sanderling.review')
+bus.load_at('trust_needed', 'sanderling.screens.trust')
 
 return M

@@ -1,8 +1,10 @@
 --- The chat: two windows in each tab page that show a session, and what commands and keys do with it.
 local api = vim.api
-local browse = require('sanderling.chat.browse')
+local lazy = require('sanderling.ui.lazy')
+
+local browse = lazy('sanderling.chat.browse')
 local config = require('sanderling.config')
-local context = require('sanderling.prompt.context')
+local context = lazy('sanderling.prompt.context')
 local files = require('sanderling.ui.files')
 local install = require('sanderling.host.install')
 local layout = require('sanderling.chat.layout')
@@ -13,7 +15,7 @@ local sandbox = require('sanderling.session.sandbox')
 local session_events = require('sanderling.chat.events')
 local states = require('sanderling.session.state')
 local tabs = require('sanderling.chat.tabs')
-local waiting = require('sanderling.screens.waiting')
+local waiting = lazy('sanderling.screens.waiting')
 local words = require('sanderling.ui.words')
 
 -- What shows and closes sessions, and what is told them.

@@ -1,9 +1,11 @@
 --- What the keys of the chat's windows do, and what their command line knows besides. Nothing outside these buffers changes.
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
+
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
 local message = require('sanderling.ui.message')
-local review = require('sanderling.review')
+local review = lazy('sanderling.review')
 
 local M = {}
 

@@ -1,18 +1,20 @@
 --- One session that is open here: its transcript and its prompt, if it has one, what was sent, and what its events mean besides being drawn.
 --- Whether a window shows it makes no difference.
+local lazy = require('sanderling.ui.lazy')
+
 local ask = require('sanderling.host.ask')
 local attention = require('sanderling.ui.attention')
 local buffers = require('sanderling.chat.buffers')
 local bus = require('sanderling.host.bus')
-local context = require('sanderling.prompt.context')
-local drafts = require('sanderling.prompt.drafts')
+local context = lazy('sanderling.prompt.context')
+local drafts = lazy('sanderling.prompt.drafts')
 local host = require('sanderling.host')
 local install = require('sanderling.host.install')
 local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
-local prompt_history = require('sanderling.prompt.history')
+local prompt_history = lazy('sanderling.prompt.history')
 local slash = require('sanderling.prompt.slash')
 local states = require('sanderling.session.state')
 local transcripts = require('sanderling.transcript')

@@ -29,6 +29,15 @@ function M.subscribe(type, fn)
   table.insert(subscribers[type], fn)
 end
 
+--- Have the module `name` loaded at the first event of this type: it subscribes, and is told of that one, too.
+---@param type string
+---@param name string
+function M.load_at(type, name)
+  M.subscribe(type, function()
+    require(name)
+  end)
+end
+
 ---@param session_id string
 ---@param events table[]
 ---@param seq? integer of the host's frame

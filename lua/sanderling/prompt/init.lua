@@ -1,7 +1,9 @@
 --- The prompt: an ordinary buffer, what it starts from, and the way through what was sent before.
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
+
 local config = require('sanderling.config')
-local prompt_history = require('sanderling.prompt.history')
+local prompt_history = lazy('sanderling.prompt.history')
 local slash_menu = require('sanderling.prompt.completion')
 local words = require('sanderling.ui.words')
 

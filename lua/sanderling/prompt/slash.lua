@@ -2,7 +2,9 @@
 --- Markdown files are sent as they were typed, and the host puts in what they stand for.
 local M = {}
 
-local guess = require('sanderling.config.guess')
+local lazy = require('sanderling.ui.lazy')
+
+local guess = lazy('sanderling.config.guess')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local words = require('sanderling.ui.words')

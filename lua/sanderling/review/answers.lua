@@ -6,7 +6,10 @@ local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local queue = require('sanderling.review.queue')
 
-M.CHOICES = { 'once', 'session', 'always' }
+---@return string[]
+function M.choices()
+  return { 'once', 'session', 'always' }
+end
 
 ---@param text string
 local function tell(text)
@@ -75,7 +78,7 @@ end
 ---@param choice? 'once'|'session'|'always'
 function M.approve(choice)
   vim.validate('choice', choice, function(value)
-    return value == nil or vim.list_contains(M.CHOICES, value)
+    return value == nil or vim.list_contains(M.choices(), value)
   end, "'once', 'session' or 'always'")
   local q = question_to_answer()
   if q then

@@ -54,9 +54,9 @@ for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'l
   end)
 end
 
+bus.subscribe('local_drawn', float.keep_ends_in_sight)
 float.on_open = keys.set
-M.keep_ends_in_sight = float.keep_ends_in_sight
-M.CHOICES, M.approve, M.deny, M.focus =
-  answers.CHOICES, answers.approve, answers.deny, answers.focus
+M.choices, M.approve, M.deny, M.focus =
+  answers.choices, answers.approve, answers.deny, answers.focus
 
 return M

@@ -8,15 +8,17 @@
 local M = {}
 
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
+
 local blocks = require('sanderling.transcript.blocks')
-local countdown = require('sanderling.transcript.countdown')
+local countdown = lazy('sanderling.transcript.countdown')
 local Folding = require('sanderling.transcript.folding')
 local folds = require('sanderling.transcript.folds')
 local footer = require('sanderling.transcript.footer')
 local locked = require('sanderling.ui.locked')
 local markdown = require('sanderling.transcript.markdown')
 local notices = require('sanderling.transcript.blocks.notice')
-local pages = require('sanderling.transcript.pages')
+local pages = lazy('sanderling.transcript.pages')
 local queue = require('sanderling.transcript.queue')
 local tools = require('sanderling.transcript.blocks.tool')
 local waiting = require('sanderling.transcript.blocks.waiting')
@@ -131,12 +133,22 @@ end
 
 -- folds ---------------------------------------------------------------------------------------------------------------
 
+--- Ask for what comes before the lines that `win` shows, when that is near.
+---@private
+---@param win integer
+---@param is_wanted? boolean by a person, who has scrolled up
+function Transcript:ask_if_near(win, is_wanted)
+  if self.has_earlier then
+    pages.ask_if_near(self, win, is_wanted)
+  end
+end
+
 --- A window shows the transcript (again): give it the folds that it does not have.
 ---@param win integer
 function Transcript:show_in(win)
   self:fold_in(win)
   self.markdown:show()
-  pages.ask_if_near(self, win)
+  self:ask_if_near(win)
   if self.countdown then
     self.countdown:resume()
   end
@@ -372,7 +384,7 @@ api.nvim_create_autocmd('WinScrolled', {
       local transcript = win and transcripts[api.nvim_win_get_buf(win)]
       if transcript then
         transcript.markdown:show()
-        pages.ask_if_near(transcript, win, vim.v.event[name].topline < 0)
+        transcript:ask_if_near(win, vim.v.event[name].topline < 0)
         if vim.v.event[name].topline > 0 then -- who scrolls up may see the footer go
           transcript:show_footer()
         end

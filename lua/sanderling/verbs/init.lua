@@ -2,16 +2,20 @@
 --- The entrances (`plugin/` and `init.lua`) reach the chat by way of this module, so that its prompts know them.
 local M = {}
 
+local lazy = require('sanderling.ui.lazy')
+
+local bus = require('sanderling.host.bus')
 local chat = require('sanderling.chat')
-local commands = require('sanderling.commands')
-local guess = require('sanderling.config.guess')
+local commands = lazy('sanderling.commands')
+local guess = lazy('sanderling.config.guess')
 local keys = require('sanderling.chat.keys')
 local live = require('sanderling.session.live')
-local sessions = require('sanderling.chat.sessions')
+local sessions = lazy('sanderling.chat.sessions')
 local slash = require('sanderling.prompt.slash')
 local words = require('sanderling.ui.words')
 
 M.chat, M.sessions = chat, sessions
+bus.load_at('local_in_use', 'sanderling.chat.sessions')
 
 --- A call of a verb.
 ---@class (exact) sanderling.verbs.Call
@@ -213,13 +217,12 @@ end
 ---@param form 'slash'|'word'
 ---@param make fun(verb: sanderling.verbs.Verb): table
 local function all_in(form, make)
-  return vim
-    .iter(M.list)
-    :filter(function(verb)
+  return vim.tbl_map(
+    make,
+    vim.tbl_filter(function(verb)
       return verb.run ~= nil and M.name_in(verb, form) ~= nil
-    end)
-    :map(make)
-    :totable()
+    end, M.list)
+  )
 end
 
 slash.register(all_in('slash', slash_command))

@@ -1,19 +1,22 @@
 --- The table of verbs: what a person can tell the agent to do. Each is one row, and from it come the :Agent commands,
 --- `:Agent {verb}`, the slash commands, the words of the chat's command line and the <Plug> maps. `make format` writes
 --- plugin/sanderling.lua and the lists in the help from it.
+local lazy = require('sanderling.ui.lazy')
+
 local chat = require('sanderling.chat')
-local commands = require('sanderling.commands')
+local commands = lazy('sanderling.commands')
 local config = require('sanderling.config')
+local health = lazy('sanderling.health')
 local host = require('sanderling.host')
 local install = require('sanderling.host.install')
-local jobs = require('sanderling.screens.jobs')
+local jobs = lazy('sanderling.screens.jobs')
 local live = require('sanderling.session.live')
-local login = require('sanderling.screens.login')
-local review = require('sanderling.review')
+local login = lazy('sanderling.screens.login')
+local review = lazy('sanderling.review')
 local sandbox = require('sanderling.session.sandbox')
-local sessions = require('sanderling.chat.sessions')
+local sessions = lazy('sanderling.chat.sessions')
 local stored = require('sanderling.session.stored')
-local trust = require('sanderling.screens.trust')
+local trust = lazy('sanderling.screens.trust')
 
 ---@param value any
 ---@return fun(): any
@@ -40,6 +43,13 @@ end
 local function with_session(fn)
   return function(call)
     fn(call.session)
+  end
+end
+
+---@param type string
+local function showing_report(type)
+  return function(call)
+    commands.show_report(call.session, type)
   end
 end
 
@@ -201,14 +211,14 @@ return {
     forms = 'ex slash',
     on_session = true,
     only_looks = true,
-    run = commands.showing_report('show_usage'),
+    run = showing_report('show_usage'),
   },
   {
     name = 'cost',
     desc = 'the same as /usage',
     forms = 'slash',
     only_looks = true,
-    run = commands.showing_report('show_usage'),
+    run = showing_report('show_usage'),
   },
   {
     name = 'settings',
@@ -216,7 +226,7 @@ return {
     forms = 'ex slash',
     on_session = true,
     only_looks = true,
-    run = commands.showing_report('show_settings'),
+    run = showing_report('show_settings'),
   },
   {
     name = 'trust',
@@ -318,7 +328,7 @@ return {
     forms = 'ex',
     plug = 'nxit',
     args = '? scope',
-    words = always(review.CHOICES),
+    words = review.choices,
     is_word = true,
     run = function(call)
       review.approve(unless_empty(call.args))
@@ -367,7 +377,7 @@ return {
     forms = 'ex',
     bang = 'ask the API and the keychain too',
     run = function(call)
-      require('sanderling.health').show({ ask_api = call.bang }) -- a large file that few sessions need
+      health.show({ ask_api = call.bang })
     end,
   },
   {

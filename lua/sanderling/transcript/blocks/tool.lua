@@ -5,8 +5,10 @@
 local M = {}
 
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
+
 local blocks = require('sanderling.transcript.blocks')
-local diff = require('sanderling.transcript.diff')
+local diff = lazy('sanderling.transcript.diff')
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
 local folds = require('sanderling.transcript.folds')
