@@ -370,3 +370,25 @@ def test_what_was_trusted_is_used_until_it_changes(start_agent, project):
     wait_until(lambda: is_on_page(agent))
     assert "AGENTS.md (changed since you trusted it, 1 line)" in page(agent)
     assert marks(agent) == {"AGENTS.md": "☐"}
+
+
+def test_files_that_are_trusted_are_not_said_to_be_ignored_any_more(screen):
+    screen.send({"type": "trust_needed", "paths": ["AGENTS.md"]})
+    open_page(screen, [RULES])
+    screen.feed("a")
+    wait_until(lambda: screen.actions("trust_files"))
+    screen.send({"type": "slash_commands_changed", "commands": []})
+    assert screen.transcript() == ["1 file trusted, as shown."]
+    screen.in_a_turn("Brief it is.")
+    assert screen.transcript()[:3] == ["1 file trusted, as shown.", "", "## You"]
+
+
+def test_of_several_files_those_that_were_not_trusted_are_still_said_to_be_ignored(screen):
+    screen.send({"type": "trust_needed", "paths": [RULES["path"], COMMAND["path"]]})
+    screen.lua("vim.ui.select = function(items, _, choose) choose(items[1]) end")
+    open_page(screen, [RULES, COMMAND])
+    screen.feed("t<CR>")
+    wait_until(lambda: screen.actions("trust_files"))
+    screen.send({"type": "slash_commands_changed", "commands": []})
+    (line,) = screen.transcript()
+    assert line.startswith(f"{COMMAND['path']} is ignored")

@@ -174,8 +174,16 @@ end
 --- Say something in the transcript.
 ---@param level 'info'|'warning'
 ---@param text string
-function Session:say(level, text)
-  self:note({ type = 'local_notice', level = level, text = text })
+---@param topic? string by which `correct` finds it
+function Session:say(level, text, topic)
+  self:note({ type = 'local_notice', level = level, text = text, topic = topic })
+end
+
+--- Have `text` stand where the transcript says something on `topic` that holds no more.
+---@param topic string
+---@param text string
+function Session:correct(topic, text)
+  self:note({ type = 'local_notice_outdated', topic = topic, text = text })
 end
 
 --- Send an action; if the host cannot be reached, the transcript says why, and what it knows nothing of comes back.

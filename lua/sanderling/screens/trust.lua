@@ -21,7 +21,11 @@ local ns = api.nvim_create_namespace('sanderling_trust') -- of the keys that are
 
 ---@type sanderling.screens.trust.View?
 local view
----@type table<string, integer> how many files were answered for, until the host confirms it, by session id
+---@class (exact) sanderling.screens.trust.Answer
+---@field count integer of the files that are trusted
+---@field rest string[] the others
+
+---@type table<string, sanderling.screens.trust.Answer> until the host confirms it, by session id
 local answered = {}
 ---@type table<string, table<string, true>> what was said of files that are ignored, by session id
 local told = {}
@@ -46,15 +50,17 @@ end
 ---@param self sanderling.screens.trust.View
 ---@param is_chosen fun(file: sanderling.TrustFile): boolean
 local function answer(self, is_chosen)
-  local hashes, count = vim.empty_dict(), 0
+  local hashes, count, rest = vim.empty_dict(), 0, {}
   for _, file in ipairs(self.files) do
     if is_chosen(file) then
       hashes[file.path] = file.sha256
       count = count + 1
+    else
+      rest[#rest + 1] = file.path
     end
   end
   close(self)
-  answered[self.session.id] = count
+  answered[self.session.id] = { count = count, rest = rest }
   self.session:act({ type = 'trust_files', hashes = hashes })
 end
 
@@ -242,18 +248,25 @@ bus.subscribe('trust_needed', function(session_id, event)
   if session and #event.paths > 0 and not known[key] then
     known[key] = true
     told[session.project] = known
-    session:say('info', sentence(event.paths))
+    session:say('info', sentence(event.paths), 'trust')
   end
 end)
 
 --- What is trusted decides which commands there are: this is the host's word that it has written it down.
 bus.subscribe('slash_commands_changed', function(session_id)
-  local count = answered[session_id]
+  local confirmed, session = answered[session_id], live.find(session_id)
   answered[session_id] = nil
-  if count == 0 then
-    message.tell('No file of the project is trusted now.')
-  elseif count then
-    message.tell(('%s trusted, as shown.'):format(words.counted(count, 'file')))
+  if not confirmed or not session then
+    return
+  end
+  local text = confirmed.count == 0 and 'No file of the project is trusted now.'
+    or ('%s trusted, as shown.'):format(words.counted(confirmed.count, 'file'))
+  message.tell(text)
+  told[session.project] = nil
+  for _, other in ipairs(live.all()) do
+    if other.project == session.project then
+      other:correct('trust', #confirmed.rest > 0 and sentence(confirmed.rest) or text)
+    end
   end
 end)
 

@@ -62,6 +62,7 @@ local waiting = require('sanderling.transcript.blocks.waiting')
 ---@field held table[] events beside the model's block that is open
 ---@field private when_held_are_drawn fun()[]
 ---@field commands table<string, string> label of each that was started, by id
+---@field notices table<string, integer> mark of the last one on each topic
 ---@field refused table<string, true> what the sandbox refused since the last turn or command began
 ---@field sandbox { level: string, network: string, problem: string } as it was drawn last
 ---@field private queue sanderling.transcript.queue.Queue

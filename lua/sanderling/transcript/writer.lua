@@ -113,6 +113,21 @@ function Writer:append_to_row(row, text)
   return col
 end
 
+--- Have `text`, without line breaks, stand in `row` instead of what does.
+---@param row integer
+---@param text string
+function Writer:replace_row(row, text)
+  local col = #self:line(row)
+  self:modify(function()
+    api.nvim_buf_set_text(self.buf, row, 0, row, col, { text })
+  end)
+  if row == self.last then
+    self.col = #text
+  elseif row == self.last - 1 then
+    self.before = #text
+  end
+end
+
 --- Put `text` into the open thinking block, whose fold keeps a line behind it: lines inserted into a fold grow it.
 ---@param text string
 function Writer:grow_thinking(text)
