@@ -1,9 +1,10 @@
-"""Files that we read without having been asked to: what else stands in their place must not keep us waiting."""
+"""Our own files: read without waiting for what else may stand in their place, and written whole; and where paths lead."""
 
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +26,37 @@ def open_plain(path: Path) -> BinaryIO:
 
 def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+@contextmanager
+def replacing(path: Path, *, is_durable: bool = True) -> Generator[BinaryIO]:
+    """
+    Open a file for its owner alone, which takes the place of `path` at the end of this context: all of it, or what was there stays.
+
+    If it `is_durable`, the disk has it then.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)  # a process that was killed has left it
+    try:
+        with open(temporary, "xb", opener=_open_private) as file:
+            yield file
+            file.flush()
+            if is_durable:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if is_durable:
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def real_path(path: str) -> str:

@@ -265,10 +265,14 @@ def test_rules_inside_of_the_project_are_not_believed(tmp_path):
     assert "inside of the project" in store.load().problem
 
 
+def temporary_of(path):
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
 def test_write_that_fails_leaves_what_was_there(store):
     store.add(allow("a"))
     before = store.path.read_bytes()
-    store.path.with_suffix(".new").mkdir()  # the temporary file cannot be made
+    temporary_of(store.path).mkdir()  # it cannot be made
     with pytest.raises(ConfigError, match="cannot be stored"):
         store.add(allow("b"))
     assert store.path.read_bytes() == before
@@ -296,10 +300,10 @@ def test_file_that_cannot_be_reached_any_more_allows_nothing(store):
 
 def test_what_a_killed_process_left_is_in_nobodys_way(store):
     store.add(allow("a"))
-    store.path.with_suffix(".new").write_text("half a f")
+    temporary_of(store.path).write_text("half a f")
     store.add(allow("b"))
     assert store.load().rules == (allow("a"), allow("b"))
-    assert not store.path.with_suffix(".new").exists()
+    assert not temporary_of(store.path).exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -16,7 +16,7 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.paths import is_within, open_plain
+from sanderling.paths import is_within, open_plain, replacing
 from sanderling.permissions.decide import applies
 from sanderling.permissions.rules import Rule
 from sanderling.sandbox.environment import state_directory
@@ -135,7 +135,9 @@ class RuleStore:
                 if stored.problem:
                     raise ConfigError(f"{stored.problem} Repair or remove it first.")
                 rules = (*(other for other in stored.rules if other != rule), rule)
-                _replace(self.path, _encode(rules))
+                data = _encode(rules)
+                with replacing(self.path) as file:
+                    file.write(data)
         except UnicodeEncodeError as error:
             raise ConfigError(
                 "a rule with what is no text in any encoding is not stored"
@@ -218,19 +220,3 @@ def _lock(fd: int) -> None:
                     "another process is storing a rule, and does not end; try again"
                 ) from None
             time.sleep(0.005)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Put `data` there, or leave what was before, whatever happens meanwhile. The lock keeps the temporary file one writer's."""
-    temporary = path.with_suffix(".new")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -6,7 +6,6 @@ name them. Thoughts lose their signatures, which nobody checks in a script.
 """
 
 import os
-import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sanderling.errors import ConfigError, ProviderError
+from sanderling.paths import replacing
 from sanderling.protocol.messages import TextBlock, ThinkingBlock, ToolUse, Usage
 from sanderling.providers import (
     BlockDone,
@@ -91,14 +91,8 @@ class Recording:
 
     def _write(self) -> None:
         script = msgspec.json.encode(_told(Script(SCRIPT_VERSION, tuple(self._redacted))))
-        fd, temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(msgspec.json.format(script, indent=1) + b"\n")
-            Path(temporary).replace(self.path)
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with replacing(self.path, is_durable=False) as file:
+            file.write(msgspec.json.format(script, indent=1) + b"\n")
 
 
 def _told(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.paths import open_plain
+from sanderling.paths import open_plain, replacing
 
 VERSION = 1
 MAX_STORE_BYTES = 1 << 20
@@ -68,7 +67,8 @@ class TrustStore:
             raise ConfigError("more files are to be trusted than can be remembered; trust fewer")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _replace(self.path, msgspec.json.format(data, indent=2) + b"\n")
+            with replacing(self.path) as file:
+                file.write(msgspec.json.format(data, indent=2) + b"\n")
         except OSError as error:
             raise ConfigError(
                 f"what is trusted cannot be stored in {self.path}: {error.strerror}"
@@ -92,17 +92,3 @@ class TrustStore:
 
     def _broken(self, why: str) -> str:
         return f"The file of trusted files {self.path} {why}: nothing is trusted until you have looked at the files again."
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Put `data` there, or leave what was before, whatever happens meanwhile, and whoever else writes."""
-    fd, temporary = tempfile.mkstemp(prefix=path.stem, suffix=".new", dir=path.parent)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        Path(temporary).replace(path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise

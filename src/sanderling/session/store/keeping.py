@@ -3,14 +3,14 @@
 import os
 import re
 import shutil
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
 
 from sanderling.errors import SessionError
+from sanderling.paths import replacing
 from sanderling.protocol.messages import Message, Prompt, ToolResult
 from sanderling.session.codec import Codec
 from sanderling.session.log import log_path, opened, output_dir, records_of
@@ -101,10 +101,13 @@ def fork(
     with opened(source) as file:
         header, records = records_of(source, file)
         new = Header(LOG_VERSION, new_id, header.project, forked_from=source_id)
-        with _written(target) as fork_file:
-            fork_file.writelines(map(Codec().encoded, chain((new,), cut.kept(records))))
-            if prompt_id and not cut.prompt:
-                raise SessionError(f"there is no prompt {prompt_id} in the session {source_id}")
+        try:
+            with replacing(target) as fork_file:
+                fork_file.writelines(map(Codec().encoded, chain((new,), cut.kept(records))))
+                if prompt_id and not cut.prompt:
+                    raise SessionError(f"there is no prompt {prompt_id} in the session {source_id}")
+        except OSError as error:
+            raise SessionError(f"cannot write {target}: {error.strerror}") from error
     _name_fork(session_dir, new_id)
     return cut.prompt if is_before else None
 
@@ -179,20 +182,3 @@ def _results_before(record: LoggedMessage) -> Iterator[Record]:
     results = tuple(block for block in record.message.content if isinstance(block, ToolResult))
     if results:
         yield LoggedMessage(Message("user", results), at=record.at)
-
-
-@contextmanager
-def _written(path: Path) -> Generator[BinaryIO]:
-    """A file that is there when all of it is on the disk, or not at all."""
-    temporary = path.with_suffix(".new")
-    try:
-        temporary.touch(mode=0o600)
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise SessionError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
