@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -333,3 +334,11 @@ def plain_environment(monkeypatch):
     for name in list(os.environ):
         if name.startswith(("GIT_", "XDG_")):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A port of this machine where nobody listens."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        return closed.getsockname()[1]

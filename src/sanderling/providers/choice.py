@@ -131,7 +131,11 @@ def _make(name: str, model: str, settings: Settings, sample: str) -> Provider:
             from sanderling.providers.anthropic.provider import AnthropicProvider
 
             return AnthropicProvider(settings, endpoint, model)
-        case "chat" | "responses" | "ollama":
+        case "ollama":
+            from sanderling.providers.ollama.provider import OllamaProvider
+
+            return OllamaProvider(settings, endpoint, model)
+        case "chat" | "responses":
             raise ConfigError(f"the wire '{endpoint.wire}' is not there yet")
 
 

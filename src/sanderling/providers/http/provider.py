@@ -11,12 +11,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, suppress
+from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
 
+from sanderling.catalogue.models import Catalogue, Model, load_catalogue
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.protocol.messages import StopReason
@@ -230,7 +232,19 @@ class HttpProvider(ABC, Generic[Client]):
             log.info("the API does not tell the limits of %s: %s", model, error)
             limits = ModelLimits()
         if model == self.model:
-            self.limits = limits
+            known = self._known(model)
+            self.limits = ModelLimits(
+                limits.context_window_tokens or known.window_tokens,
+                limits.max_output_tokens or known.max_output_tokens,
+            )
+
+    def _known(self, model: str) -> Model:
+        """`model`, as far as it is known without asking."""
+        return self._catalogue.of(f"{self.endpoint.name}:{model}")
+
+    @cached_property
+    def _catalogue(self) -> Catalogue:
+        return load_catalogue(self._settings)
 
     async def _get(self, path: str, **query: object) -> bytes:
         """

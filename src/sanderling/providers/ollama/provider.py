@@ -1,0 +1,179 @@
+"""
+A model that Ollama runs, asked through its own API.
+
+Its compatible API takes no window, and gives all models one of a few thousand tokens. Here the window is told with each request: the
+model's own, but no larger than memory is likely to hold, unless the person says so.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from sanderling.catalogue.models import FILE
+from sanderling.config import Settings
+from sanderling.errors import ProviderError
+from sanderling.protocol.remedies import remedies
+from sanderling.providers import ModelLimits, ModelRequest, StreamItem
+from sanderling.providers.endpoint import Endpoint, is_loopback
+from sanderling.providers.http.bodies import decode_refusal
+from sanderling.providers.http.errors import retry_after_s
+from sanderling.providers.http.provider import Event, HttpProvider
+from sanderling.providers.http.setup import header_values, make_client
+from sanderling.providers.ollama.errors import MissingModelError, explain
+from sanderling.providers.ollama.reply import Lines, OllamaDecoder, Shown, decode_show, decode_tags
+from sanderling.providers.ollama.request import Ask, OllamaEncoder
+
+if TYPE_CHECKING:
+    import httpx2
+
+LEAST_WINDOW = 16_384  # of tokens: the tools and a file or two fill half of it
+UNKNOWN_WINDOW = 32_768
+USUAL_WINDOW = 65_536  # what Ollama advises for agents; each token of it costs memory
+
+
+class _Line:
+    event = ""  # lines have no name
+
+    def __init__(self, data: str) -> None:
+        self.data = data
+
+
+class OllamaProvider(HttpProvider["httpx2.AsyncClient"]):
+    content_type = "application/x-ndjson"
+
+    def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
+        super().__init__(settings, endpoint, model)
+        self._encoder = OllamaEncoder(endpoint.quirks_of(model))
+        self._shown: dict[str, Shown] = {}
+
+    def set_model(self, model: str) -> None:
+        super().set_model(model)
+        self._encoder = OllamaEncoder(self.endpoint.quirks_of(model))
+
+    # --- the model -----------------------------------------------------------------------------------------------------
+
+    async def list_models(self) -> tuple[str, ...]:
+        return decode_tags(await self._get("/api/tags"))
+
+    async def fetch_limits(self) -> ModelLimits:
+        model = self.model
+        return ModelLimits(self._window(model, await self._show(model)))
+
+    async def _show(self, model: str) -> Shown:
+        """The model as Ollama shows it; one that it does not show, but may have, is not known."""
+        if model not in self._shown:
+            try:
+                self._shown[model] = decode_show(await self._get("/api/show", model=model))
+            except MissingModelError:
+                raise
+            except ProviderError as error:
+                if error.kind not in ("invalid_request", "malformed"):
+                    raise
+                self._shown[model] = Shown()
+        return self._shown[model]
+
+    def _window(self, model: str, shown: Shown) -> int:
+        """
+        The window to ask for.
+
+        Raises:
+            ProviderError: it is too small to work in.
+        """
+        own = self._own_window(model)
+        wanted = own or max(shown.num_ctx, LEAST_WINDOW if shown.num_ctx else 0)
+        if not wanted:
+            wanted = shown.window_tokens if shown.is_remote else USUAL_WINDOW
+        window = min(wanted, shown.window_tokens or own or UNKNOWN_WINDOW)
+        if window < LEAST_WINDOW:
+            raise ProviderError(
+                "invalid_request",
+                f"The window of '{model}' has {window:,} tokens, and work with tools takes {LEAST_WINDOW:,} at least.",
+                f"Choose another model: {remedies().model}."
+                if own != window
+                else f"Let num_ctx, or window_tokens in {FILE}, be larger.",
+            )
+        return window
+
+    def _own_window(self, model: str) -> int:
+        """The window that the person wants, in the endpoint's table or the file of models; 0: they have not said."""
+        options = self.endpoint.quirks_of(model).body.get("options", {})
+        return options.get("num_ctx") or self._known(model).window_tokens
+
+    # --- requests ------------------------------------------------------------------------------------------------------
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        await self._show(self.model)  # which a request must know
+        async with aclosing(super().stream(request)) as items:
+            async for item in items:
+                yield item
+
+    def _encode(self, request: ModelRequest, model: str) -> bytes:
+        return self._encoder.encode(request, self._ask(model))
+
+    def _decoder(self, model: str) -> OllamaDecoder:
+        return OllamaDecoder(model, self._ask(model).max_tokens)
+
+    def _ask(self, model: str) -> Ask:
+        shown = self._shown[model]
+        abilities = shown.abilities or frozenset()
+        return Ask(
+            model,
+            self._window(model, shown),
+            self._max_tokens(),
+            self._settings.thinking if "thinking" in abilities else None,
+            has_images=not abilities or "vision" in abilities,
+        )
+
+    # --- the client ----------------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        import_module("httpx2")
+
+    def _make_client(self) -> "httpx2.AsyncClient":
+        key = self._read_key()
+        bearer = {"authorization": f"Bearer {key}"} if key else {}
+        return make_client(self.endpoint.base_url, bearer | header_values(self.endpoint))
+
+    async def _close_client(self, client: "httpx2.AsyncClient") -> None:
+        await client.aclose()
+
+    def _keys(self, client: "httpx2.AsyncClient") -> tuple[str | None, ...]:
+        return (client.headers.get("authorization", "").removeprefix("Bearer "),)
+
+    def _host(self, client: "httpx2.AsyncClient") -> str:
+        return client.base_url.netloc.decode()
+
+    async def _post(self, client: "httpx2.AsyncClient", body: bytes) -> "httpx2.Response":
+        headers = {"content-type": "application/json"}
+        request = client.build_request("POST", "/api/chat", content=body, headers=headers)
+        return await client.send(request, stream=True)
+
+    async def _fetch(
+        self, client: "httpx2.AsyncClient", path: str, **query: object
+    ) -> "httpx2.Response":
+        """Fetch `path`: with a `query`, which goes in the body, it is a POST."""
+        return await (client.post(path, json=query) if query else client.get(path))
+
+    async def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]:
+        lines = Lines()
+        async for piece in response.aiter_bytes():
+            for line in lines.feed(piece):
+                yield _Line(line)
+        for line in lines.end():
+            yield _Line(line)
+
+    # --- failures ------------------------------------------------------------------------------------------------------
+
+    def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
+        _, words = decode_refusal(response.content)
+        if not words:
+            return super()._explain_refusal(response)
+        after_s = retry_after_s(response.headers)
+        return explain(response.status_code, self._without_key(words), self.model, after_s)
+
+    def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
+        told = super()._explain(error, is_streaming=is_streaming)
+        if told.kind == "network" and is_loopback(self.endpoint.base_url):
+            told.remedy = "Start it with `ollama serve`, or check base_url."
+        return told

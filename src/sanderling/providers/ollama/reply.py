@@ -1,0 +1,211 @@
+"""
+Ollama's answers: the lines of a stream, a model, the list of models.
+
+A line is a piece of the message, whole tool uses among them; the last one is `done`. A line `{"error": …}` ends the stream, too. What
+it counts as prompt is all of it, wherever it was kept.
+Wire format: https://docs.ollama.com/api/chat
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, cast
+
+import msgspec
+
+from sanderling.errors import ProviderError
+from sanderling.protocol.messages import StopReason, TextBlock, ThinkingBlock, ToolUse, Usage
+from sanderling.providers import (
+    BlockDone,
+    StreamItem,
+    TextPiece,
+    ThinkingPiece,
+    ToolUseBegun,
+    UsageReport,
+)
+from sanderling.providers.http.bodies import count, decode, field, read_refusal, tool_input
+from sanderling.providers.ollama.errors import explain
+
+THOUGHT = {"field": "thinking"}
+"""What marks a thought that goes back; without it none is kept, for Ollama signs nothing."""
+
+_NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+    id: str | None = None
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: tuple[_Call, ...] | None = None
+
+
+class _Line(msgspec.Struct):
+    message: _Message | None = None
+    done: bool = False
+    done_reason: Any = None
+    prompt_eval_count: Any = None
+    eval_count: Any = None
+    error: Any = None
+
+
+class _Show(msgspec.Struct):
+    model_info: Any = None
+    parameters: Any = None
+    capabilities: Any = None
+    remote_host: Any = None
+
+
+class _Tag(msgspec.Struct):
+    name: str
+
+
+class _Tags(msgspec.Struct):
+    models: tuple[_Tag, ...]
+
+
+_line_decoder = msgspec.json.Decoder(_Line)
+_show_decoder = msgspec.json.Decoder(_Show)
+_tags_decoder = msgspec.json.Decoder(_Tags)
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """
+    A model as Ollama shows it: the largest window it can have, the one that its Modelfile wants, and what it can.
+
+    A window of 0 is not known, and neither is what it can if that is None. One that `is_remote` costs no memory here.
+    """
+
+    window_tokens: int = 0
+    num_ctx: int = 0
+    abilities: frozenset[str] | None = None
+    is_remote: bool = False
+
+
+def decode_show(data: bytes) -> Shown:
+    shown = decode(_show_decoder, data)
+    named = field(shown.model_info, "general.architecture")
+    window = count(field(shown.model_info, f"{named}.context_length"))
+    wanted = _NUM_CTX.search(shown.parameters) if isinstance(shown.parameters, str) else None
+    abilities = cast("object", shown.capabilities)
+    return Shown(
+        window or 0,
+        int(wanted[1]) if wanted else 0,
+        frozenset(map(str, cast("list[object]", abilities)))
+        if isinstance(abilities, list)
+        else None,
+        is_remote=bool(shown.remote_host),
+    )
+
+
+def decode_tags(data: bytes) -> tuple[str, ...]:
+    """The names of the models that are there, in Ollama's order: the newest first."""
+    return tuple(tag.name for tag in decode(_tags_decoder, data).models)
+
+
+def _input(arguments: msgspec.Raw) -> tuple[dict[str, Any], str]:
+    """An object, which some put into a text; null and an empty text stand for one without fields."""
+    told: object = msgspec.json.decode(arguments)
+    is_text = told is None or isinstance(told, str)
+    return tool_input(str(told or "") if is_text else bytes(arguments).decode())
+
+
+class Lines:
+    """The lines of a stream, whatever pieces it comes in."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, piece: bytes) -> Iterator[str]:
+        self._rest += piece
+        if b"\n" in piece:
+            *lines, self._rest = self._rest.split(b"\n")
+            yield from (line.decode() for line in lines)
+
+    def end(self) -> Iterator[str]:
+        """The last line, if it is whole: one that broke off was cut."""
+        with suppress(msgspec.DecodeError):
+            msgspec.json.decode(self._rest)
+            yield self._rest.decode()
+
+
+class OllamaDecoder:
+    """
+    Turns the lines of one reply of `model` into stream items.
+
+    An answer that ends for its length before it has `max_tokens` has filled the window.
+    """
+
+    def __init__(self, model: str, max_tokens: int = 0) -> None:
+        self._model = model
+        self._max_tokens = max_tokens
+        self.has_started = self.has_words = False
+        self.is_done = self.is_over = False
+        self.stop_reason: StopReason = "end_turn"
+        self._kind: type[TextPiece | ThinkingPiece] = TextPiece
+        self._pieces: list[str] = []
+
+    def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
+        """
+        Take the next line.
+
+        Raises:
+            ProviderError: it tells of an error, or breaks the format.
+        """
+        del event  # lines have no name
+        if not data.strip() or self.is_done:
+            return
+        line = decode(_line_decoder, data)
+        if line.error is not None:
+            raise self._told(line.error)
+        self.has_started = True
+        if message := line.message:
+            yield from self._grow(ThinkingPiece, message.thinking)
+            yield from self._grow(TextPiece, message.content)
+            for call in message.tool_calls or ():
+                yield from self._finish_block()
+                yield ToolUseBegun()
+                given, problem = _input(call.function.arguments)
+                yield BlockDone(ToolUse(call.id or "", call.function.name, given), problem)
+        if line.done:
+            yield from self._finish_block()
+            self.is_done = self.is_over = True
+            usage = Usage(count(line.prompt_eval_count) or 0, count(line.eval_count) or 0)
+            if line.done_reason == "length":
+                is_full = 0 < usage.output_tokens < self._max_tokens
+                self.stop_reason = "context_full" if is_full else "max_tokens"
+            yield UsageReport(usage)
+
+    def end(self) -> Iterator[StreamItem]:
+        """Nothing is held back until the end."""
+        return iter(())
+
+    def _grow(
+        self, kind: type[TextPiece | ThinkingPiece], text: str | None
+    ) -> Iterator[StreamItem]:
+        if not text:
+            return
+        if kind is not self._kind:
+            yield from self._finish_block()
+        self._kind, self.has_words = kind, True
+        self._pieces.append(text)
+        yield kind(text)
+
+    def _finish_block(self) -> Iterator[StreamItem]:
+        text, self._pieces = "".join(self._pieces), []
+        if text and self._kind is TextPiece:
+            yield BlockDone(TextBlock(text))
+        elif text:
+            yield BlockDone(ThinkingBlock(text, "", THOUGHT))
+
+    def _told(self, error: object) -> ProviderError:
+        _, words = read_refusal({"error": error})
+        return explain(200, words, self._model)
