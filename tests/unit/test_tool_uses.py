@@ -36,11 +36,12 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import Message, Prompt, TextBlock, ToolResult
 from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import InspectToolUse, WholeToolUse
+from sanderling.providers import ModelRequest
 from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session.session import Session
-from sanderling.tools.base import Context, Tool
-from sanderling.tools.catalog import TOOLS, OwnTools, specs_of
+from sanderling.tools.base import Arguments, Context, OutsideTool, Tool
+from sanderling.tools.catalog import TOOLS, Catalog, OwnTools, specs_of
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 
@@ -156,36 +157,75 @@ def test_every_tool_says_what_it_is_for_and_allows_no_unknown_field():
 class Weather:
     """A source of tools from outside; it never has the same ones twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more: str) -> None:
         self.asked = 0
+        self._more = more
 
     async def tools(self) -> tuple[Tool, ...]:
         self.asked += 1
-
-        async def tell(args: Any, context: Context) -> Outcome:  # noqa: ARG001
-            """Tell the weather of a place, as it is there now."""
-            return Outcome(content=f"It rains in {args.place}.")
-
-        name = f"mcp__weather__tell{self.asked}"
-        effect = Effect(name, "call")
-        place = msgspec.defstruct("Place", [("place", str)])
-        return (Tool(name, place, tell, lambda *_: effect, lambda args, _: args.place), TOOLS["ls"])
+        names = (f"mcp__weather__tell{self.asked}", *self._more)
+        return (*map(weather_tool, names), TOOLS["ls"])
 
 
-async def test_tools_come_from_sources_that_are_asked_once_in_a_session(tmp_path):
+def weather_tool(name: str) -> Tool:
+    async def tell(args: Arguments, context: Context) -> Outcome:  # noqa: ARG001
+        return Outcome(content=f"It rains in {args.values['place']}.")
+
+    return OutsideTool(
+        name,
+        Arguments,
+        tell,
+        lambda *_: Effect(name, "call"),
+        lambda args, _: args.values["place"],
+        told="Tell the weather of a place, as it is there now.",
+        input_schema={"type": "object", "properties": {"place": {"type": "string"}}},
+    )
+
+
+async def test_tools_come_from_sources_and_what_comes_late_comes_last(tmp_path):
     weather = Weather()
-    call = uses(("mcp__weather__tell1", {"place": "Bern"}))
-    talk = Talk(tmp_path, call, call, sources=(OwnTools(), weather))
+    calls = [uses((f"mcp__weather__tell{n}", {"place": "Bern"})) for n in (1, 1, 3)]
+    talk = Talk(tmp_path, *calls, sources=(OwnTools(), weather))
+    provider = talk.conversation.parts.provider
+    asked: list[list[str]] = []
+
+    def stream(request: ModelRequest) -> Any:
+        asked.append([tool.name for tool in request.tools])
+        return ScriptedProvider.stream(provider, request)
+
+    provider.stream = stream  # type: ignore[method-assign]
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
         assert (question.tool, question.title) == ("mcp__weather__tell1", "Bern")
         assert question.rule == "allow mcp__weather__tell1"
         talk.answer(question, "session")
-    assert [result.content for result in talk.results] == ["It rains in Bern."] * 2
-    assert len(talk.of(ApprovalRequested)) == weather.asked == 1
-    tools = await talk.conversation.parts.calls.catalog.frozen()
+        question = await talk.until(ApprovalRequested, 2)
+        assert question.tool == "mcp__weather__tell3"
+        talk.answer(question, "once")
+    assert [result.content for result in talk.results] == ["It rains in Bern."] * 3
+    assert len(talk.of(ApprovalRequested)) == 2
+    for names, before in zip(asked[1:], asked, strict=False):
+        assert names[: len(before)] == before
+    assert asked[-1] == [*TOOLS, *(f"mcp__weather__tell{n}" for n in range(1, weather.asked + 1))]
+    tools = await talk.conversation.parts.calls.catalog.so_far()
     assert [*tools.by_name] == [spec.name for spec in tools.specs]
-    assert [*tools.by_name] == [*TOOLS, "mcp__weather__tell1"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rain",
+        "mcp__weather",
+        "mcp__a__b__c",
+        "mcp__a___b",
+        "mcp___a__b",
+        "mcp__a__b_",
+        "mcp__a__" + "b" * 57,
+    ],
+)
+async def test_a_name_for_which_a_rule_for_another_server_could_hold_is_no_tools(name):
+    catalog = Catalog(OwnTools(), Weather(name))
+    assert [*(await catalog.so_far()).by_name] == [*TOOLS, "mcp__weather__tell1"]
 
 
 # --- the loop ----------------------------------------------------------------------------------------------------------

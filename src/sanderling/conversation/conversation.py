@@ -75,6 +75,7 @@ class Conversation:
         parts.restore(mode)
         self._first_mode: Mode = parts.gate.mode
         parts.tasks.start(parts.sandbox.serve)
+        parts.tasks.start(parts.servers.run)
         if is_eager:
             parts.tasks.start(parts.sandbox.find_level)
 
@@ -148,6 +149,8 @@ class Conversation:
         """Get the provider ready; what goes wrong is told by the turn that needs it."""
         with suppress(ProviderError):
             await self.parts.provider.prepare()
+        if not self._turn:  # which begins with them when its request is out
+            self.parts.servers.begin()
 
     # --- turns ---------------------------------------------------------------------------------------------------------
 

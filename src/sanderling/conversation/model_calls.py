@@ -151,7 +151,7 @@ class ModelCalls:
         return await self._insist(stream)
 
     async def _request(self, start: int = 0, *more: Message) -> ModelRequest:
-        tools = await self.catalog.frozen()
+        tools = await self.catalog.so_far()
         history = [*self._session.history[start:], *more]
         return ModelRequest(self._system, history, tools.specs, self._session.id)
 

@@ -12,6 +12,8 @@ from anyio import to_thread
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
+from sanderling.mcp.servers import load_servers
+from sanderling.mcp.source import GRACE_S
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import load_rules
 from sanderling.project.project import Project
@@ -46,7 +48,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
     `is_shown`: what the session begins or goes on with is emitted while it opens, `has_history` with what was said last; and the
     demo model gets a project of its own. `adjust` has the last word on the settings, `wrap` on the provider for a project. `log_dir`
-    is where the log is, if not with the other sessions', and `face` what a new one says of where it began.
+    is where the log is, if not with the other sessions', and `face` what a new one says of where it began. The first request waits
+    `patience_s` at most for tool servers that are starting.
     """
 
     mode: Mode | None = None
@@ -60,6 +63,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     wrap: Callable[[Provider, str], Provider] = _alone
     log_dir: Path | None = None
     face: str = ""
+    patience_s: float = GRACE_S
 
 
 class Opened(NamedTuple):
@@ -131,6 +135,8 @@ def _begin(
         project=project,
         rules=(*load_rules(settings.permissions, session.project), *wishes.rules),
         editor=wishes.editor,
+        servers=load_servers(settings.mcp_servers),
+        patience_s=wishes.patience_s,
     )
     return Conversation(parts, resources, mode=wishes.mode, is_eager=wishes.is_eager)
 

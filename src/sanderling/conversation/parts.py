@@ -1,6 +1,6 @@
 """The parts of a conversation, put together: what its turns and its views work with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -17,6 +17,9 @@ from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
 from sanderling.conversation.tasks import Tasks
 from sanderling.conversation.waiting import Waiting
 from sanderling.errors import ConfigError
+from sanderling.mcp.server import Server
+from sanderling.mcp.servers import McpServer
+from sanderling.mcp.source import GRACE_S, McpSource
 from sanderling.permissions.approvals import Approvals
 from sanderling.permissions.decide import only_reads_with
 from sanderling.permissions.gate import Gate
@@ -61,6 +64,8 @@ class Parts:
         rules: tuple[Rule, ...] = (),
         editor: Editor | None = None,
         sources: Sequence[ToolSource] = (OwnTools(),),
+        servers: Mapping[str, McpServer] | None = None,
+        patience_s: float = GRACE_S,
     ) -> None:
         self.session = session
         self.provider = provider
@@ -79,9 +84,15 @@ class Parts:
             on_end=self._files_may_have_changed,
             offer=self._offer_programs,
         )
-        self.approvals = Approvals(session.project, emit, self._append_said)
         self.gate = self._make_gate(rules)
-        catalog = Catalog(*sources)
+        self.servers = McpSource(
+            servers or {},
+            self.sandbox,
+            session.project,
+            self._tell_of_server,
+            patience_s=patience_s,
+        )
+        catalog = Catalog(*sources, self.servers)
         self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
         self.notes = Notes(session, self.workspace, self.gate, self.project.instructions)
         self.compactor = Compactor(
@@ -93,6 +104,10 @@ class Parts:
             memory=self.memory,
             is_automatic=settings.auto_compact,
         )
+
+    @property
+    def approvals(self) -> Approvals:
+        return self.gate.approvals
 
     @property
     def sandbox(self) -> SessionSandbox:
@@ -154,12 +169,16 @@ class Parts:
     def _make_gate(self, rules: tuple[Rule, ...]) -> Gate:
         return Gate(
             self.workspace,
-            self.approvals,
+            Approvals(self.session.project, self.emit, self._append_said),
             RuleStore(self.settings.state_dir, self.session.project),
             rules,
             self.emit,
             on_allowed=self.memory.keep,
         )
+
+    def _tell_of_server(self, server: Server) -> None:
+        if news := server.news():
+            self.emit(Notice("warning", news))
 
     def _files_may_have_changed(self) -> None:
         if editor := self.workspace.editor:

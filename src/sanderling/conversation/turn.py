@@ -90,7 +90,7 @@ class Turn:
     async def _answer(self, tasks: TaskGroup) -> StopReason:
         """Ask the model, run the tools that it wants, show it the results, until it wants none."""
         parts = self._parts
-        tools = (await parts.calls.catalog.frozen()).by_name
+        tools = (await parts.calls.catalog.so_far()).by_name
         tool_uses = ToolUses(tools, parts.workspace, parts.session, parts.gate, parts.emit)
         while True:
             if limit := await parts.calls.stop_at_limit():
@@ -165,6 +165,7 @@ class Turn:
         parts.tell_untrusted()
         with suppress(ProviderError):  # which the turn tells
             await parts.provider.prepare()
+        parts.servers.begin()
         with anyio.move_on_after(READY_AFTER_S if self._is_eager else None):
             await parts.calls.tool_use_begun.wait()
         await parts.sandbox.get_ready()

@@ -3,10 +3,9 @@
 import hashlib
 import re
 
-from sanderling.tools.effects import OUTSIDE
+from sanderling.tools.effects import MAX_NAME_CHARS, OUTSIDE
 
 PREFIX = "mcp"
-MAX_NAME_CHARS = 64
 MAX_SERVER_CHARS = 24
 _HASH_CHARS = 6
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 CONNECT_S = 10.0
+END_S = 0.5  # in which it is known why a connection has ended
+CONNECTION_CLOSED = -32000  # the code of the SDK's error
 MAX_FAILURES = 5  # in a row; then a person has to look at it
 FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
 SETTLED_S = 60.0  # who was ready for so long begins anew with its failures
@@ -60,7 +62,7 @@ class Server:
     """
     The server `name`. `open_transport` starts it, or finds it where it is; `on_change` is called when `status` or `tools` changed.
 
-    `options` are for the SDK's `Client`.
+    `options` are for the SDK's `Client`; `terms` are those on which it is started: when they have changed, it ends, and that is no failure.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class Server:
         declared: McpServer,
         open_transport: OpenTransport,
         on_change: Callable[["Server"], None] = lambda _: None,
+        *,
         options: Mapping[str, Any] | None = None,
+        terms: Callable[[], object] = lambda: None,
     ) -> None:
         self.name = name
         self.declared = declared
@@ -80,6 +84,7 @@ class Server:
         self._open_transport = open_transport
         self._on_change = on_change
         self._options = options or {}
+        self._terms = terms
         self._mode = "auto"
         self._failures = 0
         self._settled = anyio.Event()  # the state is another one than before
@@ -95,11 +100,13 @@ class Server:
         try:
             while True:
                 await self._wanted.wait()
-                self._set("starting" if not self._failures else "restarting", self.status.why)
+                if not self._failures:
+                    self._set("starting")
+                terms = self._terms()
                 problem = await self._hold()
                 if not self._wanted.is_set():
                     self._set("stopped")
-                elif problem:
+                elif problem and self._terms() == terms:
                     await self._back_off(problem)
         finally:
             self.connection = None
@@ -182,6 +189,21 @@ class Server:
         else:
             self._set("stopped")
 
+    async def begun(self) -> None:
+        """Return when it is known how its first start has ended."""
+        while self.status.state in ("waiting", "starting"):
+            await self._settled.wait()
+
+    def news(self) -> str:
+        """Say to the person what has just become of it; "" if that is none of their concern."""
+        match self.status:
+            case Status("failed", why):
+                return f"The tool server '{self.name}' has failed: {why}. Its tools cannot be used."
+            case Status("restarting", why) if self._failures == 1:
+                return f"The tool server '{self.name}' does not work: {why}. It is started again."
+            case _:
+                return ""
+
     async def settled(self) -> None:
         """Return when it is ready, or will not be without a person."""
         while self.status.state not in ("ready", "failed", "stopped"):
@@ -219,7 +241,17 @@ class Server:
         except TimeoutError as error:
             raise ServerError(f"it did not answer within {self.declared.timeout_s:g} s") from error
         except Exception as error:
+            if getattr(error, "code", 0) == CONNECTION_CLOSED:
+                raise ServerError(await self._why_ended()) from error
             raise ServerError(self.log.redacted(why(error))) from error
+
+    async def _why_ended(self) -> str:
+        """Say why the connection has ended, as soon as its task knows."""
+        with anyio.move_on_after(END_S):
+            while self.status.state == "ready":
+                await self._settled.wait()
+        reason = self.status.why or "what it may do was changed"
+        return f"it ended meanwhile ({reason}): it may have done its work, or a part of it"
 
 
 async def _accept(*_: object) -> None: ...

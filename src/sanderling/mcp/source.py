@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from sanderling.mcp.log import ServerLog
-from sanderling.mcp.names import tool_name
+from sanderling.mcp.names import fitted_server, tool_name
 from sanderling.mcp.remote import RemoteTool
 from sanderling.mcp.server import OpenTransport, Server
 from sanderling.mcp.servers import McpServer, filled_in
 from sanderling.mcp.stdio import over_pipes
 from sanderling.mcp.tools import tool_of
 from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import Grant
 from sanderling.tools.base import Tool
 
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
     from mcp.client._transport import TransportStreams
 
-GRACE_S = 0.2
+GRACE_S = 0.2  # for servers that are starting: what is ready by then is told with the rest
 
 
 class McpSource:
     """
     The servers of a session, and their tools.
 
-    A server gets ready beside everything else: the first request waits `grace_s` for those that are starting by then, and the tools
+    A server gets ready beside everything else: the first request waits `patience_s` for those that are starting by then, and the tools
     of the others come with a later one.
     """
 
@@ -42,16 +43,22 @@ class McpSource:
         project: str,
         on_change: Callable[[Server], None] = lambda _: None,
         *,
-        grace_s: float = GRACE_S,
+        patience_s: float = GRACE_S,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.servers = {
             name: Server(
-                name, each, self._transport(name, each, sandbox, project), on_change, options
+                name,
+                each,
+                self._transport(name, each, sandbox, project),
+                on_change,
+                options=options,
+                terms=lambda: sandbox.terms,
             )
             for name, each in declared.items()
         }
-        self._grace_s = grace_s
+        self._patience_s = patience_s
+        self._begun = anyio.Event()
         self._has_waited = False
         self._names: dict[str, dict[str, list[RemoteTool]]] = {name: {} for name in self.servers}
         self._tools: dict[str, Tool] = {}
@@ -68,23 +75,33 @@ class McpSource:
         return partial(open_stdio, name, declared, sandbox, grant)
 
     async def run(self) -> None:
-        """Keep the servers connected, until this is cancelled."""
+        """Keep the servers connected from when `begin` was called, until this is cancelled."""
+        await self._begun.wait()
         async with anyio.create_task_group() as tasks:
             for server in self.servers.values():
                 tasks.start_soon(server.run)
+
+    def begin(self) -> None:
+        """Start the servers: now nothing else is waited for."""
+        self._begun.set()
 
     async def tools(self) -> Sequence[Tool]:
         """The tools that were ready, in the order in which they came to be; none is ever taken away, or told anew."""
         if not self._has_waited:
             self._has_waited = True
-            with anyio.move_on_after(self._grace_s):
-                for server in self.servers.values():
-                    if server.status.state == "starting":
-                        await server.settled()
+            await self._wait()
         for server in self.servers.values():
             for remote in server.tools:
                 self._add(server, remote)
         return tuple(self._tools.values())
+
+    async def _wait(self) -> None:
+        if self._patience_s > GRACE_S:
+            self.begin()
+        if self._begun.is_set():
+            with anyio.move_on_after(self._patience_s):
+                for server in self.servers.values():
+                    await server.begun()
 
     def _add(self, server: Server, remote: RemoteTool) -> None:
         told = self._names[server.name].setdefault(remote.name, [])
@@ -104,6 +121,12 @@ async def open_stdio(
     """Start the program of the server `name`, and speak with it over its pipes."""
     variables = filled_in(name, declared.env)
     log.hide(variables.values())
-    process = await sandbox.spawn_server(name, declared.command, env=variables, grant=grant)
+
+    def note(denial: Denial) -> None:
+        log.add(f"[refused: {denial.operation} {denial.target}: {denial.reason}]\n".encode())
+
+    process = await sandbox.spawn_server(
+        fitted_server(name), declared.command, env=variables, grant=grant, on_denied=note
+    )
     async with over_pipes(process, log) as streams:
         yield streams

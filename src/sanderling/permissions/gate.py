@@ -99,7 +99,7 @@ class Gate:
         self.mode: Mode = "ask"
         self.offers = Offers(workspace, approvals, on_allowed)
         self._workspace = workspace
-        self._approvals = approvals
+        self.approvals = approvals
         self._store = store
         self._own_rules = own_rules
         self._emit = emit
@@ -176,7 +176,7 @@ class Gate:
         question = self._question(request, overlap.preview)
         reason = f"{OVERLAP} {_leaving(_needed(request))}".rstrip()
         question = msgspec.structs.replace(question, reason=reason, kind="overlap")
-        answer = await self._approvals.ask(question)
+        answer = await self.approvals.ask(question)
         if answer.answer == "deny":
             raise _denied(answer, KEPT)
         return permit._replace(overruled=permit.overruled | {overlap.text})
@@ -226,7 +226,7 @@ class Gate:
     ) -> None:
         """Ask until there is an answer that can be followed: a rule that the person has written may be none."""
         while True:
-            answer = await self._approvals.ask(question)
+            answer = await self.approvals.ask(question)
             try:
                 self._follow(answer, conditions, effect, grant)
             except ConfigError as error:

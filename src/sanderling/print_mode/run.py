@@ -18,6 +18,7 @@ from anyio import to_thread
 from sanderling.config import make_private
 from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.errors import ConfigError, ProviderError, SanderlingError
+from sanderling.mcp.server import CONNECT_S
 from sanderling.print_mode.face import PrintFace
 from sanderling.print_mode.inputs import (
     UsageError,
@@ -129,6 +130,7 @@ class _Run:
             wrap=self._wrap,
             log_dir=self._log_dir(),
             face="print",
+            patience_s=CONNECT_S,  # nobody sees a tool that comes later
         )
         self._opened = await open_conversation(
             self._session_id, self._project, own, self._take, wishes

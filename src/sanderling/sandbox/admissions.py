@@ -1,5 +1,6 @@
 """Admissions: a session's policy with what the person has let in since, in force in the sandbox that is open."""
 
+import re
 from collections.abc import Callable
 from itertools import chain
 
@@ -25,6 +26,7 @@ from sanderling.sandbox.policy import (
 from sanderling.sandbox.sandbox import NO_PROXY, Sandbox
 
 SESSION = "session"
+_SERVER = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Admissions:
@@ -41,6 +43,7 @@ class Admissions:
         on_change: Callable[[], None],
     ) -> None:
         self.policy = policy
+        self._declared = policy
         self.sandbox: Sandbox | None = None
         self._on_event = on_event
         self._on_change = on_change
@@ -74,6 +77,33 @@ class Admissions:
         if is_in_any(path, inside):
             return NO_GRANT
         return Grant(write_paths=(existing(LOCAL_DISK, path),)).identified()
+
+    def of_server(self, sandbox: Sandbox, name: str, grant: Grant) -> SandboxPolicy:
+        """
+        The policy of a server of now: what commands have by the settings, but not what they were granted since; and `grant`.
+
+        The network of commands is not its own, unless that is open.
+
+        Raises:
+            SandboxError: a host needs a proxy that this level does not have.
+        """
+        if not _SERVER.fullmatch(name):  # a directory is called so
+            raise SandboxError(
+                f"'{name}' cannot be a server's name: it is made of letters, digits, - and _."
+            )
+        settled = self._declared
+        policy = sandbox.policy._replace(
+            read_paths=settled.read_paths,
+            write_paths=settled.write_paths,
+            identities=settled.identities,
+            server=name,
+            tmp_dir=f"{sandbox.policy.tmp_dir}-{name}",
+        )
+        if policy.network != "on":
+            if grant.hosts and sandbox.level == "landlock":
+                raise SandboxError(NO_PROXY)
+            policy = policy._replace(network="proxy" if grant.hosts else "off", hosts=())
+        return _of_mode(grant.added_to(policy))
 
     def set_mode(self, mode: ProjectAccess) -> None:
         self.policy = self.policy._replace(mode=mode)
@@ -158,8 +188,13 @@ class Admissions:
 
 
 def policy_of_now(sandbox: Sandbox, grant: Grant) -> SandboxPolicy | None:
-    """Return the policy of what is started now; None: what the sandbox has. In plan mode nothing is written, whatever was let in."""
-    policy = grant.added_to(sandbox.policy)
-    if policy.mode == "ro":
-        policy = Grant(read_paths=policy.write_paths).added_to(policy._replace(write_paths=()))
+    """Return the policy of what is started now; None: what the sandbox has."""
+    policy = _of_mode(grant.added_to(sandbox.policy))
     return None if policy == sandbox.policy else policy
+
+
+def _of_mode(policy: SandboxPolicy) -> SandboxPolicy:
+    """In plan mode nothing is written, whatever was let in."""
+    if policy.mode == "rw":
+        return policy
+    return Grant(read_paths=policy.write_paths).added_to(policy._replace(write_paths=()))

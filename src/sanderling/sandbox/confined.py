@@ -1,18 +1,19 @@
 """The confined ground: commands and files in the sandbox that a session keeps."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
 
 from sanderling.sandbox.admissions import Admissions, policy_of_now
+from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.gaps import missing_at
 from sanderling.sandbox.ground import LOCAL_DISK, Disk, Facts
 from sanderling.sandbox.keeper import Keeper
 from sanderling.sandbox.place import ProjectPlace
 from sanderling.sandbox.policy import NO_GRANT, Grant, NetworkMode
-from sanderling.sandbox.processes import PIPE, STDOUT, Process
+from sanderling.sandbox.processes import STDOUT, Process
 
 
 class Confined:
@@ -47,15 +48,18 @@ class Confined:
 
     async def spawn_server(
         self,
-        name: str,  # noqa: ARG002
+        name: str,
         argv: Sequence[str],
         *,
         env: Mapping[str, str],
         grant: Grant,
+        on_denied: Callable[[Denial], None],
     ) -> Process:
         sandbox = await self._keeper.opened()
-        policy = policy_of_now(sandbox, grant)
-        return await sandbox.spawn(argv, env=env, stdin=PIPE, policy=policy)
+        policy = sandbox.policy
+        if env or grant != NO_GRANT:  # else it has what commands have, and can be with them
+            policy = self._admissions.of_server(sandbox, name, grant)
+        return await sandbox.spawn_server(argv, env=env, policy=policy, on_denied=on_denied)
 
     async def files(self, grant: Grant) -> Files:
         sandbox = await self._keeper.opened()

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from weakref import WeakKeyDictionary
 
 from sanderling.config import Settings
 from sanderling.paths import real_path
@@ -60,6 +61,7 @@ class SessionSandbox:
         self._confined = Confined(self.admissions, self._place, self.keeper)
         self._unconfined = Unconfined(policy, self.keeper.look_at_project)
         self.ground: Ground = self._confined
+        self._servers = WeakKeyDictionary[Serving, tuple[object, ...]]()
 
     @property
     def facts(self) -> Facts:
@@ -73,6 +75,7 @@ class SessionSandbox:
         Then nothing needs a sandbox that is open, and its guard: it rests, unless something in it would be lost.
         """
         self.ground = self._confined if is_on else self._unconfined
+        self._end_servers_of_other_terms()
         if not is_on:
             self.keeper.rest_soon()
         self._on_change()
@@ -118,10 +121,41 @@ class SessionSandbox:
         return await self.ground.spawn(argv, cwd=cwd, env=env, grant=grant)
 
     async def spawn_server(
-        self, name: str, argv: Sequence[str], *, env: Mapping[str, str], grant: Grant = NO_GRANT
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        grant: Grant = NO_GRANT,
+        on_denied: Callable[[Denial], None] = lambda _: None,
     ) -> Serving:
-        """Start the server `name` on the ground of now, with `env` and `grant` for itself alone."""
-        return await self.ground.spawn_server(name, argv, env=env, grant=grant)
+        """
+        Start the server `name` on the ground of now, with `env` and `grant` for itself alone.
+
+        A command ends, a server does not: so it is killed when the person confines it, switches to plan mode or back, or opens or
+        closes the network. What it could do before must not stay with it.
+        """
+        terms = self.terms
+        server = await self.ground.spawn_server(
+            name, argv, env=env, grant=grant, on_denied=on_denied
+        )
+        self._servers[server] = terms
+        self._end_servers_of_other_terms()
+        return server
+
+    @property
+    def terms(self) -> tuple[object, ...]:
+        """All that the person may change of what a server can do."""
+        if not self.ground.is_confined:
+            return (self.ground,)
+        return (self.ground, self.admissions.policy.mode, self.ground.network == "on")
+
+    def _end_servers_of_other_terms(self) -> None:
+        terms = self.terms
+        for server, its_terms in list(self._servers.items()):
+            if its_terms != terms:
+                del self._servers[server]
+                server.kill()
 
     async def files(self, grant: Grant = NO_GRANT) -> Files:
         """Return the files as a command of now would see them; ask anew for each use."""
@@ -174,6 +208,7 @@ class SessionSandbox:
             SandboxError: this level cannot do it, or there is no sandbox.
         """
         await self.ground.set_network(mode)
+        self._end_servers_of_other_terms()
 
     @property
     def is_writable(self) -> bool:
@@ -183,6 +218,7 @@ class SessionSandbox:
     def set_mode(self, mode: ProjectAccess) -> None:
         """Let what is started from now on write the project, or not."""
         self.admissions.set_mode(mode)
+        self._end_servers_of_other_terms()
 
     @property
     def write_paths(self) -> tuple[str, ...]:

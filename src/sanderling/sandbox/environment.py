@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from sanderling.sandbox.kernel.programs import search_path
-from sanderling.sandbox.policy import Level, SandboxPolicy
+from sanderling.sandbox.policy import Level, SandboxPolicy, private_home
 
 ENVIRONMENT = (
     r"PATH|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|COLORTERM|EDITOR|VISUAL|COLUMNS|LINES"
@@ -68,7 +68,7 @@ def _places(policy: SandboxPolicy) -> dict[str, str]:
 def _places_without_mounts(policy: SandboxPolicy) -> dict[str, str]:
     """Nothing stands where programs look for it, so they are told where it is."""
     return {
-        "HOME": f"{policy.state_dir}/home",
+        "HOME": f"{policy.state_dir}/{private_home(policy)}",
         "TMPDIR": policy.tmp_dir,
         "GIT_CONFIG_GLOBAL": f"{policy.state_dir}/gitconfig",
         "GIT_CONFIG_COUNT": "1",

@@ -5,12 +5,13 @@ Who stands on it asks for what it needs and never which ground it is. What is th
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 from sanderling.paths import real_path
 from sanderling.protocol.modes import NetworkMode, SandboxLevel
+from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.processes import PipeReader, PipeWriter
@@ -121,10 +122,18 @@ class Ground(Protocol):
         ...
 
     async def spawn_server(
-        self, name: str, argv: Sequence[str], *, env: Mapping[str, str], grant: Grant
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        grant: Grant,
+        on_denied: Callable[[Denial], None],
     ) -> Serving:
         """
         Start the server `name` in the project's root. Beside what commands have, it has `env` and `grant`, for itself alone.
+
+        The hosts that it is refused are told to `on_denied`.
 
         Raises:
             SandboxError: it cannot be confined, so it was not started, or there is no project.

@@ -23,7 +23,7 @@ from anyio import to_thread
 from sanderling.errors import SandboxError
 from sanderling.sandbox.admissions import Admissions
 from sanderling.sandbox.file_workers import FileWorkers
-from sanderling.sandbox.kernel.layout import remove_tree
+from sanderling.sandbox.kernel.layout import remove_temporary_directories
 from sanderling.sandbox.place import Directory, ProjectPlace
 from sanderling.sandbox.policy import NO_GRANT, Level
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
@@ -95,7 +95,9 @@ class Keeper:
             if self._admissions.policy.tmp_dir:  # still there, if it rests or has rested
                 with anyio.move_on_after(REMOVE_S, shield=True):
                     await to_thread.run_sync(
-                        remove_tree, self._admissions.policy.tmp_dir, abandon_on_cancel=True
+                        remove_temporary_directories,
+                        self._admissions.policy.tmp_dir,
+                        abandon_on_cancel=True,
                     )
 
     async def _hold_open(self) -> None:

@@ -42,7 +42,7 @@ class SandboxPolicy(NamedTuple):
 
     `project`, `home` and `state_dir` are absolute. `state_dir` is the project's own: its private HOME and the quarantine live
     there; `tmp_dir`, which is a session's own, is chosen when its sandbox opens first, and `programs`, what of HOME is shown for the
-    programs in it, whenever it opens. `read_paths`, `write_paths` and `hosts` widen the policy, and of these paths `identities` says which
+    programs in it, whenever it opens. `server` is the name of one that has a HOME, a /tmp and namespaces of its own. `read_paths`, `write_paths` and `hosts` widen the policy, and of these paths `identities` says which
     must still be what they were; `min_level` is the weakest level that may run anything; `level` asks for exactly that one. A host is
     a name, `*.name` for every name below, or an address, and may end in `:port`.
     """
@@ -63,6 +63,12 @@ class SandboxPolicy(NamedTuple):
     min_level: Level = "landlock"
     level: Level | None = None
     has_guard: bool = True
+    server: str = ""
+
+
+def private_home(policy: SandboxPolicy) -> str:
+    """The directory that HOME is inside, by its path below `state_dir`."""
+    return f"servers/{policy.server}/home" if policy.server else "home"
 
 
 class Grant(NamedTuple):

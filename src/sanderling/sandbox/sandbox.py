@@ -7,6 +7,7 @@ needed and share the session's namespaces, so that a server started in one answe
 
 import itertools
 import os
+import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
@@ -75,7 +76,8 @@ class Sandbox:
         self._tasks = tasks
         self._on_event = on_event
         self._network = HostNetwork(policy.network, policy.hosts, tasks, on_event)
-        self._views = Views(self.level, supervisor, self._network.serve)
+        self._servers: dict[str, HostNetwork] = {}  # by name
+        self._views = Views(self.level, supervisor, self._answer_on)
         self._keys = itertools.count()
         self._is_watching = False
 
@@ -181,6 +183,33 @@ class Sandbox:
             self._is_watching = True
             self._tasks.start_soon(self._watch)
         return process
+
+    async def spawn_server(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        policy: SandboxPolicy,
+        on_denied: Callable[[Denial], None],
+    ) -> Process:
+        """
+        Start a server that talks with us over its input and output.
+
+        If it is `policy.server`, its network is its own: what that refuses is told to `on_denied`.
+
+        Raises:
+            SandboxError: it cannot be started, as `spawn` says.
+        """
+        is_alone = policy.server and policy.network != "on"
+        if is_alone and policy.server not in self._servers:
+            network = HostNetwork(policy.network, policy.hosts, self._tasks, on_denied)
+            self._servers[policy.server] = network
+        return await self.spawn(argv, env=env, stdin=PIPE, policy=policy)
+
+    def _answer_on(self, policy: SandboxPolicy, name: str, listener: socket.socket) -> None:
+        """Answer where a view's loopback is listened on: the session's network does, or a server's."""
+        network = self._servers[policy.server] if policy.server else self._network
+        network.serve(name, listener)
 
     async def open_files(self, policy: SandboxPolicy | None = None) -> Files:
         """
@@ -294,7 +323,8 @@ class Sandbox:
         await self._supervisor.end(keeps_tmp=keeps_tmp)
         self._supervisor.stop_listening()
         self._views.close()
-        self._network.close()
+        for network in (self._network, *self._servers.values()):
+            network.close()
 
 
 def _check_system() -> None:

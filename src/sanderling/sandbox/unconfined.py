@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from sanderling.errors import SandboxError
 from sanderling.protocol.modes import NetworkMode
+from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.files import UnconfinedFiles
 from sanderling.sandbox.ground import LOCAL_DISK, Disk
 from sanderling.sandbox.kernel.layout import private_directory, remove_temporary_files_of_the_dead
@@ -205,6 +206,7 @@ class Unconfined:
         *,
         env: Mapping[str, str],
         grant: Grant,  # noqa: ARG002 - it can do all of that
+        on_denied: Callable[[Denial], None],  # noqa: ARG002
     ) -> UnconfinedProcess:
         self._look_at_project()
         return await spawn_unconfined(

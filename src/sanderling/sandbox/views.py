@@ -20,7 +20,7 @@ class View:
 
     def __init__(self, number: int, policy: SandboxPolicy, channel: socket.socket) -> None:
         self.number = number
-        self.paths = (policy.read_paths, policy.write_paths, policy.identities)
+        self.rights = _rights(policy)
         self.channel = channel
         self.commands = WeakSet[Process]()
         self.file_workers = WeakSet[Process]()
@@ -80,14 +80,14 @@ class Views:
     """
     The views of a sandbox, each opened when it is first needed.
 
-    `on_listener` is handed what a new view's loopback has for the host to answer on: "proxy" or "names", and the socket.
+    `on_listener` is handed what a new view's loopback has for the host to answer on: its policy, "proxy" or "names", and the socket.
     """
 
     def __init__(
         self,
         level: Level,
         supervisor: SupervisorChannel,
-        on_listener: Callable[[str, socket.socket], None],
+        on_listener: Callable[[SandboxPolicy, str, socket.socket], None],
     ) -> None:
         self._level = level
         self._supervisor = supervisor
@@ -151,7 +151,7 @@ class Views:
             match received:
                 case ("ready", names), descriptors:
                     for name, descriptor in zip(names, descriptors, strict=True):
-                        self._on_listener(name, socket.socket(fileno=descriptor))
+                        self._on_listener(policy, name, socket.socket(fileno=descriptor))
                     unless_ready.pop_all()
                 case ("refused", reason), _:
                     raise SandboxError(f"The sandbox cannot be set up: {reason}")
@@ -162,9 +162,7 @@ class Views:
     def retire_others(self, policy: SandboxPolicy) -> None:
         """End the views of other grants than `policy`'s, if nothing runs there."""
         for view in list(self._views.values()):
-            of_now = (policy.read_paths, policy.write_paths, policy.identities)
-            is_of_now = view.paths == of_now
-            if not is_of_now and not view.is_used:
+            if view.rights != _rights(policy) and not view.is_used:
                 self._retire(view)
 
     def _retire(self, view: View) -> None:
@@ -198,5 +196,9 @@ class Views:
 
 
 def _view_key(policy: SandboxPolicy) -> object:
-    paths = (policy.read_paths, policy.write_paths, policy.identities)
-    return (policy.mode, policy.network == "on", *paths)
+    return (policy.mode, policy.network == "on", *_rights(policy))
+
+
+def _rights(policy: SandboxPolicy) -> tuple[object, ...]:
+    """All that tells views apart which a session has at the same time, for what it grants and for its servers."""
+    return (policy.server, policy.read_paths, policy.write_paths, policy.identities)

@@ -6,9 +6,10 @@ from typing import NamedTuple, Protocol
 import anyio
 
 from sanderling.providers import ToolSpec
-from sanderling.tools.base import Tool
+from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.bash import bash
 from sanderling.tools.edit import edit
+from sanderling.tools.effects import is_outside_name
 from sanderling.tools.glob import glob
 from sanderling.tools.grep import grep
 from sanderling.tools.jobs import jobs
@@ -24,7 +25,7 @@ TOOLS: dict[str, Tool] = {
 
 
 class ToolSource(Protocol):
-    """A place that tools come from. The names of those that are not ours have `OUTSIDE` in them."""
+    """A place that tools come from. Those that are not ours have names that `is_outside_name` lets pass."""
 
     async def tools(self) -> Sequence[Tool]: ...
 
@@ -45,25 +46,30 @@ class Toolset(NamedTuple):
 
 class Catalog:
     """
-    The tools of a session, of which each source is asked once, before the first request.
+    The tools of a session, for which each source is asked before each request.
 
-    From then on they stay: another set would cost the API's cache of the prefix. A name belongs to the source that comes first.
+    What a model was told of once stays as it is, and where it is: another beginning would cost the API's cache of all that follows. So
+    what comes late comes last. A name belongs to the tool that came first.
     """
 
     def __init__(self, *sources: ToolSource) -> None:
         self._sources = sources
-        self._frozen: Toolset | None = None
-        self._freezing = anyio.Lock()
+        self._tools: dict[str, Tool] = {}
+        self._specs: tuple[ToolSpec, ...] = ()
+        self._asking = anyio.Lock()
 
-    async def frozen(self) -> Toolset:
-        async with self._freezing:
-            if self._frozen is None:
-                tools: dict[str, Tool] = {}
-                for source in self._sources:
-                    for tool in await source.tools():
-                        tools.setdefault(tool.name, tool)
-                self._frozen = Toolset(tools, specs_of(tools.values()))
-            return self._frozen
+    async def so_far(self) -> Toolset:
+        """The tools of now. `by_name` goes on to be what it says: it has those that come later, too."""
+        async with self._asking:
+            for source in self._sources:
+                new = [tool for tool in await source.tools() if self._is_new(tool)]
+                self._tools |= {tool.name: tool for tool in new}
+                self._specs += specs_of(new)
+        return Toolset(self._tools, self._specs)
+
+    def _is_new(self, tool: Tool) -> bool:
+        is_well_named = is_outside_name(tool.name) if isinstance(tool, OutsideTool) else True
+        return is_well_named and tool.name not in self._tools
 
 
 def specs_of(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
@@ -32,8 +32,8 @@ from sanderling.sandbox.kernel.layout import (
     listening_sockets,
     mounted_layout,
     private_directory,
+    remove_temporary_directories,
     remove_temporary_files_of_the_dead,
-    remove_tree,
     unmounted_layout,
 )
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
@@ -54,6 +54,13 @@ def main(channel: int) -> NoReturn:
         supervisor.end()
 
 
+class Whose(NamedTuple):
+    """Whose namespaces they are: those of the session's commands, or of a server; and whether they hold a network."""
+
+    server: str
+    has_own_network: bool
+
+
 class Supervisor:
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
@@ -62,7 +69,7 @@ class Supervisor:
         self._policy: SandboxPolicy | None = None
         self._claim: sentinels.Claim | None = None
         self._next_routine_audit = 0.0
-        self._namespaces: dict[bool, list[int]] = {}  # by whether they hold a network
+        self._namespaces: dict[Whose, list[int]] = {}
         self._placeholders: dict[int, set[str]] = {}  # by the number of the view
         self._poll = select.poll()
         prctl(init.PR_SET_CHILD_SUBREAPER, 1)
@@ -114,6 +121,7 @@ class Supervisor:
     ) -> None:
         """Fork a zygote. What runs is stopped meanwhile: it must not move what has been looked at and is not yet mounted."""
         has_own_network = policy.network != "on" and level != "landlock"
+        whose = Whose(policy.server, has_own_network)
         here, there = wire.socket_pair()
         with here, there, everything_still():
             view = View(
@@ -127,27 +135,29 @@ class Supervisor:
             if level == "full-bwrap":
                 with bubblewrap.start_zygote(view, channel, there) as stderr:
                     there.close()
-                    if not self._has_entered(here, view):
+                    if not self._has_entered(here, whose):
                         raise bubblewrap.complaint_in(stderr)
                 return
             if os.fork() == 0:
                 here.close()
-                self._become_zygote(view, channel, there)
+                self._become_zygote(view, whose, channel, there)
             there.close()
-            self._has_entered(here, view)
+            self._has_entered(here, whose)
 
-    def _has_entered(self, here: socket.socket, view: View) -> bool:
+    def _has_entered(self, here: socket.socket, whose: "Whose") -> bool:
         """Wait until the zygote is in its view, and keep the namespaces that it has made. False: it has died before."""
         while (received := wire.receive(here)) and received[0] != ("entered",):
-            self._namespaces[view.has_own_network] = received[1]
+            self._namespaces[whose] = received[1]
         return received is not None
 
-    def _become_zygote(self, view: View, channel: socket.socket, there: socket.socket) -> NoReturn:
+    def _become_zygote(
+        self, view: View, whose: "Whose", channel: socket.socket, there: socket.socket
+    ) -> NoReturn:
         """Enter, in a fork, the view and serve `channel`; the namespaces go to the supervisor, for the views after this one."""
         try:
             prctl(init.PR_SET_PDEATHSIG, signal.SIGKILL)
             if view.is_mounted:
-                self._enter_namespaces(view, there)
+                self._enter_namespaces(whose, there)
                 namespaces.enter_root(view.layout)
             wire.send(there, ("entered",))
             # What is the supervisor's to hold is let go: the host's channel, the guard, the claim to the project.
@@ -160,18 +170,18 @@ class Supervisor:
         finally:
             os._exit(EXIT_REFUSED)
 
-    def _enter_namespaces(self, view: View, there: socket.socket) -> None:
-        """Join the session's namespaces, or make them; then become process 1 of a pid namespace below."""
-        if known := self._namespaces.get(view.has_own_network):
+    def _enter_namespaces(self, whose: "Whose", there: socket.socket) -> None:
+        """Join the namespaces that are there for it, or make them; then become process 1 of a pid namespace below."""
+        if known := self._namespaces.get(whose):
             namespaces.join_session_namespaces(known)
         else:
-            network = namespaces.CLONE_NEWNET if view.has_own_network else 0
+            network = namespaces.CLONE_NEWNET if whose.has_own_network else 0
             namespaces.enter_new_user_namespace(
                 namespaces.CLONE_NEWIPC | namespaces.CLONE_NEWUTS | network
             )
-            if view.has_own_network:
+            if whose.has_own_network:
                 namespaces.bring_up_loopback()
-            new = namespaces.open_session_namespaces(has_own_network=view.has_own_network)
+            new = namespaces.open_session_namespaces(has_own_network=whose.has_own_network)
             wire.send(there, ("namespaces",), tuple(new))
         namespaces.unshare(namespaces.CLONE_NEWNS | namespaces.CLONE_NEWPID)
         if pid := os.fork():
@@ -272,7 +282,7 @@ class Supervisor:
                 with suppress(OSError):
                     sentinels.remove_sentinels(self._policy.state_dir, self._claim)
             if self._policy and not keeps_tmp:
-                remove_tree(self._policy.tmp_dir)
+                remove_temporary_directories(self._policy.tmp_dir)
             with suppress(OSError):
                 wire.send(self.channel, ("closed",))
             os._exit(0)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sanderling.paths import is_in_any, is_within
 from sanderling.sandbox.kernel.programs import SYSTEM, is_system, path_entries, present
-from sanderling.sandbox.policy import SandboxPolicy
+from sanderling.sandbox.policy import SandboxPolicy, private_home
 
 PROGRAMS = ("/usr/bin", "/bin", "/run/current-system/sw/bin")
 SYSTEM_STATE = (
@@ -94,7 +94,7 @@ def mounted_layout(
     policy: SandboxPolicy, protection: Protection, *, has_own_network: bool
 ) -> Layout:
     """The root directory of a view."""
-    home, tmp = private_directory(policy, "home"), temporary_directory(policy)
+    home, tmp = home_directory(policy), temporary_directory(policy)
     system = [f"/{name}" for name in SYSTEM]
     private = [
         Bind(tmp, "/tmp", is_writable=True),
@@ -160,7 +160,7 @@ def unmounted_layout(policy: SandboxPolicy, protection: Protection) -> Layout:
     """The view where there are no mounts: what may be read and written. Nothing below a writable directory can be excepted."""
     project = [policy.project, *protection.writable]
     can_write = policy.mode == "rw"
-    private = [private_directory(policy, "home"), temporary_directory(policy)]
+    private = [home_directory(policy), temporary_directory(policy)]
     readable = (
         *(f"/{name}" for name in SYSTEM if name != "etc"),
         *(_all_but("/etc", frozenset(_root_only("/etc"))) if os.geteuid() == 0 else ["/etc"]),
@@ -188,11 +188,25 @@ def private_directory(policy: SandboxPolicy, name: str) -> str:
     return path
 
 
+def home_directory(policy: SandboxPolicy) -> str:
+    """Make what is HOME inside: the project's own, or a server's."""
+    return private_directory(policy, private_home(policy))
+
+
 def temporary_directory(policy: SandboxPolicy) -> str:
     """Make what is /tmp inside: the session's own, which goes with it."""
     os.makedirs(policy.tmp_dir, exist_ok=True)
     os.chmod(policy.tmp_dir, 0o1777)  # noqa: S103 - the directories above it are ours alone
     return policy.tmp_dir
+
+
+def remove_temporary_directories(tmp_dir: str) -> None:
+    """Remove a session's own, and those of its servers."""
+    directory, name = os.path.split(tmp_dir)
+    with suppress(FileNotFoundError):
+        for each in os.listdir(directory):
+            if each == name or each.startswith(f"{name}-"):
+                remove_tree(f"{directory}/{each}")
 
 
 def remove_tree(path: str) -> None:
