@@ -25,7 +25,7 @@ def test_each_preset_can_be_used_as_it_stands(name):
     assert endpoint.name == name
     assert endpoint.base_url.startswith("http") or endpoint == ANTHROPIC
     assert endpoint.is_keyed is not is_loopback(endpoint.base_url)
-    assert endpoint.model or not endpoint.is_keyed or name in ("anthropic", "doubao", "xai")
+    assert endpoint.model or not endpoint.is_keyed or name == "anthropic"
 
 
 def test_each_preset_has_a_key_of_its_own_in_the_keychain():
@@ -38,7 +38,7 @@ def test_table_of_a_presets_name_changes_the_preset_key_by_key():
     table = {"model": "m", "quirks": {"images": "user"}}
     changed, preset = load_endpoint("deepseek", {"deepseek": table}), load_endpoint("deepseek", {})
     assert (changed.model, changed.quirks.images) == ("m", "user")
-    assert changed.quirks.replay_reasoning == preset.quirks.replay_reasoning == "with_tools"
+    assert changed.quirks.replay_reasoning == preset.quirks.replay_reasoning == "always"
     assert (changed.base_url, changed.account) == (preset.base_url, preset.account)
 
 

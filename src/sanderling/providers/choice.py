@@ -131,11 +131,15 @@ def _make(name: str, model: str, settings: Settings, sample: str) -> Provider:
             from sanderling.providers.anthropic.provider import AnthropicProvider
 
             return AnthropicProvider(settings, endpoint, model)
+        case "chat":
+            from sanderling.providers.chat.provider import ChatProvider
+
+            return ChatProvider(settings, endpoint, model)
         case "ollama":
             from sanderling.providers.ollama.provider import OllamaProvider
 
             return OllamaProvider(settings, endpoint, model)
-        case "chat" | "responses":
+        case "responses":
             raise ConfigError(f"the wire '{endpoint.wire}' is not there yet")
 
 

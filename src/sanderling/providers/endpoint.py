@@ -36,12 +36,18 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     replay_reasoning: Literal["never", "with_tools", "always"] = "never"
     """In which messages the model's thoughts go back to it: in none, in those of turns that use tools, or in all."""
+    blank_reasoning: str = ""
+    """What goes back in the place of thoughts, where there are none and the server wants some."""
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
     """Where a thought stands in an answer: the first of them that is there."""
     tool_ids: Literal["any", "alnum9"] = "any"
     """The form of a tool use's id: Mistral wants exactly nine letters and digits."""
     echo: tuple[str, ...] = ("extra_content", "reasoning_details")
     """Fields of a message, or of a tool use in it, that go back as they came."""
+    stand_in: dict[str, Any] = {}
+    """Fields of a message's first tool use that it cannot be without, where another model wrote it."""
+    takes_turns: bool = False
+    """A person's message may not follow a tool's, nor the model's its own."""
     system_role: Literal["system", "developer"] = "system"
     max_tokens_name: Literal["", "max_tokens", "max_completion_tokens", "max_output_tokens"] = (
         "max_tokens"

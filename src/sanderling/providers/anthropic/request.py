@@ -10,13 +10,14 @@ is the request's own, which the API moves to the last block. But from a mark the
 the previous request ended further back, as it does after many uses of tools in one message, that place is marked as well.
 """
 
-import json
 from collections.abc import Sequence
+from itertools import chain
 
 import msgspec
 
 from sanderling.protocol.messages import Message, ToolResult
 from sanderling.providers import ModelRequest, ToolSpec
+from sanderling.providers.encoding import EncodedHistory, encoded, previous_end
 from sanderling.text import printable
 
 LOOK_BACK_BLOCKS = 18  # of 20: whether the marked block itself counts is not said
@@ -53,13 +54,12 @@ class RequestEncoder:
     """Remembers the history that it has encoded last."""
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._encoded: list[msgspec.Raw] = []
+        self._history = EncodedHistory(_encode_message)
 
     def encode(
         self, request: ModelRequest, *, model: str, max_tokens: int, thinking: bool
     ) -> bytes:
-        messages = self._encode_history(request.history)
+        messages = list(chain.from_iterable(self._history.of(request.history)))
         end = previous_end(request.history)
         if end is not None and _count_blocks(request.history[end + 1 :]) > LOOK_BACK_BLOCKS:
             messages[end] = _marked(messages[end])
@@ -76,26 +76,6 @@ class RequestEncoder:
         )
         return msgspec.json.encode(body)
 
-    def _encode_history(self, history: Sequence[Message]) -> list[msgspec.Raw]:
-        known = _common_length(self._messages, history)
-        del self._messages[known:], self._encoded[known:]
-        self._messages += history[known:]
-        self._encoded += map(_encode_message, history[known:])
-        return self._encoded.copy()
-
-
-def previous_end(history: Sequence[Message]) -> int | None:
-    """The last message of the previous request: the one before the last that the model wrote."""
-    for index in range(len(history) - 2, -1, -1):
-        if (history[index].role, history[index + 1].role) == ("user", "assistant"):
-            return index
-    return None
-
-
-def _common_length(one: Sequence[Message], other: Sequence[Message]) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((n for n, (a, b) in pairs if a is not b), min(len(one), len(other)))
-
 
 def _count_blocks(messages: Sequence[Message]) -> int:
     """The number of blocks as the API may count them: those inside of tool results as well."""
@@ -111,13 +91,8 @@ def _count_blocks(messages: Sequence[Message]) -> int:
     )
 
 
-def _encode_message(message: Message) -> msgspec.Raw:
-    try:
-        return msgspec.Raw(msgspec.json.encode(message))
-    except UnicodeEncodeError:
-        # Half of a surrogate pair: whatever a file's name or a program's output was, the API must not refuse the conversation.
-        text = json.dumps(msgspec.to_builtins(message), ensure_ascii=False)
-        return msgspec.Raw(msgspec.json.encode(json.loads(printable(text))))
+def _encode_message(message: Message, _previous: Message | None) -> tuple[msgspec.Raw]:
+    return (encoded(message),)
 
 
 def _marked(message: msgspec.Raw) -> msgspec.Raw:

@@ -68,9 +68,29 @@ def field(value: object, name: str) -> Any:
     return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
 
 
+def is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+def items(value: object) -> list[object]:
+    """The items of what may be a list; none if it is none."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
 def count(value: object) -> int | None:
     """`value` if it is a number of tokens."""
     return value if type(value) is int and 0 <= value <= MAX_COUNT else None
+
+
+def first_count(value: object, paths: tuple[tuple[str, ...], ...]) -> int:
+    """The number of tokens at the first of `paths` that leads to one; 0 if none does."""
+    for path in paths:
+        told = value
+        for name in path:
+            told = field(told, name)
+        if number := count(told):
+            return number
+    return 0
 
 
 def decode_refusal(data: bytes) -> tuple[str, str]:
@@ -87,8 +107,7 @@ def read_refusal(body: object) -> tuple[str, str]:
     Beside `error: {type, code, message}` there are lists of those (Gemini), the fields without `error` (Mistral, vLLM), `error` as
     a sentence (Ollama, xAI), `detail` (FastAPI), and the words of whoever stands behind a router.
     """
-    if isinstance(body, list):
-        body = next(iter(cast("list[object]", body)), None)
+    body = next(iter(items(body)), body)
     told = field(body, "error")
     sentence = told if isinstance(told, str) else ""
     error = cast("object", told) if isinstance(told, dict) else body
@@ -101,7 +120,5 @@ def read_refusal(body: object) -> tuple[str, str]:
 
 
 def _details(detail: object) -> object:
-    if not isinstance(detail, list):
-        return detail
-    messages = (field(each, "msg") for each in cast("list[object]", detail))
-    return "; ".join(each for each in messages if isinstance(each, str))
+    messages = (field(each, "msg") for each in items(detail))
+    return "; ".join(each for each in messages if isinstance(each, str)) or detail

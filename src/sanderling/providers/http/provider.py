@@ -64,8 +64,11 @@ log = logging.getLogger(__name__)
 class Event(Protocol):
     """One event of a stream; `event` is its name."""
 
-    data: str
-    event: str
+    @property
+    def data(self) -> str: ...
+
+    @property
+    def event(self) -> str | None: ...
 
 
 class Decoder(Protocol):

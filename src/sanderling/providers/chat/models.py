@@ -1,0 +1,52 @@
+"""
+The list of models that a server has, and what it says of their limits.
+
+By the format a model has no more than an id; many say more, each by names of its own.
+"""
+
+from typing import Any
+
+import msgspec
+
+from sanderling.providers import ModelLimits
+from sanderling.providers.http.bodies import decode, field, first_count, is_list, items
+from sanderling.providers.http.errors import malformed
+
+# OpenRouter, LM Studio, Mistral, Groq, vLLM, llama.cpp
+_WINDOW = (
+    ("context_length",),
+    ("max_context_length",),
+    ("loaded_context_length",),
+    ("context_window",),
+    ("max_model_len",),
+    ("meta", "n_ctx"),
+    ("meta", "n_ctx_train"),
+    ("max_input_tokens",),
+)
+_OUTPUT = (
+    ("top_provider", "max_completion_tokens"),
+    ("max_completion_tokens",),
+    ("max_output_tokens",),
+)
+
+_decoder = msgspec.json.Decoder(Any)
+
+
+def decode_models(data: bytes) -> dict[str, ModelLimits]:
+    """
+    The models in the order of the list, with their limits.
+
+    Raises:
+        ProviderError: it is no list of models.
+    """
+    body = decode(_decoder, data)
+    listed = body if is_list(body) else field(body, "data")
+    if not is_list(listed):
+        raise malformed("no list of models")
+    found: dict[str, ModelLimits] = {}
+    for model in items(listed):
+        name = field(model, "id")
+        if isinstance(name, str) and name:
+            limits = ModelLimits(first_count(model, _WINDOW), first_count(model, _OUTPUT))
+            found[name.removeprefix("models/")] = limits  # as Gemini has them
+    return found

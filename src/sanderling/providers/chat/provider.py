@@ -1,0 +1,39 @@
+"""A model behind Chat Completions: OpenAI's servers, and everybody else's."""
+
+from sanderling.config import Settings
+from sanderling.providers import ModelLimits, ModelRequest
+from sanderling.providers.chat.models import decode_models
+from sanderling.providers.chat.reply import ChatDecoder
+from sanderling.providers.chat.request import ChatEncoder
+from sanderling.providers.endpoint import Endpoint
+from sanderling.providers.http.direct import DirectProvider
+from sanderling.providers.http.provider import Decoder
+
+
+class ChatProvider(DirectProvider):
+    path = "/chat/completions"
+    last_words_s = 2.0  # usage comes after the reason to stop, from most
+
+    def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
+        super().__init__(settings, endpoint, model)
+        self._encoder = ChatEncoder(endpoint.quirks_of(model))
+
+    def _encode(self, request: ModelRequest, model: str) -> bytes:
+        quirks = self.endpoint.quirks_of(model)
+        if quirks is not self._encoder.quirks:
+            self._encoder = ChatEncoder(quirks)
+        # Unless the person wants it otherwise, the server decides: what is too much for a small model is refused.
+        wanted = self._max_tokens() if self._settings.max_tokens else 0
+        return self._encoder.encode(
+            request, model=model, max_tokens=wanted, thinking=self._settings.thinking
+        )
+
+    def _decoder(self, model: str) -> Decoder:
+        return ChatDecoder(self.endpoint.quirks_of(model), self._without_key, self._key_remedy)
+
+    async def fetch_limits(self) -> ModelLimits:
+        model = self.model
+        return decode_models(await self._get("/models")).get(model, ModelLimits())
+
+    async def list_models(self) -> tuple[str, ...]:
+        return tuple(decode_models(await self._get("/models")))

@@ -1,0 +1,233 @@
+"""
+The answer to a request for a chat completion, chunk by chunk.
+
+Every server sends its own kind of chunk, so what is not there, or is something else, is passed over; an error is one wherever it
+stands. The answer is whole when a reason to stop was told, or the mark of the end; with neither it was cut.
+Format: https://platform.openai.com/docs/api-reference/chat-streaming
+"""
+
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from typing import Any, Literal, cast
+
+import msgspec
+
+from sanderling.errors import ProviderError
+from sanderling.protocol.messages import StopReason, TextBlock, ThinkingBlock, ToolUse, Usage
+from sanderling.providers import (
+    BlockDone,
+    StreamItem,
+    TextPiece,
+    ThinkingPiece,
+    ToolUseBegun,
+    UsageReport,
+)
+from sanderling.providers.chat.calls import Calls
+from sanderling.providers.chat.usage import read_usage
+from sanderling.providers.endpoint import Quirks
+from sanderling.providers.http.bodies import decode, field, is_list, items, read_refusal
+from sanderling.providers.http.errors import explain_status
+
+END = "[DONE]"
+_OWN_FIELDS = frozenset(("role", "content", "tool_calls"))
+_STOP_REASONS: dict[str, StopReason] = {
+    "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "model_length": "context_full",
+    "content_filter": "refusal",
+    "refusal": "refusal",
+    "safety": "refusal",
+    "sensitive": "refusal",
+}
+_FAILURES: dict[str, tuple[int, str]] = {
+    "error": (HTTPStatus.BAD_GATEWAY, "The server ends the answer with an error"),
+    "insufficient_system_resource": (529, "The server has no room for the answer"),
+    "malformed_function_call": (HTTPStatus.BAD_GATEWAY, "The model wrote what is no tool call"),
+}
+_ABORTED = "abort"  # as if the connection had broken
+
+_chunk_decoder = msgspec.json.Decoder(Any)
+
+
+class ChatDecoder:
+    """Turns the chunks of one reply into stream items."""
+
+    def __init__(
+        self,
+        quirks: Quirks = Quirks(),  # noqa: B008 - frozen
+        without_key: Callable[[str], str] = str,
+        key_remedy: str = "",
+    ) -> None:
+        self._quirks = quirks
+        self._without_key = without_key
+        self._key_remedy = key_remedy
+        self.has_started = self.has_words = False
+        self.is_done = self.is_over = False
+        self.stop_reason: StopReason = "end_turn"
+        self._calls = Calls(quirks.echo)
+        self._run = _Run()
+        self._extra: dict[str, Any] = {}
+        self._usage = Usage()
+
+    def feed(self, data: str, event: str = "") -> Iterator[StreamItem]:
+        """`event` is its name, which is "error" where somebody gives it one."""
+        if data.strip() == END:
+            self.is_done = self.is_over = True
+            return
+        if not data.strip():
+            return
+        chunk = decode(_chunk_decoder, data)
+        self.has_started = True
+        choice = next(iter(items(field(chunk, "choices"))), None)
+        self._check(chunk, choice, event)
+        delta = field(choice, "delta") or field(choice, "message")
+        yield from self._take(delta)
+        if told := read_usage(chunk, choice, self._usage):
+            self._usage = told
+            yield UsageReport(told)
+            self.is_over = self.is_over or self.is_done
+        if reason := field(choice, "finish_reason"):
+            self._stop(str(reason).lower())
+
+    def end(self) -> Iterator[StreamItem]:
+        """Finish what is open, if the reply is whole."""
+        if not self.is_done:
+            return
+        last = [*self._open_block(), *self._calls.done()]
+        if last and self._extra:
+            last[-1] = _with_message(last[-1], self._extra)
+        yield from last
+
+    # --- parts of a chunk ----------------------------------------------------------------------------------------------
+
+    def _check(self, chunk: object, choice: object, event: str) -> None:
+        """
+        Look for an error.
+
+        Raises:
+            ProviderError: there is one.
+        """
+        is_bare = field(chunk, "object") == "error" or event == "error"
+        error = field(chunk, "error") or field(choice, "error") or (chunk if is_bare else None)
+        if not error:
+            return
+        kind, words = read_refusal({"error": error})
+        code = field(error, "code")
+        is_status = type(code) is int and HTTPStatus.BAD_REQUEST <= code < 600  # noqa: PLR2004
+        raise self._failure(code if is_status else HTTPStatus.OK, words or kind or "error", kind)
+
+    def _failure(self, status: int, words: str, kind: str = "") -> ProviderError:
+        return explain_status(kind, status, self._without_key(words), key_remedy=self._key_remedy)
+
+    def _take(self, delta: object) -> Iterator[StreamItem]:
+        for key in self._quirks.echo:
+            if key not in _OWN_FIELDS and (told := field(delta, key)) is not None:
+                self._extra[key] = merged(self._extra.get(key), told)
+        for name in self._quirks.reasoning_fields:
+            if isinstance(thought := field(delta, name), str) and thought:
+                yield from self._say("thinking", thought, name)
+                break
+        yield from self._take_content(field(delta, "content"))
+        if isinstance(refusal := field(delta, "refusal"), str) and refusal:
+            self.stop_reason = "refusal"
+            yield from self._say("text", refusal)
+        calls, legacy = items(field(delta, "tool_calls")), field(delta, "function_call")
+        for call in calls or ([{"index": 0, "function": legacy}] if legacy else []):
+            before = len(self._calls)
+            self._calls.add(call)
+            if len(self._calls) > before:
+                yield ToolUseBegun()
+
+    def _take_content(self, content: object) -> Iterator[StreamItem]:
+        if isinstance(content, str):
+            yield from self._say("text", content)
+        for part in items(content):
+            thought = field(part, "thinking")
+            for each in items(thought):
+                yield from self._say("thinking", field(each, "text"), "content")
+            yield from self._say("thinking", thought, "content")
+            yield from self._say("text", field(part, "text"))
+
+    def _say(
+        self, kind: Literal["text", "thinking"], words: object, name: str = ""
+    ) -> Iterator[StreamItem]:
+        if not isinstance(words, str) or not words:
+            return
+        if self._run.kind != kind:
+            yield from self._open_block()
+            self._run = _Run(kind, name)
+        self._run.pieces.append(words)
+        self.has_words = True
+        yield TextPiece(words) if kind == "text" else ThinkingPiece(words)
+
+    def _open_block(self) -> list[BlockDone]:
+        """The block of the words that came last, if there are any."""
+        words = "".join(self._run.pieces)
+        match self._run.kind:
+            case "":
+                return []
+            case "text":
+                return [BlockDone(TextBlock(words))]
+            case "thinking":
+                is_kept = self._quirks.replay_reasoning != "never"
+                extra = {"field": self._run.field} if is_kept else {}
+                return [BlockDone(ThinkingBlock(words, "", extra))]
+
+    def _stop(self, reason: str) -> None:
+        if reason in _FAILURES:
+            raise self._failure(*_FAILURES[reason])
+        if reason == _ABORTED:
+            return
+        self.is_done = True
+        if self.stop_reason != "refusal":
+            self.stop_reason = _STOP_REASONS.get(reason, "end_turn")
+
+
+class _Run(msgspec.Struct):
+    """Words of one kind that follow each other, and the field in which they come."""
+
+    kind: Literal["", "text", "thinking"] = ""
+    field: str = ""
+    pieces: list[str] = []
+
+
+def merged(told: Any, more: Any) -> Any:
+    """
+    Put together a field that comes in pieces.
+
+    Details of thoughts are lists, in which what goes on with the one before has its type and index.
+    """
+    if not (is_list(told) and is_list(more)):
+        return more
+    whole: list[Any] = items(told).copy()
+    for each in items(more):
+        if whole and (place := _place(each)) and place == _place(whole[-1]):
+            whole[-1] = _joined(whole[-1], cast("dict[str, Any]", each))
+        else:
+            whole.append(each)
+    return whole
+
+
+def _place(detail: object) -> tuple[str, int] | None:
+    kind, index = field(detail, "type"), field(detail, "index")
+    return (kind, index) if isinstance(kind, str) and type(index) is int else None
+
+
+def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    whole = dict(one)
+    for key, value in other.items():
+        is_grown = key in ("text", "summary", "data") and isinstance(whole.get(key), str)
+        if is_grown and isinstance(value, str):
+            whole[key] += value
+        elif value is not None:
+            whole[key] = value
+    return whole
+
+
+def _with_message(done: BlockDone, extra: dict[str, Any]) -> BlockDone:
+    """`done`, whose block has what is said of the whole message as well."""
+    block = done.block
+    if not isinstance(block, TextBlock | ToolUse):
+        return done
+    whole = msgspec.structs.replace(block, extra={**block.extra, "message": extra})
+    return BlockDone(whole, done.problem)

@@ -1,0 +1,249 @@
+"""
+A request for a chat completion as bytes.
+
+What it begins with is what the one before it was, byte for byte: a message is encoded once, from nothing but itself and the message
+before it. Where a server's cache wants marks, they are put into the bytes: at the system prompt's end, where the previous request
+ended, and at the end.
+Format: https://platform.openai.com/docs/api-reference/chat/create
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import chain
+from typing import Any, cast
+
+import msgspec
+
+from sanderling.protocol.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+)
+from sanderling.providers import ModelRequest, ToolSpec
+from sanderling.providers.encoding import EncodedHistory, encoded, previous_end
+from sanderling.providers.endpoint import Quirks
+
+MAX_KEY_CHARS = 64
+_MARKS: dict[str, tuple[str, dict[str, str]]] = {
+    "anthropic": ("cache_control", {"type": "ephemeral"}),
+    "openai_explicit": ("prompt_cache_breakpoint", {"mode": "explicit"}),
+}
+_KEYED = ("key", "openai_explicit")
+# What stands between messages where a server wants the person and the model to take turns.
+_MODELS_TURN = {"role": "assistant", "content": "Understood."}
+_PERSONS_TURN = {"role": "user", "content": "Go on."}
+_NINE = re.compile(r"[A-Za-z0-9]{9}")
+SHOWN_BELOW = "(An image, shown below.)"
+NOT_SHOWN = "(An image, which this model cannot be shown.)"
+
+
+class ChatEncoder:
+    """Remembers the history that it has encoded last."""
+
+    def __init__(self, quirks: Quirks = Quirks()) -> None:  # noqa: B008 - frozen
+        self.quirks = quirks
+        self._mark = _MARKS.get(quirks.cache)
+        self._history = EncodedHistory(self._messages)
+        self._specs: tuple[ToolSpec, ...] = ()
+        self._tools = msgspec.Raw(b"[]")
+
+    def encode(
+        self, request: ModelRequest, *, model: str, max_tokens: int = 0, thinking: bool = True
+    ) -> bytes:
+        """`max_tokens` 0: as many as the server gives."""
+        quirks = self.quirks
+        body: dict[str, Any] = {"model": model, "stream": True}
+        if max_tokens and quirks.max_tokens_name:
+            body[quirks.max_tokens_name] = max_tokens
+        if quirks.stream_usage:
+            body["stream_options"] = {"include_usage": True}
+        if quirks.cache in _KEYED and request.session_id:
+            body["prompt_cache_key"] = request.session_id[:MAX_KEY_CHARS]
+        if request.tools:
+            body["tools"] = self._encoded_tools(request.tools)
+            if quirks.parallel_tools is not None:
+                body["parallel_tool_calls"] = quirks.parallel_tools
+        body |= quirks.effort.get("on" if thinking else "off", {}) | quirks.body
+        body["messages"] = self._all_messages(request)
+        return msgspec.json.encode(body)
+
+    def _encoded_tools(self, specs: tuple[ToolSpec, ...]) -> msgspec.Raw:
+        if specs is not self._specs:
+            self._specs = specs
+            self._tools = encoded([_tool(spec, self.quirks) for spec in specs])
+        return self._tools
+
+    def _all_messages(self, request: ModelRequest) -> list[msgspec.Raw]:
+        parts = self._history.of(request.history)
+        if self._mark and parts:
+            for index in {previous_end(request.history) or 0, len(parts) - 1}:
+                parts[index] = (*parts[index][:-1], _marked(parts[index][-1], self._mark))
+        messages = list(chain.from_iterable(parts))
+        if request.system:
+            system = encoded(self._spoken(self.quirks.system_role, [_text(request.system)]))
+            messages.insert(0, _marked(system, self._mark) if self._mark else system)
+        return messages
+
+    # --- one message ---------------------------------------------------------------------------------------------------
+
+    def _messages(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
+        """`message` in as many messages as the format has for it."""
+        is_person = message.role == "user"
+        told = (
+            self._of_person(message, previous) if is_person else self._of_model(message, previous)
+        )
+        return map(encoded, told)
+
+    def _of_person(self, message: Message, previous: Message | None) -> Iterator[dict[str, Any]]:
+        results = [block for block in message.content if isinstance(block, ToolResult)]
+        for result in results:
+            content = list(self._result_parts(result))
+            yield self._spoken("tool", content, tool_call_id=self._id(result.tool_use_id))
+        parts: list[dict[str, Any]] = []
+        if self.quirks.images == "user":
+            parts += chain.from_iterable(map(_shown_below, results))
+        parts += (_text(block.text) for block in message.content if isinstance(block, TextBlock))
+        if parts:
+            if self.quirks.takes_turns and (results or self._ends_with_result(previous)):
+                yield _MODELS_TURN
+            yield self._spoken("user", parts)
+
+    def _ends_with_result(self, message: Message | None) -> bool:
+        """Say whether a result is the last that the server is told of `message`."""
+        if message is None or not _has_result(message):
+            return False
+        is_shown = self.quirks.images == "user" and any(map(_images, message.content))
+        return not is_shown and not any(isinstance(block, TextBlock) for block in message.content)
+
+    def _result_parts(self, result: ToolResult) -> Iterator[dict[str, Any]]:
+        blocks = result.content
+        if result.is_error:
+            yield _text("Error:")
+        for block in (TextBlock(blocks),) if isinstance(blocks, str) else blocks:
+            match block:
+                case TextBlock(text):
+                    yield _text(text)
+                case ImageBlock() if self.quirks.images == "tool":
+                    yield _image(block)
+                case ImageBlock():
+                    yield _text(SHOWN_BELOW if self.quirks.images == "user" else NOT_SHOWN)
+
+    def _of_model(self, message: Message, previous: Message | None) -> Iterator[dict[str, Any]]:
+        if self.quirks.takes_turns and previous and previous.role == "assistant":
+            yield _PERSONS_TURN
+        text = "\n\n".join(block.text for block in message.content if isinstance(block, TextBlock))
+        told: dict[str, Any] = {"role": "assistant", "content": text or None}
+        for block in message.content:
+            if isinstance(block, TextBlock | ToolUse):
+                told |= block.extra.get("message", {})
+        uses = [block for block in message.content if isinstance(block, ToolUse)]
+        told |= self._thoughts(message, text, is_replayed=self._replays(uses, previous))
+        if uses:
+            told["tool_calls"] = self._calls(uses)
+        yield told
+
+    def _replays(self, uses: Sequence[ToolUse], previous: Message | None) -> bool:
+        """Say whether a message goes back with its thoughts. What stands in the same turn before it decides, never what follows."""
+        replay = self.quirks.replay_reasoning
+        return replay == "always" or (
+            replay == "with_tools" and (bool(uses) or _has_result(previous))
+        )
+
+    def _thoughts(self, message: Message, text: str, *, is_replayed: bool) -> dict[str, Any]:
+        if not is_replayed:
+            return {}
+        kept = [b for b in message.content if isinstance(b, ThinkingBlock) and b.extra]
+        thoughts = "\n\n".join(block.thinking for block in kept)
+        if not thoughts:
+            blank = self.quirks.blank_reasoning
+            return {self.quirks.reasoning_fields[0]: blank} if blank else {}
+        field = str(kept[0].extra.get("field", self.quirks.reasoning_fields[0]))
+        if field == "content":
+            part = {"type": "thinking", "thinking": [_text(thoughts)]}
+            return {"content": [part, *([_text(text)] if text else [])]}
+        return {field: thoughts}
+
+    def _calls(self, uses: Sequence[ToolUse]) -> list[dict[str, Any]]:
+        calls: list[dict[str, Any]] = []
+        for use in uses:
+            function = {"name": use.name, "arguments": bytes(encoded(use.input)).decode()}
+            call = {"id": self._id(use.id), "type": "function", "function": function}
+            calls.append(call | use.extra.get("call", {}))
+        calls[0] = self.quirks.stand_in | calls[0]
+        return calls
+
+    def _id(self, use_id: str) -> str:
+        """`use_id` in the form that the server wants; the same for a tool use and its result."""
+        if self.quirks.tool_ids == "any" or _NINE.fullmatch(use_id):
+            return use_id
+        digest = blake2b(use_id.encode("utf-8", "surrogatepass"), digest_size=6).digest()
+        return base64.b32encode(digest).decode()[:9]
+
+    def _spoken(self, role: str, parts: list[dict[str, Any]], **fields: str) -> dict[str, Any]:
+        """A message with `parts`: as one text where that is all it is, for not every server takes parts."""
+        texts = [part["text"] for part in parts if part["type"] == "text"]
+        is_plain = len(texts) == len(parts) and not self._mark
+        return {"role": role, **fields, "content": "\n\n".join(texts) if is_plain else parts}
+
+
+def _tool(spec: ToolSpec, quirks: Quirks) -> dict[str, Any]:
+    function: dict[str, Any] = {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.input_schema,
+    }
+    if quirks.strict_schemas and is_strict(spec.input_schema):
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def is_strict(schema: Any) -> bool:
+    """Say whether `schema` is one that can be enforced: each object in it has all of its properties, and no others."""
+    match schema:
+        case {"type": "object"} if not (
+            schema.get("additionalProperties") is False
+            and set(schema.get("required", ())) == set(schema.get("properties", {}))
+        ):
+            return False
+        case dict():
+            return all(map(is_strict, cast("dict[str, Any]", schema).values()))
+        case list():
+            return all(map(is_strict, cast("list[Any]", schema)))
+        case _:
+            return True
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _image(image: ImageBlock) -> dict[str, Any]:
+    url = f"data:{image.source.media_type};base64,{image.source.data}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _images(block: ContentBlock) -> list[dict[str, Any]]:
+    parts = block.content if isinstance(block, ToolResult) else ()
+    return [_image(part) for part in parts if isinstance(part, ImageBlock)]
+
+
+def _shown_below(result: ToolResult) -> Iterable[dict[str, Any]]:
+    images = _images(result)
+    return (_text(f"From the tool result {result.tool_use_id}:"), *images) if images else ()
+
+
+def _has_result(message: Message | None) -> bool:
+    return message is not None and any(isinstance(b, ToolResult) for b in message.content)
+
+
+def _marked(message: msgspec.Raw, mark: tuple[str, dict[str, str]]) -> msgspec.Raw:
+    """`message` with a mark in its last part: it ends with its content, and that with a part."""
+    name, value = mark
+    part = bytes(message).removesuffix(b"}]}")
+    return msgspec.Raw(part + b',"%b":%b}]}' % (name.encode(), msgspec.json.encode(value)))

@@ -1,0 +1,60 @@
+"""A provider that speaks its wire itself, on httpx2, without anybody's SDK."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, ClassVar
+
+from sanderling.providers.http.provider import Event, HttpProvider
+from sanderling.providers.http.setup import header_values, make_client
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+class DirectProvider(HttpProvider["httpx2.AsyncClient"]):
+    """
+    A provider whose wire says `path`, `_encode` and `_decoder`, and how limits and models are told.
+
+    The answer is a stream of server-sent events, unless `_events` and `content_type` say otherwise.
+    """
+
+    path: ClassVar[str]
+    """Where an answer is asked for, below the endpoint's address."""
+
+    _secrets: tuple[str, ...] = ()
+
+    def _load(self) -> None:
+        import httpx2  # noqa: F401 # pyright: ignore[reportUnusedImport]
+
+    def _make_client(self) -> "httpx2.AsyncClient":
+        self._load()
+        key, told = self._read_key(), header_values(self.endpoint)
+        named = [value for name, value in told.items() if value != self.endpoint.headers[name]]
+        self._secrets = (key, *named)
+        headers = {"content-type": "application/json", "accept": self.content_type}
+        if key:
+            headers["authorization"] = f"Bearer {key}"
+        return make_client(self.endpoint.base_url, headers | told)
+
+    async def _close_client(self, client: "httpx2.AsyncClient") -> None:
+        await client.aclose()
+
+    def _keys(self, client: "httpx2.AsyncClient") -> tuple[str | None, ...]:
+        del client
+        return self._secrets
+
+    def _host(self, client: "httpx2.AsyncClient") -> str:
+        return client.base_url.netloc.decode()
+
+    async def _post(self, client: "httpx2.AsyncClient", body: bytes) -> "httpx2.Response":
+        return await client.send(client.build_request("POST", self.path, content=body), stream=True)
+
+    async def _fetch(
+        self, client: "httpx2.AsyncClient", path: str, **query: object
+    ) -> "httpx2.Response":
+        return await client.get(path, params={name: str(value) for name, value in query.items()})
+
+    def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]:
+        import httpx2
+
+        response.encoding = "utf-8"  # as all events are, whatever the head says
+        return aiter(httpx2.EventSource(response, max_event_size=None))  # lines are bounded
