@@ -83,16 +83,12 @@ def changed_thoughts(
 
     What the model thought before a tool use must come back with it, unchanged.
     """
-    replies = {block["id"]: reply for reply in said for block in reply if "id" in block}
     found: list[str] = []
     for n in range(_begin_of_loop(messages), len(messages)):
         content = messages[n]["content"]
-        uses = [block["id"] for block in content if block["type"] == "tool_use"]
-        reply = replies.get(uses[-1]) if uses else None
-        if reply is None:
-            continue
-        until = next(at for at, block in enumerate(reply) if block.get("id") == uses[-1])
-        if _thoughts(content) != _thoughts(reply[:until]):
+        uses = [block for block in content if block["type"] == "tool_use"]
+        kept = [reply[: reply.index(uses[-1])] for reply in said if uses and uses[-1] in reply]
+        if kept and _thoughts(content) not in map(_thoughts, kept):
             found.append(
                 f"messages.{n}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified"
             )

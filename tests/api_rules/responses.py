@@ -99,7 +99,7 @@ def _thoughts_before(call: Block, said: Sequence[Sequence[Block]]) -> list[str]:
         for item in reply:
             if item["type"] == "reasoning":
                 thoughts.append(item["id"])
-            elif item.get("call_id", "") == call.get("call_id"):
+            elif all(item.get(name) == call.get(name) for name in ("call_id", "arguments")):
                 return thoughts
     return []
 
