@@ -2,11 +2,11 @@
 
 from sanderling.config import Settings
 from sanderling.providers import ModelLimits, ModelRequest
-from sanderling.providers.chat.models import decode_models
 from sanderling.providers.chat.reply import ChatDecoder
 from sanderling.providers.chat.request import ChatEncoder
 from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.direct import DirectProvider
+from sanderling.providers.http.models import decode_models
 from sanderling.providers.http.provider import Decoder
 
 
