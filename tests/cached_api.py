@@ -215,6 +215,11 @@ class CachedApi(LoopbackServer):
         self._event_pause_s = event_pause_s
         self._sent: dict[str, Sent] = {}
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings of whoever asks this one."""
+        return {"provider": "anthropic", "base_url": self.url}
+
     def answer_to(self, request: Request) -> Answer:
         if request.path != "/v1/messages":
             return super().answer_to(request)

@@ -1,5 +1,5 @@
 """
-A day of work in forty turns, against the API with its cache.
+A day of work in forty turns, against an API with its cache.
 
 Tools; a change of mode, of the network, of the date, of the branch; lists of what is to be done; instructions; a command of the
 person's; words in between; a restart in the middle.
@@ -21,10 +21,11 @@ from sanderling.protocol.actions import SetNetwork
 from sanderling.protocol.events import Event, SandboxChanged, ToolStarted
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import NetworkMode
-from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.choice import make_provider
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session
 from tests.cached_api import CachedApi, Content, text, thought, use
+from tests.cached_responses import CachedResponses
 
 TURNS = 40
 RESUMED_AT = 20
@@ -71,7 +72,9 @@ def _todo(turn: int) -> list[dict[str, str]]:
 class CachedSession:
     """`run` lives through the day; `api` has seen it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, api: type[CachedApi] | type[CachedResponses] = CachedApi
+    ) -> None:
         self.project = folder / "project"
         (self.project / "src").mkdir(parents=True)
         (self.project / ".git").mkdir()
@@ -82,7 +85,7 @@ class CachedSession:
         (self.project / "AGENTS.md").write_text("Answer in whole sentences.\n")
         (self.project / "src" / "AGENTS.md").write_text("No loops here.\n")
         answers = _answers()
-        self.api = CachedApi(lambda _body: next(answers))
+        self.api = api(lambda _body: next(answers))
         self.events: list[Event] = []
         self._folder = folder
 
@@ -98,12 +101,10 @@ class CachedSession:
                         await self._until(lambda turn=turn: self._count("TurnEnded") > turn)
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        settings = Settings(
-            state_dir=str(self._folder / "state"), base_url=self.api.url, provider="anthropic"
-        )
+        settings = Settings(state_dir=str(self._folder / "state"), **self.api.options)
         session = Session.open(settings.session_dir, "s1", str(self.project))
         stack.callback(session.close)
-        provider = AnthropicProvider(settings)
+        provider = make_provider(settings)
         stack.push_async_callback(provider.aclose)
         policy = policy_for(settings, str(self.project))
         self.conversation = Conversation(Parts(session, provider, self._emit, policy, settings))

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from tests.cached_api import CachedApi, text, thought, use
+from tests.cached_responses import CachedResponses
 from tests.cached_session import TURNS, CachedSession, set_zone
 from tests.conftest import policy_of, prove
 
@@ -33,6 +34,26 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.setenv("NO_PROXY", "*")
     yield
     set_zone("")
+
+
+@prove
+@pytest.mark.parametrize("looks_back", [True, False], ids=["looks back", "looks at marks only"])
+async def test_a_day_with_openai_reads_nearly_all_of_its_input_from_the_cache(
+    tmp_path, monkeypatch, looks_back
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    day = CachedSession(tmp_path, CachedResponses)
+    day.api.cache.looks_back = looks_back
+    await day.run()
+    assert day.api.refused == []
+    assert [e for e in day.events if isinstance(e, ErrorOccurred)] == []
+    assert day.events.count(TurnEnded("end_turn")) == TURNS
+    assert day.api.changes == [], "the prefix is the same, byte for byte"
+    for before, after in pairwise(day.api.asked):
+        assert after.counts["cached"] == before.counts["input_tokens"]
+    assert day.api.read_share() >= 0.95
+    price = sum(each.price for each in day.api.asked)
+    assert price < 0.2 * sum(each.counts["input_tokens"] for each in day.api.asked)
 
 
 @prove

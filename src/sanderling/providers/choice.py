@@ -140,7 +140,9 @@ def _make(name: str, model: str, settings: Settings, sample: str) -> Provider:
 
             return OllamaProvider(settings, endpoint, model)
         case "responses":
-            raise ConfigError(f"the wire '{endpoint.wire}' is not there yet")
+            from sanderling.providers.responses.provider import ResponsesProvider
+
+            return ResponsesProvider(settings, endpoint, model)
 
 
 def _make_scripted(name: str, model: str, settings: Settings, sample: str) -> Provider:

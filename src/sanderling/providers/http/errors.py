@@ -36,6 +36,8 @@ _KINDS_BY_TYPE: dict[str, ErrorKind] = {
     "requests": "rate_limited",  # per minute, as OpenAI says it
     "tokens": "rate_limited",
     "overloaded_error": "overloaded",
+    "server_is_overloaded": "overloaded",
+    "slow_down": "overloaded",
     "api_error": "server",
     "server_error": "server",
     "internal_server_error": "server",
@@ -43,6 +45,16 @@ _KINDS_BY_TYPE: dict[str, ErrorKind] = {
     "invalid_request_error": "invalid_request",
     "not_found_error": "invalid_request",
     "model_not_found": "invalid_request",
+    # In the middle of an answer of OpenAI's, whose status says that the request was good.
+    "invalid_prompt": "invalid_request",
+    "bio_policy": "invalid_request",
+    "misalignment_policy_violation": "invalid_request",
+    "data_residency_mismatch": "invalid_request",
+    "invalid_image": "invalid_request",
+    "image_too_large": "invalid_request",
+    "image_parse_error": "invalid_request",
+    "image_content_policy_violation": "invalid_request",
+    "unsupported_image_media_type": "invalid_request",
 }
 _NOT_FOUND = frozenset(("not_found_error", "model_not_found"))
 _UNPAID = frozenset(("billing_error", "insufficient_quota", "billing_hard_limit_reached"))

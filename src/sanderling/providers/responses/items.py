@@ -1,0 +1,177 @@
+"""
+An item of an answer: as the server tells of it, and as it grows.
+
+What is said at once, where the item or a part of it is done, holds against the pieces of it: some servers repeat pieces, or leave
+them out.
+"""
+
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from sanderling.protocol.messages import TextBlock, ThinkingBlock, ToolUse
+from sanderling.providers import BlockDone
+from sanderling.providers.http.bodies import tool_input
+
+Kind = Literal["message", "reasoning", "function_call"]
+ITEM_KINDS: tuple[Kind, ...] = get_args(Kind)
+
+OPEN_THOUGHT = "response.reasoning_text"  # as opposed to a summary of one
+UNFINISHED = "The input was cut off before its end."
+MAX_ID_CHARS = 64  # OpenAI takes no more; some routers give ids of hundreds
+
+
+class WirePart(msgspec.Struct):
+    """A part of a message, or of a thought."""
+
+    text: str | None = None
+    refusal: str | None = None
+
+
+class WireItem(msgspec.Struct):
+    """An item of the output, as far as it is there."""
+
+    type: str
+    id: str | None = None
+    status: str | None = None
+    phase: str | None = None
+    content: list[WirePart] | None = None
+    summary: list[WirePart] | None = None
+    encrypted_content: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """The ids that it goes by."""
+        return {name for name in (self.id, self.call_id) if name}
+
+    @property
+    def is_refusal(self) -> bool:
+        return any(part.refusal for part in self.content or ())
+
+    @property
+    def parts(self) -> list[str]:
+        """Its words, part by part."""
+        parts = self.content or self.summary or ()
+        told = [part.text or part.refusal or "" for part in parts] or [self.arguments or ""]
+        return [words for words in told if words]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The place in the answer that an event belongs to, as far as it is told."""
+
+    item_id: str | None = None
+    output_index: int | None = None
+
+
+class Item:
+    """A message, a thought or the use of a tool while it grows. `untold` is what nobody has been shown yet."""
+
+    def __init__(self, kind: Kind, place: Place) -> None:
+        self.kind: Kind = kind
+        self.is_begun = self.is_done = False
+        self.untold: list[str] = []
+        self._index = place.output_index
+        self._wire = WireItem(kind, place.item_id)
+        self._first: list[str] = []
+        self._parts: dict[str, list[str]] = {}
+        self._between = "\n\n" if kind == "reasoning" else ""
+
+    @property
+    def names(self) -> set[str]:
+        return self._wire.names
+
+    def likeness(self, place: Place) -> int:
+        """The likelihood that `place` is that of this item, in no unit; 0: it is another's."""
+        is_here = self._index is not None and self._index == place.output_index
+        is_named = bool(self._wire.id) and self._wire.id == place.item_id
+        is_unknown = place == Place() or (self._index is None and not self._wire.id)
+        return 4 * is_here + 2 * is_named + is_unknown
+
+    def is_at(self, place: Place) -> bool:
+        return (self._wire.id, self._index) == (place.item_id, place.output_index)
+
+    # --- what comes ----------------------------------------------------------------------------------------------------
+
+    def begin(self, wire: WireItem) -> None:
+        """Take how the item begins: its seal is not whole then, and words that it has count only if no others come."""
+        self._learn(msgspec.structs.replace(wire, encrypted_content=None))
+        self._first = wire.parts
+
+    def grow(self, part: str, piece: str) -> None:
+        if part not in self._parts and any(self._parts.values()):
+            self.untold.append(self._between)
+        self._parts.setdefault(part, []).append(piece)
+        self.untold.append(piece)
+
+    def settle(self, part: str, whole: str) -> None:
+        """Take all that the part comes to."""
+        if whole and part not in self._parts:
+            self.grow(part, whole)
+        elif whole:
+            self._parts[part] = [whole]
+
+    def close(self, wire: WireItem) -> None:
+        """Take that the item is done, and all that it comes to, as far as that is told."""
+        self._learn(wire)
+        self._settle_all(wire.parts)
+        self.is_done = True
+
+    def end(self, *, is_cut: bool) -> None:
+        """Take that the answer is over, and this item with it, whether it is whole or `is_cut`."""
+        if not self.is_done and is_cut:
+            self._wire.status = "incomplete"
+        if not any(self._parts.values()):
+            self._settle_all(self._first)
+        self.is_done = True
+
+    def _learn(self, wire: WireItem) -> None:
+        """Take what is told of the item beside its words."""
+        for name in ("id", "status", "phase", "content", "encrypted_content", "call_id", "name"):
+            if told := getattr(wire, name):
+                setattr(self._wire, name, told)
+
+    def _settle_all(self, whole: list[str]) -> None:
+        if not whole:
+            return
+        parts = {f"{number}": [words] for number, words in enumerate(whole)}
+        if not any(self._parts.values()):
+            self.untold.append(self._between.join(whole))
+        self._parts = parts
+
+    # --- what it comes to ----------------------------------------------------------------------------------------------
+
+    @property
+    def goes_back(self) -> bool:
+        """The API takes the thought back: sealed, or in the open. A summary of one is nothing to it."""
+        in_the_open = self._wire.content or any(map(_is_open, self._parts))
+        return bool(self._wire.encrypted_content or in_the_open)
+
+    def block(self, *, has_id: bool) -> BlockDone | None:
+        """The block that the item is; None if there is nothing in it."""
+        wire, texts = self._wire, ["".join(pieces) for pieces in self._parts.values()]
+        text = self._between.join(texts)
+        extra: dict[str, Any] = {}
+        if has_id and wire.id and len(wire.id) <= MAX_ID_CHARS:
+            extra["id"] = wire.id
+        match self.kind:
+            case "message":
+                extra |= {"phase": wire.phase} if wire.phase else {}
+                return BlockDone(TextBlock(text, extra)) if text else None
+            case "reasoning":
+                extra |= {"parts": texts} if len(texts) > 1 else {}
+                seal = wire.encrypted_content or ""
+                block = ThinkingBlock(text, seal, extra if self.goes_back else {})
+                return BlockDone(block) if text or seal else None
+            case "function_call":
+                data, problem = tool_input(text)
+                if wire.status == "incomplete" and not problem:
+                    data, problem = {}, UNFINISHED
+                use = ToolUse(wire.call_id or wire.id or "", wire.name or "", data, extra)
+                return BlockDone(use, problem)
+
+
+def _is_open(part: str) -> bool:
+    return part.startswith(OPEN_THOUGHT)

@@ -1,0 +1,64 @@
+"""A model behind the Responses API: OpenAI's own, or that of a server that speaks it."""
+
+import logging
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from sanderling.config import Settings
+from sanderling.errors import ProviderError
+from sanderling.providers import ModelLimits, ModelRequest, StreamItem
+from sanderling.providers.endpoint import Endpoint
+from sanderling.providers.http.direct import DirectProvider
+from sanderling.providers.http.models import decode_models
+from sanderling.providers.responses.reply import ResponsesDecoder
+from sanderling.providers.responses.request import ResponsesEncoder
+
+# The words for a thought that is not taken back: sealed for another account, or by a server that has forgotten how.
+_UNSEALED = re.compile(r"encrypted (content|reasoning)|'rs_\w+'", re.IGNORECASE)
+
+log = logging.getLogger(__name__)
+
+
+class ResponsesProvider(DirectProvider):
+    path = "/responses"
+
+    def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
+        super().__init__(settings, endpoint, model)
+        self._encoder = ResponsesEncoder(model, endpoint.quirks_of(model))
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
+        """Thoughts that the API does not take back would be in each request from then on: it is asked again without them."""
+        has_begun = False
+        try:
+            async with aclosing(super().stream(request)) as items:
+                async for item in items:
+                    has_begun = True
+                    yield item
+                return
+        except ProviderError as error:
+            is_about_thoughts = _UNSEALED.search(error.message) and not has_begun
+            if not (is_about_thoughts and self._encoder.drop_thoughts(request.history)):
+                raise
+            log.warning("asked again without earlier thoughts: %s", error)
+        async with aclosing(super().stream(request)) as items:
+            async for item in items:
+                yield item
+
+    def _encode(self, request: ModelRequest, model: str) -> bytes:
+        if model != self._encoder.model:
+            self._encoder = ResponsesEncoder(model, self.endpoint.quirks_of(model))
+        # Unless the person wants it otherwise the server decides: what a model thinks counts as well.
+        wanted = self._max_tokens() if self._settings.max_tokens else 0
+        return self._encoder.encode(request, max_tokens=wanted, thinking=self._settings.thinking)
+
+    def _decoder(self, model: str) -> ResponsesDecoder:
+        del model  # they all answer alike
+        return ResponsesDecoder(self._without_key, self._key_remedy)
+
+    async def fetch_limits(self) -> ModelLimits:
+        model = self.model
+        return decode_models(await self._get("/models")).get(model, ModelLimits())
+
+    async def list_models(self) -> tuple[str, ...]:
+        return tuple(decode_models(await self._get("/models")))

@@ -1,0 +1,313 @@
+"""
+A request in the words of the Responses API, which keeps nothing: all that was said goes along, the model's sealed reasoning too.
+
+What a request begins with is what the one before it was, byte for byte: tools, system prompt, every earlier message. A message is
+encoded once, as the items that it is made of, and found again by identity.
+
+Models from GPT-5.6 on read and write their cache where a breakpoint stands, and writing costs 1.25 times the tokens
+(https://developers.openai.com/api/docs/guides/prompt-caching). One they place themselves, at the end of what is new. Two more are
+marked here: the system prompt's end, which covers the tools before it, for whatever happens to the conversation; and the end of the
+request before, which those that look back for no ending of their own accord find nowhere else. A mark can stand in a block only, so
+the text of every result is one then: what carries the mark may change, its form may not.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from sanderling.protocol.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+)
+from sanderling.providers import ModelRequest, ToolSpec
+from sanderling.providers.encoding import EncodedHistory, encoded, previous_end
+from sanderling.providers.endpoint import Quirks
+from sanderling.providers.schemas import fits_strict
+from sanderling.text import printable
+
+MIN_OUTPUT_TOKENS = 16
+MAX_KEY_CHARS = 64
+IMAGE_FOLLOWS = "[an image, which follows]"
+IMAGE_UNSEEN = "[an image, which this model cannot see]"
+_MARK = b',"prompt_cache_breakpoint":{"mode":"explicit"}'
+
+
+class _InputText(msgspec.Struct, tag="input_text"):
+    text: str
+
+
+class _InputImage(msgspec.Struct, tag="input_image"):
+    image_url: str
+    detail: str = "auto"
+
+
+class _OutputText(msgspec.Struct, tag="output_text"):
+    text: str
+    annotations: tuple[()] = ()
+
+
+class _SummaryText(msgspec.Struct, tag="summary_text"):
+    text: str
+
+
+class _ReasoningText(msgspec.Struct, tag="reasoning_text"):
+    text: str
+
+
+class _Told(msgspec.Struct, tag="message"):
+    """A message of the person's, or of ours."""
+
+    role: str
+    content: list[_InputText | _InputImage]
+
+
+class _Said(msgspec.Struct, tag="message", kw_only=True, omit_defaults=True):
+    """A message of the model's."""
+
+    id: str
+    role: str
+    status: str
+    phase: str = ""
+    content: list[_OutputText]
+
+
+class _Quoted(msgspec.Struct, omit_defaults=True):
+    """The words of another model, or of an answer that was cut off. Those with a type need an id, and this has none."""
+
+    role: str
+    content: str
+    phase: str = ""
+
+
+class _Reasoning(msgspec.Struct, tag="reasoning", kw_only=True, omit_defaults=True):
+    """A thought: sealed, with a summary of it, or in the open. Who seals thoughts refuses those in the open."""
+
+    id: str = ""
+    summary: list[_SummaryText]
+    content: list[_ReasoningText] = []
+    encrypted_content: str = ""
+
+
+class _Call(msgspec.Struct, tag="function_call", kw_only=True, omit_defaults=True):
+    id: str = ""
+    call_id: str
+    name: str
+    arguments: str
+
+
+class _Output(msgspec.Struct, tag="function_call_output"):
+    call_id: str
+    output: str | list[_InputText | _InputImage]
+
+
+class _Function(msgspec.Struct, tag="function"):
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    strict: bool  # left out, it is true
+
+
+_Item = _Told | _Said | _Quoted | _Reasoning | _Call | _Output
+
+
+class ResponsesEncoder:
+    """Asks `model`. Remembers the history that it has encoded last."""
+
+    def __init__(self, model: str, quirks: Quirks) -> None:
+        self.model = model
+        self._quirks = quirks
+        self._history = EncodedHistory(self._encode_message)
+        self._dropped: set[str] = set()
+
+    def encode(self, request: ModelRequest, *, max_tokens: int = 0, thinking: bool = True) -> bytes:
+        """`max_tokens` 0: as many as the server gives."""
+        quirks = self._quirks
+        body: dict[str, Any] = {"model": self.model, "stream": True, "store": False}
+        if max_tokens and quirks.max_tokens_name:
+            body["max_output_tokens"] = max(MIN_OUTPUT_TOKENS, max_tokens)
+        if quirks.parallel_tools is not None:
+            body["parallel_tool_calls"] = quirks.parallel_tools
+        if request.session_id and quirks.cache == "key":
+            body["prompt_cache_key"] = request.session_id[-MAX_KEY_CHARS:]
+        body |= quirks.effort.get("on" if thinking else "off", {}) | quirks.body
+        if request.tools:
+            body["tools"] = [_function(tool, quirks) for tool in request.tools]
+        return msgspec.json.encode(body | {"input": self._items(request)})
+
+    def drop_thoughts(self, history: Sequence[Message]) -> bool:
+        """Send the thoughts of `history` no more: the API cannot unseal them. Say whether there were any."""
+        thoughts = [
+            block
+            for message in history
+            for block in message.content
+            if isinstance(block, ThinkingBlock)
+        ]
+        ids = {*map(_id, thoughts)} - {""}
+        has_any = not ids <= self._dropped
+        self._dropped |= ids
+        self._history = EncodedHistory(self._encode_message)
+        return has_any
+
+    def _items(self, request: ModelRequest) -> list[msgspec.Raw]:
+        messages = self._history.of(request.history)
+        for number in _with_ids_again(request.history):
+            items = _said(request.history[number], is_whole=False)
+            messages[number] = tuple(map(encoded, items))
+        is_marked = self._quirks.cache == "openai_explicit"
+        end = previous_end(request.history)
+        if is_marked and end is not None:
+            messages[end] = (*messages[end][:-1], _marked(messages[end][-1]))
+        if request.system:
+            text = printable(request.system)
+            system = encoded(_Told(self._quirks.system_role, [_InputText(text)]))
+            messages.insert(0, (_marked(system) if is_marked else system,))
+        return list(chain.from_iterable(messages))
+
+    def _encode_message(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
+        if message.role == "user":
+            return map(encoded, _told(message, self._quirks))
+        ids = {*map(_id, message.content)}
+        is_whole = "" not in ids and self._dropped.isdisjoint(ids)
+        is_whole &= _thoughts_go_back(message, previous, self._quirks)
+        return map(encoded, _said(message, is_whole=is_whole))
+
+
+def _with_ids_again(history: Sequence[Message]) -> Iterator[int]:
+    """Messages with an id that was there before, which OpenAI refuses and other servers have made."""
+    seen: set[str] = set()
+    for number, message in enumerate(history):
+        ids = [item_id for block in message.content if (item_id := _id(block))]
+        if len({*ids}) < len(ids) or not seen.isdisjoint(ids):
+            yield number
+        seen.update(ids)
+
+
+def _marked(item: msgspec.Raw) -> msgspec.Raw:
+    """`item` with a mark in its last block: it ends with its content, or output, and that with a block."""
+    return msgspec.Raw(bytes(item).removesuffix(b"}]}") + _MARK + b"}]}")
+
+
+# --- what the person and tools say -------------------------------------------------------------------------------------
+
+
+def _told(message: Message, quirks: Quirks) -> Iterator[_Item]:
+    """Results, then what the person says; before that, images that a result cannot have."""
+    words: list[_InputText | _InputImage] = []
+    for block in message.content:
+        match block:
+            case ToolResult(tool_use_id, content, is_error):
+                parts = [*([_InputText("Error:")] if is_error else ()), *_parts(content)]
+                if quirks.images == "user":
+                    words += filter(_is_image, parts)
+                yield _Output(tool_use_id, _output(parts, quirks))
+            case TextBlock(text):
+                words.append(_InputText(text))
+            case _:
+                pass
+    if words:
+        yield _Told("user", words)
+
+
+def _parts(content: str | Sequence[TextBlock | ImageBlock]) -> list[_InputText | _InputImage]:
+    blocks = (TextBlock(content),) if isinstance(content, str) else content
+    return [
+        _InputText(block.text)
+        if isinstance(block, TextBlock)
+        else _InputImage(f"data:{block.source.media_type};base64,{block.source.data}")
+        for block in blocks
+    ]
+
+
+def _output(
+    parts: list[_InputText | _InputImage], quirks: Quirks
+) -> str | list[_InputText | _InputImage]:
+    if quirks.images != "tool":
+        instead = _InputText(IMAGE_FOLLOWS if quirks.images == "user" else IMAGE_UNSEEN)
+        parts = [instead if _is_image(part) else part for part in parts]
+    if quirks.cache == "openai_explicit" or any(map(_is_image, parts)):
+        return parts
+    return "\n\n".join(part.text for part in parts if isinstance(part, _InputText))
+
+
+def _is_image(part: _InputText | _InputImage) -> bool:
+    return isinstance(part, _InputImage)
+
+
+# --- what the model said -----------------------------------------------------------------------------------------------
+
+
+def _said(message: Message, *, is_whole: bool) -> Iterator[_Item]:
+    """
+    The model's own words as the API gave them or, where something is missing, as quotations.
+
+    For what has an id is refused without the thought that came before it, and a thought without what came after it.
+    """
+    for block in message.content:
+        item_id = _id(block) if is_whole else ""
+        match block:
+            case ThinkingBlock() if is_whole:
+                yield _thought(block)
+            case TextBlock(text, extra):
+                phase = extra.get("phase", "")
+                yield (
+                    _Said(
+                        id=item_id,
+                        role="assistant",
+                        status="completed",
+                        phase=phase,
+                        content=[_OutputText(text)],
+                    )
+                    if is_whole
+                    else _Quoted("assistant", text, phase)
+                )
+            case ToolUse(use_id, name, data):
+                yield _Call(id=item_id, call_id=use_id, name=name, arguments=_json(data))
+            case _:
+                pass
+
+
+def _thought(block: ThinkingBlock) -> _Reasoning:
+    texts = block.extra.get("parts") or [block.thinking] * bool(block.thinking)
+    return _Reasoning(
+        id=_id(block),
+        summary=[_SummaryText(text) for text in texts if block.signature],
+        content=[_ReasoningText(text) for text in texts if not block.signature],
+        encrypted_content=block.signature,
+    )
+
+
+def _thoughts_go_back(message: Message, previous: Message | None, quirks: Quirks) -> bool:
+    """Say whether the model gets back what it thought for `message`, if it did, as an answer to the `previous` one."""
+    if not any(isinstance(block, ThinkingBlock) for block in message.content):
+        return True
+    beside = chain(message.content, previous.content if previous else ())
+    has_tools = any(isinstance(block, ToolUse | ToolResult) for block in beside)
+    return {"never": False, "with_tools": has_tools, "always": True}[quirks.replay_reasoning]
+
+
+def _id(block: ContentBlock) -> str:
+    has_extra = isinstance(block, ThinkingBlock | TextBlock | ToolUse)
+    return str(block.extra.get("id", "")) if has_extra else ""
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(data).decode()
+    except UnicodeEncodeError:
+        return json.dumps(data, ensure_ascii=False)
+
+
+# --- tools -------------------------------------------------------------------------------------------------------------
+
+
+def _function(tool: ToolSpec, quirks: Quirks) -> _Function:
+    is_strict = quirks.strict_schemas and fits_strict(tool.input_schema)
+    return _Function(tool.name, tool.description, tool.input_schema, is_strict)

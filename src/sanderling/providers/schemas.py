@@ -1,0 +1,42 @@
+"""The schemas of tools, as APIs take them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+_NOT_STRICT = frozenset(("oneOf", "allOf", "not", "patternProperties", "default"))
+
+
+def fits_strict(schema: Mapping[str, Any]) -> bool:
+    """
+    Say whether the input of a tool can be held to `schema`: each object is closed, and all that it has is required.
+
+    Source: https://developers.openai.com/api/docs/guides/structured-outputs
+    """
+    left: list[object] = [schema]
+    while left:
+        part = left.pop()
+        if isinstance(part, Mapping):
+            told = cast("Mapping[str, Any]", part)
+            if not _is_strict(told):
+                return False
+            left += _parts(told)
+    return True
+
+
+def _is_strict(schema: Mapping[str, Any]) -> bool:
+    properties = schema.get("properties", {})
+    is_object = bool(properties) or schema.get("type") == "object"
+    is_closed = schema.get("additionalProperties") is False
+    is_alone = "$ref" not in schema or len(schema) == 1
+    return (
+        not _NOT_STRICT & set(schema)
+        and is_alone
+        and (not is_object or (is_closed and set(schema.get("required", ())) == set(properties)))
+    )
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[object]:
+    for name in ("properties", "$defs"):
+        yield from schema.get(name, {}).values()
+    yield from schema.get("anyOf", ())
+    yield schema.get("items")
