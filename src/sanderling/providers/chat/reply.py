@@ -27,6 +27,7 @@ from sanderling.providers.chat.usage import read_usage
 from sanderling.providers.endpoint import Quirks
 from sanderling.providers.http.bodies import decode, field, is_list, items, read_refusal
 from sanderling.providers.http.errors import explain_status
+from sanderling.providers.idle import keeps_what_came
 
 END = "[DONE]"
 _OWN_FIELDS = frozenset(("role", "content", "tool_calls"))
@@ -39,12 +40,16 @@ _STOP_REASONS: dict[str, StopReason] = {
     "safety": "refusal",
     "sensitive": "refusal",
 }
-_FAILURES: dict[str, tuple[int, str]] = {
-    "error": (HTTPStatus.BAD_GATEWAY, "The server ends the answer with an error"),
-    "insufficient_system_resource": (529, "The server has no room for the answer"),
-    "malformed_function_call": (HTTPStatus.BAD_GATEWAY, "The model wrote what is no tool call"),
+# Reasons to stop that are none, by the type of error that each stands for.
+_FAILURES = {
+    "error": ("api_error", "it ended the answer"),
+    "insufficient_system_resource": (
+        "overloaded_error",
+        "it has no room for the rest of the answer",
+    ),
+    "malformed_function_call": ("tool_use_failed", "it is left out"),
 }
-_ABORTED = "abort"  # as if the connection had broken
+_ABORTED = "abort"
 
 _chunk_decoder = msgspec.json.Decoder(Any)
 
@@ -116,7 +121,7 @@ class ChatDecoder:
         is_status = type(code) is int and HTTPStatus.BAD_REQUEST <= code < 600  # noqa: PLR2004
         raise self._failure(code if is_status else HTTPStatus.OK, words or kind or "error", kind)
 
-    def _failure(self, status: int, words: str, kind: str = "") -> ProviderError:
+    def _failure(self, status: int, words: str, kind: str) -> ProviderError:
         return explain_status(kind, status, self._without_key(words), key_remedy=self._key_remedy)
 
     def _take(self, delta: object) -> Iterator[StreamItem]:
@@ -175,9 +180,11 @@ class ChatDecoder:
 
     def _stop(self, reason: str) -> None:
         if reason in _FAILURES:
-            raise self._failure(*_FAILURES[reason])
+            kind, words = _FAILURES[reason]
+            raise self._failure(HTTPStatus.OK, words, kind)
         if reason == _ABORTED:
-            return
+            message = "The server gave up in the middle of the answer."
+            raise ProviderError("cut", message, keeps_what_came())
         self.is_done = True
         if self.stop_reason != "refusal":
             self.stop_reason = _STOP_REASONS.get(reason, "end_turn")

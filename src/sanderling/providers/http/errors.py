@@ -25,6 +25,7 @@ _FINAL_KINDS: dict[str, ErrorKind] = {
     "exceed_context_size_error": "context_full",  # llama.cpp
     "request_too_large": "context_full",
     "string_above_max_length": "context_full",
+    "tool_use_failed": "malformed",  # Groq, of a call that the model has written
 }
 _KINDS_BY_TYPE: dict[str, ErrorKind] = {
     "authentication_error": "auth",
@@ -100,6 +101,7 @@ def explain_status(
     kind = _kind(error_type, status)
     if kind == "invalid_request" and _TOO_LONG.search(detail):
         kind = "context_full"  # has no type of its own
+    detail = detail.rstrip(". ")
     detail = detail if len(detail) <= MAX_DETAIL_CHARS else f"{detail[:MAX_DETAIL_CHARS]}…"
     what = detail if status == HTTPStatus.OK else f"{detail} ({status})"
     message, remedy = _in_words(kind, error_type, status)
@@ -139,6 +141,8 @@ def _request_in_words(error_type: str, status: int) -> tuple[str, str]:
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         remedy = f"Put name and password into the environment's proxy variables, then {remedies().restart}."
         return "The proxy asks who you are", remedy
+    if error_type == "tool_use_failed":
+        return "The model wrote a tool call that its API cannot read", remedies().go_on
     if error_type in _NOT_FOUND or status == HTTPStatus.NOT_FOUND:
         remedy = "Check the options model and base_url."
         return "The API does not know what was asked for", remedy
