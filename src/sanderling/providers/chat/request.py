@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -28,6 +28,7 @@ from sanderling.protocol.messages import (
 from sanderling.providers import ModelRequest, ToolSpec
 from sanderling.providers.encoding import EncodedHistory, encoded, previous_end
 from sanderling.providers.endpoint import Quirks
+from sanderling.providers.schemas import fits_strict
 
 MAX_KEY_CHARS = 64
 _MARKS: dict[str, tuple[str, dict[str, str]]] = {
@@ -81,7 +82,7 @@ class ChatEncoder:
 
     def _all_messages(self, request: ModelRequest) -> list[msgspec.Raw]:
         parts = self._history.of(request.history)
-        if self._mark and parts:
+        if self._mark and request.history[-1].role == "user":
             for index in {previous_end(request.history) or 0, len(parts) - 1}:
                 parts[index] = (*parts[index][:-1], _marked(parts[index][-1], self._mark))
         messages = list(chain.from_iterable(parts))
@@ -198,25 +199,9 @@ def _tool(spec: ToolSpec, quirks: Quirks) -> dict[str, Any]:
         "description": spec.description,
         "parameters": spec.input_schema,
     }
-    if quirks.strict_schemas and is_strict(spec.input_schema):
+    if quirks.strict_schemas and fits_strict(spec.input_schema):
         function["strict"] = True
     return {"type": "function", "function": function}
-
-
-def is_strict(schema: Any) -> bool:
-    """Say whether `schema` is one that can be enforced: each object in it has all of its properties, and no others."""
-    match schema:
-        case {"type": "object"} if not (
-            schema.get("additionalProperties") is False
-            and set(schema.get("required", ())) == set(schema.get("properties", {}))
-        ):
-            return False
-        case dict():
-            return all(map(is_strict, cast("dict[str, Any]", schema).values()))
-        case list():
-            return all(map(is_strict, cast("list[Any]", schema)))
-        case _:
-            return True
 
 
 def _text(text: str) -> dict[str, Any]:
