@@ -172,7 +172,7 @@ def fit(message: Message) -> Message:
 def _fit(block: ContentBlock) -> ContentBlock:
     match block:
         case ToolUse(id=use_id, name=name) if (fit_id(use_id), fit_name(name)) != (use_id, name):
-            return ToolUse(fit_id(use_id), fit_name(name), block.input)
+            return msgspec.structs.replace(block, id=fit_id(use_id), name=fit_name(name))
         case ToolResult(tool_use_id=use_id) if fit_id(use_id) != use_id:
             return msgspec.structs.replace(block, tool_use_id=fit_id(use_id))
         case _:
