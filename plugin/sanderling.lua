@@ -98,7 +98,13 @@ command('Compact', {
   bang = true,
   complete = true,
 })
-command('Model', { desc = 'choose the model', nargs = '?', complete = true })
+command('Model', {
+  desc = 'choose the model; with ! ask all providers for their models',
+  nargs = '?',
+  bang = true,
+  complete = true,
+})
+command('ProviderTest', { desc = 'try what a provider can do', nargs = '?', complete = true })
 command('Mode', { desc = 'show or set what asks first', nargs = '?', bar = true, complete = true })
 command('Net', {
   desc = 'show or set the network of commands',

@@ -12,6 +12,8 @@ local report = require('sanderling.screens.report')
 local slash = require('sanderling.prompt.slash')
 
 local ns = api.nvim_create_namespace('sanderling_slash')
+local NO_SESSION = 'No session is open: :AgentChat begins one.'
+local MAX_WAIT_MS = 1000 -- for the models that are known, when one is completed
 
 -- what they do --------------------------------------------------------------------------------------------------------
 
@@ -28,9 +30,17 @@ end
 
 ---@param session sanderling.chat.session.Session
 local function choose_model(session)
+  local notes, width = session.state.model_notes or {}, 0
+  for _, name in ipairs(session.state.models) do
+    width = math.max(width, api.nvim_strwidth(name))
+  end
   vim.ui.select(session.state.models, {
     prompt = 'Model:',
     kind = 'sanderling_model',
+    format_item = function(name)
+      local gap = (' '):rep(width - api.nvim_strwidth(name) + 2)
+      return notes[name] and name .. gap .. notes[name] or name
+    end,
   }, function(model)
     if model then
       session:act({ type = 'set_model', model = model })
@@ -40,10 +50,15 @@ end
 
 --- Have a model chosen once the models are known.
 ---@param session sanderling.chat.session.Session
-local function ask_models(session)
-  session:ask({ type = 'list_models' }, function(result, is_here)
-    local is_first = not session.state.models -- else it was asked twice
-    session:note({ type = 'local_models_known', models = result.models })
+---@param scope 'own'|'all'
+local function ask_models(session, scope)
+  local before = session.state.models
+  session:ask({ type = 'list_models', scope = scope }, function(result, is_here)
+    for _, problem in ipairs(result.problems or {}) do
+      session:say('warning', problem)
+    end
+    local is_first = session.state.models == before -- else it was asked twice
+    session:note({ type = 'local_models_known', models = result.models, notes = result.notes })
     if is_first and is_here then
       choose_model(session)
     elseif is_first then
@@ -55,20 +70,72 @@ end
 ---@param call sanderling.verbs.Call
 function M.set_or_choose_model(call)
   local model, session = call.args, call.session
-  if model ~= '' then
+  if call.bang then
+    ask_models(session, 'all')
+  elseif model ~= '' then
     session:act({ type = 'set_model', model = model })
   elseif session.state.models then
     choose_model(session)
   else
-    ask_models(session)
+    ask_models(session, 'own')
   end
 end
 
---- The models that :AgentModel completes.
+---@type table<string, string[]> by session, the models that are known without asking a provider
+local known_models = {}
+
+--- The models that :AgentModel completes: those that were listed, else those that are known.
 ---@param session_id string
 ---@return string[]
 function M.models_of(session_id)
-  return live.state_of(session_id).models or { config.options.model }
+  local listed = live.state_of(session_id).models
+  return listed or known_models[session_id] or { config.options.model }
+end
+
+--- Complete a model for a person who has asked for it; the provider may be left out.
+---@param lead string
+---@return string[]
+function M.complete_model(lead)
+  local session = live.current()
+  if session and not session.state.models and not known_models[session.id] then
+    session:ask({ type = 'list_models', scope = 'known' }, function(result)
+      known_models[session.id] = result.models
+    end)
+    vim.wait(MAX_WAIT_MS, function()
+      return known_models[session.id] ~= nil
+    end, 5)
+  end
+  return vim.tbl_filter(function(name)
+    return vim.startswith(name, lead) or vim.startswith(name:match('^[^:]*:(.*)') or '', lead)
+  end, M.models_of(session and session.id or ''))
+end
+
+--- Complete a provider: those of the models that are known.
+---@param lead string
+---@return string[]
+function M.complete_provider(lead)
+  local names = {} ---@type table<string, true>
+  for _, model in ipairs(M.complete_model('')) do
+    names[model:match('^([^:]+):') or 'anthropic'] = true
+  end
+  names = vim.tbl_keys(names)
+  table.sort(names)
+  return vim.tbl_filter(function(name)
+    return vim.startswith(name, lead)
+  end, names)
+end
+
+--- Try what a provider can do, the session's or another one, and show it when it is known.
+---@param provider string
+function M.test_provider(provider)
+  local session = live.current()
+  if not session then
+    return message.tell(NO_SESSION)
+  end
+  message.tell('The provider is asked: this takes a while.')
+  session:ask({ type = 'test_provider', provider = provider }, function(result)
+    report.show(session.id, result)
+  end)
 end
 
 ---@param call sanderling.verbs.Call
@@ -135,7 +202,7 @@ function M.call(name, arguments)
     forget_command_line(arguments)
   end
   if command.only_looks and not live.current() then
-    message.tell('No session is open: :AgentChat begins one.')
+    message.tell(NO_SESSION)
     return
   end
   if not (command.has_own_page and live.current()) then

@@ -381,6 +381,12 @@
 ---@class (exact) sanderling.ListModels
 ---@field type 'list_models'
 ---@field session_id string
+---@field scope 'all'|'known'|'own'
+
+---@class (exact) sanderling.TestProvider
+---@field type 'test_provider'
+---@field session_id string
+---@field provider string
 
 ---@class (exact) sanderling.ShowUsage
 ---@field type 'show_usage'
@@ -410,6 +416,8 @@
 
 ---@class (exact) sanderling.Models
 ---@field models string[]
+---@field notes? table<string, any>
+---@field problems? string[]
 
 ---@class (exact) sanderling.Report
 ---@field title string
@@ -546,6 +554,7 @@
 ---| sanderling.Login
 ---| sanderling.Logout
 ---| sanderling.ListModels
+---| sanderling.TestProvider
 ---| sanderling.ShowUsage
 ---| sanderling.ShowSettings
 ---| sanderling.ShowTrust

@@ -6,6 +6,8 @@ The command line.
 `sanderling check [--api]` prints, as one JSON object, what `:checkhealth` and a bug report need: versions, whether a key was
 found (never the key), and with `--api` whether the API answers. Exit code 1: the API was asked and did not answer.
 
+`sanderling check PROVIDER` tries whether a provider can do what a conversation needs. Exit code 1: it cannot.
+
 `sanderling sandbox status|exec` is `sandbox/cli.py`.
 """
 
@@ -83,8 +85,13 @@ def run_command(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="sanderling", description=sanderling.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser(
-        "check", help="print versions, the key's presence and, with --api, the API's answer as JSON"
+        "check",
+        help="print versions, the key's presence and, with --api, the API's answer as JSON; of a PROVIDER, what it can do",
     )
+    check.add_argument(
+        "providers", nargs="*", metavar="PROVIDER[:MODEL]", help="try these: it costs some tokens"
+    )
+    check.add_argument("--json", action="store_true", help="what was tried, as JSON")
     check.add_argument(
         "--api", action="store_true", help="ask the API for the model (costs no tokens)"
     )
@@ -135,11 +142,38 @@ def check_installation(arguments: argparse.Namespace) -> int:
     import anyio
     import msgspec
 
+    if arguments.providers:
+        if arguments.api or arguments.base_url:
+            sys.stderr.write(
+                "sanderling: a PROVIDER is asked where its table in the configuration says, without --api\n"
+            )
+            return EXIT_USAGE
+        return check_providers(arguments)
     report = describe_installation()
     if arguments.api:
         report["api"] = anyio.run(ask_api, arguments.model, arguments.base_url)
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
     return 0 if not arguments.api or report["api"]["is_reachable"] else 1
+
+
+def check_providers(arguments: argparse.Namespace) -> int:
+    import anyio
+    import msgspec
+
+    from sanderling.conversation.trial import shown, try_all
+    from sanderling.errors import ConfigError
+    from sanderling.print_mode.inputs import own_settings
+
+    try:
+        trials = anyio.run(try_all, arguments.providers, arguments.model, own_settings())
+    except ConfigError as error:
+        sys.stderr.write(f"sanderling: {error}\n")
+        return EXIT_USAGE
+    if arguments.json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(trials)).decode() + "\n")
+    else:
+        sys.stdout.write(shown(trials))
+    return 0 if all(trial.is_passed for trial in trials) else 1
 
 
 def describe_installation() -> dict[str, Any]:

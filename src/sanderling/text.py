@@ -2,7 +2,7 @@
 
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # Control characters, marks of direction, letters without width or shape, tags and selectors, in which whole sentences have been
 # smuggled past the person who looked.
@@ -59,6 +59,16 @@ def fence_around(text: str) -> str:
     """A Markdown fence that nothing inside `text` can close."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     return "`" * (longest + 1)
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table that can be read as it stands; the first row is its head. All columns but the first are flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        " | ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in rows
+    ]
+    rule = " | ".join(("-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])))
+    return "\n".join(f"| {line} |" for line in (lines[0], rule, *lines[1:]))
 
 
 def name_set(text: str) -> frozenset[str]:

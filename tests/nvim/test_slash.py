@@ -293,6 +293,70 @@ def test_a_list_that_comes_while_something_else_is_typed_asks_nothing(screen):
     assert screen.lua("return _G.asked == nil")
 
 
+def test_with_a_bang_all_providers_are_asked_and_who_does_not_answer_is_told(screen):
+    screen.lua(CATCH_SELECT)
+    screen.send({"type": "local_models_known", "models": ["claude-a"]})
+    screen.command("AgentModel!")
+    assert screen.actions("list_models") == [{"type": "list_models", "scope": "all"}]
+    screen.answer(
+        "list_models",
+        models=["claude-a", "ollama:qwen3:8b"],
+        notes={"claude-a": "1,000,000 tokens, $2 in, $10 out"},
+        problems=["groq: Cannot reach api.groq.com (timed out)."],
+    )
+    wait_until(lambda: screen.lua("return _G.asked ~= nil"))
+    assert screen.lua("return vim.tbl_map(_G.asked[2].format_item, _G.asked[1])") == [
+        "claude-a         1,000,000 tokens, $2 in, $10 out",
+        "ollama:qwen3:8b",
+    ]
+    assert "groq: Cannot reach api.groq.com (timed out)." in screen.transcript_text()
+
+
+def test_slash_model_all_asks_all_providers(screen):
+    screen.feed("i/model all<C-s>")
+    (asked,) = wait_until(lambda: screen.actions("list_models"))
+    assert asked["scope"] == "all"
+
+
+def test_models_are_completed_with_their_provider_or_without_it(screen):
+    """What is known without asking anybody; the host of a test answers at once."""
+    screen.lua("""
+      local host = require('sanderling.host')
+      local request = host.request
+      host.request = function(asked, on_answer)
+        if asked.type ~= 'list_models' then return request(asked, on_answer) end
+        table.insert(_G.actions, { type = asked.type, scope = asked.scope })
+        on_answer({ models = { 'claude-a', 'openai:gpt-6.2-sol', 'ollama:qwen3:8b' } })
+      end
+    """)
+    complete = "return vim.fn.getcompletion(..., 'cmdline')"
+    assert screen.lua(complete, "AgentModel ") == [
+        "claude-a",
+        "openai:gpt-6.2-sol",
+        "ollama:qwen3:8b",
+    ]
+    assert screen.lua(complete, "AgentModel openai:g") == ["openai:gpt-6.2-sol"]
+    assert screen.lua(complete, "AgentModel qwen") == ["ollama:qwen3:8b"]
+    assert screen.actions("list_models") == [{"type": "list_models", "scope": "known"}]
+
+
+def test_a_provider_is_tried_and_its_row_shown(screen):
+    screen.command("AgentProviderTest ollama:qwen3:8b")
+    assert screen.actions("test_provider") == [
+        {"type": "test_provider", "provider": "ollama:qwen3:8b"}
+    ]
+    assert "The provider is asked" in screen.messages()
+    row = "| ollama:qwen3:8b | 65,536 |    ? |     ? | ✓ 4 ms | ✓ 2 s | ✓ 3 s |  none |"
+    screen.answer("test_provider", title="Provider", text=f"{row}\n")
+    wait_until(lambda: "✓ 4 ms" in screen.screen_text())
+
+
+def test_without_a_session_no_provider_is_tried(start_nvim):
+    child = start_nvim()
+    child.command("AgentProviderTest")
+    assert "No session is open" in child.messages()
+
+
 # --- the menu ----------------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ local M = {}
 ---@field title string empty while there is none
 ---@field model string
 ---@field models? string[] that can be chosen, once they were asked for
+---@field model_notes? table<string, string> what is known of them
 ---@field activity 'idle'|'starting'|'thinking'|'streaming'|'summarizing'|'stopping'|'waiting for you'|'failed'
 ---@field is_in_turn boolean
 ---@field retry? sanderling.RetryScheduled that is waited for
@@ -205,7 +206,7 @@ function changes.model_changed(state, event)
 end
 
 function changes.local_models_known(state, event)
-  state.models = event.models
+  state.models, state.model_notes = event.models, event.notes
 end
 
 function changes.slash_commands_changed(state, event)

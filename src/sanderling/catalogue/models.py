@@ -77,6 +77,19 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     has_thinking: bool | None = None
     price: Price | None = None
 
+    @property
+    def note(self) -> str:
+        """The window and the price, as a list of models shows them."""
+        if self in (UNKNOWN, FREE):
+            return ""
+        window = f"{self.window_tokens:,}" if self.window_tokens else "?"
+        dollars = [f"${each:g}" if each is not None else "$?" for each in self.dollars]
+        return f"{window} tokens, {dollars[0]} in, {dollars[1]} out"
+
+    @property
+    def dollars(self) -> tuple[float | None, float | None]:
+        return (self.price.input, self.price.output) if self.price else (None, None)
+
 
 UNKNOWN = Model()
 FREE = Model(price=Price(0, 0))

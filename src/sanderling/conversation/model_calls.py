@@ -61,7 +61,8 @@ class ModelCalls:
         *,
         catalog: Catalog,
     ) -> None:
-        self.prices = Prices(load_catalogue(settings))
+        self.models = load_catalogue(settings)
+        self.prices = Prices(self.models)
         self._session = session
         self._provider = provider
         self._settings = settings

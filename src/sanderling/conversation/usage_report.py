@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from sanderling.protocol.messages import Usage
 from sanderling.session.ledger import Ledger
 from sanderling.session.prices import Cost, Prices, prompt_tokens
+from sanderling.text import markdown_table
 
 
 def report(
@@ -59,16 +60,8 @@ def _row(name: str, usage: Usage, cost: Cost) -> tuple[str, ...]:
 
 
 def _table(name: str, rows: Iterator[tuple[str, ...]]) -> str:
-    """A Markdown table that can be read as it stands: columns of numbers are flush right."""
     table = [(name, "tokens in", "cached", "tokens out", "cost"), *rows]
-    if len(table) == 1:
-        return ""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [
-        " | ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in table
-    ]
-    rule = " | ".join(("-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])))
-    return "\n".join(f"| {line} |" for line in (lines[0], rule, *lines[1:]))
+    return markdown_table(table) if len(table) > 1 else ""
 
 
 def _unpriced(ledger: Ledger, prices: Prices) -> str:

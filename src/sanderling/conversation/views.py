@@ -2,13 +2,16 @@
 
 import codecs
 from contextlib import suppress
+from typing import Literal
 
 import anyio
 import msgspec
 from anyio import to_thread
 
+from sanderling.catalogue.models import split
 from sanderling.config import settings_report
 from sanderling.conversation.parts import Parts
+from sanderling.conversation.trial import shown, try_all
 from sanderling.conversation.usage_report import report
 from sanderling.errors import ProviderError, SanderlingError, SessionError, ToolError
 from sanderling.protocol.actions import Action, ShowEarlier, WatchJob
@@ -30,8 +33,10 @@ from sanderling.protocol.requests import (
     ShowSettings,
     ShowTrust,
     ShowUsage,
+    TestProvider,
     WholeToolUse,
 )
+from sanderling.providers.listing import Listing, known_models, listed_models
 from sanderling.session.pages import Pages
 from sanderling.tools.outcome import Content
 
@@ -70,8 +75,11 @@ class Views:
             SanderlingError: it has no answer.
         """
         match request:
-            case ListModels():
-                return await self._models()
+            case ListModels(_, scope):
+                return await self._models(scope)
+            case TestProvider(_, provider):
+                name = provider or ":".join(split(self._parts.provider.model))
+                return Report("Provider", shown(await try_all([name], "", self._parts.settings)))
             case ShowUsage():
                 return self._usage()
             case ShowSettings():
@@ -125,13 +133,26 @@ class Views:
                 text = f"What was said before cannot be shown: {error}"
                 self._parts.emit(Notice("warning", text))
 
-    async def _models(self) -> Models:
+    async def _models(self, scope: Literal["known", "own", "all"]) -> Models:
+        """Models that can be chosen: those that were listed before those that are only known."""
+        settings, models = self._parts.settings, self._parts.calls.models
+        known = await to_thread.run_sync(known_models, settings, models)
+        listing = Listing()
+        if scope == "all":
+            listing = await listed_models(settings)
+        elif scope == "own":
+            listing = await self._own_models()
+        names = tuple(dict.fromkeys((*listing.models, *known, self._parts.provider.model)))
+        notes = {name: note for name in names if (note := models.of(name).note)}
+        return Models(names, notes, tuple(listing.problems))
+
+    async def _own_models(self) -> Listing:
         provider = self._parts.provider
         try:
             await provider.prepare()
-            return Models(await provider.list_models())
+            return Listing([*await provider.list_models()])
         except ProviderError as error:
-            raise SanderlingError(f"{error.message} {error.remedy}".rstrip()) from error
+            return Listing([], [f"{error.message} {error.remedy}".rstrip()])
 
     def _usage(self) -> Report:
         session, provider, calls = self._parts.session, self._parts.provider, self._parts.calls

@@ -74,13 +74,30 @@ class Logout(msgspec.Struct, tag="logout", frozen=True, forbid_unknown_fields=Tr
 
 
 class ListModels(msgspec.Struct, tag="list_models", frozen=True, forbid_unknown_fields=True):
-    """The models that the session's provider offers: `Models`."""
+    """
+    The models that can be chosen: `Models`.
+
+    They are those that are `known` without asking, and besides those that the session's `own` provider lists, or `all` that can be
+    asked.
+    """
 
     session_id: str
+    scope: Literal["known", "own", "all"] = "own"
 
 
-class Models(msgspec.Struct, frozen=True):
-    models: tuple[str, ...]  # newest first
+class Models(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Names by which models are chosen, with what is known of them; `problems` are sentences about providers that did not answer."""
+
+    models: tuple[str, ...]
+    notes: dict[str, str] = {}
+    problems: tuple[str, ...] = ()
+
+
+class TestProvider(msgspec.Struct, tag="test_provider", frozen=True, forbid_unknown_fields=True):
+    """A `Report` of what a provider can do, `PROVIDER` or `PROVIDER:MODEL`; without one, that of the session. It costs tokens."""
+
+    session_id: str
+    provider: str = ""
 
 
 class ShowUsage(msgspec.Struct, tag="show_usage", frozen=True, forbid_unknown_fields=True):
@@ -138,7 +155,7 @@ class WholeToolUse(msgspec.Struct, frozen=True):
     result: str
 
 
-SessionRequest = ListModels | ShowUsage | ShowSettings | ShowTrust | InspectToolUse
+SessionRequest = ListModels | TestProvider | ShowUsage | ShowSettings | ShowTrust | InspectToolUse
 Answer = Models | Report | TrustPage | WholeToolUse
 Request = (
     ListSessions

@@ -5,7 +5,7 @@ The provider that answers: who it is by the settings, and by each model that is 
 other that of the first provider with a key. Who is not asked is not even imported.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 from sanderling.config import DEFAULT_MODEL, Settings
@@ -117,15 +117,28 @@ class ProviderChoice:
             self._provider.set_model(model)
 
     def _full(self, model: str) -> str:
-        """`model` of the provider that is chosen, by the name that chooses it again."""
-        is_own = self._name == DEFAULT and ":" not in model and self._settings.provider in _PLAIN
-        return model if is_own or self._name in SCRIPTED else f"{self._name}:{model}"
+        return full_name(self._name, model, self._settings)
+
+
+def full_name(name: str, model: str, settings: Settings) -> str:
+    """The name that chooses `model` of the provider `name`."""
+    is_own = name == DEFAULT and ":" not in model and settings.provider in _PLAIN
+    return model if is_own or name in SCRIPTED else f"{name}:{model}"
 
 
 def _make(name: str, model: str, settings: Settings, sample: str) -> Provider:
     if name in SCRIPTED:
         return _make_scripted(name, model, settings, sample)
-    endpoint = load_endpoint(name, settings.providers)
+    return make_at(load_endpoint(name, settings.providers), model, settings)
+
+
+def make_at(endpoint: Endpoint, model: str, settings: Settings) -> Provider:
+    """
+    Make a provider that asks `endpoint` for `model`.
+
+    Raises:
+        ConfigError: nobody speaks its wire.
+    """
     match endpoint.wire:
         case "anthropic":
             from sanderling.providers.anthropic.provider import AnthropicProvider
@@ -208,18 +221,24 @@ def _with_default_model(name: str, settings: Settings) -> tuple[str, str]:
 
 def _with_key(settings: Settings, *, needs_model: bool = False) -> str:
     """The first provider that can be asked; empty if there is none."""
-    if _has_key(ANTHROPIC, settings):  # without a look at the others
-        return DEFAULT
-    endpoints = (
-        load_endpoint(name, settings.providers) for name in endpoint_names(settings.providers)
+    found = (
+        endpoint.name
+        for endpoint in at_hand(settings)
+        if endpoint.model or endpoint.name == DEFAULT or not needs_model
     )
-    for endpoint in endpoints:
-        is_known = endpoint.model or endpoint.name == DEFAULT or not needs_model
-        # One of the person's own that needs no key is there to be asked.
-        is_open = endpoint.name in settings.providers and not endpoint.is_keyed
-        if is_known and (is_open or _has_key(endpoint, settings)):
-            return endpoint.name
-    return ""
+    return next(found, "")
+
+
+def at_hand(settings: Settings) -> Iterator[Endpoint]:
+    """The endpoints that can be asked: those with a key, and of the person's own those that need none."""
+    has_claude = _has_key(ANTHROPIC, settings)
+    if has_claude:  # without a look at the others
+        yield load_endpoint(DEFAULT, settings.providers)
+    for name in endpoint_names(settings.providers)[has_claude:]:
+        endpoint = load_endpoint(name, settings.providers)
+        is_open = name in settings.providers and not endpoint.is_keyed
+        if is_open or _has_key(endpoint, settings):
+            yield endpoint
 
 
 def _has_key(endpoint: Endpoint, settings: Settings) -> bool:

@@ -1,0 +1,256 @@
+"""
+A trial of a provider: whether it can do what a conversation needs, asked as a conversation asks, with all tools.
+
+It is there; it streams; it uses a tool and goes on from the result; and what was said before comes from its cache.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Literal
+
+import anyio
+import msgspec
+
+from sanderling.catalogue.models import Price, load_catalogue
+from sanderling.config import DEFAULT_MODEL, Settings
+from sanderling.conversation.model_calls import cut_off
+from sanderling.conversation.prompt import system_prompt
+from sanderling.errors import ProviderError
+from sanderling.protocol.messages import (
+    ContentBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    ToolUse,
+    Usage,
+)
+from sanderling.protocol.remedies import remedies
+from sanderling.providers import BlockDone, ModelRequest, Provider, ReplyDone, UsageReport
+from sanderling.providers.choice import DEFAULT, full_name, make_at
+from sanderling.providers.endpoint import Endpoint, load_endpoint
+from sanderling.session.prices import prompt_tokens
+from sanderling.text import duration, markdown_table
+from sanderling.tools.catalog import TOOLS, specs_of
+
+DEADLINE_S = 300.0  # of a column: a slow machine reads the tools for a while
+PING = "Answer with one word: pong"
+USE = "Use the tool `ls` once, with the path `.`, then tell me the name of the file that it shows."
+FILE = "kittiwake.txt"
+HEAD = ("model", "window", "$ in", "$ out", "ping", "stream", "tools", "cache")
+SIGNS = {"passed": "✓ ", "failed": "✗ ", "skipped": ""}
+
+
+class Column(msgspec.Struct):
+    """
+    One thing that is tried. `told` is what there is to tell of it; what `failed` has a `problem`, and what a person can do.
+
+    One that is `skipped` was not tried, or has come to nothing that can be judged.
+    """
+
+    state: Literal["passed", "failed", "skipped"] = "skipped"
+    told: str = "-"
+    problem: str = ""
+    remedy: str = ""
+
+
+class Trial(msgspec.Struct):
+    """The row of one model. A window or a price of None is not known."""
+
+    model: str
+    window_tokens: int | None = None
+    price: Price | None = None
+    ping: Column = msgspec.field(default_factory=Column)
+    stream: Column = msgspec.field(default_factory=Column)
+    tools: Column = msgspec.field(default_factory=Column)
+    cache: Column = msgspec.field(default_factory=Column)
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        return {name: getattr(self, name) for name in ("ping", "stream", "tools", "cache")}
+
+    @property
+    def is_passed(self) -> bool:
+        return not any(column.state == "failed" for column in self.columns.values())
+
+
+async def try_all(names: Sequence[str], model: str, settings: Settings) -> list[Trial]:
+    """
+    Try the providers `names`, `PROVIDER` or `PROVIDER:MODEL`, side by side; `model` is of those that name none.
+
+    Without any it is the one that is asked if nobody names another, else the first that is listed.
+
+    Raises:
+        ConfigError: there is no such provider.
+    """
+    trials: list[tuple[Endpoint, Provider]] = []
+    for name, _, own in (name.partition(":") for name in names):
+        endpoint = load_endpoint(name, settings.providers)
+        usual = endpoint.model or (DEFAULT_MODEL if endpoint.name == DEFAULT else "")
+        trials.append((endpoint, make_at(endpoint, own or model or usual, settings)))
+    tried = (_try_out(endpoint, provider, settings) for endpoint, provider in trials)
+    return list(await anyio.gather(*tried))
+
+
+async def _try_out(endpoint: Endpoint, provider: Provider, settings: Settings) -> Trial:
+    """Try each thing, until one fails."""
+    talk, trial = _Talk(provider), Trial("")
+    try:
+        for name, attempt in (("ping", talk.ping), ("stream", talk.stream), ("tools", talk.tools)):
+            if not await _attempt(trial.columns[name], attempt):
+                break
+        else:
+            talk.judge_cache(trial.cache)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await provider.aclose()
+    trial.model = full_name(endpoint.name, provider.model or "?", settings)
+    known = load_catalogue(settings).of(trial.model)
+    told = provider.limits.context_window_tokens if provider.limits else 0
+    trial.window_tokens, trial.price = told or known.window_tokens or None, known.price
+    return trial
+
+
+async def _attempt(column: Column, attempt: Callable[[], Awaitable[str]]) -> bool:
+    try:
+        with anyio.fail_after(DEADLINE_S):
+            column.told = await attempt()
+            column.state = "passed"
+    except TimeoutError:
+        column.state, column.told = "failed", "late"
+        column.problem = f"It was not done within {duration(DEADLINE_S)}."
+    except ProviderError as error:
+        column.state, column.told = "failed", error.kind.replace("_", " ")
+        column.problem, column.remedy = error.message, error.remedy
+    return column.state == "passed"
+
+
+class _Talk:
+    """The conversation with `provider` that tries it."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self._history: list[Message] = []
+        self._usage = Usage()
+
+    async def ping(self) -> str:
+        began = time.monotonic()
+        await self._provider.prepare()
+        models: tuple[str, ...] = ()
+        try:
+            models = await self._provider.list_models()
+        except ProviderError as error:
+            if error.kind != "invalid_request":
+                raise  # else it has no list
+        took = _seconds_since(began)
+        if not self._provider.model:
+            if not models:
+                raise _failed("It lists no model.", f"Name one: {remedies().model}.")
+            self._provider.set_model(models[0])
+        await self._provider.learn_limits()
+        return took
+
+    async def stream(self) -> str:
+        began = time.monotonic()
+        self._say(TextBlock(PING))
+        first, blocks = await self._ask()
+        if not any(isinstance(block, TextBlock) and block.text.strip() for block in blocks):
+            raise _failed("The answer has no text.", _another())
+        return _seconds_since(began, first)
+
+    async def tools(self) -> str:
+        began = time.monotonic()
+        self._say(TextBlock(USE))
+        _, blocks = await self._ask()
+        uses = [block for block in blocks if isinstance(block, ToolUse)]
+        if [use.name for use in uses[:1]] != ["ls"]:
+            used = f"used '{uses[0].name}'" if uses else "used none"
+            raise _failed(f"The model was to use the tool 'ls', and {used}.", _another())
+        self._say(*(ToolResult(use.id, FILE) for use in uses))
+        _, blocks = await self._ask()
+        text = " ".join(block.text for block in blocks if isinstance(block, TextBlock))
+        if FILE not in text:
+            problem = f"The model was shown the file {FILE}, and does not speak of it."
+            raise _failed(problem, _another())
+        return _seconds_since(began)
+
+    def judge_cache(self, column: Column) -> None:
+        """Tell what the last request found kept of those before it; not every API says so."""
+        taken, kept = prompt_tokens(self._usage), self._usage.cache_read_input_tokens
+        column.state = "passed" if kept else "skipped"
+        column.told = f"{kept / taken:.0%}" if kept else "none"
+
+    def _say(self, *blocks: ContentBlock) -> None:
+        self._history.append(Message("user", blocks))
+
+    async def _ask(self) -> tuple[float, Sequence[ContentBlock]]:
+        """When the first piece came, and the blocks of the answer, which the history has then."""
+        request = ModelRequest(system_prompt(), tuple(self._history), specs_of(TOOLS.values()))
+        first, blocks = 0.0, list[ContentBlock]()
+        async with aclosing(self._provider.stream(request)) as items:
+            async for item in items:
+                first = first or time.monotonic()
+                match item:
+                    case BlockDone(_, problem) if problem:
+                        raise _failed(problem, _another())
+                    case BlockDone(ToolUse(id="") as use, _):
+                        blocks.append(msgspec.structs.replace(use, id=f"use_{len(blocks)}"))
+                    case BlockDone(block, _):
+                        blocks.append(block)
+                    case UsageReport(usage):
+                        self._usage = usage
+                    case ReplyDone():
+                        kept = tuple(filter(_is_kept, blocks))
+                        self._history.append(Message("assistant", kept))
+                        return first, blocks
+                    case _:
+                        pass
+        raise cut_off()
+
+
+def _is_kept(block: ContentBlock) -> bool:
+    """Say whether a history keeps `block`: no blank text, and no thought that nobody takes back."""
+    match block:
+        case TextBlock(text):
+            return bool(text.strip())
+        case ThinkingBlock(signature=signature, extra=extra):
+            return bool(signature or extra)
+        case _:
+            return True
+
+
+def _failed(problem: str, remedy: str) -> ProviderError:
+    return ProviderError("invalid_request", problem, remedy)
+
+
+def _another() -> str:
+    return f"Another model may do better: {remedies().model}."
+
+
+def _seconds_since(began: float, ended: float = 0.0) -> str:
+    seconds = (ended or time.monotonic()) - began
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else duration(round(seconds, 1))
+
+
+# --- as a person reads it ----------------------------------------------------------------------------------------------
+
+
+def shown(trials: Sequence[Trial]) -> str:
+    """A row for each model, and below them what has failed."""
+    lines = (
+        f"* {trial.model}, {name}: {column.problem} {column.remedy}".rstrip()
+        for trial in trials
+        for name, column in trial.columns.items()
+        if column.problem
+    )
+    table = markdown_table([HEAD, *map(_row, trials)])
+    return "\n".join((table, "", *lines)).rstrip() + "\n"
+
+
+def _row(trial: Trial) -> tuple[str, ...]:
+    window = f"{trial.window_tokens:,}" if trial.window_tokens else "?"
+    price = trial.price
+    dollars = (f"{price.input:g}", f"{price.output:g}") if price else ("?", "?")
+    told = (SIGNS[column.state] + column.told for column in trial.columns.values())
+    return trial.model, window, *dollars, *told

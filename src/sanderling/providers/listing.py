@@ -1,0 +1,78 @@
+"""The models of all providers that can be asked: those that are known, and those that the providers list, asked side by side."""
+
+from collections.abc import Iterator
+
+import anyio
+import msgspec
+
+from sanderling.catalogue.models import Catalogue
+from sanderling.config import Settings
+from sanderling.errors import ConfigError, ProviderError
+from sanderling.providers import Provider
+from sanderling.providers.choice import at_hand, full_name, make_at
+from sanderling.providers.endpoint import Endpoint, is_loopback, load_endpoint, presets
+from sanderling.text import duration
+
+DEADLINE_S = 10.0
+
+
+class Listing(msgspec.Struct):
+    """Models by the names that choose them; `problems` are sentences about providers that could not be asked."""
+
+    models: list[str] = []
+    problems: list[str] = []
+
+
+def known_models(settings: Settings, catalogue: Catalogue) -> list[str]:
+    """The models at hand that are known without asking."""
+    found: dict[str, None] = {}
+    for endpoint in at_hand(settings):
+        names = (endpoint.model, *catalogue.names(endpoint.name))
+        found |= dict.fromkeys(full_name(endpoint.name, name, settings) for name in names if name)
+    return list(found)
+
+
+async def listed_models(settings: Settings, *, deadline_s: float = DEADLINE_S) -> Listing:
+    """Ask each provider at hand, and the local servers that may run, for its models."""
+    asked = {endpoint.name: endpoint for endpoint in (*at_hand(settings), *_local(settings))}
+    listings = {name: Listing() for name in asked}
+    async with anyio.create_task_group() as tasks:
+        for name, endpoint in asked.items():
+            tasks.start_soon(_list, endpoint, settings, listings[name], deadline_s)
+    return Listing(
+        [model for listing in listings.values() for model in listing.models],
+        [problem for listing in listings.values() for problem in listing.problems],
+    )
+
+
+def _local(settings: Settings) -> Iterator[Endpoint]:
+    for name in presets():
+        endpoint = load_endpoint(name, settings.providers)
+        if is_loopback(endpoint.base_url):
+            yield endpoint
+
+
+async def _list(
+    endpoint: Endpoint, settings: Settings, listing: Listing, deadline_s: float
+) -> None:
+    try:
+        with anyio.fail_after(deadline_s):
+            names = await _names(make_at(endpoint, endpoint.model, settings))
+        listing.models = [full_name(endpoint.name, name, settings) for name in names]
+    except TimeoutError:
+        listing.problems.append(f"{endpoint.name}: no list within {duration(deadline_s)}.")
+    except ProviderError as error:
+        # A local server that nobody has set up need not run.
+        if endpoint.name in settings.providers or error.kind != "network":
+            listing.problems.append(f"{endpoint.name}: {error.message} {error.remedy}".rstrip())
+    except ConfigError as error:
+        listing.problems.append(f"{endpoint.name}: {error}.")
+
+
+async def _names(provider: Provider) -> tuple[str, ...]:
+    try:
+        await provider.prepare()
+        return await provider.list_models()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await provider.aclose()

@@ -1,0 +1,217 @@
+"""A trial of a provider: a row for each wire, and what fails is told with what can be done about it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from tests import loopback
+from tests.loopback import LoopbackServer, Reply, Status
+from tests.wires import ollama
+from tests.wires.servers import OllamaServer, told
+
+from sanderling.config import Settings
+from sanderling.conversation.trial import FILE, PING, USE, Trial, shown, try_all
+from sanderling.errors import ConfigError
+
+Servers = Callable[[type[LoopbackServer]], LoopbackServer]
+
+LINES = "application/x-ndjson"
+
+
+def claude_answers() -> list[Reply]:
+    start = loopback.message_start(input_tokens=100, cache_read_input_tokens=900)
+    use = loopback.tool_use("use", "ls", '{"path": "."}')
+    return [
+        Reply(loopback.message_start(), loopback.text("pong"), loopback.done()),
+        Reply(loopback.message_start(), use, loopback.done("tool_use")),
+        Reply(start, loopback.text(f"It is {FILE}."), loopback.done()),
+    ]
+
+
+def ollama_answers() -> list[Reply]:
+    return [
+        Reply(steps, content_type=LINES)
+        for steps in (
+            ollama.thinking("Hm.") + ollama.text("pong") + ollama.done(),
+            ollama.thinking("ls, then.") + ollama.tool_use("ls", {"path": "."}) + ollama.done(),
+            ollama.text(f"It is {FILE}.") + ollama.done(),
+        )
+    ]
+
+
+WIRES = {
+    "anthropic": (LoopbackServer, claude_answers, "claude-test", "90%"),
+    "ollama": (OllamaServer, ollama_answers, "m", "none"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def serve() -> Iterator[Servers]:
+    with ExitStack() as servers:
+        yield lambda kind: servers.enter_context(kind())
+
+
+def settings(tmp_path, **tables: Any) -> Settings:
+    return Settings(str(tmp_path), providers=tables)
+
+
+async def try_one(tmp_path, server: LoopbackServer, wire: str, model: str = "") -> Trial:
+    table = {"wire": wire, "base_url": server.url, "model": model}
+    (trial,) = await try_all(["here"], "", settings(tmp_path, here=table))
+    return trial
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_each_wire_has_its_row(tmp_path, serve, wire):
+    kind, answers, model, cached = WIRES[wire]
+    server = serve(kind)
+    server.answer(*answers())
+    trial = await try_one(tmp_path, server, wire, model)
+    states = {name: column.state for name, column in trial.columns.items()}
+    assert states == {
+        "ping": "passed",
+        "stream": "passed",
+        "tools": "passed",
+        "cache": "skipped" if cached == "none" else "passed",
+    }
+    assert trial.cache.told == cached
+    assert trial.is_passed
+    head, _, row = shown([trial]).splitlines()
+    columns = [cell.strip() for cell in head.strip("|").split("|")]
+    assert columns == ["model", "window", "$ in", "$ out", "ping", "stream", "tools", "cache"]
+    assert row.startswith(f"| here:{model} |")
+    assert row.split("|")[3].strip() == "?"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_it_is_asked_as_in_a_conversation_with_all_tools(tmp_path, serve, wire):
+    """The servers refuse what their API would."""
+    kind, answers, model, _ = WIRES[wire]
+    server = serve(kind)
+    server.answer(*answers())
+    assert (await try_one(tmp_path, server, wire, model)).is_passed
+    first, second, third = (request.json() for request in server.prompts)
+    assert first["tools"] == second["tools"] == third["tools"]
+    assert len(first["tools"]) >= 10
+    words = json.dumps(third["messages"])
+    assert PING in words
+    assert USE in words
+    assert FILE in words
+
+
+async def test_without_a_model_the_first_that_is_listed_is_tried(tmp_path, serve):
+    server = serve(OllamaServer)
+    server.answer(*ollama_answers())
+    trial = await try_one(tmp_path, server, "ollama")
+    assert (trial.model, trial.window_tokens, trial.price) == ("here:m", 32_768, None)
+
+
+async def test_who_lists_no_model_is_told_to_be_given_one(tmp_path, serve):
+    class Empty(OllamaServer):
+        def told_besides(self, request):
+            empty = request.path == "/api/tags"
+            return told({"models": []}) if empty else super().told_besides(request)
+
+    trial = await try_one(tmp_path, serve(Empty), "ollama")
+    assert trial.ping.problem == "It lists no model."
+    assert "Name one" in trial.ping.remedy
+
+
+OK = ollama.text("pong") + ollama.done()
+USES = ollama.tool_use("ls", {"path": "."}) + ollama.done()
+
+
+@pytest.mark.parametrize(
+    "answers, failed, problem",
+    [
+        ([Status(401, body=b'{"error":"unauthorized"}')], "stream", "unauthorized"),
+        ([ollama.thinking("Hm.") + ollama.done()], "stream", "has no text"),
+        ([ollama.text("po")], "stream", "cut off"),
+        ([OK, ollama.text("ls shows it") + ollama.done()], "tools", "used none"),
+        ([OK, ollama.tool_use("read", {}) + ollama.done()], "tools", "used 'read'"),
+        ([OK, ollama.tool_use("ls", "?") + ollama.done()], "tools", "not the JSON object"),
+        ([OK, USES, OK], "tools", f"was shown the file {FILE}"),
+        ([OK, USES, Status(500, body=b'{"error":"out of order"}')], "tools", "out of order"),
+    ],
+)
+async def test_what_fails_is_told_and_what_comes_after_it_is_not_tried(
+    tmp_path, serve, answers, failed, problem
+):
+    server = serve(OllamaServer)
+    server.answer(
+        *(Reply(each, content_type=LINES) if isinstance(each, bytes) else each for each in answers)
+    )
+    trial = await try_one(tmp_path, server, "ollama", "m")
+    names = list(trial.columns)
+    place = names.index(failed)
+    assert [trial.columns[name].state for name in names[:place]] == ["passed"] * place
+    assert trial.columns[failed].state == "failed"
+    assert {trial.columns[name].told for name in names[place + 1 :]} == {"-"}
+    assert problem in trial.columns[failed].problem
+    line = shown([trial]).splitlines()[-1]
+    assert line.startswith(f"* here:m, {failed}: ")
+    assert problem in line
+
+
+async def test_several_are_tried_side_by_side_and_each_has_its_row(tmp_path, serve, unused_port):
+    server = serve(OllamaServer)
+    server.answer(*ollama_answers())
+    one = {"wire": "ollama", "base_url": server.url}
+    gone = {"wire": "ollama", "base_url": f"http://127.0.0.1:{unused_port}"}
+    trials = await try_all(["one:m", "gone:n"], "", settings(tmp_path, one=one, gone=gone))
+    assert [trial.model for trial in trials] == ["one:m", "gone:n"]
+    assert [trial.is_passed for trial in trials] == [True, False]
+
+
+async def test_a_provider_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="no provider 'olama'; did you mean 'ollama'"):
+        await try_all(["olama"], "", settings(tmp_path))
+
+
+def check(tmp_path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "XDG_STATE_HOME": str(tmp_path),
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "sanderling", "check", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_shell_gets_the_row_as_text_or_json_and_an_exit_status(tmp_path, serve):
+    server = serve(OllamaServer)
+    (tmp_path / "sanderling").mkdir()
+    (tmp_path / "sanderling/config.toml").write_text(
+        f'[providers.here]\nwire = "ollama"\nbase_url = "{server.url}"\n'
+    )
+    server.answer(*ollama_answers())
+    done = check(tmp_path, "here")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "| here:m | 32,768 |    ? |     ? | ✓ " in done.stdout
+    server.answer(Status(404, body=b'{"error":"model \'x\' not found"}'))
+    done = check(tmp_path, "here:x", "--json")
+    (row,) = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (row["model"], row["price"], row["ping"]["state"]) == ("here:x", None, "passed")
+    assert row["stream"]["state"] == "failed"
+    assert "`ollama pull x`" in row["stream"]["remedy"]
+    done = check(tmp_path, "nobody")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no provider 'nobody'" in done.stderr
+    assert check(tmp_path, "here", "--api").returncode == 2
