@@ -69,7 +69,7 @@ end
 ---@param name string
 ---@param opts table
 local function command(name, opts)
-  local verb, full = name:lower(), 'Agent' .. name
+  local verb, full = name:gsub('(%l)(%u)', '%1_%2'):lower(), 'Agent' .. name
   local needs_text = opts.nargs == '+'
   if not is_too_old then
     local rhs = needs_text and (':%s '):format(full) or ('<Cmd>%s<CR>'):format(full)

@@ -134,6 +134,12 @@ def test_a_model_without_eyes_is_told_that_there_is_an_image():
     assert "images" not in messages[4]
 
 
+def test_a_result_that_is_an_error_is_told_as_one():
+    failed = user(ToolResult("a", "no such file", is_error=True))
+    history = [user("Read."), model(ToolUse("a", "read", {})), failed]
+    assert body(history)["messages"][-1]["content"] == "Error:\n\nno such file"
+
+
 def test_a_request_begins_with_the_bytes_of_the_one_before():
     """What the server has computed for those is not computed again."""
     own = encoder()

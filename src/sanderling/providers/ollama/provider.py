@@ -7,7 +7,6 @@ model's own, but no larger than memory is likely to hold, unless the person says
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sanderling.catalogue.models import FILE
@@ -17,9 +16,9 @@ from sanderling.protocol.remedies import remedies
 from sanderling.providers import ModelLimits, ModelRequest, StreamItem
 from sanderling.providers.endpoint import Endpoint, is_loopback
 from sanderling.providers.http.bodies import decode_refusal
+from sanderling.providers.http.direct import DirectProvider
 from sanderling.providers.http.errors import retry_after_s
-from sanderling.providers.http.provider import Event, HttpProvider
-from sanderling.providers.http.setup import header_values, make_client
+from sanderling.providers.http.provider import Event
 from sanderling.providers.ollama.errors import MissingModelError, explain
 from sanderling.providers.ollama.reply import Lines, OllamaDecoder, Shown, decode_show, decode_tags
 from sanderling.providers.ollama.request import Ask, OllamaEncoder
@@ -39,7 +38,8 @@ class _Line:
         self.data = data
 
 
-class OllamaProvider(HttpProvider["httpx2.AsyncClient"]):
+class OllamaProvider(DirectProvider):
+    path = "/api/chat"
     content_type = "application/x-ndjson"
 
     def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
@@ -125,29 +125,7 @@ class OllamaProvider(HttpProvider["httpx2.AsyncClient"]):
             has_images=not abilities or "vision" in abilities,
         )
 
-    # --- the client ----------------------------------------------------------------------------------------------------
-
-    def _load(self) -> None:
-        import_module("httpx2")
-
-    def _make_client(self) -> "httpx2.AsyncClient":
-        key = self._read_key()
-        bearer = {"authorization": f"Bearer {key}"} if key else {}
-        return make_client(self.endpoint.base_url, bearer | header_values(self.endpoint))
-
-    async def _close_client(self, client: "httpx2.AsyncClient") -> None:
-        await client.aclose()
-
-    def _keys(self, client: "httpx2.AsyncClient") -> tuple[str | None, ...]:
-        return (client.headers.get("authorization", "").removeprefix("Bearer "),)
-
-    def _host(self, client: "httpx2.AsyncClient") -> str:
-        return client.base_url.netloc.decode()
-
-    async def _post(self, client: "httpx2.AsyncClient", body: bytes) -> "httpx2.Response":
-        headers = {"content-type": "application/json"}
-        request = client.build_request("POST", "/api/chat", content=body, headers=headers)
-        return await client.send(request, stream=True)
+    # --- HTTP ----------------------------------------------------------------------------------------------------------
 
     async def _fetch(
         self, client: "httpx2.AsyncClient", path: str, **query: object

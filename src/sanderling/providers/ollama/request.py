@@ -5,13 +5,14 @@ Ollama keeps what it has computed as long as the next request begins with the sa
 fit into the window it would drop without a word, the oldest first: `truncate` and `shift` make that an error.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from sanderling.protocol.messages import (
+    ContentBlock,
     ImageBlock,
     Message,
     TextBlock,
@@ -20,8 +21,8 @@ from sanderling.protocol.messages import (
     ToolUse,
 )
 from sanderling.providers import ModelRequest, ToolSpec
+from sanderling.providers.encoding import EncodedHistory, encoded
 from sanderling.providers.endpoint import Quirks
-from sanderling.text import printable
 
 NO_IMAGE = "[an image, which this model cannot see]"
 
@@ -71,17 +72,15 @@ class _Tool(msgspec.Struct, tag="tool", tag_field="role", omit_defaults=True):
     images: tuple[str, ...] = ()
 
 
-_WireMessage = _System | _User | _Assistant | _Tool
-
-
 class OllamaEncoder:
     """Remembers the history that it has encoded last."""
 
     def __init__(self, quirks: Quirks) -> None:
         self._quirks = quirks
         self._has_images = True
-        self._messages: list[Message] = []
-        self._encoded: list[list[msgspec.Raw]] = []
+        self._history = EncodedHistory(self._encode_message)
+        self._specs: tuple[ToolSpec, ...] = ()
+        self._tools = msgspec.Raw(b"[]")
 
     def encode(self, request: ModelRequest, ask: Ask) -> bytes:
         own = dict(self._quirks.body)
@@ -98,66 +97,62 @@ class OllamaEncoder:
             "options": options,
         }
         if request.tools:
-            body["tools"] = [_tool(tool) for tool in request.tools]
-        system = [_encoded(_System(request.system))] if request.system else []
-        body["messages"] = [*system, *self._encode_history(request.history, ask)]
+            body["tools"] = self._encoded_tools(request.tools)
+        system = [encoded(_System(request.system))] if request.system else []
+        if ask.has_images != self._has_images:
+            self._has_images = ask.has_images
+            self._history = EncodedHistory(self._encode_message)
+        body["messages"] = [*system, *chain.from_iterable(self._history.of(request.history))]
         return msgspec.json.encode(body)
+
+    def _encoded_tools(self, specs: tuple[ToolSpec, ...]) -> msgspec.Raw:
+        if specs is not self._specs:
+            self._specs, self._tools = specs, encoded([_tool(spec) for spec in specs])
+        return self._tools
 
     def _effort(self, think: bool | None) -> dict[str, Any]:
         if think is None:
             return {}
         return self._quirks.effort.get("on" if think else "off") or {"think": think}
 
-    def _encode_history(self, history: Sequence[Message], ask: Ask) -> Iterator[msgspec.Raw]:
-        known = _common_length(self._messages, history) if ask.has_images == self._has_images else 0
-        self._has_images = ask.has_images
-        del self._messages[known:], self._encoded[known:]
-        for n in range(known, len(history)):
-            messages = self._wire_messages(history, n)
-            self._messages.append(history[n])
-            self._encoded.append([_encoded(message) for message in messages])
-        return (message for messages in self._encoded for message in messages)
-
-    def _wire_messages(self, history: Sequence[Message], n: int) -> Iterator[_WireMessage]:
-        message = history[n]
-        texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+    def _encode_message(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
+        before = previous.content if previous else ()
         if message.role == "assistant":
-            uses = [block for block in message.content if isinstance(block, ToolUse)]
-            is_replayed = self._quirks.replay_reasoning == "always" or (
-                self._quirks.replay_reasoning == "with_tools"
-                and (uses or _answers_tools(history, n))
-            )
-            thoughts = [
-                each.thinking for each in message.content if isinstance(each, ThinkingBlock)
-            ]
-            yield _Assistant(
-                "\n\n".join(texts),
-                "\n\n".join(thoughts) if is_replayed else "",
-                tuple(_Call(use.id, _Function(use.name, use.input)) for use in uses),
-            )
+            yield encoded(self._models_message(message, before))
             return
-        names = (
-            {b.id: b.name for b in history[n - 1].content if isinstance(b, ToolUse)} if n else {}
-        )
+        names = {block.id: block.name for block in before if isinstance(block, ToolUse)}
         for block in message.content:
             if isinstance(block, ToolResult):
-                yield self._tool_message(block, names.get(block.tool_use_id, ""))
-        if texts:
-            yield _User("\n\n".join(texts))
+                yield encoded(self._tool_message(block, names.get(block.tool_use_id, "")))
+        if texts := _texts(message.content):
+            yield encoded(_User(texts))
+
+    def _models_message(self, message: Message, before: Sequence[ContentBlock]) -> _Assistant:
+        uses = [block for block in message.content if isinstance(block, ToolUse)]
+        # Results before it: its turn has used tools.
+        has_tools = uses or any(isinstance(block, ToolResult) for block in before)
+        replay = self._quirks.replay_reasoning
+        is_replayed = replay == "always" or (replay == "with_tools" and has_tools)
+        thoughts = [each.thinking for each in message.content if isinstance(each, ThinkingBlock)]
+        return _Assistant(
+            _texts(message.content),
+            "\n\n".join(thoughts) if is_replayed else "",
+            tuple(_Call(use.id, _Function(use.name, use.input)) for use in uses),
+        )
 
     def _tool_message(self, result: ToolResult, name: str) -> _Tool:
-        if isinstance(result.content, str):
-            return _Tool(name, result.tool_use_id, result.content)
-        images = [block.source.data for block in result.content if isinstance(block, ImageBlock)]
-        texts = [block.text for block in result.content if isinstance(block, TextBlock)]
-        if not self._has_images:
-            texts, images = [*texts, *(NO_IMAGE for _ in images)], []
-        return _Tool(name, result.tool_use_id, "\n\n".join(texts), tuple(images))
+        """Ollama has no word for a result that is an error."""
+        content = result.content
+        blocks = (TextBlock(content),) if isinstance(content, str) else content
+        images = tuple(block.source.data for block in blocks if isinstance(block, ImageBlock))
+        unseen = () if self._has_images else tuple(TextBlock(NO_IMAGE) for _ in images)
+        failed = (TextBlock("Error:"),) if result.is_error else ()
+        text = _texts((*failed, *blocks, *unseen))
+        return _Tool(name, result.tool_use_id, text, images if self._has_images else ())
 
 
-def _answers_tools(history: Sequence[Message], n: int) -> bool:
-    """Say whether what stands before the message `n` are results: its turn has used tools."""
-    return n > 0 and any(isinstance(block, ToolResult) for block in history[n - 1].content)
+def _texts(blocks: Iterable[ContentBlock | ImageBlock]) -> str:
+    return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -167,16 +162,3 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         "parameters": tool.input_schema,
     }
     return {"type": "function", "function": function}
-
-
-def _encoded(message: _WireMessage) -> msgspec.Raw:
-    try:
-        return msgspec.Raw(msgspec.json.encode(message))
-    except UnicodeEncodeError:  # half of a surrogate pair
-        text = json.dumps(msgspec.to_builtins(message), ensure_ascii=False)
-        return msgspec.Raw(msgspec.json.encode(json.loads(printable(text))))
-
-
-def _common_length(one: Sequence[Message], other: Sequence[Message]) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((n for n, (a, b) in pairs if a is not b), min(len(one), len(other)))
