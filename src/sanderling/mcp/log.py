@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from sanderling.commands.output import Ends
 
+MAX_LAST_CHARS = 200
 MIN_SECRET_CHARS = 8  # what is shorter may be a part of any word
 
 
@@ -19,6 +20,9 @@ class ServerLog:
 
     def add(self, chunk: bytes) -> None:
         self._ends.add(chunk)
+
+    def last_line(self) -> str:
+        return self.text().rstrip().rpartition("\n")[2][:MAX_LAST_CHARS]
 
     def text(self) -> str:
         return self.redacted(self._ends.text())

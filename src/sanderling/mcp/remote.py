@@ -1,15 +1,20 @@
 """Tools as a server tells of them, as data of ours: no more of it than a model can be told."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import msgspec
 
 from sanderling.text import printable
 
 if TYPE_CHECKING:
-    from mcp import Client
     from mcp_types import Tool, ToolAnnotations
 
+    from mcp import Client
+
+LISTEN_AGAIN_S = 5.0
 MAX_TOOLS = 512
 MAX_PAGES = 50
 MAX_DESCRIPTION_CHARS = 8_000
@@ -40,6 +45,20 @@ async def remote_tools(client: "Client") -> tuple[RemoteTool, ...]:
         if not cursor or len(tools) >= MAX_TOOLS:
             break
     return tuple(tools.values())[:MAX_TOOLS]
+
+
+async def listen(client: "Client", on_change: Callable[[], None]) -> None:
+    """Hear of changes of the server's tools in the newer era, in which who wants to hear of them has to ask."""
+    from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+    with suppress(ListenNotSupportedError):
+        while True:
+            with suppress(SubscriptionLost):
+                async with client.listen(tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        on_change()
+            await anyio.sleep(LISTEN_AGAIN_S)
+            on_change()
 
 
 def _as_told(tool: "Tool") -> RemoteTool:

@@ -7,7 +7,7 @@ its own, waits until the server is ready, and is told why when it is not. What g
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
 import msgspec
@@ -15,19 +15,21 @@ from anyio import to_thread
 
 from sanderling.mcp.log import ServerLog
 from sanderling.mcp.problems import ServerError, why
-from sanderling.mcp.remote import RemoteTool, remote_tools
+from sanderling.mcp.remote import RemoteTool, listen, remote_tools
 from sanderling.mcp.sdk import load_sdk
 from sanderling.mcp.servers import McpServer
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from mcp import Client
     from mcp.client._transport import TransportStreams
     from mcp.shared.dispatcher import ProgressFnT
     from mcp_types import CallToolResult
 
+    from mcp import Client
+
 CONNECT_S = 10.0
+CHANGE_S = 0.2
 END_S = 0.5  # in which it is known why a connection has ended
 CONNECTION_CLOSED = -32000  # the code of the SDK's error
 MAX_FAILURES = 5  # in a row; then a person has to look at it
@@ -49,13 +51,12 @@ class Status(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Connection:
-    """A connection that stands: the SDK's client, the `era` of the protocol, and the tools that the server has now."""
+class Connection(NamedTuple):
+    """A connection that stands: the SDK's client, the `era` of the protocol, and the terms on which the server was started."""
 
-    def __init__(self, client: "Client", tools: tuple[RemoteTool, ...]) -> None:
-        self.client = client
-        self.era = client.protocol_version
-        self.tools = tools
+    client: "Client"
+    era: str
+    terms: object
 
 
 class Server:
@@ -88,6 +89,7 @@ class Server:
         self._mode = "auto"
         self._failures = 0
         self._settled = anyio.Event()  # the state is another one than before
+        self._has_changed = anyio.Event()  # what the server says of its tools
         self._wanted = anyio.Event()
         self._holding: anyio.CancelScope | None = None
         if declared.enabled:
@@ -103,7 +105,7 @@ class Server:
                 if not self._failures:
                     self._set("starting")
                 terms = self._terms()
-                problem = await self._hold()
+                problem = await self._hold(terms)
                 if not self._wanted.is_set():
                     self._set("stopped")
                 elif problem and self._terms() == terms:
@@ -111,18 +113,21 @@ class Server:
         finally:
             self.connection = None
 
-    async def _hold(self) -> str:
+    async def _hold(self, terms: object) -> str:
         """Connect and keep the connection; return why it has ended, or "" if that was asked for."""
         ready_at = float("inf")
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + CONNECT_S) as self._holding:
                 await to_thread.run_sync(load_sdk, abandon_on_cancel=True)
                 async with self._client() as client:
+                    # A schema of the server's could keep us busy for ever (`pattern`): what it returns is for the model to judge.
+                    setattr(client.session, "validate_tool_result", _accept)  # noqa: B010
                     await self._look(client)
                     ready_at = anyio.current_time()
                     self._holding.deadline = float("inf")
+                    self.connection = Connection(client, client.protocol_version, terms)
                     self._set("ready")
-                    await anyio.sleep_forever()
+                    await self._follow(client)
         # Whatever a server makes of the SDK, or of our use of it, is the server's failure, and told as such.
         except Exception as error:  # noqa: BLE001
             log.info("the tool server %s: %r", self.name, type(error))
@@ -137,22 +142,40 @@ class Server:
         if anyio.current_time() - ready_at > SETTLED_S or not problem:
             self._failures = 0
         elif ready_at == float("inf"):
-            self._mode = (
-                "legacy" if self._mode == "auto" else "auto"
-            )  # some end at a word of the other era
+            # Some servers end at a word of the other era, or say nothing any more.
+            self._mode = "legacy" if self._mode == "auto" else "auto"
         return problem
 
     def _client(self) -> "Client":
         from mcp import Client
 
-        return Client(self._open_transport(self.log), mode=self._mode, cache=None, **self._options)
+        options: dict[str, Any] = {"message_handler": self._hear, **self._options}
+        return Client(self._open_transport(self.log), mode=self._mode, cache=None, **options)
 
     async def _look(self, client: "Client") -> None:
-        # A schema of the server's could keep us busy for ever (`pattern`): what it returns is for the model to judge.
-        setattr(client.session, "validate_tool_result", _accept)  # noqa: B010
-        tools = await remote_tools(client) if client.server_capabilities.tools else ()
-        self.connection = Connection(client, tools)
-        self.tools = tools
+        self.tools = await remote_tools(client) if client.server_capabilities.tools else ()
+
+    async def _follow(self, client: "Client") -> None:
+        """Ask for the tools anew whenever the server says that they have changed, and never return."""
+        async with anyio.create_task_group() as tasks:
+            if client.server_capabilities.tools and client.server_capabilities.tools.list_changed:
+                tasks.start_soon(listen, client, self._note_change)
+            while True:
+                await self._has_changed.wait()
+                await anyio.sleep(CHANGE_S)  # what changes together is asked for together
+                self._has_changed = anyio.Event()
+                with anyio.fail_after(CONNECT_S):
+                    await self._look(client)
+                self._on_change(self)
+
+    def _note_change(self) -> None:
+        self._has_changed.set()
+
+    async def _hear(self, message: object) -> None:
+        from mcp_types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification):
+            self._note_change()
 
     async def _back_off(self, problem: str) -> None:
         self._failures += 1
@@ -167,7 +190,10 @@ class Server:
         self._holding = None
 
     def _set(self, state: State, why: str = "") -> None:
-        self.status = Status(state, why)
+        status = Status(state, why)
+        if status == self.status:
+            return
+        self.status = status
         settled, self._settled = self._settled, anyio.Event()
         settled.set()
         self._on_change(self)
@@ -178,6 +204,7 @@ class Server:
         """Connect anew, also where it has failed or was stopped."""
         self._failures = 0
         self._wanted.set()
+        self._set("starting")
         if self._holding:
             self._holding.cancel()
 
@@ -218,7 +245,10 @@ class Server:
         """
         with anyio.move_on_after(CONNECT_S):
             await self.settled()
-        if self.connection is None:
+            while self.connection and self.connection.terms != self._terms():
+                await self._settled.wait()  # it is being ended
+                await self.settled()
+        if self.connection is None or self.connection.terms != self._terms():
             state, reason = self.status.state, self.status.why
             raise ServerError(
                 f"it is {'not ready' if state == 'starting' else state}{reason and ': '}{reason}"

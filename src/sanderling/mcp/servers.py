@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -86,15 +86,23 @@ def load_server(name: str, fields: Mapping[str, Any]) -> McpServer:
         raise ConfigError(f"tool server '{name}': {error}") from error
 
 
+class Filled(NamedTuple):
+    """Values with the variables put in that they refer to, and all that must not be seen of that."""
+
+    values: dict[str, str]
+    secrets: frozenset[str]
+
+
 def filled_in(
     name: str, values: Mapping[str, str], environment: Mapping[str, str] = os.environ
-) -> dict[str, str]:
+) -> Filled:
     """
     Put in the variables that `values` of the server `name` refer to: when it starts, so that what is shown of the settings has none.
 
     Raises:
         ConfigError: one of them is not set.
     """
+    secrets = set[str]()
 
     def value_of(found: re.Match[str]) -> str:
         variable = found[1] or found[2]
@@ -102,6 +110,8 @@ def filled_in(
             raise ConfigError(
                 f"tool server '{name}' needs the variable {variable}, which is not set"
             )
+        secrets.add(environment[variable])
         return environment[variable]
 
-    return {key: _VARIABLE.sub(value_of, value) for key, value in values.items()}
+    filled = {key: _VARIABLE.sub(value_of, value) for key, value in values.items()}
+    return Filled(filled, frozenset({*secrets, *filled.values()}))

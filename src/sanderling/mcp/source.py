@@ -119,8 +119,8 @@ async def open_stdio(
     name: str, declared: McpServer, sandbox: SessionSandbox, grant: Grant, log: ServerLog
 ) -> "AsyncGenerator[TransportStreams]":
     """Start the program of the server `name`, and speak with it over its pipes."""
-    variables = filled_in(name, declared.env)
-    log.hide(variables.values())
+    variables, secrets = filled_in(name, declared.env)
+    log.hide(secrets)
 
     def note(denial: Denial) -> None:
         log.add(f"[refused: {denial.operation} {denial.target}: {denial.reason}]\n".encode())

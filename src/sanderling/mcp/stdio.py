@@ -20,6 +20,7 @@ from sanderling.errors import SandboxError
 from sanderling.mcp.log import ServerLog
 from sanderling.mcp.problems import ServerError
 from sanderling.sandbox.ground import Serving
+from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 from sanderling.text import signal_name
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ async def over_pipes(process: Serving, log: ServerLog) -> AsyncGenerator["Transp
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_Reader(process, log, to_session).run)
-            tasks.start_soon(_write, process, from_session)
+            tasks.start_soon(_write, process, log, from_session)
             tasks.start_soon(_log, process, log)
             yield from_server, to_server
             tasks.cancel_scope.cancel()
@@ -101,28 +102,42 @@ async def _log(process: Serving, log: ServerLog) -> None:
         await follow(process.stderr, ScreenText(), log.add, lambda _: None)
 
 
-async def _write(process: Serving, messages: ObjectReceiveStream["SessionMessage"]) -> None:
+async def _write(
+    process: Serving, log: ServerLog, messages: ObjectReceiveStream["SessionMessage"]
+) -> None:
     assert process.stdin
     try:
         async for each in messages:
             line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.stdin.send(line.encode() + b"\n")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-        await _raise_ended(process, "it reads no more")
+        await _raise_ended(process, log, "it reads no more")
         raise AssertionError from error
 
 
-async def _raise_ended(process: Serving, otherwise: str) -> NoReturn:
-    """Tell how the server has ended; if it has not, `otherwise`."""
+async def _raise_ended(process: Serving, log: ServerLog, otherwise: str) -> NoReturn:
+    """Tell how the server has ended, with its last words; if it has not, `otherwise`."""
     why = otherwise
     with anyio.move_on_after(STATUS_S):
         try:
-            status = await process.wait()
-            how = f"was ended by {signal_name(-status)}" if status < 0 else "ended"
-            why = f"it {how}{f' with exit status {status}' if status > 0 else ''}"
+            why = _ending(await process.wait(), log)
         except SandboxError as error:
             why = str(error).rstrip(".")
     raise ServerError(why)
+
+
+def _ending(status: int, log: ServerLog) -> str:
+    if status < 0:
+        return f"it was ended by {signal_name(-status)}"
+    if status == 0:
+        return "it ended"
+    words = log.last_line()
+    hint = f": {words}" if words else ""
+    if status in (EXIT_NOT_FOUND, EXIT_NOT_EXECUTABLE):
+        hint += (
+            " (what its program needs outside of the project and the system must be in its `paths`)"
+        )
+    return f"it ended with exit status {status}{hint}"
 
 
 async def _end(process: Serving) -> None:
@@ -167,7 +182,7 @@ class _Reader:
                 size += len(rest)
                 if size > MAX_MESSAGE_BYTES:
                     raise ServerError(f"it wrote a line of more than {MAX_MESSAGE_BYTES >> 20} MB")
-        await _raise_ended(self._process, "it closed its output")
+        await _raise_ended(self._process, self._log, "it closed its output")
 
     async def _take(self, line: bytes) -> None:
         if not line.strip():

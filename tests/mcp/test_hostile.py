@@ -1,0 +1,306 @@
+"""Servers that are dead, mute, flooding or lying: each costs its own tools, and nobody else anything."""
+
+import asyncio
+import os
+import signal
+import time
+
+import anyio
+import pytest
+
+from sanderling.mcp import server as owner
+from sanderling.mcp import stdio
+from sanderling.mcp.problems import ServerError
+from sanderling.mcp.server import Status
+from sanderling.sandbox.sandbox import Sandbox
+from tests.conftest import prove
+from tests.mcp.conftest import hostile, mark_of, served
+from tests.sandbox.test_sandbox import happens, running
+
+
+async def stalls(during: float) -> float:
+    """The longest time for which the loop did not come round, in the next `during` seconds."""
+    longest, loop = 0.0, asyncio.get_running_loop()
+    end = loop.time() + during
+    while (now := loop.time()) < end:
+        await asyncio.sleep(0.001)
+        longest = max(longest, loop.time() - now)
+    return longest
+
+
+async def test_server_is_ready_with_its_tools_and_answers(place):
+    async with served(place, bad=hostile()) as mcp:
+        assert mcp["bad"].status == Status("ready")
+        assert await mcp.called("bad", "echo", "hello") == "hello"
+        names = [tool.name for tool in await mcp.source.tools()]
+        assert "mcp__bad__echo" in names
+
+
+async def test_server_that_is_killed_in_a_call_is_told_and_comes_back(place):
+    states: list[Status] = []
+    async with served(place, lambda server: states.append(server.status), bad=hostile()) as mcp:
+        with pytest.raises(ServerError, match=r"ended meanwhile \(it was ended by SIGKILL\)"):
+            await mcp.called("bad", "die")
+        assert await mcp.called("bad", "echo") == "hi"
+    assert [status.state for status in states] == ["starting", "ready", "restarting", "ready"]
+    assert states[2].why == "it was ended by SIGKILL"
+
+
+async def test_calls_beside_the_one_that_ends_a_server_are_told_too(place):
+    async with served(place, bad=hostile()) as mcp:
+        told: list[str] = []
+
+        async def hang() -> None:
+            try:
+                await mcp.called("bad", "hang", "nowhere")
+            except ServerError as error:
+                told.append(str(error))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(hang)
+            await anyio.sleep(0.1)
+            with pytest.raises(ServerError):
+                await mcp.called("bad", "quit")
+        assert len(told) == 5
+        assert all("exit status 3" in each for each in told)
+        assert "I have had enough" in mcp["bad"].log.text()
+
+
+async def test_server_that_ends_at_once_fails_with_its_reason_and_can_be_restarted(
+    place, monkeypatch
+):
+    monkeypatch.setattr(owner, "FIRST_DELAY_S", 0.001)
+    async with served(place, bad=hostile("exit"), good=hostile()) as mcp:
+        await mcp["bad"].settled()
+        assert mcp["bad"].status == Status(
+            "failed", "it ended with exit status 7: nothing to do here"
+        )
+        assert "nothing to do here" in mcp["bad"].log.text()
+        with pytest.raises(ServerError, match=r"it is failed: it ended with exit status 7"):
+            await mcp.called("bad", "echo")
+        assert await mcp.called("good", "echo") == "hi"
+        mcp["bad"].restart()
+        assert mcp["bad"].status.state == "starting"
+        await happens(lambda: mcp["bad"].status.state == "failed")
+
+
+async def test_program_that_is_not_there_is_named(place, monkeypatch):
+    monkeypatch.setattr(owner, "FIRST_DELAY_S", 0.001)
+    async with served(place, bad={"command": ["no-such-server"]}) as mcp:
+        await mcp["bad"].settled()
+        assert "no-such-server" in mcp["bad"].status.why
+        assert "paths" in mcp["bad"].status.why
+
+
+async def test_server_that_never_answers_is_given_up_after_its_time(place, monkeypatch):
+    monkeypatch.setattr(owner, "CONNECT_S", 1.0)
+    monkeypatch.setattr(owner, "FIRST_DELAY_S", 0.001)
+    async with served(place, bad=hostile("mute"), good=hostile()) as mcp:
+        assert mcp["bad"].status == Status("restarting", "it was not ready within 1 s")
+        assert await mcp.called("good", "echo") == "hi"
+        await happens(lambda: mcp["bad"].status.state == "failed")
+    assert running(mark_of(place)) == []
+
+
+async def test_server_that_does_not_know_the_new_era_and_does_not_say_so_is_asked_in_the_old_one(
+    place, monkeypatch
+):
+    monkeypatch.setattr(owner, "CONNECT_S", 2.0)
+    async with served(place, bad=hostile("old")) as mcp:
+        await mcp["bad"].settled()
+        assert mcp["bad"].status == Status("ready")
+        assert mcp["bad"].connection
+        assert mcp["bad"].connection.era == "2025-11-25"
+
+
+async def test_what_is_no_message_goes_to_the_log(place):
+    async with served(place, bad=hostile("banner")) as mcp:
+        assert await mcp.called("bad", "garbage") == "hi"
+        log = mcp["bad"].log.text()
+        assert "Welcome to the server!" in log
+        assert "this is no message" in log
+
+
+@pytest.mark.parametrize("where", ["stdout", "endless"])
+async def test_server_that_floods_its_output_is_ended(place, where, monkeypatch):
+    monkeypatch.setattr(stdio, "MAX_MESSAGE_BYTES", 1 << 20)
+    async with served(place, bad=hostile()) as mcp:
+        tool = "endless" if where == "endless" else "flood"
+        with pytest.raises(ServerError, match=r"floods|a line of more than"):
+            await mcp.called("bad", tool, where)
+        assert await mcp.called("bad", "echo") == "hi"
+
+
+@pytest.mark.parametrize("where", ["stderr", "progress", "requests"])
+async def test_flood_that_breaks_no_rule_leaves_the_loop_free_and_others_alone(place, where):
+    async with served(place, bad=hostile(timeout_s=3), good=hostile()) as mcp:
+        async with anyio.create_task_group() as tasks:
+
+            async def flood() -> None:
+                with pytest.raises(ServerError, match="did not answer within 3 s"):
+                    await mcp.called("bad", "flood", where)
+
+            tasks.start_soon(flood)
+            await anyio.sleep(0.3)
+            before = time.process_time()
+            assert await stalls(1.0) < 0.25
+            assert time.process_time() - before < 0.7  # of the second
+            assert await mcp.called("good", "echo") == "hi"
+        assert len(mcp["bad"].log.text()) < 64_000
+
+
+async def test_ten_megabytes_come_whole(place):
+    async with served(place, bad=hostile()) as mcp:
+        assert len(await mcp.called("bad", "big")) == pytest.approx(10 << 20, rel=0.01)
+
+
+async def test_two_hundred_calls_at_once_are_all_answered(place):
+    async with served(place, bad=hostile()) as mcp:
+        answers: list[str] = []
+
+        async def call(number: int) -> None:
+            answers.append(await mcp.called("bad", "echo", str(number)))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(200):
+                tasks.start_soon(call, number)
+        assert sorted(map(int, answers)) == list(range(200))
+
+
+async def test_call_that_is_cancelled_is_cancelled_in_the_server(place):
+    mark = place.project / "cancelled"
+    async with served(place, bad=hostile()) as mcp:
+        with anyio.move_on_after(0.5) as scope:
+            await mcp.called("bad", "hang", str(mark))
+        assert scope.cancelled_caught
+        await happens(mark.exists)
+        assert await mcp.called("bad", "echo") == "hi"
+
+
+async def test_call_that_takes_too_long_is_given_up_and_cancelled(place):
+    mark = place.project / "cancelled"
+    async with served(place, bad=hostile(timeout_s=0.5)) as mcp:
+        with pytest.raises(ServerError, match=r"did not answer within 0\.5 s"):
+            await mcp.called("bad", "hang", str(mark))
+        await happens(mark.exists)
+
+
+@pytest.mark.parametrize(
+    "tool, words",
+    [
+        ("refuse", "ValueError: this cannot be asked for"),
+        ("odd", "CallToolResult"),
+        ("no-such-tool", "hi"),
+    ],
+)
+async def test_what_is_wrong_with_an_answer_is_told(place, tool, words):
+    async with served(place, bad=hostile()) as mcp:
+        if tool == "no-such-tool":
+            assert await mcp.called("bad", tool) == words
+            return
+        with pytest.raises(ServerError, match=words):
+            await mcp.called("bad", tool)
+        assert await mcp.called("bad", "echo") == "hi"
+
+
+async def test_schema_of_a_server_keeps_nobody_busy(place):
+    async with served(place, bad=hostile()) as mcp:
+        began = time.monotonic()
+        await mcp.called("bad", "regex")
+        assert time.monotonic() - began < 2
+
+
+async def test_server_that_asks_us_something_is_refused_and_its_call_goes_on(place):
+    async with served(place, bad=hostile()) as mcp:
+        assert await mcp.called("bad", "ask") == "hi"
+
+
+async def test_progress_is_told_as_it_comes(place):
+    steps: list[tuple[float, float | None, str | None]] = []
+
+    async def note(*step: float | str | None) -> None:
+        steps.append(step)  # type: ignore[arg-type]
+
+    async with served(place, bad=hostile()) as mcp:
+        await mcp.called("bad", "count", on_progress=note)
+    assert steps == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
+
+
+async def test_tools_that_come_later_are_told_after_the_others(place):
+    async with served(place, bad=hostile()) as mcp:
+        before = [tool.name for tool in await mcp.source.tools()]
+        await mcp.called("bad", "more")
+        await happens(lambda: len(mcp["bad"].tools) > len(before))
+        after = [tool.name for tool in await mcp.source.tools()]
+        assert after == [*before, "mcp__bad__later1"]
+
+
+async def test_server_is_started_on_the_terms_of_now(place):
+    async with served(place, bad=hostile()) as mcp:
+        await mcp.called("bad", "write", str(place.project / "one"))
+        mcp.sandbox.set_mode("ro")
+        with pytest.raises(ServerError, match=r"Read-only file system|Permission denied"):
+            await mcp.called("bad", "write", str(place.project / "two"))
+        mcp.sandbox.set_mode("rw")
+        await mcp.called("bad", "write", str(place.project / "three"))
+        assert mcp["bad"].status == Status("ready")
+    assert (place.project / "three").exists()
+    assert not (place.project / "two").exists()
+
+
+async def test_server_reads_no_secret_and_reaches_no_host(place):
+    async with served(place, bad=hostile(env={"TOKEN": "t0ken-of-mine"})) as mcp:
+        with pytest.raises(ServerError, match=r"No such file|Permission denied"):
+            await mcp.called("bad", "read", str(place.secret / "file"))
+        assert await mcp.called("bad", "read", "file") == "public\n"
+        assert await mcp.called("bad", "env", "TOKEN") == "t0ken-of-mine"
+        with pytest.raises(ServerError, match=r"gaierror|unreachable|refused"):
+            await mcp.called("bad", "connect", "example.org:80")
+        log = mcp["bad"].log.text()
+        assert "[refused: resolve example.org: the network is off]" in log
+
+
+async def test_log_has_no_secret_that_the_server_was_given(place, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "s3cret-value")
+    async with served(place, bad=hostile(env={"TOKEN": "Bearer ${MY_TOKEN}"})) as mcp:
+        assert await mcp.called("bad", "env", "TOKEN") == "Bearer s3cret-value"
+        await mcp.called("bad", "log", "I know s3cret-value")
+        await happens(lambda: "logged" in mcp["bad"].log.text())
+        log = mcp["bad"].log.text()
+        assert "s3cret-value" not in log
+        assert "[info] I know" in log
+
+
+async def test_server_that_is_stopped_is_gone_until_it_is_wanted(place):
+    async with served(place, bad=hostile()) as mcp:
+        mcp["bad"].stop()
+        await happens(lambda: mcp["bad"].status.state == "stopped")
+        assert running(mark_of(place)) == []
+        with pytest.raises(ServerError, match="stopped"):
+            await mcp.called("bad", "echo")
+        mcp["bad"].restart()
+        assert await mcp.called("bad", "echo") == "hi"
+
+
+@prove
+@pytest.mark.parametrize("level", ["full-bwrap", "namespaces", "landlock"])
+async def test_servers_live_at_each_level(place, level):
+    if reason := (await Sandbox.probe()).why_not(level):
+        pytest.skip(reason)
+    async with served(place, policy={"level": level}, bad=hostile(env={"A": "b"})) as mcp:
+        assert await mcp.called("bad", "env", "A") == "b"
+        with pytest.raises(ServerError):
+            await mcp.called("bad", "die")
+        assert await mcp.called("bad", "echo") == "hi"
+
+
+async def test_server_is_killed_from_outside_as_often_as_one_likes(place, monkeypatch):
+    monkeypatch.setattr(owner, "FIRST_DELAY_S", 0.01)
+    async with served(place, bad=hostile()) as mcp:
+        for _ in range(3):
+            connection = mcp["bad"].connection
+            [pid] = running(mark_of(place))
+            os.kill(pid, signal.SIGKILL)
+            await happens(lambda connection=connection: mcp["bad"].connection is not connection)
+            assert await mcp.called("bad", "echo") == "hi"
