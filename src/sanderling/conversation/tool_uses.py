@@ -199,7 +199,7 @@ class ToolUses:
                     permit.overruled,
                 )
                 outcome = await request.tool.run(request.args, context)
-            if request.effect.kind == "run" and workspace.editor:
+            if request.effect.kind in ("run", "call") and workspace.editor:
                 await workspace.editor.files_changed(())
         except RefusedError as refused:
             return msgspec.structs.replace(_failure(str(refused)), denials=(refused.denial,))
@@ -285,7 +285,7 @@ class _InOrder:
 
 def _depends(use: _Use, earlier: _Use) -> bool:
     """Say whether `use` may see or undo what `earlier` does."""
-    match earlier.effect.kind, use.effect.kind:
+    match _kind(earlier), _kind(use):
         case ("write", "write") | ("write", "read") | ("read", "write"):
             paths = earlier.effect.path, use.effect.path  # a search is of all that is below
             return is_within(*paths) or is_within(*reversed(paths))
@@ -293,6 +293,11 @@ def _depends(use: _Use, earlier: _Use) -> bool:
             return True
         case _:
             return False
+
+
+def _kind(use: _Use) -> str:
+    """The kind of its effect; a tool from outside may read and write what a command may."""
+    return "run" if use.effect.kind == "call" else use.effect.kind
 
 
 def _failure(message: str, *, is_denied: bool = False) -> Outcome:

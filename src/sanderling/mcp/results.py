@@ -73,7 +73,7 @@ def _text_of(block: "ContentBlock") -> str:
                 f"[resource {block.uri}{about}: {block.description or block.title or block.name}]"
             )
         case "image" | "audio":
-            size = len(block.data) * 3 // 4
+            size = _bytes_in(block.data)
             return (
                 f"[{block.type} of type {block.mime_type}, {size:,} bytes, which cannot be shown]"
             )
@@ -83,8 +83,12 @@ def _resource(resource: Any) -> str:
     text = getattr(resource, "text", None)
     if text is not None:
         return f"[resource {resource.uri}]\n{text}"
-    size = len(resource.blob) * 3 // 4
+    size = _bytes_in(resource.blob)
     return f"[resource {resource.uri}: {resource.mime_type or 'binary'}, {size:,} bytes]"
+
+
+def _bytes_in(base64: str) -> int:
+    return len(base64) * 3 // 4 - base64[-2:].count("=")
 
 
 async def _bounded(text: str, context: Context) -> str:

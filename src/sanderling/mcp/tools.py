@@ -56,6 +56,8 @@ async def _run(server: Server, remote: RemoteTool, args: Arguments, context: Con
         result = await server.call(remote.name, args.values, progress.show)
     except ServerError as error:
         raise ToolError(f"The tool server '{server.name}': {error}.") from error
+    finally:
+        context.workspace.sandbox.look_after("", has_failed=False)
     return await outcome_of(result, context)
 
 

@@ -1,0 +1,147 @@
+"""Tools of servers in a conversation: what the model and the person are told, what is asked, and what a result becomes."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sanderling.commands.output import MAX_TOLD_BYTES
+from sanderling.mcp.servers import load_servers
+from sanderling.permissions.rules import rule_from_text
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    Notice,
+    ToolEnded,
+    ToolOutput,
+)
+from sanderling.protocol.messages import ImageBlock, TextBlock
+from tests.mcp.conftest import hostile
+from tests.unit.test_tool_uses import Talk, uses
+
+ALLOWED = (rule_from_text("allow mcp__bad__*"),)
+
+
+def talk_with(base: Path, *replies: Any, **options: Any) -> Talk:
+    """A conversation with the hostile server, for which the first request waits."""
+    servers = load_servers({"bad": hostile(**options.pop("declared", {}))})
+    return Talk(base, *replies, servers=servers, patience_s=10.0, **options)
+
+
+def call(tool: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
+    return f"mcp__bad__{tool}", arguments
+
+
+async def test_tool_of_a_server_asks_shows_what_it_is_given_and_what_is_said_of_it(tmp_path):
+    talk = talk_with(tmp_path, uses(call("read", words="app.py")))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert (question.tool, question.title) == ("mcp__bad__read", "words: app.py")
+        assert json.loads(question.subject) == {"words": "app.py"}
+        assert question.filetype == "json"
+        assert (
+            "bad says of it: only reads, destroys nothing. Nobody has checked that."
+            in question.reason
+        )
+        assert question.rule == "allow mcp__bad__read"
+        talk.answer(question, "session")
+    assert "return 1" in talk.told()
+
+
+@pytest.mark.parametrize(
+    "rule, asks", [("allow mcp__bad__*", 0), ("allow mcp__b__*", 1), ("deny mcp__*", 0)]
+)
+async def test_rules_with_globs_hold_for_servers(tmp_path, rule, asks):
+    talk = talk_with(tmp_path, uses(call("echo", words="x")), rules=(rule_from_text(rule),))
+    async with talk.asked():
+        if asks:
+            talk.answer(await talk.until(ApprovalRequested), "once")
+    assert len(talk.of(ApprovalRequested)) == asks
+    assert ("forbids" in talk.told()) == rule.startswith("deny")
+
+
+async def test_plan_mode_asks_whatever_a_rule_allows_and_nothing_is_written(tmp_path):
+    replies = uses(call("write", words="planned")), uses(call("echo", words="x"))
+    talk = talk_with(tmp_path, *replies, rules=ALLOWED, mode="plan")
+    async with talk.asked():
+        for number in (1, 2):
+            question = await talk.until(ApprovalRequested, number)
+            assert "plan mode" in question.reason
+            talk.answer(question, "once")
+    assert "Read-only" in talk.told() or "Permission denied" in talk.told()
+    assert talk.results[0].is_error
+    assert talk.told(1) == "x"
+    assert not (talk.project / "planned").exists()
+
+
+async def test_calls_wait_for_edits_before_them_and_edits_for_calls(tmp_path):
+    edit = ("edit", {"path": "app.py", "edits": [{"old": "return 1", "new": "return 2"}]})
+    talk = talk_with(tmp_path, uses(edit, call("read", words="app.py")), rules=ALLOWED, mode="auto")
+    await talk.run()
+    assert "return 2" in talk.told(1)
+
+
+async def test_failures_are_told_and_the_turn_goes_on(tmp_path):
+    names = ("fail", "refuse", "die", "echo")
+    talk = await talk_with(
+        tmp_path, *(uses(call(name, words="x")) for name in names), rules=ALLOWED
+    ).run()
+    assert [result.is_error for result in talk.results] == [True, True, True, False]
+    assert talk.told(0) == "it did not work"
+    assert talk.told(1) == "The tool server 'bad': ValueError: this cannot be asked for."
+    assert "ended meanwhile (it was ended by SIGKILL)" in talk.told(2)
+    assert [event.text for event in talk.of(Notice)] == [
+        "The tool server 'bad' does not work: it was ended by SIGKILL. It is started again."
+    ]
+
+
+async def test_progress_is_shown_while_it_runs(tmp_path):
+    talk = await talk_with(tmp_path, uses(call("count")), rules=ALLOWED).run()
+    assert "".join(event.text for event in talk.of(ToolOutput)) == (
+        "step 1 (1/3)\nstep 2 (2/3)\nstep 3 (3/3)\n"
+    )
+
+
+async def test_long_result_is_told_in_bounds_and_all_of_it_is_in_a_file_for_the_model(tmp_path):
+    replies = uses(call("big")), uses(call("echo"))
+    talk = talk_with(tmp_path, *replies, rules=(rule_from_text("allow mcp__bad__big"),))
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        [ended] = talk.of(ToolEnded)
+        told = talk.told()
+        assert len(told.encode()) < MAX_TOLD_BYTES + 300
+        assert told.startswith("line 0000000\n")
+        assert "bytes are left out here" in told
+        assert len(ended.detail) < MAX_TOLD_BYTES + 300
+        path = told.rpartition(": ")[2].rstrip("]\n")
+        ours, theirs = await talk.conversation.parts.sandbox.scratch()
+        assert path.startswith(f"{theirs}/")
+        assert (Path(ours) / Path(path).name).stat().st_size > 10_000_000
+        talk.answer(question, "deny")
+
+
+async def test_images_links_and_resources_come_as_what_they_are(tmp_path):
+    talk = await talk_with(tmp_path, uses(call("picture")), rules=ALLOWED).run()
+    text, image = talk.results[0].content
+    assert isinstance(text, TextBlock)
+    assert isinstance(image, ImageBlock)
+    assert base64.b64decode(image.source.data).startswith(b"\x89PNG")
+    assert "[image of type image/tiff, 70 bytes, which cannot be shown]" in text.text
+    assert "[resource file:///a: a]" in text.text
+    assert "[resource note:///1]\na note" in text.text
+
+
+async def test_structured_content_is_told_beside_other_text(tmp_path):
+    talk = await talk_with(tmp_path, uses(call("structured")), rules=ALLOWED).run()
+    text, _, structured = talk.told().partition("\n")
+    assert text == "see the data"
+    assert json.loads(structured) == {"rows": [1, 2]}
+
+
+async def test_first_request_has_the_tools_of_a_server_that_it_waited_for(tmp_path):
+    talk = await talk_with(tmp_path).run()
+    tools = await talk.conversation.parts.calls.catalog.so_far()
+    [echo] = [spec for spec in tools.specs if spec.name == "mcp__bad__echo"]
+    assert echo.description == "Say it again."
+    assert echo.input_schema["properties"] == {"words": {"type": "string"}}
