@@ -125,6 +125,13 @@ ENDPOINTS = {
     "lmstudio": Endpoint(
         max_tokens=("max_tokens",), assistant_fields=frozenset({"reasoning", "reasoning_content"})
     ),
+    "any": Endpoint(  # takes back whatever it may send
+        assistant_fields=frozenset(
+            {"reasoning", "reasoning_content", "reasoning_details", "extra_content"}
+        ),
+        call_fields=frozenset({"extra_content"}),
+        has_thoughts=True,
+    ),
 }
 
 

@@ -1,8 +1,8 @@
 """
 A conversation with an API in this very process, which can be cut, stalled or stopped wherever it is; and what must hold afterwards.
 
-Everything is real (conversation, tools, log, provider, SDK) but the socket: `InProcessApi` hands the bytes of an answer to the SDK's
-HTTP client, and judges each request.
+Everything is real (conversation, tools, log, provider, SDK) but the socket: `InProcessApi` hands the bytes of an answer to the HTTP
+client, and judges each request.
 """
 
 import asyncio
@@ -39,23 +39,22 @@ from sanderling.protocol.events import (
     TurnStarted,
 )
 from sanderling.protocol.messages import Message, Prompt, TextBlock
-from sanderling.providers import ModelLimits
+from sanderling.providers import ModelLimits, Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.choice import make_provider
 from sanderling.providers.retries import Backoff
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.sandbox import Sandbox
 from sanderling.session.codec import Codec
+from sanderling.session.history import for_another_model
 from sanderling.session.records import LoggedMessage
 from sanderling.session.session import Session
-from tests.api_rules import Block
-from tests.api_rules.anthropic import refusals, request_refusals
-from tests.cached_api import events_of
-from tests.fuzz.streams import LAST_WORDS
+from tests.api_rules.anthropic import refusals
+from tests.fuzz.wires import ANTHROPIC, NOWHERE, SIGNATURE, Wire
 from tests.sent import Sent
 
 DEADLINE_S = 30.0
 IDLE_TIMEOUT_S = 0.03
-SIGNATURE = b"c2lnbmVk"
 SIGNATURES = {"claude-opus-5-5": b"b3B1cyE1"}
 FAST_DISK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
@@ -84,7 +83,8 @@ class Answer:
 class InProcessApi(httpx2.AsyncBaseTransport):
     """Gives `answers` one after the other, then the last again and again."""
 
-    def __init__(self) -> None:
+    def __init__(self, wire: Wire = ANTHROPIC) -> None:
+        self.wire = wire
         self.answers: list[Answer] = []
         self.refused: list[str] = []
         self.changes: list[str] = []
@@ -92,13 +92,18 @@ class InProcessApi(httpx2.AsyncBaseTransport):
         self._sent: dict[str, Sent] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/api/show":
+            return httpx2.Response(200, json={"capabilities": ["tools", "thinking"]})
         if request.method == "GET":
             return httpx2.Response(
                 404, json={"type": "error", "error": {"type": "not_found_error"}}
             )
         body = await request.aread()
         sent = Sent(body)
-        if broken := [*request_refusals(body), *_of_signatures(json.loads(body))]:
+        broken = self.wire.refusals(body)
+        if self.wire is ANTHROPIC:
+            broken += _of_signatures(json.loads(body))
+        if broken:
             self.refused += broken
             error = {"type": "invalid_request_error", "message": "; ".join(broken)}
             return httpx2.Response(400, json={"type": "error", "error": error})
@@ -108,20 +113,9 @@ class InProcessApi(httpx2.AsyncBaseTransport):
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return httpx2.Response(
             200,
-            headers={"content-type": "text/event-stream"},
+            headers={"content-type": self.wire.content_type},
             stream=AnswerStream(answer, signed_by(sent.model, answer.data)),
         )
-
-
-def bytes_of(*content: Block) -> bytes:
-    """The events with which the API sends `content`."""
-    signature = SIGNATURE.decode()
-    return events_of(
-        [
-            {**block, "signature": signature} if block["type"] == "thinking" else block
-            for block in content
-        ]
-    )
 
 
 def signed_by(model: str, data: bytes) -> bytes:
@@ -180,17 +174,40 @@ class InProcessProvider(AnthropicProvider):
         """The client serves all conversations."""
 
 
+MakeProvider = Callable[[Settings], Provider]
+
+
 @asynccontextmanager
-async def api_client() -> AsyncGenerator[tuple[InProcessApi, anthropic.AsyncAnthropic]]:
+async def in_process_api(
+    wire: Wire = ANTHROPIC,
+) -> AsyncGenerator[tuple[InProcessApi, MakeProvider]]:
+    """The API, and what makes a provider that asks it."""
     await Sandbox.probe()  # once, and not beside each conversation
-    api = InProcessApi()
+    api = InProcessApi(wire)
+    if wire is not ANTHROPIC:
+        yield api, lambda settings: in_process(settings, api)
+        return
     async with httpx2.AsyncClient(transport=api) as http:
-        yield (
-            api,
-            anthropic.AsyncAnthropic(
-                api_key="sk-ant-test", base_url="http://api.test", http_client=http, max_retries=0
-            ),
+        client = anthropic.AsyncAnthropic(
+            api_key="sk-ant-test", base_url="http://api.test", http_client=http, max_retries=0
         )
+        yield api, lambda settings: InProcessProvider(settings, client)
+
+
+def in_process(settings: Settings, api: InProcessApi) -> Provider:
+    """The real one, whose connections end in this process."""
+    choice = make_provider(settings)
+    provider: Any = choice._provider
+    connect = provider._make_client
+
+    def make_client() -> httpx2.AsyncClient:
+        client = connect()
+        client._transport = api
+        return client
+
+    provider._make_client = make_client
+    provider.last_words_s = IDLE_TIMEOUT_S
+    return choice
 
 
 # --- the conversation --------------------------------------------------------------------------------------------------
@@ -269,22 +286,24 @@ class Talk:
                 await self.changed.wait()
 
 
-def settings_in(folder: Path) -> Settings:
-    return Settings(
-        state_dir=str(folder / "state"), provider="anthropic", idle_timeout_s=IDLE_TIMEOUT_S
-    )
+def settings_in(folder: Path, wire: Wire = ANTHROPIC, url: str = NOWHERE) -> Settings:
+    settings = Settings(state_dir=str(folder / "state"), idle_timeout_s=IDLE_TIMEOUT_S)
+    if wire is ANTHROPIC:
+        return msgspec.structs.replace(settings, provider="anthropic", base_url=url)
+    return msgspec.structs.replace(settings, model=wire.models[0], providers=wire.providers(url))
 
 
 @asynccontextmanager
 async def talking(
     folder: Path,
-    client: anthropic.AsyncAnthropic | None = None,
+    make: MakeProvider = make_provider,
     *,
-    base_url: str = "",
+    wire: Wire = ANTHROPIC,
+    base_url: str = NOWHERE,
     is_confined: bool = False,
 ) -> AsyncGenerator[Talk]:
     """
-    The session in `folder`, new or resumed. Its model is behind `client`, else at `base_url`.
+    The session in `folder`, new or resumed. Its model is behind what `make` makes, else at `base_url`.
 
     Without a sandbox, whose processes would take most of the time, unless it is wanted.
     """
@@ -292,8 +311,8 @@ async def talking(
     if not project.exists():
         project.mkdir(parents=True)
         (project / "notes.txt").write_text("A note.\n")
-    settings = msgspec.structs.replace(settings_in(folder), base_url=base_url)
-    provider = InProcessProvider(settings, client) if client else AnthropicProvider(settings)
+    settings = settings_in(folder, wire, base_url)
+    provider = make(settings)
     session = Session.open(settings.session_dir, "s1", str(project))
     policy = policy_for(settings, str(project))
     talk = Talk()
@@ -323,8 +342,17 @@ def texts_of(history: Sequence[Message], role: str) -> list[str]:
     ]
 
 
+def check_history(history: Sequence[Message]) -> None:
+    """What was said by Claude goes back as it is; what another model has sealed goes to nobody else."""
+    is_plain = not any(
+        getattr(block, "extra", None) for message in history for block in message.content
+    )
+    for each in ([history] if is_plain else []) + [for_another_model(history)]:
+        assert refusals(msgspec.to_builtins(each)) == []
+
+
 def check_talk(talk: Talk) -> None:
-    assert refusals(msgspec.to_builtins(talk.session.history)) == []
+    check_history(talk.session.history)
     check_nothing_was_lost(talk)
     check_tools(talk)
     check_screen(talk)
@@ -399,7 +427,7 @@ def check_log_of_killed_host(log: bytes, prompts: Sequence[Prompt]) -> None:
     with directory() as folder:
         (folder / "s1.jsonl").write_bytes(log)
         session = Session.open(folder, "s1", "/project")
-        assert refusals(msgspec.to_builtins(session.history)) == []
+        check_history(session.history)
         said = texts_of(session.history, "user")
         waiting = msgspec.json.encode(session.state("waiting") or {}).decode()
         for prompt in prompts:
@@ -407,5 +435,5 @@ def check_log_of_killed_host(log: bytes, prompts: Sequence[Prompt]) -> None:
         session.close()
 
 
-def last_words() -> Answer:
-    return Answer(LAST_WORDS)
+def last_words(wire: Wire = ANTHROPIC) -> Answer:
+    return Answer(wire.last_words)

@@ -7,26 +7,26 @@ import anyio.lowlevel
 import pytest
 
 from sanderling.protocol.actions import Compact, ReleaseWaiting, UndoCompaction
+from tests.conftest import prove
 from tests.fuzz import IS_FULL
-from tests.fuzz.streams import STREAMS
 from tests.fuzz.talk import (
     Answer,
     Talk,
-    api_client,
     check_resumed,
     check_talk,
     directory,
+    in_process_api,
     last_words,
     talking,
 )
+from tests.fuzz.wires import ANTHROPIC, OTHERS, Wire
 
 RUNS = 1500 if IS_FULL else 12
 CHUNK = 50 if IS_FULL else 3
 ACTIONS = 15
-MODELS = ("claude-sonnet-5-5", "claude-opus-5-5")
 
 
-def act(talk: Talk, chance: random.Random) -> None:
+def act(talk: Talk, wire: Wire, chance: random.Random) -> None:
     conversation = talk.conversation
     waiting = conversation.parts.waiting.shown()
     match chance.randrange(12):
@@ -37,7 +37,7 @@ def act(talk: Talk, chance: random.Random) -> None:
         case 5 | 6:
             conversation.cancel()
         case 7:
-            conversation.set_model(chance.choice(MODELS))
+            conversation.set_model(chance.choice(wire.models))
         case 8:
             conversation.act(Compact("what matters"))
         case 9:
@@ -59,8 +59,9 @@ async def wait_a_little(chance: random.Random) -> None:
         await anyio.sleep(chance.random() * 0.02)
 
 
-def some_answers(chance: random.Random) -> list[Answer]:
-    return [some_answer(chance, STREAMS[name]) for name in chance.choices(list(STREAMS), k=40)]
+def some_answers(wire: Wire, chance: random.Random) -> list[Answer]:
+    names = chance.choices(list(wire.streams), k=40)
+    return [some_answer(chance, wire.streams[name]) for name in names]
 
 
 def some_answer(chance: random.Random, stream: bytes) -> Answer:
@@ -73,15 +74,15 @@ def some_answer(chance: random.Random, stream: bytes) -> Answer:
     )
 
 
-async def live_through(chance: random.Random) -> None:
+async def live_through(wire: Wire, chance: random.Random) -> None:
     with directory() as folder:
-        async with api_client() as (api, client):
-            api.answers = some_answers(chance)
-            async with talking(folder, client) as talk:
+        async with in_process_api(wire) as (api, make):
+            api.answers = some_answers(wire, chance)
+            async with talking(folder, make, wire=wire) as talk:
                 for _ in range(ACTIONS):
-                    act(talk, chance)
+                    act(talk, wire, chance)
                     await wait_a_little(chance)
-                api.answers = [last_words()]
+                api.answers = [last_words(wire)]
                 await talk.ask("At last.")
                 assert api.refused == []
                 check_talk(talk)
@@ -89,11 +90,22 @@ async def live_through(chance: random.Random) -> None:
             check_resumed(folder, history)
 
 
-@pytest.mark.parametrize("first", range(0, RUNS, CHUNK))
-async def test_whatever_the_person_does(first):
+async def live_through_some(wire: Wire, first: int) -> None:
     for seed in range(first, first + CHUNK):
         try:
-            await live_through(random.Random(seed))
+            await live_through(wire, random.Random(seed))
         except BaseException as error:
-            error.add_note(f"seed {seed}")
+            error.add_note(f"{wire.name}, seed {seed}")
             raise
+
+
+@pytest.mark.parametrize("first", range(0, RUNS, CHUNK))
+async def test_whatever_the_person_does(first):
+    await live_through_some(ANTHROPIC, first)
+
+
+@prove
+@pytest.mark.parametrize("first", range(0, RUNS, CHUNK))
+@pytest.mark.parametrize("wire", OTHERS, ids=lambda wire: wire.name)
+async def test_whatever_the_person_does_in_another_format(wire, first):
+    await live_through_some(wire, first)

@@ -12,19 +12,20 @@ import pytest
 
 from sanderling.protocol.actions import Compact
 from sanderling.protocol.modes import Mode
+from tests.api_rules import Block
 from tests.cached_api import text, thought, use
 from tests.conftest import prove_rest
 from tests.fuzz import IS_FULL
 from tests.fuzz.talk import (
     Answer,
-    api_client,
-    bytes_of,
     check_resumed,
     check_talk,
     directory,
+    in_process_api,
     last_words,
     talking,
 )
+from tests.fuzz.wires import WIRES, Wire
 
 SAMPLE_STEP = 17
 SETTLED = 3  # runs in a row whose turn had ended before the step
@@ -38,26 +39,27 @@ SUMMARY = text("The person wants a plan; todo has it, new.txt is written, runs.t
 
 @dataclass(frozen=True)
 class Turn:
-    """What the model answers, one request after the other."""
+    """What the model answers, one request after the other. Of the first answer only so many bytes come, if it `is_cut_at` them."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[tuple[Block, ...], ...]
+    is_cut_at: int = -1
     mode: Mode = "auto"
     is_compacted: bool = False
     is_confined: bool = False
 
+    def answers_of(self, wire: Wire) -> list[Answer]:
+        first, *others = (wire.bytes_of(*content) for content in self.answers)
+        return [Answer(first, self.is_cut_at), *map(Answer, others), last_words(wire)]
+
 
 TURNS = {
-    "tools beside each other": Turn(
-        (Answer(bytes_of(thought("Hm."), text("I plan."), TODO, READ)),)
-    ),
-    "one after the other": Turn(
-        (Answer(bytes_of(TODO)), Answer(bytes_of(thought("Well."), READ)), Answer(bytes_of(WRITE)))
-    ),
-    "what waits for another": Turn((Answer(bytes_of(WRITE, SLEEP, ECHO)),)),
-    "questions": Turn((Answer(bytes_of(text("May I?"), WRITE, ECHO)),), mode="ask"),
-    "a retry": Turn((Answer(bytes_of(thought("Hm."), TODO), at=700), Answer(bytes_of(TODO, READ)))),
-    "a summary": Turn((Answer(bytes_of(SUMMARY)), Answer(bytes_of(TODO))), is_compacted=True),
-    "in the sandbox": Turn((Answer(bytes_of(SLEEP)),), is_confined=True),
+    "tools beside each other": Turn(((thought("Hm."), text("I plan."), TODO, READ),)),
+    "one after the other": Turn(((TODO,), (thought("Well."), READ), (WRITE,))),
+    "what waits for another": Turn(((WRITE, SLEEP, ECHO),)),
+    "questions": Turn(((text("May I?"), WRITE, ECHO),), mode="ask"),
+    "a retry": Turn(((thought("Hm."), TODO), (TODO, READ)), is_cut_at=700),
+    "a summary": Turn(((SUMMARY,), (TODO,)), is_compacted=True),
+    "in the sandbox": Turn(((SLEEP,),), is_confined=True),
 }
 
 
@@ -82,18 +84,18 @@ class CountingLoop(asyncio.SelectorEventLoop):
         callback(*args)
 
 
-async def stop_at(name: str, step: int, *, is_steered: bool) -> bool:
+async def stop_at(wire: Wire, name: str, step: int, *, is_steered: bool) -> bool:
     """Run the turn and stop it at this step; return whether it had that many."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, CountingLoop)
     turn = TURNS[name]
     with directory(None) if turn.is_confined else directory() as folder:
-        async with api_client() as (api, client):
-            api.answers = [last_words()]
-            async with talking(folder, client, is_confined=turn.is_confined) as talk:
+        async with in_process_api(wire) as (api, make):
+            api.answers = [last_words(wire)]
+            async with talking(folder, make, wire=wire, is_confined=turn.is_confined) as talk:
                 talk.conversation.set_mode(turn.mode)
                 await talk.ask("Before.")
-                api.answers = [*turn.answers, last_words()]
+                api.answers = turn.answers_of(wire)
                 if turn.is_compacted:
                     talk.conversation.act(Compact("what matters"))
                 talk.submit("First.")
@@ -102,7 +104,7 @@ async def stop_at(name: str, step: int, *, is_steered: bool) -> bool:
                 loop.deed, loop.at = talk.conversation.cancel, loop.count + 1 + step
                 await talk.be_quiet()
                 was_stopped, loop.at = loop.count >= loop.at, -1
-                api.answers = [last_words()]
+                api.answers = [last_words(wire)]
                 await talk.ask("Second.")
                 assert api.refused == []
                 check_talk(talk)
@@ -119,20 +121,25 @@ def check_runs(folder: Path) -> None:
     assert sorted(done) in ([], ["done"], ["done", "more"], ["more"])
 
 
-async def stop_everywhere(name: str) -> int:
+async def stop_everywhere(wire: Wire, name: str) -> int:
     step, settled = 0, 0
     while settled < SETTLED:
         try:
-            was_stopped = await stop_at(name, step, is_steered=step % 2 == 1)
+            was_stopped = await stop_at(wire, name, step, is_steered=step % 2 == 1)
         except BaseException as error:
-            error.add_note(f"{name}: stopped at step {step}")
+            error.add_note(f"{wire.name}, {name}: stopped at step {step}")
             raise
         settled = 0 if was_stopped else settled + 1
         step += 1 if IS_FULL else SAMPLE_STEP
     return step
 
 
-@pytest.mark.parametrize("name", prove_rest(TURNS, keep=(0, 3, -1)))
-def test_a_turn_may_be_stopped_at_each_await(name):
-    steps = anyio.run(stop_everywhere, name, backend_options={"loop_factory": CountingLoop})
+CASES = [(wire, name) for wire in WIRES for name in TURNS]
+QUICK = (0, 3, len(TURNS) - 1, *range(len(TURNS), len(CASES), len(TURNS) + 1))
+
+
+@pytest.mark.parametrize("wire, name", prove_rest(CASES, keep=QUICK))
+def test_a_turn_may_be_stopped_at_each_await(wire, name):
+    options = {"loop_factory": CountingLoop}
+    steps = anyio.run(stop_everywhere, WIRES[wire], name, backend_options=options)
     assert steps > 2 * SAMPLE_STEP

@@ -5,26 +5,28 @@ import pytest
 from sanderling.protocol.events import CompactionStarted
 from tests.conftest import prove_rest
 from tests.fuzz import IS_FULL
-from tests.fuzz.streams import STREAMS
 from tests.fuzz.talk import (
     HOWS,
     Answer,
     How,
     Talk,
-    api_client,
     check_log_of_killed_host,
     check_resumed,
     check_talk,
     directory,
+    in_process_api,
     last_words,
     talking,
 )
+from tests.fuzz.wires import WIRES, Wire
 
 SAMPLE_STEP = 211
 RESUMED_EACH = 7
 
 
-async def break_off(stream: bytes, at: int, how: How, *, is_steered: bool, is_queued: bool) -> None:
+async def break_off(
+    wire: Wire, stream: bytes, at: int, how: How, *, is_steered: bool, is_queued: bool
+) -> None:
     """Ask, have the answer break off, ask again; then take the session up from its log."""
     logs: list[bytes] = []
     talk: Talk | None = None
@@ -40,9 +42,9 @@ async def break_off(stream: bytes, at: int, how: How, *, is_steered: bool, is_qu
             talk.conversation.cancel()
 
     with directory() as folder:
-        async with api_client() as (api, client):
-            api.answers = [Answer(stream, at, how, happen), Answer(stream), last_words()]
-            async with talking(folder, client) as talk:
+        async with in_process_api(wire) as (api, make):
+            api.answers = [Answer(stream, at, how, happen), Answer(stream), last_words(wire)]
+            async with talking(folder, make, wire=wire) as talk:
                 await talk.ask("First.")
                 said_before = talk.said.copy()
                 await talk.ask("Second.")
@@ -51,7 +53,7 @@ async def break_off(stream: bytes, at: int, how: How, *, is_steered: bool, is_qu
                 history = talk.session.history
             check_resumed(folder, history)
             if at % RESUMED_EACH == 0:
-                async with talking(folder, client) as talk:
+                async with talking(folder, make, wire=wire) as talk:
                     await talk.ask("Third.")
                     assert talk.session.history[: len(history)] == history
             assert api.refused == []
@@ -60,19 +62,27 @@ async def break_off(stream: bytes, at: int, how: How, *, is_steered: bool, is_qu
         check_log_of_killed_host(log, said_before)
 
 
-def places(name: str) -> list[tuple[int, How]]:
+def places(wire: Wire, name: str) -> list[tuple[int, How]]:
     """Where the answer breaks off, and how: at every byte, in ways that take turns; a few of them in the sample."""
-    number = list(STREAMS).index(name)
+    number = list(wire.streams).index(name)
     step = 1 if IS_FULL else SAMPLE_STEP
-    ats = range(number % step, len(STREAMS[name]) + 1, step)
+    ats = range(number % step, len(wire.streams[name]) + 1, step)
     return [(at, HOWS[(at // step + number) % len(HOWS)]) for at in ats]
 
 
-@pytest.mark.parametrize("name", prove_rest(STREAMS, keep=range(0, len(STREAMS), 8)))
-async def test_an_answer_may_break_off_anywhere(name):
-    for at, how in places(name):
+def cases() -> list[tuple[str, str]]:
+    return [(wire.name, name) for wire in WIRES.values() for name in wire.streams]
+
+
+@pytest.mark.parametrize("wire_name, name", prove_rest(cases(), keep=range(0, len(cases()), 16)))
+async def test_an_answer_may_break_off_anywhere(wire_name, name):
+    wire = WIRES[wire_name]
+    for at, how in places(wire, name):
+        is_steered, is_queued = at % 3 == 1, at % 3 == 2
         try:
-            await break_off(STREAMS[name], at, how, is_steered=at % 3 == 1, is_queued=at % 3 == 2)
+            await break_off(
+                wire, wire.streams[name], at, how, is_steered=is_steered, is_queued=is_queued
+            )
         except BaseException as error:
-            error.add_note(f"{name}: {how} at byte {at}")
+            error.add_note(f"{wire_name}, {name}: {how} at byte {at}")
             raise

@@ -15,13 +15,13 @@ from tests.cached_api import text, thought, use
 from tests.fuzz.talk import (
     Answer,
     Talk,
-    api_client,
-    bytes_of,
     directory,
+    in_process_api,
     last_words,
     talking,
     texts_of,
 )
+from tests.fuzz.wires import ANTHROPIC
 
 TODO = use("todo_1", "todo", items=[{"content": "Look.", "status": "in_progress"}])
 READ = use("read_1", "read", path="notes.txt")
@@ -39,14 +39,18 @@ async def eventful_log() -> bytes:
         talk.steer("Steer.")
         talk.submit("Queue.")
 
-    plan = bytes_of(thought("Hm."), text("I plan."), TODO, READ)
+    plan = ANTHROPIC.bytes_of(thought("Hm."), text("I plan."), TODO, READ)
     with directory() as folder:
-        async with api_client() as (api, client), talking(folder, client) as talk:
+        async with in_process_api() as (api, make), talking(folder, make) as talk:
             talk.conversation.set_mode("auto")
             api.answers = [Answer(plan, at=900, then=say_more), Answer(plan), last_words()]
             await talk.ask("First.")
             talk.conversation.act(Compact("what matters"))
-            api.answers = [Answer(bytes_of(SUMMARY)), Answer(bytes_of(WRITE)), last_words()]
+            api.answers = [
+                Answer(ANTHROPIC.bytes_of(SUMMARY)),
+                Answer(ANTHROPIC.bytes_of(WRITE)),
+                last_words(),
+            ]
             await talk.ask("Second.")
             assert (api.refused, talk.count(Compacted)) == ([], 1)
             return talk.session.path.read_bytes()
