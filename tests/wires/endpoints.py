@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Any
 
 import httpx2
@@ -24,7 +23,7 @@ from tests.wires import responses as responses_wire
 SEAL = re.compile(rb"sealed-([a-z-]+)-(m\d)-")
 MODELS = ("m1", "m2")
 FIRST_PORT = 2001  # where nobody listens
-_WIRES = {
+WIRES = {
     "anthropic": "anthropic",
     "deepseek-anthropic": "anthropic",
     "openai": "responses",
@@ -40,7 +39,6 @@ _WIRES = {
     "vllm": "chat",
     "lmstudio": "chat",
 }
-WIRES = {name: wire for name, wire in _WIRES.items() if find_spec(f"sanderling.providers.{wire}")}
 PORTS = {name: FIRST_PORT + n for n, name in enumerate(WIRES)}
 NDJSON = "application/x-ndjson"
 
