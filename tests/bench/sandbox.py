@@ -119,15 +119,15 @@ async def _resting(bench: Bench, policy: SandboxPolicy) -> list[Row]:
     for _ in bench.times(5):
         session = SessionSandbox(policy, lambda _: None, lambda: None)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(session.serve)
-            await (await session.files()).list(policy.project)
+            tasks.start_soon(session.keeper.serve)
+            await (await session.ground.files()).list(policy.project)
             later.append(await _ms(lambda session=session: _true_in(session)))
             await anyio.sleep(SETTLED_S)  # the init of the next command is there
             running = set(_descendants(os.getpid())) - others
             awake.append(len(running))
             memory.append(sum(map(_pss_mb, running)))
             session.keeper.rest_after_s = 0
-            with session.kept_open():
+            with session.keeper.kept_open():
                 pass
             await anyio.sleep(RESTING_S)
             left = max(left, len(set(_descendants(os.getpid())) - others))
@@ -144,7 +144,7 @@ async def _resting(bench: Bench, policy: SandboxPolicy) -> list[Row]:
 
 
 async def _true_in(session: SessionSandbox) -> None:
-    process = await session.spawn(TRUE)
+    process = await session.ground.spawn(TRUE)
     assert await process.wait() == 0
     process.close()
 

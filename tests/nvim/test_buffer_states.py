@@ -65,7 +65,7 @@ SERVE = textwrap.dedent("""
             print(base64.b64encode(pickle.dumps((request[1], result))).decode(), flush=True)
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sandbox.serve)
+            tasks.start_soon(sandbox.keeper.serve)
             while line := await reader.readline():
                 tasks.start_soon(answer, pickle.loads(base64.b64decode(line)))
 

@@ -65,13 +65,13 @@ async def main():
     policy = policy_for(Settings(state_dir={str(tmp_path)!r}), {str(tmp_path)!r})
     sandbox = SessionSandbox(policy, print, lambda: None)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(sandbox.serve)
+        tasks.start_soon(sandbox.keeper.serve)
         try:
-            await sandbox.spawn_shell("true")
+            await sandbox.ground.spawn(["true"])
         except SandboxError as error:
             print(error)
         sandbox.switch(is_on=False)
-        process = await sandbox.spawn_shell("echo ran")
+        process = await sandbox.ground.spawn(["echo", "ran"])
         print((await process.stdout.receive()).decode().strip(), await process.wait())
         process.close()
         tasks.cancel_scope.cancel()

@@ -720,7 +720,7 @@ async def session_of(place: Place, **changes) -> AsyncIterator[SessionSandbox]:
     session = SessionSandbox(place.policy(**changes), place.events.append, lambda: None)
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(session.serve)
+            tasks.start_soon(session.keeper.serve)
             yield session
             tasks.cancel_scope.cancel()
 
@@ -728,9 +728,9 @@ async def session_of(place: Place, **changes) -> AsyncIterator[SessionSandbox]:
 @prove
 async def test_session_has_one_worker_for_all(place):
     async with session_of(place) as session:
-        files = await session.files()
+        files = await session.ground.files()
         assert (await files.load(f"{place.project}/file", 100)).data == b"public\n"
-        assert await session.files() is files
+        assert await session.ground.files() is files
         assert files._channel.fileno() >= 0
     assert files._channel.fileno() < 0
 
@@ -740,7 +740,7 @@ async def test_many_who_ask_at_once_share_one_worker(place):
     async with session_of(place) as session:
 
         async def ask() -> None:
-            found.add(id(await session.files()))
+            found.add(id(await session.ground.files()))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(8):
@@ -750,10 +750,10 @@ async def test_many_who_ask_at_once_share_one_worker(place):
 
 async def test_session_has_a_new_worker_when_the_old_one_was_killed(place):
     async with session_of(place) as session:
-        files = await session.files()
+        files = await session.ground.files()
         files._process.kill()
         await happens(lambda: files.has_ended)
-        again = await session.files()
+        again = await session.ground.files()
         assert (await again.load(f"{place.project}/file", 100)).data == b"public\n"
         assert again is not files
 
@@ -761,13 +761,13 @@ async def test_session_has_a_new_worker_when_the_old_one_was_killed(place):
 @prove
 async def test_session_has_files_again_when_its_sandbox_has_died(place):
     async with session_of(place) as session:
-        dead, sandbox = await session.files(), session.keeper.sandbox
+        dead, sandbox = await session.ground.files(), session.keeper.sandbox
         for pid in supervisors(os.getpid()):
             for child in children(pid):
                 os.kill(child, signal.SIGKILL)
             os.kill(pid, signal.SIGKILL)
         await happens(lambda: session.keeper.sandbox is not sandbox)
-        files = await session.files()
+        files = await session.ground.files()
         assert (await files.load(f"{place.project}/file", 100)).data == b"public\n"
         with pytest.raises(SandboxError, match="has ended"):
             await dead.load(f"{place.project}/file", 100)
@@ -776,14 +776,14 @@ async def test_session_has_files_again_when_its_sandbox_has_died(place):
 @prove
 async def test_session_in_plan_mode_has_files_that_cannot_be_written(place):
     async with session_of(place) as session:
-        files = await session.files()
+        files = await session.ground.files()
         await files.write(f"{place.project}/file", b"new")
         session.set_mode("ro")
-        files = await session.files()
+        files = await session.ground.files()
         with pytest.raises(OSError, match="Errno"):
             await files.write(f"{place.project}/file", b"newer")
         session.set_mode("rw")
-        await (await session.files()).write(f"{place.project}/file", b"newest")
+        await (await session.ground.files()).write(f"{place.project}/file", b"newest")
     assert (place.project / "file").read_bytes() == b"newest"
 
 
@@ -792,10 +792,10 @@ async def test_grant_opens_files_that_have_it(place):
     async with session_of(place) as session:
         path = f"{place.base}/granted/file"
         with pytest.raises(OSError, match="Errno"):
-            await (await session.files()).load(path, 100)
+            await (await session.ground.files()).load(path, 100)
         sandbox = await session.keeper.opened()
         sandbox.policy = sandbox.policy._replace(read_paths=(f"{place.base}/granted",))
-        assert (await (await session.files()).load(path, 100)).data == b"granted\n"
+        assert (await (await session.ground.files()).load(path, 100)).data == b"granted\n"
 
 
 @prove
@@ -806,27 +806,27 @@ async def test_what_was_asked_before_a_change_of_mode_is_answered(place):
         async def load(files: Files) -> None:
             answers.append((await files.load(f"{place.project}/file", 100)).data)
 
-        files = await session.files()
+        files = await session.ground.files()
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
                 tasks.start_soon(load, files)
             await anyio.lowlevel.checkpoint()
             session.set_mode("ro")
-            tasks.start_soon(load, await session.files())
+            tasks.start_soon(load, await session.ground.files())
     assert answers == [b"public\n"] * 6
 
 
 async def test_without_a_sandbox_the_person_has_their_own_files(place):
     async with session_of(place) as session:
         session.switch(is_on=False)
-        files = await session.files()
+        files = await session.ground.files()
         assert (await files.load(f"{place.secret}/file", 100)).data == b"secret\n"
         await files.write(f"{place.secret}/file", b"new")
         assert await files.list(str(place.secret)) == [("file", "file")]
         assert (await files.read(f"{place.secret}/file"))[0] == b"new"
         session.switch(is_on=True)
         with pytest.raises(OSError, match="Errno"):
-            await (await session.files()).load(f"{place.secret}/file", 100)
+            await (await session.ground.files()).load(f"{place.secret}/file", 100)
 
 
 @prove

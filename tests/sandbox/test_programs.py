@@ -150,7 +150,7 @@ async def test_granted_directory_of_programs_is_searched(place, own):
     add_text(directory)
     async with session_of(place) as session:
         assert str(directory) not in await said(session, "printf %s $PATH")
-        await session.extend(Grant(read_paths=(str(directory),)))
+        await session.confined.extend(Grant(read_paths=(str(directory),)))
         assert await said(session, "mytool") == "mine\n"
 
 

@@ -80,8 +80,8 @@ async def test_command_after_the_project_was_replaced_runs_in_the_new_one_and_th
             == f"{NEW}{place.project.resolve()}\n"
         )
         await said(session, "true")
-        assert session.take_replaced()
-        assert not session.take_replaced()
+        assert session.place.take_replaced()
+        assert not session.place.take_replaced()
     assert (place.project / "made").read_text() == "more\n"
     assert replacements(place) == [ProjectReplaced(str(place.project))]
 
@@ -95,7 +95,7 @@ async def test_nothing_is_written_into_a_project_that_was_moved_away(place, leve
         old = move_away(place)
         before = contents(old)
         await said(session, "echo x >a; echo y >file")
-        files = await session.files()
+        files = await session.ground.files()
         await files.write(f"{place.project}/b", b"z")
         # What would be undone in the project is the person's own there, and here.
         for directory in (old, place.project):
@@ -116,10 +116,10 @@ def contents(directory: Path) -> set[str]:
 async def test_file_that_was_looked_at_before_is_not_written_over_afterwards(place):
     path = f"{place.project}/file"
     async with session_of(place) as session:
-        loaded = await (await session.files()).load(path, 100)
+        loaded = await (await session.ground.files()).load(path, 100)
         old = move_away(place)
         with pytest.raises(FileChangedError):
-            await (await session.files()).write(path, b"x", expected=loaded.stamp)
+            await (await session.ground.files()).write(path, b"x", expected=loaded.stamp)
     assert (old / "file").read_text() == OLD
     assert (place.project / "file").read_text() == NEW
 
@@ -128,7 +128,7 @@ async def test_file_that_was_looked_at_before_is_not_written_over_afterwards(pla
 async def test_what_the_person_has_in_the_new_project_the_guard_of_the_old_one_leaves_alone(place):
     """Their .envrc must neither appear in the old one nor be taken from the new."""
     async with session_of(place) as session:
-        process = await session.spawn(["sleep", "600"])
+        process = await session.ground.spawn(["sleep", "600"])
         old = move_away(place)
         (place.project / ".envrc").write_text("mine\n")
         (place.project / ".vscode").mkdir()
@@ -145,9 +145,9 @@ async def test_what_the_person_has_in_the_new_project_the_guard_of_the_old_one_l
 async def test_without_a_project_nothing_runs_and_it_goes_on_when_that_is_back(place):
     away = place.home / "away"
     async with session_of(place) as session:
-        server = await session.spawn(["sleep", "600"])
+        server = await session.ground.spawn(["sleep", "600"])
         place.project.rename(away)
-        for ask in (lambda: said(session, "true"), session.files, session.scratch):
+        for ask in (lambda: said(session, "true"), session.ground.files, session.ground.scratch):
             with pytest.raises(SandboxError, match=r"project's directory .*/project is gone"):
                 await ask()
         away.rename(place.project)
@@ -195,7 +195,7 @@ async def test_without_the_sandbox_nothing_makes_a_project_that_is_gone_again(pl
         await said(session, "true")
         place.project.rename(place.home / "away")
         with pytest.raises(SandboxError, match="is gone"):
-            await session.files()
+            await session.ground.files()
         with pytest.raises(SandboxError, match="is gone"):
             await said(session, "true")
         fill(place.project)
@@ -206,7 +206,7 @@ async def test_without_the_sandbox_nothing_makes_a_project_that_is_gone_again(pl
 @prove
 async def test_mode_hosts_and_tmp_are_as_before_in_the_new_project(place):
     async with session_of(place) as session:
-        await session.extend(Grant(hosts=("example.org",)))
+        await session.confined.extend(Grant(hosts=("example.org",)))
         await said(session, "echo kept >/tmp/left")
         session.set_mode("ro")
         move_away(place)
@@ -221,7 +221,7 @@ async def test_path_that_was_let_in_leads_nowhere_else_afterwards(place):
     outer, inner = place.base / "granted", place.base / "granted/inner"
     inner.mkdir()
     async with session_of(place) as session:
-        await session.extend(Grant(write_paths=(str(outer), str(inner))))
+        await session.confined.extend(Grant(write_paths=(str(outer), str(inner))))
         await said(session, "true")
         inner.rmdir()
         inner.symlink_to(place.secret)

@@ -35,7 +35,7 @@ def is_at_rest() -> bool:
 async def rest(session: SessionSandbox) -> None:
     """Let the minutes pass: from the next look on, until it is at rest."""
     session.keeper.rest_after_s = SOON_S
-    with session.kept_open():
+    with session.keeper.kept_open():
         pass
     await happens(is_at_rest)
     session.keeper.rest_after_s = REST_AFTER_S
@@ -44,7 +44,7 @@ async def rest(session: SessionSandbox) -> None:
 async def would_rest(session: SessionSandbox) -> None:
     """Let the minutes pass, of a session that something keeps from resting."""
     session.keeper.rest_after_s = SOON_S
-    with session.kept_open():
+    with session.keeper.kept_open():
         pass
     await anyio.sleep(LONGER_S)
     session.keeper.rest_after_s = REST_AFTER_S
@@ -74,7 +74,7 @@ async def test_tmp_goes_with_a_session_that_ends_at_rest(place):
 async def test_sandbox_whose_private_directories_go_is_opened_anew(place, is_moved):
     async with session_of(place) as session:
         assert await said(session, "echo a >/tmp/left; cat /tmp/left") == "a\n"
-        files = await session.files()
+        files = await session.ground.files()
         await files.write(f"{place.project}/by_tool", b"1")
         if is_moved:
             (place.base / "state").rename((place.base / "state").with_name("moved"))
@@ -82,10 +82,10 @@ async def test_sandbox_whose_private_directories_go_is_opened_anew(place, is_mov
             shutil.rmtree(place.base / "state")
         command = "cat /tmp/left; echo b >/tmp/left; echo c >~/left; cat /tmp/left ~/left"
         assert (await said(session, command)).endswith("left: No such file or directory\nb\nc\n")
-        files = await session.files()
+        files = await session.ground.files()
         await files.write(f"{place.project}/by_tool", b"2")
         shutil.rmtree(place.base / "state")
-        _, theirs = await session.scratch()
+        _, theirs = await session.ground.scratch()
         assert await said(session, f"echo d >{theirs}/left; cat {theirs}/left") == "d\n"
         shutil.rmtree(place.base / "state")
     assert place.sentinels() == []
@@ -103,14 +103,14 @@ async def rests_when_it_has_ended(session: SessionSandbox, process: Process) -> 
 
 async def test_session_does_not_rest_while_a_command_runs(place):
     async with session_of(place) as session:
-        process = await session.spawn(["sleep", "600"])
+        process = await session.ground.spawn(["sleep", "600"])
         await rests_when_it_has_ended(session, process)
 
 
 @prove
 async def test_session_does_not_rest_while_a_command_runs_in_a_view_that_was_left(place):
     async with session_of(place) as session:
-        process = await session.spawn(["sleep", "600"])
+        process = await session.ground.spawn(["sleep", "600"])
         sandbox = session.keeper.sandbox
         [view] = sandbox._views._views.values()
         sandbox._views.drop(view)  # as when the host has replaced what is mounted there
@@ -139,7 +139,7 @@ async def test_whoever_needs_a_sandbox_while_one_that_failed_closes_gets_the_nex
 @pytest.mark.parametrize("script", prove_rest(IN_MEMORY.values(), keep=(0,)), ids=IN_MEMORY.keys())
 async def test_session_does_not_rest_while_it_would_lose_what_is_in_memory(place, script):
     async with session_of(place) as session:
-        process = await session.spawn(["sh", "-c", script])
+        process = await session.ground.spawn(["sh", "-c", script])
         if await process.wait() == 99:
             pytest.skip("no ipcmk")
         process.close()
@@ -152,7 +152,7 @@ async def test_session_does_not_rest_while_it_would_lose_what_is_in_memory(place
 @prove
 async def test_hosts_and_network_are_as_before_after_a_rest(place):
     async with session_of(place) as session:
-        await session.extend(Grant(hosts=("example.org",)))
+        await session.confined.extend(Grant(hosts=("example.org",)))
         await rest(session)
         assert "http" in await said(session, "echo $https_proxy")
         assert session.facts.network == "proxy"
@@ -163,7 +163,7 @@ async def test_session_with_paths_that_were_let_in_does_not_rest(place):
     """What they lead to would be looked up again, after commands that may have put links in their places."""
     other = place.base / "granted"
     async with session_of(place) as session:
-        await session.extend(Grant(write_paths=(str(other),)))
+        await session.confined.extend(Grant(write_paths=(str(other),)))
         await would_rest(session)
         assert not is_at_rest()
 
@@ -213,7 +213,7 @@ async def test_what_changes_while_the_sandbox_opens_holds_for_the_first_command(
         await happens(lambda: not is_at_rest())
         assert session.keeper.sandbox is None
         session.set_mode("ro")
-        async with session.lending(Grant(hosts=("example.org",))):
+        async with session.ground.lending(Grant(hosts=("example.org",))):
             told = await said(session, "echo x 2>&1 >new; echo $https_proxy")
     assert "Read-only" in told
     assert "http" in told
@@ -223,7 +223,7 @@ async def test_sandbox_that_was_made_ready_is_kept_in_its_context_and_rests_if_n
     place,
 ):
     async with session_of(place) as session:
-        with session.kept_open():
+        with session.keeper.kept_open():
             await session.get_ready()
             assert not is_at_rest()
             session.keeper.rest_after_s = SOON_S
@@ -235,7 +235,7 @@ async def test_sandbox_that_was_made_ready_is_kept_in_its_context_and_rests_if_n
 @prove
 async def test_sandbox_that_was_used_in_a_context_stays_when_that_ends(place):
     async with session_of(place) as session:
-        with session.kept_open():
+        with session.keeper.kept_open():
             await said(session, "true")
         await anyio.sleep(LONGER_S)
         assert not is_at_rest()

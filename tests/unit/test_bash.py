@@ -74,7 +74,7 @@ class Desk:
     async def served(self) -> AsyncIterator["Desk"]:
         with anyio.fail_after(DEADLINE_S * 2):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.sandbox.serve)
+                tasks.start_soon(self.sandbox.keeper.serve)
                 self.workspace = workspace_of(
                     self.project, self.sandbox, start=tasks.start_soon, on_change=self._change
                 )

@@ -98,7 +98,7 @@ class Place:
         sandbox.switch(is_on=is_on)
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(sandbox.serve)
+                tasks.start_soon(sandbox.keeper.serve)
                 yield Desk(workspace_of(self.project, sandbox, editor))
                 tasks.cancel_scope.cancel()
 
@@ -926,7 +926,7 @@ async def test_what_the_guard_would_take_away_is_refused_before_anybody_is_asked
             assert await desk.told(write, path=path, content="fine") == (
                 f"Created {path}: 1 line, 4 bytes."
             )
-        process = await desk.workspace.sandbox.spawn(["true"])  # after which the guard looks
+        process = await desk.workspace.sandbox.ground.spawn(["true"])  # after which the guard looks
         await process.wait()
         process.close()
     for path in ("sub/.envrc", "config", "sub/hooks/pre-commit", "AGENTS.md"):
@@ -1018,7 +1018,7 @@ async def test_what_a_hidden_file_holds_is_told_to_the_person_before_it_is_grant
     outside = place.home / "notes.txt"
     outside.write_text("my note was\n")
     grant = Grant(write_paths=(str(outside),))
-    async with place.desk(is_on=True) as desk, desk.workspace.sandbox.lending(grant):
+    async with place.desk(is_on=True) as desk, desk.workspace.sandbox.ground.lending(grant):
         context = Context(desk.workspace.granted(grant), "t1", lambda _: None)
         assert tool.look
         preview = await tool.look(tool.parse({"path": str(outside), **data}), context)

@@ -175,7 +175,7 @@ async def test_shell_goes_on_after_a_rest_where_it_was(talk):
         await resting.turns()
         sandbox = resting.conversation.parts.sandbox
         sandbox.keeper.rest_after_s = 0
-        with sandbox.kept_open():
+        with sandbox.keeper.kept_open():
             pass
         await happens(lambda: not is_open())
         sandbox.keeper.rest_after_s = REST_AFTER_S

@@ -118,7 +118,7 @@ class Place:
         sandbox = SessionSandbox(SandboxPolicy(**policy), lambda _: None, lambda: None)
         with anyio.fail_after(DEADLINE_S), alone():
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(sandbox.serve)
+                tasks.start_soon(sandbox.keeper.serve)
                 yield Tools(workspace_of(self.project, sandbox))
                 tasks.cancel_scope.cancel()
 

@@ -979,7 +979,7 @@ async def test_in_plan_mode_nothing_that_was_granted_can_be_written_either(tmp_p
     await_sandbox = talk.conversation.parts.sandbox
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "deny")
-        await await_sandbox.extend(Grant(write_paths=(str(outside),)))
+        await await_sandbox.confined.extend(Grant(write_paths=(str(outside),)))
         talk.conversation.set_mode("plan")
     assert "Read-only file system" in talk.told(1)
     assert outside.read_text() == "my notes\n"

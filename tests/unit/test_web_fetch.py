@@ -788,7 +788,7 @@ class Place:
     async def served(self) -> AsyncIterator["Place"]:
         with anyio.fail_after(DEADLINE_S):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.sandbox.serve)
+                tasks.start_soon(self.sandbox.keeper.serve)
                 yield self
                 tasks.cancel_scope.cancel()
 
@@ -804,7 +804,7 @@ class Place:
     @asynccontextmanager
     async def dev_server(self) -> AsyncIterator[int]:
         """A server that a command of the session has started: its port."""
-        process = await self.sandbox.spawn([PYTHON, "-I", "-c", SERVE])
+        process = await self.sandbox.ground.spawn([PYTHON, "-I", "-c", SERVE])
         try:
             assert process.stdout
             yield int(await process.stdout.receive())

@@ -18,7 +18,6 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import CommandEnding, CommandRecord
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.ground import Running
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.session.records import LoggedCommand
 from sanderling.session.session import Session
@@ -26,6 +25,7 @@ from sanderling.session.session import Session
 if TYPE_CHECKING:
     from sanderling.sandbox.ground import Running
 
+SHELL = ("/bin/sh", "-c")
 LINGER_S = 0.25
 """How long what a command left behind may go on writing; in the sandbox it leaves nothing."""
 
@@ -108,7 +108,7 @@ class Commands:
         self._show(CommandStarted(command.id, command.text))
         ending = CommandEnding("interrupted")
         try:
-            async with self._sandbox.lending(command.grant):
+            async with self._sandbox.ground.lending(command.grant):
                 ending = await command.run(self._sandbox, self._show)
         finally:
             command.log.close()
@@ -163,7 +163,7 @@ class Command:
         """Run to the end, showing what is written."""
         began = time.monotonic()
         try:
-            self._process = await sandbox.spawn_shell(self.text, self.grant)
+            self._process = await sandbox.ground.spawn([*SHELL, self.text], grant=self.grant)
         except (SandboxError, OSError) as error:
             return CommandEnding("not_started", problem=str(error))
         if self.is_stopped:

@@ -253,9 +253,8 @@ class Shell:
             raise ToolError(f"The command was not started: {error}") from error
 
     async def _start(self, command: str, grant: Grant, state: ShellState) -> Started:
-        ground = (
-            self._sandbox.ground
-        )  # it begins and runs on one, whatever the person switches meanwhile
+        # It begins and runs on one, whatever the person switches meanwhile.
+        ground = self._sandbox.ground
         is_confined = ground.is_confined
         where = {"cwd": state.cwd, "project": self._project}
         functions = (

@@ -74,10 +74,10 @@ class Conversation:
         self._is_closed = False
         parts.restore(mode)
         self._first_mode: Mode = parts.gate.mode
-        parts.tasks.start(parts.sandbox.serve)
+        parts.tasks.start(parts.sandbox.keeper.serve)
         parts.tasks.start(parts.servers.run)
         if is_eager:
-            parts.tasks.start(parts.sandbox.find_level)
+            parts.tasks.start(parts.sandbox.keeper.find_level)
 
     # --- the agent -----------------------------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class Notes:
 
     def _news(self, paths: Sequence[str], *, is_prompt: bool) -> list[str]:
         notes = [
-            PROJECT_REPLACED if self._workspace.sandbox.take_replaced() else "",
+            PROJECT_REPLACED if self._workspace.sandbox.place.take_replaced() else "",
             self._news_of_surroundings(paths),
             self._news_of_mode(),
             self._workspace.todo.reminder(is_prompt=is_prompt),

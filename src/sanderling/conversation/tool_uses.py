@@ -185,7 +185,7 @@ class ToolUses:
     ) -> Outcome:
         tool_use_id, workspace = request.tool_use_id, self._workspace
         try:
-            async with self._limiter, workspace.sandbox.lending(permit.grant):
+            async with self._limiter, workspace.sandbox.ground.lending(permit.grant):
                 self._check_confinement(request)
                 self._session.append(LoggedToolStart(tool_use_id))
                 await self._session.log.synced()

@@ -51,7 +51,7 @@ class Turn:
         self._begin(prompt)
         stop_reason: StopReason = "cancelled"
         error_message = ""
-        with self._scope, self._parts.sandbox.kept_open():
+        with self._scope, self._parts.sandbox.keeper.kept_open():
             async with anyio.create_task_group() as tasks:
                 self._start_what_goes_along(tasks)
                 try:

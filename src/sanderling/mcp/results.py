@@ -96,7 +96,7 @@ async def _bounded(text: str, context: Context) -> str:
     data = text.encode(errors="replace")
     if len(data) <= MAX_TOLD_BYTES:
         return text
-    ours, theirs = await context.workspace.sandbox.scratch()
+    ours, theirs = await context.workspace.sandbox.ground.scratch()
     name = f"result-{secrets.token_hex(4)}.txt"
     path = os.path.join(ours, name)  # noqa: PTH118
     log = OutputLog(Path(path), shown_as=f"{theirs}/{name}", is_new=True)

@@ -140,13 +140,13 @@ class Gate:
             rules,
             project=workspace.project,
             is_confined=request.ground.is_confined,
-            write_paths=workspace.sandbox.write_paths,
+            write_paths=workspace.sandbox.admissions.write_paths,
             disk=workspace.disk,
         )
         if decision.action == "deny":
             raise ForbiddenError(decision.reason)
         grant = _needed(request)
-        workspace.sandbox.check_grant(grant)
+        workspace.sandbox.confined.check_grant(grant)
         permit = Permit(grant, unguarded(rules, workspace.project))
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
         if is_allowed or (conditions, effect, grant) in self._session_effects:
@@ -184,7 +184,7 @@ class Gate:
     async def _preview(self, request: Request, grant: Grant) -> Preview:
         """The preview for the person, also of a file that is hidden from the model."""
         paths = grant._replace(hosts=())
-        async with self._workspace.sandbox.lending(paths):
+        async with self._workspace.sandbox.ground.lending(paths):
             return await request.preview(self._workspace.granted(paths))
 
     def _link(self, request: Request) -> str:

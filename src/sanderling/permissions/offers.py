@@ -42,7 +42,7 @@ class Offers:
         """Let in again what was granted in an earlier session, if it is still there."""
         if granted != NO_GRANT and granted.is_identified:
             with suppress(SandboxError):
-                await self._workspace.sandbox.extend(granted)
+                await self._workspace.sandbox.confined.extend(granted)
                 self.granted = self.granted.and_also(granted)
 
     def take_back_hosts(self) -> None:
@@ -97,7 +97,7 @@ class Offers:
             return Offered(NO_GRANT, (reason,) if reason else ())
         if answer.answer == "session":
             try:
-                await self._workspace.sandbox.extend(grant)
+                await self._workspace.sandbox.confined.extend(grant)
             except SandboxError:  # what was there when this was asked is gone
                 return Offered(NO_GRANT)
             self.granted = self.granted.and_also(grant)
@@ -108,7 +108,7 @@ class Offers:
         """The least that undoes the denial, if it can be undone."""
         grant = self._least_for(denial).identified()
         try:
-            self._workspace.sandbox.check_grant(grant)
+            self._workspace.sandbox.confined.check_grant(grant)
         except SandboxError:
             return None
         # What a link leads to may be let in already; the link itself is not to be found inside.
@@ -123,7 +123,7 @@ class Offers:
                 denial.target, self._workspace.project
             ):
                 return NO_GRANT
-            case "write" if not self._workspace.sandbox.is_writable:
+            case "write" if not self._workspace.sandbox.admissions.is_writable:
                 return NO_GRANT
             case "write":
                 return Grant(write_paths=(existing(self._workspace.disk, denial.target),))

@@ -105,6 +105,11 @@ class Admissions:
             policy = policy._replace(network="proxy" if grant.hosts else "off", hosts=())
         return _of_mode(grant.added_to(policy))
 
+    @property
+    def is_writable(self) -> bool:
+        """Say whether anything of the person's can be written: in plan mode nothing can."""
+        return self.policy.mode == "rw"
+
     def set_mode(self, mode: ProjectAccess) -> None:
         self.policy = self.policy._replace(mode=mode)
         if self.sandbox:

@@ -39,7 +39,12 @@ class Confined:
         return Facts(level or "", self.network, missing, self._keeper.problem)
 
     async def spawn(
-        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str] | None, grant: Grant
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        grant: Grant = NO_GRANT,
     ) -> Process:
         sandbox = await self._keeper.opened()
         self._admissions.take_back_what_changed()
@@ -61,7 +66,7 @@ class Confined:
             policy = self._admissions.of_server(sandbox, name, grant)
         return await sandbox.spawn_server(argv, env=env, policy=policy, on_denied=on_denied)
 
-    async def files(self, grant: Grant) -> Files:
+    async def files(self, grant: Grant = NO_GRANT) -> Files:
         sandbox = await self._keeper.opened()
         self._admissions.take_back_what_changed()
         return await self._keeper.workers.of(sandbox, grant)
@@ -81,10 +86,22 @@ class Confined:
         return self._admissions.needed_to_write(path)
 
     def check_grant(self, grant: Grant) -> None:
+        """
+        Return if the person could let that in.
+
+        Raises:
+            SandboxError: a path holds too much, a host needs a proxy that this level does not have, or there is no project.
+        """
         self._place.require()
         self._admissions.check(grant, self._keeper.level)
 
     async def extend(self, grant: Grant) -> None:
+        """
+        Let `grant` in for the rest of the session: its hosts through the proxy, unless the network is open anyway.
+
+        Raises:
+            SandboxError: as for `check_grant`, or the sandbox cannot be opened.
+        """
         sandbox = await self._keeper.opened()
         self.check_grant(grant)
         await self._admissions.extend(sandbox, grant)

@@ -13,7 +13,7 @@ from sanderling.paths import real_path
 from sanderling.protocol.modes import NetworkMode, SandboxLevel
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.files import Files
-from sanderling.sandbox.policy import Grant
+from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.processes import PipeReader, PipeWriter
 
 
@@ -107,7 +107,12 @@ class Ground(Protocol):
     def disk(self) -> Disk: ...
 
     async def spawn(
-        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str] | None, grant: Grant
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        grant: Grant = NO_GRANT,
     ) -> Running:
         """
         Start a command, its errors in with its output, its input empty.
@@ -141,7 +146,7 @@ class Ground(Protocol):
         """
         ...
 
-    async def files(self, grant: Grant, /) -> Files:
+    async def files(self, grant: Grant = NO_GRANT, /) -> Files:
         """
         Return the files as a command of now would see them. Ask anew for each use.
 

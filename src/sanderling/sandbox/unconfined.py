@@ -192,9 +192,9 @@ class Unconfined:
         self,
         argv: Sequence[str],
         *,
-        cwd: str,
-        env: Mapping[str, str] | None,
-        grant: Grant,  # noqa: ARG002 - it can do all of that
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        grant: Grant = NO_GRANT,  # noqa: ARG002 - it can do all of that
     ) -> UnconfinedProcess:
         self._look_at_project()
         return await spawn_unconfined(argv, cwd=cwd or self._policy.project, env=env)
@@ -213,7 +213,7 @@ class Unconfined:
             argv, cwd=self._policy.project, env=env, stdin=PIPE, stderr=PIPE
         )
 
-    async def files(self, _grant: Grant) -> UnconfinedFiles:
+    async def files(self, _grant: Grant = NO_GRANT) -> UnconfinedFiles:
         self._look_at_project()
         return UnconfinedFiles()
 

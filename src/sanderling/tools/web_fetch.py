@@ -142,7 +142,7 @@ def _not_listed(target: Target) -> NetworkDeniedError:
 async def _run(sandbox: SessionSandbox, job: Job) -> Reply:
     """Run the fetcher; return its reply, which comes in time or not at all."""
     try:
-        process = await sandbox.spawn([*_command(), msgspec.json.encode(job).decode()])
+        process = await sandbox.ground.spawn([*_command(), msgspec.json.encode(job).decode()])
     except OSError as error:
         raise ToolError(f"{job.url} cannot be fetched: {error.strerror}.") from error
     try:

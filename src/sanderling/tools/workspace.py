@@ -158,7 +158,7 @@ class Workspace:
     def _sentence(self, error: OSError, path: str, what: str) -> str:
         code = error.errno or 0
         sentence = SENTENCES.get(code, "{name} cannot be {what}: {reason}.")
-        if code == errno.EROFS and self.sandbox.is_writable and not self.is_inside(path):
+        if code == errno.EROFS and self.sandbox.admissions.is_writable and not self.is_inside(path):
             sentence = OUTSIDE
         return sentence.format(
             name=self.shown(path), what=what, reason=os.strerror(code) if code else error
