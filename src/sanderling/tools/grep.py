@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from sanderling.errors import ToolError
+from sanderling.text import CONTROL
 from sanderling.tools.base import Context, tool
 from sanderling.tools.buffers import identify
 from sanderling.tools.effects import Effect
@@ -25,7 +26,6 @@ MAX_BUFFERS = 20
 LEFT_OUT_BYTES = 64 * 1024 * 1024  # files above it, when memory does not suffice otherwise
 
 _LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class GrepInput(msgspec.Struct, forbid_unknown_fields=True):
@@ -205,7 +205,7 @@ def _cut(line: str, at: int) -> str:
     """The surroundings of character `at` of a line; control characters made visible."""
     first = max(0, min(at - BEFORE_MATCH_CHARS, len(line) - MAX_LINE_CHARS))
     shown = line[first : first + MAX_LINE_CHARS]
-    shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", shown)
+    shown = CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", shown)
     return f"{'…' if first else ''}{shown}{'…' if first + MAX_LINE_CHARS < len(line) else ''}"
 
 

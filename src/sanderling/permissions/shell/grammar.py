@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sanderling.text import name_set
+from sanderling.text import CONTROL, name_set, visible
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -99,11 +99,6 @@ def parse(line: str) -> Parsed:
 
 # --- What is not even looked at ----------------------------------------------------------------------------------------------
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_INVISIBLE = re.compile(
-    "[\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U0001d173-\U0001d17a\U000e0000-\U0010ffff\ud800-\udfff\ue000-\uf8ff]"
-)
 _PARTS = re.compile(r"[;&|()<>{}`$\[=]")
 _QUOTES = re.compile(r"['\"\\]")
 _BETWEEN_COMMANDS = re.compile(r"[;&|()<>`{}\n]")
@@ -112,9 +107,9 @@ _BETWEEN_COMMANDS = re.compile(r"[;&|()<>`{}\n]")
 def _unreadable(line: str) -> str:
     if len(line) > MAX_CHARACTERS:
         return f"it is longer than {MAX_CHARACTERS:,} characters"
-    if _CONTROL.search(line):
+    if CONTROL.search(line):
         return "it holds control characters"
-    if _INVISIBLE.search(line):
+    if visible(line) != line:
         return "it holds characters that are invisible or change the direction of text"
     words = len(line.split()) + len(_QUOTES.findall(line))
     if len(_PARTS.findall(line)) > MAX_PARTS or words > MAX_WORDS:

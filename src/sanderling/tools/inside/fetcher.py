@@ -28,7 +28,7 @@ import msgspec
 from sanderling import __version__
 from sanderling.errors import ToolError
 from sanderling.sandbox.network.denied import DENIED_REASON
-from sanderling.sandbox.network.hosts import canonical_host, is_address, is_loopback, is_public
+from sanderling.sandbox.network.hosts import is_address, is_loopback, is_public, split_authority
 from sanderling.sandbox.policy import PROXY_PORT
 from sanderling.tools.inside.page import (
     HTML,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # 100 ms that the host does not need
     import httpcore2
 
 MAX_URL_CHARS = 4000
-MAX_HOST_CHARS = 253
+MAX_HOST_CHARS = 260  # with its port
 MAX_REDIRECTS = 5
 MAX_ADDRESSES = 4
 MAX_BODY_BYTES = 5_000_000
@@ -107,7 +107,6 @@ Reply = Page | Moved | Denied | Failed
 # --- what is asked for -------------------------------------------------------------------------------------------------
 
 _URL = re.compile(r"(?i:(https?)://)([^/?]*)(.*)")
-_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*)(?::([0-9]{1,5}))?")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")  # read differently by different programs
 _KEPT_IN_PATH = "/?:@!$&'()*+,;=%-._~"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -164,12 +163,10 @@ def parse_url(url: str) -> Target:
 
 
 def _split(authority: str, default_port: int) -> tuple[str, int]:
-    match = _AUTHORITY.fullmatch(authority)
     with suppress(ValueError):
-        if match and match[1] and len(match[1]) <= MAX_HOST_CHARS:
-            port = int(match[2]) if match[2] else default_port
-            if 0 < port < 1 << 16:
-                return canonical_host(match[1]), port
+        if len(authority) <= MAX_HOST_CHARS:
+            host, port = split_authority(authority)
+            return host, port or default_port
     raise ToolError(
         f"'{authority[:MAX_HOST_CHARS]}' is no host that can be fetched: write a name (xn--… if it is not ASCII) or an address in"
         " its usual notation, with or without :port."
