@@ -1,7 +1,9 @@
 """Our own files: read without waiting for what else may stand in their place, and written whole; and where paths lead."""
 
 import errno
+import hashlib
 import os
+import re
 import stat
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -71,6 +73,14 @@ def real_path(path: str) -> str:
         return os.path.normpath(error.filename or path)
     except ValueError:
         return os.path.normpath(path)
+
+
+def state_directory(root: str, project: str) -> str:
+    """The directory below `root` that belongs to `project`: a part to recognise, and a part that is its own."""
+    real = os.path.realpath(project)
+    digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(real).name)[:40]
+    return f"{root}/{name}-{digest}"
 
 
 def is_within(path: str, directory: str) -> bool:

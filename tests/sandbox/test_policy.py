@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from sanderling.errors import SandboxError
-from sanderling.sandbox.environment import environment, state_directory
+from sanderling.paths import state_directory
+from sanderling.sandbox.environment import environment
 from sanderling.sandbox.policy import LEVELS, TOO_WIDE, Limits, SandboxPolicy, resolve_policy
 
 

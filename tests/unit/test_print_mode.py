@@ -27,6 +27,7 @@ from tests.loopback import (
     tool_use,
 )
 
+from sanderling.paths import state_directory
 from sanderling.print_mode.inputs import new_session_id
 from sanderling.print_mode.result import Denied, Result, ResultBuilder
 from sanderling.print_mode.streams import STDIN_WAIT_S, say
@@ -40,7 +41,6 @@ from sanderling.protocol.events import (
     TurnEnded,
 )
 from sanderling.protocol.messages import Message, TextBlock
-from sanderling.sandbox.environment import state_directory
 from sanderling.session.session import Session
 from sanderling.session.store import list_sessions
 

@@ -16,10 +16,9 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.paths import is_within, open_plain, replacing
+from sanderling.paths import is_within, open_plain, replacing, state_directory
 from sanderling.permissions.decide import applies
 from sanderling.permissions.rules import Rule
-from sanderling.sandbox.environment import state_directory
 from sanderling.tools.effects import Effect
 
 VERSION = 1

@@ -16,9 +16,9 @@ import anyio
 import msgspec
 
 from sanderling.errors import SandboxError
+from sanderling.paths import state_directory
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.disk import DiskFull
-from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.gaps import missing_at
 from sanderling.sandbox.policy import LEVELS, SandboxPolicy
 from sanderling.sandbox.processes import Process

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from sanderling.config import Settings
-from sanderling.paths import real_path
+from sanderling.paths import real_path, state_directory
 from sanderling.sandbox.admissions import Admissions
 from sanderling.sandbox.confined import Confined
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.environment import state_directory
 from sanderling.sandbox.ground import Facts, Ground, Serving
 from sanderling.sandbox.keeper import Keeper
 from sanderling.sandbox.place import ProjectPlace

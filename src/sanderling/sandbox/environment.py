@@ -1,7 +1,5 @@
-"""The surroundings of a command: the variables that may enter, and where a project's private files are kept."""
+"""The surroundings of a command: the variables that may enter."""
 
-import hashlib
-import os
 import re
 from collections.abc import Mapping
 
@@ -75,11 +73,3 @@ def _places_without_mounts(policy: SandboxPolicy) -> dict[str, str]:
         "GIT_CONFIG_KEY_0": "core.excludesFile",
         "GIT_CONFIG_VALUE_0": f"{policy.state_dir}/gitignore",
     }
-
-
-def state_directory(root: str, project: str) -> str:
-    """The directory below `root` that belongs to `project`: a part to recognise, and a part that is its own."""
-    real = os.path.realpath(project)
-    digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(real))[:40]
-    return f"{root}/{name}-{digest}"

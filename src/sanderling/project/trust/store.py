@@ -1,15 +1,12 @@
 """The store of trusted files: a JSON file per project, where neither the project nor a command can write."""
 
-import os
-import re
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.paths import open_plain, replacing
+from sanderling.paths import open_plain, replacing, state_directory
 
 VERSION = 1
 MAX_STORE_BYTES = 1 << 20
@@ -28,9 +25,7 @@ class TrustStore:
     """
 
     def __init__(self, state_dir: str, project: str) -> None:
-        digest = sha256(os.fsencode(project)).hexdigest()[:16]
-        name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(project).name)[:40]
-        self.path = Path(state_dir) / "trust" / f"{name}-{digest}.json"
+        self.path = Path(f"{state_directory(f'{state_dir}/trust', project)}.json")
         self._stamp: tuple[int, ...] | None = None
         self._hashes: Mapping[str, str] = {}
         self._problem = ""
