@@ -10,12 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from sanderling.config import Settings
 from sanderling.sandbox.confinement import policy_for
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.session.session import Session
+from tests.loopback import LoopbackServer
 from tests.rpc import Rpc
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,6 +79,13 @@ def wait_until(condition: Callable[[], Any], what: str = "", deadline_s: float =
             return value
         time.sleep(min(max(POLL_S, passed / 20), MAX_POLL_S))
     raise AssertionError(f"did not happen within {deadline_s} s: {what or condition}")
+
+
+async def happens(condition: Callable[[], object], deadline_s: float = 2 * DEADLINE_S) -> None:
+    """Wait in a task until `condition` is true."""
+    with anyio.fail_after(deadline_s):
+        while not condition():
+            await anyio.sleep(0.002)
 
 
 def settings_of(session: Session) -> Settings:
@@ -261,6 +270,12 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    with LoopbackServer() as server:
+        yield server
 
 
 @pytest.fixture

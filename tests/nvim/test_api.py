@@ -8,7 +8,6 @@ from tests.loopback import (
     HANG_UP,
     RESET,
     STALL,
-    LoopbackServer,
     Reply,
     Status,
     Wait,
@@ -20,12 +19,6 @@ from tests.loopback import (
     thinking,
 )
 from tests.nvim.conftest import texts_told
-
-
-@pytest.fixture
-def server():
-    with LoopbackServer() as server:
-        yield server
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.files import ABSENT, FileChangedError, Files, UnconfinedFiles
 from sanderling.sandbox.inside import reading, worker, writing
-from tests.conftest import examples, prove, prove_rest
+from tests.conftest import examples, happens, prove, prove_rest
 from tests.sandbox.child import STRANGER, in_child, open_directory
 from tests.sandbox.test_sandbox import (
     DEADLINE_S,
@@ -30,7 +30,6 @@ from tests.sandbox.test_sandbox import (
     Place,
     children,
     files_of,
-    happens,
     names_in,
     supervisors,
 )

@@ -10,9 +10,9 @@ from sanderling.errors import SandboxError
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import prove, prove_rest
+from tests.conftest import happens, prove, prove_rest
 from tests.sandbox.test_files import session_of
-from tests.sandbox.test_sandbox import MOUNTED, Place, all_of, happens, names_in
+from tests.sandbox.test_sandbox import MOUNTED, Place, all_of, names_in
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from sanderling.sandbox.files import FileChangedError
 from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.report import GuardEvent, ProjectReplaced
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import prove, prove_rest
+from tests.conftest import happens, prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
 from tests.sandbox.test_rest import is_at_rest, rest
-from tests.sandbox.test_sandbox import LEVELS, Place, happens
+from tests.sandbox.test_sandbox import LEVELS, Place
 
 OLD, NEW = "public\n", "new\n"
 

@@ -13,10 +13,10 @@ from sanderling.sandbox.keeper import REST_AFTER_S
 from sanderling.sandbox.policy import Grant
 from sanderling.sandbox.processes import Process
 from sanderling.sandbox.sandbox import Sandbox
-from tests.conftest import prove, prove_rest
+from tests.conftest import happens, prove, prove_rest
 from tests.sandbox.test_files import session_of
 from tests.sandbox.test_grants import said
-from tests.sandbox.test_sandbox import Place, happens, supervisors
+from tests.sandbox.test_sandbox import Place, supervisors
 
 SOON_S = 0.05
 DEADLINE_S = 20.0

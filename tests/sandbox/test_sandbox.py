@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from sanderling.sandbox.policy import Limits, SandboxPolicy
 from sanderling.sandbox.processes import PIPE, STDOUT
 from sanderling.sandbox.report import GuardEvent, Report
 from sanderling.sandbox.sandbox import Sandbox, SandboxEvent, check_level
-from tests.conftest import is_alive, prove, prove_rest, wait_until
+from tests.conftest import happens, is_alive, prove, prove_rest, wait_until
 from tests.sandbox.child import in_child
 
 LEVELS = ("full", "full-bwrap", "namespaces", "landlock")
@@ -129,12 +129,6 @@ async def files_of(sandbox: Sandbox) -> AsyncIterator[Files]:
 
 def names_in(directory: Path | str) -> list[str]:
     return sorted(path.name for path in Path(directory).iterdir())
-
-
-async def happens(condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
-    with anyio.fail_after(deadline_s):
-        while not condition():
-            await anyio.sleep(0.002)
 
 
 async def all_of(stream) -> bytes:

@@ -20,7 +20,7 @@ import anyio
 import anyio.abc
 import pytest
 from tests import loopback
-from tests.conftest import prove, prove_rest
+from tests.conftest import happens, prove, prove_rest
 from tests.loopback import (
     HANG_UP,
     RESET,
@@ -79,12 +79,6 @@ def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def connect(server: LoopbackServer, tmp_path: Path) -> AsyncIterator[Connect]:
     """Make a provider that talks to the server; closed after the test."""
     providers: list[AnthropicProvider] = []
@@ -127,12 +121,6 @@ async def run_out(provider: AnthropicProvider) -> tuple[ProviderError | None, li
         except ProviderError as error:
             return error, items
     return None, items
-
-
-async def happens(condition: Callable[[], object]) -> None:
-    with anyio.fail_after(DEADLINE_S):
-        while not condition():
-            await anyio.sleep(0.005)
 
 
 def said(items: list[StreamItem]) -> str:

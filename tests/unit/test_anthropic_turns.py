@@ -1,7 +1,7 @@
 """Turns of the real provider, over a real connection: what fails on the way reaches the person, and ends no session."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +66,6 @@ class Talk:
     async def say(self, words: str) -> None:
         with anyio.fail_after(DEADLINE_S):
             await self.conversation.run_turn(Prompt(words, words))
-
-
-@pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer() as server:
-        yield server
 
 
 @pytest.fixture

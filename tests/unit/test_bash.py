@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import process_files, prove, prove_rest
+from tests.conftest import happens, process_files, prove, prove_rest
 from tests.workspaces import workspace_of
 
 from sanderling.commands.jobs import Jobs
@@ -34,12 +34,6 @@ from sanderling.tools.outcome import Outcome
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 30.0
 MAX_CONTENT_BYTES = 30_000
-
-
-async def happens(condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
-    with anyio.fail_after(deadline_s):
-        while not condition():
-            await anyio.sleep(0.002)
 
 
 def running(marker: str) -> list[str]:

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.conftest import process_files, prove, prove_rest, settings_of
+from tests.conftest import happens, process_files, prove, prove_rest, settings_of
 
 from sanderling.commands.output import MAX_SCREEN_CHARS
 from sanderling.conversation.conversation import Conversation
@@ -48,12 +48,6 @@ HELLO = Prompt("p1", "Good morning.")
 ANSWER = [{"text": "Hi."}]
 UNTIL_CANCELLED = [{"text": "Well"}, {"delay_ms": 3_600_000}]
 ENDS_ON_FILE = "while [ ! -e end ]; do sleep 0.01; done"
-
-
-async def happens(condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
-    with anyio.fail_after(deadline_s):
-        while not condition():
-            await anyio.sleep(0.002)
 
 
 class Talk:

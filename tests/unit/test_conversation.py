@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 from tests.api_rules.anthropic import refusals
-from tests.conftest import policy_of, prove, settings_of
+from tests.conftest import happens, policy_of, prove, settings_of
 
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
@@ -88,12 +88,6 @@ UNFIT_NAMES = [
 ]
 
 Reply = list[dict[str, Any]] | dict[str, Any]
-
-
-async def happens(condition: Callable[[], object]) -> None:
-    with anyio.fail_after(DEADLINE_S):
-        while not condition():
-            await anyio.sleep(0.001)
 
 
 class Talk:

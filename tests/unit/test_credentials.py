@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -272,12 +272,6 @@ def test_state_directory_that_cannot_be_written_is_told(use, tmp_path):
 
 
 # --- using it ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer() as server:
-        yield server
 
 
 @pytest.fixture

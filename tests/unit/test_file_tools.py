@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, prove, prove_rest
-from tests.sandbox.test_sandbox import happens, supervisors
+from tests.conftest import examples, happens, prove, prove_rest
+from tests.sandbox.test_sandbox import supervisors
 from tests.unit.test_replace import AnyEdit, AnyFile, any_edit
 from tests.workspaces import workspace_of
 

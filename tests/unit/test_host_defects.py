@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import prove_rest
+from tests.conftest import happens, prove_rest
 from tests.unit.test_commands import Talk
 
 from sanderling.conversation.conversation import Conversation
@@ -40,12 +40,6 @@ class Bridge:
         return [
             event for owner, event in self.events if owner == session_id and event["type"] == kind
         ]
-
-
-async def happens(condition: Any) -> None:
-    with anyio.fail_after(DEADLINE_S):
-        while not condition():
-            await anyio.sleep(0.005)
 
 
 @asynccontextmanager

@@ -2,7 +2,8 @@
 
 import anyio
 import pytest
-from tests.unit.test_host_defects import happens, served
+from tests.conftest import happens
+from tests.unit.test_host_defects import served
 
 from sanderling.conversation.conversation import Conversation
 from sanderling.editor.live import ENDED

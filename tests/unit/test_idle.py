@@ -67,12 +67,6 @@ class Child:
 
 
 @pytest.fixture
-def server() -> Iterator[LoopbackServer]:
-    with LoopbackServer() as server:
-        yield server
-
-
-@pytest.fixture
 def ask(server: LoopbackServer, tmp_path: Path) -> Iterator[Child]:
     child = Child(server, tmp_path)
     yield child

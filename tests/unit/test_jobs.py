@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
-from tests.conftest import prove, prove_rest
-from tests.unit.test_bash import Desk, happens, open_files, opened, running
+from tests.conftest import happens, prove, prove_rest
+from tests.unit.test_bash import Desk, open_files, opened, running
 
 from sanderling.commands import jobs as engine
 from sanderling.errors import ToolError

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 from tests import loopback
-from tests.conftest import policy_of, settings_of
+from tests.conftest import happens, policy_of, settings_of
 from tests.loopback import LoopbackServer, Reply, Until
 from tests.sandbox.test_sandbox import supervisors
 
@@ -84,11 +84,6 @@ class Talk:
     def results(self) -> list[Any]:
         blocks = (block for message in self.session.history for block in message.content)
         return [block.content for block in blocks if isinstance(block, ToolResult)]
-
-
-async def happens(condition: Callable[[], object]) -> None:
-    while not condition():
-        await anyio.sleep(0.002)
 
 
 def is_open() -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import process_files, prove, prove_rest
+from tests.conftest import happens, process_files, prove, prove_rest
 from tests.sandbox.child import in_child
 from tests.workspaces import workspace_of
 
@@ -135,12 +135,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 def repository(place: Place) -> Place:
     place.write(FILES)
     return place
-
-
-async def happens(condition: Callable[[], object]) -> None:
-    with anyio.fail_after(5):
-        while not condition():
-            await anyio.sleep(0.005)
 
 
 def running(argument: str) -> list[str]:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.api_rules.anthropic import refusals
-from tests.conftest import examples, policy_of, settings_of
+from tests.conftest import examples, happens, policy_of, settings_of
 
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
@@ -52,12 +52,6 @@ FOREVER = {"delay_ms": 3_600_000}
 HELLO = Prompt("p1", "Good morning.")
 
 Steps = list[dict[str, Any]]
-
-
-async def happens(condition: Callable[[], object]) -> None:
-    with anyio.fail_after(DEADLINE_S):
-        while not condition():
-            await anyio.sleep(0.001)
 
 
 class Talk:
