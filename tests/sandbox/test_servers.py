@@ -202,9 +202,9 @@ async def test_server_ends_when_the_sandbox_is_switched_and_when_the_network_ope
 async def test_other_modes_and_hosts_for_commands_let_a_server_live(place):
     async with session_of(place) as session, server_in(session, TOKEN="t") as server:
         session.set_mode("rw")
-        async with session.lending(Grant(hosts=("example.org",))):
+        async with session.ground.lending(Grant(hosts=("example.org",))):
             pass
-        await session.extend(Grant((str(place.base / "granted"),)).identified())
+        await session.confined.extend(Grant((str(place.base / "granted"),)).identified())
         assert await server.said("echo here") == "here\n"
         assert "No such file" in await server.said(f"ls {place.base}/granted")
 
