@@ -374,9 +374,11 @@
 ---@class (exact) sanderling.Login
 ---@field type 'login'
 ---@field key string
+---@field provider string
 
 ---@class (exact) sanderling.Logout
 ---@field type 'logout'
+---@field provider string
 
 ---@class (exact) sanderling.ListModels
 ---@field type 'list_models'

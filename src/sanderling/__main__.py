@@ -8,6 +8,9 @@ found (never the key), and with `--api` whether the API answers. Exit code 1: th
 
 `sanderling check PROVIDER` tries whether a provider can do what a conversation needs. Exit code 1: it cannot.
 
+`sanderling login|logout [PROVIDER]` keeps an API key in the system's keychain, or removes it. The key is typed, or piped in: as an
+argument others on the machine could see it.
+
 `sanderling sandbox status|exec` is `sandbox/cli.py`.
 """
 
@@ -19,12 +22,17 @@ import shlex
 import signal
 import sys
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import sanderling
 from sanderling.print_mode.arguments import print_parser
 
-COMMANDS = ("check", "sandbox", "sessions")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sanderling.providers.credentials import Credentials
+
+COMMANDS = ("check", "login", "logout", "sandbox", "sessions")
 EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNREAD = 2, 130, 141
 
 PACKAGES = (
@@ -105,6 +113,13 @@ def run_command(argv: list[str]) -> int:
     sessions.add_argument("--all", action="store_true", help="of every project")
     sessions.add_argument("--json", action="store_true", help="as JSON, a line each")
     sessions.set_defaults(run=list_sessions)
+    for name, run, what in (
+        ("login", log_in, "keep an API key in the system's keychain"),
+        ("logout", log_out, "remove an API key from the system's keychain"),
+    ):
+        command = commands.add_parser(name, help=what)
+        command.add_argument("provider", nargs="?", default="", help="else that of the settings")
+        command.set_defaults(run=run)
     add_sandbox_commands(commands)
     arguments = parser.parse_args(argv)
     return arguments.run(arguments)
@@ -135,6 +150,51 @@ def list_sessions(arguments: argparse.Namespace) -> int:
             line = f"{info.id}  {at:%Y-%m-%d %H:%M}{where}  {info.title}"
             line = visible(line).replace("\n", " ")
         print(line)  # noqa: T201 - that is what it is for
+    return 0
+
+
+def log_in(arguments: argparse.Namespace) -> int:
+    def keep(kept: "Credentials") -> str:
+        backend, name = kept.backend(), kept.account.name
+        kept.store(_read_key(f"API key for {name}, to be kept in {backend}: "))
+        return (
+            f"The API key for {name} is kept in {backend}; `sanderling logout {name}` removes it."
+        )
+
+    return _with_credentials(arguments.provider, keep)
+
+
+def log_out(arguments: argparse.Namespace) -> int:
+    def forget(kept: "Credentials") -> str:
+        kept.remove()
+        return f"The API key for {kept.account.name} is removed from the keychain."
+
+    return _with_credentials(arguments.provider, forget)
+
+
+def _read_key(question: str) -> str:
+    if sys.stdin is None or not sys.stdin.isatty():
+        return sys.stdin.readline().strip() if sys.stdin else ""
+    from getpass import getpass
+
+    return getpass(question).strip()
+
+
+def _with_credentials(provider: str, do: "Callable[[Credentials], str]") -> int:
+    from sanderling.errors import ConfigError
+    from sanderling.print_mode.inputs import own_settings
+    from sanderling.providers.choice import credentials
+    from sanderling.providers.credentials import CredentialsError
+
+    try:
+        told = do(credentials(own_settings(), provider))
+    except (ConfigError, CredentialsError) as error:
+        sys.stderr.write(f"sanderling: {error}\n")
+        return EXIT_USAGE if isinstance(error, ConfigError) else 1
+    except EOFError:
+        sys.stderr.write("sanderling: no key was given: nothing has changed\n")
+        return 1
+    sys.stdout.write(f"{told}\n")
     return 0
 
 

@@ -12,6 +12,8 @@ import pytest
 from tests.conftest import wait_until
 from tests.loopback import LoopbackServer, Reply, done, text
 
+from sanderling.providers.endpoint import presets
+
 KEY = "sk-ant-secret-0123"
 
 CATCH_REQUESTS = """
@@ -88,6 +90,30 @@ def test_login_asks_for_the_key_and_gives_it_to_the_host(screen, login):
     assert "/login" not in screen.lua("return require('sanderling.prompt.history').entries()")
 
 
+@pytest.mark.parametrize("login", ["i/login mistral<C-s>", ":AgentLogin mistral<CR>"])
+def test_each_provider_has_a_key_of_its_own(screen, login):
+    screen.feed(login)
+    wait_until(lambda: requests(screen) == [{"type": "login", "provider": "mistral"}])
+    give_key(screen)
+    wait_until(lambda: len(requests(screen)) == 2)
+    assert requests(screen)[1] == {"type": "login", "provider": "mistral", "key": KEY}
+    answer(screen)
+    told = (
+        "The API key for mistral is kept in the keychain of the test. /logout mistral removes it."
+    )
+    wait_until(lambda: told in screen.transcript_text())
+    screen.command("AgentLogout mistral")
+    assert requests(screen)[2] == {"type": "logout", "provider": "mistral"}
+
+
+def test_providers_are_completed(screen):
+    for command in ("AgentLogin", "AgentLogout", "Agent login"):
+        found = screen.lua("return vim.fn.getcompletion(..., 'cmdline')", f"{command} dee")
+        assert found == ["deepseek", "deepseek-anthropic"]
+    every = screen.lua("return vim.fn.getcompletion('AgentLogin ', 'cmdline')")
+    assert set(every) == set(presets())
+
+
 def test_the_key_is_not_shown_while_it_is_typed(screen):
     screen.feed("i/login<C-s>")
     wait_until(lambda: requests(screen))
@@ -131,15 +157,16 @@ def test_a_key_that_the_keychain_does_not_take_is_told(screen):
     assert "is kept in" not in screen.transcript_text()
 
 
-@pytest.mark.parametrize("login", [f"i/login {KEY}<C-s>", f":AgentLogin {KEY}<CR>"])
-def test_a_key_on_the_line_is_refused_and_kept_nowhere(screen, login):
-    screen.feed(login)
+@pytest.mark.parametrize("login", ["i/login {}<C-s>", ":AgentLogin {}<CR>", ":Agent login {}<CR>"])
+@pytest.mark.parametrize("key", [KEY, "sk-abc", "AbCdEfGhIjKlMnOpQrStUvWxYz", "a b"])
+def test_a_key_on_the_line_is_refused_and_kept_nowhere(screen, login, key):
+    screen.feed(login.format(key))
     wait_until(lambda: "Do not type the key on this line" in screen.messages())
     assert requests(screen) == []
     assert screen.prompt_lines() == [""]
     screen.feed("<Esc>:let g:next_command = 1<CR>")  # it is what `@:` holds from now on
     wait_until(lambda: screen.lua("return vim.g.next_command"))
-    assert KEY not in traces(screen)
+    assert key not in traces(screen)
     assert not screen.is_blocked()
 
 

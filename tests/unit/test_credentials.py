@@ -20,7 +20,7 @@ from sanderling.protocol.messages import Message, TextBlock
 from sanderling.providers import ModelRequest
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.credentials import Credentials, CredentialsError
-from sanderling.providers.endpoint import ANTHROPIC
+from sanderling.providers.endpoint import ANTHROPIC, load_endpoint
 
 ACCOUNT = ANTHROPIC.account
 KEY = "sk-ant-this-is-secret"
@@ -349,6 +349,58 @@ async def test_key_that_cannot_be_read_is_told_and_read_with_the_next_prompt(use
     use("FileKeychain")
     assert await ask(provider) is None
     assert keys(server) == [KEY]
+
+
+# --- from the command line --------------------------------------------------------------------------------------------
+
+
+def command_line(*words: str, key: str = "") -> tuple[int, str]:
+    run = subprocess.run(
+        [sys.executable, "-m", "sanderling", *words],
+        check=False,
+        cwd=ROOT,
+        input=key,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return run.returncode, run.stdout + run.stderr
+
+
+@pytest.fixture
+def state(use, monkeypatch, tmp_path) -> Path:
+    use()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("NVIM_APPNAME", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path / "nvim/sanderling"
+
+
+def test_key_that_is_piped_into_login_is_kept_for_its_provider_until_logout(state):
+    status, told = command_line("login", "mistral", key=f"{KEY}\n")
+    assert status == 0
+    assert "sanderling logout mistral" in told
+    assert KEY not in told
+    account = load_endpoint("mistral", {}).account
+    kept = Credentials(state, account)
+    assert (kept.is_known(), kept.read()) == (True, KEY)
+    assert not Credentials(state, ACCOUNT).is_known()
+    assert command_line("logout", "mistral")[0] == 0
+    assert not kept.is_known()
+    assert command_line("login", key=OTHER_KEY)[0] == 0
+    assert Credentials(state, ACCOUNT).read() == OTHER_KEY
+
+
+@pytest.mark.parametrize("words, key, status, told", [
+    (("login", "mistrall"), KEY, 2, "did you mean 'mistral'?"),
+    (("login",), "", 1, "no API key"),
+    (("login",), "sk-\u00e4\n", 1, "no API key"),
+])  # fmt: skip
+def test_login_that_cannot_be_is_told(state, words, key, status, told):
+    found = command_line(*words, key=key)
+    assert found[0] == status
+    assert told in found[1]
+    assert not list(state.glob("keychain*"))
 
 
 # --- the system's own --------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ local words = require('sanderling.ui.words')
 ---@field only_looks? boolean at a session, so that it begins none
 ---@field has_own_page? boolean what it shows is not in the chat
 ---@field is_unkept? boolean what a person may have put behind it is kept nowhere
----@field refusal? string of what stands behind it, where nothing may
+---@field fits? fun(arguments: string): boolean says whether they may stand there
+---@field refusal? string of what stands behind it and may not
 ---@field run fun(arguments: string, session: sanderling.chat.session.Session)
 
 ---@type sanderling.prompt.slash.Command[] those of ours
@@ -118,7 +119,9 @@ local function problem(command, arguments, session_id)
     return
   end
   if not command.arguments then
-    return command.refusal or ('/%s takes no argument: nothing was done.'):format(command.name)
+    return ('/%s takes no argument: nothing was done.'):format(command.name)
+  elseif command.fits and not command.fits(arguments) then
+    return command.refusal
   elseif command.is_word and not vim.list_contains(command.words(session_id), arguments) then
     local known, word = command.words(session_id), words.first_line(arguments)
     return words.not_one_of('/' .. command.name, known, word)

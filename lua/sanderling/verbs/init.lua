@@ -40,7 +40,8 @@ bus.load_at('local_in_use', 'sanderling.chat.sessions')
 ---@field only_looks? boolean at a session, so that it begins none
 ---@field has_own_page? boolean what it shows is not in the chat
 ---@field is_unkept? boolean what a person may have put behind it is kept nowhere
----@field refusal? string of what stands behind it, where nothing may
+---@field fits? fun(args: string): boolean says whether the argument may be one
+---@field refusal? string of what stands behind it and may not
 ---@field run? fun(call: sanderling.verbs.Call)
 
 ---@type sanderling.verbs.Verb[]
@@ -133,7 +134,7 @@ function M.run_root(cmd)
   local name, bang = word:match('^(.-)(!?)$')
   local verb = command_verb(name == '' and 'chat' or name)
   local nargs = M.argument_of(verb)
-  if args ~= '' and not (nargs or verb.refusal) then
+  if args ~= '' and not nargs then
     error(('Agent: %s takes no argument.'):format(name), 0)
   elseif args == '' and nargs == '+' then
     error(('Agent: %s needs an argument.'):format(name), 0)
@@ -190,6 +191,7 @@ local function slash_command(verb)
     only_looks = verb.only_looks,
     has_own_page = verb.has_own_page,
     is_unkept = verb.is_unkept,
+    fits = verb.fits,
     refusal = verb.refusal,
     run = function(args, session)
       verb.run({ args = args, bang = verb.undo ~= nil and args == verb.undo, session = session })

@@ -57,7 +57,7 @@ def _answer(request: Request, settings: Settings, open_ids: Collection[str]) -> 
             write_export(path, export_markdown(directory, session_id))
             return {"path": path}
         case Login() | Logout():
-            return _log_in_or_out(request, credentials(settings))
+            return _log_in_or_out(request, credentials(settings, request.provider))
         case _:
             pass  # of an open session: it answers
     return {}

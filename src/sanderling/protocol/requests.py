@@ -61,13 +61,20 @@ class ExportSession(msgspec.Struct, tag="export_session", frozen=True, forbid_un
 
 
 class Login(msgspec.Struct, tag="login", frozen=True, forbid_unknown_fields=True):
-    """Keep an API key in the system's keychain. Without a `key`: whether that can be, as `backend`, else as `error`."""
+    """
+    Keep an API key in the system's keychain. Without a `key`: whether that can be, as `backend`, else as `error`.
+
+    Without a `provider` it is that of the settings, or Claude's.
+    """
 
     key: str = ""
+    provider: str = ""
 
 
 class Logout(msgspec.Struct, tag="logout", frozen=True, forbid_unknown_fields=True):
     """Remove the API key from the keychain."""
+
+    provider: str = ""
 
 
 # --- about a session that is open --------------------------------------------------------------------------------------
