@@ -309,6 +309,24 @@ async def test_limit_of_requests_is_waited_for_as_long_as_the_api_says(server, c
     assert (error.kind, error.is_temporary, error.retry_after_s) == ("rate_limited", True, 7.0)
 
 
+@pytest.mark.parametrize(
+    "words, wait_s",
+    [
+        ("Please try again in 6s.", 6.0),
+        ("Please try again in 1m2.5s. Visit …", 62.5),
+        ("Please try again in 250ms.", 0.25),
+        ("Please try again in a while.", None),
+    ],
+)
+async def test_limit_in_the_middle_of_an_answer_is_waited_for_as_it_says(
+    server, connect, words, wait_s
+):
+    failed = wire.failed("rate_limit_exceeded", f"Rate limit reached on TPM. {words}")
+    server.answer(Reply(wire.begin(), failed))
+    error = await fail(connect())
+    assert (error.kind, error.retry_after_s) == ("rate_limited", wait_s)
+
+
 @pytest.mark.parametrize("code", ["invalid_prompt", "image_too_large", "bio_policy"])
 async def test_answer_that_fails_for_what_was_asked_is_not_asked_for_again(server, connect, code):
     server.answer(Reply(wire.begin(), wire.failed(code, "Not this.")))

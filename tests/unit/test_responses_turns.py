@@ -1,5 +1,9 @@
 """Turns of a model behind the Responses API: tools, retries, a session that is taken up again, another model's words."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -183,3 +187,32 @@ async def test_thought_that_is_cut_off_by_the_person_leaves_a_history_that_is_ta
     assert talk.events[-1] == TurnEnded("end_turn")
     [said] = [i for i in server.prompts[1].json()["input"] if i.get("role") == "assistant"]
     assert (said["content"].startswith("Good"), "id" in said) == (True, False)
+
+
+def test_print_mode_asks_it_uses_a_tool_and_tells_the_cost(tmp_path):
+    project, config = tmp_path / "project", tmp_path / "config" / "sanderling"
+    (project / ".git").mkdir(parents=True)
+    config.mkdir(parents=True)
+    answers = iter(ROUND)
+    with CachedResponses(lambda _body: next(answers)) as api:
+        table = f'[providers.openai]\nbase_url = "{api.url}/v1"\n'
+        (config / "config.toml").write_text(table)
+        argv = [sys.executable, "-m", "sanderling", "-p", "Plan it.", "--output-format", "json"]
+        run = subprocess.run(
+            [*argv, "--model", "openai:gpt-6.1-sol"],
+            cwd=project,
+            env=os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+    assert api.refused == []
+    result = json.loads(run.stdout)
+    first, second = (each.counts for each in api.asked)
+    assert (result["text"], result["model_calls"]) == ("Done.", 2)
+    assert result["usage"]["cache_read_input_tokens"] == second["cached"] == first["input_tokens"]
+    written = first["written"] + second["written"]  # $2.50 for a million, $0.10 for what is read
+    given = result["usage"]["output_tokens"]
+    cost = (2.5 * written + 0.1 * second["cached"] + 10 * given) / 1e6
+    assert result["cost_usd"] == pytest.approx(cost, rel=1e-3)

@@ -10,6 +10,7 @@ What the answer is made of is decoded strictly; what a later API adds is passed 
 Wire format: https://developers.openai.com/api/reference/resources/responses/streaming-events
 """
 
+import re
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
@@ -95,6 +96,7 @@ _KINDS: dict[str, Kind] = {
 }
 _ENDS = frozenset(("response.completed", "response.incomplete", "response.done"))
 _FAILURES = frozenset(("error", "response.failed", "response.cancelled"))
+_WAIT = re.compile(r"try again in (?:(\d{1,4})m)?(\d{1,6}(?:\.\d{1,6})?)(ms|s)\b")
 _UNANSWERED = frozenset(("failed", "cancelled"))
 
 _head_decoder = msgspec.json.Decoder(_Head)
@@ -234,7 +236,17 @@ class ResponsesDecoder:
         body = decode(_any_decoder, data)
         kind, words = read_refusal(field(body, "response") or body)
         words = self._without_key(words.rstrip(".") or "it does not say why")
-        return explain_status(kind, HTTPStatus.OK, words, key_remedy=self._key_remedy)
+        wait_s = _asked_wait_s(words)
+        return explain_status(kind, HTTPStatus.OK, words, wait_s, key_remedy=self._key_remedy)
+
+
+def _asked_wait_s(words: str) -> float | None:
+    """The time that `words` ask to wait: in the middle of a stream there is no header for it."""
+    asked = _WAIT.search(words)
+    if not asked:
+        return None
+    minutes, number, unit = asked.groups()
+    return 60 * int(minutes or 0) + float(number) / (1000 if unit == "ms" else 1)
 
 
 def _is_ours(event: str) -> bool:
