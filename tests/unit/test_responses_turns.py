@@ -12,7 +12,7 @@ import anyio
 import pytest
 from tests.cached_api import text, thought, use
 from tests.cached_responses import CachedResponses
-from tests.conftest import policy_of
+from tests.conftest import happens, policy_of
 from tests.loopback import HANG_UP, Reply, Wait
 from tests.wires import responses as wire
 from tests.wires.servers import ResponsesServer
@@ -172,9 +172,7 @@ async def test_thought_that_is_cut_off_by_the_person_leaves_a_history_that_is_ta
     server.answer(Reply(wire.begin(), cut_off(begun), Wait(30)), Reply(wire.hello()))
 
     async def stop() -> None:
-        with anyio.fail_after(DEADLINE_S):
-            while "Good" not in str(talk.events):
-                await anyio.sleep(0.005)
+        await happens(lambda: "Good" in str(talk.events))
         talk.conversation.cancel()
 
     async with anyio.create_task_group() as tasks:
