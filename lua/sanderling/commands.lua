@@ -131,6 +131,8 @@ function M.test_provider(provider)
   local session = live.current()
   if not session then
     return message.tell(NO_SESSION)
+  elseif report.enter('test_provider ' .. provider) then
+    return
   end
   message.tell('The provider is asked: this takes a while.')
   session:ask({ type = 'test_provider', provider = provider }, function(result)

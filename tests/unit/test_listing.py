@@ -5,14 +5,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.conftest import policy_of
 from tests.loopback import STALL, Answer, LoopbackServer, Request, Status, Verbatim
 from tests.wires.servers import OllamaServer, told
 
 from sanderling.catalogue.models import Catalogue
 from sanderling.config import Settings
+from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.parts import Parts
+from sanderling.protocol.requests import ListModels
 from sanderling.providers import listing
-from sanderling.providers.choice import at_hand
+from sanderling.providers.choice import at_hand, make_provider
 from sanderling.providers.listing import known_models, listed_models
+from sanderling.session.session import Session
 
 
 class Tags(OllamaServer):
@@ -40,6 +45,14 @@ def _nobody_is_at_hand(monkeypatch, tmp_path) -> None:
 def claude() -> Iterator[LoopbackServer]:
     with LoopbackServer() as server:
         yield server
+
+
+def opened(tmp_path, **options: Any) -> Conversation:
+    """A conversation that is open, as far as its views need."""
+    chosen = Settings(str(tmp_path), **options)
+    session = Session.open(tmp_path / "sessions", "s", str(tmp_path))
+    provider = make_provider(chosen)
+    return Conversation(Parts(session, provider, lambda _: None, policy_of(session), chosen))
 
 
 def settings(tmp_path, **providers: Any) -> Settings:
@@ -115,3 +128,33 @@ def test_at_hand_is_who_has_a_key_or_is_the_persons_own_and_needs_none(tmp_path,
     assert list(at_hand(far)) == []
     monkeypatch.setenv("FAR_KEY", "k")
     assert [endpoint.name for endpoint in at_hand(far)] == ["far"]
+
+
+async def test_what_a_provider_lists_stands_in_the_place_of_what_is_known_of_it(
+    tmp_path, claude, monkeypatch
+):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
+    conversation = opened(tmp_path, base_url=claude.url)
+    known = await conversation.answer(ListModels("s", "known"))
+    own = await conversation.answer(ListModels("s"))
+    await conversation.parts.provider.aclose()
+    assert "claude-opus-5-5" in known.models
+    assert own.models[0] == "claude-test"
+    assert "claude-opus-5-5" not in own.models
+    assert "deepseek:deepseek-flash" in own.models
+    assert own.notes["deepseek:deepseek-flash"] == "1,000,000 tokens, $0.3 in, $1.2 out"
+    assert own.problems == ()
+
+
+async def test_a_provider_that_does_not_answer_costs_its_own_list_only(
+    tmp_path, unused_port, monkeypatch
+):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
+    conversation = opened(tmp_path, base_url=f"http://127.0.0.1:{unused_port}")
+    own = await conversation.answer(ListModels("s"))
+    await conversation.parts.provider.aclose()
+    assert {"claude-opus-5-5", "deepseek:deepseek-flash"} < set(own.models)
+    (problem,) = own.problems
+    assert "Cannot reach 127.0.0.1" in problem

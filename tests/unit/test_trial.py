@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests import loopback
 from tests.loopback import LoopbackServer, Reply, Status
-from tests.wires import ollama
-from tests.wires.servers import OllamaServer, told
+from tests.wires import chat, ollama, responses
+from tests.wires.servers import ChatServer, OllamaServer, ResponsesServer, told
 
 from sanderling.config import Settings
 from sanderling.conversation.trial import FILE, PING, USE, Trial, shown, try_all
@@ -44,7 +44,35 @@ def ollama_answers() -> list[Reply]:
     ]
 
 
+def chat_answers() -> list[Reply]:
+    use = chat.tool_use("call_1", "ls", '{"path": "."}')
+    told = chat.finish() + chat.usage(prompt=1000, cached=900) + chat.DONE
+    return [
+        Reply(chat.begin(), chat.text("pong"), chat.done()),
+        Reply(chat.begin(), use, chat.done("tool_calls")),
+        Reply(chat.begin(), chat.text(f"It is {FILE}."), told),
+    ]
+
+
+def responses_answers() -> list[Reply]:
+    items = (
+        responses.said("pong"),
+        responses.call("call_1", "ls", '{"path": "."}'),
+        responses.said(f"It is {FILE}."),
+    )
+    return [
+        Reply(
+            responses.begin(),
+            responses.item(0, item),
+            responses.done(item, input_tokens=1000, cached=900),
+        )
+        for item in items
+    ]
+
+
 WIRES = {
+    "chat": (ChatServer, chat_answers, "m", "90%"),
+    "responses": (ResponsesServer, responses_answers, "m", "90%"),
     "anthropic": (LoopbackServer, claude_answers, "claude-test", "90%"),
     "ollama": (OllamaServer, ollama_answers, "m", "none"),
 }
@@ -66,7 +94,8 @@ def settings(tmp_path, **tables: Any) -> Settings:
 
 
 async def try_one(tmp_path, server: LoopbackServer, wire: str, model: str = "") -> Trial:
-    table = {"wire": wire, "base_url": server.url, "model": model}
+    base_url = f"{server.url}/v1" if wire in ("chat", "responses") else server.url
+    table = {"wire": wire, "base_url": base_url, "model": model}
     (trial,) = await try_all(["here"], "", settings(tmp_path, here=table))
     return trial
 
@@ -103,7 +132,7 @@ async def test_it_is_asked_as_in_a_conversation_with_all_tools(tmp_path, serve, 
     first, second, third = (request.json() for request in server.prompts)
     assert first["tools"] == second["tools"] == third["tools"]
     assert len(first["tools"]) >= 10
-    words = json.dumps(third["messages"])
+    words = json.dumps(third)
     assert PING in words
     assert USE in words
     assert FILE in words

@@ -134,7 +134,7 @@ class Views:
                 self._parts.emit(Notice("warning", text))
 
     async def _models(self, scope: Literal["known", "own", "all"]) -> Models:
-        """Models that can be chosen: those that were listed before those that are only known."""
+        """Models that can be chosen: those that were listed, and what is known of providers that have listed nothing."""
         settings, models = self._parts.settings, self._parts.calls.models
         known = await to_thread.run_sync(known_models, settings, models)
         listing = Listing()
@@ -142,7 +142,9 @@ class Views:
             listing = await listed_models(settings)
         elif scope == "own":
             listing = await self._own_models()
-        names = tuple(dict.fromkeys((*listing.models, *known, self._parts.provider.model)))
+        told = {split(name)[0] for name in listing.models}
+        rest = (name for name in known if split(name)[0] not in told)
+        names = tuple(dict.fromkeys((*listing.models, *rest, self._parts.provider.model)))
         notes = {name: note for name in names if (note := models.of(name).note)}
         return Models(names, notes, tuple(listing.problems))
 
