@@ -11,7 +11,7 @@ import msgspec
 from sanderling.errors import ConfigError
 from sanderling.mcp.names import fitted_server
 
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|\$)", re.ASCII)
 _OF_PROGRAMS = ("paths", "write_paths", "hosts", "env")
 
 
@@ -22,7 +22,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     `command` is a program and its arguments, run in the project's root. Beside what commands see it sees `paths`, may write
     `write_paths` and reaches `hosts`; `env` are variables for it alone. `url` is where another answers over HTTP, which is sent
     `headers`. In `env` and `headers`, `$NAME` and `${NAME}` stand for variables of our own environment, so that no secret has to be
-    written down.
+    written down; `$$` is a `$`.
     """
 
     command: tuple[str, ...] = ()
@@ -106,6 +106,8 @@ def filled_in(
 
     def value_of(found: re.Match[str]) -> str:
         variable = found[1] or found[2]
+        if not variable:
+            return "$"
         if variable not in environment:
             raise ConfigError(
                 f"tool server '{name}' needs the variable {variable}, which is not set"

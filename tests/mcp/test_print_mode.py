@@ -1,0 +1,81 @@
+"""Tool servers in print mode, where the first request is often the only one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.conftest import prove
+from tests.mcp.conftest import hostile
+from tests.unit.test_print_mode import Shell
+
+CALL = {"name": "mcp__bad__echo", "input": {"words": "from the server"}, "id": "toolu_1"}
+ANSWER = [{"text": "Done."}]
+
+
+@pytest.fixture
+def shell(tmp_path) -> Shell:
+    return Shell(tmp_path)
+
+
+def declare(shell: Shell, **servers: Any) -> None:
+    lines = []
+    for name, fields in servers.items():
+        lines.append(f"[mcp_servers.{name}]")
+        lines += [f"{key} = {_toml(value)}" for key, value in fields.items()]
+    shell.config.write_text("\n".join(lines))
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {_toml(each)}' for key, each in value.items())} }}"
+    return json.dumps(value)
+
+
+def test_tool_of_a_server_is_there_at_the_first_request_and_runs_if_it_is_allowed(shell):
+    declare(shell, bad=hostile())
+    done = shell.play(
+        [{"tool_use": CALL}],
+        ANSWER,
+        args=("--allow", "mcp__bad__*", "--output-format", "stream-json"),
+    )
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    results = [event for event in events if event.get("type") == "tool_result"]
+    assert "from the server" in done.stdout, results
+
+
+def test_tool_of_a_server_is_denied_where_nobody_can_be_asked(shell):
+    declare(shell, bad=hostile())
+    done = shell.play([{"tool_use": CALL}], ANSWER, args=("--output-format", "json"))
+    assert "mcp__bad__echo" in str(json.loads(done.stdout))
+    [session] = shell.sessions()
+    assert "from the server" not in str(msgspec.to_builtins(session.history[2:]))
+
+
+def test_server_that_fails_is_told_and_the_answer_comes(shell):
+    declare(shell, bad=hostile("exit"), good=hostile())
+    done = shell.play(ANSWER)
+    assert done.returncode == 0
+    assert done.stdout == "Done.\n"
+    assert (
+        "The tool server 'bad' does not work: it ended with exit status 7: nothing to do here"
+        in (done.stderr)
+    )
+
+
+@prove
+def test_server_whose_variable_is_not_set_is_told(shell):
+    declare(shell, bad=hostile(env={"TOKEN": "$NOT_SET_ANYWHERE"}))
+    done = shell.play(ANSWER)
+    assert "needs the variable NOT_SET_ANYWHERE, which is not set" in done.stderr
+
+
+def test_wrong_declaration_is_told_before_anything_starts(shell):
+    declare(shell, bad={"comand": ["x"]})
+    done = shell.play(ANSWER)
+    assert done.returncode != 0
+    assert "tool server 'bad': unknown key 'comand'; did you mean 'command'?" in done.stderr
+    assert not Path(shell.state / "sessions").exists() or shell.sessions() == []
