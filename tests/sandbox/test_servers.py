@@ -258,3 +258,20 @@ async def test_twenty_servers_start_side_by_side(place):
             for number in range(20):
                 tasks.start_soon(serve, number)
         assert sorted(map(int, found)) == list(range(20))
+
+
+async def test_looks_are_seldom_while_only_servers_run_and_often_again_with_a_command(
+    place, monkeypatch
+):
+    looks: list[float] = []
+    async with session_of(place) as session, server_in(session) as server:
+        sandbox = session.keeper.sandbox
+        assert sandbox
+        monkeypatch.setattr(sandbox, "retire_views", lambda: looks.append(anyio.current_time()))
+        await anyio.sleep(0.5)
+        assert len(looks) <= 1
+        process = await session.spawn(["sleep", "600"])
+        await anyio.sleep(0.5)
+        assert len(looks) >= 3
+        process.close()
+        assert await server.said("echo here") == "here\n"

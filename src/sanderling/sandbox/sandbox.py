@@ -43,12 +43,14 @@ from sanderling.sandbox.policy import (
     resolve_policy,
 )
 from sanderling.sandbox.processes import DEVNULL, PIPE, STDOUT, Process, stream_in, stream_out
-from sanderling.sandbox.report import LAYERS, GuardEvent, Report
+from sanderling.sandbox.report import LAYERS, ROUTINE_SHARE, GuardEvent, Report
 from sanderling.sandbox.views import Views
 
 NO_PROXY = "The proxy needs namespaces, which this machine does not allow."
 DISK_CHECK_S = 0.1
 AUDIT_S = 1.0
+IDLE = 10
+"""So many times as seldom these looks are taken while nothing runs but servers, which mostly wait: each call is looked after."""
 
 _sessions = itertools.count()
 
@@ -80,6 +82,7 @@ class Sandbox:
         self._views = Views(self.level, supervisor, self._answer_on)
         self._keys = itertools.count()
         self._is_watching = False
+        self._is_needed = anyio.Event()  # a command has begun beside servers
 
     @classmethod
     async def probe(cls) -> Report:
@@ -143,6 +146,7 @@ class Sandbox:
         stdout: int = PIPE,
         stderr: int = PIPE,
         policy: SandboxPolicy | None = None,
+        is_server: bool = False,
     ) -> Process:
         """
         Start a command.
@@ -178,7 +182,9 @@ class Sandbox:
         if not argv:
             view.file_workers.add(process)
             return process
-        view.commands.add(process)
+        if not is_server and self._views.only_serve:
+            self._is_needed.set()
+        (view.servers if is_server else view.commands).add(process)
         if not self._is_watching:
             self._is_watching = True
             self._tasks.start_soon(self._watch)
@@ -204,7 +210,7 @@ class Sandbox:
         if is_alone and policy.server not in self._servers:
             network = HostNetwork(policy.network, policy.hosts, self._tasks, on_denied)
             self._servers[policy.server] = network
-        return await self.spawn(argv, env=env, stdin=PIPE, policy=policy)
+        return await self.spawn(argv, env=env, stdin=PIPE, policy=policy, is_server=True)
 
     def _answer_on(self, policy: SandboxPolicy, name: str, listener: socket.socket) -> None:
         """Answer where a view's loopback is listened on: the session's network does, or a server's."""
@@ -253,10 +259,10 @@ class Sandbox:
             self.policy = before
             raise SandboxError(f"The proxy cannot listen on port {PROXY_PORT}: {error}.") from error
 
-    def audit(self, *, is_routine: bool = False) -> None:
-        """Have the guard look at the whole project, or if it `is_routine`, if that is cheap; what it finds comes as events."""
+    def audit(self, share: int = 0) -> None:
+        """Have the guard look at the whole project, or with a `share` of the time, if that is cheap; what it finds comes as events."""
         with suppress(OSError):  # the supervisor is gone: it looked before it went
-            self._supervisor.send(("audit", is_routine))
+            self._supervisor.send(("audit", share))
 
     def denials_in(
         self, output: str, cwd: str = "", *, status: int = 1, command: str = ""
@@ -275,20 +281,26 @@ class Sandbox:
         """Watch what runs: have the guard look now and then, and kill it all before it has filled the disk."""
         paths = (self.policy.project, self.policy.state_dir, *self.policy.write_paths)
         watch = DiskWatch(paths)
-        next_audit = anyio.current_time() + AUDIT_S
+        audited_at = anyio.current_time()
         try:
             while self.runs_commands:
-                await anyio.sleep(DISK_CHECK_S)
+                self._is_needed = anyio.Event()
+                with anyio.move_on_after(DISK_CHECK_S * self._idle):
+                    await self._is_needed.wait()
                 self.retire_views()
-                if anyio.current_time() >= next_audit:
-                    self.audit(is_routine=True)
-                    next_audit = anyio.current_time() + AUDIT_S
+                if anyio.current_time() >= audited_at + AUDIT_S * self._idle:
+                    self.audit(ROUTINE_SHARE * self._idle)
+                    audited_at = anyio.current_time()
                 if full := watch.look():
                     self._views.kill_commands()
                     self._on_event(full)
                     return
         finally:
             self._is_watching = False
+
+    @property
+    def _idle(self) -> int:
+        return IDLE if self._views.only_serve else 1
 
     def retire_views(self) -> None:
         """End the views of other grants than `self.policy`'s, if nothing runs there."""

@@ -23,6 +23,7 @@ class View:
         self.rights = _rights(policy)
         self.channel = channel
         self.commands = WeakSet[Process]()
+        self.servers = WeakSet[Process]()
         self.file_workers = WeakSet[Process]()
         self._sending = anyio.Lock()
 
@@ -31,8 +32,13 @@ class View:
             wire.send(self.channel, ("hold", path))
 
     @property
+    def only_serves(self) -> bool:
+        return not any(command.is_running for command in self.commands)
+
+    @property
     def runs_commands(self) -> bool:
-        return any(command.is_running for command in self.commands)
+        """Say whether a command or a server runs there."""
+        return any(each.is_running for each in (*self.commands, *self.servers))
 
     @property
     def is_used(self) -> bool:
@@ -50,7 +56,7 @@ class View:
         return False
 
     def kill_commands(self) -> None:
-        for command in self.commands:
+        for command in (*self.commands, *self.servers):
             command.kill()
 
     async def send(self, message: wire.Message, descriptors: tuple[int, ...]) -> None:
@@ -181,6 +187,11 @@ class Views:
     @property
     def runs_commands(self) -> bool:
         return any(view.runs_commands for view in (*self._views.values(), *self._left))
+
+    @property
+    def only_serve(self) -> bool:
+        """Say whether nothing runs but servers, if anything does."""
+        return all(view.only_serves for view in (*self._views.values(), *self._left))
 
     async def holds_memory(self) -> bool:
         """Say whether commands have left what would go with our processes: shared memory, semaphores or message queues."""

@@ -38,11 +38,9 @@ from sanderling.sandbox.kernel.layout import (
 )
 from sanderling.sandbox.kernel.syscalls import prctl, syscall
 from sanderling.sandbox.policy import Level, Limits, SandboxPolicy, check_identities
-from sanderling.sandbox.report import EXIT_REFUSED, GuardEvent
+from sanderling.sandbox.report import EXIT_REFUSED, ROUTINE_SHARE, GuardEvent
 
 LAST_LOOK_S = 60
-ROUTINE_SHARE = 10
-"""At most one part in so many of the time goes into audits that nobody waits for."""
 
 
 def main(channel: int) -> NoReturn:
@@ -96,9 +94,9 @@ class Supervisor:
                     self._open(number, level, policy, channel)
             case ("retire", number):
                 self._remove_placeholders(number)
-            case ("audit", is_routine):
-                if not is_routine or time.monotonic() >= self._next_routine_audit:
-                    self._audit(is_routine=is_routine)
+            case ("audit", share):
+                if not share or time.monotonic() >= self._next_routine_audit:
+                    self._audit(share)
             case ("undoes", number, path):
                 is_undone = self._guard is not None and self._guard.undoes(path)
                 wire.send(self.channel, ("undoes", number, is_undone))
@@ -262,11 +260,12 @@ class Supervisor:
             with suppress(OSError):
                 wire.send(self.channel, ("guard", *event))
 
-    def _audit(self, *, is_routine: bool = False) -> None:
+    def _audit(self, share: int = 0) -> None:
+        """Look at the project; if that is routine, at most one part in `share` of the time goes into it."""
         began = time.monotonic()
-        self._report(self._guard.audit(is_routine=is_routine) if self._guard else [])
+        self._report(self._guard.audit(is_routine=share > 0) if self._guard else [])
         now = time.monotonic()
-        self._next_routine_audit = now + ROUTINE_SHARE * (now - began)
+        self._next_routine_audit = now + (share or ROUTINE_SHARE) * (now - began)
 
     def end(self, *, keeps_tmp: bool = False) -> NoReturn:
         """Kill what runs, look once more, clean up; nobody has to wait for that, and it does not last for ever."""
