@@ -16,6 +16,7 @@ from tests.conftest import examples, prove, prove_rest
 from sanderling.permissions.decide import Mode, applies, decide
 from sanderling.permissions.proposing import propose
 from sanderling.permissions.rules import Rule, rule_from_text
+from sanderling.sandbox.ground import LocalDisk
 from sanderling.sandbox.kernel import programs
 from sanderling.text import name_set
 from sanderling.tools.effects import Effect
@@ -272,6 +273,33 @@ def test_program_that_links_to_what_the_sandbox_hides_does_not_only_look(
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     assert action(run("rg x"), project) == expected
     assert action(run("rg x"), project, is_confined=False) == "allow"
+
+
+class Elsewhere(LocalDisk):
+    """A machine on which `link`, in any directory, leads to /secrets."""
+
+    def real_path(self, path):
+        return "/secrets" if path.endswith("/link") else path
+
+    def status(self, path):
+        return Path("/").stat() if path.endswith("/directory") else None
+
+    def is_program(self, path):
+        return path == "/usr/bin/cat"
+
+
+def test_what_a_command_looks_at_is_looked_up_on_the_disk_where_it_runs():
+    def action_of(command, *rules):
+        effect = Effect("bash", "run", command=command, cwd="/project")
+        return decide(
+            effect, "ask", rules, project="/project", is_confined=False, disk=Elsewhere()
+        ).action
+
+    assert action_of("cat file") == "allow"
+    assert action_of("cat x/link") == "ask"
+    assert action_of("diff a b") == "allow"
+    assert action_of("diff a directory") == "ask"
+    assert action_of("cat x/link", rule_from_text("deny read /secrets")) == "deny"
 
 
 def test_where_the_sandbox_may_hide_a_program_the_next_one_on_path_counts_too(

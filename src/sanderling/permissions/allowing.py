@@ -40,7 +40,7 @@ def covers(rule: Rule, use: Use) -> bool:
     if rule.host:
         return is_host(rule.host, use.effect.host, any_port=False)
     if rule.path:
-        pattern = path_pattern(rule.path, use.roots, is_anywhere=False)
+        pattern = path_pattern(rule.path, use.roots, use.disk, is_anywhere=False)
         is_named = use.protected <= set(rule.path.split("/"))
         return pattern(use.paths[1]) and (is_named or use.effect.kind != "write")
     return use.effect.kind in ("fetch", "call") or (use.is_inside() and not use.protected)

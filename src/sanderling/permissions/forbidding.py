@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from sanderling.paths import real_path
 from sanderling.permissions.patterns import is_host, path_pattern, pattern_of
 from sanderling.permissions.rules import Rule, concerns
 from sanderling.permissions.shell.grammar import Command, Opaque, Word, Words
 from sanderling.permissions.shell.programs import core_words, runner_length, runs_more, runs_unseen
 from sanderling.permissions.use import Use
+from sanderling.sandbox.ground import Disk
 from sanderling.sandbox.names import folded
 
 Verdict = Literal["no", "maybe", "yes"]
@@ -32,18 +32,18 @@ def forbids(rule: Rule, use: Use) -> Verdict:
     return "yes"
 
 
-def unguarded(rules: Sequence[Rule], project: str) -> Callable[[str], bool] | None:
+def unguarded(rules: Sequence[Rule], project: str, disk: Disk) -> Callable[[str], bool] | None:
     """A test for paths, true where no rule forbids to read them, or asks about that; None if there is no such rule."""
-    roots = (project, real_path(project))
+    roots = (project, disk.real_path(project))
     guards = [
-        path_pattern(rule.path, roots, is_anywhere=True, is_folded=True)
+        path_pattern(rule.path, roots, disk, is_anywhere=True, is_folded=True)
         for rule in rules
         if rule.action != "allow" and rule.path and rule.tool in ("read", "*")
     ]
-    return (
-        (lambda path: not any(guard(name) for guard in guards for name in (path, real_path(path))))
-        if guards
-        else None
+    if not guards:
+        return None
+    return lambda path: (
+        not any(guard(name) for name in (path, disk.real_path(path)) for guard in guards)
     )
 
 
@@ -54,9 +54,9 @@ def _worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 def _guards(glob: str, use: Use, path: str) -> Verdict:
     """Compare a rule's path to this one; where only upper and lower case differ, the file system would have to say."""
-    if path_pattern(glob, use.roots, is_anywhere=True)(path):
+    if path_pattern(glob, use.roots, use.disk, is_anywhere=True)(path):
         return "yes"
-    is_like = path_pattern(glob, use.roots, is_anywhere=True, is_folded=True)(path)
+    is_like = path_pattern(glob, use.roots, use.disk, is_anywhere=True, is_folded=True)(path)
     return "maybe" if is_like else "no"
 
 

@@ -147,7 +147,7 @@ class Gate:
             raise ForbiddenError(decision.reason)
         grant = _needed(request)
         workspace.sandbox.confined.check_grant(grant)
-        permit = Permit(grant, unguarded(rules, workspace.project))
+        permit = Permit(grant, unguarded(rules, workspace.project, workspace.disk))
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
         if is_allowed or (conditions, effect, grant) in self._session_effects:
             return permit

@@ -6,11 +6,11 @@ from functools import reduce
 from typing import NamedTuple
 
 from sanderling.errors import SandboxError
-from sanderling.paths import is_within, real_path
+from sanderling.paths import is_within
 from sanderling.permissions.approvals import Approvals
 from sanderling.protocol.events import ApprovalRequested
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.ground import existing
+from sanderling.sandbox.ground import Disk, existing
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import visible
 from sanderling.tools.workspace import Workspace
@@ -70,8 +70,9 @@ class Offers:
             }
             if wanted:
                 grant = reduce(Grant.and_also, wanted.values())
+                disk = self._workspace.disk
                 subject = "\n".join(
-                    _offered_as(denial, let_in) for denial, let_in in wanted.items()
+                    _offered_as(denial, let_in, disk) for denial, let_in in wanted.items()
                 )
                 question = ApprovalRequested(
                     f"{tool_use_id}:grant",  # no tool use has such an id
@@ -131,11 +132,11 @@ class Offers:
                 return Grant(read_paths=(denial.target,))
 
 
-def _offered_as(denial: Denial, grant: Grant) -> str:
+def _offered_as(denial: Denial, grant: Grant, disk: Disk) -> str:
     """The line that says what is granted, also where that is more: a directory for a file that is not there yet."""
     [target] = (*grant.read_paths, *grant.write_paths, *grant.hosts)
     if target == denial.target:
         return f"{denial.operation} {target}"
-    if target == real_path(denial.target):
+    if target == disk.real_path(denial.target):
         return f"{denial.operation} {denial.target}, which leads to {target}"
     return f"{denial.operation} {target}/ and all that is in it, for {denial.target}"

@@ -2,9 +2,10 @@
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 
-from sanderling.paths import is_in_any, real_path
+from sanderling.paths import is_in_any
 from sanderling.permissions.shell.git import is_config_key, is_harmless_config_key
 from sanderling.permissions.shell.grammar import Command, Opaque, Word, Words
 from sanderling.permissions.shell.programs import core_words, runs_more
@@ -98,7 +99,7 @@ def _is_of_the_directory(name: str, use: Use, *, is_confined: bool) -> bool:
 
 
 def _is_chosen_here(found: str, use: Use, *, is_confined: bool) -> bool:
-    real = real_path(found)
+    real = use.disk.real_path(found)
     is_among_installed = is_confined and _AMONG_INSTALLED.search(found)
     return (
         any(is_in_any(path, use.roots) for path in (found, real))
@@ -117,10 +118,10 @@ def _program_files(name: str, use: Use) -> Iterator[str]:
     for part in os.get_exec_path():
         for directory in use.directories or (use.project,):
             file = os.path.join(directory, part, name)  # noqa: PTH118
-            if os.access(file, os.X_OK) and os.path.isfile(file):  # noqa: PTH113
+            if use.disk.is_program(file):
                 found = os.path.normpath(file)
                 yield found
-                if found.startswith("/usr/") and real_path(found).startswith("/usr/"):
+                if found.startswith("/usr/") and use.disk.real_path(found).startswith("/usr/"):
                     return
 
 
@@ -248,9 +249,16 @@ def _may_look(name: str, arguments: Words, use: Use) -> bool:
     literal = [word for word in arguments if isinstance(word, str)]
     if len(literal) < len(arguments) or (more and any(map(more.match, literal))):
         return False
-    if name == "diff" and any(os.path.isdir(file) for word in literal for file in use.files(word)):  # noqa: PTH112
+    if name == "diff" and any(
+        _is_directory(file, use) for word in literal for file in use.files(word)
+    ):
         return False  # it follows the links in them
     return name in _PRINTING or looks_inside(arguments, use)
+
+
+def _is_directory(file: str, use: Use) -> bool:
+    found = use.disk.status(file)
+    return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 def inputs(command: Command) -> Words:
@@ -262,7 +270,8 @@ def looks_inside(arguments: Sequence[Word], use: Use) -> bool:
         isinstance(word, str)
         and use.directories is not None
         and all(
-            file == "/dev/null" or is_in_any(real_path(file), use.roots) for file in use.files(word)
+            file == "/dev/null" or is_in_any(use.disk.real_path(file), use.roots)
+            for file in use.files(word)
         )
         for word in arguments
     )

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Callable
 from functools import lru_cache
 
-from sanderling.paths import is_within, real_path
+from sanderling.paths import is_within
+from sanderling.sandbox.ground import Disk
 from sanderling.sandbox.names import folded
 
 
@@ -29,19 +30,19 @@ def pattern_of(command: str) -> tuple[tuple[str, ...], bool]:
 
 @lru_cache(maxsize=4096)
 def path_pattern(
-    glob: str, roots: tuple[str, ...], *, is_anywhere: bool, is_folded: bool = False
+    glob: str, roots: tuple[str, ...], disk: Disk, *, is_anywhere: bool, is_folded: bool = False
 ) -> Callable[[str], bool]:
     """
     The test for a path; a glob without a slash, or after `**/`, that `is_anywhere` matches outside of the project, too.
 
-    One that `is_folded` takes what differs in upper and lower case, or in Unicode's forms, for the same.
+    Links are followed on the `disk`. One that `is_folded` takes what differs in upper and lower case, or in Unicode's forms, for the same.
     """
     glob = f"{glob}**" if glob.endswith("/") else glob
     home = os.path.expanduser("~")  # noqa: PTH111
     if glob.startswith("/"):
-        anchored = [("/", glob), ("/", _really(glob))]
+        anchored = [("/", glob), ("/", _really(glob, disk))]
     elif glob.startswith("~/"):
-        anchored = [(home, glob[2:]), (real_path(home), glob[2:])]
+        anchored = [(home, glob[2:]), (disk.real_path(home), glob[2:])]
     elif "/" in glob and not glob.startswith("**/"):
         anchored = [(root, glob.removeprefix("./")) for root in roots]
     else:
@@ -59,11 +60,11 @@ def path_pattern(
     return matches
 
 
-def _really(glob: str) -> str:
+def _really(glob: str, disk: Disk) -> str:
     """An absolute glob with the links in its plain beginning followed."""
     plain = re.match(r"(?:/[^/*?\[]*(?=/|$))*", glob)
     start = plain[0] if plain else ""
-    return real_path(start or "/").rstrip("/") + glob[len(start) :]
+    return disk.real_path(start or "/").rstrip("/") + glob[len(start) :]
 
 
 def _match(parts: tuple[str, ...], names: list[str]) -> bool:

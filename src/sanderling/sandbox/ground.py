@@ -32,6 +32,10 @@ class Disk(Protocol):
         """Return the status of what `path` leads to; None if it cannot be looked at."""
         ...
 
+    def is_program(self, path: str) -> bool:
+        """Say whether `path` leads to a file that the person may run."""
+        ...
+
 
 class LocalDisk:
     """The disk of this machine."""
@@ -45,8 +49,11 @@ class LocalDisk:
     def status(self, path: str) -> os.stat_result | None:
         try:
             return os.stat(path)
-        except OSError:
+        except (OSError, ValueError):  # a NUL in the name
             return None
+
+    def is_program(self, path: str) -> bool:
+        return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 LOCAL_DISK = LocalDisk()
