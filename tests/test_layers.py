@@ -289,5 +289,11 @@ def test_only_the_table_of_icons_has_glyphs(name):
     assert code.isascii()
 
 
+@pytest.mark.parametrize("name", sorted(LUA_FILES))
+def test_a_comment_on_something_in_lua_begins_with_its_name(name):
+    blocks = re.findall(r"(?:^|\n)(?!---)[^\n]*\n--- ([^\n]*)", "\n" + LUA_FILES[name].read_text())
+    assert [words for words in blocks if BARE.match(words)] == []
+
+
 def test_no_files_in_lua_require_each_other_in_a_circle():
     TopologicalSorter({name: requires(path) - {name} for name, path in LUA_FILES.items()}).prepare()

@@ -17,7 +17,7 @@ local KEYCHAIN_MARKER = 'keychain' -- src/sanderling/providers/credentials.py wr
 
 local asks_api = false
 
---- What `python -m sanderling` prints as JSON with these arguments.
+--- The answer of `python -m sanderling` with these arguments, as JSON.
 ---@param python string
 ---@param arguments string[]
 ---@param timeout integer milliseconds
@@ -60,7 +60,7 @@ local function check_neovim()
   end
 end
 
---- What is wrong with the environment as a whole: scripts/install.py writes a stamp into it when it is finished.
+--- The problem of the environment as a whole, if it has one: scripts/install.py writes a stamp into it when it is finished.
 ---@param python string
 ---@return string?
 local function environment_problem(python)
@@ -148,7 +148,7 @@ end
 local RUN_WITHOUT =
   ':AgentSandbox off runs commands without a sandbox, in one session, when you say so'
 
---- What helps against a layer that does not work.
+--- A remedy against a layer that does not work.
 ---@type table<string, string>
 local layer_advice = {
   namespaces = 'Let users make namespaces: `sysctl kernel.unprivileged_userns_clone=1` (Debian), `sysctl kernel.apparmor_restrict_unprivileged_userns=0` or an AppArmor profile with `userns,` for the Python of the plugin (Ubuntu); in Docker `--security-opt` with each of `seccomp=unconfined`, `apparmor=unconfined` and `systempaths=unconfined`',
@@ -157,7 +157,7 @@ local layer_advice = {
   seccomp = 'seccomp needs x86_64 or aarch64 and a kernel with CONFIG_SECCOMP_FILTER',
 }
 
---- What would help where `layers` are as they are. Bubblewrap and own namespaces stand in for each other.
+--- A remedy where `layers` are as they are. Bubblewrap and own namespaces stand in for each other.
 ---@param layers table<string, { works: boolean, reason: string }>
 ---@return string[]
 local function sandbox_advice(layers)

@@ -165,7 +165,7 @@ function M.statusline()
   return status and status.statusline() or ''
 end
 
---- What is known of the current session, as data; nil while there is no chat.
+--- The status of the current session, as data; nil while there is no chat.
 ---@return sanderling.Status?
 function M.status()
   local status = package.loaded['sanderling.status']

@@ -1,4 +1,5 @@
---- The buffers of a session: its transcript, and its prompt once somebody writes in it. What stands in them is the session's: it is put back where somebody deletes or empties them.
+--- The buffers of a session: its transcript, and its prompt once somebody writes in it. What stands in them is the session's: it is
+--- put back where somebody deletes or empties them.
 local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
@@ -72,7 +73,7 @@ function Buffers:make_prompt()
   self:guard(self.prompt.buf)
 end
 
---- What stands in `buf` is the session's, and outlives it.
+--- Have what stands in `buf` outlive it: it is the session's.
 ---@private
 ---@param buf integer
 function Buffers:guard(buf)

@@ -1,4 +1,5 @@
---- What events do to a session that is open: its state, its transcript, and what they mean besides. The order is that of host/bus.lua.
+--- The effects of events on a session that is open: its state, its transcript, and what they mean besides. The order is that of
+--- host/bus.lua.
 local bus = require('sanderling.host.bus')
 local host = require('sanderling.host')
 local live = require('sanderling.session.live')
@@ -176,7 +177,7 @@ function handlers.todo_changed(self)
   self.todo:draw()
 end
 
---- What the host knew nothing of comes back into the prompt.
+--- The host has ended: what it knew nothing of comes back into the prompt.
 function handlers.local_failed(self, event, before)
   self.todo:draw()
   self:put_back_prompts(before.unconfirmed)

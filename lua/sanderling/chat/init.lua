@@ -18,7 +18,7 @@ local tabs = require('sanderling.chat.tabs')
 local waiting = lazy('sanderling.screens.waiting')
 local words = require('sanderling.ui.words')
 
--- What shows and closes sessions, and what is told them.
+-- With all that shows and closes sessions.
 local M = vim.tbl_extend('error', { hide = tabs.hide }, open)
 
 -- what is said --------------------------------------------------------------------------------------------------------

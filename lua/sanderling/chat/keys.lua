@@ -1,4 +1,4 @@
---- What the keys of the chat's windows do, and what their command line knows besides. Nothing outside these buffers changes.
+--- The keys of the chat's windows, and what their command line knows besides. Nothing outside these buffers changes.
 local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
@@ -13,7 +13,7 @@ local DESC = 'Agent: '
 local INTERRUPT = '\3'
 local ns = api.nvim_create_namespace('sanderling_interrupt')
 
---- What a person can do in the chat's windows.
+--- The actions of a person in the chat's windows.
 ---@class (exact) sanderling.chat.keys.Actions
 ---@field hide fun()
 ---@field stop_or_interrupt fun()
@@ -44,7 +44,7 @@ local function unless_selecting(run)
   end
 end
 
---- Where an interrupt has ended writing, and the command that begins it again.
+--- The place where an interrupt has ended writing, and the command that begins it again.
 ---@type { buf: integer, mark: integer, start: string }?
 local left
 
@@ -80,7 +80,7 @@ local function how_to_begin(mode)
     or nil
 end
 
---- What is typed while Neovim draws is an interrupt if it is a `<C-c>`: no mapping sees it. Ours do.
+--- Run our mapping of `<C-c>` also while Neovim draws: what is typed then is an interrupt, which no mapping sees.
 ---@param key string
 ---@param typed string empty if a mapping, or `feedkeys`, put the key there
 ---@return string? empty if it is done with

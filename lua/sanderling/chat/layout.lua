@@ -37,7 +37,7 @@ local function cells(size, whole)
   return math.max(MIN_CELLS, math.min(wanted, whole - CELLS_LEFT))
 end
 
---- How many rows the prompt has: as many as are wanted, but no more than half of the room.
+--- The rows of the prompt: as many as are wanted, but no more than half of the room.
 ---@param wanted integer
 ---@param room integer
 ---@return integer
@@ -45,7 +45,7 @@ local function prompt_rows(wanted, room)
   return math.max(1, math.min(wanted, math.floor(room / 2)))
 end
 
---- Where the two floats are: one above the other, in the middle of the screen.
+--- The places of the two floats: one above the other, in the middle of the screen.
 ---@param opts sanderling.chat.layout.Options
 ---@return vim.api.keyset.win_config transcript
 ---@return vim.api.keyset.win_config prompt
@@ -82,7 +82,7 @@ local function tiled_windows(tab)
   end, api.nvim_tabpage_list_wins(tab))
 end
 
---- What sizes depend on beside the person's hand: as long as it is the same, the sizes are what the person has made of them.
+--- The surroundings that sizes depend on: as long as they are the same, the sizes are what the person has made of them.
 ---@param tab integer
 ---@return string
 local function surroundings_in(tab)

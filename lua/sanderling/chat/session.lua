@@ -1,5 +1,5 @@
---- One session that is open here: its transcript and its prompt, if it has one, what was sent, and what its events mean besides being drawn.
---- Whether a window shows it makes no difference.
+--- One session that is open here: its transcript and its prompt, if it has one, what was sent, and what its events mean besides
+--- being drawn. Whether a window shows it makes no difference.
 local lazy = require('sanderling.ui.lazy')
 
 local ask = require('sanderling.host.ask')
@@ -26,7 +26,7 @@ local M = {}
 ---@field saved table as winsaveview() gives it
 ---@field is_at_end boolean
 
---- What the windows have to do for a session.
+--- The windows' part in a session.
 ---@class (exact) sanderling.chat.session.Hooks
 ---@field on_lost fun() somebody has deleted or emptied a buffer of it; `restore` gives it back, as soon as that is allowed
 ---@field on_sent fun(session: sanderling.chat.session.Session) the person has said something
@@ -95,7 +95,7 @@ function Session:close()
   bus.announce('AgentSessionClosed', { session_id = self.id })
 end
 
---- What it is called: its title, or the time at which it began.
+--- The name of the session: its title, or the time at which it began.
 ---@return string
 function Session:name()
   local title = self.state.title
@@ -130,7 +130,8 @@ end
 
 -- prompts -------------------------------------------------------------------------------------------------------------
 
---- Put `texts` back where they were typed, as soon as text can be changed; where it cannot at all, or there is no prompt, into the prompt's history.
+--- Put `texts` back where they were typed, as soon as text can be changed; where it cannot at all, or there is no prompt, into the
+--- prompt's history.
 ---@private
 ---@param texts string[]
 function Session:put_back(texts)

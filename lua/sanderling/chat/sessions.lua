@@ -232,7 +232,7 @@ function M.resume(id)
   end)
 end
 
---- What is asked about sessions on disk, of one that is open.
+--- A session that is open as those on disk are known.
 ---@param session sanderling.chat.session.Session
 ---@return { id: string, project: string, title: string }
 local function info_of(session)

@@ -37,7 +37,7 @@ M.prompt = vim.tbl_extend('error', shared_options, {
   fillchars = 'eob: ',
 })
 
---- What a window's statusline says, if the user has made none of their own: what the window is.
+--- Have a window's statusline say what the window is, if the user has made none of their own.
 ---@param win integer
 ---@param text string
 local function set_statusline(win, text)
@@ -77,7 +77,7 @@ function M.get(win, names)
   return options
 end
 
---- What the user made of the options of a transcript's window.
+--- The options of a transcript's window, as the user has made them.
 ---@param win integer
 ---@return table<string, any>
 function M.get_transcript(win)

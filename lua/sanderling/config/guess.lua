@@ -1,12 +1,12 @@
---- What was probably meant by a name that is not known.
+--- Guesses at what was meant by a name that is not known.
 local M = {}
 
---- What people call it elsewhere.
+--- The names that people know from elsewhere.
 local SYNONYMS = { width = 'size', height = 'size', side = 'position', layout = 'position' }
 
 local MAX_GUESSES = 3
 
---- How many letters must change to make `a` into `b`.
+--- The number of letters that must change to make `a` into `b`.
 ---@param a string
 ---@param b string
 ---@return integer

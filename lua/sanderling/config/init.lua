@@ -22,7 +22,7 @@ M.options = vim.deepcopy(M.defaults)
 ---@type sanderling.config.Mistake[]
 M.mistakes = {}
 
---- Why they keep sessions from beginning, if they do.
+--- The reason why they keep sessions from beginning, if they do.
 ---@type string?
 M.problem = nil
 

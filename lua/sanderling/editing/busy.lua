@@ -1,4 +1,4 @@
---- What Neovim is busy with, and what is done as soon as it is not.
+--- Neovim is busy: with what, and what is done as soon as it is not.
 local M = {}
 
 local api = vim.api
@@ -21,7 +21,7 @@ local WAITS = {
   { modes = '^[iR]v?[cx]', is_for = 'the choice of a completion', only_there = true },
 }
 
---- What has to come before the buffer may be changed.
+--- The reason why the buffer may not be changed yet: what has to come before.
 ---@param buf integer
 ---@return string?
 function M.what_is_awaited(buf)

@@ -47,7 +47,7 @@ function M.run_hooks(buf, event)
   end
 end
 
---- What to do about `reason` (see v:fcs_reason) is up to `choose`; nobody else is asked. It must be taken back.
+--- Have `choose` decide about each `reason` (see v:fcs_reason), and ask nobody else, until that is taken back.
 ---@param buf integer
 ---@param choose fun(reason: string): string of v:fcs_choice
 ---@return fun() take_back

@@ -1,4 +1,4 @@
---- Which buffers are those of a file, and what they hold.
+--- The buffers of a file, and what they hold.
 local M = {}
 
 local api = vim.api
@@ -16,7 +16,7 @@ local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.
 ---@field line_ending 'unix'|'dos'|'mac'
 ---@field has_bom boolean
 
---- What a name stands for, so that two names of one file have the same: the file where there is one, else the place.
+--- The identity behind a name, the same for two names of one file: the file where there is one, else the place.
 ---@param path string absolute
 ---@return string? identity nil: a directory, or nowhere
 function M.identity(path)

@@ -1,4 +1,4 @@
---- What is to be changed in a buffer, narrowed to what differs.
+--- Hunks: what is to be changed in a buffer, narrowed to what differs.
 local M = {}
 
 local api = vim.api
@@ -66,7 +66,7 @@ local function merge(hunks)
   return merged
 end
 
---- What the hunks mean for the buffer. A text that ends in a newline has an empty line behind that, which hunks may name and
+--- The hunks as the buffer counts its lines. A text that ends in a newline has an empty line behind that, which hunks may name and
 --- a buffer tells by 'endofline'.
 ---@param buf integer
 ---@param hunks sanderling.editing.Hunk[]

@@ -1,6 +1,6 @@
 --- Buffers of files, as the file tools see and change them: the half of src/sanderling/editor/buffers.py that Neovim runs.
 ---
---- What keeps a person's work intact:
+--- A person's work stays intact:
 ---
 --- Undo. `:let &l:undolevels = &l:undolevels` ends the undo block that is open, in any mode: before a change, so that it does not
 --- join what the person just typed, and after it. The changes of one tool use are joined while nobody else has changed the buffer.

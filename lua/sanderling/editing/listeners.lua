@@ -1,4 +1,4 @@
---- Who is told which lines an edit of the agent's has changed: functions of this plugin, and the person's autocommands.
+--- Listeners: functions of this plugin, and the person's autocommands, are told which lines an edit of the agent's has changed.
 local M = {}
 
 local bus = require('sanderling.host.bus')

@@ -30,7 +30,7 @@ function M.end_block(buf)
   end
 end
 
---- What a tool use left behind, if nobody has changed the buffer since.
+--- The change that a tool use left behind, if nobody has changed the buffer since.
 ---@param buf integer
 ---@return { tool_use_id: string, tick: integer }?
 function M.untouched_change(buf)

@@ -1,4 +1,4 @@
---- What windows show of a buffer stays what they show.
+--- Views: what windows show of a buffer stays what they show.
 local M = {}
 
 local api = vim.api
@@ -23,7 +23,7 @@ function M.save(buf)
   }
 end
 
---- Where line `lnum` is after `parts` have changed.
+--- The place of line `lnum` after `parts` have changed.
 ---@param parts [integer, integer, integer, integer][]
 ---@param lnum integer
 ---@return integer

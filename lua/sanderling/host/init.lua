@@ -53,7 +53,7 @@ function M.environment_dir()
   return vim.fs.joinpath(vim.fn.stdpath('data'), 'sanderling', 'venv')
 end
 
---- What to do when the environment is of no use.
+--- A sentence on what to do when the environment is of no use.
 ---@return string
 local function remedy()
   return config.options.python == '' and ':AgentInstall builds it.'
@@ -87,7 +87,7 @@ local START = table.concat({
   "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)",
 }, '; ')
 
---- What runs a module of Sanderling's.
+--- The command that runs a module of Sanderling's.
 ---@param python string
 ---@param module string
 ---@return string[] argv to which its arguments can be added

@@ -1,4 +1,4 @@
---- What has gone wrong: the last lines of the host's stderr, and defects of the screen. :checkhealth shows them.
+--- The log of what has gone wrong: the last lines of the host's stderr, and defects of the screen. :checkhealth shows them.
 local M = {}
 
 local MAX_LINES = 200

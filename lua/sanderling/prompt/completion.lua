@@ -35,7 +35,7 @@ local function arguments(name, session_id)
   end, slash.words(name, session_id))
 end
 
---- What could go on `line`, up to the cursor, of the prompt's first line.
+--- The words that could go on `line`, the prompt's first up to the cursor.
 ---@param line string
 ---@param session_id string
 ---@return integer col at which it would begin, 0-based

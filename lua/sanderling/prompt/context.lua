@@ -1,4 +1,4 @@
---- What goes along with a prompt, and whether it can be sent at all: whole or not.
+--- The context of a prompt: what goes along with it, and whether it can be sent at all, whole or not.
 local M = {}
 
 local MAX_BYTES = 16 * 1024 * 1024 -- the API takes 32 MB a request, and the conversation goes along
@@ -53,7 +53,7 @@ function M.text(lines, name, first_lnum)
   return table.concat(lines, '\n')
 end
 
---- What a person typed.
+--- The command that a person typed.
 ---@param lines string[]
 ---@return string? text
 ---@return string? error

@@ -1,5 +1,5 @@
---- What stands unsent in a prompt, on disk: a Neovim that is killed takes it back when its session, or for one in which nothing
---- was said the next of the project, is opened. One file for each session, for the user alone; an empty prompt has none.
+--- Drafts: what stands unsent in a prompt, on disk. After a Neovim that was killed it comes back when its session is opened; where
+--- nothing was said in that, when the next one of the project is. One file for each session, for the user alone; an empty prompt has none.
 local M = {}
 
 local slash = require('sanderling.prompt.slash')

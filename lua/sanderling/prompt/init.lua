@@ -59,7 +59,7 @@ local function is_command(text)
   return text:find('^[/!]') ~= nil
 end
 
---- What stands from `row` on is a prompt of its own. The mark goes with the line and comes back with it.
+--- Mark what stands from `row` on as a prompt of its own. The mark goes with the line and comes back with it.
 ---@private
 ---@param row integer
 function Prompt:mark_seam(row)
@@ -93,7 +93,7 @@ function Prompt:put_back(texts)
   end
 end
 
---- What stands here, as the prompts that it is to be.
+--- The parts of what stands here: the prompts that it is to be.
 ---@private
 ---@return string[][]
 function Prompt:parts()

@@ -71,7 +71,7 @@ function M.find(name)
   return by_name[name]
 end
 
---- What the argument of the command `name` can be, as far as that is known.
+--- The words that the argument of the command `name` can be, as far as they are known.
 ---@param name string
 ---@param session_id string
 ---@return string[]
@@ -109,7 +109,7 @@ function M.is_kept(text)
   return not (name and by_name[name] and by_name[name].is_unkept)
 end
 
---- Why `command` cannot be run with these arguments.
+--- The reason why `command` cannot be run with these arguments.
 ---@param command sanderling.prompt.slash.Command
 ---@param arguments string
 ---@param session_id string

@@ -1,4 +1,4 @@
---- What the model means to do: pinned below what is typed in the prompt, and whole in a float.
+--- The to-do list: what the model means to do, pinned below what is typed in the prompt, and whole in a float.
 ---
 --- The lines are virtual ones of the prompt's buffer. So they stay where they are while the transcript moves, they hide nothing,
 --- and no window has to be made or resized for them; a prompt that fills its window pushes them out while it is written.
@@ -59,7 +59,7 @@ local function is_done(state)
     end)
 end
 
---- How many lines there is room for, below a line of text.
+--- The number of lines that there is room for, below a line of text.
 ---@private
 ---@return integer
 function Todo:room()
@@ -70,7 +70,7 @@ function Todo:room()
   return math.max(room, 2)
 end
 
---- As many items around the current one as there is room for, and how many there are besides.
+--- The items around the current one, as many as there is room for, and how many there are besides.
 ---@private
 ---@return [string, string][][]
 function Todo:virtual_lines()

@@ -199,7 +199,7 @@ function M.set_left()
   )
 end
 
---- What moves the float, changes what it says, or takes it away.
+--- Watch for what moves the float, changes what it says, or takes it away.
 ---@param buf integer
 function watch(buf)
   api.nvim_clear_autocmds({ group = augroup })

@@ -1,7 +1,7 @@
 --- Questions to the person: may this be done? One float shows them, one at a time, and never takes a key that was not meant for
 --- it: it is not entered by itself, and an answer counts only when its question has been on the screen for a moment.
 ---
---- Where it is belongs to no window of the user's: it comes back after `:only`, moves along to another tab page, and gives way
+--- Its place belongs to no window of the user's: it comes back after `:only`, moves along to another tab page, and gives way
 --- to the cursor. What can go wrong while it opens (text is locked, the command-line window) is tried again.
 local M = {}
 

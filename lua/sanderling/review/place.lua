@@ -1,4 +1,4 @@
---- Where a question is on the screen: over the end of the chat, and not where the cursor is.
+--- The place of a question on the screen: over the end of the chat, and not where the cursor is.
 local M = {}
 
 local api = vim.api
@@ -75,7 +75,7 @@ function M.covers(place, cell)
     and cell.col < place.col + place.width + 2
 end
 
---- Where the float hides least: over the end of the chat, else at the right; not where the cursor is.
+--- The place where the float hides least: over the end of the chat, else at the right; not where the cursor is.
 ---@param q sanderling.session.state.Question
 ---@param is_focused boolean
 ---@return sanderling.review.Place

@@ -1,4 +1,4 @@
---- What a question says: its title, the text in the float, its keys.
+--- The words of a question: its title, the text in the float, its keys.
 local M = {}
 
 local api = vim.api
@@ -34,7 +34,7 @@ local function heading_of(q)
   return words.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
 end
 
---- How many rows `line` takes where it is wrapped.
+--- The number of rows that `line` takes where it is wrapped.
 ---@param line string
 ---@param width integer
 ---@return integer
@@ -104,7 +104,7 @@ local function count_text()
   return count > 1 and icons.separator .. ('%d of %d'):format(index, count) or ''
 end
 
---- How many cells the heading may take in the border.
+--- The cells that the heading may take in the border.
 ---@param width integer of the float
 ---@return integer
 local function heading_room(width)
@@ -256,7 +256,7 @@ local key_words = {
   {},
 }
 
---- What is denied with it, if anything is: those that wait for an answer, too, or what comes after it.
+--- A sentence on what is denied with it, if anything is: those that wait for an answer, too, or what comes after it.
 ---@param q sanderling.session.state.Question
 ---@return string
 local function also_denied(q)
@@ -312,7 +312,7 @@ function M.keys_line(q, width)
   return chunks
 end
 
---- How to get into the float.
+--- The ways into the float.
 ---@param purpose string
 ---@return string
 function M.ways_in(purpose)

@@ -89,7 +89,7 @@ function write_char.csi(screen, char)
   end
 end
 
---- Of what a job wrote, the text, and of the sequences those that begin with CSI. All others speak to the terminal itself: a job must
+--- The text of what a job wrote, and of the sequences those that begin with CSI. All others speak to the terminal itself: a job must
 --- not set the clipboard or the title. This reads as a terminal does (https://vt100.net/emu/dec_ansi_parser): line breaks may stand
 --- within a sequence, and a character of U+0080 to U+009F is one. What passes is written anew and in one piece, so that a terminal
 --- which reads otherwise finds no other sequence in it.

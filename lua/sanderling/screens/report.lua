@@ -1,4 +1,4 @@
---- What a person has asked for, as Markdown in a float: usage, settings.
+--- A report that a person has asked for, as Markdown in a float: usage, settings.
 local M = {}
 
 local api = vim.api

@@ -252,7 +252,7 @@ bus.subscribe('trust_needed', function(session_id, event)
   end
 end)
 
---- What is trusted decides which commands there are: this is the host's word that it has written it down.
+--- The host has written the answer down: what is trusted decides which commands there are.
 bus.subscribe('slash_commands_changed', function(session_id)
   local confirmed, session = answered[session_id], live.find(session_id)
   answered[session_id] = nil

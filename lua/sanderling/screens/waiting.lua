@@ -25,7 +25,7 @@ local ns = api.nvim_create_namespace('sanderling_waiting')
 ---@type table<integer, sanderling.screens.waiting.List> by buffer
 local lists = {}
 
---- What begins the headers: no text holds it.
+--- The rule that begins the headers: no text holds it.
 ---@param prompts sanderling.Prompt[]
 ---@return string
 local function rule_for(prompts)

@@ -42,7 +42,7 @@ function M.find(session_id)
   end
 end
 
---- What is known of a session; of one that is not open, what holds for one that begins.
+--- The state of a session; of one that is not open, that of one that begins.
 ---@param session_id? string
 ---@return sanderling.session.state.State
 function M.state_of(session_id)

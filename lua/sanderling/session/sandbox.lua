@@ -1,4 +1,4 @@
---- What the screen knows of the sandbox, and the words for it.
+--- The sandbox as the screen knows it, and the words for it.
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
 
@@ -55,7 +55,7 @@ local network_sentences = {
   on = 'Network on: commands%s reach every address, as you do.',
 }
 
---- What the network lets through, now or for commands that are not started yet.
+--- A sentence on what the network lets through, now or for commands that are not started yet.
 ---@param mode 'off'|'proxy'|'on'
 ---@param is_change? boolean
 ---@return string

@@ -1,5 +1,5 @@
---- What is known of a session that is open, made of its events alone: `reduce` asks nothing of Neovim and of no clock. The session
---- owns its state, and it is gone with it. Bars, pickers and questions read it; none of them keeps facts of its own.
+--- The state of a session that is open, made of its events alone: `reduce` asks nothing of Neovim and of no clock. The session
+--- owns its state, which is gone with it. Bars, pickers and questions read it; none of them keeps facts of its own.
 local M = {}
 
 ---@class (exact) sanderling.session.state.Question
@@ -48,7 +48,7 @@ local M = {}
 ---@field stream_began_ns? integer
 ---@field stream_bytes integer
 
---- What holds while no host serves the session, and again once one has ended.
+--- The fields as they are while no host serves the session, and again once one has ended.
 ---@return table
 local function at_rest()
   return {
@@ -76,7 +76,7 @@ end
 
 -- what follows from it ------------------------------------------------------------------------------------------------
 
---- How many prompts are on their way: to a turn of their own, into the one that runs, or nowhere until the person says so.
+--- The number of prompts on their way: to a turn of their own, into the one that runs, or nowhere until the person says so.
 ---@param state sanderling.session.state.State
 ---@return { queued: integer, steering: integer, held: integer }
 function M.count_prompts(state)

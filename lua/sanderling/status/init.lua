@@ -1,4 +1,4 @@
---- What the winbars and the statusline say: mode, model, session, state, tokens and what they cost, sandbox.
+--- The winbars and the statusline: mode, model, session, state, tokens and what they cost, sandbox.
 local api = vim.api
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
@@ -141,7 +141,7 @@ local function sandbox_part(session_id, width)
   return text, cells
 end
 
---- Which of the sessions that are open this is; nothing when it is the only one.
+--- The place of a session among those that are open; nothing when it is the only one.
 ---@param session_id string
 ---@return string
 local function place_of(session_id)
@@ -165,7 +165,7 @@ local function fitting_title(session_id, width)
   return is_there and words.fitting(text, width) or ''
 end
 
---- How many cells the title is to have before anything else is told of the session.
+--- The cells that the title is to have before anything else is told of the session.
 ---@param session_id string
 ---@param room integer
 ---@return integer
@@ -222,7 +222,7 @@ local function count_jobs(state)
   end, state.jobs)
 end
 
---- How many prompts wait, and how many jobs run.
+--- The numbers of prompts that wait, and of jobs that run.
 ---@param state sanderling.session.state.State
 ---@return string
 local function describe_counts(state)
@@ -278,7 +278,7 @@ end
 ---@field cost_usd? number nil while it is not known
 ---@field context_percent? integer of the window that is full, likewise
 
---- What is known of a session, as data.
+--- The status of a session, as data.
 ---@param session sanderling.chat.session.Session
 ---@return sanderling.Status
 function M.of(session)
@@ -310,7 +310,7 @@ function M.current()
   return session and M.of(session)
 end
 
---- What the statusline says, and the highlight group of the state.
+--- The text of the statusline, and the highlight group of the state.
 ---@return string? text nil while there is no session
 ---@return string hl
 function M.summary()

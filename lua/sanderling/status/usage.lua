@@ -33,7 +33,7 @@ local function dollars(usd)
   return usd > 0 and usd < 0.005 and '<$0.01' or ('$%.2f'):format(usd)
 end
 
---- What the session has cost; a question mark stands for what nobody knows the price of.
+--- The cost of the session; a question mark stands for what nobody knows the price of.
 ---@param usage sanderling.UsageUpdated
 ---@return string
 local function cost(usage)
@@ -84,7 +84,7 @@ local function usage_words(usage, brevity)
   return table.concat(parts, ' ')
 end
 
---- As much of `usage` in words as fits into `width` cells.
+--- The words for `usage`, as much of them as fits into `width` cells.
 ---@param usage? sanderling.UsageUpdated
 ---@param width integer
 ---@return string

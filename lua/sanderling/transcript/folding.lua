@@ -40,7 +40,7 @@ function Folding:note_move()
   end
 end
 
---- How many of the folds Neovim has given `win`; nil: those that it has may be in rows in which they were once.
+--- The number of folds that Neovim has given `win`; nil: those that it has may be in rows in which they were once.
 ---@private
 ---@param win integer
 ---@return integer?

@@ -1,5 +1,5 @@
---- What stands below the text of a transcript without being text: a retry's countdown, the prompts that wait. They are virtual
---- lines of the last row, so that no row moves for them and nothing of them is copied or found.
+--- The footer: what stands below the text of a transcript without being text. A retry's countdown and the prompts that wait are
+--- virtual lines of the last row, so that no row moves for them and nothing of them is copied or found.
 local M = {}
 
 local api = vim.api

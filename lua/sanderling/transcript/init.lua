@@ -261,7 +261,7 @@ function draw.local_failed(self, event)
   pages.lose(self)
 end
 
---- What a row belongs to: a turn, by the id of its prompt; nil where that is on a page that is not shown yet.
+--- The turn that a row belongs to, by the id of its prompt; nil where that is on a page that is not shown yet.
 ---@param row integer
 ---@return { prompt_id: string, is_prompt: boolean }?
 function Transcript:message_at(row)

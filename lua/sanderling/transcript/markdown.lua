@@ -243,7 +243,7 @@ function Blocks:show()
   end
 end
 
---- What windows show of the buffer.
+--- The parts of the buffer that windows show.
 ---@private
 ---@param margin integer rows more on both sides
 ---@return sanderling.transcript.markdown.View[]

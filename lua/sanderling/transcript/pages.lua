@@ -68,7 +68,7 @@ local function readers_of_top(transcript)
   return readers
 end
 
---- What is read stays where it is on the screen; where the text has ended above the end of the window, it now ends there.
+--- Keep what is read where it is on the screen; where the text has ended above the end of the window, it now ends there.
 ---@param reader sanderling.transcript.pages.Reader
 ---@param transcript sanderling.transcript.Transcript
 ---@param count integer of rows that were put in above

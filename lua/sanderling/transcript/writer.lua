@@ -149,7 +149,7 @@ function Writer:grow_thinking(text)
   end
 end
 
---- What has to stand before a new block, so that one blank line separates it from the text before.
+--- The line breaks before a new block, so that one blank line separates it from the text before.
 ---@return string
 function Writer:separator()
   local last_fold = self.folds[#self.folds]

@@ -1,5 +1,5 @@
---- Whether a person still waits for what they have asked for: what comes later must not take keys that are meant for something
---- else, nor open a window over it.
+--- A person's attention: do they still wait for what they have asked for? What comes later must not take keys that are meant for
+--- something else, nor open a window over it.
 local M = {}
 
 --- A key that comes earlier than this, after what it would answer has appeared, was meant for something else.

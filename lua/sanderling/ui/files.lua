@@ -157,7 +157,7 @@ function M.is_read_otherwise(names, buf)
     or M.is_handled({ 'BufReadPre', 'BufReadPost' }, names, buf, gives_to_program)
 end
 
---- What Neovim compares with the patterns of autocommands, wherever its working directory is or will be.
+--- The names that Neovim compares with the patterns of autocommands, wherever its working directory is or will be.
 ---@param path string absolute
 ---@return string[]
 local function names_of(path)

@@ -130,7 +130,7 @@ function M.name(chosen, otherwise)
   return first and typed(first) or otherwise
 end
 
---- What is typed in a place beside its keys.
+--- Commands that are typed in a place beside its keys.
 ---@type table<sanderling.ui.keys.Place, [string, string]>
 local COMMANDS = { waiting = { ':w', 'change the prompts to what stands here' } }
 

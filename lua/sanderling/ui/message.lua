@@ -1,4 +1,4 @@
---- What is said below all windows.
+--- Messages, below all windows.
 local M = {}
 
 local api = vim.api
@@ -29,7 +29,7 @@ local function is_neovims()
   return debug.getinfo(vim.notify, 'S').source == debug.getinfo(vim.print, 'S').source
 end
 
---- How many cells the line for messages has before it would ask for <Enter>.
+--- The cells that the line for messages has before it would ask for <Enter>.
 ---@return integer
 local function room()
   return math.max(1, vim.v.echospace - 1 + math.max(0, vim.o.cmdheight - 1) * vim.o.columns)

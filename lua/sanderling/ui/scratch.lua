@@ -99,7 +99,7 @@ end
 ---@field lines string[]
 ---@field marks [integer, vim.api.keyset.get_extmark_item][] namespace and mark
 
---- What stands in `buf`, and our marks in it.
+--- A copy of what stands in `buf`, and of our marks in it.
 ---@param buf integer
 ---@return sanderling.ui.scratch.Copy
 function M.copy(buf)

@@ -22,7 +22,7 @@ function M.plain(text)
   )
 end
 
--- What has no shape of its own, first and last code points: a model reads it, a person does not see it.
+-- Characters without a shape of their own, first and last code points: a model reads it, a person does not see it.
 local INVISIBLE = {
   { 0xAD, 0xAD },
   { 0x34F, 0x34F },
@@ -184,7 +184,7 @@ function M.fitting(text, cells)
   return vim.fn.printf('%.*S', room, text) .. more
 end
 
---- How wide the window of this tab page is that shows `buf`; where none does, the screen.
+--- The width of the window of this tab page that shows `buf`; where none does, of the screen.
 ---@param buf integer
 ---@return integer
 function M.width_of(buf)

@@ -34,7 +34,7 @@ function M.register(kind)
   end
 end
 
---- What an empty transcript remembers.
+--- The fields of an empty transcript.
 ---@return table<string, any>
 function M.new_fields()
   local fields = {}
@@ -78,7 +78,7 @@ function M.shift(transcript, from, delta)
   transcript.markdown:shift(from, delta)
 end
 
---- What `page` remembers stands above what `transcript` does; the rows of both are right already.
+--- Put what `page` remembers above what `transcript` does; the rows of both are right already.
 ---@param transcript sanderling.transcript.Transcript
 ---@param page sanderling.transcript.Transcript
 function M.prepend(transcript, page)
