@@ -27,7 +27,7 @@ from sanderling.tools.catalog import TOOLS, specs_of
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 IMAGE = ImageBlock(ImageSource("image/png", PIXEL))
 SPECS = specs_of(TOOLS.values())
-SPOKEN = sorted(ENDPOINTS)
+SPOKEN = sorted(ENDPOINTS.keys() - {"any"})
 
 
 def user(*blocks: ContentBlock | str) -> Message:

@@ -92,7 +92,8 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 UNKNOWN = Model()
-FREE = Model(price=Price(0, 0))
+_NOTHING = {"input": 0, "output": 0}
+FREE = Model(price=Price(**_NOTHING))
 
 
 class Catalogue:
@@ -134,10 +135,8 @@ class Catalogue:
 
     def _look_up(self, name: str) -> Model:
         provider, model = split(name)
-        if provider in _REPLAYED:
-            return FREE
         plain = _SNAPSHOT.sub("", model)
-        table: dict[str, Any] = {}
+        table: dict[str, Any] = {"price": _NOTHING} if provider in _REPLAYED else {}
         sources: tuple[Mapping[str, Table], ...] = (
             self._shipped(provider),
             self._own.get(provider, {}),
