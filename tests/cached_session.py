@@ -7,7 +7,7 @@ person's; words in between; a restart in the middle.
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,7 @@ from sanderling.protocol.modes import NetworkMode
 from sanderling.providers.choice import make_provider
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session
-from tests.cached_api import CachedApi, Content, text, thought, use
-from tests.cached_responses import CachedResponses
+from tests.cached_api import Body, CachedApi, Content, text, thought, use
 
 TURNS = 40
 RESUMED_AT = 20
@@ -73,7 +72,7 @@ class CachedSession:
     """`run` lives through the day; `api` has seen it."""
 
     def __init__(
-        self, folder: Path, api: type[CachedApi] | type[CachedResponses] = CachedApi
+        self, folder: Path, api: Callable[[Callable[[Body], Content]], Any] = CachedApi
     ) -> None:
         self.project = folder / "project"
         (self.project / "src").mkdir(parents=True)

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from tests.cached_api import CachedApi, text, thought, use
+from tests.cached_chat import CachedChat, CachedOllama
 from tests.cached_responses import CachedResponses
 from tests.cached_session import TURNS, CachedSession, set_zone
 from tests.conftest import policy_of, prove
@@ -20,6 +21,7 @@ from sanderling.protocol.events import (
     TextDelta,
     ToolStarted,
     TurnEnded,
+    UsageUpdated,
 )
 from sanderling.protocol.messages import Prompt
 from sanderling.providers.anthropic.provider import AnthropicProvider
@@ -54,6 +56,34 @@ async def test_a_day_with_openai_reads_nearly_all_of_its_input_from_the_cache(
     assert day.api.read_share() >= 0.95
     price = sum(each.price for each in day.api.asked)
     assert price < 0.2 * sum(each.counts["input_tokens"] for each in day.api.asked)
+
+
+APIS = {
+    "deepseek": lambda answer: CachedChat("deepseek", "m", answer),
+    "mistral": lambda answer: CachedChat("mistral", "m", answer),
+    "claude at openrouter": lambda answer: CachedChat("openrouter", "anthropic/m", answer),
+    "ollama": CachedOllama,
+}
+
+
+@prove
+@pytest.mark.parametrize("name", APIS)
+async def test_a_day_with_another_reads_nearly_all_of_its_input_from_the_cache(
+    tmp_path, monkeypatch, name
+):
+    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-test")
+    day = CachedSession(tmp_path, APIS[name])
+    await day.run()
+    seen = day.api.day
+    assert seen.refused == []
+    assert [e for e in day.events if isinstance(e, ErrorOccurred)] == []
+    assert day.events.count(TurnEnded("end_turn")) == TURNS
+    assert seen.changes == [], "the prefix is the same, byte for byte"
+    assert seen.read_share() >= 0.95
+    if name != "ollama":
+        read = sum(read for read, _ in seen.counts)
+        told = [event for event in day.events if isinstance(event, UsageUpdated)]
+        assert told[-1].total.cache_read_input_tokens == read
 
 
 @prove
