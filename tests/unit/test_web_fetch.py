@@ -31,10 +31,10 @@ from sanderling.tools.inside import fetcher
 from sanderling.tools.inside.fetcher import (
     MAX_BODY_BYTES,
     NETWORKS,
-    Job,
+    Fetch,
     Moved,
     Network,
-    Page,
+    WebPage,
     fetch,
     is_public,
     parse_url,
@@ -123,16 +123,16 @@ def redirect(location: str, status: int = 302) -> bytes:
     return answer(b"", status=status, Location=location)
 
 
-def page(server: Server, reply: Answer, path: str = "/", *, offset: int = 0) -> Page:
+def page(server: Server, reply: Answer, path: str = "/", *, offset: int = 0) -> WebPage:
     server.answers[path] = reply
-    found = fetch(Job(server.url(path), "internet", offset=offset), HERE)
-    assert isinstance(found, Page)
+    found = fetch(Fetch(server.url(path), "internet", offset=offset), HERE)
+    assert isinstance(found, WebPage)
     return found
 
 
 def refusal(url: str, network: Network = NETWORKS["internet"]) -> str:
     with pytest.raises(ToolError) as caught:
-        fetch(Job(url, "internet"), network)
+        fetch(Fetch(url, "internet"), network)
     return str(caught.value)
 
 
@@ -274,8 +274,8 @@ def test_redirects_on_the_same_host_are_followed(server):
         "/3": redirect("?q=4", 308),
     }
     server.answers["/3?q=4"] = answer(b"there")
-    found = fetch(Job(server.url("/1"), "internet"), HERE)
-    assert isinstance(found, Page)
+    found = fetch(Fetch(server.url("/1"), "internet"), HERE)
+    assert isinstance(found, WebPage)
     assert (found.text, found.url) == ("there", server.url("/3?q=4"))
 
 
@@ -291,7 +291,7 @@ def test_redirects_on_the_same_host_are_followed(server):
 )
 def test_redirects_to_another_host_or_port_are_told_not_followed(server, location, shown):
     server.answers["/"] = redirect(location)
-    assert fetch(Job(server.url(), "internet"), HERE) == Moved(server.url(), shown)
+    assert fetch(Fetch(server.url(), "internet"), HERE) == Moved(server.url(), shown)
     assert len(server.requests) == 1
 
 
@@ -337,8 +337,8 @@ def test_a_name_is_looked_up_once_and_what_was_found_is_connected_to(server, mon
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     answers = iter([["127.0.0.1"], ["127.0.0.2"]])
     server.answers["/"] = answer(b"hi")
-    found = fetch(Job(server.url(), "internet"), HERE._replace(resolve=lambda _: next(answers)))
-    assert isinstance(found, Page)
+    found = fetch(Fetch(server.url(), "internet"), HERE._replace(resolve=lambda _: next(answers)))
+    assert isinstance(found, WebPage)
     assert set(looked_up) == {"127.0.0.1"}
 
 
@@ -352,8 +352,8 @@ def test_a_redirect_to_the_same_name_is_judged_anew(server):
 def test_the_next_address_is_tried_when_one_does_not_answer(server):
     network = Network(lambda _: True, lambda _: ["::1", "127.0.0.1", "127.0.0.1"])
     server.answers["/"] = answer(b"hi")
-    found = fetch(Job(server.url(), "internet"), network)
-    assert isinstance(found, Page)
+    found = fetch(Fetch(server.url(), "internet"), network)
+    assert isinstance(found, WebPage)
     assert found.text == "hi"
 
 
@@ -366,7 +366,7 @@ def test_a_request_says_who_asks_and_brings_nothing_along(server, monkeypatch):
     monkeypatch.setenv("NETRC", "/etc/netrc")
     server.answers["/1"] = answer(b"", status=302, Location="/2", Set_Cookie="a=b")
     server.answers["/2"] = answer(b"hi")
-    assert isinstance(fetch(Job(server.url("/1"), "internet"), HERE), Page)
+    assert isinstance(fetch(Fetch(server.url("/1"), "internet"), HERE), WebPage)
     first, second = (request.split("\r\n") for request in server.requests)
     assert first[0] == "GET /1 HTTP/1.1"
     assert f"Host: docs.example:{server.port}" in first
@@ -519,9 +519,9 @@ def test_a_gzip_bomb_is_unpacked_to_the_limit_in_bounded_memory(server):
     code = (
         "import resource, sys\nfrom sanderling.tools.inside.fetcher import *\n"
         "here = Network(lambda _: True, lambda _: ['127.0.0.1'])\n"
-        "page = fetch(Job(sys.argv[1], 'internet'), here)\n"
+        "page = fetch(Fetch(sys.argv[1], 'internet'), here)\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "page = fetch(Job(sys.argv[2], 'internet'), here)\n"
+        "page = fetch(Fetch(sys.argv[2], 'internet'), here)\n"
         "print(page.total, page.notes, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
     server.answers["/small"] = answer(gzip.compress(b"hello"), Content_Encoding="gzip")
@@ -621,9 +621,9 @@ def test_a_server_that_falls_silent_is_not_waited_for(server, monkeypatch):
         gone.wait(DEADLINE_S)
 
     server.answers["/part"] = send_a_part
-    found = fetch(Job(server.url("/part"), "internet"), HERE)
+    found = fetch(Fetch(server.url("/part"), "internet"), HERE)
     gone.set()
-    assert isinstance(found, Page)
+    assert isinstance(found, WebPage)
     assert found.text == "part"
     assert "broke off" in found.notes[0]
 
@@ -643,7 +643,7 @@ def test_hostile_html_is_converted_within_bounds(server, body):
     found = page(server, answer(body, "text/html"))
     assert len(found.text.encode()) <= MAX_PAGE_BYTES
     assert len(found.title) <= 200
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Page) == found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=WebPage) == found
     assert time.monotonic() - began < 5
 
 
@@ -741,8 +741,8 @@ def test_the_certificate_must_be_that_of_the_host_that_was_asked_for(tls_server,
     said = refusal(f"https://docs.example:{port}/", HERE)
     assert "certificate verify failed" in said
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    found = fetch(Job(f"https://docs.example:{port}/", "internet"), HERE)
-    assert isinstance(found, Page)
+    found = fetch(Fetch(f"https://docs.example:{port}/", "internet"), HERE)
+    assert isinstance(found, WebPage)
     assert found.text == "secret page"
     for host in ("other.example", "127.0.0.1"):
         said = refusal(f"https://{host}:{port}/", HERE._replace(permits=lambda _: True))
@@ -934,7 +934,7 @@ async def test_without_a_sandbox_the_same_is_refused(tmp_path, server):
 def test_a_fetcher_that_finds_itself_outside_does_not_take_loopback(server):
     outside = fetcher.network_namespace()
     for route in ("session", "proxy"):
-        job = Job(server.url(host="localhost"), route, outside=outside)
+        job = Fetch(server.url(host="localhost"), route, outside=outside)
         assert isinstance(fetcher.reply_to(job), fetcher.Failed)
     assert server.requests == []
 

@@ -151,7 +151,7 @@ class ShellState(msgspec.Struct, frozen=True):
     previous_cwd: Annotated[str, msgspec.Meta(max_length=MAX_PATH_CHARS)] = ""
 
 
-class Change(msgspec.Struct, frozen=True):
+class ShellChange(msgspec.Struct, frozen=True):
     """
     The change that a command made to the shell.
 
@@ -173,12 +173,12 @@ class Started(msgspec.Struct, frozen=True):
     process: Running
     begun_with: ShellState
     is_confined: bool
-    directory: "Directory"
+    directory: "ScratchDirectory"
     report_path: str
     report_fd: int
 
 
-class Directory(msgspec.Struct, frozen=True):
+class ScratchDirectory(msgspec.Struct, frozen=True):
     """A directory in which commands can write, by the path that it has for us, and by theirs."""
 
     ours: str
@@ -262,7 +262,7 @@ class Shell:
             for name, function in _THAT_READ.items()
             if self._only_reads(name, command, is_confined=is_confined, **where)
         )
-        directory = Directory(*await ground.scratch())
+        directory = ScratchDirectory(*await ground.scratch())
         name = f".sanderling-{secrets.token_hex(8)}"
         path = f"{directory.ours}/{name}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -285,14 +285,14 @@ class Shell:
             raise
         return Started(process, state, is_confined, directory, path, descriptor)
 
-    def finish(self, started: Started) -> Change:
+    def finish(self, started: Started) -> ShellChange:
         """The command has ended: take over where it was, and what it exported and unset."""
         reports = _reports(os.pread(started.report_fd, MAX_REPORT_BYTES, 0))
         self.forget(started)
         if reports and started.is_confined not in self._environments:
             self._environments[started.is_confined] = reports.pop(0)
         if not reports:
-            return Change(is_unknown=True)
+            return ShellChange(is_unknown=True)
         return self._take_over(started, reports[-1])
 
     def forget(self, started: Started) -> None:
@@ -305,7 +305,7 @@ class Shell:
         directory = started.directory
         return Path(directory.ours, name), f"{directory.theirs}/{name}"
 
-    def _take_over(self, started: Started, report: Mapping[str, str]) -> Change:
+    def _take_over(self, started: Started, report: Mapping[str, str]) -> ShellChange:
         begun_with = started.begun_with
         base = self._environments[started.is_confined]
         before = {name: value for name, value in base.items() if _is_kept(name)}
@@ -329,7 +329,7 @@ class Shell:
             {name: value for name, value in variables.items() if value is not None or name in base},
             report[".oldpwd"][:MAX_PATH_CHARS] if has_moved else state.previous_cwd,
         )
-        return Change(
+        return ShellChange(
             has_moved and not missing_cwd,
             tuple(sorted(exported.keys() - too_large)),
             tuple(sorted(unset)),

@@ -49,7 +49,7 @@ class Tally:
         return used
 
 
-class Turn(Tally):
+class TurnTally(Tally):
     """The requests of one turn; `number` counts from 1."""
 
     def __init__(self, number: int) -> None:
@@ -62,12 +62,12 @@ class Ledger:
 
     def __init__(self) -> None:
         self.last_model = ""
-        self.turns = deque[Turn](maxlen=MAX_TURNS)
+        self.turns = deque[TurnTally](maxlen=MAX_TURNS)
         self._all = Tally()
-        self._turn = Turn(0)
+        self._turn = TurnTally(0)
 
     def begin_turn(self) -> None:
-        self._turn = Turn(self._turn.number + 1)
+        self._turn = TurnTally(self._turn.number + 1)
         self.turns.append(self._turn)
 
     def add(self, model: str, usage: Usage) -> None:

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from sanderling.commands.jobs import MAX_RUNNING, Job, facts, status_line, told, took
-from sanderling.commands.shell import Change, first_line, visible
+from sanderling.commands.shell import ShellChange, first_line, visible
 from sanderling.commands.variables import is_decisive
 from sanderling.errors import ToolError
 from sanderling.protocol.remedies import remedies
@@ -149,7 +149,7 @@ def _lines(*parts: str) -> str:
     return "\n".join(filter(None, parts))
 
 
-def _shell_state(change: Change, workspace: Workspace) -> list[str]:
+def _shell_state(change: ShellChange, workspace: Workspace) -> list[str]:
     cwd = workspace.shell.cwd
     parts: list[str] = []
     if change.has_moved or cwd != workspace.project:
@@ -166,7 +166,7 @@ def _listed(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:MAX_NAMES])}{more}"
 
 
-def _shell_notes(change: Change, workspace: Workspace) -> list[str]:
+def _shell_notes(change: ShellChange, workspace: Workspace) -> list[str]:
     notes: list[str] = []
     if change.missing_cwd:
         gone = _short(workspace.shown(change.missing_cwd))

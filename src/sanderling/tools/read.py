@@ -44,7 +44,7 @@ class ReadInput(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_LINES)] = MAX_LINES
 
 
-class Page(NamedTuple):
+class Excerpt(NamedTuple):
     """Numbered lines, and in words which ones they are."""
 
     lines: list[str]
@@ -149,22 +149,24 @@ async def _read_unsaved(args: ReadInput, workspace: Workspace, path: str) -> Out
 # --- text --------------------------------------------------------------------------------------------------------------
 
 
-async def _page(text: str, args: ReadInput) -> Page:
+async def _page(text: str, args: ReadInput) -> Excerpt:
     return await anyio.to_thread.run_sync(_page_of, text, args.offset, args.limit)
 
 
-def _page_of(text: str, first: int, limit: int) -> Page:
+def _page_of(text: str, first: int, limit: int) -> Excerpt:
     count = text.count("\n") + (not text.endswith("\n") and bool(text))
     if not count:
-        return Page([], "empty file")
+        return Excerpt([], "empty file")
     if first > count:
         raise ToolError(f"The file has {count} lines: there is no line {first}.")
     following = text.split("\n", first - 1 + limit)[first - 1 : first - 1 + limit]
     lines = _within_bytes(numbered(following[: count - first + 1], first))
-    return Page(lines, _extent(first, len(lines), count))
+    return Excerpt(lines, _extent(first, len(lines), count))
 
 
-async def _page_of_large(args: ReadInput, workspace: Workspace, path: str, head: FileText) -> Page:
+async def _page_of_large(
+    args: ReadInput, workspace: Workspace, path: str, head: FileText
+) -> Excerpt:
     if head.encoding.startswith(("utf-16", "utf-32")):
         raise ToolError(
             f"{workspace.shown(path)} is {head.encoding_name} and too large to be paged: convert a part of it with `iconv`."
@@ -185,7 +187,7 @@ async def _page_of_large(args: ReadInput, workspace: Workspace, path: str, head:
         for number, (data, length) in enumerate(page.lines, args.offset)
     )
     extent = _extent(args.offset, len(lines), page.line_count, is_counted=page.is_counted)
-    return Page(lines, extent)
+    return Excerpt(lines, extent)
 
 
 def _not_reached(first: int, count: int, *, is_all: bool) -> str:
@@ -222,7 +224,7 @@ def _extent(first: int, shown: int, count: int, *, is_counted: bool = True) -> s
     return f"lines {first}-{last} of {total}{more}"
 
 
-def _outcome(page: Page, notes: Sequence[str]) -> Outcome:
+def _outcome(page: Excerpt, notes: Sequence[str]) -> Outcome:
     summary = page.extent.partition(";")[0]
     return Outcome(
         content="\n".join([*page.lines, f"({'; '.join([page.extent, *notes])})"]), summary=summary

@@ -28,12 +28,12 @@ from sanderling.tools.effects import Effect
 from sanderling.tools.inside.fetcher import (
     Denied,
     Failed,
-    Job,
+    Fetch,
     Moved,
-    Page,
     Reply,
     Route,
     Target,
+    WebPage,
     network_namespace,
     parse_url,
 )
@@ -89,10 +89,10 @@ async def web_fetch(args: WebFetchInput, context: Context) -> Outcome:
     sandbox = context.workspace.sandbox
     route = route_to(target, sandbox)
     reply = await _run(
-        sandbox, Job(target.url, route, offset=args.offset, outside=network_namespace())
+        sandbox, Fetch(target.url, route, offset=args.offset, outside=network_namespace())
     )
     match reply:
-        case Page():
+        case WebPage():
             return _shown(reply)
         case Moved():
             return _moved(reply)
@@ -139,12 +139,12 @@ def _not_listed(target: Target) -> NetworkDeniedError:
 # --- the process -------------------------------------------------------------------------------------------------------
 
 
-async def _run(sandbox: SessionSandbox, job: Job) -> Reply:
+async def _run(sandbox: SessionSandbox, wanted: Fetch) -> Reply:
     """Run the fetcher; return its reply, which comes in time or not at all."""
     try:
-        process = await sandbox.ground.spawn([*_command(), msgspec.json.encode(job).decode()])
+        process = await sandbox.ground.spawn([*_command(), msgspec.json.encode(wanted).decode()])
     except OSError as error:
-        raise ToolError(f"{job.url} cannot be fetched: {error.strerror}.") from error
+        raise ToolError(f"{wanted.url} cannot be fetched: {error.strerror}.") from error
     try:
         with anyio.fail_after(TOTAL_S):
             assert process.stdout
@@ -152,7 +152,7 @@ async def _run(sandbox: SessionSandbox, job: Job) -> Reply:
             status = await process.wait()
     except TimeoutError as error:
         raise ToolError(
-            f"{job.url} was not there within {TOTAL_S:.0f} s: what it sends is too much, or too slow."
+            f"{wanted.url} was not there within {TOTAL_S:.0f} s: what it sends is too much, or too slow."
         ) from error
     finally:
         process.close()
@@ -160,7 +160,7 @@ async def _run(sandbox: SessionSandbox, job: Job) -> Reply:
         return msgspec.json.decode(output.rpartition(b"\n")[2], type=Reply)
     last_line = output.strip().rpartition(b"\n")[2][:200].decode(errors="replace")
     raise ToolError(
-        f"{job.url} cannot be fetched: the fetcher ended with status {status}. {last_line}".rstrip()
+        f"{wanted.url} cannot be fetched: the fetcher ended with status {status}. {last_line}".rstrip()
     )
 
 
@@ -186,7 +186,7 @@ async def _output(stdout: ByteReceiveStream) -> bytes:
 # --- what the model is told --------------------------------------------------------------------------------------------
 
 
-def _shown(page: Page) -> Outcome:
+def _shown(page: WebPage) -> Outcome:
     """
     The page, plainly marked as what it is.
 
@@ -233,7 +233,7 @@ def _marked(text: str) -> str:
     return f"<page {mark}>\n{text}\n</page {mark}>"
 
 
-def _notes(page: Page) -> str:
+def _notes(page: WebPage) -> str:
     return "".join(f" {note}" for note in page.notes)
 
 

@@ -61,7 +61,7 @@ Route = Literal["internet", "session", "proxy"]
 """To public addresses; to the loopback of the session's own network; to what the session's proxy lets through."""
 
 
-class Job(msgspec.Struct, frozen=True):
+class Fetch(msgspec.Struct, frozen=True):
     """`outside` is the host's network namespace: two of the routes must not begin there."""
 
     url: str
@@ -70,7 +70,7 @@ class Job(msgspec.Struct, frozen=True):
     outside: str = ""
 
 
-class Page(msgspec.Struct, frozen=True, tag="page"):
+class WebPage(msgspec.Struct, frozen=True, tag="page"):
     """Characters `offset` to `end` of `total` that the page has as Markdown, or as it came if it is no HTML."""
 
     url: str
@@ -101,7 +101,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     reason: str
 
 
-Reply = Page | Moved | Denied | Failed
+Reply = WebPage | Moved | Denied | Failed
 
 
 # --- what is asked for -------------------------------------------------------------------------------------------------
@@ -251,27 +251,29 @@ class _DeniedByProxyError(Exception):
     pass
 
 
-def fetch(job: Job, network: Network) -> Reply:
+def fetch(wanted: Fetch, network: Network) -> Reply:
     """
     Get the page, and whatever it redirects to on the same host.
 
     Raises:
         ToolError: there is none to show, and why.
     """
-    target = parse_url(job.url)
+    target = parse_url(wanted.url)
     for _ in range(MAX_REDIRECTS + 1):
         try:
             with _answer(target, network) as response:
                 location = _header(response, b"location")
                 if not (response.status in (301, 302, 303, 307, 308) and location):
-                    return _page(target, response, job.offset)
+                    return _page(target, response, wanted.offset)
         except _DeniedByProxyError:
             return Denied(target.authority)
         there = _redirected(target, location)
         if not _is_same_place(target, there):
             return Moved(target.url, there.url)
         target = there
-    raise ToolError(f"{job.url} redirects more than {MAX_REDIRECTS} times, last to {target.url}.")
+    raise ToolError(
+        f"{wanted.url} redirects more than {MAX_REDIRECTS} times, last to {target.url}."
+    )
 
 
 def _redirected(target: Target, location: str) -> Target:
@@ -376,7 +378,7 @@ _TEXT = (
 )
 
 
-def _page(target: Target, response: "httpcore2.Response", offset: int) -> Page:
+def _page(target: Target, response: "httpcore2.Response", offset: int) -> WebPage:
     is_error = response.status >= HTTPStatus.BAD_REQUEST
     content_type = _header(response, b"content-type")
     media_type = content_type.partition(";")[0].strip().lower()
@@ -397,7 +399,7 @@ def _page(target: Target, response: "httpcore2.Response", offset: int) -> Page:
             f"{target.url} has {len(text):,} characters: there is nothing at {offset:,}."
         )
     page = page_at(text, offset)
-    return Page(
+    return WebPage(
         target.url,
         response.status,
         one_line(media_type),
@@ -459,22 +461,22 @@ def _unpacker(target: Target, encoding: str) -> Callable[[bytes, int], bytes]:
 
 
 def main(argument: str) -> None:
-    """Do the job that `argument` holds as JSON; print the reply as the last line."""
+    """Make the fetch that `argument` holds as JSON; print the reply as the last line."""
     with suppress(ValueError, OSError):  # not every system has it
         resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    reply = reply_to(msgspec.json.decode(argument, type=Job))
+    reply = reply_to(msgspec.json.decode(argument, type=Fetch))
     sys.stdout.buffer.write(b"\n" + msgspec.json.encode(reply))
 
 
-def reply_to(job: Job) -> Reply:
-    if job.route != "internet" and network_namespace() in ("", job.outside):
+def reply_to(wanted: Fetch) -> Reply:
+    if wanted.route != "internet" and network_namespace() in ("", wanted.outside):
         return Failed(
             "The sandbox has no network of its own now, so localhost would be the person's machine, which cannot be fetched."
         )
     try:
-        return fetch(job, NETWORKS[job.route])
+        return fetch(wanted, NETWORKS[wanted.route])
     except ToolError as error:
         return Failed(str(error))
     except MemoryError:
-        return Failed(f"{one_line(job.url)} takes more memory than it may.")
+        return Failed(f"{one_line(wanted.url)} takes more memory than it may.")
