@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench.cache import cache
+from tests.bench.first_request import first_request
 from tests.bench.interrupt import interrupt
 from tests.bench.latency import cancel, cold, first_text, long, warm
 from tests.bench.print_mode import print_mode
@@ -38,6 +39,7 @@ GROUPS = {
         tools,
         rounds,
         print_mode,
+        first_request,
         cache,
         resume,
         shown,

@@ -1,5 +1,7 @@
 """
-The model of the benchmark: the Messages API's wire format, in a process of its own (`python -m tests.bench.server`).
+The model of the benchmark, in a process of its own (`python -m tests.bench.server`): the Messages API's wire format.
+
+What is asked in another format (`FORMATS`, by path) is answered in that, with words alone.
 
 It prints its port, then for each answer a line of JSON: when the request had arrived and when each mark left, in CLOCK_MONOTONIC,
 which all processes share. The last words of a prompt say how it is answered:
@@ -22,6 +24,7 @@ from typing import Any
 
 from tests import loopback
 from tests.bench.markdown import deltas, document
+from tests.wires import chat
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
@@ -87,6 +90,28 @@ def asked(messages: list[dict[str, Any]]) -> tuple[str, list[str]]:
     raise ValueError("no prompt")
 
 
+def asked_in_chat(messages: list[dict[str, Any]]) -> str:
+    """The last words of the last prompt: texts are joined by a blank line there."""
+    prompts = [message["content"] for message in messages if message["role"] == "user"]
+    return prompts[-1].rpartition("\n\n")[2]
+
+
+def told_in_chat(reply: Answer) -> bytes:
+    return chat.begin() + chat.text(*(text for text, _ in reply.deltas)) + chat.done()
+
+
+FORMATS = {"/v1/chat/completions": (asked_in_chat, told_in_chat)}
+
+
+async def answer_otherwise(path: str, body: bytes, writer: asyncio.StreamWriter) -> None:
+    at = time.monotonic()
+    words_of, told_by = FORMATS[path]
+    reply = Answer(words_of(json.loads(body)["messages"]))
+    writer.write(HEAD + chunk(told_by(reply)) + b"0\r\n\r\n")
+    await writer.drain()
+    print(json.dumps({"id": reply.id, "at": at}), flush=True)
+
+
 def next_use(words: str, number: int) -> bytes:
     """The tool use with this number, as the API sends it; empty if the answer has no such use."""
     if not words.startswith(("use ", "think ")):
@@ -136,7 +161,9 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
             headers = dict(line.split(": ", 1) for line in lines if line)
             body = await reader.readexactly(int(headers.get("content-length", 0)))
-            if first.startswith("post"):
+            if (path := first.split()[1]) in FORMATS:
+                await answer_otherwise(path, body, writer)
+            elif first.startswith("post"):
                 await answer(body, writer)
             else:
                 head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(LIMITS)}\r\n\r\n"

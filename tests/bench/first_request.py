@@ -1,0 +1,123 @@
+"""
+What a request costs until the server has it, by another wire than Claude's, beside Claude's in the same run.
+
+Cold is a run of `sanderling -p`, from the start of its process; warm is a prompt in a process that has asked before.
+`python -m tests.bench.first_request URL MODEL WORDS…` is the process of the warm ones: it prints when it began with each.
+"""
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from sanderling.config import Settings
+from sanderling.conversation.prompt import system_prompt
+from sanderling.protocol.messages import Message, TextBlock
+from sanderling.providers import ModelRequest
+from sanderling.providers.choice import make_provider
+from sanderling.tools.catalog import TOOLS, specs_of
+from tests.bench.shared import Bench, Row, short
+from tests.conftest import ROOT
+
+DELTAS = 3
+WARM = 30
+MAX_RATIO = 1.2
+CLAUDE = "claude-test"
+OTHERS = {"Chat Completions": "chat:m"}
+CONFIG = """
+[providers.chat]
+wire = "chat"
+base_url = "{url}/v1"
+"""
+
+
+def first_request(bench: Bench) -> Iterator[Row]:
+    for wire, model in OTHERS.items():
+        for when, measure in (("cold", _cold_ms), ("warm", _warm_ms)):
+            theirs: list[float] = []
+            ours: list[float] = []
+            for _ in bench.times(9):  # in turns, so that what else the machine does meets both
+                theirs.append(measure(bench, CLAUDE))
+                ours.append(measure(bench, model))
+            cost, cost_of_claude = statistics.median(ours), statistics.median(theirs)
+            note = f"{short(cost)} against {short(cost_of_claude)} ms, medians of {len(ours)}"
+            what = f"{wire}: {when} first request, of Claude's"
+            yield Row(what, cost / cost_of_claude, "", MAX_RATIO, note)
+
+
+def _environment(bench: Bench, folder: str) -> dict[str, str]:
+    config = Path(folder, "config/sanderling/config.toml")
+    config.parent.mkdir(parents=True)
+    config.write_text(CONFIG.format(url=bench.server.url))
+    (Path(folder) / ".git").mkdir()
+    return os.environ | {
+        "HOME": folder,
+        "XDG_STATE_HOME": f"{folder}/state",
+        "XDG_CONFIG_HOME": f"{folder}/config",
+        "PYTHONPATH": str(ROOT),
+        "ANTHROPIC_API_KEY": "bench",
+        "ANTHROPIC_BASE_URL": bench.server.url,
+        "NO_PROXY": "*",
+    }
+
+
+def _cold_ms(bench: Bench, model: str) -> float:
+    answer_id, words = bench.server.words("stream", DELTAS, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        environment = _environment(bench, folder)
+        argv = [sys.executable, "-m", "sanderling", "-p", "--model", model, words]
+        begin = time.monotonic()
+        subprocess.run(
+            argv,
+            cwd=folder,
+            env=environment,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+    return 1000 * (bench.server.report(answer_id)["at"] - begin)
+
+
+def _warm_ms(bench: Bench, model: str) -> float:
+    prompts = [bench.server.words("stream", DELTAS, 0) for _ in range(WARM + 1)]
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [sys.executable, "-m", "tests.bench.first_request", bench.server.url, model]
+        run = subprocess.run(
+            [*argv, *(words for _, words in prompts)],
+            cwd=ROOT,
+            env=_environment(bench, folder),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    begins = map(float, run.stdout.split())
+    costs = [
+        1000 * (bench.server.report(answer_id)["at"] - begin)
+        for (answer_id, _), begin in zip(prompts, begins, strict=True)
+    ]
+    return statistics.median(costs[1:])
+
+
+# --- the process that is measured --------------------------------------------------------------------------------------
+
+
+async def main(url: str, model: str, *prompts: str) -> None:
+    with tempfile.TemporaryDirectory() as state_dir:
+        own = {"chat": {"wire": "chat", "base_url": f"{url}/v1"}}
+        provider = make_provider(Settings(state_dir, model=model, providers=own))
+        specs = specs_of(TOOLS.values())
+        for words in prompts:
+            history = [Message("user", (TextBlock(words),))]
+            print(time.monotonic())
+            async for _ in provider.stream(ModelRequest(system_prompt(), history, specs)):
+                pass
+        await provider.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
