@@ -27,6 +27,7 @@ from sanderling.protocol.messages import (
 )
 from sanderling.providers import (
     BlockDone,
+    ModelLimits,
     ModelRequest,
     ReplyDone,
     StreamItem,
@@ -221,9 +222,16 @@ async def test_other_model_is_asked_from_the_next_request_on(server, connect):
     assert "prompt_cache_key" in second
 
 
-async def test_models_are_listed(server, connect):
-    server.models = told({"object": "list", "data": [{"id": "gpt-b"}, {"id": "gpt-a"}]})
-    assert set(await connect().list_models()) == {"gpt-a", "gpt-b"}
+async def test_models_are_listed_the_newest_first(server, connect):
+    models = [{"id": "old", "created": 1}, {"id": "new", "created": 3}, {"id": "mid", "created": 2}]
+    server.models = told({"object": "list", "data": [*models, {"id": "a"}, {"id": "b"}]})
+    assert await connect().list_models() == ("new", "mid", "old", "a", "b")
+
+
+async def test_limits_that_openai_does_not_tell_are_those_that_are_known(connect):
+    provider = connect("gpt-6.1-sol")
+    await provider.learn_limits()
+    assert provider.limits == ModelLimits(1_050_000, 128_000)
 
 
 async def test_answer_that_comes_byte_by_byte_is_the_same(server, connect):

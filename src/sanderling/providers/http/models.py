@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from sanderling.providers import ModelLimits
-from sanderling.providers.http.bodies import decode, field, first_count, is_list, items
+from sanderling.providers.http.bodies import count, decode, field, first_count, is_list, items
 from sanderling.providers.http.errors import malformed
 
 # OpenRouter, LM Studio, Mistral, Groq, vLLM, llama.cpp
@@ -34,7 +34,7 @@ _decoder = msgspec.json.Decoder(Any)
 
 def decode_models(data: bytes) -> dict[str, ModelLimits]:
     """
-    The models in the order of the list, with their limits.
+    The models with their limits, the newest first where the list tells; else in its order.
 
     Raises:
         ProviderError: it is no list of models.
@@ -44,7 +44,7 @@ def decode_models(data: bytes) -> dict[str, ModelLimits]:
     if not is_list(listed):
         raise malformed("no list of models")
     found: dict[str, ModelLimits] = {}
-    for model in items(listed):
+    for model in sorted(items(listed), key=lambda model: -(count(field(model, "created")) or 0)):
         name = field(model, "id")
         if isinstance(name, str) and name:
             limits = ModelLimits(first_count(model, _WINDOW), first_count(model, _OUTPUT))
