@@ -77,6 +77,11 @@ FIXTURES = [
         },
     },
     {"match": {"toolCallId": "toolu_1"}, "response": {"content": "I cannot."}},
+    # Ollama's results have no id.
+    {
+        "match": {"userMessage": "Use a tool.", "hasToolResult": True},
+        "response": {"content": "I cannot."},
+    },
     {
         "match": {"userMessage": "Fail."},
         "response": {
