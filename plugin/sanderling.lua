@@ -121,6 +121,12 @@ command('Sandbox', {
 command('Todo', { desc = "show the model's to-do list" })
 command('Usage', { desc = 'show tokens and dollars' })
 command('Settings', { desc = 'show the settings in force' })
+command('Config', {
+  desc = "open the file of settings: yours, or the project's",
+  nargs = '?',
+  bar = true,
+  complete = true,
+})
 command('Trust', { desc = "read and trust the project's files" })
 command('Login', { desc = 'store an API key in the keychain', nargs = '?', complete = true })
 command('Logout', { desc = 'remove the key from the keychain', nargs = '?', complete = true })

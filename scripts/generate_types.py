@@ -11,7 +11,6 @@ from typing import Any, get_args
 import msgspec
 from msgspec import inspect
 
-from sanderling import config
 from sanderling.editor import frames
 from sanderling.protocol import actions, events, requests
 
@@ -97,7 +96,6 @@ def generate() -> str:
             requests.Request,
             requests.SessionInfo,
             *get_args(requests.Answer),
-            config.Settings,
         ]
     )
     parts = [

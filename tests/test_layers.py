@@ -25,6 +25,7 @@ LAYERS = (
     {"permissions", "mcp"},
     {"conversation"},
     {"editor", "print_mode"},
+    {"cli"},
     {"__main__"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

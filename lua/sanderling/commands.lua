@@ -88,8 +88,8 @@ local known_models = {}
 ---@param session_id string
 ---@return string[]
 function M.models_of(session_id)
-  local listed = live.state_of(session_id).models
-  return listed or known_models[session_id] or { config.options.model }
+  local state = live.state_of(session_id)
+  return state.models or known_models[session_id] or { state.model or config.options.model }
 end
 
 --- Complete a model for a person who has asked for it; the provider may be left out.

@@ -2,6 +2,7 @@
 local config = require('sanderling.config')
 local host = require('sanderling.host')
 local log = require('sanderling.host.log')
+local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
 local M = {}
@@ -21,11 +22,12 @@ local asks_api = false
 ---@param python string
 ---@param arguments string[]
 ---@param timeout integer milliseconds
+---@param stdin? string
 ---@return table? report
 ---@return string? error
-local function ask_python(python, arguments, timeout)
+local function ask_python(python, arguments, timeout, stdin)
   local argv = vim.list_extend(host.argv(python, 'sanderling'), arguments)
-  local ok, process = pcall(vim.system, argv, { text = true })
+  local ok, process = pcall(vim.system, argv, { text = true, stdin = stdin })
   if not ok then
     return nil, tostring(process)
   end
@@ -116,14 +118,36 @@ local function check_keychain()
   end
 end
 
----@param report table
-local function check_model(report)
-  vim.health.start('Model')
-  vim.health.info(('provider %s, model %s'):format(config.options.provider, config.options.model))
+--- The options in force, and what is wrong in them and in the files of settings.
+---@param python string
+---@return table options
+local function check_configuration(python)
+  vim.health.start('Configuration')
   for _, mistake in ipairs(config.mistakes) do
     vim.health.error(mistake.text)
   end
-  local provider = config.options.provider
+  local stdin = vim.mpack.encode(config.host_settings())
+  local arguments = { 'config', 'check', '--json', '--setup', '--project', stored.project_here() }
+  local report, err = ask_python(python, arguments, CHECK_TIMEOUT_MS, stdin)
+  if not report then
+    vim.health.error('it cannot be checked: ' .. err)
+    return config.options
+  end
+  for name, state in vim.spairs(report.files) do
+    vim.health.info(('%s: %s'):format(name, state))
+  end
+  for _, mistake in ipairs(report.mistakes) do
+    vim.health.error(mistake.text, ':AgentConfig opens the file')
+  end
+  return vim.tbl_extend('force', config.options, report.settings)
+end
+
+---@param report table
+---@param options table
+local function check_model(report, options)
+  vim.health.start('Model')
+  local provider, model = options.provider, options.model
+  vim.health.info(('provider %s, model %s'):format(provider, model))
   if report.has_api_key then
     vim.health.ok('an API key is in the environment')
   elseif vim.uv.fs_stat(in_state_dir(KEYCHAIN_MARKER)) then
@@ -189,8 +213,9 @@ local function rank(level)
 end
 
 ---@param report table
-local function describe_sandbox(report)
-  local level, min_level = report.level, config.options.sandbox.min_level
+---@param min_level string
+local function describe_sandbox(report, min_level)
+  local level = report.level
   local advice = sandbox_advice(report.layers)
   if level == 'none' then
     table.insert(advice, RUN_WITHOUT)
@@ -217,7 +242,8 @@ local function describe_sandbox(report)
 end
 
 ---@param python? string
-local function check_sandbox(python)
+---@param min_level string
+local function check_sandbox(python, min_level)
   vim.health.start('Sandbox')
   if vim.uv.os_uname().sysname ~= 'Linux' then
     local text = 'the sandbox is made of what the Linux kernel has: commands are refused here'
@@ -225,7 +251,7 @@ local function check_sandbox(python)
   elseif python then
     local report, err = ask_python(python, { 'sandbox', 'status', '--json' }, CHECK_TIMEOUT_MS)
     if report then
-      describe_sandbox(report)
+      describe_sandbox(report, min_level)
     else
       vim.health.error('its state is not known: ' .. err)
     end
@@ -287,7 +313,7 @@ function M.check()
   check_neovim()
   vim.health.start('Python environment')
   local python, err = host.python()
-  local report
+  local report, options = nil, config.options
   if python then
     vim.health.info(python)
     local problem = config.options.python == '' and environment_problem(python)
@@ -298,11 +324,12 @@ function M.check()
   end
   if report then
     check_packages(report)
-    check_model(report)
+    options = check_configuration(python)
+    check_model(report, options)
   else
     vim.health.error(assert(err))
   end
-  check_sandbox(report and python)
+  check_sandbox(report and python, options.sandbox.min_level)
   check_host()
 end
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sanderling.providers.credentials import Credentials
 
-COMMANDS = ("check", "login", "logout", "sandbox", "sessions")
+COMMANDS = ("check", "config", "login", "logout", "sandbox", "sessions")
 EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNREAD = 2, 130, 141
 
 PACKAGES = (
@@ -120,6 +120,10 @@ def run_command(argv: list[str]) -> int:
         command = commands.add_parser(name, help=what)
         command.add_argument("provider", nargs="?", default="", help="else that of the settings")
         command.set_defaults(run=run)
+    if argv[0] == "config":
+        from sanderling.cli.config import add_config_commands  # loads much that the others need not
+
+        add_config_commands(commands)
     add_sandbox_commands(commands)
     arguments = parser.parse_args(argv)
     return arguments.run(arguments)
@@ -131,12 +135,12 @@ def list_sessions(arguments: argparse.Namespace) -> int:
     import msgspec
 
     from sanderling.errors import ConfigError
-    from sanderling.print_mode.inputs import UsageError, own_settings, project_root
+    from sanderling.print_mode.inputs import UsageError, own_layers, project_root
     from sanderling.session import store
     from sanderling.text import visible
 
     try:
-        settings = own_settings()
+        settings = own_layers().settings()
         project = "" if arguments.all else project_root("")
     except (ConfigError, UsageError) as error:
         sys.stderr.write(f"sanderling: {error}\n")

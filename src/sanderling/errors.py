@@ -38,7 +38,16 @@ class SanderlingError(Exception):
 
 
 class ConfigError(SanderlingError):
-    """A setting has an unknown name, a wrong type or an impossible value."""
+    """
+    A setting has an unknown name, a wrong type or an impossible value.
+
+    `path`: the keys that lead to it, as a file of settings has them, items of a list by their number from 0. Whoever has the file
+    says then on which line that stands.
+    """
+
+    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class SessionError(SanderlingError):

@@ -6,7 +6,8 @@ import pytest
 from tests.conftest import ROOT, prove, prove_rest, wait_until
 from tests.loopback import LoopbackServer
 
-from sanderling.config import load_settings
+from sanderling.config.file import setup_layer
+from sanderling.config.layers import Layers
 
 
 @pytest.mark.parametrize(
@@ -268,14 +269,16 @@ def test_a_word_that_a_command_does_not_take_is_told_with_those_that_it_does(chi
 
 
 def host_settings(child):
-    return child.lua("return require('sanderling.config').host_settings()")
+    """The settings that the host makes of what it is given, when no file says anything."""
+    given = child.lua("return require('sanderling.config').host_settings()")
+    return Layers(state_dir=given["state_dir"], setup=setup_layer(given["options"])).settings()
 
 
 def test_the_host_is_given_limits_and_prices_as_it_takes_them(child):
-    assert load_settings(host_settings(child)).prices == {}
+    assert host_settings(child).prices == {}
     prices = {"claude-x": {"input": 1, "output": 5.5, "cache_write": 1.25, "cache_read": 0.1}}
     child.setup(max_calls=0, budget_usd=2.5, prices=prices, auto_compact=False)
-    settings = load_settings(host_settings(child))
+    settings = host_settings(child)
     assert (settings.max_calls, settings.budget_usd, settings.auto_compact) == (0, 2.5, False)
     assert settings.prices == prices
 

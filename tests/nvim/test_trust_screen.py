@@ -20,7 +20,7 @@ def file(path, text, state="new"):
 
 RULES = file("AGENTS.md", "# Rules\n\nBe brief.\n")
 COMMAND = file(".sanderling/commands/ship.md", "Ship it.", "changed")
-CONFIG = file(".sanderling/config.toml", "", "trusted")
+CONFIG = file(".sanderling.toml", "", "trusted")
 FILES = [RULES, COMMAND, CONFIG]
 
 
@@ -63,7 +63,7 @@ def test_the_page_shows_each_file_whole_and_what_is_new_or_changed(screen):
     assert "/work/project" in lines[0]
     assert any(line.startswith("☐ AGENTS.md ") and line.endswith("  new") for line in lines)
     assert any(line.endswith("  changed since you trusted it") for line in lines)
-    assert any(line.startswith("☑ .sanderling/config.toml ") for line in lines)
+    assert any(line.startswith("☑ .sanderling.toml ") for line in lines)
     assert any(line.startswith("Trust these 3 files as they are shown?") for line in lines)
     start = lines.index("AGENTS.md (new, 3 lines)")
     assert lines[start + 1 :] == [
@@ -74,7 +74,7 @@ def test_the_page_shows_each_file_whole_and_what_is_new_or_changed(screen):
         ".sanderling/commands/ship.md (changed since you trusted it, 1 line)",
         "│ Ship it.",
         "",
-        ".sanderling/config.toml (trusted, 0 lines)",
+        ".sanderling.toml (trusted, 0 lines)",
     ]
     assert screen.lua("return vim.bo.modifiable") is False
     assert screen.mode() == "n"
@@ -168,16 +168,16 @@ def test_t_marks_the_file_at_the_cursor_in_the_list_or_in_its_text(screen):
     assert marks(screen) == {
         "AGENTS.md": "☐",
         ".sanderling/commands/ship.md": "☐",
-        ".sanderling/config.toml": "☑",
+        ".sanderling.toml": "☑",
     }
-    screen.feed("t/Ship it<CR>t/config.toml (<CR>t")
+    screen.feed("t/Ship it<CR>t/sanderling.toml (<CR>t")
     wait_until(
         lambda: (
             marks(screen)
             == {
                 "AGENTS.md": "☑",
                 ".sanderling/commands/ship.md": "☑",
-                ".sanderling/config.toml": "☐",
+                ".sanderling.toml": "☐",
             }
         )
     )

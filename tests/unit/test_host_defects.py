@@ -50,7 +50,10 @@ async def served(base: Path) -> AsyncIterator[tuple[EditorHost, Bridge]]:
     bridge = Bridge()
     host = EditorHost(bridge)  # type: ignore[arg-type]
     host.configure(
-        {"state_dir": str(base / "state"), "provider": "scripted", "script": str(script)}
+        {
+            "state_dir": str(base / "state"),
+            "options": {"provider": "scripted", "script": str(script)},
+        }
     )
     async with host._inbox, host._asked, anyio.create_task_group() as tasks:
         tasks.start_soon(bridge.serve)

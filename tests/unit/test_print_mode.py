@@ -212,7 +212,7 @@ def test_empty_home_is_that_of_the_account(shell):
 @pytest.mark.parametrize(
     "name, status, why",
     [
-        ("settings", 2, "config.toml: cannot be read: it is no regular file"),
+        ("settings", 2, "config.toml cannot be read: it is no regular file"),
         ("rules", 3, "cannot be read: it is no regular file: until it is repaired"),
         ("trust", 0, "ignored until :AgentTrust in Neovim trusts it: AGENTS.md"),
         ("session", 0, ""),
@@ -525,9 +525,9 @@ def test_many_sessions_can_begin_in_the_same_second():
     "toml, why",
     prove_rest(
         [
-            ("modle = 'x'", "config.toml: unknown setting 'modle'; did you mean 'model'?"),
-            ("max_calls = 'x'", "config.toml: wrong setting: Expected `int`"),
-            ("model = ", "config.toml: is no TOML"),
+            ("modle = 'x'", "config.toml:1: unknown key 'modle'; did you mean 'model'?"),
+            ("\nmax_calls = 'x'", "config.toml:2: 'max_calls': Expected `int`"),
+            ("model = ", "config.toml:1: is no TOML"),
         ],
         keep=(0,),
     ),
@@ -597,13 +597,11 @@ def test_a_rule_of_the_flag_can_name_its_action(shell):
 @prove
 def test_settings_of_the_project_count_once_they_are_trusted(shell):
     text = "[[permissions]]\naction = 'deny'\ntool = 'write'\n"
-    path = shell.project / ".sanderling" / "config.toml"
-    path.parent.mkdir()
-    path.write_text(text)
+    (shell.project / ".sanderling.toml").write_text(text)
     args = ("--mode", "auto")
     assert shell.play([{"tool_use": WRITE}], [{"text": "One."}], args=args).returncode == 0
     digest = sha256(text.encode()).hexdigest()
-    Trust(str(shell.state), str(shell.project)).trust({".sanderling/config.toml": digest})
+    Trust(str(shell.state), str(shell.project)).trust({".sanderling.toml": digest})
     done = shell.play([{"tool_use": WRITE}], [{"text": "Two."}], args=args)
     assert done.returncode == 3
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from sanderling.config import DEFAULT_MODEL, Settings
+from sanderling.config import DEFAULT_MODEL, Layer, Settings
+from sanderling.config.layers import Layers
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.errors import ConfigError
@@ -173,17 +174,18 @@ def test_other_endpoint_of_claudes_wire_gets_nothing_of_claudes(settings, monkey
 
 
 @pytest.fixture
-async def converse(settings, tmp_path):
+async def converse(tmp_path):
     """Open the session with settings; what it says is in `events`."""
     (tmp_path / "project").mkdir()
 
     async def open_session(events: list[Event], **options: Any) -> Conversation:
         script = tmp_path / "script.json"
         script.write_text('{"version": 1, "reply": []}')
+        chosen = {"provider": "scripted", "script": str(script)}
         found = await open_conversation(
             "s1",
             str(tmp_path / "project"),
-            settings(provider="scripted", script=str(script), **options),
+            Layers(state_dir=str(tmp_path), setup=Layer("setup()", chosen | options)),
             events.append,
             Wishes(is_eager=False),
         )

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import prove
 
-from sanderling.config import Settings
 from sanderling.errors import ConfigError
 from sanderling.project.trust.imports import Import, imported_path, lines_with_imports
 from sanderling.project.trust.reading import (
@@ -23,7 +22,6 @@ from sanderling.project.trust.reading import (
     find_files,
     visible,
 )
-from sanderling.project.trust.settings import project_settings
 from sanderling.project.trust.trust import OwnFiles, Trust
 
 
@@ -143,10 +141,10 @@ def test_link_out_of_the_project_is_never_trusted(trust, project, tmp_path):
 
 
 def test_directory_that_is_a_link_out_of_the_project_is_no_way_out(trust, project, tmp_path):
-    write(tmp_path, "elsewhere/config.toml", "model = 'x'")
+    write(tmp_path, "elsewhere/commands/fix.md", "Fix it.")
     (project / ".sanderling").symlink_to(tmp_path / "elsewhere")
-    assert trust.look(".sanderling/config.toml").sha256 == ""
-    assert trust.look("../elsewhere/config.toml").sha256 == ""
+    assert trust.look(".sanderling/commands/fix.md").sha256 == ""
+    assert trust.look("../elsewhere/commands/fix.md").sha256 == ""
 
 
 def test_link_inside_of_the_project_is_what_it_leads_to(trust, project):
@@ -275,7 +273,7 @@ def test_all_kinds_of_files_are_shown_and_no_others(trust, project):
         "AGENTS.override.md",
         "AGENTS.md",
         "CLAUDE.md",
-        ".sanderling/config.toml",
+        ".sanderling.toml",
         ".mcp.json",
         ".sanderling/commands/fix.md",
         ".sanderling/commands/git/pr.md",
@@ -538,63 +536,3 @@ def test_line_that_is_made_to_take_forever_does_not(line):
 )
 def test_import_is_relative_to_the_importing_file_and_stays_inside(importing, mention, path):
     assert imported_path(importing, mention) == path
-
-
-# --- A project's settings ------------------------------------------------------------------------------------------------------
-
-
-def configured(trust: Trust, project: Path, text: str, settings: Settings) -> Settings:
-    write(project, ".sanderling/config.toml", text)
-    trust_all(trust)
-    return project_settings(trust, settings)
-
-
-def test_settings_of_a_project_count_only_when_trusted(trust, project):
-    own = Settings(state_dir="/s", model="mine")
-    assert project_settings(trust, own) is own
-    write(project, ".sanderling/config.toml", "model = 'theirs'")
-    assert project_settings(trust, own) is own
-    trust_all(trust)
-    assert project_settings(trust, own).model == "theirs"
-    write(project, ".sanderling/config.toml", "model = 'other'")
-    assert project_settings(trust, own) is own
-
-
-def test_project_sets_what_it_may(trust, project):
-    own = Settings(state_dir="/s", permissions=({"action": "deny", "path": ".env"},))
-    text = (
-        "thinking = false\nmax_tokens = 1000\n[[permissions]]\naction = 'allow'\ncommand = 'make'"
-    )
-    chosen = configured(trust, project, text, own)
-    assert (chosen.thinking, chosen.max_tokens, chosen.state_dir) == (False, 1000, "/s")
-    assert chosen.permissions == (*own.permissions, {"action": "allow", "command": "make"})
-
-
-@pytest.mark.parametrize(
-    "own, theirs, effective", [(10, 5, 5), (5, 10, 5), (0, 5, 5), (5, None, 5), (0, None, 0)]
-)
-def test_project_only_lowers_what_may_be_spent(trust, project, own, theirs, effective):
-    text = f"max_calls = {theirs}\nbudget_usd = {theirs}.5" if theirs else "model = 'x'"
-    chosen = configured(
-        trust, project, text, Settings(state_dir="/s", max_calls=own, budget_usd=own and own + 0.5)
-    )
-    assert (chosen.max_calls, chosen.budget_usd) == (effective, effective and effective + 0.5)
-
-
-@pytest.mark.parametrize(
-    "text, words",
-    [
-        ("base_url = 'http://evil.example'", ["base_url", "a project may set model, thinking"]),
-        ("sandbox_hosts = ['*']", ["sandbox_hosts"]),
-        ("model = 1", ["Expected `str | null`", "$.model"]),
-        ("budget_usd = 0", ["$.budget_usd"]),
-        ("budget_usd = nan", ["$.budget_usd"]),
-        ("model =", ["is no TOML"]),
-        (f"model = {'[' * 5_000}", ["is no TOML"]),
-        ("permissions = ['allow']", ["$.permissions[0]"]),
-    ],
-)
-def test_wrong_settings_of_a_project_are_named(trust, project, text, words):
-    with pytest.raises(ConfigError, match=r"^\.sanderling/config\.toml is") as caught:
-        configured(trust, project, text, Settings(state_dir="/s"))
-    assert all(word in str(caught.value) for word in words)

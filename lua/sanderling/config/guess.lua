@@ -78,7 +78,8 @@ end
 local function elsewhere(name, defaults)
   local found, last = {}, letters(name:match('[^.]*$'))
   for key, default in vim.spairs(defaults) do
-    if letters(key) == last then
+    local is_group = type(default) == 'table' and next(default) ~= nil
+    if letters(key) == last and not is_group then
       found[#found + 1] = key
     end
     for inner in vim.spairs(type(default) == 'table' and default or {}) do

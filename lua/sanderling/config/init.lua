@@ -18,6 +18,9 @@ M.defaults = schema.defaults
 ---@type sanderling.config.Options
 M.options = vim.deepcopy(M.defaults)
 
+--- Those of them that were given.
+local chosen = {}
+
 --- The mistakes in the options that were given.
 ---@type sanderling.config.Mistake[]
 M.mistakes = {}
@@ -172,7 +175,7 @@ local function reload()
   local mistakes = {} ---@type sanderling.config.Mistake[]
   local right = taken(global, 'vim.g.sanderling', mistakes)
   right = vim.tbl_deep_extend('force', right, taken(given, 'setup()', mistakes))
-  M.options = vim.tbl_deep_extend('force', vim.deepcopy(M.defaults), right)
+  M.options, chosen = vim.tbl_deep_extend('force', vim.deepcopy(M.defaults), right), right
   key_table.chosen, icons.chosen = M.options.keys, M.options.icons
   if M.options.provider == 'scripted' and M.options.script == '' and #mistakes == 0 then
     local text = "provider 'scripted' needs the option 'script', the path of its file"
@@ -201,20 +204,30 @@ function M.take_global(options)
   reload()
 end
 
---- The settings that the host takes, as its own Settings (src/sanderling/config.py).
----@return sanderling.Settings
+--- What the host takes: where its files are, and the options that were given. The others may stand in a file of settings.
+---@return { state_dir: string, log_file: string, options: table }
 function M.host_settings()
-  local settings = {
-    state_dir = vim.fs.joinpath(vim.fn.stdpath('state'), 'sanderling'),
-    log_file = M.log_file(),
-  }
+  local options = vim.empty_dict()
   for _, row in ipairs(schema.rows) do
-    if row.host then
-      local value = vim.tbl_get(M.options, unpack(vim.split(row.name, '.', { plain = true })))
-      settings[row.host] = row.to_host and row.to_host(value) or value
+    local value = vim.tbl_get(chosen, unpack(vim.split(row.name, '.', { plain = true })))
+    if value ~= nil and row.to_host then
+      value = row.to_host(value)
+    end
+    if row.host and value ~= nil then
+      local group, name = row.name:match('^(.*)%.(.*)$')
+      local target = options
+      if group then
+        options[group] = options[group] or {}
+        target = options[group]
+      end
+      target[name or row.name] = value
     end
   end
-  return settings
+  return {
+    state_dir = vim.fs.joinpath(vim.fn.stdpath('state'), 'sanderling'),
+    log_file = M.log_file(),
+    options = options,
+  }
 end
 
 M.list_keys, M.key_name = key_table.list, key_table.name

@@ -11,36 +11,10 @@
 ---@field least? number
 ---@field is_whole? boolean
 ---@field check? sanderling.config.Check
----@field host? string its name in the host's settings (src/sanderling/config.py)
+---@field host? boolean it is the host's, too: a key of a file of settings (src/sanderling/config)
 ---@field to_host? fun(value: any): any
 
---- Says what is wrong deeper inside a value by `look`.
----@alias sanderling.config.Check fun(value: any, look: fun(inner: table, known: table, prefix: string)): boolean, string
-
----@param is_item fun(item: string): boolean
----@param expected string
----@return sanderling.config.Check
-local function list_of(is_item, expected)
-  return function(value)
-    local ok = type(value) == 'table' and vim.islist(value)
-    for _, item in ipairs(ok and value or {}) do
-      ok = ok and type(item) == 'string' and is_item(item)
-    end
-    return ok, expected
-  end
-end
-
-local is_list_of_strings = list_of(function()
-  return true
-end, 'a list of strings')
-
-local is_list_of_paths = list_of(function(path)
-  return vim.startswith(vim.fs.normalize(path), '/')
-end, 'a list of absolute paths, in which ~ and $VAR are expanded')
-
-local function normalized(paths)
-  return vim.tbl_map(vim.fs.normalize, paths)
-end
+local checks = require('sanderling.config.checks')
 
 --- The fields of a price that the host takes (src/sanderling/catalogue/models.py).
 local PRICE = {
@@ -74,7 +48,7 @@ M.rows = {
     check = function(value)
       return type(value) == 'string' and value ~= '', "'auto' or the name of a provider"
     end,
-    host = 'provider',
+    host = true,
   },
   {
     name = 'model',
@@ -84,7 +58,7 @@ M.rows = {
       local expected = value == '' and 'the name of a model' or 'a string'
       return type(value) == 'string' and value ~= '', expected
     end,
-    host = 'model',
+    host = true,
   },
   {
     name = 'max_tokens',
@@ -92,26 +66,26 @@ M.rows = {
     least = 0,
     is_whole = true,
     doc = "of an answer; 0: 32,000, or the model's own limit if that is lower",
-    host = 'max_tokens',
+    host = true,
   },
   {
     name = 'base_url',
     default = '',
     doc = 'empty: $ANTHROPIC_BASE_URL, else the API itself',
-    host = 'base_url',
+    host = true,
   },
   {
     name = 'thinking',
     default = true,
     doc = 'ask for it, and for summaries of it',
-    host = 'thinking',
+    host = true,
   },
   {
     name = 'idle_timeout_s',
     default = 120,
     least = 0.001,
     doc = 'seconds without a byte before a request fails',
-    host = 'idle_timeout_s',
+    host = true,
   },
   {
     name = 'max_calls',
@@ -119,14 +93,14 @@ M.rows = {
     least = 0,
     is_whole = true,
     doc = 'of the model in one turn, before you are asked; 0: no limit',
-    host = 'max_calls',
+    host = true,
   },
   {
     name = 'budget_usd',
     default = 0,
     least = 0,
     doc = 'dollars of one session, before you are asked; 0: no limit',
-    host = 'budget_usd',
+    host = true,
   },
   {
     name = 'prices',
@@ -144,22 +118,31 @@ M.rows = {
       return ok,
         "dollars per million tokens by model, like { ['a-model'] = { input = 2, output = 10 } }"
     end,
-    host = 'prices',
-    to_host = function(prices)
-      return vim.tbl_extend('keep', vim.empty_dict(), prices)
-    end,
+    host = true,
+    to_host = checks.without_empty,
+  },
+  {
+    name = 'providers',
+    default = {},
+    class = 'table<string, table>',
+    doc = 'where models are, by name',
+    check = checks.tables_by_name(
+      "{ here = { wire = 'chat', base_url = 'http://127.0.0.1:8080/v1' } }"
+    ),
+    host = true,
+    to_host = checks.without_empty,
   },
   {
     name = 'auto_compact',
     default = true,
     doc = 'shorten what the model is shown before its window is full',
-    host = 'auto_compact',
+    host = true,
   },
   {
     name = 'script',
     default = '',
     doc = "the scripted provider's file",
-    host = 'script',
+    host = true,
     to_host = function(path)
       return path ~= '' and vim.fs.normalize(path) or ''
     end,
@@ -179,7 +162,7 @@ M.rows = {
     default = {},
     class = 'table[]',
     type = 'list',
-    doc = "rules of the person's own: what may be done without asking, what asks, what is denied",
+    doc = 'rules: what may be done without asking, what asks, what is denied',
     check = function(value, look)
       local ok = type(value) == 'table' and vim.islist(value)
       for i, rule in ipairs(ok and value or {}) do
@@ -191,14 +174,32 @@ M.rows = {
       end
       return ok, "a list of rules, like { action = 'allow', tool = 'bash', command = 'npm test' }"
     end,
-    host = 'permissions',
+    host = true,
+  },
+  {
+    name = 'tools.disabled',
+    default = {},
+    class = 'string[]',
+    type = 'list',
+    doc = 'tools that the model is not offered; * stands for any',
+    check = checks.is_list_of_strings,
+    host = true,
+  },
+  {
+    name = 'mcp.servers',
+    default = {},
+    class = 'table<string, table>',
+    doc = 'servers of tools (Model Context Protocol), by name',
+    check = checks.tables_by_name("{ git = { command = { 'mcp-server-git' } } }"),
+    host = true,
+    to_host = checks.without_empty,
   },
   {
     name = 'sandbox.min_level',
     default = 'landlock',
     choices = { 'full', 'full-bwrap', 'namespaces', 'landlock' },
     doc = 'below it commands are refused',
-    host = 'sandbox_min_level',
+    host = true,
   },
   {
     name = 'sandbox.hosts',
@@ -206,10 +207,10 @@ M.rows = {
     class = 'string[]',
     type = 'list',
     doc = "that commands reach when the network is 'proxy'",
-    check = list_of(function(host)
+    check = checks.list_of(function(host)
       return host:find('^[^%s/@]+$') ~= nil
     end, "a list of hosts, like 'pypi.org', '*.example.com' or 'example.com:8080'"),
-    host = 'sandbox_hosts',
+    host = true,
   },
   {
     name = 'sandbox.read',
@@ -217,9 +218,9 @@ M.rows = {
     class = 'string[]',
     type = 'list',
     doc = 'paths outside of the project that commands may read',
-    check = is_list_of_paths,
-    host = 'sandbox_read',
-    to_host = normalized,
+    check = checks.is_list_of_paths,
+    host = true,
+    to_host = checks.normalized,
   },
   {
     name = 'sandbox.write',
@@ -227,9 +228,9 @@ M.rows = {
     class = 'string[]',
     type = 'list',
     doc = 'paths outside of the project that commands may change',
-    check = is_list_of_paths,
-    host = 'sandbox_write',
-    to_host = normalized,
+    check = checks.is_list_of_paths,
+    host = true,
+    to_host = checks.normalized,
   },
   {
     name = 'sandbox.env',
@@ -237,10 +238,10 @@ M.rows = {
     class = 'string[]',
     type = 'list',
     doc = 'names of environment variables that commands see',
-    check = list_of(function(name)
+    check = checks.list_of(function(name)
       return name:find('^[%a_][%w_]*$') ~= nil
     end, 'a list of names of environment variables'),
-    host = 'sandbox_env',
+    host = true,
   },
   {
     name = 'icons',
@@ -274,56 +275,28 @@ M.rows = {
   },
 }
 
----@param value any
----@return boolean ok
----@return string expected
-local function is_key(value)
-  local ok = value == false or type(value) == 'string'
-  if type(value) == 'table' then
-    ok = is_list_of_strings(value)
-  end
-  return ok, 'a key, a list of keys, or false'
-end
-
 for _, key in ipairs(require('sanderling.ui.keys').rows) do
   M.rows[#M.rows + 1] = {
     name = 'keys.' .. key.option,
     default = key.default,
     class = 'sanderling.config.Key',
     doc = key.desc,
-    check = is_key,
+    check = checks.is_key,
   }
-end
-
----@param choices string[]
----@return sanderling.config.Check
-local function one_of(choices)
-  return function(value)
-    return vim.list_contains(choices, value), "one of '" .. table.concat(choices, "', '") .. "'"
-  end
-end
-
----@param least number
----@param is_whole? boolean
----@return sanderling.config.Check
-local function at_least(least, is_whole)
-  return function(value)
-    local ok = type(value) == 'number' and value >= least and (not is_whole or value % 1 == 0)
-    return ok, (is_whole and 'a whole number' or 'a number') .. ' from ' .. least .. ' on'
-  end
 end
 
 --- The checks of options whose default's type does not say it all.
 ---@type table<string, sanderling.config.Check>
 M.checks = {
-  ['permissions[].action'] = one_of({ 'allow', 'ask', 'deny' }),
+  ['permissions[].action'] = checks.one_of({ 'allow', 'ask', 'deny' }),
   ['permissions[].tool'] = function(value)
-    local is_known, words = one_of({ 'bash', 'read', 'edit', 'write', 'web_fetch', '*' })(value)
+    local is_known, words =
+      checks.one_of({ 'bash', 'read', 'edit', 'write', 'web_fetch', '*' })(value)
     local is_outside = type(value) == 'string' and value:find('__', 1, true) ~= nil
     return is_known or is_outside, words .. ", or like 'mcp__server__*'"
   end,
-  ['permissions[].examples.matches'] = is_list_of_strings,
-  ['permissions[].examples.does_not_match'] = is_list_of_strings,
+  ['permissions[].examples.matches'] = checks.is_list_of_strings,
+  ['permissions[].examples.does_not_match'] = checks.is_list_of_strings,
 }
 
 ---@type sanderling.config.Options
@@ -331,8 +304,8 @@ M.defaults = {}
 
 for _, row in ipairs(M.rows) do
   M.checks[row.name] = row.check
-    or row.choices and one_of(row.choices)
-    or row.least and at_least(row.least, row.is_whole)
+    or row.choices and checks.one_of(row.choices)
+    or row.least and checks.at_least(row.least, row.is_whole)
     or nil
   local group, name = row.name:match('^(.*)%.(.*)$')
   local defaults = M.defaults

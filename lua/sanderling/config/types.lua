@@ -16,6 +16,12 @@
 ---@class (exact) sanderling.config.Approval
 ---@field bell boolean ring the terminal's bell when a question comes
 
+---@class (exact) sanderling.config.Tools
+---@field disabled string[] tools that the model is not offered; * stands for any
+
+---@class (exact) sanderling.config.Mcp
+---@field servers table<string, table> servers of tools (Model Context Protocol), by name
+
 ---@class (exact) sanderling.config.Sandbox
 ---@field min_level 'full'|'full-bwrap'|'namespaces'|'landlock' below it commands are refused
 ---@field hosts string[] that commands reach when the network is 'proxy'
@@ -82,11 +88,14 @@
 ---@field max_calls integer of the model in one turn, before you are asked; 0: no limit
 ---@field budget_usd number dollars of one session, before you are asked; 0: no limit
 ---@field prices table<string, sanderling.config.Price> by model, instead of those that are known
+---@field providers table<string, table> where models are, by name
 ---@field auto_compact boolean shorten what the model is shown before its window is full
 ---@field script string the scripted provider's file
 ---@field python string the interpreter of the host; empty: the environment that :AgentInstall built
 ---@field approval sanderling.config.Approval
----@field permissions table[] rules of the person's own: what may be done without asking, what asks, what is denied
+---@field permissions table[] rules: what may be done without asking, what asks, what is denied
+---@field tools sanderling.config.Tools
+---@field mcp sanderling.config.Mcp
 ---@field sandbox sanderling.config.Sandbox
 ---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' where the font lacks them
 ---@field chat sanderling.config.Chat

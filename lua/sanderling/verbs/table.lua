@@ -210,12 +210,7 @@ return {
       chat.sandbox(unless_empty(call.args))
     end,
   },
-  {
-    name = 'todo',
-    desc = "show the model's to-do list",
-    forms = 'ex slash word',
-    run = chat.todo,
-  },
+  { name = 'todo', desc = "show the model's to-do list", forms = 'ex slash word', run = chat.todo },
   {
     name = 'usage',
     desc = 'show tokens and dollars',
@@ -238,6 +233,18 @@ return {
     on_session = true,
     only_looks = true,
     run = showing_report('show_settings'),
+  },
+  {
+    name = 'config',
+    desc = "open the file of settings: yours, or the project's",
+    forms = 'ex slash',
+    args = '? file',
+    words = always({ 'user', 'project' }),
+    is_word = true,
+    has_own_page = true,
+    run = function(call)
+      require('sanderling.screens.config_file').open(call.args) -- few sessions need it
+    end,
   },
   {
     name = 'trust',

@@ -10,14 +10,15 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.config import Settings
+from sanderling.config.layers import Layers
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
+from sanderling.errors import ConfigError
 from sanderling.mcp.servers import load_servers
 from sanderling.mcp.source import GRACE_S
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import load_rules
 from sanderling.project.project import Project
-from sanderling.project.trust.settings import project_settings
 from sanderling.protocol.agent import Agent
 from sanderling.protocol.events import Event, Notice
 from sanderling.protocol.modes import Mode, NetworkMode
@@ -26,16 +27,13 @@ from sanderling.providers.choice import DEFAULT, choose, make_provider
 from sanderling.providers.scripted import copy_sample
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session
+from sanderling.tools.catalog import check_disabled
 from sanderling.tools.editor import Editor
 
 NO_KEY_NOTICE = (
     "There is no API key, so the demo model answers: it replays a script.\n"
     "Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude."
 )
-
-
-def _as_is(settings: Settings) -> Settings:
-    return settings
 
 
 def _alone(provider: Provider, _project: str) -> Provider:
@@ -47,9 +45,9 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     The wishes of a face for a conversation. `mode` is for this time, whatever the session remembers.
 
     `is_shown`: what the session begins or goes on with is emitted while it opens, `has_history` with what was said last; and the
-    demo model gets a project of its own. `adjust` has the last word on the settings, `wrap` on the provider for a project. `log_dir`
-    is where the log is, if not with the other sessions', and `face` what a new one says of where it began. The first request waits
-    `patience_s` at most for tool servers that are starting.
+    demo model gets a project of its own. `wrap` has the last word on the provider for a project. `log_dir` is where the log is, if not
+    with the other sessions', and `face` what a new one says of where it began. The first request waits `patience_s` at most for tool
+    servers that are starting.
     """
 
     mode: Mode | None = None
@@ -59,7 +57,6 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     is_eager: bool = True
     is_shown: bool = False
     has_history: bool = False
-    adjust: Callable[[Settings], Settings] = _as_is
     wrap: Callable[[Provider, str], Provider] = _alone
     log_dir: Path | None = None
     face: str = ""
@@ -78,7 +75,7 @@ class Opened(NamedTuple):
 async def open_conversation(
     session_id: str,
     project: str,
-    settings: Settings,
+    layers: Layers,
     emit: Callable[[Event], None],
     wishes: Wishes,
 ) -> Opened:
@@ -92,11 +89,19 @@ async def open_conversation(
     """
     resources = AsyncExitStack()
     try:
-        log_dir = wishes.log_dir or settings.session_dir
+        own = layers.settings()
+        log_dir = wishes.log_dir or own.session_dir
         # A long log takes a while to read.
         session = await to_thread.run_sync(Session.open, log_dir, session_id, project, wishes.face)
         resources.callback(session.close)
-        conversation = _begin(session, settings, emit, wishes, resources)
+        place = Project(own, session.project)
+        settings = place.settings(layers)
+        try:
+            conversation = _begin(session, place, settings, emit, wishes, resources=resources)
+        except ConfigError as error:
+            from sanderling.conversation.configuration import explained  # only for whoever erred
+
+            raise explained(error, settings, session.project) from error
         if wishes.is_shown:
             await conversation.views.show_opened(has_history=wishes.has_history)
             _tell_of_demo(conversation)
@@ -109,13 +114,14 @@ async def open_conversation(
 
 def _begin(
     session: Session,
-    own_settings: Settings,
+    project: Project,
+    settings: Settings,
     emit: Callable[[Event], None],
     wishes: Wishes,
+    *,
     resources: AsyncExitStack,
 ) -> Conversation:
-    project = Project(own_settings, session.project)
-    settings = wishes.adjust(project_settings(project.trust, own_settings))
+    check_disabled(settings.tools_disabled)
     policy = policy_for(settings, session.project)._replace(network=wishes.network)
     sample = ""
     # Where nobody looks, the demo model must not pass for an answer.

@@ -92,7 +92,7 @@ class Parts:
             self._tell_of_server,
             patience_s=patience_s,
         )
-        catalog = Catalog(*sources, self.servers)
+        catalog = Catalog(*sources, self.servers, disabled=settings.tools_disabled)
         self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
         self.notes = Notes(session, self.workspace, self.gate, self.project.instructions)
         self.compactor = Compactor(
@@ -135,6 +135,8 @@ class Parts:
     def tell_untrusted(self) -> None:
         if paths := self.project.news_of_untrusted():
             self.emit(TrustNeeded(paths))
+        for text in self.project.news_of_settings():
+            self.emit(Notice("warning", text))
 
     def _remembered(self) -> Sequence[Remembered]:
         waiting, shell, todo = self.waiting, self.workspace.shell, self.workspace.todo

@@ -9,7 +9,7 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.catalogue.models import split
-from sanderling.config import settings_report
+from sanderling.config.show import settings_report
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.trial import shown, try_all
 from sanderling.conversation.usage_report import report
@@ -37,6 +37,7 @@ from sanderling.protocol.requests import (
     WholeToolUse,
 )
 from sanderling.providers.listing import Listing, known_models, listed_models
+from sanderling.providers.redaction import hide_secrets
 from sanderling.session.pages import Pages
 from sanderling.tools.outcome import Content
 
@@ -83,7 +84,9 @@ class Views:
             case ShowUsage():
                 return self._usage()
             case ShowSettings():
-                text = settings_report(self._parts.settings, self._parts.provider.model)
+                text = settings_report(
+                    self._parts.settings, self._parts.provider.model, hide_secrets
+                )
                 return Report("Settings", text)
             case ShowTrust():
                 return await to_thread.run_sync(self._parts.project.shown)

@@ -14,7 +14,9 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from sanderling.config import Settings, load_settings, make_private
+from sanderling.config import Settings, make_private
+from sanderling.config.file import setup_layer
+from sanderling.config.layers import Layers
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.live import LiveSession
@@ -49,7 +51,7 @@ class EditorHost:
 
     def __init__(self, bridge: Bridge) -> None:
         self.bridge = bridge
-        self.settings: Settings | None = None
+        self._layers: Layers | None = None
         self._buffers = NeovimBuffers(bridge)
         self._sessions: dict[str, LiveSession] = {}
         self._ending: dict[str, LiveSession] = {}
@@ -59,17 +61,22 @@ class EditorHost:
         ](math.inf)
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Take the settings, for sessions opened from now on; the first time, start to serve."""
+        """Take what Neovim was given in setup(), for sessions opened from now on; the first time, start to serve."""
+        given = _printable(options)
         try:
-            settings = load_settings(_printable(options))
+            layers = Layers(
+                state_dir=given["state_dir"],
+                log_file=given.get("log_file", ""),
+                setup=setup_layer(given["options"]),
+            )
         except ConfigError as error:
             self.bridge.notify("require('sanderling.host').refused(...)", str(error))
             return
-        is_serving = self.settings is not None
-        self.settings = settings
-        make_private(settings)
+        is_serving = self._layers is not None
+        self._layers = layers
         if not is_serving:
-            start_log(settings.log_file)
+            make_private(Settings(layers.state_dir))
+            start_log(layers.log_file)
             log.info("host %d started", os.getpid())
             self.bridge.start(self.serve, self._end)
 
@@ -131,9 +138,9 @@ class EditorHost:
     def _open(
         self, session_id: str, opening: OpenSession, tasks: TaskGroup, *, is_again: bool = False
     ) -> LiveSession:
-        assert self.settings is not None
+        assert self._layers is not None
         live = LiveSession(
-            session_id, opening, self.settings, self.bridge, self._buffers, is_again=is_again
+            session_id, opening, self._layers, self.bridge, self._buffers, is_again=is_again
         )
         self._sessions[session_id] = live
         before = self._ending.get(session_id)
@@ -170,9 +177,16 @@ class EditorHost:
                 self._sessions[session_id].act(SetTitle(title))
                 result: dict[str, Any] = {}
             case _:
-                assert self.settings is not None
-                result = await answer(request, self.settings, set(self._sessions))
+                result = await answer(request, self._settings(), set(self._sessions))
         self._reply(request_id, result)
+
+    def _settings(self) -> Settings:
+        """The person's settings as they are now; what is wrong in them is told where a session opens."""
+        assert self._layers is not None
+        try:
+            return self._layers.read_again().settings()
+        except ConfigError:
+            return Settings(self._layers.state_dir)
 
     def _reply(self, request_id: int, answer: dict[str, Any]) -> None:
         self.bridge.notify("require('sanderling.host').answered(...)", request_id, answer)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 
-from sanderling.config import Settings
+from sanderling.config.layers import Layers
 from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
@@ -48,7 +48,7 @@ class LiveSession:
         self,
         session_id: str,
         opening: OpenSession,
-        settings: Settings,
+        layers: Layers,
         bridge: Bridge,
         buffers: NeovimBuffers,
         *,
@@ -57,7 +57,7 @@ class LiveSession:
         self.id = session_id
         self.opening = opening
         self._is_again = is_again  # it did not open before, and that was told
-        self._settings = settings
+        self._layers = layers
         self._bridge = bridge
         self._buffers = buffers
         self._frames = FrameQueue(session_id)
@@ -144,7 +144,7 @@ class LiveSession:
         wishes = Wishes(editor=self._buffers, is_shown=True, has_history=self.opening.wants_history)
         try:
             opened = await open_conversation(
-                self.id, self.opening.project, self._settings, self.emit, wishes
+                self.id, self.opening.project, self._layers.read_again(), self.emit, wishes
             )
         except SanderlingError as error:
             self._refuse(error)

@@ -37,16 +37,23 @@ def load_rules(tables: Sequence[Mapping[str, Any]], project: str) -> tuple[Rule,
     Raises:
         ConfigError: naming the first rule that is wrong, and its example if that is what fails.
     """
-    return tuple(_rule(table, number, project) for number, table in enumerate(tables, 1))
+    return tuple(load_rule(table, number, project) for number, table in enumerate(tables, 1))
 
 
-def _rule(table: object, number: int, project: str) -> Rule:
+def load_rule(table: object, number: int, project: str) -> Rule:
+    """
+    The rule number `number`.
+
+    Raises:
+        ConfigError: naming what is wrong, or the example that fails.
+    """
+    path = ("permissions", number - 1)
     try:
         rule = msgspec.convert(table, Rule)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"permission rule {number} is wrong: {error}") from error
+        raise ConfigError(f"permission rule {number} is wrong: {error}", path) from error
     if problem := wrong_example(rule, project):
-        raise ConfigError(f"permission rule {number} is wrong: {problem}")
+        raise ConfigError(f"permission rule {number} is wrong: {problem}", path)
     return rule
 
 
@@ -126,7 +133,9 @@ class RuleStore:
         Raises:
             ConfigError: its examples are wrong, or the file cannot be read or written.
         """
-        _rule(msgspec.to_builtins(rule), 1, self._project)  # or the file could not be read again
+        load_rule(
+            msgspec.to_builtins(rule), 1, self._project
+        )  # or the file could not be read again
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(self.path.with_suffix(".lock")):
@@ -171,7 +180,7 @@ class RuleStore:
         rules, problems, is_lost = list[Rule](), list[str](), False
         for number, table in enumerate(tables, 1):
             try:
-                rules.append(_rule(table, number, self._project))
+                rules.append(load_rule(table, number, self._project))
             except ConfigError as error:
                 problems.append(str(error))
                 is_lost |= (

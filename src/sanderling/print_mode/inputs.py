@@ -3,17 +3,16 @@
 import argparse
 import os
 import secrets
-import tomllib
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
-from sanderling.config import Settings, config_dir, load_settings
+from sanderling.config import Layer, Table
+from sanderling.config.file import read_user_file
+from sanderling.config.layers import Layers
 from sanderling.errors import ConfigError, SanderlingError
-from sanderling.paths import open_plain
 from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.print_mode.streams import read_stdin
 from sanderling.protocol.messages import Prompt, Selection
@@ -26,37 +25,24 @@ class UsageError(SanderlingError):
     """The command line asks for something that cannot be."""
 
 
-def own_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+def own_layers(environment: Mapping[str, str] = os.environ) -> Layers:
     """
     The settings of the person's own file; where it says nothing, the editor's defaults.
 
     Raises:
-        ConfigError: naming what is wrong, and the file.
+        ConfigError: naming what is wrong, with file and line.
     """
-    path = Path(config_dir(environment), "config.toml")
-    try:
-        return load_settings({"state_dir": str(state_dir(environment))} | _options_in(path))
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    return Layers(state_dir=str(state_dir(environment)), file=read_user_file(environment))
 
 
-def with_flags(settings: Settings, arguments: argparse.Namespace) -> Settings:
-    """`settings` with what the command line says instead."""
-    model = printable(arguments.model or settings.model)
-    max_calls = settings.max_calls if arguments.max_turns is None else arguments.max_turns
-    return replace(settings, model=model, max_calls=max_calls)
-
-
-def _options_in(path: Path) -> dict[str, Any]:
-    try:
-        with open_plain(path) as file:
-            return tomllib.loads(file.read().decode("utf-8-sig"))
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"is no TOML: {error}") from error
+def with_flags(layers: Layers, arguments: argparse.Namespace) -> Layers:
+    """`layers` with what the command line says."""
+    options: Table = {}
+    if arguments.model:
+        options["model"] = printable(arguments.model)
+    if arguments.max_turns is not None:
+        options["max_calls"] = arguments.max_turns
+    return replace(layers, command_line=Layer("the command line", options))
 
 
 def state_dir(environment: Mapping[str, str] = os.environ) -> Path:

@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +23,7 @@ from sanderling.print_mode.inputs import (
     UsageError,
     new_session_id,
     newest_session,
-    own_settings,
+    own_layers,
     project_root,
     read_prompt,
     rules_of,
@@ -117,7 +116,8 @@ class _Run:
             SanderlingError: the session cannot be had.
         """
         arguments = self._arguments
-        own = own_settings()
+        layers = with_flags(own_layers(), arguments)
+        own = layers.settings()
         make_private(own)
         self._project = project_root(arguments.project)
         self._session_id = self._find_session(own.session_dir)
@@ -126,14 +126,13 @@ class _Run:
             network=arguments.net,
             rules=rules_of(arguments.allow),
             is_eager=False,  # many a run asks one thing, and is over
-            adjust=partial(with_flags, arguments=arguments),
             wrap=self._wrap,
             log_dir=self._log_dir(),
             face="print",
             patience_s=CONNECT_S,  # nobody sees a tool that comes later
         )
         self._opened = await open_conversation(
-            self._session_id, self._project, own, self._take, wishes
+            self._session_id, self._project, layers, self._take, wishes
         )
         self._agent = self._opened.agent
         self._face = PrintFace(

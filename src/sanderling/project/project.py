@@ -1,17 +1,29 @@
 """The words of the project and the person to the agent: instructions, command files, and which of them are trusted."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
 from sanderling.config import Settings, config_dir
+from sanderling.config.layers import Layers
+from sanderling.config.project import PROJECT_FILE, ignored_servers
 from sanderling.errors import ConfigError
 from sanderling.project.instructions import Instructions
 from sanderling.project.slash_commands import SlashCommands
-from sanderling.project.trust.trust import CONFIG_FILE, MCP_FILE, OwnFiles, Trust
+from sanderling.project.trust.settings import own_file_in_project, with_project
+from sanderling.project.trust.trust import MCP_FILE, OwnFiles, Trust
 from sanderling.protocol.events import SlashCommand
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import TrustPage
+
+OLD_PROJECT_FILE = ".sanderling/config.toml"  # of no release
+OLD_NAME = (
+    "{old} is not read any more: move it to {new}, in the project's root, and trust it there."
+)
+OWN_SERVER = (
+    "The server '{name}' of {file} is not used: you have one of that name in your own settings."
+)
 
 
 class Project:
@@ -23,6 +35,27 @@ class Project:
         self.instructions = Instructions(self.trust, own)
         self._slash_commands = SlashCommands(self.trust, own)
         self._told_untrusted: tuple[str, ...] = ()
+        self._news: list[str] = []
+
+    def settings(self, layers: Layers) -> Settings:
+        """
+        The settings of a session in this project.
+
+        Raises:
+            ConfigError: what the project has set is wrong.
+        """
+        layers = with_project(layers, self.trust)
+        settings = layers.settings()
+        if Path(self.trust.project, OLD_PROJECT_FILE).exists():
+            self._news.append(OLD_NAME.format(old=OLD_PROJECT_FILE, new=PROJECT_FILE))
+        for name in ignored_servers(layers.project, settings):
+            self._news.append(OWN_SERVER.format(name=name, file=PROJECT_FILE))
+        return settings
+
+    def news_of_settings(self) -> list[str]:
+        """The sentences about what of the project's settings does not count, that were not told before."""
+        news, self._news = self._news, []
+        return news
 
     def expand(self, prompt: Prompt) -> Prompt:
         """
@@ -46,7 +79,8 @@ class Project:
 
     def news_of_untrusted(self) -> tuple[str, ...]:
         """The files that are ignored for want of trust, if they are others than before."""
-        settings = self.trust.untrusted((CONFIG_FILE, MCP_FILE))
+        own = own_file_in_project(self.trust)
+        settings = self.trust.untrusted((PROJECT_FILE, MCP_FILE, *((own,) if own else ())))
         files = (*self.instructions.ignored(), *settings, *self._slash_commands.ignored())
         ignored = tuple(dict.fromkeys(files))
         is_news, self._told_untrusted = ignored != self._told_untrusted, ignored

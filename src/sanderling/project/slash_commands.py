@@ -32,6 +32,7 @@ BUILT_IN = frozenset(
         "rename",
         "export",
         "compact",
+        "config",
         "model",
         "mode",
         "net",

@@ -99,7 +99,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table as the person, or `presets.toml`, writes it; `models` has quirks by pattern."""
 
     wire: Wire
@@ -182,11 +182,11 @@ def _merged(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:
-    _check_keys(where, table, _Table.__struct_fields__)
+    _check_keys(where, table, ProviderTable.__struct_fields__)
     if missing := [key for key in ("wire", "base_url") if key not in table]:
         names = ", ".join(presets())
         raise ConfigError(f"{where} needs {' and '.join(missing)}, or preset = one of: {names}")
-    told = msgspec.convert(table, _Table)
+    told = msgspec.convert(table, ProviderTable)
     base_url = expanded(told.base_url, where).rstrip("/")
     variables = _variables(told.api_key, where, name)
     return Endpoint(

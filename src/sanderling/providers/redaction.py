@@ -112,6 +112,26 @@ _SECRET_VARIABLE = re.compile(
 )
 
 
+def hide_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """`text` with "(hidden)" in the place of what looks like a secret, or is a variable's value that is named like one."""
+    for value in _secrets_in(environment):
+        text = text.replace(value, "(hidden)")
+    for pattern in SECRETS:
+        text = pattern.sub(lambda found: found[0].replace(found["secret"], "(hidden)"), text)
+    return text
+
+
+def _secrets_in(environment: Mapping[str, str]) -> list[str]:
+    """The values of the variables that are named like secrets, but for paths."""
+    return [
+        value
+        for name, value in environment.items()
+        if _SECRET_VARIABLE.search(name)
+        and len(value) >= MIN_SECRET_CHARS
+        and not value.startswith(("/", "~", "."))
+    ]
+
+
 class Redactor:
     """
     Puts stand-ins in the place of secrets, of addresses, of the user's name and of paths of this machine.
@@ -128,13 +148,7 @@ class Redactor:
         user: str | None = None,
     ) -> None:
         self.stand_ins: dict[str, str] = {}
-        self._of_environment = [
-            value
-            for name, value in environment.items()
-            if _SECRET_VARIABLE.search(name)
-            and len(value) >= MIN_SECRET_CHARS
-            and not value.startswith(("/", "~", "."))
-        ]
+        self._of_environment = _secrets_in(environment)
         home = os.path.expanduser("~") if home is None else home  # noqa: PTH111 - a name as text
         names = {  # of one place, which may lie behind a link
             path: stand_in

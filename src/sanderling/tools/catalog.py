@@ -1,15 +1,17 @@
 """The tools of a session: where they come from, and what a model is told of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol
 
 import anyio
 
+from sanderling.errors import ConfigError
 from sanderling.providers import ToolSpec
 from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.bash import bash
 from sanderling.tools.edit import edit
-from sanderling.tools.effects import is_outside_name
+from sanderling.tools.effects import OUTSIDE, is_outside_name
 from sanderling.tools.glob import glob
 from sanderling.tools.grep import grep
 from sanderling.tools.jobs import jobs
@@ -49,11 +51,12 @@ class Catalog:
     The tools of a session, for which each source is asked before each request.
 
     What a model was told of once stays as it is, and where it is: another beginning would cost the API's cache of all that follows. So
-    what comes late comes last. A name belongs to the tool that came first.
+    what comes late comes last. A name belongs to the tool that came first. What is `disabled`, by names and globs, is not offered.
     """
 
-    def __init__(self, *sources: ToolSource) -> None:
+    def __init__(self, *sources: ToolSource, disabled: Sequence[str] = ()) -> None:
         self._sources = sources
+        self._disabled = disabled
         self._tools: dict[str, Tool] = {}
         self._specs: tuple[ToolSpec, ...] = ()
         self._asking = anyio.Lock()
@@ -69,7 +72,22 @@ class Catalog:
 
     def _is_new(self, tool: Tool) -> bool:
         is_well_named = is_outside_name(tool.name) if isinstance(tool, OutsideTool) else True
-        return is_well_named and tool.name not in self._tools
+        is_disabled = any(fnmatchcase(tool.name, each) for each in self._disabled)
+        return is_well_named and not is_disabled and tool.name not in self._tools
+
+
+def check_disabled(names: Sequence[str]) -> None:
+    """
+    Look for names that can be no tool's.
+
+    Raises:
+        ConfigError: naming the first one.
+    """
+    for number, name in enumerate(names):
+        if OUTSIDE not in name and not any(fnmatchcase(tool, name) for tool in TOOLS):
+            known = ", ".join(TOOLS)
+            path = ("tools", "disabled", number)
+            raise ConfigError(f"there is no tool '{name}'; tools: {known}, or mcp__server__*", path)
 
 
 def specs_of(tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:

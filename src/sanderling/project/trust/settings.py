@@ -1,66 +1,31 @@
-"""The settings that a project may make for those who work in it, once they trust its `.sanderling/config.toml`."""
+"""The settings that a project makes for those who work in it, once they trust its `.sanderling.toml`."""
 
-import tomllib
-from typing import Annotated, Any, TypeVar
+from msgspec.structs import replace
 
-import msgspec
-
-from sanderling.config import Settings
-from sanderling.errors import ConfigError
-from sanderling.project.trust.trust import CONFIG_FILE, Trust
-
-Limit = TypeVar("Limit", int, float)
+from sanderling.config.file import parse, sound, user_file
+from sanderling.config.layers import Layers, guards_in
+from sanderling.config.project import PROJECT_FILE, read_project_file
+from sanderling.project.trust.trust import Trust
 
 
-class ProjectSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+def own_file_in_project(trust: Trust) -> str | None:
+    """The path in the project of the person's own file of settings, if it leads there, as in a repository of dotfiles."""
+    return trust.relative(str(user_file()))
+
+
+def with_project(layers: Layers, trust: Trust) -> Layers:
     """
-    The keys of `Settings` that a project may have. Those that bound what is spent only ever lower it.
+    `layers` with what the project has set, if its file is trusted as it is now.
 
-    `permissions` come on top of the person's; "allow" among them counts, for the person has seen it.
-    """
-
-    model: Annotated[str, msgspec.Meta(min_length=1)] | None = None
-    thinking: bool | None = None
-    max_tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
-    max_calls: Annotated[int, msgspec.Meta(gt=0)] | None = None
-    budget_usd: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    permissions: tuple[dict[str, Any], ...] = ()
-
-
-def project_settings(trust: Trust, settings: Settings) -> Settings:
-    """
-    `settings` with what the project has set, if its file is trusted as it is now.
+    Where the person's own file lies in the project, whoever works there can change it. So it counts when it is trusted, too; until
+    then it only binds the agent.
 
     Raises:
         ConfigError: the file is no TOML, or has what a project may not set.
     """
-    text = trust.read(CONFIG_FILE)
-    if text is None:
-        return settings
-    chosen = _parse(text)
-    return msgspec.structs.replace(
-        settings,
-        model=chosen.model or settings.model,
-        thinking=settings.thinking if chosen.thinking is None else chosen.thinking,
-        max_tokens=chosen.max_tokens or settings.max_tokens,
-        max_calls=_lower(settings.max_calls, chosen.max_calls),
-        budget_usd=_lower(settings.budget_usd, chosen.budget_usd),
-        permissions=(*settings.permissions, *chosen.permissions),
-    )
-
-
-def _parse(text: str) -> ProjectSettings:
-    try:
-        return msgspec.convert(tomllib.loads(text), ProjectSettings)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{CONFIG_FILE} is no TOML: {error}") from error
-    except msgspec.ValidationError as error:
-        keys = ", ".join(ProjectSettings.__struct_fields__)
-        raise ConfigError(f"{CONFIG_FILE} is wrong: {error}; a project may set {keys}") from error
-
-
-def _lower(own: Limit, chosen: Limit | None) -> Limit:
-    """The lower of both; 0 is no limit."""
-    if not chosen:
-        return own
-    return min(own, chosen) if own else chosen
+    if (own := own_file_in_project(trust)) is not None:
+        text = trust.read(own)
+        file = guards_in(layers.file) if text is None else sound(*parse(layers.file.origin, text))
+        layers = replace(layers, file=file)
+    text = trust.read(PROJECT_FILE)
+    return layers if text is None else replace(layers, project=read_project_file(text))

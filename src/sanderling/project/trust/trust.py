@@ -1,7 +1,7 @@
 """
 Trust: a project's own files that would steer the agent are ignored until the person has seen exactly these bytes.
 
-They are its instructions and what those import, `.sanderling/config.toml`, `.sanderling/commands` and `.mcp.json`. What the
+They are its instructions and what those import, `.sanderling.toml`, `.sanderling/commands` and `.mcp.json`. What the
 person has seen is kept as a SHA-256 per file below the state directory, which must lie outside of the project. A file is hashed
 and decoded from one read, so what is used is what was trusted; one that changes is ignored again. Files that cannot be shown
 whole (larger than `MAX_FILE_BYTES`, no regular files, links that lead out of the project) are never trusted, and in a project
@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Protocol
 
+from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import ConfigError
 from sanderling.project.trust.imports import MAX_IMPORT_DEPTH, imported_path, lines_with_imports
 from sanderling.project.trust.reading import Content, Reader, find_files, visible_name
@@ -22,7 +23,6 @@ from sanderling.project.trust.store import TrustStore
 from sanderling.protocol.requests import TrustFile, TrustPage
 
 INSTRUCTION_NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md")
-CONFIG_FILE = ".sanderling/config.toml"
 COMMANDS_DIRECTORY = ".sanderling/commands"
 MCP_FILE = ".mcp.json"
 MAX_SHOWN_FILES = 500
@@ -126,7 +126,7 @@ class Trust:
 
     def _candidates(self) -> Iterator[str]:
         """Instructions before what they import, for imports are followed from there."""
-        yield from (*INSTRUCTION_NAMES, CONFIG_FILE, MCP_FILE)
+        yield from (*INSTRUCTION_NAMES, PROJECT_FILE, MCP_FILE)
         yield from sorted(f"{COMMANDS_DIRECTORY}/{name}" for name in self.commands())
         known = sorted({*self._store.hashes(), *self._asked_for})
         yield from filter(_is_instructions, known)

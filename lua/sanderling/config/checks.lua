@@ -1,0 +1,88 @@
+--- What an option's value must be, where the type of its default does not say it all; and how the host is given some of them.
+local M = {}
+
+--- Says what is wrong deeper inside a value by `look`.
+---@alias sanderling.config.Check fun(value: any, look: fun(inner: table, known: table, prefix: string)): boolean, string
+
+---@param is_item fun(item: string): boolean
+---@param expected string
+---@return sanderling.config.Check
+function M.list_of(is_item, expected)
+  return function(value)
+    local ok = type(value) == 'table' and vim.islist(value)
+    for _, item in ipairs(ok and value or {}) do
+      ok = ok and type(item) == 'string' and is_item(item)
+    end
+    return ok, expected
+  end
+end
+
+M.is_list_of_strings = M.list_of(function()
+  return true
+end, 'a list of strings')
+
+M.is_list_of_paths = M.list_of(function(path)
+  return vim.startswith(vim.fs.normalize(path), '/')
+end, 'a list of absolute paths, in which ~ and $VAR are expanded')
+
+--- `value` without the tables in it that are empty: the host could not tell whether they are lists.
+---@param value any
+---@return any value nil if it is such a table itself
+function M.without_empty(value)
+  if type(value) ~= 'table' then
+    return value
+  end
+  local kept = {}
+  for key, item in pairs(value) do
+    kept[key] = M.without_empty(item)
+  end
+  return next(kept) ~= nil and kept or nil
+end
+
+--- What only the host knows the fields of: tables by name.
+---@param example string
+---@return sanderling.config.Check
+function M.tables_by_name(example)
+  return function(value)
+    local ok = type(value) == 'table' and (vim.tbl_isempty(value) or not vim.islist(value))
+    for name, item in pairs(ok and value or {}) do
+      ok = ok and type(name) == 'string' and type(item) == 'table'
+    end
+    return ok, 'tables by name, like ' .. example
+  end
+end
+
+function M.normalized(paths)
+  return vim.tbl_map(vim.fs.normalize, paths)
+end
+
+---@param value any
+---@return boolean ok
+---@return string expected
+function M.is_key(value)
+  local ok = value == false or type(value) == 'string'
+  if type(value) == 'table' then
+    ok = M.is_list_of_strings(value)
+  end
+  return ok, 'a key, a list of keys, or false'
+end
+
+---@param choices string[]
+---@return sanderling.config.Check
+function M.one_of(choices)
+  return function(value)
+    return vim.list_contains(choices, value), "one of '" .. table.concat(choices, "', '") .. "'"
+  end
+end
+
+---@param least number
+---@param is_whole? boolean
+---@return sanderling.config.Check
+function M.at_least(least, is_whole)
+  return function(value)
+    local ok = type(value) == 'number' and value >= least and (not is_whole or value % 1 == 0)
+    return ok, (is_whole and 'a whole number' or 'a number') .. ' from ' .. least .. ' on'
+  end
+end
+
+return M

@@ -1,0 +1,155 @@
+"""
+`sanderling config show|check|schema`: what settings are in force, what is wrong in their files, what these may hold.
+
+With `--setup` Neovim's own options come from standard input, as `lua/sanderling/config` gives them to the host.
+"""
+
+import argparse
+import sys
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from sanderling.config import Layer, Table
+from sanderling.config.file import (
+    file_type,
+    mistakes_of,
+    parse_user_file,
+    read_user_file,
+    setup_layer,
+    user_file,
+)
+from sanderling.config.layers import Layers
+from sanderling.config.project import PROJECT_FILE, parse_project_file, project_file_type
+from sanderling.config.schema import json_schema
+from sanderling.config.show import as_toml, places, shown_tables
+from sanderling.conversation.configuration import KINDS, mistakes_in
+from sanderling.errors import SanderlingError
+from sanderling.print_mode.inputs import project_root, state_dir
+from sanderling.project.trust.settings import with_project
+from sanderling.project.trust.trust import Trust
+from sanderling.protocol.requests import TrustFile
+from sanderling.providers.redaction import hide_secrets
+
+EXIT_WRONG = 2
+_STATES = {
+    "trusted": "trusted",
+    "new": "not trusted, so it does not count: :AgentTrust",
+    "changed": "changed since you trusted it, so it does not count: :AgentTrust",
+}
+
+
+def add_config_commands(commands: Any) -> None:
+    """Add `config` and what belongs to it to the command line's parser."""
+    config = commands.add_parser("config", help="show and check the settings")
+    actions = config.add_subparsers(dest="action", required=True)
+    show = actions.add_parser("show", help="the settings in force here, as TOML, without secrets")
+    show.add_argument("--origin", action="store_true", help="with the place of each")
+    show.set_defaults(run=print_settings)
+    check = actions.add_parser("check", help="all that is wrong in the files; exit status 2 then")
+    check.set_defaults(run=print_mistakes)
+    for each in (show, check):
+        each.add_argument("--json", action="store_true", help="as one JSON object")
+        each.add_argument("--project", default="", metavar="DIR", help="the project's directory")
+        each.add_argument("--setup", action="store_true", help=argparse.SUPPRESS)
+    schema = actions.add_parser("schema", help="the JSON Schema of the person's file")
+    schema.add_argument("--project", action="store_true", help="of a project's file")
+    schema.set_defaults(run=print_schema)
+
+
+def print_settings(arguments: argparse.Namespace) -> int:
+    try:
+        project = project_root(arguments.project)
+        layers = _own_layers(arguments, read_user_file())
+        settings = with_project(layers, Trust(layers.state_dir, project)).settings()
+    except SanderlingError as error:
+        return _say(error)
+    tables = shown_tables(settings, hide_secrets)
+    origins = places(settings, tables) if arguments.origin else {}
+    if arguments.json:
+        _print_json({"settings": tables} | ({"origins": origins} if origins else {}))
+    else:
+        sys.stdout.write(as_toml(tables, origins))
+    return 0
+
+
+def print_mistakes(arguments: argparse.Namespace) -> int:
+    try:
+        report = _check(arguments, project_root(arguments.project))
+    except SanderlingError as error:
+        return _say(error)
+    if arguments.json:
+        _print_json(msgspec.to_builtins(report))
+    else:
+        lines = [f"{name}: {state}" for name, state in report.files.items()]
+        lines += [mistake.text for mistake in report.mistakes]
+        sys.stdout.write("\n".join(lines) + "\n")
+    return EXIT_WRONG if report.mistakes else 0
+
+
+def print_schema(arguments: argparse.Namespace) -> int:
+    kind = project_file_type(KINDS) if arguments.project else file_type(KINDS)
+    title = PROJECT_FILE if arguments.project else "config.toml of Sanderling"
+    _print_json(json_schema(kind, title, whole=("Rule",)))
+    return 0
+
+
+class ShownMistake(msgspec.Struct, frozen=True):
+    """`text` is the sentence with its place; `line` is 0 where it is not known."""
+
+    file: str
+    line: int
+    message: str
+    text: str
+
+
+class CheckReport(msgspec.Struct, frozen=True):
+    """The files that were looked at, each with what is to be said of it; and the settings in force, if nothing is wrong."""
+
+    files: dict[str, str]
+    mistakes: list[ShownMistake]
+    settings: Table
+
+
+def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
+    file, mistakes = parse_user_file()
+    layers = _own_layers(arguments, file)
+    trust = Trust(layers.state_dir, project)
+    theirs = trust.look(PROJECT_FILE)
+    text = theirs.text if theirs and theirs.sha256 else ""
+    project_layer, wrong = parse_project_file(text, KINDS)
+    mistakes += [*mistakes_of(file, KINDS), *mistakes_of(layers.setup, KINDS), *wrong]
+    tables = Table()
+    if not mistakes:
+        mistakes = mistakes_in(replace(layers, project=project_layer).settings(), project)
+    if not mistakes:
+        tables = shown_tables(with_project(layers, trust).settings(), hide_secrets)
+    files = {
+        file.origin: "read" if user_file().exists() else "not there",
+        PROJECT_FILE: _said(theirs) if theirs else "not there",
+    }
+    shown = [ShownMistake(*each, text=str(each)) for each in sorted(set(mistakes))]
+    return CheckReport(files, shown, tables)
+
+
+def _said(file: TrustFile) -> str:
+    return _STATES[file.state] if file.sha256 else file.text.strip("[]")
+
+
+def _own_layers(arguments: argparse.Namespace, file: Layer) -> Layers:
+    """The person's layers, with Neovim's options if it sends them."""
+    if not arguments.setup:
+        return Layers(state_dir=str(state_dir()), file=file)
+    given = msgspec.msgpack.decode(sys.stdin.buffer.read())
+    setup = setup_layer(given["options"])
+    return Layers(state_dir=given["state_dir"], file=file, setup=setup)
+
+
+def _say(error: SanderlingError) -> int:
+    sys.stderr.write(f"sanderling: {error}\n")
+    return EXIT_WRONG
+
+
+def _print_json(value: Table) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")

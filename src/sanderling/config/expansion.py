@@ -1,0 +1,73 @@
+"""`$NAME` and `${NAME}` in settings: values of the environment, so that a file of settings can be published."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from sanderling.config import KeyPath
+from sanderling.config.mistakes import dotted
+from sanderling.errors import ConfigError
+
+_REFERENCE = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|(\{))", re.ASCII)
+_ONLY_REFERENCE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})", re.ASCII)
+
+_SECRETS = ((("providers",), ("api_key", "headers")), (("mcp", "servers"), ("env", "headers")))
+
+
+def expand(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """
+    `text` with values of the environment in the place of `$NAME` and `${NAME}`; `$$` stands for `$`.
+
+    Raises:
+        ConfigError: there is no such variable, or `${` begins something else.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        dollar, name, braced, brace = found.groups()
+        if dollar:
+            return dollar
+        if brace:
+            raise ConfigError("only $NAME and ${NAME} are expanded; $$ stands for $")
+        name = name or braced
+        if name not in environment:
+            raise ConfigError(f"the environment has no variable '{name}'; $$ stands for $")
+        return environment[name]
+
+    return _REFERENCE.sub(value, text) if "$" in text else text
+
+
+def is_reference(text: str) -> bool:
+    """Say whether `text` is the name of a variable and nothing else: what tells no secret."""
+    return _ONLY_REFERENCE.fullmatch(text) is not None
+
+
+def is_secret(path: KeyPath) -> bool:
+    """Say whether what stands at `path` may be a secret: it stays as it is written, and is expanded where it is used."""
+    for tables, keys in _SECRETS:
+        depth = len(tables)
+        if path[:depth] == tables and len(path) > depth + 1 and path[depth + 1] in keys:
+            return True
+    return False
+
+
+def expanded(
+    value: Any,
+    environment: Mapping[str, str],
+    on_error: Callable[[ConfigError], None],
+    path: KeyPath = (),
+) -> Any:
+    """`value`, what stands at `path` in a file, with all strings expanded but secrets and rules: a rule's `$` ends a command."""
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {key: expanded(item, environment, on_error, (*path, key)) for key, item in items}
+    if isinstance(value, list):
+        items = enumerate(cast("list[Any]", value))
+        return [expanded(item, environment, on_error, (*path, number)) for number, item in items]
+    if not isinstance(value, str) or path[0] == "permissions" or is_secret(path):
+        return value
+    try:
+        return expand(value, environment)
+    except ConfigError as error:
+        on_error(ConfigError(f"'{dotted(path)}': {error}", path))
+        return value

@@ -1,0 +1,204 @@
+"""A file of settings: read, expanded and checked. What is wrong in it is told with its line."""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple, cast, get_type_hints
+
+import msgspec
+
+from sanderling.config import FIELDS, GROUPS, Layer, Settings, Table, config_dir, key_of
+from sanderling.config.expansion import expanded
+from sanderling.config.lines import line_finder
+from sanderling.config.mistakes import mistakes_in
+from sanderling.errors import ConfigError
+from sanderling.paths import open_plain
+
+MAX_FILE_BYTES = 1 << 20
+MAX_TOLD = 10
+_TOP_KEYS = frozenset(field for field in FIELDS if len(key_of(field)) == 1)
+_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+
+
+class Mistake(NamedTuple):
+    """`line` is 0 where it is not known."""
+
+    origin: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        if not self.origin:
+            return self.message
+        return (
+            f"{self.origin}:{self.line}: {self.message}"
+            if self.line
+            else f"{self.origin}: {self.message}"
+        )
+
+
+def user_file(environment: Mapping[str, str] = os.environ) -> Path:
+    return Path(config_dir(environment), "config.toml")
+
+
+def read_user_file(environment: Mapping[str, str] = os.environ) -> Layer:
+    """
+    The person's own file; an empty layer where there is none.
+
+    Raises:
+        ConfigError: naming all that is wrong, each with file and line.
+    """
+    return sound(*parse_user_file(environment))
+
+
+def parse_user_file(environment: Mapping[str, str] = os.environ) -> tuple[Layer, list[Mistake]]:
+    """
+    The person's own file, whatever is wrong in it; an empty layer where there is none.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    path = user_file(environment)
+    origin = shown_path(path)
+    try:
+        with open_plain(path) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return Layer(origin), []
+    except OSError as error:
+        raise ConfigError(f"{origin} cannot be read: {error.strerror}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{origin} has more than {MAX_FILE_BYTES:,} bytes")
+    try:
+        return parse(origin, data.decode("utf-8-sig"), environment)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return Layer(origin), [Mistake(origin, line, "is no UTF-8")]
+
+
+def setup_layer(options: Table) -> Layer:
+    """
+    The options that Neovim was given in setup() and vim.g.sanderling.
+
+    Raises:
+        ConfigError: naming what is wrong in them.
+    """
+    errors = list[ConfigError]()
+    layer = Layer("setup()", expanded(options, os.environ, errors.append))
+    return sound(layer, placed(layer, errors))
+
+
+def parse(
+    origin: str, text: str, environment: Mapping[str, str] | None = os.environ
+) -> tuple[Layer, list[Mistake]]:
+    """The text of a file as a layer, and all that is wrong in it. Without an `environment` nothing is expanded."""
+    try:
+        options = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        found = _PLACE.search(str(error))
+        line = int(found[1] or text.count("\n") + 1) if found else 0
+        return Layer(origin), [Mistake(origin, line, f"is no TOML: {_PLACE.sub('', str(error))}")]
+    errors = list[ConfigError]()
+    if environment is not None and "$" in text:
+        options = expanded(options, environment, errors.append)
+    layer = Layer(origin, options, text)
+    return layer, placed(layer, errors)
+
+
+def sound(layer: Layer, mistakes: Iterable[Mistake] = ()) -> Layer:
+    """
+    The layer, if nothing is wrong in it.
+
+    Raises:
+        ConfigError: naming all that is.
+    """
+    found = [*mistakes]
+    if found or _is_refused(layer.options):
+        raise refusal([*found, *mistakes_of(layer)])
+    return layer
+
+
+def refusal(mistakes: Iterable[Mistake]) -> ConfigError:
+    """One error that names all of them."""
+    lines = [str(mistake) for mistake in sorted(set(mistakes))]
+    more = [f"and {len(lines) - MAX_TOLD} more"] if len(lines) > MAX_TOLD else []
+    return ConfigError("\n".join((*lines[:MAX_TOLD], *more)))
+
+
+def mistakes_of(layer: Layer, kinds: Mapping[str, Any] = MappingProxyType({})) -> list[Mistake]:
+    """
+    The keys of the layer that are unknown, and what has a wrong type.
+
+    `kinds`: types of fields of `Settings` that say more than its own, from the parts that know what stands there.
+    """
+    return placed(layer, mistakes_in(layer.options, file_type(kinds), (), _elsewhere))
+
+
+def placed(layer: Layer, errors: Iterable[ConfigError]) -> list[Mistake]:
+    """The errors with the lines on which their paths stand in the layer."""
+    if not (found := [*errors]):
+        return []
+    line_of = line_finder(layer.text)
+    return [Mistake(layer.origin, line_of(error.path), str(error)) for error in found]
+
+
+def fields_of(options: Table) -> Table:
+    """The options by the fields of `Settings`; what is unknown gets a name that no field has."""
+    fields = Table()
+    for key, value in options.items():
+        if key in GROUPS and isinstance(value, dict):
+            group = cast("Table", value)
+            fields |= {f"{key}_{name}": item for name, item in group.items()}
+        else:
+            fields[key if key in _TOP_KEYS else f"?{key}"] = value
+    return fields
+
+
+def file_type(
+    kinds: Mapping[str, Any] = MappingProxyType({}), fields: Iterable[str] = FIELDS
+) -> type[msgspec.Struct]:
+    """The type of a whole file, made of these fields of `Settings`; `kinds` as for `mistakes_of`."""
+    hints, defaults = get_type_hints(Settings, include_extras=True), Settings("")
+    top, groups = list[Any](), {group: list[Any]() for group in GROUPS}
+    for field in fields:
+        kind = hints[field]
+        if field in kinds:
+            kind = Annotated[
+                kinds[field], msgspec.Meta(description=kind.__metadata__[0].description)
+            ]
+        *group, name = key_of(field)
+        members = groups[group[0]] if group else top
+        members.append((name, kind, getattr(defaults, field)))
+    for group, members in groups.items():
+        table = msgspec.defstruct(group.capitalize(), members, forbid_unknown_fields=True)
+        top.append((group, table, msgspec.field(default_factory=table)))
+    return msgspec.defstruct("File", top, forbid_unknown_fields=True)
+
+
+def shown_path(path: Path) -> str:
+    """`path` with `~` for HOME: short, and a person can jump to it."""
+    with suppress(RuntimeError, ValueError):  # no HOME, or not in there
+        return f"~/{path.relative_to(Path.home())}"
+    return str(path)
+
+
+def _is_refused(options: Table) -> bool:
+    try:
+        msgspec.convert({"state_dir": "", **fields_of(options)}, Settings)
+    except msgspec.ValidationError:
+        return True
+    return False
+
+
+def _elsewhere(name: str) -> str:
+    """The key in another table that was probably meant by `name`."""
+    last = name.rpartition(".")[2]
+    for field in FIELDS:
+        key = ".".join(key_of(field))
+        if name == field or last in (key.rpartition(".")[2], field):
+            return key
+    return ""

@@ -1,0 +1,178 @@
+"""The layers of settings, put upon each other: the person's file, a trusted project's, `setup()` in Neovim, the command line."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from sanderling.config import LEVELS, KeyPath, Layer, Settings, Table
+from sanderling.config.file import fields_of, read_user_file
+from sanderling.config.lines import line_finder
+from sanderling.errors import ConfigError
+
+
+def _lower(own: float, wanted: float) -> float:
+    """The lower of two limits; 0 is none."""
+    return min(own, wanted) if own and wanted else own or wanted
+
+
+def _stronger(own: Any, wanted: Any) -> Any:
+    return LEVELS[min(LEVELS.index(own), LEVELS.index(wanted))]
+
+
+def _more(own: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys((*own, *wanted)))
+
+
+TIGHTER: Mapping[tuple[str, ...], Callable[[Any, Any], Any]] = {
+    ("max_calls",): _lower,
+    ("budget_usd",): _lower,
+    ("sandbox", "min_level"): _stronger,
+    ("tools", "disabled"): _more,
+}
+"""The keys that bound the agent, and what of two values is the tighter one."""
+
+
+class Layers(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    The layers of a session, each of them sound, the weakest first: what a later one says goes before those ahead of it.
+
+    Rules add up. What bounds the agent is the tighter one of what the person and the project say; only the command line, which
+    is for this one time, goes before that.
+    """
+
+    state_dir: str
+    log_file: str = ""
+    file: Layer = Layer()
+    project: Layer = Layer()
+    setup: Layer = Layer()
+    command_line: Layer = Layer()
+
+    def read_again(self) -> "Layers":
+        """
+        These layers with the person's file as it is now.
+
+        Raises:
+            ConfigError: naming what is wrong in it.
+        """
+        return replace(self, file=read_user_file())
+
+    def settings(self) -> Settings:
+        """
+        The settings in force.
+
+        Raises:
+            ConfigError: what is right by itself does not go together.
+        """
+        person = _merged((self.file, self.setup))
+        free = _free(self.project.options)
+        own = _get(person, ("mcp", "servers"), {})
+        servers = _get(self.project.options, ("mcp", "servers"), {})
+        theirs = {name: server for name, server in servers.items() if name not in own}
+        layers = (
+            self.file,
+            replace(self.project, options={**free, "mcp": {"servers": theirs}} if theirs else free),
+            self.setup,
+            replace(self.project, options=bounds_in(self.project.options, person)),
+            self.command_line,
+        )
+        fields = {
+            **fields_of(_merged(layers)),
+            "state_dir": self.state_dir,
+            "log_file": self.log_file,
+            "mcp_servers": own,
+            "project_mcp_servers": theirs,
+        }
+        settings = replace(msgspec.convert(fields, Settings), layers=layers)
+        if settings.provider == "scripted" and not settings.script:
+            place = place_of(("provider",), layers)
+            raise ConfigError(f"{place}: provider 'scripted' needs 'script', the path of its file")
+        return settings
+
+
+def guards_in(layer: Layer) -> Layer:
+    """The part of the layer that does nothing but bind the agent more than it is without any settings."""
+    options = bounds_in(layer.options, {})
+    rules = cast("list[Table]", layer.options.get("permissions", []))
+    if strict := [rule for rule in rules if rule.get("action") != "allow"]:
+        options["permissions"] = strict
+    return replace(layer, options=options)
+
+
+def bounds_in(options: Table, person: Table) -> Table:
+    """The part of `options` that binds the agent more than the person has."""
+    tight = Table()
+    for path, tighter in TIGHTER.items():
+        own = _get(person, path, getattr(_DEFAULTS, "_".join(path)))
+        wanted = _get(options, path, None)
+        if wanted is not None and (bound := tighter(own, wanted)) != own:
+            tight = upon(tight, {path[0]: {path[1]: bound} if path[1:] else bound})
+    return tight
+
+
+def upon(lower: Table, upper: Table) -> Table:
+    """Both tables, with `upper` going before; tables in them likewise, and rules of permissions add up."""
+    joined = dict(lower)
+    for key, value in upper.items():
+        before = lower.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            joined[key] = upon(cast("Table", before), cast("Table", value))
+        elif key == "permissions" and isinstance(before, list):
+            joined[key] = [*cast("list[Any]", before), *value]
+        else:
+            joined[key] = value
+    return joined
+
+
+class Place(NamedTuple):
+    """`line` is 0 where it is not known; no layer says anything if `origin` is empty."""
+
+    origin: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.origin}:{self.line}" if self.line else self.origin
+
+
+def place_of(path: KeyPath, layers: Sequence[Layer]) -> Place:
+    """The place where what stands at `path` comes from."""
+    match path:
+        case ("permissions", int() as number, *rest):  # they add up
+            for layer in layers:
+                count = len(layer.options.get("permissions", ()))
+                if number < count:
+                    return _place_in(layer, ("permissions", number, *rest))
+                number -= count
+        case _:
+            for end in range(len(path), 0, -1):
+                for layer in reversed(layers):
+                    if _get(layer.options, path[:end], None) is not None:
+                        return _place_in(layer, path)
+    return Place()
+
+
+def _place_in(layer: Layer, path: KeyPath) -> Place:
+    return Place(layer.origin, line_finder(layer.text)(path))
+
+
+def _merged(layers: Iterable[Layer]) -> Table:
+    return reduce(upon, (layer.options for layer in layers), {})
+
+
+def _free(options: Table) -> Table:
+    others = {path[0] for path in TIGHTER} | {"mcp"}
+    return {key: value for key, value in options.items() if key not in others}
+
+
+def _get(table: Any, path: KeyPath, default: Any) -> Any:
+    for key in path:
+        try:
+            table = table[key]
+        except (KeyError, IndexError, TypeError):
+            return default
+    return table
+
+
+_DEFAULTS = Settings("")

@@ -1,0 +1,86 @@
+"""The lines on which the keys of a TOML file stand. tomllib does not tell, so they are looked for once something is wrong."""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from sanderling.config import KeyPath, Table
+
+_PIECE = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|'
+    r"'''.*?'{3,5}|"
+    r'"(?:\\.|[^"\\\n])*"|'
+    r"'[^'\n]*'|"
+    r"#[^\n]*|"
+    r"""[^"'#\[\]{}\n]+|.|\n""",
+    re.DOTALL,
+)
+
+
+def key_lines(text: str) -> dict[KeyPath, int]:
+    """The number, from 1, of the line on which each key of a TOML file, or its table, begins."""
+    lines = dict[KeyPath, int]()
+    items = Counter[KeyPath]()  # of arrays of tables
+    table: KeyPath = ()
+    for number, statement in _statements(text):
+        parsed: Table = tomllib.loads(statement)
+        if statement.startswith("["):
+            table = _table_of(parsed, items, is_item=statement.startswith("[["))
+            for end in range(len(table)):
+                lines.setdefault(table[: end + 1], number)
+        else:
+            for path in _paths(parsed):
+                lines.setdefault((*table, *path), number)
+    return lines
+
+
+def line_finder(text: str) -> Callable[[KeyPath], int]:
+    """A function that tells the line of a key, or of the nearest table around it; 0 if there is none, or the text is no TOML."""
+    try:
+        lines = key_lines(text)
+    except (ValueError, RecursionError):
+        lines = {}
+    return lambda path: next(
+        (lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), 0
+    )
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """The headers and the keys with their values, each with the number of its first line."""
+    number, depth, statement = 1, 0, ""
+    for found in _PIECE.finditer(f"{text}\n"):
+        piece = found[0]
+        depth += (piece in ("[", "{")) - (piece in ("]", "}"))
+        if piece == "\n" and depth <= 0:
+            if (bare := statement.strip()) and not bare.startswith("#"):
+                yield number, bare
+            number += statement.count("\n") + 1
+            statement = ""
+        else:
+            statement += piece
+
+
+def _table_of(header: Table, items: Counter[KeyPath], *, is_item: bool) -> KeyPath:
+    """The path that a header leads to: of an array of tables, to its newest item."""
+    *_, keys = _paths(header)
+    path: KeyPath = ()
+    names = [key for key in keys if isinstance(key, str)]
+    for number, name in enumerate(names, 1):
+        path = (*path, name)
+        items[path] += is_item and number == len(names)
+        if items[path]:
+            path = (*path, items[path] - 1)
+    return path
+
+
+def _paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, item in cast("dict[str, Any]", value).items():
+            yield from _paths(item, (*path, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(cast("list[Any]", value)):
+            yield from _paths(item, (*path, number))

@@ -1,0 +1,135 @@
+"""The mistakes in settings: found by one conversion; once that fails, each is named, with its path and the nearest key."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+
+from sanderling.config import NEOVIM_KEYS, KeyPath
+from sanderling.errors import ConfigError
+
+Kind = TypeVar("Kind")
+_PLACE = re.compile(r" - at `(key in )?\$.*`$")
+LIKE = 0.75  # from where on a key is rather a neighbour misspelt than one of another table
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+NearestElsewhere = Callable[[str], str]
+
+
+def dotted(path: KeyPath) -> str:
+    """`path` as a person reads it: `permissions[1].tool`, the first item being 1."""
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key + 1}]"
+        else:
+            text += f".{key}" if _BARE.fullmatch(key) else f".{msgspec.json.encode(key).decode()}"
+    return text.removeprefix(".")
+
+
+def checked(value: object, kind: type[Kind], path: KeyPath) -> Kind:
+    """
+    The settings at `path` as the type `kind`.
+
+    Raises:
+        ConfigError: naming the first mistake, with its path.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        for mistake in mistakes_in(value, kind, path):
+            raise mistake from error
+        raise ConfigError(f"'{dotted(path)}': {_said(error)}", path) from error
+
+
+def mistakes_in(
+    value: object, kind: Any, path: KeyPath = (), elsewhere: NearestElsewhere = lambda _: ""
+) -> Iterator[ConfigError]:
+    """
+    The keys in `value` that the type `kind` does not know, and what has another type.
+
+    A key that is missing is no mistake here: another layer may have it. `elsewhere` finds the place of one that belongs into
+    another table.
+    """
+    items = _items(value, kind)
+    for key, item, item_kind in items or ():
+        if item_kind is None:
+            yield _unknown(str(key), list(_fields(_fitting(kind, value))), path, elsewhere)
+        else:
+            yield from mistakes_in(item, item_kind, (*path, key), elsewhere)
+    if items is None:
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            yield ConfigError(f"'{dotted(path)}': {_expected(kind, error)}", path)
+
+
+def _items(value: Any, kind: Any) -> list[tuple[str | int, Any, Any]] | None:
+    """The contents of a table or a list: key, item and its type, None for a key that is unknown; None if it is judged whole."""
+    kind = _fitting(kind, value)
+    if isinstance(value, Mapping):
+        table = cast("Mapping[str, Any]", value)
+        if _is_struct(kind):
+            known = _fields(kind)
+            return [(key, item, known.get(key)) for key, item in table.items()]
+        if get_origin(kind) is dict:
+            return [(key, item, get_args(kind)[1]) for key, item in table.items()]
+    if isinstance(value, list | tuple) and get_origin(kind) in (list, tuple):
+        items = enumerate(cast("list[Any]", value))
+        return [(number, item, get_args(kind)[0]) for number, item in items]
+    return None
+
+
+def _fitting(kind: Any, value: Any) -> Any:
+    """The one of the alternatives of `kind` that is about tables, or lists, if `value` is one."""
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    for each in get_args(kind) if get_origin(kind) in (Union, UnionType) else ():
+        is_for_tables = _is_struct(each) or get_origin(each) is dict
+        is_for_lists = get_origin(each) in (list, tuple)
+        if (isinstance(value, Mapping) and is_for_tables) or (
+            isinstance(value, list | tuple) and is_for_lists
+        ):
+            return each
+    return kind
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _fields(struct: Any) -> dict[str, Any]:
+    return {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+
+
+def _expected(kind: Any, error: msgspec.ValidationError) -> str:
+    plain = _fitting(kind, None)
+    if get_origin(plain) is Literal:
+        return f"one of {', '.join(map(str, get_args(plain)))}"
+    return _said(error)
+
+
+def _said(error: msgspec.ValidationError) -> str:
+    """The library's words, in those of TOML."""
+    words = _PLACE.sub("", str(error)).replace("`object", "`table").replace("`array", "`list")
+    return words.replace("Object missing required field", "there is no")
+
+
+def _unknown(
+    key: str, known: Sequence[str], path: KeyPath, elsewhere: NearestElsewhere
+) -> ConfigError:
+    import difflib  # takes a while to load, and few need it
+
+    place = (*path, key)
+    if not path and key in NEOVIM_KEYS:
+        return ConfigError(
+            f"'{key}' is an option of Neovim: it belongs to setup() or vim.g.sanderling", place
+        )
+    near = difflib.get_close_matches(key, known, n=1)
+    name = elsewhere(dotted(place))
+    if near and not (name and difflib.SequenceMatcher(None, key, near[0]).ratio() < LIKE):
+        name = dotted((*path, near[0]))
+    hint = f"; did you mean '{name}'?" if name else f"; known here: {', '.join(known)}"
+    return ConfigError(f"unknown key '{dotted(place)}'{hint}", place)

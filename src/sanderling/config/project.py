@@ -1,0 +1,97 @@
+"""
+A project's file of settings: what it may say of itself, and how it may bind the agent more than the person has.
+
+Somebody may trust a file that they have not understood. So nothing in it leads the person's keys, money or files anywhere: no
+provider, address or price, no host, path or variable for the sandbox, nothing of the environment, no server with any of these. Its
+model is one of the person's own providers', and never a script. What bounds the agent only becomes tighter (`layers.py`).
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import msgspec
+
+from sanderling.config import FIELDS, Layer, Level, Settings, Table, key_of
+from sanderling.config.file import Mistake, file_type, parse, placed, refusal
+from sanderling.config.mistakes import dotted, mistakes_in
+from sanderling.errors import ConfigError
+
+PROJECT_FILE = ".sanderling.toml"
+_SCRIPT = "script:"
+
+
+class ProjectServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A server of a project's: one that needs paths, hosts, variables or headers is the person's to declare."""
+
+    command: tuple[str, ...] = ()
+    url: str = ""
+    enabled: bool = True
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 120.0
+
+
+KINDS: Mapping[str, Any] = {
+    "model": Annotated[str, msgspec.Meta(min_length=1)],
+    "thinking": bool,
+    "max_tokens": Annotated[int, msgspec.Meta(gt=0)],
+    "max_calls": Annotated[int, msgspec.Meta(gt=0)],
+    "budget_usd": Annotated[float, msgspec.Meta(gt=0)],
+    "permissions": tuple[Table, ...],
+    "tools_disabled": tuple[str, ...],
+    "mcp_servers": dict[str, ProjectServer],
+    "sandbox_min_level": Level,
+}
+"""The fields of `Settings` that a project may set."""
+
+
+def parse_project_file(
+    text: str, kinds: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[Layer, list[Mistake]]:
+    """A project's file as a layer, and all that is wrong in it. `kinds` as for `mistakes_of`."""
+    layer, mistakes = parse(PROJECT_FILE, text, None)
+    return layer, mistakes + placed(layer, _errors_in(layer.options, kinds))
+
+
+def read_project_file(text: str) -> Layer:
+    """
+    A project's file as a layer.
+
+    Raises:
+        ConfigError: naming all that is wrong, each with its line.
+    """
+    layer, mistakes = parse_project_file(text)
+    if mistakes:
+        raise refusal(mistakes)
+    return layer
+
+
+def ignored_servers(project: Layer, settings: Settings) -> list[str]:
+    """The names of a project's servers that the person's own have."""
+    servers = project.options.get("mcp", {}).get("servers", {})
+    return [name for name in servers if name in settings.mcp_servers]
+
+
+def project_file_type(kinds: Mapping[str, Any] = MappingProxyType({})) -> type[msgspec.Struct]:
+    """The type of a project's file, as `file_type` is that of the person's."""
+    rules = {"permissions": kinds["permissions"]} if "permissions" in kinds else {}
+    return file_type({**KINDS, **rules}, tuple(KINDS))
+
+
+def _errors_in(options: Table, kinds: Mapping[str, Any]) -> Iterator[ConfigError]:
+    yield from map(_explained, mistakes_in(options, project_file_type(kinds)))
+    if str(options.get("model", "")).startswith(_SCRIPT):
+        yield ConfigError("a project may not choose a script as its model", ("model",))
+
+
+def _explained(error: ConfigError) -> ConfigError:
+    """The error, in other words if it is about what only the person may set."""
+    path, allowed = error.path, [key_of(field) for field in KINDS]
+    if path not in allowed and path in {key_of(field) for field in FIELDS}:
+        names = ", ".join(map(dotted, allowed))
+        return ConfigError(f"a project may not set '{dotted(path)}', only {names}", path)
+    match path:
+        case ("mcp", "servers", _, str() as key) if key not in ProjectServer.__struct_fields__:
+            words = f"a project's server has no '{key}': declare it in your own settings"
+            return ConfigError(words, path)
+        case _:
+            return error
