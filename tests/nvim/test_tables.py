@@ -1,10 +1,12 @@
 """The tables of verbs, keys and options: what is made from them, and that the made files are up to date."""
 
 import subprocess
+from typing import get_type_hints
 
 import pytest
 from tests.conftest import ROOT, find_neovim, wait_until
 
+from sanderling.config import FIELDS, NEOVIM_KEYS, Settings, key_of
 from sanderling.project.slash_commands import BUILT_IN
 
 
@@ -165,3 +167,48 @@ def test_a_host_that_runs_is_told_of_a_table_that_is_set(child, tmp_path):
     child.submit("anything")
     child.wait_for_turns(2)
     assert child.transcript()[-1] == "scripted now"
+
+
+# --- Options -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_option_of_the_host_is_a_key_of_a_file_in_the_same_words(child):
+    rows = child.lua("""
+      return vim.tbl_map(function(row)
+        return { name = row.name, doc = row.doc, is_hosts = row.host or false }
+      end, require('sanderling.config.schema').rows)
+    """)
+    kinds = get_type_hints(Settings, include_extras=True)
+    described = {
+        ".".join(key_of(field)): kinds[field].__metadata__[0].description for field in FIELDS
+    }
+    assert {row["name"]: row["doc"] for row in rows if row["is_hosts"]} == described
+    others = {row["name"].partition(".")[0] for row in rows if not row["is_hosts"]}
+    assert others | {"ui"} == NEOVIM_KEYS
+
+
+def test_an_option_with_tables_by_name_is_checked_as_far_as_lua_knows_it(start_nvim):
+    child = start_nvim(columns=200)
+    for options, told in (
+        ({"providers": ["x"]}, "option 'providers' must be tables by name, like { here = { wire"),
+        ({"mcp": {"servers": {"git": "x"}}}, "option 'mcp.servers' must be tables by name, like"),
+        ({"mcp": {"server": {}}}, "unknown option 'mcp.server'; did you mean 'mcp.servers'?"),
+        ({"tools": {"disabled": "x"}}, "option 'tools.disabled' must be a list of strings"),
+    ):
+        child.setup(**options)
+        assert told in child.messages()
+
+
+def test_tables_by_name_reach_the_host_and_what_is_not_given_does_not(child):
+    child.setup(
+        providers={"here": {"wire": "chat", "headers": {}, "api_key": "$KEY"}},
+        mcp={"servers": {"git": {"command": ["x"], "env": {"A": "$B"}}}},
+        tools={"disabled": []},
+        thinking=False,
+    )
+    assert child.lua("return require('sanderling.config').host_settings().options") == {
+        "providers": {"here": {"wire": "chat", "api_key": "$KEY"}},
+        "mcp": {"servers": {"git": {"command": ["x"], "env": {"A": "$B"}}}},
+        "tools": {"disabled": []},
+        "thinking": False,
+    }

@@ -1,0 +1,267 @@
+"""`sanderling config`: what is in force and from where, what is wrong in which line, and the schema that editors read."""
+
+import argparse
+import io
+import json
+import re
+import sys
+import tomllib
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from tests.conftest import ROOT
+
+from sanderling.cli.config import add_config_commands
+from sanderling.config import FIELDS, key_of
+from sanderling.config.file import parse, sound
+from sanderling.config.layers import Layers
+from sanderling.config.project import KINDS as PROJECT_KINDS
+from sanderling.config.project import PROJECT_FILE, read_project_file
+from sanderling.conversation.configuration import KINDS, mistakes_in
+from sanderling.project.trust.trust import Trust
+
+GOLDEN = ROOT / "tests" / "golden"
+TEMPLATES = ROOT / "src" / "sanderling" / "config"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "NVIM_APPNAME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / ".config" / "sanderling").mkdir(parents=True)
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path
+
+
+@pytest.fixture
+def user(home):
+    return (home / ".config" / "sanderling" / "config.toml").write_text
+
+
+@pytest.fixture
+def project(home):
+    def write(text: str, *, is_trusted: bool = True) -> None:
+        (home / "project" / PROJECT_FILE).write_text(text)
+        if is_trusted:
+            trust = Trust(str(home / ".local/state/nvim/sanderling"), str(home / "project"))
+            trust.trust({PROJECT_FILE: sha256(text.encode()).hexdigest()})
+
+    return write
+
+
+@pytest.fixture
+def run(home, capsys):
+    assert Path.cwd() == home / "project"
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        parser = argparse.ArgumentParser()
+        add_config_commands(parser.add_subparsers())
+        arguments = parser.parse_args(["config", *argv])
+        status = arguments.run(arguments)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+# --- show --------------------------------------------------------------------------------------------------------------
+
+
+def test_without_files_the_defaults_are_shown(run):
+    status, out, err = run("show")
+    assert (status, err) == (0, "")
+    assert sound(*parse("x", out)).options["model"] == "claude-sonnet-5-5"
+
+
+def test_each_value_is_shown_with_its_file_and_line(run, user, project):
+    user("model = 'a'\nmax_calls = 9\n[[permissions]]\naction = 'ask'\n")
+    project("\nmax_calls = 5\n")
+    _, out, _ = run("show", "--origin")
+    lines = out.splitlines()
+    assert 'model = "a"  # ~/.config/sanderling/config.toml:1' in lines
+    assert "max_calls = 5  # .sanderling.toml:2" in lines
+    assert "thinking = true  # default" in lines
+    shown = json.loads(run("show", "--origin", "--json")[1])
+    assert shown["settings"]["max_calls"] == 5
+    assert shown["origins"]["max_calls"] == ".sanderling.toml:2"
+    assert shown["origins"]["permissions[1]"] == "~/.config/sanderling/config.toml:3"
+    assert "origins" not in json.loads(run("show", "--json")[1])
+
+
+def test_a_projects_file_counts_only_when_it_is_trusted(run, project):
+    project("model = 'b'", is_trusted=False)
+    assert 'model = "b"' not in run("show")[1]
+    project("model = 'b'")
+    assert 'model = "b"' in run("show")[1]
+
+
+def test_no_secret_is_shown(run, user, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "from-the-environment-1")
+    user(
+        """
+        base_url = "http://me:hunter22hunter@x/$MY_TOKEN"
+        [providers.a]
+        preset = "openai"
+        api_key = "$MY_TOKEN"
+        headers = { X = "Bearer abcdefgh12345678" }
+        [mcp.servers.s]
+        command = ["s", "--token", "sk-proj-abcdefghijklmnopqrstuvwx", "ghp_abcdefghijklmnopqrstuvwxyz012345"]
+        env = { T = "literal-secret", U = "$MY_TOKEN" }
+        """
+    )
+    for argv in (["show"], ["show", "--origin"], ["show", "--json"], ["check", "--json"]):
+        _, out, err = run(*argv)
+        for secret in ("hunter22", "from-the-env", "abcdefgh1234", "sk-proj", "ghp_", "literal-s"):
+            assert secret not in out + err
+        assert "$MY_TOKEN" in out
+
+
+def test_show_says_what_is_wrong_instead(run, user):
+    user("modle = 1\nmax_calls = 'x'\n")
+    status, out, err = run("show")
+    assert (status, out) == (2, "")
+    assert err == (
+        "sanderling: ~/.config/sanderling/config.toml:1: unknown key 'modle'; did you mean 'model'?\n"
+        "~/.config/sanderling/config.toml:2: 'max_calls': Expected `int`, got `str`\n"
+    )
+
+
+# --- check -------------------------------------------------------------------------------------------------------------
+
+
+def test_files_without_mistakes_are_named(run, user, project):
+    user("model = 'x'")
+    project("model = 'y'", is_trusted=False)
+    status, out, _ = run("check")
+    assert status == 0
+    assert out.splitlines() == [
+        "~/.config/sanderling/config.toml: read",
+        ".sanderling.toml: not trusted, so it does not count: :AgentTrust",
+    ]
+
+
+WRONG_IN_PARTS = {
+    "[providers.local]\nwire = 'chat'\nbse_url = 'x'": (3, "did you mean 'providers.local.base_url'?"),
+    "[providers.local]\nwire = 'chta'\nbase_url = 'x'": (2, "one of anthropic, chat, responses, ollama"),
+    "\n[providers.local]\nwire = 'chat'": (2, "needs base_url"),
+    "[providers.local]\npreset = 'opnai'": (1, "which is no preset; did you mean 'openai'?"),
+    "[providers.local]\npreset = 'openai'\napi_key = 'sk-x'": (1, "api_key is the name of a variable"),
+    "[mcp.servers.git]\ncommand = ['x']\nhots = []": (3, "did you mean 'mcp.servers.git.hosts'?"),
+    "\n[mcp.servers.git]\nhosts = []": (2, "it has either a command or a url"),
+    "[mcp.servers.git]\ncommand = 'x'": (2, "Expected `list`, got `str`"),
+    "[[permissions]]\naction = 'deny'\n[[permissions]]\naction = 'alow'": (4, "one of allow, ask, deny"),
+    "[[permissions]]\naction = 'deny'\n[[permissions]]\ntool = 'bash'": (3, "permission rule 2 is wrong"),
+    "[[permissions]]\naction = 'allow'\ntool = 'bsh'": (1, "no tool 'bsh'"),
+    "[[permissions]]\naction = 'deny'\npath = 'a'\nhost = 'b'": (1, "not path and host"),
+    "[prices.m]\ninput = 'x'": (2, "Expected `float`"),
+    "[prices.m]\nchache_read = 1": (2, "did you mean 'prices.m.cache_read'?"),
+    "\n[prices.m]\ninput = 1": (2, "missing required field `output`"),
+    "[tools]\ndisabled = [\n'bsh']": (2, "there is no tool 'bsh'"),
+    "model = 'none:x'": (1, "there is no provider 'none'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WRONG_IN_PARTS)
+def test_what_only_a_part_knows_to_be_wrong_has_its_line_too(run, user, text):
+    line, words = WRONG_IN_PARTS[text]
+    user(text)
+    status, out, _ = run("check", "--json")
+    assert status == 2
+    [mistake] = json.loads(out)["mistakes"]
+    assert mistake["file"] == "~/.config/sanderling/config.toml"
+    assert (mistake["line"], words in mistake["message"]) == (line, True), mistake
+    assert mistake["text"] == f"{mistake['file']}:{line}: {mistake['message']}"
+
+
+def test_all_that_is_wrong_in_both_files_is_told_at_once(run, user, project):
+    user("modle = 1\n[providers.a]\nwre = 'chat'\n[[permissions]]\naction = 1")
+    project("base_url = 'x'\nmax_calls = 'x'", is_trusted=False)
+    lines = run("check")[1].splitlines()
+    places = [line.split(": ")[0].rpartition("/")[2] for line in lines]
+    assert places == [
+        *("config.toml", PROJECT_FILE),
+        *(f"{PROJECT_FILE}:1", f"{PROJECT_FILE}:2"),
+        *("config.toml:1", "config.toml:3", "config.toml:5"),
+    ]
+
+
+def test_a_projects_file_that_can_never_be_trusted_says_why(run, home):
+    (home / "project" / PROJECT_FILE).symlink_to("/etc/passwd")
+    status, out, _ = run("check")
+    assert status == 0
+    assert "is a link that leads out of the project: it cannot be trusted" in out
+
+
+def given(home: Path, monkeypatch: pytest.MonkeyPatch, **options: object) -> None:
+    """Put on standard input what Neovim gives."""
+    told = {"state_dir": str(home / "state"), "log_file": "", "options": options}
+    monkeypatch.setattr(
+        sys, "stdin", SimpleNamespace(buffer=io.BytesIO(msgspec.msgpack.encode(told)))
+    )
+
+
+def test_the_options_of_neovim_are_checked_with_the_files(run, user, home, monkeypatch):
+    user("model = 'a'\nmax_calls = 3\n")
+    given(home, monkeypatch, model="b", providers={"x": {"wire": "chat", "base_ur": "y"}})
+    _, out, _ = run("check", "--json", "--setup")
+    [mistake] = json.loads(out)["mistakes"]
+    assert mistake["text"].startswith("setup(): unknown key 'providers.x.base_ur'")
+    given(home, monkeypatch, model="b")
+    settings = json.loads(run("check", "--json", "--setup")[1])["settings"]
+    assert (settings["model"], settings["max_calls"]) == ("b", 3)
+
+
+# --- schema ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, argv", [("user", []), ("project", ["--project"])])
+def test_the_schema_is_as_it_was(run, name, argv):
+    """A change of what a file may hold shows here; `sanderling config schema [--project]` writes these files."""
+    status, out, _ = run("schema", *argv)
+    assert status == 0
+    assert json.loads(out) == json.loads((GOLDEN / f"config_schema_{name}.json").read_text())
+
+
+def test_each_key_of_the_schema_is_described(run):
+    schema = json.loads(run("schema")[1])["$defs"]
+    for name in ("File", "Sandbox", "Tools", "Mcp"):
+        for key, told in schema[name]["properties"].items():
+            assert "$ref" in told or told["description"], key
+
+
+# --- templates ---------------------------------------------------------------------------------------------------------
+
+
+def uncommented(name: str) -> str:
+    text = (TEMPLATES / name).read_text()
+    return re.sub(r"^# (?=[a-z_]+ = |\[)", "", text, flags=re.MULTILINE)
+
+
+def test_a_template_is_all_comments_until_it_is_changed():
+    for name in ("user.toml", "project.toml"):
+        assert tomllib.loads((TEMPLATES / name).read_text()) == {}
+
+
+def test_the_persons_template_has_each_key_and_is_right_without_its_comment_signs():
+    environment = {"LOCAL_KEY": "x", "GIT_TOKEN": "x", "SEARCH_TOKEN": "x"}
+    made = sound(*parse("user.toml", uncommented("user.toml"), environment))
+    settings = Layers(state_dir="/s", file=made).settings()
+    assert mistakes_in(settings, "/p") == []
+    for field in FIELDS:
+        table = made.options
+        for key in key_of(field):
+            table = table[key]
+
+
+def test_the_projects_template_has_each_key_and_is_right_without_its_comment_signs():
+    made = read_project_file(uncommented("project.toml"))
+    for field in PROJECT_KINDS:
+        table = made.options
+        for key in key_of(field):
+            table = table[key]
+    assert KINDS.keys() >= {"permissions", "providers"}
