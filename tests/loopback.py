@@ -380,8 +380,8 @@ class LoopbackServer:
     def refusals(self, request: Request) -> list[str]:
         return refusals(request.json()["messages"])
 
-    def refusal(self, words: str) -> Answer:
-        return Status(400, message=words)
+    def refusal(self, words: str, status: int = 400, **options: Any) -> Status:
+        return Status(status, message=words, **options)
 
     # --- the thread ----------------------------------------------------------------------------------------------------
 

@@ -9,15 +9,9 @@ from tests.fuzz import IS_FULL
 from tests.fuzz.talk import check_resumed, check_talk, directory, talking
 from tests.fuzz.wires import WIRES, Wire
 from tests.loopback import HANG_UP, RESET, STALL, Act, LoopbackServer, Reply
-from tests.wires.servers import ChatServer, OllamaServer, ResponsesServer
+from tests.wires.servers import SERVERS
 
 PLACES = 40 if IS_FULL else 3
-SERVERS = {
-    "anthropic": LoopbackServer,
-    "chat": lambda: ChatServer("any"),
-    "responses": ResponsesServer,
-    "ollama": OllamaServer,
-}
 CASES = [
     (wire, how, is_chunked)
     for wire in WIRES

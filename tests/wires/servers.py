@@ -1,6 +1,7 @@
 """Servers on this machine for the formats beside Anthropic's, in the style of `loopback.py`; each refuses what its judge refuses."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from tests.api_rules import chat as chat_rules
@@ -31,8 +32,9 @@ class ChatServer(LoopbackServer):
     def refusals(self, request: Request) -> list[str]:
         return chat_rules.request_refusals(request.body, self.endpoint)
 
-    def refusal(self, words: str) -> Answer:
-        return Status(400, body=chat.error_body(words))
+    def refusal(self, words: str, status: int = 400, **options: Any) -> Status:
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        return Status(status, body=chat.error_body(words, kind), **options)
 
 
 class ResponsesServer(ChatServer):
@@ -75,5 +77,13 @@ class OllamaServer(LoopbackServer):
     def refusals(self, request: Request) -> list[str]:
         return ollama_rules.request_refusals(request.body)
 
-    def refusal(self, words: str) -> Answer:
-        return Status(400, body=ollama.error_body(words))
+    def refusal(self, words: str, status: int = 400, **options: Any) -> Status:
+        return Status(status, body=ollama.error_body(words), **options)
+
+
+SERVERS: dict[str, Callable[[], LoopbackServer]] = {
+    "anthropic": LoopbackServer,
+    "chat": lambda: ChatServer("any"),
+    "responses": ResponsesServer,
+    "ollama": OllamaServer,
+}
