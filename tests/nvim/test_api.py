@@ -241,9 +241,7 @@ def test_no_key_is_told_with_its_remedy(start_nvim):
     child.submit("hi")
     child.wait_for_turns()
     assert "There is no API key." in child.transcript_text()
-    assert (
-        "Store one with :AgentLogin, or set ANTHROPIC_API_KEY" in child.transcript_text()
-    )
+    assert "Store one with :AgentLogin, or set ANTHROPIC_API_KEY" in child.transcript_text()
 
 
 @prove
