@@ -1,15 +1,19 @@
 """Endpoints are data: presets, and tables of the person's that change one, begin from one or stand alone."""
 
 import os
+import re
 import subprocess
 import sys
 from typing import Any
 
 import pytest
+from tests.conftest import ROOT
 
 from sanderling.errors import ConfigError
 from sanderling.providers.endpoint import (
     ANTHROPIC,
+    Quirks,
+    _Table,
     endpoint_names,
     is_loopback,
     load_endpoint,
@@ -26,6 +30,13 @@ def test_each_preset_can_be_used_as_it_stands(name):
     assert endpoint.base_url.startswith("http") or endpoint == ANTHROPIC
     assert endpoint.is_keyed is not is_loopback(endpoint.base_url)
     assert endpoint.model or not endpoint.is_keyed or name == "anthropic"
+
+
+def test_help_knows_each_preset_and_each_key_and_quirk_of_a_table():
+    text = (ROOT / "doc/sanderling.txt").read_text()
+    told = text[text.index("*sanderling-providers*") : text.index("*sanderling-provider-test*")]
+    names = set(re.findall(r"^  ([\w-]+)(?:\s|$)", told, re.MULTILINE))
+    assert {*presets(), *_Table.__struct_fields__, *Quirks.__struct_fields__} - names == set()
 
 
 def test_each_preset_has_a_key_of_its_own_in_the_keychain():
