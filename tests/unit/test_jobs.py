@@ -207,7 +207,6 @@ async def test_screen_can_list_and_follow_jobs(desk):
     await desk.say(f"printf '\\033[1mbold\\033[0m\\n'; {ENDS_ON_FILE}; echo end", background=True)
     (job,) = desk.jobs.all()
     assert (job.id, job.outcome) == ("j1", "")
-    assert time.time() - job.started_at < 30
     assert job.log.path.exists()
     assert job.log.read(0, 1000) == b"\x1b[1mbold\x1b[0m\n"
     changes = desk.changes

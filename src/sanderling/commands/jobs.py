@@ -37,7 +37,7 @@ class Job:
     A command of the model's.
 
     `id` is empty while it runs in front. `outcome` says in words how it ended, and is empty while it runs; `log` is all of its
-    output, `started_at` a Unix time.
+    output.
     """
 
     def __init__(
@@ -47,7 +47,6 @@ class Job:
         self.command = command
         self.started = started
         self.log = log
-        self.started_at = time.time()
         self.ended = anyio.Event()
         self.status: int | None = None
         self.outcome = ""
