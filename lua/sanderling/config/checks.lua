@@ -1,4 +1,4 @@
---- What an option's value must be, where the type of its default does not say it all; and how the host is given some of them.
+--- The checks of options' values, where the type of its default does not say it all; and how the host is given some of them.
 local M = {}
 
 --- Says what is wrong deeper inside a value by `look`.
@@ -39,7 +39,7 @@ function M.without_empty(value)
   return next(kept) ~= nil and kept or nil
 end
 
---- What only the host knows the fields of: tables by name.
+--- A check of tables by name, whose fields only the host knows.
 ---@param example string
 ---@return sanderling.config.Check
 function M.tables_by_name(example)

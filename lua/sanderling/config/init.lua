@@ -204,7 +204,7 @@ function M.take_global(options)
   reload()
 end
 
---- What the host takes: where its files are, and the options that were given. The others may stand in a file of settings.
+--- The settings that the host takes: where its files are, and the options that were given. The others may stand in a file of settings.
 ---@return { state_dir: string, log_file: string, options: table }
 function M.host_settings()
   local options = vim.empty_dict()
