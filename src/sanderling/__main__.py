@@ -281,7 +281,11 @@ async def ask_api(model: str, base_url: str) -> dict[str, Any]:
         limits = await make_provider(settings).fetch_limits()
     except ProviderError as error:
         return {"is_reachable": False, "message": error.message, "remedy": error.remedy}
-    return {"is_reachable": True, "model": settings.model, "limits": limits}
+    known = {
+        "context_window_tokens": limits.context_window_tokens,
+        "max_output_tokens": limits.max_output_tokens,
+    }
+    return {"is_reachable": True, "model": settings.model, "limits": known}
 
 
 if __name__ == "__main__":

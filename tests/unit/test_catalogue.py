@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from sanderling.catalogue import models
-from sanderling.catalogue.models import FREE, UNKNOWN, Catalogue, load_catalogue, load_own
+from sanderling.catalogue.models import (
+    FREE,
+    UNKNOWN,
+    Catalogue,
+    Price,
+    load_catalogue,
+    load_own,
+)
 from sanderling.config import Settings
 from sanderling.errors import ConfigError
 
@@ -129,3 +136,19 @@ def test_an_endpoint_that_begins_from_a_preset_has_its_models_unless_it_is_elsew
     assert catalogue.of("work:gpt-5.5") == catalogue.of("openai:gpt-5.5") != UNKNOWN
     assert catalogue.of("proxy:gpt-5.5") == UNKNOWN
     assert catalogue.of("deepseek-anthropic:deepseek-flash").price
+
+
+def test_what_a_provider_tells_of_its_price_goes_before_the_snapshot_and_not_before_the_person():
+    told = Price(7, 8)
+    catalogue = Catalogue(
+        prices={"openai:gpt-5.2": {"input": 1}, "mine:*": {"input": 0, "output": 0}}
+    )
+    for name, price in (
+        ("openai:gpt-5.5", told),
+        ("openrouter:z-ai/glm-5", told),
+        ("openai:gpt-5.2", catalogue.of("openai:gpt-5.2").price),
+        ("mine:m", FREE.price),
+    ):
+        catalogue.learn(name, told)
+        assert catalogue.of(name).price == price
+    assert catalogue.of("openai:gpt-5.5").window_tokens

@@ -1,18 +1,28 @@
 """What requests use and cost: held against a ledger that was made by hand."""
 
+import json
 import math
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import examples, prove
+from tests.conftest import examples, policy_of, prove
+from tests.wires.servers import ChatServer, told
 
-from sanderling.catalogue.models import LENGTH_STEP_TOKENS, Catalogue
+from sanderling.catalogue.models import LENGTH_STEP_TOKENS, Catalogue, Price
+from sanderling.config import Settings
+from sanderling.conversation.conversation import Conversation
+from sanderling.conversation.parts import Parts
 from sanderling.conversation.usage_report import report, shown_cost
 from sanderling.errors import ConfigError
-from sanderling.protocol.messages import Usage
+from sanderling.protocol.events import UsageUpdated
+from sanderling.protocol.messages import Prompt, Usage
+from sanderling.providers.choice import make_provider
+from sanderling.providers.http.models import decode_models
 from sanderling.session.ledger import MAX_TURNS, Ledger
 from sanderling.session.prices import Cost, Prices, prompt_tokens
+from sanderling.session.session import Session
 
 SHIPPED = Prices(Catalogue())
 
@@ -240,3 +250,59 @@ def test_a_cost_is_shown_in_dollars(cost, shown):
 
 def test_prompt_tokens_are_all_that_went_in():
     assert prompt_tokens(Usage(1, 20, 300, 4_000)) == 4_301
+
+
+# --- a price that the provider tells -----------------------------------------------------------------------------------
+
+PRICED = {
+    "id": "z-ai/glm-5",
+    "context_length": 200_000,
+    "pricing": {"prompt": "0.0000014", "completion": "0.0000044", "input_cache_read": "0.00000014"},
+}
+
+
+@pytest.mark.parametrize(
+    "pricing, price",
+    [
+        (PRICED["pricing"], Price(1.4, 4.4, cache_read=0.14)),
+        ({"prompt": "0", "completion": "0"}, Price(0, 0)),
+        ({"prompt": "-1", "completion": "-1"}, None),
+        ({"prompt": "0.1"}, None),
+        ({"prompt": "cheap", "completion": "nan"}, None),
+        ({"prompt": 1, "completion": 2}, None),
+        ("free", None),
+        (None, None),
+    ],
+)
+def test_a_list_of_models_may_tell_prices(pricing, price):
+    data = json.dumps({"data": [{"id": "m", "pricing": pricing}]}).encode()
+    assert decode_models(data)["m"].price == price
+
+
+@pytest.mark.parametrize("model, is_priced", [(PRICED, True), ({"id": "z-ai/glm-5"}, False)])
+async def test_what_the_endpoint_asks_for_is_what_the_session_costs(tmp_path, model, is_priced):
+    events: list[UsageUpdated] = []
+
+    def emit(event) -> None:
+        if isinstance(event, UsageUpdated):
+            events.append(event)
+
+    with ChatServer() as server:
+        server.models = told({"data": [model]})
+        table = {"wire": "chat", "base_url": f"{server.url}/v1"}
+        chosen = Settings(str(tmp_path), model="router:z-ai/glm-5", providers={"router": table})
+        session = Session.open(tmp_path / "sessions", "s", str(tmp_path))
+        parts = Parts(session, make_provider(chosen), emit, policy_of(session), chosen)
+        conversation = Conversation(parts)
+        await parts.provider.learn_limits()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(conversation.serve)
+            conversation.submit(Prompt("p", "Good morning."))
+            with anyio.fail_after(10):
+                while not events:
+                    await anyio.sleep(0.005)
+            conversation.close()
+        await parts.provider.aclose()
+    last = events[-1]
+    usd = (10 * 1.4 + 5 * 4.4) / 1e6 if is_priced else 0
+    assert (last.is_priced, last.cost_usd) == (is_priced, pytest.approx(usd))

@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,6 +128,13 @@ class Catalogue:
             self._known[name] = self._look_up(name)
         return self._known[name]
 
+    def learn(self, name: str, price: Price) -> None:
+        """Take the price that the provider itself tells of `name`; the person's own goes before it."""
+        provider, model = split(name)
+        own = self._own.get(provider, {}).get(model, {})
+        if "price" not in own and not self._own_price((name, model)):
+            self._known[name] = msgspec.structs.replace(self.of(name), price=price)
+
     def names(self, provider: str) -> tuple[str, ...]:
         """The models of `provider` that are known: the person's own before the others, the newest first."""
         return tuple(dict.fromkeys((*self._own.get(provider, ()), *self._shipped(provider))))
@@ -215,5 +221,5 @@ def _price(table: Table, told: Table | None) -> dict[str, Any]:
 def _shipped(provider: str) -> dict[str, dict[str, Any]]:
     if not _PROVIDER.fullmatch(provider):
         return {}
-    file = files("sanderling.catalogue").joinpath(f"{provider}.toml")
+    file = Path(__file__).with_name(f"{provider}.toml")
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

@@ -236,6 +236,8 @@ class ModelCalls:
     def _emit_usage(self, last: Usage, model: str, usage: Usage) -> None:
         """Emit the session's usage and that of a request to `model` that still goes on; `last` fills the context window."""
         ledger, limits = self._session.ledger, self._provider.limits
+        if limits and limits.price:
+            self.models.learn(self._provider.model, limits.price)
         going_on = self.prices.cost_usd(model, usage) if usage != Usage() else 0.0
         total_usd, is_priced = ledger.cost(self.prices)
         turn_usd, _ = ledger.turn_cost(self.prices)

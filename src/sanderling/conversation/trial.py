@@ -12,7 +12,7 @@ from typing import Literal
 import anyio
 import msgspec
 
-from sanderling.catalogue.models import Price, load_catalogue
+from sanderling.catalogue.models import Catalogue, Price, load_catalogue
 from sanderling.config import DEFAULT_MODEL, Settings
 from sanderling.conversation.model_calls import cut_off
 from sanderling.conversation.prompt import system_prompt
@@ -27,7 +27,14 @@ from sanderling.protocol.messages import (
     Usage,
 )
 from sanderling.protocol.remedies import remedies
-from sanderling.providers import BlockDone, ModelRequest, Provider, ReplyDone, UsageReport
+from sanderling.providers import (
+    BlockDone,
+    ModelLimits,
+    ModelRequest,
+    Provider,
+    ReplyDone,
+    UsageReport,
+)
 from sanderling.providers.choice import DEFAULT, full_name, make_at
 from sanderling.providers.endpoint import Endpoint, load_endpoint
 from sanderling.session.prices import prompt_tokens
@@ -79,21 +86,25 @@ async def try_all(names: Sequence[str], model: str, settings: Settings) -> list[
     """
     Try the providers `names`, `PROVIDER` or `PROVIDER:MODEL`, side by side; `model` is of those that name none.
 
-    Without any it is the one that is asked if nobody names another, else the first that is listed.
+    Without any it is the provider's usual one, else the first that is known, else the first that it lists.
 
     Raises:
         ConfigError: there is no such provider.
     """
+    catalogue = load_catalogue(settings)
     trials: list[tuple[Endpoint, Provider]] = []
     for name, _, own in (name.partition(":") for name in names):
         endpoint = load_endpoint(name, settings.providers)
-        usual = endpoint.model or (DEFAULT_MODEL if endpoint.name == DEFAULT else "")
+        known = (DEFAULT_MODEL,) if name == DEFAULT else catalogue.names(name)
+        usual = endpoint.model or next(iter(known), "")
         trials.append((endpoint, make_at(endpoint, own or model or usual, settings)))
-    tried = (_try_out(endpoint, provider, settings) for endpoint, provider in trials)
+    tried = (_try_out(endpoint, provider, settings, catalogue) for endpoint, provider in trials)
     return list(await anyio.gather(*tried))
 
 
-async def _try_out(endpoint: Endpoint, provider: Provider, settings: Settings) -> Trial:
+async def _try_out(
+    endpoint: Endpoint, provider: Provider, settings: Settings, catalogue: Catalogue
+) -> Trial:
     """Try each thing, until one fails."""
     talk, trial = _Talk(provider), Trial("")
     try:
@@ -106,9 +117,12 @@ async def _try_out(endpoint: Endpoint, provider: Provider, settings: Settings) -
         with anyio.CancelScope(shield=True):
             await provider.aclose()
     trial.model = full_name(endpoint.name, provider.model or "?", settings)
-    known = load_catalogue(settings).of(trial.model)
-    told = provider.limits.context_window_tokens if provider.limits else 0
-    trial.window_tokens, trial.price = told or known.window_tokens or None, known.price
+    limits = provider.limits or ModelLimits()
+    if limits.price:
+        catalogue.learn(trial.model, limits.price)
+    known = catalogue.of(trial.model)
+    trial.window_tokens = limits.context_window_tokens or known.window_tokens or None
+    trial.price = known.price
     return trial
 
 

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from sanderling.catalogue.models import Price
 from sanderling.protocol.messages import ContentBlock, Message, StopReason, Usage
 
 
@@ -64,10 +65,11 @@ StreamItem = TextPiece | ThinkingPiece | ToolUseBegun | BlockDone | UsageReport 
 
 
 class ModelLimits(msgspec.Struct, frozen=True):
-    """The limits of a model; 0: not known."""
+    """The limits of a model, and its price where the API tells it; what is 0 or None is not known."""
 
     context_window_tokens: int = 0
     max_output_tokens: int = 0
+    price: Price | None = None
 
 
 class Provider(Protocol):

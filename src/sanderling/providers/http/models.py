@@ -4,10 +4,12 @@ The list of models that a server has, and what it says of their limits.
 By the format a model has no more than an id; many say more, each by names of its own.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from sanderling.catalogue.models import PER_TOKENS, Price
 from sanderling.providers import ModelLimits
 from sanderling.providers.http.bodies import count, decode, field, first_count, is_list, items
 from sanderling.providers.http.errors import malformed
@@ -29,6 +31,14 @@ _OUTPUT = (
     ("max_output_tokens",),
 )
 
+# OpenRouter tells dollars per token, as text; what varies from request to request is negative there.
+_PRICE = {
+    "input": "prompt",
+    "output": "completion",
+    "cache_read": "input_cache_read",
+    "cache_write": "input_cache_write",
+}
+
 _decoder = msgspec.json.Decoder(Any)
 
 
@@ -47,6 +57,20 @@ def decode_models(data: bytes) -> dict[str, ModelLimits]:
     for model in sorted(items(listed), key=lambda model: -(count(field(model, "created")) or 0)):
         name = field(model, "id")
         if isinstance(name, str) and name:
-            limits = ModelLimits(first_count(model, _WINDOW), first_count(model, _OUTPUT))
-            found[name.removeprefix("models/")] = limits  # as Gemini has them
+            found[name.removeprefix("models/")] = ModelLimits(  # as Gemini has them
+                first_count(model, _WINDOW), first_count(model, _OUTPUT), _price(model)
+            )
     return found
+
+
+def _price(model: object) -> Price | None:
+    """The price that the list tells; None if it does not tell all of it."""
+    told = {key: field(field(model, "pricing"), name) for key, name in _PRICE.items()}
+    with suppress(ValueError, msgspec.ValidationError):
+        dollars = {
+            key: round(float(each) * PER_TOKENS, 9)
+            for key, each in told.items()
+            if isinstance(each, str)
+        }
+        return msgspec.convert(dollars, Price)
+    return None

@@ -23,7 +23,7 @@ from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.protocol.messages import StopReason
 from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
-from sanderling.providers.endpoint import Endpoint
+from sanderling.providers.endpoint import Endpoint, is_loopback
 from sanderling.providers.http.bodies import decode_refusal
 from sanderling.providers.http.errors import (
     explain_status,
@@ -109,6 +109,8 @@ class HttpProvider(ABC, Generic[Client]):
     content_type: ClassVar[str] = EVENTS
     last_words_s: ClassVar[float] = DRAIN_S
     """How long to wait, once the model has said all, for what the server tells besides."""
+    start_it: ClassVar[str] = "Start the server that answers there, or check base_url."
+    """Sentence, of a server on this machine that cannot be reached."""
 
     def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
         self.model = model
@@ -239,6 +241,7 @@ class HttpProvider(ABC, Generic[Client]):
             self.limits = ModelLimits(
                 limits.context_window_tokens or known.window_tokens,
                 limits.max_output_tokens or known.max_output_tokens,
+                limits.price,
             )
 
     def _known(self, model: str) -> Model:
@@ -347,7 +350,10 @@ class HttpProvider(ABC, Generic[Client]):
             return self._explain_refusal(cause.response)
         host = self._host(self._client) if self._client else "the API"
         words = self._without_key(words_of(cause))
-        return explain_transport(cause, words, host, is_streaming=is_streaming)
+        told = explain_transport(cause, words, host, is_streaming=is_streaming)
+        if told.kind == "network" and told.is_temporary and is_loopback(self.endpoint.base_url):
+            told.remedy = self.start_it
+        return told
 
     def _without_key(self, words: str) -> str:
         return without_keys(words, self._keys(self._client) if self._client else ())

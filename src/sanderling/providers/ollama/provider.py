@@ -14,7 +14,7 @@ from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import ModelLimits, ModelRequest, StreamItem
-from sanderling.providers.endpoint import Endpoint, is_loopback
+from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.bodies import decode_refusal
 from sanderling.providers.http.direct import DirectProvider
 from sanderling.providers.http.errors import retry_after_s
@@ -41,6 +41,7 @@ class _Line:
 class OllamaProvider(DirectProvider):
     path = "/api/chat"
     content_type = "application/x-ndjson"
+    start_it = "Start it with `ollama serve`, or check base_url."
 
     def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
         super().__init__(settings, endpoint, model)
@@ -149,9 +150,3 @@ class OllamaProvider(DirectProvider):
             return super()._explain_refusal(response)
         after_s = retry_after_s(response.headers)
         return explain(response.status_code, self._without_key(words), self.model, after_s)
-
-    def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
-        told = super()._explain(error, is_streaming=is_streaming)
-        if told.kind == "network" and is_loopback(self.endpoint.base_url):
-            told.remedy = "Start it with `ollama serve`, or check base_url."
-        return told
