@@ -135,12 +135,12 @@ def list_sessions(arguments: argparse.Namespace) -> int:
     import msgspec
 
     from sanderling.errors import ConfigError
-    from sanderling.print_mode.inputs import UsageError, own_layers, project_root
+    from sanderling.print_mode.inputs import UsageError, own_settings, project_root
     from sanderling.session import store
     from sanderling.text import visible
 
     try:
-        settings = own_layers().settings()
+        settings = own_settings()
         project = "" if arguments.all else project_root("")
     except (ConfigError, UsageError) as error:
         sys.stderr.write(f"sanderling: {error}\n")

@@ -23,7 +23,7 @@ def shell(tmp_path) -> Shell:
 def declare(shell: Shell, **servers: Any) -> None:
     lines = []
     for name, fields in servers.items():
-        lines.append(f"[mcp_servers.{name}]")
+        lines.append(f"[mcp.servers.{name}]")
         lines += [f"{key} = {_toml(value)}" for key, value in fields.items()]
     shell.config.write_text("\n".join(lines))
 
@@ -70,12 +70,15 @@ def test_server_that_fails_is_told_and_the_answer_comes(shell):
 def test_server_whose_variable_is_not_set_is_told(shell):
     declare(shell, bad=hostile(env={"TOKEN": "$NOT_SET_ANYWHERE"}))
     done = shell.play(ANSWER)
-    assert "needs the variable NOT_SET_ANYWHERE, which is not set" in done.stderr
+    assert "the variable NOT_SET_ANYWHERE is not set" in done.stderr
 
 
 def test_wrong_declaration_is_told_before_anything_starts(shell):
     declare(shell, bad={"comand": ["x"]})
     done = shell.play(ANSWER)
     assert done.returncode != 0
-    assert "tool server 'bad': unknown key 'comand'; did you mean 'command'?" in done.stderr
+    assert (
+        "config.toml:2: unknown key 'mcp.servers.bad.comand'; did you mean 'mcp.servers.bad.command'?"
+        in done.stderr
+    )
     assert not Path(shell.state / "sessions").exists() or shell.sessions() == []

@@ -271,8 +271,8 @@ def test_what_a_variable_holds_is_not_expanded_again():
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("x$NONE", "the environment has no variable 'NONE'"),
-        ("${NONE}", "the environment has no variable 'NONE'"),
+        ("x$NONE", "the variable NONE is not set"),
+        ("${NONE}", "the variable NONE is not set"),
         ("${A:-x}", "only $NAME and ${NAME} are expanded"),
     ],
 )
@@ -316,7 +316,7 @@ def test_strings_of_a_file_are_expanded_but_for_secrets_and_rules():
 def test_a_variable_that_is_not_set_is_told_with_its_line():
     [line] = refused("\n[mcp.servers.git]\ncommand = ['a', '$NONE']\n")
     assert line.startswith(
-        "config.toml:3: 'mcp.servers.git.command[2]': the environment has no variable 'NONE'"
+        "config.toml:3: 'mcp.servers.git.command[2]': the variable NONE is not set"
     )
 
 

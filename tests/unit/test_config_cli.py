@@ -151,6 +151,10 @@ WRONG_IN_PARTS = {
     "\n[providers.local]\nwire = 'chat'": (2, "needs base_url"),
     "[providers.local]\npreset = 'opnai'": (1, "which is no preset; did you mean 'openai'?"),
     "[providers.local]\npreset = 'openai'\napi_key = 'sk-x'": (1, "api_key is the name of a variable"),
+    "[providers.openai]\nmodel = 'x'\n[providers.openai.quirks]\nimges = 'user'": (
+        4,
+        "did you mean 'providers.openai.quirks.images'?",
+    ),
     "[mcp.servers.git]\ncommand = ['x']\nhots = []": (3, "did you mean 'mcp.servers.git.hosts'?"),
     "\n[mcp.servers.git]\nhosts = []": (2, "it has either a command or a url"),
     "[mcp.servers.git]\ncommand = 'x'": (2, "Expected `list`, got `str`"),

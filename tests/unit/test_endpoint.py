@@ -82,15 +82,6 @@ def test_quirks_may_differ_by_model():
     assert endpoint.quirks_of("other/m").cache == "automatic"
 
 
-def test_address_may_name_variables(monkeypatch):
-    monkeypatch.setenv("WHERE", "http://10.0.0.1")
-    table = {"wire": "chat", "base_url": "$WHERE/v1"}
-    assert load_endpoint("mine", {"mine": table}).base_url == "http://10.0.0.1/v1"
-    monkeypatch.delenv("WHERE")
-    with pytest.raises(ConfigError, match="needs the variable WHERE"):
-        load_endpoint("mine", {"mine": table})
-
-
 @pytest.mark.parametrize(
     "table, words",
     [

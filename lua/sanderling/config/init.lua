@@ -7,6 +7,7 @@ local schema = require('sanderling.config.schema')
 
 M.POSITIONS = schema.choices('chat.position')
 M.MODES = { 'ask', 'auto', 'plan' }
+M.FILES = { 'user', 'project' }
 
 M.defaults = schema.defaults
 

@@ -10,8 +10,6 @@ local message = require('sanderling.ui.message')
 local stored = require('sanderling.session.stored')
 local words = require('sanderling.ui.words')
 
-M.FILES = { 'user', 'project' }
-
 local ns = api.nvim_create_namespace('sanderling_config')
 local augroup = api.nvim_create_augroup('sanderling_config', {})
 
@@ -114,8 +112,8 @@ end
 ---@param which string
 function M.open(which)
   which = which == '' and 'user' or which
-  if not vim.list_contains(M.FILES, which) then
-    error(words.not_one_of('AgentConfig', M.FILES, which), 0)
+  if not vim.list_contains(config.FILES, which) then
+    error(words.not_one_of('AgentConfig', config.FILES, which), 0)
   end
   ---@cast which 'user'|'project'
   local project = stored.project_here()

@@ -6,6 +6,7 @@ local lazy = require('sanderling.ui.lazy')
 local chat = require('sanderling.chat')
 local commands = lazy('sanderling.commands')
 local config = require('sanderling.config')
+local config_file = lazy('sanderling.screens.config_file')
 local health = lazy('sanderling.health')
 local host = require('sanderling.host')
 local install = require('sanderling.host.install')
@@ -239,11 +240,10 @@ return {
     desc = "open the file of settings: yours, or the project's",
     forms = 'ex slash',
     args = '? file',
-    words = always({ 'user', 'project' }),
+    words = always(config.FILES),
     is_word = true,
-    has_own_page = true,
     run = function(call)
-      require('sanderling.screens.config_file').open(call.args) -- few sessions need it
+      config_file.open(call.args)
     end,
   },
   {

@@ -31,10 +31,15 @@ def expand(text: str, environment: Mapping[str, str] = os.environ) -> str:
             raise ConfigError("only $NAME and ${NAME} are expanded; $$ stands for $")
         name = name or braced
         if name not in environment:
-            raise ConfigError(f"the environment has no variable '{name}'; $$ stands for $")
+            raise ConfigError(f"the variable {name} is not set; $$ stands for $")
         return environment[name]
 
     return _REFERENCE.sub(value, text) if "$" in text else text
+
+
+def variables_in(text: str) -> set[str]:
+    """The names of the variables that `text` refers to."""
+    return {found[2] or found[3] for found in _REFERENCE.finditer(text) if found[2] or found[3]}
 
 
 def is_reference(text: str) -> bool:

@@ -16,6 +16,7 @@ def json_schema(kind: type[msgspec.Struct], title: str, whole: Container[str]) -
     """
     schema = msgspec.json.schema(kind)
     for name, definition in schema["$defs"].items():
+        definition.pop("description", None)  # what a developer is told of the struct
         if name not in whole:
             definition.pop("required", None)
     return {"$schema": DIALECT, "title": title, **schema}

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from sanderling.catalogue.models import Price, load_catalogue
 from sanderling.config import KeyPath, Settings
 from sanderling.config.file import Mistake, mistakes_of, refusal
@@ -13,13 +15,23 @@ from sanderling.mcp.servers import McpServer, load_server, load_servers
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import load_rule
 from sanderling.providers.choice import choose
-from sanderling.providers.endpoint import ProviderTable, load_endpoint
+from sanderling.providers.endpoint import ProviderTable, Quirks, load_endpoint
 from sanderling.tools.catalog import check_disabled
+
+_QUIRKS: dict[str, Any] = {"quirks": Quirks, "models": dict[str, Quirks]}
+_Provider = msgspec.defstruct(
+    "Provider",
+    [
+        (field.name, _QUIRKS.get(field.name, field.type))
+        for field in msgspec.structs.fields(ProviderTable)
+    ],
+    forbid_unknown_fields=True,
+)
 
 KINDS: dict[str, Any] = {
     "permissions": tuple[Rule, ...],
     "prices": dict[str, Price],
-    "providers": dict[str, ProviderTable],
+    "providers": dict[str, _Provider],
     "mcp_servers": dict[str, McpServer],
 }
 """The types of what `Settings` holds as it was written."""

@@ -8,10 +8,10 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from sanderling.config.expansion import expand, variables_in
 from sanderling.errors import ConfigError
 from sanderling.mcp.names import fitted_server
 
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|\$)", re.ASCII)
 _OF_PROGRAMS = ("paths", "write_paths", "hosts", "env")
 
 
@@ -102,18 +102,11 @@ def filled_in(
     Raises:
         ConfigError: one of them is not set.
     """
-    secrets = set[str]()
-
-    def value_of(found: re.Match[str]) -> str:
-        variable = found[1] or found[2]
-        if not variable:
-            return "$"
-        if variable not in environment:
-            raise ConfigError(
-                f"tool server '{name}' needs the variable {variable}, which is not set"
-            )
-        secrets.add(environment[variable])
-        return environment[variable]
-
-    filled = {key: _VARIABLE.sub(value_of, value) for key, value in values.items()}
+    try:
+        filled = {key: expand(value, environment) for key, value in values.items()}
+    except ConfigError as error:
+        raise ConfigError(f"tool server '{name}': {error}") from error
+    secrets = {
+        environment[variable] for value in values.values() for variable in variables_in(value)
+    }
     return Filled(filled, frozenset({*secrets, *filled.values()}))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sanderling.config import Layer, Table
+from sanderling.config import Layer, Settings, Table
 from sanderling.config.file import read_user_file
 from sanderling.config.layers import Layers
 from sanderling.errors import ConfigError, SanderlingError
@@ -33,6 +33,16 @@ def own_layers(environment: Mapping[str, str] = os.environ) -> Layers:
         ConfigError: naming what is wrong, with file and line.
     """
     return Layers(state_dir=str(state_dir(environment)), file=read_user_file(environment))
+
+
+def own_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+    """
+    The settings of the person's own file, for what is about no project.
+
+    Raises:
+        ConfigError: as `own_layers`.
+    """
+    return own_layers(environment).settings()
 
 
 def with_flags(layers: Layers, arguments: argparse.Namespace) -> Layers:

@@ -5,7 +5,6 @@ One is a preset of `presets.toml`, or a table `[providers.NAME]` of the person's
 another `preset`, or stands alone with `wire` and `base_url`. What differs between servers of one wire is a row of `Quirks`, not code.
 """
 
-import os
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from sanderling.config.expansion import is_reference, variables_in
 from sanderling.errors import ConfigError
 from sanderling.providers.credentials import Account
 from sanderling.text import did_you_mean
@@ -24,7 +24,6 @@ Wire = Literal["anthropic", "chat", "responses", "ollama"]
 
 PRESETS = Path(__file__).with_name("presets.toml")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -187,7 +186,7 @@ def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:
         names = ", ".join(presets())
         raise ConfigError(f"{where} needs {' and '.join(missing)}, or preset = one of: {names}")
     told = msgspec.convert(table, ProviderTable)
-    base_url = expanded(told.base_url, where).rstrip("/")
+    base_url = told.base_url.rstrip("/")
     variables = _variables(told.api_key, where, name)
     return Endpoint(
         name=name,
@@ -218,30 +217,13 @@ def _check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...]) ->
 
 def _variables(told: str | tuple[str, ...], where: str, name: str) -> tuple[str, ...]:
     """The names in `api_key`. What is none is a key that should not be there, and is not repeated."""
-    found = [_VARIABLE.fullmatch(each) for each in ((told,) if isinstance(told, str) else told)]
-    if not all(found):
+    references = (told,) if isinstance(told, str) else told
+    if not all(map(is_reference, references)):
         raise ConfigError(
             f'{where}: api_key is the name of a variable, as in api_key = "$LOCAL_KEY", and never the key itself;'
             f" `sanderling login {name}` keeps one in the system's keychain"
         )
-    return tuple(each[1] or each[2] for each in found if each)
-
-
-def expanded(text: str, where: str, environment: Mapping[str, str] = os.environ) -> str:
-    """
-    `text` with `$NAME` and `${NAME}` from the environment.
-
-    Raises:
-        ConfigError: naming a variable that is not set.
-    """
-
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        if name not in environment:
-            raise ConfigError(f"{where} needs the variable {name}, which is not set")
-        return environment[name]
-
-    return _VARIABLE.sub(value, text)
+    return tuple(name for each in references for name in variables_in(each))
 
 
 def is_loopback(url: str) -> bool:

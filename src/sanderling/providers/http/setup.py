@@ -9,10 +9,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from anyio import to_thread
 
+from sanderling.config.expansion import expand
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.credentials import is_mangled
-from sanderling.providers.endpoint import Endpoint, expanded, is_loopback
+from sanderling.providers.endpoint import Endpoint, is_loopback
 from sanderling.providers.http.transport import receive_head, words_of
 from sanderling.providers.http.unpacking import ACCEPTED
 
@@ -66,10 +67,10 @@ def header_values(endpoint: Endpoint) -> dict[str, str]:
     """
     where = f"[providers.{endpoint.name}] headers"
     try:
-        values = {name: expanded(value, where) for name, value in endpoint.headers.items()}
+        values = {name: expand(value) for name, value in endpoint.headers.items()}
     except ConfigError as error:
         remedy = f"Set it, or change the table, then {remedies().restart}."
-        raise ProviderError("auth", f"{error}.", remedy) from error
+        raise ProviderError("auth", f"{where}: {error}.", remedy) from error
     for name, value in values.items():
         if is_mangled(value.replace(" ", "")):
             remedy = f"Set it anew and {remedies().restart}."
