@@ -16,10 +16,12 @@ from typing import Any
 import anthropic
 import anyio
 import httpx2
+import msgspec
 import pytest
 from tests.conftest import policy_of, prove, wait_until
+from tests.fuzz.talk import settings_in
+from tests.fuzz.wires import ANTHROPIC, WIRES, Wire
 
-from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
 from sanderling.errors import ProviderError
@@ -35,14 +37,12 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import (
     Message,
     Prompt,
-    TextBlock,
-    ThinkingBlock,
     ToolResult,
-    ToolUse,
     Usage,
 )
-from sanderling.providers import ModelRequest
+from sanderling.providers import ModelRequest, Provider
 from sanderling.providers.anthropic.provider import AnthropicProvider
+from sanderling.providers.choice import make_provider
 from sanderling.providers.retries import Backoff
 from sanderling.session.history import for_another_model
 from sanderling.session.session import Session
@@ -51,20 +51,24 @@ PEERS = Path(os.environ.get("SANDERLING_PEERS", Path(__file__).parent.parent / "
 CLI = PEERS / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
 
 DEADLINE_S = 60.0
+OLLAMA = WIRES["ollama"]
+PATHS = [wire.path for wire in WIRES.values()]
+THOUGHT = "A greeting. I greet back."
 
 FIXTURES = [
     {
         "match": {"userMessage": "Good morning."},
         "response": {
             "content": "Good morning to you, too! 🦀",
-            "reasoning": "A greeting. I greet back.",
+            "reasoning": THOUGHT,
         },
     },
     {
         "match": {"userMessage": "And now?"},
         "response": {
             "content": "Now it is later.\n\n```\n12:01\n```\n",
-            "usage": {"input_tokens": 30, "output_tokens": 7},
+            "usage": {"input_tokens": 30, "output_tokens": 7}
+            | {"prompt_tokens": 30, "completion_tokens": 7},
         },
     },
     {
@@ -76,8 +80,6 @@ FIXTURES = [
             "reasoning": "Mars, then.",
         },
     },
-    {"match": {"toolCallId": "toolu_1"}, "response": {"content": "I cannot."}},
-    # Ollama's results have no id.
     {
         "match": {"userMessage": "Use a tool.", "hasToolResult": True},
         "response": {"content": "I cannot."},
@@ -121,10 +123,10 @@ class Aimock:
         ).close()
 
     def journal(self) -> list[dict[str, Any]]:
-        """The answered requests for messages, as aimock saw them."""
+        """The answered requests, as aimock saw them."""
         with urllib.request.urlopen(f"{self.url}/__aimock/journal") as response:
             entries = json.load(response)
-        return [entry for entry in entries if entry["path"] == "/v1/messages"]
+        return [entry for entry in entries if entry["path"] in PATHS]
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +180,7 @@ class EnabledThinking(httpx2.AsyncHTTPTransport):
         )
 
 
-class Provider(AnthropicProvider):
+class Claude(AnthropicProvider):
     """The real one, whose requests pass by `EnabledThinking`."""
 
     def _make_client(self) -> anthropic.AsyncAnthropic:
@@ -187,10 +189,12 @@ class Provider(AnthropicProvider):
 
 
 class Talk:
-    def __init__(self, url: str, directory: Path) -> None:
-        self.settings = Settings(state_dir=str(directory), base_url=url, provider="anthropic")
+    def __init__(self, wire: Wire, url: str, directory: Path) -> None:
+        self.settings = settings_in(directory, wire, url)
+        self.settings = msgspec.structs.replace(self.settings, idle_timeout_s=DEADLINE_S)
         self.events: list[Event] = []
-        self.provider = Provider(self.settings)
+        make = Claude if wire is ANTHROPIC else make_provider
+        self.provider: Provider = make(self.settings)
         project = directory / "project"
         project.mkdir()
         self.session = Session.open(self.settings.session_dir, "s1", str(project))
@@ -222,39 +226,46 @@ class Talk:
         return [event for event in self.events if isinstance(event, kind)]
 
 
+@pytest.fixture(params=WIRES)
+def wire(request: pytest.FixtureRequest) -> Wire:
+    return WIRES[request.param]
+
+
 @pytest.fixture
-def talk(aimock: Aimock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Talk:
+def talk(wire: Wire, aimock: Aimock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Talk:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NO_PROXY", "*")
     for name in ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_CUSTOM_HEADERS"):
         monkeypatch.delenv(name, raising=False)
     aimock.forget()
-    return Talk(aimock.url, tmp_path)
+    return Talk(wire, aimock.url, tmp_path)
 
 
-async def test_two_turns_with_thinking_become_a_history_that_it_takes_back(aimock, talk):
+async def test_two_turns_with_thinking_become_a_history_that_it_takes_back(aimock, wire, talk):
     history = await talk.say("Good morning.", "And now?")
     assert talk.of(ErrorOccurred) == []
     assert talk.of(TurnEnded) == [TurnEnded("end_turn")] * 2
     assert [message.role for message in history] == ["user", "assistant", "user", "assistant"]
-    thinking, text = history[1].content
-    assert isinstance(thinking, ThinkingBlock)
-    assert thinking.thinking == "A greeting. I greet back."
-    assert thinking.signature
-    assert text == TextBlock("Good morning to you, too! 🦀")
-    assert history[3].content[-1] == TextBlock("Now it is later.\n\n```\n12:01\n```\n")
-    assert "".join(event.text for event in talk.of(ThinkingDelta)) == thinking.thinking
+    assert "".join(event.text for event in talk.of(ThinkingDelta)) == THOUGHT * (wire is not OLLAMA)
+    *thoughts, said = history[1].content
+    assert [thought.thinking for thought in thoughts] == [THOUGHT] * (wire is not OLLAMA)
+    assert all(thought.signature or thought.extra for thought in thoughts)
+    assert said.text == "Good morning to you, too! 🦀"
+    assert history[3].content[-1].text == "Now it is later.\n\n```\n12:01\n```\n"
     assert len(talk.of(TextDelta)) > 5, "it streams"
-    assert talk.of(UsageUpdated)[-1].last_request == Usage(30, 7)
+    assert talk.of(UsageUpdated)[-1].last_request == Usage(30, 7) or wire is OLLAMA
     assert [entry["response"]["status"] for entry in aimock.journal()] == [200, 200]
 
 
 async def test_tool_use_is_decoded_and_answered(talk):
     history = await talk.say("Use a tool.")
     assert talk.of(ErrorOccurred) == []
-    assert history[1].content[-1] == ToolUse("toolu_1", "teleport", {"to": "mars", "at": [1, 2]})
-    assert history[-1].content[-1] == TextBlock("I cannot.")
+    use = history[1].content[-1]
+    assert (use.name, use.input) == ("teleport", {"to": "mars", "at": [1, 2]})
+    assert history[-1].content[-1].text == "I cannot."
 
 
 @prove
@@ -265,20 +276,22 @@ async def test_error_is_told_and_the_next_turn_works(talk):
     assert [message.role for message in history] == ["user", "user", "assistant"]
 
 
+# It does not read to which of Ollama's calls a result belongs.
 @prove
+@pytest.mark.parametrize("wire", [each for each in WIRES.values() if each is not OLLAMA])
 async def test_ten_turns_with_tools_and_thoughts_are_accepted_as_they_go_back(aimock, talk):
     history = await talk.say(*(f"Turn {turn}." for turn in range(TURNS)))
     assert talk.of(ErrorOccurred) == []
     assert talk.of(TurnEnded) == [TurnEnded("end_turn")] * TURNS
     assert len(talk.of(TodoChanged)) == TURNS
-    assert [history[6 * turn + 5].content[-1] for turn in range(TURNS)] == [
-        TextBlock(f"Answer {turn}.") for turn in range(TURNS)
-    ]
+    said = [history[6 * turn + 5].content[-1].text for turn in range(TURNS)]
+    assert said == [f"Answer {turn}." for turn in range(TURNS)]
     entries = aimock.journal()
     assert [entry["response"]["status"] for entry in entries] == [200] * 3 * TURNS
 
 
 @prove
+@pytest.mark.parametrize("wire", [ANTHROPIC])
 async def test_a_dropped_thought_would_have_been_refused(talk):
     """So that the test before means something."""
     await talk.say("Turn 0.")
