@@ -17,7 +17,9 @@ PYTEST = export SANDERLING_NVIM="$(if $(filter /%,$(CHOSEN_NVIM)),,$(if $(findst
 PARALLEL = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 ATTACKS := tests/sandbox/test_escapes.py
 
-.PHONY: help install chat test prove fuzz check bench lock format clean development peers
+LITELLM = litellm[proxy]==1.106.2 # 1.82.7 and 1.82.8 stole keys
+
+.PHONY: help install chat test prove fuzz check bench lock format clean development peers litellm
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' "$(ROOT)/Makefile" | expand -t 10
@@ -61,6 +63,11 @@ format: development peers ## format Python and Lua, fix what ruff can fix, write
 	@if $(HAS_NODE); then node "$(ROOT)/scripts/stylua.mjs"; else echo 'StyLua skipped: no Node'; fi
 	cd "$(ROOT)" && "$(BIN)/ruff" check --fix
 
+litellm: ## install LiteLLM's proxy (750 MB) for the tests that talk through it; without it they skip
+	@cd "$(ROOT)/tests/peers" && if [ ! -x litellm/bin/litellm ]; then \
+	if command -v uv >/dev/null; then uv venv -q litellm && uv pip install -q --python litellm/bin/python '$(strip $(LITELLM))'; \
+	else "$(PYTHON)" -m venv litellm && litellm/bin/python -m pip install -q '$(strip $(LITELLM))'; fi; fi
+
 bench: development ## measure speed
 	cd "$(ROOT)" && "$(BIN)/python" -m tests.bench $(ARGS)
 
@@ -68,7 +75,7 @@ lock: ## pin what resolves now, in constraints.txt
 	@"$(PYTHON)" "$(ROOT)/scripts/lock.py"
 
 clean: ## remove what the other targets made
-	rm -rf "$(VENV)" "$(ROOT)/tests/peers/node_modules" "$(ROOT)/.pytest_cache" "$(ROOT)/.ruff_cache"
+	rm -rf "$(VENV)" "$(ROOT)/tests/peers/node_modules" "$(ROOT)/tests/peers/litellm" "$(ROOT)/.pytest_cache" "$(ROOT)/.ruff_cache"
 	find "$(ROOT)" -name __pycache__ -prune -exec rm -rf {} +
 
 development:

@@ -9,15 +9,13 @@ from typing import Any
 import anyio
 import pytest
 from tests import loopback
-from tests.conftest import policy_of, prove_rest
+from tests.conftest import happens, prove_rest
 from tests.fuzz.wires import WIRES
 from tests.loopback import HANG_UP, RESET, STALL, LoopbackServer, Reply, Step, Wait
 from tests.wires import chat, ollama, responses
 from tests.wires.servers import SERVERS
+from tests.wires.talk import ATTEMPTS, DEADLINE_S, Talk
 
-from sanderling.config import Settings
-from sanderling.conversation.conversation import Conversation
-from sanderling.conversation.parts import Parts
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (
     AnswerRestarted,
@@ -31,13 +29,8 @@ from sanderling.protocol.events import (
     TurnStarted,
     UsageUpdated,
 )
-from sanderling.protocol.messages import Message, Prompt, TextBlock, Usage
-from sanderling.providers.choice import make_provider
-from sanderling.providers.retries import Backoff
-from sanderling.session.session import Session
+from sanderling.protocol.messages import Message, TextBlock, Usage
 
-DEADLINE_S = 20.0
-ATTEMPTS = 3
 TODO = '{"items": [{"content": "Look.", "status": "pending"}]}'
 
 
@@ -133,33 +126,12 @@ CUTS: dict[str, tuple[Step, ...]] = {
 }
 
 
-class Talk:
-    """A session whose model is behind the server, and all it emitted."""
+class WordyTalk(Talk):
+    """One that knows what its server can say."""
 
     def __init__(self, name: str, server: LoopbackServer, state_dir: Path, **options: Any) -> None:
-        self.words, self.wire = SPOKEN[name], WIRES[name]
-        self.server = server
-        self.events: list[Event] = []
-        self.session = Session.open(state_dir, "s1", "/project")
-        settings = self._settings(state_dir, options)
-        self.provider = make_provider(settings)
-        policy = policy_of(self.session)
-        parts = Parts(self.session, self.provider, self._emit, policy, settings)
-        self.conversation = Conversation(parts)
-        self.conversation.parts.calls.backoff = Backoff(ATTEMPTS, first_s=0)
-
-    def _settings(self, state_dir: Path, options: dict[str, Any]) -> Settings:
-        model = options.pop("model", self.wire.models[0])
-        if self.wire.name == "anthropic":
-            own = {"provider": "anthropic", "base_url": self.server.url}
-        else:
-            name = model.partition(":")[0]
-            [table] = self.wire.providers(self.server.url).values()
-            own = {"providers": {name: table}}
-        return Settings(str(state_dir), model=model, idle_timeout_s=0.5, **own, **options)
-
-    def _emit(self, event: Event) -> None:
-        self.events.append(event)
+        super().__init__(WIRES[name], server.url, state_dir, **options)
+        self.words = SPOKEN[name]
 
     def reply(self, *steps: Step) -> Reply:
         return Reply(*steps, content_type=self.wire.content_type)
@@ -169,17 +141,6 @@ class Talk:
 
     def begun(self, *steps: Step) -> Reply:
         return self.reply(self.words.beginning, *steps)
-
-    def of(self, kind: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
-
-    async def say(self, words: str) -> None:
-        with anyio.fail_after(DEADLINE_S):
-            await self.conversation.run_turn(Prompt(words, words))
-
-    async def aclose(self) -> None:
-        self.session.close()
-        await self.provider.aclose()
 
 
 @pytest.fixture(autouse=True)
@@ -202,8 +163,8 @@ def server(request) -> Iterator[LoopbackServer]:
 
 
 @pytest.fixture
-async def talk(server, tmp_path) -> AsyncIterator[Talk]:
-    conversation = Talk(server.wire_name, server, tmp_path)
+async def talk(server, tmp_path) -> AsyncIterator[WordyTalk]:
+    conversation = WordyTalk(server.wire_name, server, tmp_path)
     yield conversation
     await conversation.aclose()
 
@@ -282,8 +243,7 @@ async def test_answer_that_the_person_stops_is_kept_and_nobody_goes_on_writing(s
     server.answer(talk.begun(STALL), talk.hello())
 
     async def stop() -> None:
-        while not talk.of(TextDelta):
-            await anyio.sleep(0.001)
+        await happens(lambda: talk.of(TextDelta))
         talk.conversation.cancel()
 
     async with anyio.create_task_group() as tasks:
@@ -291,9 +251,7 @@ async def test_answer_that_the_person_stops_is_kept_and_nobody_goes_on_writing(s
         await talk.say("Good morning.")
     assert talk.events[-1] == TurnEnded("cancelled")
     assert talk.session.history[-1] == Message("assistant", (TextBlock("Good mor"),))
-    with anyio.fail_after(DEADLINE_S):
-        while server.prompts[0].closed_at is None:
-            await anyio.sleep(0.001)
+    await happens(lambda: server.prompts[0].closed_at)
     await talk.say("Go on.")
     assert talk.events[-1] == TurnEnded("end_turn")
     assert roles(server, -1) == ["user", "assistant", "user"]
@@ -305,7 +263,7 @@ async def test_turn_without_a_key_ends_with_the_error_and_the_session_lives(
     """Who is asked on this very machine needs none."""
     for name in ("ANTHROPIC", "OPENAI"):
         monkeypatch.delenv(f"{name}_API_KEY")
-    talk = Talk(server.wire_name, server, tmp_path)
+    talk = WordyTalk(server.wire_name, server, tmp_path)
     server.answer(talk.hello())
     await talk.say("Good morning.")
     needs_key = server.wire_name == "anthropic"
@@ -359,7 +317,7 @@ async def test_request_for_the_limits_does_not_go_before_the_prompt(server, talk
 async def test_tokens_are_what_the_api_has_counted_and_cost_what_its_list_says(server, tmp_path):
     model = SPOKEN[server.wire_name].model
     server.endpoint = model.partition(":")[0]
-    talk = Talk(server.wire_name, server, tmp_path, model=model)
+    talk = WordyTalk(server.wire_name, server, tmp_path, model=model)
     server.answer(talk.reply(talk.words.counted))
     await talk.say("Good morning.")
     assert talk.of(ErrorOccurred) == []
@@ -373,7 +331,7 @@ async def test_tokens_are_what_the_api_has_counted_and_cost_what_its_list_says(s
 async def test_a_price_that_nobody_knows_is_not_nothing(server, tmp_path):
     name = server.wire_name
     model = "claude-unheard-of" if name == "anthropic" else f"{WIRES[name].models[0]}-unheard-of"
-    talk = Talk(name, server, tmp_path, model=model)
+    talk = WordyTalk(name, server, tmp_path, model=model)
     server.answer(talk.reply(talk.words.counted))
     await talk.say("Good morning.")
     assert not talk.of(UsageUpdated)[-1].is_priced
@@ -381,13 +339,13 @@ async def test_a_price_that_nobody_knows_is_not_nothing(server, tmp_path):
 
 
 async def test_turn_that_asks_too_often_wants_to_know_whether_to_go_on(server, tmp_path):
-    talk = Talk(server.wire_name, server, tmp_path, max_calls=2)
+    talk = WordyTalk(server.wire_name, server, tmp_path, max_calls=2)
     server.answer(talk.reply(talk.words.tool))
 
     async def deny() -> None:
-        while not (asked := talk.of(ApprovalRequested)):
-            await anyio.sleep(0.001)
-        talk.conversation.act(AnswerApproval(asked[0].id, "deny"))
+        await happens(lambda: talk.of(ApprovalRequested))
+        [asked] = talk.of(ApprovalRequested)
+        talk.conversation.act(AnswerApproval(asked.id, "deny"))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(deny)
