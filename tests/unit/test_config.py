@@ -140,6 +140,15 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
             "config.toml:2: 'sandbox.min_level': one of full, full-bwrap, namespaces, landlock",
         ),
         (
+            "[sandbox]\nread = ['~/x', 'data']",
+            "config.toml:2: 'sandbox.read[2]': a path that begins with / or ~/",
+        ),
+        (
+            "[sandbox]\nhosts = ['http://x']",
+            "config.toml:2: 'sandbox.hosts[1]': a host, like pypi.org",
+        ),
+        ("[sandbox]\nenv = ['1X']", "config.toml:2: 'sandbox.env[1]': the name of a variable"),
+        (
             "[mcp]\nserver = {}",
             "config.toml:2: unknown key 'mcp.server'; did you mean 'mcp.servers'?",
         ),

@@ -27,6 +27,14 @@ NEOVIM_KEYS = frozenset(("approval", "chat", "icons", "keys", "python", "ui"))
 """The options of Neovim's screen: it is drawn before anything of Python runs, so they are no keys of a file."""
 
 
+PathText = Annotated[str, Meta(pattern=r"^[/~$]", title="a path that begins with / or ~/")]
+HostText = Annotated[
+    str,
+    Meta(pattern=r"^[^\s/@]+$", title="a host, like pypi.org, *.example.com or example.com:8080"),
+]
+VariableText = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$", title="the name of a variable")]
+
+
 class Layer(msgspec.Struct, frozen=True):
     """Settings from one place, in the tables and keys of a file. `text` is that file, to say on which line a key stands."""
 
@@ -95,16 +103,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "landlock"
     )
     sandbox_hosts: Annotated[
-        tuple[str, ...], Meta(description="that commands reach when the network is 'proxy'")
+        tuple[HostText, ...], Meta(description="that commands reach when the network is 'proxy'")
     ] = ()
     sandbox_read: Annotated[
-        tuple[str, ...], Meta(description="paths outside of the project that commands may read")
+        tuple[PathText, ...],
+        Meta(description="paths outside of the project that commands may read"),
     ] = ()
     sandbox_write: Annotated[
-        tuple[str, ...], Meta(description="paths outside of the project that commands may change")
+        tuple[PathText, ...],
+        Meta(description="paths outside of the project that commands may change"),
     ] = ()
     sandbox_env: Annotated[
-        tuple[str, ...], Meta(description="names of environment variables that commands see")
+        tuple[VariableText, ...],
+        Meta(description="names of environment variables that commands see"),
     ] = ()
 
     @property

@@ -108,6 +108,9 @@ def _expected(kind: Any, error: msgspec.ValidationError) -> str:
     plain = _fitting(kind, None)
     if get_origin(plain) is Literal:
         return f"one of {', '.join(map(str, get_args(plain)))}"
+    metas = cast("tuple[Any, ...]", getattr(kind, "__metadata__", ()))
+    if "matching regex" in str(error) and (titles := [meta.title for meta in metas if meta.title]):
+        return titles[0]
     return _said(error)
 
 
