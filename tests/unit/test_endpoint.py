@@ -12,8 +12,8 @@ from tests.conftest import ROOT
 from sanderling.errors import ConfigError
 from sanderling.providers.endpoint import (
     ANTHROPIC,
+    ProviderTable,
     Quirks,
-    _Table,
     endpoint_names,
     is_loopback,
     load_endpoint,
@@ -36,7 +36,11 @@ def test_help_knows_each_preset_and_each_key_and_quirk_of_a_table():
     text = (ROOT / "doc/sanderling.txt").read_text()
     told = text[text.index("*sanderling-providers*") : text.index("*sanderling-provider-test*")]
     names = set(re.findall(r"^  ([\w-]+)(?:\s|$)", told, re.MULTILINE))
-    assert {*presets(), *_Table.__struct_fields__, *Quirks.__struct_fields__} - names == set()
+    assert {
+        *presets(),
+        *ProviderTable.__struct_fields__,
+        *Quirks.__struct_fields__,
+    } - names == set()
 
 
 def test_each_preset_has_a_key_of_its_own_in_the_keychain():

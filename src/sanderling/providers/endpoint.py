@@ -81,7 +81,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     variables: tuple[str, ...]
     is_keyed: bool = True
     model: str = ""
-    headers: dict[str, str] = {}  # may name variables
+    headers: dict[str, str] = {}  # whose values may name variables
     quirks: Quirks = Quirks()
     by_model: tuple[tuple[str, Quirks], ...] = ()
 
