@@ -17,8 +17,10 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
 )
-from sanderling.providers import ModelRequest, ToolSpec
+from sanderling.providers import BlockDone, ModelRequest, StreamItem, ToolSpec
+from sanderling.providers.anthropic.reply import ReplyDecoder
 from sanderling.providers.anthropic.request import LOOK_BACK_BLOCKS, RequestEncoder
+from sanderling.providers.endpoint import ANTHROPIC, Quirks, load_endpoint
 
 MARK = b',"cache_control":{"type":"ephemeral"}'
 TOOLS = (ToolSpec("bash", "Runs a command.", {"type": "object", "properties": {}}),)
@@ -199,3 +201,57 @@ def test_any_text_arrives_and_any_message_can_be_marked(said, result, is_error):
         },
     ]
     assert messages[2] == {"role": "user", "content": [{"type": "text", "text": said}]}
+
+
+# --- servers of others -------------------------------------------------------------------------------------------------
+
+DEEPSEEK = load_endpoint("deepseek-anthropic", {}).quirks
+IMAGE = ImageBlock(ImageSource("image/png", "aGk="))
+SPOKEN = [
+    Message("user", (TextBlock("Look."),)),
+    Message("assistant", (ToolUse("call_1", "read", {}),)),
+    Message("user", (ToolResult("call_1", (TextBlock("one"), IMAGE)),)),
+    Message("assistant", (ThinkingBlock("Hm.", "", {"unsigned": True}), TextBlock("So."))),
+    Message("user", (TextBlock("Thanks."),)),
+]
+
+
+def told(quirks: Quirks, *, thinking: bool = True) -> Any:
+    request = ModelRequest("Be brief.", SPOKEN)
+    body = RequestEncoder(quirks).encode(request, model="m", max_tokens=10, thinking=thinking)
+    return json.loads(body)
+
+
+def test_other_servers_get_no_marks_and_think_by_their_own_fields():
+    assert "cache_control" not in json.dumps(told(DEEPSEEK))
+    assert told(DEEPSEEK)["thinking"] == {"type": "enabled"}
+    assert told(DEEPSEEK, thinking=False)["thinking"] == {"type": "disabled"}
+    assert "thinking" not in told(Quirks())
+    assert told(ANTHROPIC.quirks)["thinking"]["type"] == "adaptive"
+
+
+def test_thoughts_that_nobody_signed_go_back_and_a_blank_where_there_are_none():
+    thoughts = [message["content"][0] for message in told(DEEPSEEK)["messages"][1::2]]
+    assert thoughts == [
+        {"type": "thinking", "thinking": " ", "signature": ""},
+        {"type": "thinking", "thinking": "Hm.", "signature": ""},
+    ]
+
+
+def test_image_is_left_out_where_no_model_sees_one():
+    assert "aGk=" not in json.dumps(told(DEEPSEEK))
+    assert "cannot be shown" in json.dumps(told(DEEPSEEK))
+    assert "aGk=" in json.dumps(told(ANTHROPIC.quirks))
+
+
+@pytest.mark.parametrize("keeps, extra", [(True, {"unsigned": True}), (False, {})])
+def test_thought_without_a_signature_is_marked_for_a_server_that_takes_it_back(keeps, extra):
+    decoder = ReplyDecoder(keeps_unsigned=keeps)
+    items: list[StreamItem] = []
+    begin = {
+        "type": "content_block_start",
+        "content_block": {"type": "thinking", "thinking": "Hm."},
+    }
+    for event in (begin, {"type": "content_block_stop"}):
+        items += decoder.feed(json.dumps(event), str(event["type"]))
+    assert items[-1] == BlockDone(ThinkingBlock("Hm.", "", extra))

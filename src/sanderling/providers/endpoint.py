@@ -116,6 +116,12 @@ _ANTHROPIC: dict[str, Any] = {
     "wire": "anthropic",
     "base_url": "",  # the SDK's, or the setting's
     "api_key": ["$ANTHROPIC_API_KEY", "$ANTHROPIC_AUTH_TOKEN"],
+    "quirks": {
+        "cache": "anthropic",
+        "images": "tool",
+        # Newer models think whether asked or not, and say nothing meanwhile unless told to.
+        "effort": {"on": {"thinking": {"type": "adaptive", "display": "summarized"}}},
+    },
 }
 
 

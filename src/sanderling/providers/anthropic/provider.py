@@ -35,7 +35,7 @@ NO_KEY = "none"  # for a server that wants none: without one the SDK would send 
 class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
     def __init__(self, settings: Settings, endpoint: Endpoint = ANTHROPIC, model: str = "") -> None:
         super().__init__(settings, endpoint, model or settings.model)
-        self._encoder = RequestEncoder()
+        self._encoder = RequestEncoder(endpoint.quirks_of(self.model))
 
     @property
     def _is_claude(self) -> bool:
@@ -71,6 +71,9 @@ class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
         return client.base_url.netloc.decode()
 
     def _encode(self, request: ModelRequest, model: str) -> bytes:
+        quirks = self.endpoint.quirks_of(model)
+        if quirks is not self._encoder.quirks:
+            self._encoder = RequestEncoder(quirks)
         return self._encoder.encode(
             request,
             model=model,
@@ -79,8 +82,8 @@ class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
         )
 
     def _decoder(self, model: str) -> Decoder:
-        del model  # they all answer alike
-        return ReplyDecoder(self._without_key, self._key_remedy)
+        keeps_unsigned = self.endpoint.quirks_of(model).replay_reasoning != "never"
+        return ReplyDecoder(self._without_key, self._key_remedy, keeps_unsigned=keeps_unsigned)
 
     async def _post(self, client: "anthropic.AsyncAnthropic", body: bytes) -> "httpx2.Response":
         import anthropic

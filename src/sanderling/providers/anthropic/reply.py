@@ -188,7 +188,15 @@ def decode_page(data: bytes) -> ModelPage:
 class ReplyDecoder:
     """Turns the events of one reply into stream items. What a later API adds is passed over, what breaks its format is an error."""
 
-    def __init__(self, without_key: Callable[[str], str] = str, key_remedy: str = "") -> None:
+    def __init__(
+        self,
+        without_key: Callable[[str], str] = str,
+        key_remedy: str = "",
+        *,
+        keeps_unsigned: bool = False,
+    ) -> None:
+        """`keeps_unsigned`: this API takes thoughts back that nobody has signed."""
+        self._keeps_unsigned = keeps_unsigned
         self._without_key = without_key
         self._key_remedy = key_remedy
         self.has_started = self.has_words = False
@@ -265,7 +273,9 @@ class ReplyDecoder:
             case _WireText():
                 return BlockDone(TextBlock(content))
             case _WireThinking():
-                return BlockDone(ThinkingBlock(content, self._signature))
+                is_unsigned = self._keeps_unsigned and not self._signature
+                extra = {"unsigned": True} if is_unsigned else {}
+                return BlockDone(ThinkingBlock(content, self._signature, extra))
             case _WireRedacted(data):
                 return BlockDone(RedactedThinkingBlock(data))
             case _WireToolUse(use_id, name):

@@ -12,69 +12,83 @@ the previous request ended further back, as it does after many uses of tools in 
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from sanderling.protocol.messages import Message, ToolResult
-from sanderling.providers import ModelRequest, ToolSpec
+from sanderling.protocol.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+)
+from sanderling.providers import ModelRequest
 from sanderling.providers.encoding import EncodedHistory, encoded, previous_end
+from sanderling.providers.endpoint import ANTHROPIC, Quirks
 from sanderling.text import printable
 
 LOOK_BACK_BLOCKS = 18  # of 20: whether the marked block itself counts is not said
 
 
-class _CacheControl(msgspec.Struct, tag="ephemeral"):
-    """Kept for 5 minutes after its last use."""
-
-
-class _SystemBlock(msgspec.Struct, tag="text"):
-    text: str
-    cache_control: _CacheControl
-
-
-class _Thinking(msgspec.Struct, tag="adaptive"):
-    display: str
-
-
-class _Body(msgspec.Struct, kw_only=True, omit_defaults=True):
-    model: str
-    max_tokens: int
-    stream: bool
-    cache_control: _CacheControl
-    thinking: _Thinking | None = None
-    tools: tuple[ToolSpec, ...] = ()
-    system: tuple[_SystemBlock, ...] = ()
-    messages: list[msgspec.Raw]
-
-
-_MARK = _CacheControl()
+_MARK = {"type": "ephemeral"}  # kept for 5 minutes after its last use
+NOT_SHOWN = TextBlock("(An image, which this model cannot be shown.)")
 
 
 class RequestEncoder:
-    """Remembers the history that it has encoded last."""
+    """Remembers the history that it has encoded last. Servers that others run have `quirks`."""
 
-    def __init__(self) -> None:
-        self._history = EncodedHistory(_encode_message)
+    def __init__(self, quirks: Quirks = ANTHROPIC.quirks) -> None:
+        self.quirks = quirks
+        self._is_marked = quirks.cache == "anthropic"
+        self._history = EncodedHistory(self._encode_message)
 
     def encode(
         self, request: ModelRequest, *, model: str, max_tokens: int, thinking: bool
     ) -> bytes:
-        messages = list(chain.from_iterable(self._history.of(request.history)))
-        end = previous_end(request.history)
-        if end is not None and _count_blocks(request.history[end + 1 :]) > LOOK_BACK_BLOCKS:
-            messages[end] = _marked(messages[end])
-        body = _Body(
-            model=model,
-            max_tokens=max_tokens,
-            stream=True,
-            cache_control=_MARK,
-            # Newer models think whether asked or not, and say nothing meanwhile unless told to.
-            thinking=_Thinking(display="summarized") if thinking else None,
-            tools=request.tools,
-            system=(_SystemBlock(printable(request.system), _MARK),) if request.system else (),
-            messages=messages,
-        )
+        body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True}
+        if self._is_marked:
+            body["cache_control"] = _MARK
+        body |= self.quirks.effort.get("on" if thinking else "off", {}) | self.quirks.body
+        if request.tools:
+            body["tools"] = request.tools
+        if request.system:
+            system = {"type": "text", "text": printable(request.system)}
+            body["system"] = [system | ({"cache_control": _MARK} if self._is_marked else {})]
+        body["messages"] = self._messages(request.history)
         return msgspec.json.encode(body)
+
+    def _messages(self, history: Sequence[Message]) -> list[msgspec.Raw]:
+        messages = list(chain.from_iterable(self._history.of(history)))
+        end = previous_end(history) if self._is_marked else None
+        if end is not None and _count_blocks(history[end + 1 :]) > LOOK_BACK_BLOCKS:
+            messages[end] = _marked(messages[end])
+        return messages
+
+    def _encode_message(self, message: Message, _previous: Message | None) -> tuple[msgspec.Raw]:
+        blocks = tuple(map(self._fit, message.content))
+        blank = self.quirks.blank_reasoning
+        if blank and message.role == "assistant" and not any(map(_is_thought, blocks)):
+            blocks = (ThinkingBlock(blank, ""), *blocks)
+        return (encoded(Message(message.role, blocks)),)
+
+    def _fit(self, block: ContentBlock) -> ContentBlock:
+        """`block` without what is only ours, and without what this server cannot be shown."""
+        match block:
+            case ThinkingBlock(extra=extra) if extra:
+                return replace(block, extra={})
+            case ToolResult(content=tuple(parts)) if self.quirks.images == "none":
+                shown = tuple(NOT_SHOWN if isinstance(p, ImageBlock) else p for p in parts)
+                return replace(block, content=shown)
+            case _:
+                return block
+
+
+def _is_thought(block: ContentBlock) -> bool:
+    return isinstance(block, ThinkingBlock | RedactedThinkingBlock)
 
 
 def _count_blocks(messages: Sequence[Message]) -> int:
@@ -89,10 +103,6 @@ def _count_blocks(messages: Sequence[Message]) -> int:
         for message in messages
         for block in message.content
     )
-
-
-def _encode_message(message: Message, _previous: Message | None) -> tuple[msgspec.Raw]:
-    return (encoded(message),)
 
 
 def _marked(message: msgspec.Raw) -> msgspec.Raw:
