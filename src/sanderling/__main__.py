@@ -186,12 +186,12 @@ def _read_key(question: str) -> str:
 
 def _with_credentials(provider: str, do: "Callable[[Credentials], str]") -> int:
     from sanderling.errors import ConfigError
-    from sanderling.print_mode.inputs import own_layers
+    from sanderling.print_mode.inputs import own_settings
     from sanderling.providers.choice import credentials
     from sanderling.providers.credentials import CredentialsError
 
     try:
-        told = do(credentials(own_layers().settings(), provider))
+        told = do(credentials(own_settings(), provider))
     except (ConfigError, CredentialsError) as error:
         sys.stderr.write(f"sanderling: {error}\n")
         return EXIT_USAGE if isinstance(error, ConfigError) else 1
@@ -226,10 +226,10 @@ def check_providers(arguments: argparse.Namespace) -> int:
 
     from sanderling.conversation.trial import shown, try_all
     from sanderling.errors import ConfigError
-    from sanderling.print_mode.inputs import own_layers
+    from sanderling.print_mode.inputs import own_settings
 
     try:
-        trials = anyio.run(try_all, arguments.providers, arguments.model, own_layers().settings())
+        trials = anyio.run(try_all, arguments.providers, arguments.model, own_settings())
     except ConfigError as error:
         sys.stderr.write(f"sanderling: {error}\n")
         return EXIT_USAGE
