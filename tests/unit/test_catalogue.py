@@ -102,7 +102,10 @@ def test_without_a_file_of_their_own_a_person_has_the_snapshot(tmp_path):
     [
         ("[openai\n", "models.toml is not a list of models"),
         ("gpt = 3\n", "models.toml is not a list of models"),
-        ("[openai.gpt]\nwindow = 3\n", "'openai:gpt': Object contains unknown field `window`"),
+        (
+            "[openai.gpt]\nwindow = 3\n",
+            "models.toml: wrong entry of the model 'openai:gpt': Object contains unknown field `window`",
+        ),
         ("[openai.gpt]\nprice = { input = 1 }\n", "wrong price of the model 'openai:gpt'"),
         ("[openai.gpt]\nwindow_tokens = -1\n", "`$.window_tokens`"),
     ],

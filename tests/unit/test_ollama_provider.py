@@ -332,7 +332,7 @@ async def test_a_refusal_is_told_with_what_can_be_done(server, connect, refused,
 
 async def test_a_server_that_does_not_run_can_be_started(connect, unused_port):
     error = await fail(connect(table={"base_url": f"http://127.0.0.1:{unused_port}"}))
-    assert error.kind == "network"
+    assert (error.kind, error.is_temporary) == ("network", False)
     assert "`ollama serve`" in error.remedy
 
 

@@ -112,11 +112,14 @@ class Catalogue:
         self._prices = prices or {}
         self._also = {**_ALSO, **(also or {})}
         self._known: dict[str, Model] = {}
-        for provider, models in self._own.items():
-            for model in models:
-                self.of(f"{provider}:{model}")
         for name in self._prices:
             self.of(name)
+        try:
+            for provider, models in self._own.items():
+                for model in models:
+                    self.of(f"{provider}:{model}")
+        except ConfigError as error:
+            raise ConfigError(f"{FILE}: {error}") from error
 
     def of(self, name: str) -> Model:
         """

@@ -352,7 +352,8 @@ class HttpProvider(ABC, Generic[Client]):
         words = self._without_key(words_of(cause))
         told = explain_transport(cause, words, host, is_streaming=is_streaming)
         if told.kind == "network" and told.is_temporary and is_loopback(self.endpoint.base_url):
-            told.remedy = self.start_it
+            # Nobody listens there, and waiting starts no server.
+            told.remedy, told.is_temporary = self.start_it, False
         return told
 
     def _without_key(self, words: str) -> str:
