@@ -15,6 +15,7 @@ from tests.bench.print_mode import print_mode
 from tests.bench.resume import resume, shown
 from tests.bench.rounds import rounds
 from tests.bench.sandbox import sandbox
+from tests.bench.servers import servers
 from tests.bench.shared import Bench, Row, Server
 from tests.bench.start import chat, memory, start
 from tests.bench.stream import flood, grown, stream
@@ -36,6 +37,7 @@ GROUPS = {
         interrupt,
         memory,
         sandbox,
+        servers,
         tools,
         rounds,
         print_mode,

@@ -1,7 +1,7 @@
 """The turn: ask the model, show what it says as it says it, run the tools that it wants, keep the history whole."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import anyio
 from anyio import to_thread
@@ -12,6 +12,7 @@ from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reply import Reply
 from sanderling.conversation.tool_uses import INTERRUPTED, ToolUses
 from sanderling.errors import ProviderError
+from sanderling.mcp.sdk import giving_way
 from sanderling.permissions.shell import grammar
 from sanderling.protocol.events import ErrorOccurred, PromptSteered, TitleChanged, TurnStarted
 from sanderling.protocol.messages import Message, Prompt, StopReason, TextBlock, ToolResult
@@ -160,13 +161,16 @@ class Turn:
     async def _get_ready(self, tasks: TaskGroup) -> None:
         """Do what is needed soon, but must not hold up the request."""
         parts = self._parts
-        await anyio.sleep(UNTIL_ASKED_S)
-        tasks.start_soon(parts.memory.sync)
-        parts.tell_untrusted()
-        with suppress(ProviderError):  # which the turn tells
-            await parts.provider.prepare()
-        parts.servers.begin()
-        with anyio.move_on_after(READY_AFTER_S if self._is_eager else None):
-            await parts.calls.tool_use_begun.wait()
+        with (
+            giving_way() if self._is_eager else nullcontext()
+        ):  # else the request waits for servers
+            await anyio.sleep(UNTIL_ASKED_S)
+            tasks.start_soon(parts.memory.sync)
+            parts.tell_untrusted()
+            with suppress(ProviderError):  # which the turn tells
+                await parts.provider.prepare()
+            with anyio.move_on_after(READY_AFTER_S if self._is_eager else None):
+                await parts.calls.tool_use_begun.wait()
         await parts.sandbox.get_ready()
+        parts.servers.begin()
         await to_thread.run_sync(grammar.parse, "", abandon_on_cancel=True)  # loads it

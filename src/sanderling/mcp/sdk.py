@@ -1,31 +1,112 @@
-"""Loading the `mcp` SDK: 600 modules, half a second and more. So it is loaded with the first server, in a thread."""
+"""
+Loading the `mcp` SDK, without the half of it that servers are made with.
+
+That leaves a third of a second, for which a thread contends with the loop. So it is loaded with the first server, in steps, and
+between two of them it gives way to whoever is in a hurry: a prompt on its way to the model.
+"""
 
 import gc
 import importlib
 import logging
 import sys
 import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
-_MODULES = ("mcp.client.client", "mcp_types")
+_SERVERS = "mcp.server"
+_STEPS = (
+    "httpx2",
+    "pydantic.networks",
+    "mcp_types._types",
+    "mcp_types._v2025_11_25",
+    "mcp_types._v2026_07_28",
+    "mcp.client.client",
+)
+_GIVES_WAY_S = 5.0  # at most, for each step
 # They write down what a server has sent, with a traceback for each line that is none of the protocol's. A log of ours tells of it.
 _LOGGERS = ("mcp", "client")
 
 _loading = threading.Lock()
+_may_load = threading.Event()
+_may_load.set()
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def giving_way() -> Generator[None]:
+    """Load nothing more in this context than what is being loaded already."""
+    _may_load.clear()
+    try:
+        yield
+    finally:
+        _may_load.set()
 
 
 def load_sdk() -> None:
     """Import the SDK: in a thread, never on the loop."""
     with _loading:
-        if all(name in sys.modules for name in _MODULES):
+        if "mcp.client.client" in sys.modules:
             return
         for name in _LOGGERS:
             logging.getLogger(name).setLevel(logging.CRITICAL)
+        finder = _Finder()
+        sys.meta_path.insert(0, finder)
+        try:
+            _import_in_steps()
+        # Whatever another version wants of what is not there.
+        except Exception as problem:
+            _remove(finder)
+            for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
+                del sys.modules[name]
+            _import_in_steps()  # what fails here, too, is its caller's to tell
+            log.warning("the SDK cannot be loaded in part: all of it is", exc_info=problem)
+        finally:
+            _remove(finder)
+        gc.freeze()
+
+
+def _import_in_steps() -> None:
+    for name in _STEPS:
+        _may_load.wait(_GIVES_WAY_S)
         # Collecting garbage meanwhile would hold up the loop, and so would later collections, for objects that live as long as the
         # process.
         gc.disable()
         try:
-            for name in _MODULES:
-                importlib.import_module(name)
+            importlib.import_module(name)
         finally:
             gc.enable()
-        gc.freeze()
+
+
+def _remove(finder: "_Finder") -> None:
+    """Have what is imported from now on be real."""
+    if finder in sys.meta_path:
+        sys.meta_path.remove(finder)
+    for name in [name for name, module in sys.modules.items() if isinstance(module, _EmptyModule)]:
+        del sys.modules[name]
+
+
+class _EmptyModule(ModuleType):
+    """A module without code: what is imported from it is a class, of which there are no instances."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+class _Finder(MetaPathFinder, Loader):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        is_of_servers = fullname == _SERVERS or fullname.startswith(f"{_SERVERS}.")
+        return ModuleSpec(fullname, self, is_package=True) if is_of_servers else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _EmptyModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from mcp.client._transport import TransportStreams
 
-GRACE_S = 0.2  # for servers that are starting: what is ready by then is told with the rest
+GRACE_S = 0.0  # where a person looks on: what comes later is told later
 
 
 class McpSource:
     """
     The servers of a session, and their tools.
 
-    A server gets ready beside everything else: the first request waits `patience_s` for those that are starting by then, and the tools
-    of the others come with a later one.
+    A server gets ready beside everything else: the first request waits no longer than `patience_s` for any, and the tools of the
+    others come with a later one.
     """
 
     def __init__(
@@ -98,7 +98,6 @@ class McpSource:
     async def _wait(self) -> None:
         if self._patience_s > GRACE_S:
             self.begin()
-        if self._begun.is_set():
             with anyio.move_on_after(self._patience_s):
                 for server in self.servers.values():
                     await server.begun()

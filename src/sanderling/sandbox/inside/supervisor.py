@@ -128,6 +128,7 @@ class Supervisor:
                 limits=policy.limits,
                 has_own_network=has_own_network,
                 can_use_network=policy.network == "on",
+                is_for_one=policy.server != "",
             )
             self._note_placeholders(number, view.layout, policy)
             if level == "full-bwrap":

@@ -33,13 +33,18 @@ LISTS_OF_MEMORY = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg"
 
 
 class View(NamedTuple):
-    """The view that all commands of a zygote share. `has_own_network`: no network but a loopback of the session's own."""
+    """
+    The view that all commands of a zygote share.
+
+    `has_own_network`: no network but a loopback of the session's own. `is_for_one`: one command is all that is expected, a server.
+    """
 
     level: Level
     layout: Layout
     limits: Limits
     has_own_network: bool
     can_use_network: bool
+    is_for_one: bool = False
 
     @property
     def is_mounted(self) -> bool:
@@ -81,15 +86,15 @@ class View(NamedTuple):
     def as_data(self) -> tuple[Any, ...]:
         """Return what `main` needs of it, for `marshal`: its root is already there."""
         access, limits = tuple(self.layout.access), tuple(self.limits)
-        return (self.level, access, limits, self.has_own_network, self.can_use_network)
+        return (self.level, access, limits, *self[3:])
 
 
 def main(channel: int, view: int, entered: int) -> NoReturn:
     """A zygote as a program of its own: `view` is a file with a view's data, `entered` where to say that we are there."""
     wire.send(socket.socket(fileno=entered), ("entered",))
     with os.fdopen(view, "rb") as file:
-        level, access, limits, *network = marshal.load(file)  # noqa: S302
-    its_view = View(level, Layout(Access(*access)), Limits(*limits), *network)
+        level, access, limits, *more = marshal.load(file)  # noqa: S302
+    its_view = View(level, Layout(Access(*access)), Limits(*limits), *more)
     Zygote(its_view, socket.socket(fileno=channel)).serve()
 
 
@@ -165,7 +170,7 @@ class Zygote:
         pidfd = os.pidfd_open(spare.pid)
         self._running[pidfd] = Running(key, spare.pid, status)
         self._poll.register(pidfd, select.POLLIN)
-        self._spare = self._fork_init()
+        self._spare = None if self.view.is_for_one else self._fork_init()
 
     def _handed_over(self, launch: wire.Message, descriptors: tuple[int, ...]) -> Spare:
         """The init that has the command now: the spare one, or if that was killed while it waited, another."""
