@@ -18,7 +18,7 @@ LAYERS = (
     {"text", "paths"},
     {"errors"},
     {"config", "protocol"},
-    {"catalogue"},
+    {"models"},
     {"sandbox", "editing", "session", "providers", "project"},
     {"commands"},
     {"tools"},

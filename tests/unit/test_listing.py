@@ -9,10 +9,10 @@ from tests.conftest import policy_of
 from tests.loopback import STALL, Answer, LoopbackServer, Request, Status, Verbatim
 from tests.wires.servers import OllamaServer, told
 
-from sanderling.catalogue.models import Catalogue
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
+from sanderling.models.known import KnownModels
 from sanderling.protocol.requests import ListModels
 from sanderling.providers import listing
 from sanderling.providers.choice import at_hand, make_provider
@@ -110,15 +110,15 @@ async def test_claudes_models_have_no_provider_before_their_name(tmp_path, claud
 
 
 def test_known_are_the_models_of_those_who_can_be_asked(tmp_path, monkeypatch):
-    catalogue = Catalogue()
-    assert known_models(Settings(str(tmp_path)), catalogue) == []
+    models = KnownModels()
+    assert known_models(Settings(str(tmp_path)), models) == []
     monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
-    known = known_models(Settings(str(tmp_path)), catalogue)
+    known = known_models(Settings(str(tmp_path)), models)
     assert known[0] == "deepseek:deepseek-v4-pro"  # the one that is asked if none is named
     assert "deepseek:deepseek-flash" in known
     assert all(name.startswith("deepseek") for name in known)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-    assert known_models(Settings(str(tmp_path)), catalogue)[0].startswith("claude-")
+    assert known_models(Settings(str(tmp_path)), models)[0].startswith("claude-")
 
 
 def test_at_hand_is_who_has_a_key_or_is_the_persons_own_and_needs_none(tmp_path, monkeypatch):

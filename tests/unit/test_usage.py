@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.conftest import examples, policy_of, prove
 from tests.wires.servers import ChatServer, told
 
-from sanderling.catalogue.models import LENGTH_STEP_TOKENS, Catalogue, Price
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.usage_report import report, shown_cost
 from sanderling.errors import ConfigError
+from sanderling.models.known import LENGTH_STEP_TOKENS, KnownModels, Price
 from sanderling.protocol.events import UsageUpdated
 from sanderling.protocol.messages import Prompt, Usage
 from sanderling.providers.choice import make_provider
@@ -24,7 +24,7 @@ from sanderling.session.ledger import MAX_TURNS, Ledger
 from sanderling.session.prices import Cost, Prices, prompt_tokens
 from sanderling.session.session import Session
 
-SHIPPED = Prices(Catalogue())
+SHIPPED = Prices(KnownModels())
 
 # Model, usage (in, out, written to the cache, read from it), and the dollars that they come to on paper.
 BY_HAND = (
@@ -77,7 +77,7 @@ def test_a_sum_is_exact_wherever_long_prompts_begin(requests, limit):
         "long_input_factor": 2,
         "long_output_factor": 1.5,
     }
-    prices = Prices(Catalogue(prices={"mine": mine}))
+    prices = Prices(KnownModels(prices={"mine": mine}))
     ledger = Ledger()
     for model, usage in requests:
         ledger.add(model, usage)
@@ -133,7 +133,9 @@ def test_scripts_are_free(model):
 
 def test_a_persons_price_goes_before_ours_key_by_key():
     prices = Prices(
-        Catalogue(prices={"claude-opus-5-5": {"input": 1.5}, "local": {"input": 0, "output": 0.5}})
+        KnownModels(
+            prices={"claude-opus-5-5": {"input": 1.5}, "local": {"input": 0, "output": 0.5}}
+        )
     )
     opus, local = prices.of("claude-opus-5-5"), prices.of("local")
     assert opus
@@ -144,7 +146,7 @@ def test_a_persons_price_goes_before_ours_key_by_key():
 
 
 def test_without_a_price_of_its_own_the_cache_costs_what_input_does():
-    prices = Prices(Catalogue(prices={"m": {"input": 3, "output": 5}}))
+    prices = Prices(KnownModels(prices={"m": {"input": 3, "output": 5}}))
     assert prices.cost_usd("m", Usage(0, 0, 1_000_000, 1_000_000)) == 6
 
 
@@ -161,7 +163,7 @@ def test_without_a_price_of_its_own_the_cache_costs_what_input_does():
 )
 def test_a_wrong_price_is_told_with_its_model_and_key(price, told):
     with pytest.raises(ConfigError) as raised:
-        Prices(Catalogue(prices={"my-model": price}))
+        Prices(KnownModels(prices={"my-model": price}))
     assert "'my-model'" in str(raised.value)
     assert told in str(raised.value)
 

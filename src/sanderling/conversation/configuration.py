@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from sanderling.catalogue.models import Price, load_catalogue
 from sanderling.config import KeyPath, Settings
 from sanderling.config.file import Mistake, mistakes_of, refusal
 from sanderling.config.layers import place_of
 from sanderling.errors import ConfigError
 from sanderling.mcp.servers import McpServer, load_server, load_servers
+from sanderling.models.known import Price, load_models
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import load_rule
 from sanderling.providers.choice import choose
@@ -73,6 +73,6 @@ def _checks(settings: Settings, project: str) -> Iterator[tuple[KeyPath, Callabl
     for name, table in servers.items():
         yield ("mcp", "servers", name), partial(load_server, name, table)
     yield ("mcp", "servers"), partial(load_servers, servers)
-    yield ("prices",), partial(load_catalogue, settings)
+    yield ("prices",), partial(load_models, settings)
     yield ("tools", "disabled"), partial(check_disabled, settings.tools_disabled)
     yield ("model",), partial(choose, settings)

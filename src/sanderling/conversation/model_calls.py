@@ -6,11 +6,11 @@ from typing import TypeVar
 
 import anyio
 
-from sanderling.catalogue.models import load_catalogue
 from sanderling.config import Settings
 from sanderling.conversation.prompt import system_prompt
 from sanderling.conversation.reply import Reply
 from sanderling.errors import ProviderError
+from sanderling.models.known import load_models
 from sanderling.permissions.approvals import Approvals
 from sanderling.protocol.events import (
     AnswerRestarted,
@@ -61,7 +61,7 @@ class ModelCalls:
         *,
         catalog: Catalog,
     ) -> None:
-        self.models = load_catalogue(settings)
+        self.models = load_models(settings)
         self.prices = Prices(self.models)
         self._session = session
         self._provider = provider

@@ -12,11 +12,11 @@ from typing import Literal
 import anyio
 import msgspec
 
-from sanderling.catalogue.models import Catalogue, Price, load_catalogue
 from sanderling.config import DEFAULT_MODEL, Settings
 from sanderling.conversation.model_calls import cut_off
 from sanderling.conversation.prompt import system_prompt
 from sanderling.errors import ProviderError
+from sanderling.models.known import KnownModels, Price, load_models
 from sanderling.protocol.messages import (
     ContentBlock,
     Message,
@@ -91,19 +91,19 @@ async def try_all(names: Sequence[str], model: str, settings: Settings) -> list[
     Raises:
         ConfigError: there is no such provider.
     """
-    catalogue = load_catalogue(settings)
+    models = load_models(settings)
     trials: list[tuple[Endpoint, Provider]] = []
     for name, _, own in (name.partition(":") for name in names):
         endpoint = load_endpoint(name, settings.providers)
-        known = (DEFAULT_MODEL,) if name == DEFAULT else catalogue.names(name)
+        known = (DEFAULT_MODEL,) if name == DEFAULT else models.names(name)
         usual = endpoint.model or next(iter(known), "")
         trials.append((endpoint, make_at(endpoint, own or model or usual, settings)))
-    tried = (_try_out(endpoint, provider, settings, catalogue) for endpoint, provider in trials)
+    tried = (_try_out(endpoint, provider, settings, models) for endpoint, provider in trials)
     return list(await anyio.gather(*tried))
 
 
 async def _try_out(
-    endpoint: Endpoint, provider: Provider, settings: Settings, catalogue: Catalogue
+    endpoint: Endpoint, provider: Provider, settings: Settings, models: KnownModels
 ) -> Trial:
     """Try each thing, until one fails."""
     talk, trial = _Talk(provider), Trial("")
@@ -119,8 +119,8 @@ async def _try_out(
     trial.model = full_name(endpoint.name, provider.model or "?", settings)
     limits = provider.limits or ModelLimits()
     if limits.price:
-        catalogue.learn(trial.model, limits.price)
-    known = catalogue.of(trial.model)
+        models.learn(trial.model, limits.price)
+    known = models.of(trial.model)
     trial.window_tokens = limits.context_window_tokens or known.window_tokens or None
     trial.price = known.price
     return trial

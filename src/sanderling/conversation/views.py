@@ -8,12 +8,12 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from sanderling.catalogue.models import split
 from sanderling.config.show import settings_report
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.trial import shown, try_all
 from sanderling.conversation.usage_report import report
 from sanderling.errors import ProviderError, SanderlingError, SessionError, ToolError
+from sanderling.models.known import split
 from sanderling.protocol.actions import Action, ShowEarlier, WatchJob
 from sanderling.protocol.events import (
     JobOutput,

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from sanderling.catalogue.models import Price
+from sanderling.models.known import Price
 from sanderling.protocol.messages import ContentBlock, Message, StopReason, Usage
 
 

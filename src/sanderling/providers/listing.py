@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import anyio
 import msgspec
 
-from sanderling.catalogue.models import Catalogue
 from sanderling.config import Settings
 from sanderling.errors import ConfigError, ProviderError
+from sanderling.models.known import KnownModels
 from sanderling.providers import Provider
 from sanderling.providers.choice import at_hand, full_name, make_at
 from sanderling.providers.endpoint import Endpoint, is_loopback, load_endpoint, presets
@@ -23,11 +23,11 @@ class Listing(msgspec.Struct):
     problems: list[str] = []
 
 
-def known_models(settings: Settings, catalogue: Catalogue) -> list[str]:
+def known_models(settings: Settings, known: KnownModels) -> list[str]:
     """The models at hand that are known without asking."""
     found: dict[str, None] = {}
     for endpoint in at_hand(settings):
-        names = (endpoint.model, *catalogue.names(endpoint.name))
+        names = (endpoint.model, *known.names(endpoint.name))
         found |= dict.fromkeys(full_name(endpoint.name, name, settings) for name in names if name)
     return list(found)
 

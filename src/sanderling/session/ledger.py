@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from sanderling.catalogue.models import LENGTH_STEP_TOKENS
+from sanderling.models.known import LENGTH_STEP_TOKENS
 from sanderling.protocol.messages import Usage
 from sanderling.session.prices import Cost, Prices, prompt_tokens
 

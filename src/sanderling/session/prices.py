@@ -2,19 +2,19 @@
 
 from typing import NamedTuple
 
-from sanderling.catalogue.models import Catalogue, Price
+from sanderling.models.known import KnownModels, Price
 from sanderling.protocol.messages import Usage
 
 
 class Prices:
     """The prices of the models that are known."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
+    def __init__(self, known: KnownModels) -> None:
+        self._known = known
 
     def of(self, model: str) -> Price | None:
         """The price of `model`; None if it is not known."""
-        return self._catalogue.of(model).price
+        return self._known.of(model).price
 
     def cost_usd(self, model: str, usage: Usage) -> float | None:
         """The cost of one request; None if the price of its model is not known."""

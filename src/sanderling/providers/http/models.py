@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from sanderling.catalogue.models import PER_TOKENS, Price
+from sanderling.models.known import PER_TOKENS, Price
 from sanderling.providers import ModelLimits
 from sanderling.providers.http.bodies import count, decode, field, first_count, is_list, items
 from sanderling.providers.http.errors import malformed

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
-from sanderling.catalogue.models import Catalogue, Model, load_catalogue
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
+from sanderling.models.known import KnownModels, Model, load_models
 from sanderling.protocol.messages import StopReason
 from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
 from sanderling.providers.endpoint import Endpoint, is_loopback
@@ -246,11 +246,11 @@ class HttpProvider(ABC, Generic[Client]):
 
     def _known(self, model: str) -> Model:
         """`model`, as far as it is known without asking."""
-        return self._catalogue.of(f"{self.endpoint.name}:{model}")
+        return self._known_models.of(f"{self.endpoint.name}:{model}")
 
     @cached_property
-    def _catalogue(self) -> Catalogue:
-        return load_catalogue(self._settings)
+    def _known_models(self) -> KnownModels:
+        return load_models(self._settings)
 
     async def _get(self, path: str, **query: object) -> bytes:
         """

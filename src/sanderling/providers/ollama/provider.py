@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from sanderling.catalogue.models import FILE
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
+from sanderling.models.known import FILE
 from sanderling.protocol.remedies import remedies
 from sanderling.providers import ModelLimits, ModelRequest, StreamItem
 from sanderling.providers.endpoint import Endpoint

@@ -95,7 +95,7 @@ _NOTHING = {"input": 0, "output": 0}
 FREE = Model(price=Price(**_NOTHING))
 
 
-class Catalogue:
+class KnownModels:
     """
     `own` are the person's tables by provider and model, `prices` their prices by name, which may be a pattern.
 
@@ -182,7 +182,7 @@ def split(name: str) -> tuple[str, str]:
     return (name, "") if name in _REPLAYED else (DEFAULT_PROVIDER, name)
 
 
-def load_catalogue(settings: Settings) -> Catalogue:
+def load_models(settings: Settings) -> KnownModels:
     """
     The models that are known, the person's own file and prices included.
 
@@ -194,7 +194,7 @@ def load_catalogue(settings: Settings) -> Catalogue:
         for name, table in settings.providers.items()
         if "preset" in table and "base_url" not in table
     }
-    return Catalogue(load_own(config_dir()), settings.prices, begun_from)
+    return KnownModels(load_own(config_dir()), settings.prices, begun_from)
 
 
 def load_own(directory: str) -> Tables:

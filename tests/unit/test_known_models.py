@@ -6,26 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from sanderling.catalogue import models
-from sanderling.catalogue.models import (
-    FREE,
-    UNKNOWN,
-    Catalogue,
-    Price,
-    load_catalogue,
-    load_own,
-)
 from sanderling.config import Settings
 from sanderling.errors import ConfigError
+from sanderling.models import known as known_models
+from sanderling.models.known import (
+    FREE,
+    UNKNOWN,
+    KnownModels,
+    Price,
+    load_models,
+    load_own,
+)
 
-SNAPSHOT = sorted(Path(models.__file__).parent.glob("*.toml"))
+SNAPSHOT = sorted(Path(known_models.__file__).parent.glob("*.toml"))
 MAX_SNAPSHOT_BYTES = 64 << 10
 
 
 def test_the_snapshot_is_small_and_names_source_date_and_licence():
     assert SNAPSHOT
     assert sum(path.stat().st_size for path in SNAPSHOT) < MAX_SNAPSHOT_BYTES
-    words = Path(models.__file__).with_name("__init__.py").read_text()
+    words = Path(known_models.__file__).with_name("__init__.py").read_text()
     assert re.search(r"\d{4}-\d{2}-\d{2}.*LiteLLM.*genai-prices.*models\.dev", words, re.DOTALL)
     assert "MIT" in words
     for path in SNAPSHOT:
@@ -34,9 +34,9 @@ def test_the_snapshot_is_small_and_names_source_date_and_licence():
 
 @pytest.mark.parametrize("path", SNAPSHOT, ids=lambda path: path.stem)
 def test_each_entry_of_the_snapshot_can_be_read_and_makes_sense(path):
-    catalogue = Catalogue()
+    known = KnownModels()
     for name in tomllib.loads(path.read_text()):
-        model = catalogue.of(f"{path.stem}:{name}")
+        model = known.of(f"{path.stem}:{name}")
         assert model != UNKNOWN, name
         assert model.max_output_tokens < (model.window_tokens or 2**31), name
         if price := model.price:
@@ -51,46 +51,46 @@ def test_each_entry_of_the_snapshot_can_be_read_and_makes_sense(path):
     "name", ["openai:gpt-9", "ollama:qwen3-coder:30b", "nobody:m", "../session:x", "local:", ":"]
 )
 def test_what_nobody_has_told_is_not_known(name):
-    assert Catalogue().of(name) == UNKNOWN
+    assert KnownModels().of(name) == UNKNOWN
 
 
 def test_a_model_of_one_provider_is_not_that_of_another():
     """Prices and windows are the endpoint's."""
-    catalogue = Catalogue()
-    assert catalogue.of("openai:gpt-5.5").price
-    assert catalogue.of("openrouter:gpt-5.5") == UNKNOWN
-    assert catalogue.of("gpt-5.5") == UNKNOWN
-    assert catalogue.of("anthropic:claude-opus-5-5") == catalogue.of("claude-opus-5-5") != UNKNOWN
+    known = KnownModels()
+    assert known.of("openai:gpt-5.5").price
+    assert known.of("openrouter:gpt-5.5") == UNKNOWN
+    assert known.of("gpt-5.5") == UNKNOWN
+    assert known.of("anthropic:claude-opus-5-5") == known.of("claude-opus-5-5") != UNKNOWN
 
 
 def test_a_dated_name_is_known_as_the_model_without_its_date():
-    catalogue = Catalogue()
-    assert catalogue.of("openai:gpt-5.2-2025-12-11") == catalogue.of("openai:gpt-5.2") != UNKNOWN
-    assert catalogue.of("groq:openai/gpt-oss-120b").price
+    known = KnownModels()
+    assert known.of("openai:gpt-5.2-2025-12-11") == known.of("openai:gpt-5.2") != UNKNOWN
+    assert known.of("groq:openai/gpt-oss-120b").price
 
 
 @pytest.mark.parametrize("name", ["demo", "scripted", "script:~/a.toml"])
 def test_what_is_replayed_costs_nothing(name):
-    assert Catalogue().of(name) == FREE
+    assert KnownModels().of(name) == FREE
 
 
 def test_the_persons_file_goes_before_the_snapshot_key_by_key(tmp_path):
-    (tmp_path / models.FILE).write_text(
+    (tmp_path / known_models.FILE).write_text(
         '[openai."gpt-5.5"]\nwindow_tokens = 400_000\nprice = { cache_read = 0.25 }\n'
         '[ollama."qwen3-coder:30b"]\nwindow_tokens = 131_072\n'
     )
-    shipped, catalogue = Catalogue(), Catalogue(load_own(str(tmp_path)))
-    gpt, before = catalogue.of("openai:gpt-5.5"), shipped.of("openai:gpt-5.5")
+    shipped, known = KnownModels(), KnownModels(load_own(str(tmp_path)))
+    gpt, before = known.of("openai:gpt-5.5"), shipped.of("openai:gpt-5.5")
     assert gpt.window_tokens == 400_000
     assert gpt.max_output_tokens == before.max_output_tokens
     assert gpt.price
     assert before.price
     assert (gpt.price.cache_read, gpt.price.input) == (0.25, before.price.input)
-    qwen = catalogue.of("ollama:qwen3-coder:30b")
+    qwen = known.of("ollama:qwen3-coder:30b")
     assert (qwen.window_tokens, qwen.price) == (131_072, None)
-    assert catalogue.names("ollama") == ("qwen3-coder:30b",)
-    assert catalogue.names("openai")[0] == "gpt-5.5"
-    assert catalogue.names("openai").count("gpt-5.5") == 1
+    assert known.names("ollama") == ("qwen3-coder:30b",)
+    assert known.names("openai")[0] == "gpt-5.5"
+    assert known.names("openai").count("gpt-5.5") == 1
 
 
 def test_without_a_file_of_their_own_a_person_has_the_snapshot(tmp_path):
@@ -111,20 +111,20 @@ def test_without_a_file_of_their_own_a_person_has_the_snapshot(tmp_path):
     ],
 )
 def test_what_is_wrong_in_the_persons_file_is_told_with_its_place(tmp_path, text, told):
-    (tmp_path / models.FILE).write_text(text)
+    (tmp_path / known_models.FILE).write_text(text)
     with pytest.raises(ConfigError) as raised:
-        Catalogue(load_own(str(tmp_path)))
+        KnownModels(load_own(str(tmp_path)))
     assert told in str(raised.value)
 
 
 def test_a_price_may_be_of_one_name_or_of_all_that_match():
     free = {"input": 0, "output": 0}
-    catalogue = Catalogue(prices={"ollama:*": free, "ollama:big": {"input": 1, "output": 2}})
-    assert catalogue.of("ollama:qwen3:8b").price == FREE.price
-    big = catalogue.of("ollama:big").price
+    known = KnownModels(prices={"ollama:*": free, "ollama:big": {"input": 1, "output": 2}})
+    assert known.of("ollama:qwen3:8b").price == FREE.price
+    big = known.of("ollama:big").price
     assert big
     assert (big.input, big.output) == (1, 2)
-    assert catalogue.of("vllm:qwen3:8b").price is None
+    assert known.of("vllm:qwen3:8b").price is None
 
 
 def test_an_endpoint_that_begins_from_a_preset_has_its_models_unless_it_is_elsewhere(
@@ -135,23 +135,23 @@ def test_an_endpoint_that_begins_from_a_preset_has_its_models_unless_it_is_elsew
         "work": {"preset": "openai", "api_key": "$WORK_KEY"},
         "proxy": {"preset": "openai", "base_url": "http://127.0.0.1:4000"},
     }
-    catalogue = load_catalogue(Settings(str(tmp_path), providers=providers))
-    assert catalogue.of("work:gpt-5.5") == catalogue.of("openai:gpt-5.5") != UNKNOWN
-    assert catalogue.of("proxy:gpt-5.5") == UNKNOWN
-    assert catalogue.of("deepseek-anthropic:deepseek-flash").price
+    known = load_models(Settings(str(tmp_path), providers=providers))
+    assert known.of("work:gpt-5.5") == known.of("openai:gpt-5.5") != UNKNOWN
+    assert known.of("proxy:gpt-5.5") == UNKNOWN
+    assert known.of("deepseek-anthropic:deepseek-flash").price
 
 
 def test_what_a_provider_tells_of_its_price_goes_before_the_snapshot_and_not_before_the_person():
     told = Price(7, 8)
-    catalogue = Catalogue(
+    known = KnownModels(
         prices={"openai:gpt-5.2": {"input": 1}, "mine:*": {"input": 0, "output": 0}}
     )
     for name, price in (
         ("openai:gpt-5.5", told),
         ("openrouter:z-ai/glm-5", told),
-        ("openai:gpt-5.2", catalogue.of("openai:gpt-5.2").price),
+        ("openai:gpt-5.2", known.of("openai:gpt-5.2").price),
         ("mine:m", FREE.price),
     ):
-        catalogue.learn(name, told)
-        assert catalogue.of(name).price == price
-    assert catalogue.of("openai:gpt-5.5").window_tokens
+        known.learn(name, told)
+        assert known.of(name).price == price
+    assert known.of("openai:gpt-5.5").window_tokens
