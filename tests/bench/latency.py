@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from tests.bench.shared import Bench, BenchNvim, Row, median_row, short
 from tests.conftest import ROOT, wait_until
@@ -85,13 +86,13 @@ def first_text(bench: Bench) -> Iterator[Row]:
 def cold(bench: Bench) -> Iterator[Row]:
     at_once, bare, later = [], [], []
     for _ in bench.times(5):
-        at_once.append(_first_request(bench))
+        at_once.append(first_request(bench))
         answer_id, words = bench.server.words("stream", 3, 0)
         begin = time.monotonic()
         argv = [sys.executable, "-m", "tests.bench.bare_client", bench.server.url, words]
         subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         bare.append(1000 * (bench.server.report(answer_id)["at"] - begin))
-        later.append(_first_request(bench, settled_s=SETTLED_S))
+        later.append(first_request(bench, settled_s=SETTLED_S))
     yield median_row("cold: :AgentChat and a prompt → request on the wire", at_once, "ms")
     ratio = statistics.median(at_once) / statistics.median(bare)
     note = f"a bare SDK client: {short(statistics.median(bare))} ms"
@@ -101,9 +102,16 @@ def cold(bench: Bench) -> Iterator[Row]:
     yield median_row("cold: longest stall of the host's loop", stalls, "ms", 100)
 
 
-def _first_request(bench: Bench, settled_s: float = 0) -> float:
-    """The ms from the first prompt of a Neovim to the arrival of its request; the chat has been open for `settled_s`."""
+def first_request(
+    bench: Bench, settled_s: float = 0, servers: dict[str, Any] | None = None
+) -> float:
+    """
+    The ms from the first prompt of a Neovim to the arrival of its request; the chat has been open for `settled_s`.
+
+    `servers` are the tool servers that it has.
+    """
     with bench.nvim() as nvim:
+        nvim.setup(max_calls=0, mcp={"servers": servers or {}})
         answer_id, words = bench.server.words("stream", 3, 0)
         keys = f":AgentChat<CR>i{words}<Esc><CR>"
         if settled_s:

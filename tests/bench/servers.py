@@ -1,16 +1,9 @@
-"""
-What tool servers cost: a call next to the bare SDK's, the first request of a session that has some, the memory of many.
-
-`python -m tests.bench.servers URL WORDS COUNT DELAY_S` is a session with COUNT servers that sleep for 10 s. It sends WORDS as its
-first prompt, DELAY_S after it was opened, and prints when that was.
-"""
+"""What tool servers cost: a call next to the bare SDK's, the first request of a session that has some, the memory of many."""
 
 import asyncio
 import os
 import re
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,26 +13,20 @@ from typing import Any
 
 import anyio
 
-from sanderling.config import Settings
-from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.mcp.server import Server
 from sanderling.mcp.servers import load_servers
 from sanderling.mcp.source import McpSource
-from sanderling.protocol.actions import SubmitPrompt
-from sanderling.protocol.events import Event, TurnEnded
-from sanderling.protocol.messages import Prompt
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.policy import SandboxPolicy
+from tests.bench.latency import first_request
 from tests.bench.sandbox import _descendants, _policy, _pss_mb
 from tests.bench.shared import Bench, Row, rss_mb, short
-from tests.conftest import ROOT
 from tests.mcp.conftest import HOSTILE, PYTHON
 
 CALLS = 200
 MANY = 20
-SLEEPS = "slow:10"
-LOADING_MS = 20  # of one step
-LOADING_S = 0.9  # after the opening: the SDK of the servers is being loaded
+MAX_SHARE, STEP_MS = 0.2, 30  # of what a first prompt takes; of one step of their loading
+LOADING_S = 0.9  # after :AgentChat
 SETTLED_S = 0.5
 
 
@@ -55,52 +42,24 @@ def declared(*how: str) -> dict[str, Any]:
     return {"command": [PYTHON, HOSTILE, *how], "paths": [str(Path(HOSTILE).parent)]}
 
 
+SLEEPING = {f"s{n}": declared("slow:10") for n in range(3)}
+
+
 # the first request ---------------------------------------------------------------------------------------------------
 
 
 def _first_requests(bench: Bench) -> Iterator[Row]:
-    for delay_s, what in ((0.0, "at once"), (LOADING_S, "while their SDK is loaded")):
+    """Servers that never get ready, and begin to be started when the chat is open."""
+    for settled_s, what in ((0.0, "with :AgentChat"), (LOADING_S, "while their SDK is loaded")):
         without, among = [], []
-        for _ in bench.times(9):
-            without.append(_first_request(bench, 0, delay_s))
-            among.append(_first_request(bench, 3, delay_s))
-        note = f"{short(statistics.median(without))} ms without"
-        added = statistics.median(among) - statistics.median(without)
+        for _ in bench.times(7):
+            without.append(first_request(bench, settled_s))
+            among.append(first_request(bench, settled_s, SLEEPING))
+        usual = statistics.median(without)
+        added = statistics.median(among) - usual
         words = f"3 servers that sleep 10 s: added to a first prompt {what}"
-        yield Row(words, added, "ms", 0.2 * statistics.median(without) + LOADING_MS, note)
-
-
-def _first_request(bench: Bench, count: int, delay_s: float) -> float:
-    """The ms from the first prompt of a session to the arrival of its request."""
-    answer_id, words = bench.server.words("stream", 3, 0)
-    argv = [sys.executable, "-m", "tests.bench.servers", bench.server.url]
-    begun = subprocess.run(
-        [*argv, words, str(count), str(delay_s)], cwd=ROOT, check=True, stdout=subprocess.PIPE
-    ).stdout
-    return 1000 * (bench.server.report(answer_id)["at"] - float(begun))
-
-
-async def _session(url: str, words: str, count: int, delay_s: float, folder: str) -> None:
-    os.environ |= {"ANTHROPIC_API_KEY": "bench", "ANTHROPIC_BASE_URL": url, "NO_PROXY": "*"}
-    project = Path(folder, "project")
-    project.mkdir()  # noqa: ASYNC240
-    settings = Settings(
-        state_dir=f"{folder}/state", mcp_servers={f"s{n}": declared(SLEEPS) for n in range(count)}
-    )
-    ended = anyio.Event()
-
-    def take(event: Event) -> None:
-        if isinstance(event, TurnEnded):
-            ended.set()
-
-    opened = await open_conversation("s1", str(project), settings, take, Wishes())
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(opened.agent.serve)
-        await anyio.sleep(delay_s)
-        print(time.monotonic(), flush=True)
-        opened.agent.act(SubmitPrompt(Prompt("p1", words)))
-        await ended.wait()
-        os._exit(0)
+        target = MAX_SHARE * usual + STEP_MS
+        yield Row(words, added, "ms", target, f"{short(usual)} ms without")
 
 
 # calls ---------------------------------------------------------------------------------------------------------------
@@ -200,13 +159,3 @@ async def _sizes(policy: SandboxPolicy, count: int) -> dict[str, float]:
 
 def _command_line(pid: int) -> str:
     return re.sub("\0", " ", Path(f"/proc/{pid}/cmdline").read_text())
-
-
-def main() -> None:
-    url, words, count, delay_s = sys.argv[1:]
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        asyncio.run(_session(url, words, int(count), float(delay_s), folder))
-
-
-if __name__ == "__main__":
-    main()
