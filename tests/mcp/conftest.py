@@ -72,7 +72,7 @@ async def served(
     source.begin()
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sandbox.serve)
+            tasks.start_soon(sandbox.keeper.serve)
             tasks.start_soon(source.run)
             for server in source.servers.values():
                 await server.begun()

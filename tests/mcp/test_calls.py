@@ -115,7 +115,7 @@ async def test_long_result_is_told_in_bounds_and_all_of_it_is_in_a_file_for_the_
         assert "bytes are left out here" in told
         assert len(ended.detail) < MAX_TOLD_BYTES + 300
         path = told.rpartition(": ")[2].rstrip("]\n")
-        ours, theirs = await talk.conversation.parts.sandbox.scratch()
+        ours, theirs = await talk.conversation.parts.sandbox.ground.scratch()
         assert path.startswith(f"{theirs}/")
         assert (Path(ours) / Path(path).name).stat().st_size > 10_000_000
         talk.answer(question, "deny")

@@ -270,7 +270,7 @@ async def test_looks_are_seldom_while_only_servers_run_and_often_again_with_a_co
         monkeypatch.setattr(sandbox, "retire_views", lambda: looks.append(anyio.current_time()))
         await anyio.sleep(0.5)
         assert len(looks) <= 1
-        process = await session.spawn(["sleep", "600"])
+        process = await session.ground.spawn(["sleep", "600"])
         await anyio.sleep(0.5)
         assert len(looks) >= 3
         process.close()
