@@ -13,6 +13,7 @@ from sanderling.config import (
     Layer,
     Settings,
     config_dir,
+    dotted,
     make_private,
 )
 from sanderling.config.expansion import expand, is_reference
@@ -27,7 +28,7 @@ from sanderling.config.file import (
 )
 from sanderling.config.layers import Layers, guards_in, place_of
 from sanderling.config.lines import key_lines
-from sanderling.config.mistakes import checked, dotted
+from sanderling.config.mistakes import checked
 from sanderling.config.project import KINDS, PROJECT_FILE, read_project_file
 from sanderling.config.show import as_toml, places, settings_report, shown_tables
 from sanderling.errors import ConfigError

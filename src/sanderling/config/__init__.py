@@ -137,6 +137,18 @@ def key_of(field: str) -> tuple[str, ...]:
     return (group, name) if group in GROUPS else (field,)
 
 
+def dotted(path: KeyPath) -> str:
+    """`path` as a person reads it: `permissions[1].tool`, the first item being 1."""
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key + 1}]"
+        else:
+            is_bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+            text += f".{key}" if is_bare else f".{msgspec.json.encode(key).decode()}"
+    return text.removeprefix(".")
+
+
 def make_private(settings: Settings) -> None:
     """Let nobody else see which projects there are: the directories that hold all others, also those of an earlier version."""
     for directory in (Path(settings.state_dir), settings.sandbox_dir):

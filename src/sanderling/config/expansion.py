@@ -5,12 +5,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from sanderling.config import KeyPath
-from sanderling.config.mistakes import dotted
+from sanderling.config import KeyPath, dotted
 from sanderling.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|(\{))", re.ASCII)
-_ONLY_REFERENCE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})", re.ASCII)
 
 _SECRETS = ((("providers",), ("api_key", "headers")), (("mcp", "servers"), ("env", "headers")))
 
@@ -44,7 +42,8 @@ def variables_in(text: str) -> set[str]:
 
 def is_reference(text: str) -> bool:
     """Say whether `text` is the name of a variable and nothing else: what tells no secret."""
-    return _ONLY_REFERENCE.fullmatch(text) is not None
+    found = _REFERENCE.fullmatch(text)
+    return found is not None and bool(found[2] or found[3])
 
 
 def is_secret(path: KeyPath) -> bool:

@@ -13,15 +13,13 @@ import msgspec
 
 from sanderling.config import FIELDS, GROUPS, Layer, Settings, Table, config_dir, key_of
 from sanderling.config.expansion import expanded
-from sanderling.config.lines import line_finder
-from sanderling.config.mistakes import mistakes_in
 from sanderling.errors import ConfigError
 from sanderling.paths import open_plain
 
 MAX_FILE_BYTES = 1 << 20
 MAX_TOLD = 10
 _TOP_KEYS = frozenset(field for field in FIELDS if len(key_of(field)) == 1)
-_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_PLACE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # as tomllib tells it
 
 
 class Mistake(NamedTuple):
@@ -99,9 +97,11 @@ def parse(
     try:
         options = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        found = _PLACE.search(str(error))
+        found = re.search(_PLACE, str(error))
         line = int(found[1] or text.count("\n") + 1) if found else 0
-        return Layer(origin), [Mistake(origin, line, f"is no TOML: {_PLACE.sub('', str(error))}")]
+        return Layer(origin), [
+            Mistake(origin, line, f"is no TOML: {re.sub(_PLACE, '', str(error))}")
+        ]
     errors = list[ConfigError]()
     if environment is not None and "$" in text:
         options = expanded(options, environment, errors.append)
@@ -135,6 +135,8 @@ def mistakes_of(layer: Layer, kinds: Mapping[str, Any] = MappingProxyType({})) -
 
     `kinds`: types of fields of `Settings` that say more than its own, from the parts that know what stands there.
     """
+    from sanderling.config.mistakes import mistakes_in  # at a start nothing is wrong, as a rule
+
     return placed(layer, mistakes_in(layer.options, file_type(kinds), (), _elsewhere))
 
 
@@ -142,6 +144,8 @@ def placed(layer: Layer, errors: Iterable[ConfigError]) -> list[Mistake]:
     """The errors with the lines on which their paths stand in the layer."""
     if not (found := [*errors]):
         return []
+    from sanderling.config.lines import line_finder
+
     line_of = line_finder(layer.text)
     return [Mistake(layer.origin, line_of(error.path), str(error)) for error in found]
 

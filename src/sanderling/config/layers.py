@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from sanderling.config import LEVELS, KeyPath, Layer, Settings, Table
 from sanderling.config.file import fields_of, read_user_file
-from sanderling.config.lines import line_finder
 from sanderling.errors import ConfigError
 
 
@@ -154,6 +153,8 @@ def place_of(path: KeyPath, layers: Sequence[Layer]) -> Place:
 
 
 def _place_in(layer: Layer, path: KeyPath) -> Place:
+    from sanderling.config.lines import line_finder  # for whoever asks
+
     return Place(layer.origin, line_finder(layer.text)(path))
 
 

@@ -7,26 +7,14 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 
 import msgspec
 
-from sanderling.config import NEOVIM_KEYS, KeyPath
+from sanderling.config import NEOVIM_KEYS, KeyPath, dotted
 from sanderling.errors import ConfigError
 
 Kind = TypeVar("Kind")
 _PLACE = re.compile(r" - at `(key in )?\$.*`$")
 LIKE = 0.75  # from where on a key is rather a neighbour misspelt than one of another table
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 NearestElsewhere = Callable[[str], str]
-
-
-def dotted(path: KeyPath) -> str:
-    """`path` as a person reads it: `permissions[1].tool`, the first item being 1."""
-    text = ""
-    for key in path:
-        if isinstance(key, int):
-            text += f"[{key + 1}]"
-        else:
-            text += f".{key}" if _BARE.fullmatch(key) else f".{msgspec.json.encode(key).decode()}"
-    return text.removeprefix(".")
 
 
 def checked(value: object, kind: type[Kind], path: KeyPath) -> Kind:

@@ -12,9 +12,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from sanderling.config import FIELDS, Layer, Level, Settings, Table, key_of
+from sanderling.config import FIELDS, Layer, Level, Settings, Table, dotted, key_of
 from sanderling.config.file import Mistake, file_type, parse, placed, refusal
-from sanderling.config.mistakes import dotted, mistakes_in
 from sanderling.errors import ConfigError
 
 PROJECT_FILE = ".sanderling.toml"
@@ -78,6 +77,8 @@ def project_file_type(kinds: Mapping[str, Any] = MappingProxyType({})) -> type[m
 
 
 def _errors_in(options: Table, kinds: Mapping[str, Any]) -> Iterator[ConfigError]:
+    from sanderling.config.mistakes import mistakes_in  # for whoever has such a file
+
     yield from map(_explained, mistakes_in(options, project_file_type(kinds)))
     if str(options.get("model", "")).startswith(_SCRIPT):
         yield ConfigError("a project may not choose a script as its model", ("model",))

@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import msgspec
 
-from sanderling.config import FIELDS, KeyPath, Settings, Table, key_of
+from sanderling.config import FIELDS, KeyPath, Settings, Table, dotted, key_of
 from sanderling.config.expansion import is_reference, is_secret
 from sanderling.config.layers import place_of
-from sanderling.config.mistakes import dotted
 
 HIDDEN = "(hidden)"
 DEFAULT = "default"
