@@ -1,6 +1,5 @@
 """The real provider and the real SDK against a server on this machine that sends whatever a network can."""
 
-import ipaddress
 import json
 import logging
 import resource
@@ -12,7 +11,6 @@ import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -1078,31 +1076,6 @@ async def test_compressed_body_that_is_none_is_malformed(server, connect):
     server.answer(Verbatim(head, BEGINNING, HANG_UP))
     error, _ = await fail(connect())
     assert (error.kind, error.is_temporary) == ("malformed", True)
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A certificate for 127.0.0.1 that vouches for itself, and its key, in one file."""
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    now = datetime.now(UTC)
-    signed = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    path = tmp_path / "certificate.pem"
-    path.write_bytes(secret + signed.public_bytes(pem))
-    return path
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -399,6 +400,21 @@ async def test_refused_connection_is_told_with_the_host(connect):
 async def test_address_that_is_none_is_told(connect, base_url):
     error = await fail(connect(table={"base_url": base_url}))
     assert "base_url is no address of an API" in error.message
+
+
+async def test_certificate_that_nobody_vouches_for_is_told_and_one_that_is_named_is_good(
+    connect, certificate, monkeypatch
+):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with ChatServer(tls=context) as server:
+        table = {"base_url": f"{server.url}/v1"}
+        error = await fail(connect(table=table))
+        assert (error.kind, error.is_temporary) == ("network", False)
+        assert "SSL_CERT_FILE" in error.remedy
+        assert server.requests == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert said(await ask(connect(table=table))) == "Hello there."
 
 
 async def test_no_proxy_leads_to_this_machine(connect, monkeypatch):

@@ -1,6 +1,7 @@
 """Servers on this machine for the formats beside Anthropic's, in the style of `loopback.py`; each refuses what its judge refuses."""
 
 import json
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -20,8 +21,8 @@ class ChatServer(LoopbackServer):
 
     prompt_path = "/v1/chat/completions"
 
-    def __init__(self, endpoint: str = "llamacpp") -> None:
-        super().__init__()
+    def __init__(self, endpoint: str = "llamacpp", tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(tls)
         self.endpoint = endpoint
         self.models = told({"object": "list", "data": [{"id": "m", "object": "model"}]})
         self.answer(Reply(chat.hello()))
