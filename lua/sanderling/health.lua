@@ -40,14 +40,25 @@ local function ask_python(python, arguments, timeout, stdin)
   return report
 end
 
+--- The options in force, those of the files of settings included, and what is wrong in them.
 ---@param python string
 ---@return table? report
 ---@return string? error
-local function ask_installation(python)
+local function ask_configuration(python)
+  local arguments = { 'config', 'check', '--json', '--setup', '--project', stored.project_here() }
+  local stdin = vim.mpack.encode(config.host_settings())
+  return ask_python(python, arguments, CHECK_TIMEOUT_MS, stdin)
+end
+
+---@param python string
+---@param options table
+---@return table? report
+---@return string? error
+local function ask_installation(python, options)
   local arguments = { 'check' }
   if asks_api then
-    vim.list_extend(arguments, { '--api', '--model', config.options.model })
-    vim.list_extend(arguments, { '--base-url', config.options.base_url })
+    vim.list_extend(arguments, { '--api', '--model', options.model })
+    vim.list_extend(arguments, { '--base-url', options.base_url })
   end
   return ask_python(python, arguments, asks_api and API_TIMEOUT_MS or CHECK_TIMEOUT_MS)
 end
@@ -118,20 +129,16 @@ local function check_keychain()
   end
 end
 
---- The options in force, and what is wrong in them and in the files of settings.
----@param python string
----@return table options
-local function check_configuration(python)
+---@param report? table
+---@param err? string
+local function check_configuration(report, err)
   vim.health.start('Configuration')
   for _, mistake in ipairs(config.mistakes) do
     vim.health.error(mistake.text)
   end
-  local stdin = vim.mpack.encode(config.host_settings())
-  local arguments = { 'config', 'check', '--json', '--setup', '--project', stored.project_here() }
-  local report, err = ask_python(python, arguments, CHECK_TIMEOUT_MS, stdin)
   if not report then
     vim.health.error('it cannot be checked: ' .. err)
-    return config.options
+    return
   end
   for name, state in vim.spairs(report.files) do
     vim.health.info(('%s: %s'):format(name, state))
@@ -139,7 +146,6 @@ local function check_configuration(python)
   for _, mistake in ipairs(report.mistakes) do
     vim.health.error(mistake.text, ':AgentConfig opens the file')
   end
-  return vim.tbl_extend('force', config.options, report.settings)
 end
 
 ---@param report table
@@ -313,18 +319,21 @@ function M.check()
   check_neovim()
   vim.health.start('Python environment')
   local python, err = host.python()
-  local report, options = nil, config.options
+  local report, configuration, config_err
+  local options = config.options
   if python then
+    configuration, config_err = ask_configuration(python)
+    options = vim.tbl_extend('force', options, configuration and configuration.settings or {})
     vim.health.info(python)
     local problem = config.options.python == '' and environment_problem(python)
     if problem then
       vim.health.warn(problem, ':AgentInstall brings it up to date')
     end
-    report, err = ask_installation(python)
+    report, err = ask_installation(python, options)
   end
   if report then
     check_packages(report)
-    options = check_configuration(python)
+    check_configuration(configuration, config_err)
     check_model(report, options)
   else
     vim.health.error(assert(err))

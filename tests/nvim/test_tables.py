@@ -192,6 +192,7 @@ def test_an_option_with_tables_by_name_is_checked_as_far_as_lua_knows_it(start_n
     for options, told in (
         ({"providers": ["x"]}, "option 'providers' must be tables by name, like { here = { wire"),
         ({"mcp": {"servers": {"git": "x"}}}, "option 'mcp.servers' must be tables by name, like"),
+        ({"providers": {"x": {"models": [1, {"y": 2}]}}}, ""),
         ({"mcp": {"server": {}}}, "unknown option 'mcp.server'; did you mean 'mcp.servers'?"),
         ({"tools": {"disabled": "x"}}, "option 'tools.disabled' must be a list of strings"),
     ):

@@ -39,6 +39,22 @@ function M.without_empty(value)
   return next(kept) ~= nil and kept or nil
 end
 
+--- Can the host be told of it? A table is a list, or has names; functions stay here.
+---@param value any
+---@return boolean
+local function can_travel(value)
+  if type(value) ~= 'table' then
+    return vim.list_contains({ 'string', 'number', 'boolean' }, type(value))
+  end
+  local is_list = vim.islist(value)
+  for key, item in pairs(value) do
+    if not (is_list or type(key) == 'string') or not can_travel(item) then
+      return false
+    end
+  end
+  return true
+end
+
 --- A check of tables by name, whose fields only the host knows.
 ---@param example string
 ---@return sanderling.config.Check
@@ -46,7 +62,7 @@ function M.tables_by_name(example)
   return function(value)
     local ok = type(value) == 'table' and (vim.tbl_isempty(value) or not vim.islist(value))
     for name, item in pairs(ok and value or {}) do
-      ok = ok and type(name) == 'string' and type(item) == 'table'
+      ok = ok and type(name) == 'string' and type(item) == 'table' and can_travel(item)
     end
     return ok, 'tables by name, like ' .. example
   end

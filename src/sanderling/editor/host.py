@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import msgspec
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from sanderling.config import Settings, make_private
@@ -177,7 +178,8 @@ class EditorHost:
                 self._sessions[session_id].act(SetTitle(title))
                 result: dict[str, Any] = {}
             case _:
-                result = await answer(request, self._settings(), set(self._sessions))
+                settings = await to_thread.run_sync(self._settings)
+                result = await answer(request, settings, set(self._sessions))
         self._reply(request_id, result)
 
     def _settings(self) -> Settings:

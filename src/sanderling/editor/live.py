@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
+from anyio import to_thread
 
 from sanderling.config.layers import Layers
 from sanderling.conversation.opening import Wishes, open_conversation
@@ -143,8 +144,9 @@ class LiveSession:
     async def _open(self) -> None:
         wishes = Wishes(editor=self._buffers, is_shown=True, has_history=self.opening.wants_history)
         try:
+            layers = await to_thread.run_sync(self._layers.read_again)
             opened = await open_conversation(
-                self.id, self.opening.project, self._layers.read_again(), self.emit, wishes
+                self.id, self.opening.project, layers, self.emit, wishes
             )
         except SanderlingError as error:
             self._refuse(error)

@@ -1,7 +1,7 @@
 """The words of the project and the person to the agent: instructions, command files, and which of them are trusted."""
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -46,7 +46,7 @@ class Project:
         """
         layers = with_project(layers, self.trust)
         settings = layers.settings()
-        if Path(self.trust.project, OLD_PROJECT_FILE).exists():
+        if os.path.exists(f"{self.trust.project}/{OLD_PROJECT_FILE}"):  # noqa: PTH110 - Path's raises where nobody may look
             self._news.append(OLD_NAME.format(old=OLD_PROJECT_FILE, new=PROJECT_FILE))
         for name in ignored_servers(layers.project, settings):
             self._news.append(OWN_SERVER.format(name=name, file=PROJECT_FILE))
