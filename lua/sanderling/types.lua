@@ -218,6 +218,7 @@
 ---@field choices 'always'|'once'|'session'[]
 ---@field filetype? string
 ---@field rule? string
+---@field wider? string
 ---@field path? string
 ---@field is_of_several? boolean
 ---@field kind? 'grant'|'limit'|'overlap'|'use'

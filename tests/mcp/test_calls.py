@@ -49,6 +49,17 @@ async def test_tool_of_a_server_asks_shows_what_it_is_given_and_what_is_said_of_
     assert "return 1" in talk.told()
 
 
+async def test_all_tools_of_a_server_can_be_allowed_at_once_and_no_other_servers(tmp_path):
+    calls = [uses(call(name, words="x")) for name in ("echo", "structured", "fail")]
+    talk = talk_with(tmp_path, *calls)
+    async with talk.asked():
+        question = await talk.until(ApprovalRequested)
+        assert question.wider == "allow mcp__bad__*"
+        talk.answer(question, "session", rule=question.wider)
+    assert len(talk.results) == 3
+    assert len(talk.of(ApprovalRequested)) == 1
+
+
 @pytest.mark.parametrize(
     "rule, asks", [("allow mcp__bad__*", 0), ("allow mcp__b__*", 1), ("deny mcp__*", 0)]
 )

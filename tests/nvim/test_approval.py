@@ -381,6 +381,26 @@ def test_each_key_gives_its_answer_and_the_person_is_where_they_were(editor, siz
     assert screen.mode() == "n"
 
 
+OF_TOOL, OF_SERVER = "allow mcp__git__log", "allow mcp__git__*"
+
+
+@pytest.mark.parametrize(
+    "keys, expected",
+    [
+        ("s1<CR>", answer("session", rule=OF_TOOL)),
+        ("s2<CR>", answer("session", rule=OF_SERVER)),
+        ("A2<CR><CR>", answer("always", rule=OF_SERVER)),
+        ("A1<CR><C-u>allow mcp__git__l*<CR>", answer("always", rule="allow mcp__git__l*")),
+    ],
+)
+def test_tool_of_a_server_can_be_allowed_with_all_tools_of_that_server(editor, keys, expected):
+    screen = editor()
+    ask(screen, asked(tool="mcp__git__log", rule=OF_TOOL, wider=OF_SERVER))
+    enter(screen)
+    screen.feed(keys)
+    wait_until(lambda: screen.actions() == [expected])
+
+
 @pytest.mark.parametrize("keys", ["A<Esc>", "A<C-u><CR>", "D<Esc>"])
 def test_to_cancel_what_an_answer_asks_for_is_to_go_back_to_the_question(editor, keys):
     screen = editor()

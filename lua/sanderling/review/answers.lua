@@ -40,6 +40,24 @@ local refusals = {
   always = 'This cannot be allowed for good.',
 }
 
+--- Have the person choose between the rule for this tool and the one for all tools of its server, where there are both.
+---@param q sanderling.session.state.Question
+---@param prompt string
+---@param fn fun(rule: string) gets '' where there is no choice, for `session` means the rule that was proposed then
+local function choose_rule(q, prompt, fn)
+  local wider = q.event.wider or ''
+  if wider == '' then
+    fn('')
+    return
+  end
+  local options = { prompt = prompt, kind = 'sanderling_rule' }
+  vim.ui.select({ q.event.rule, wider }, options, function(rule)
+    if rule then
+      fn(rule)
+    end
+  end)
+end
+
 --- Allow what is asked. For `always`, the rule that will be kept is shown, and can be changed, first.
 ---@param choice 'once'|'session'|'always'
 ---@param q sanderling.session.state.Question
@@ -47,10 +65,17 @@ function M.allow(choice, q)
   if not vim.list_contains(q.event.choices, choice) then
     tell(refusals[choice])
   elseif choice == 'always' then
-    message.ask({ prompt = 'Always allow: ', default = q.event.rule or '' }, function(rule)
-      if rule and vim.trim(rule) ~= '' then
-        M.send(q, { answer = 'always', rule = vim.trim(rule) })
-      end
+    choose_rule(q, 'Always allow', function(chosen)
+      local default = chosen ~= '' and chosen or q.event.rule or ''
+      message.ask({ prompt = 'Always allow: ', default = default }, function(rule)
+        if rule and vim.trim(rule) ~= '' then
+          M.send(q, { answer = 'always', rule = vim.trim(rule) })
+        end
+      end)
+    end)
+  elseif choice == 'session' then
+    choose_rule(q, 'Allow for the session', function(rule)
+      M.send(q, { answer = 'session', rule = rule })
     end)
   else
     M.send(q, { answer = choice })

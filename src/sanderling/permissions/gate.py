@@ -12,7 +12,7 @@ from sanderling.permissions.approvals import Approvals
 from sanderling.permissions.decide import decide, exports_told, is_told_whole
 from sanderling.permissions.forbidding import unguarded
 from sanderling.permissions.offers import Offers
-from sanderling.permissions.proposing import propose
+from sanderling.permissions.proposing import propose, propose_wider
 from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.permissions.store import RuleStore
 from sanderling.protocol.actions import AnswerApproval
@@ -214,11 +214,13 @@ class Gate:
         self, question: ApprovalRequested, effect: Effect, reason: str
     ) -> ApprovalRequested:
         rule = propose(effect, project=self._workspace.project)
+        wider = propose_wider(effect)
         return msgspec.structs.replace(
             question,
             reason=reason,
             choices=("once", "session", "always") if rule else ("once", "session"),
             rule=str(rule) if rule else "",
+            wider=str(wider) if wider else "",
         )
 
     async def _ask(
@@ -242,6 +244,8 @@ class Gate:
                 pass
             case "session":
                 rule = propose(effect, project=self._workspace.project)
+                if answer.rule:
+                    rule = rule_from_text(answer.rule)
                 if rule:
                     self._session_rules[conditions].append(rule)
                 self._session_effects.add((conditions, effect, grant))

@@ -16,7 +16,7 @@ from sanderling.permissions.shell.programs import core_words, runner_length, run
 from sanderling.permissions.store import wrong_example
 from sanderling.permissions.use import Use
 from sanderling.text import name_set
-from sanderling.tools.effects import Effect
+from sanderling.tools.effects import OUTSIDE, Effect
 
 _PREFIXES = frozenset(
     tuple(prefix.split())
@@ -70,6 +70,14 @@ def propose(effect: Effect, *, project: str) -> Rule | None:
             return _checked({"tool": _literal(effect.tool)}, effect, project)
         case _:
             return None
+
+
+def propose_wider(effect: Effect) -> Rule | None:
+    """The rule for all tools of the server that a call is to; None for all other effects."""
+    if effect.kind != "call":
+        return None
+    server = effect.tool.rpartition(OUTSIDE)[0]
+    return Rule(action="allow", tool=f"{_literal(server)}{OUTSIDE}*")
 
 
 def _checked(fields: Mapping[str, object], effect: Effect, project: str) -> Rule | None:

@@ -117,7 +117,8 @@ class AnswerApproval(
     """
     `reason` is for the model, with "deny"; `rule` is what "always" keeps, as it was shown or as the person has changed it.
 
-    `is_alone`: "deny" is about this one only, not about other tool uses of the same message.
+    With "session", it is what holds until that ends, if not what was proposed. `is_alone`: "deny" is about this one only, not about
+    other tool uses of the same message.
     """
 
     id: str
