@@ -1,4 +1,9 @@
-"""The Messages API: https://docs.anthropic.com/en/api/messages, …/build-with-claude/extended-thinking, …/prompt-caching, …/vision."""
+"""
+The Messages API: https://docs.anthropic.com/en/api/messages, …/build-with-claude/extended-thinking, …/prompt-caching, …/vision.
+
+DeepSeek speaks it, too (https://api-docs.deepseek.com/guides/anthropic_api): signs nothing, sees nothing, and wants to be told what it
+thought, in each message of a turn in which it has called a tool, as in its other format.
+"""
 
 import base64
 import binascii
@@ -45,7 +50,7 @@ IN_ROLE = {
 }
 
 
-def request_refusals(body: bytes) -> list[str]:
+def request_refusals(body: bytes, endpoint: str = "anthropic") -> list[str]:
     """Why the API would answer a request for a message with an error; empty: it would not."""
     if len(body) > MAX_BODY_BYTES:
         return ["Request exceeds the maximum size"]
@@ -58,12 +63,12 @@ def request_refusals(body: bytes) -> list[str]:
         *_of_tools(request.get("tools", [])),
         *_of_system(request.get("system", [])),
         *_of_breakpoints(request),
-        *refusals(request.get("messages", [])),
+        *refusals(request.get("messages", []), endpoint),
         *_of_the_end(request.get("messages", [])),
     ]
 
 
-def refusals(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+def refusals(messages: Sequence[Mapping[str, Any]], endpoint: str = "anthropic") -> list[str]:
     """Why the API would refuse any request that begins with this history."""
     found = (
         []
@@ -72,7 +77,8 @@ def refusals(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     for n, message in enumerate(messages):
         found += [f"messages.{n}{problem}" for problem in _of_message(message)]
-    return [*found, *_of_pairs(messages), *_of_images(messages)]
+    found += [*_of_pairs(messages), *_of_images(messages)]
+    return [*found, *(_of_deepseek if endpoint == "deepseek" else _of_signatures)(messages)]
 
 
 def changed_thoughts(
@@ -206,8 +212,6 @@ def _of_block(block: Block) -> Iterator[str]:
     match kind:
         case "text" if not block["text"].strip():
             yield ": text content blocks must contain non-whitespace text"
-        case "thinking" if not block.get("signature"):
-            yield ".thinking.signature: Field required"
         case "image":
             yield from _of_image(block["source"])
         case "tool_use":
@@ -288,6 +292,33 @@ def _of_images(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     blocks = _all_blocks({"messages": messages})
     if (count := sum(block["type"] == "image" for block in blocks)) > MAX_IMAGES:
         yield f"messages: too many images: {count} > {MAX_IMAGES}"
+
+
+def _of_signatures(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for n, message in enumerate(messages):
+        for block in message["content"]:
+            if block["type"] == "thinking" and not block.get("signature"):
+                yield f"messages.{n}: thinking.signature: Field required"
+
+
+def _of_deepseek(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    begin = 0
+    for n, message in enumerate([*messages, {"role": "user", "content": []}]):
+        kinds = {block["type"] for block in message["content"]}
+        if message["role"] == "user" and "tool_result" not in kinds:
+            yield from _of_thinking_turn(messages, range(begin, n))
+            begin = n + 1
+    if any(block["type"] == "image" for block in _all_blocks({"messages": messages})):
+        yield "messages: unknown variant `image`"
+
+
+def _of_thinking_turn(messages: Sequence[Mapping[str, Any]], turn: range) -> Iterator[str]:
+    said = [(n, messages[n]["content"]) for n in turn if messages[n]["role"] == "assistant"]
+    if not any(block["type"] == "tool_use" for _, content in said for block in content):
+        return
+    for n, content in said:
+        if not any(block["type"] == "thinking" and block["thinking"] for block in content):
+            yield f"messages.{n}: The `content[].thinking` in the thinking mode must be passed back to the API."
 
 
 def _of_the_end(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -117,6 +117,35 @@ def test_a_broken_rule_is_named(sentence):
     assert sentence in "; ".join(refusals_after(CHANGES[sentence]))
 
 
+BARE = {"type": "thinking", "thinking": "First I look."}
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (lambda _: None, ""),
+        (lambda r: content(r, 1).__setitem__(0, BARE), ""),
+        (lambda r: content(r, 1).pop(0), "messages.1: The `content[].thinking`"),
+        (lambda r: content(r, 1).__setitem__(0, BARE | {"thinking": ""}), "messages.1: The"),
+        (lambda r: content(r, 3).pop(0), "messages.3: The `content[].thinking`"),
+        (lambda r: content(r, 4).append(IMAGE), "unknown variant `image`"),
+    ],
+)
+def test_deepseek_wants_its_thoughts_which_nobody_has_signed(change, told):
+    request = copy.deepcopy(REQUEST)
+    content(request, 4).pop(0)
+    change(request)
+    found = request_refusals(json.dumps(request).encode(), "deepseek")
+    assert found == [] if not told else told in "; ".join(found)
+
+
+def test_thoughts_of_a_turn_without_tools_may_stay_away_from_deepseek():
+    request = copy.deepcopy(REQUEST)
+    request["messages"] = [*request["messages"][:1], {"role": "assistant", "content": [text("A.")]}]
+    request["messages"] += REQUEST["messages"][:1]
+    assert request_refusals(json.dumps(request).encode(), "deepseek") == []
+
+
 SAID = [[THOUGHT, text("I look."), USE, THOUGHT | {"thinking": "Cut."}]]
 LOOP = REQUEST["messages"][:3]
 

@@ -92,8 +92,9 @@ class Endpoint:
         match self.wire:
             case "anthropic":
                 messages = request["messages"]
+                endpoint = self.name.removesuffix("-anthropic")
                 return [
-                    *anthropic.request_refusals(body),
+                    *anthropic.request_refusals(body, endpoint),
                     *anthropic.changed_thoughts(messages, said),
                 ]
             case "responses":
