@@ -34,6 +34,7 @@ def _call(function: dict[str, Any] | None = None, **fields: Any) -> bytes:
 
 
 SIGNED = {"extra_content": {"google": {"thought_signature": "c2lnbmVk"}}}
+MARKED = {"extra_content": {"google": {"thought": True}}}
 DETAIL = {"type": "reasoning.encrypted", "data": "c2VjcmV0", "id": "rs_1", "index": 0}
 PLAIN: dict[str, bytes] = {
     "text": _of(text("Hello", " there.")),
@@ -47,6 +48,11 @@ PLAIN: dict[str, bytes] = {
     "thought": _of(thinking("Let me", " see."), text("I see.")),
     "thought in another field": _of(thinking("Let me", " see.", field="reasoning"), text("So.")),
     "thought with details": _of(chunk({"reasoning_details": [DETAIL]}), text("I see.")),
+    "a thought between tags": _of(
+        chunk({"content": "<thought>Hm.", **MARKED}),
+        chunk({"content": " So.", **MARKED}),
+        text("</thought>I see."),
+    ),
     "nothing but a thought": _of(thinking("So much to", " think"), reason="length"),
     "a tool": _calls(tool_use("call_1", "todo", TODO)),
     "a tool in pieces": _calls(

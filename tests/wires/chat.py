@@ -106,6 +106,8 @@ def message_of(content: Sequence[Block], endpoint: str) -> dict[str, Any]:
     message["content"] = words or None
     if thoughts and (field := THOUGHTS.get(endpoint)):
         message[field] = "".join(block["thinking"] for block in thoughts)
+    if thoughts and endpoint == "gemini":
+        message["thought"] = "".join(block["thinking"] for block in thoughts)
     if thoughts and endpoint == "openrouter":
         message["reasoning_details"] = [_detail(block) for block in thoughts]
     if calls and thoughts and endpoint == "gemini":
@@ -138,6 +140,10 @@ def events_of(message: Mapping[str, Any], endpoint: str, reason: str = "") -> by
     field = THOUGHTS.get(endpoint, "reasoning_content")
     calls = message.get("tool_calls", ())
     parts = [begin(), thinking(*pieces(message.get(field) or ""), field=field)]
+    marked = {"extra_content": {"google": {"thought": True}}}
+    if thought := message.get("thought"):
+        parts += [chunk({"content": each} | marked) for each in pieces(f"<thought>{thought}")]
+        parts.append(text("</thought>"))
     parts += [chunk({"reasoning_details": [each]}) for each in message.get("reasoning_details", ())]
     parts.append(text(*pieces(message.get("content") or "")))
     for index, call in enumerate(calls):

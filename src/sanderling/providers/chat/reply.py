@@ -50,6 +50,7 @@ _FAILURES = {
     "malformed_function_call": ("tool_use_failed", "it is left out"),
 }
 _ABORTED = "abort"
+_THOUGHT_TAGS = "<thought>", "</thought>"
 
 _chunk_decoder = msgspec.json.Decoder(Any)
 
@@ -125,14 +126,15 @@ class ChatDecoder:
         return explain_status(kind, status, self._without_key(words), key_remedy=self._key_remedy)
 
     def _take(self, delta: object) -> Iterator[StreamItem]:
-        for key in self._quirks.echo:
+        is_thought = _is_thought(delta)
+        for key in () if is_thought else self._quirks.echo:
             if key not in _OWN_FIELDS and (told := field(delta, key)) is not None:
                 self._extra[key] = merged(self._extra.get(key), told)
         for name in self._quirks.reasoning_fields:
             if isinstance(thought := field(delta, name), str) and thought:
                 yield from self._say("thinking", thought, name)
                 break
-        yield from self._take_content(field(delta, "content"))
+        yield from self._take_content(field(delta, "content"), is_thought=is_thought)
         if isinstance(refusal := field(delta, "refusal"), str) and refusal:
             self.stop_reason = "refusal"
             yield from self._say("text", refusal)
@@ -143,15 +145,26 @@ class ChatDecoder:
             if len(self._calls) > before:
                 yield ToolUseBegun()
 
-    def _take_content(self, content: object) -> Iterator[StreamItem]:
+    def _take_content(self, content: object, *, is_thought: bool) -> Iterator[StreamItem]:
         if isinstance(content, str):
-            yield from self._say("text", content)
+            thought, words = self._parted(content, is_thought=is_thought)
+            yield from self._say("thinking", thought)
+            yield from self._say("text", words)
         for part in items(content):
             thought = field(part, "thinking")
             for each in items(thought):
                 yield from self._say("thinking", field(each, "text"), "content")
             yield from self._say("thinking", thought, "content")
             yield from self._say("text", field(part, "text"))
+
+    def _parted(self, content: str, *, is_thought: bool) -> tuple[str, str]:
+        """The part of `content` that is a thought, and the one that is said. Gemini marks thoughts, and puts tags around them all the same."""
+        begin, end = _THOUGHT_TAGS
+        if is_thought:
+            thought, _, words = content.removeprefix(begin).partition(end)
+            return thought, words
+        is_after_one = self._run.kind == "thinking" and not self._run.field
+        return "", content.removeprefix(end) if is_after_one else content
 
     def _say(
         self, kind: Literal["text", "thinking"], words: object, name: str = ""
@@ -174,8 +187,8 @@ class ChatDecoder:
             case "text":
                 return [BlockDone(TextBlock(words))]
             case "thinking":
-                is_kept = self._quirks.replay_reasoning != "never"
-                extra = {"field": self._run.field} if is_kept else {}
+                goes_back = self._run.field and self._quirks.replay_reasoning != "never"
+                extra = {"field": self._run.field} if goes_back else {}
                 return [BlockDone(ThinkingBlock(words, "", extra))]
 
     def _stop(self, reason: str) -> None:
@@ -188,6 +201,11 @@ class ChatDecoder:
         self.is_done = True
         if self.stop_reason != "refusal":
             self.stop_reason = _STOP_REASONS.get(reason, "end_turn")
+
+
+def _is_thought(delta: object) -> bool:
+    """Say whether Gemini marks the content as what it thinks."""
+    return field(field(field(delta, "extra_content"), "google"), "thought") is True
 
 
 class _Run(msgspec.Struct):
