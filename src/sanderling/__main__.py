@@ -170,8 +170,9 @@ def log_in(arguments: argparse.Namespace) -> int:
 
 def log_out(arguments: argparse.Namespace) -> int:
     def forget(kept: "Credentials") -> str:
-        kept.remove()
-        return f"The API key for {kept.account.name} is removed from the keychain."
+        if kept.remove():
+            return f"The API key for {kept.account.name} is removed from the keychain."
+        return f"No API key for {kept.account.name} is kept: there is nothing to remove."
 
     return _with_credentials(arguments.provider, forget)
 

@@ -198,8 +198,11 @@ def test_a_question_that_comes_while_something_else_is_typed_does_not_take_its_k
 def test_logout_removes_it(screen):
     screen.feed("i/logout<C-s>")
     wait_until(lambda: requests(screen) == [{"type": "logout"}])
-    answer(screen)
+    answer(screen, was_kept=True)
     wait_until(lambda: "The API key is removed from the keychain." in screen.transcript_text())
+    screen.command("AgentLogout openai")
+    answer(screen, was_kept=False)
+    wait_until(lambda: "No API key for openai is kept" in screen.transcript_text())
     screen.command("AgentLogout")
     answer(screen, error="There is none.")
     assert "There is none." in screen.transcript_text()

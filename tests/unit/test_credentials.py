@@ -385,8 +385,9 @@ def test_key_that_is_piped_into_login_is_kept_for_its_provider_until_logout(stat
     kept = Credentials(state, account)
     assert (kept.is_known(), kept.read()) == (True, KEY)
     assert not Credentials(state, ACCOUNT).is_known()
-    assert command_line("logout", "mistral")[0] == 0
+    assert "is removed" in command_line("logout", "mistral")[1]
     assert not kept.is_known()
+    assert "No API key for mistral is kept" in command_line("logout", "mistral")[1]
     assert command_line("login", key=OTHER_KEY)[0] == 0
     assert Credentials(state, ACCOUNT).read() == OTHER_KEY
 

@@ -103,8 +103,9 @@ end
 ---@param call sanderling.verbs.Call
 function M.logout(call)
   local provider, session = call.args, call.session
-  ask_host(session, { type = 'logout', provider = named(provider) }, function()
-    local text = 'The API key%s is removed from the keychain.'
+  ask_host(session, { type = 'logout', provider = named(provider) }, function(result)
+    local text = result.was_kept and 'The API key%s is removed from the keychain.'
+      or 'No API key%s is kept: there is nothing to remove.'
     session:say('info', text:format(behind(' for ', provider)))
   end)
 end

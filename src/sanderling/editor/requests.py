@@ -70,6 +70,5 @@ def _log_in_or_out(request: Login | Logout, kept: Credentials) -> dict[str, Any]
         case Login():
             pass
         case Logout():
-            kept.remove()
-            return {}
+            return {"was_kept": kept.remove()}
     return {"backend": kept.backend()}

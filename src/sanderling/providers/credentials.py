@@ -138,15 +138,15 @@ class Credentials:
             )
         self._write_marker()
 
-    def remove(self) -> None:
+    def remove(self) -> bool:
         """
-        Forget the key; it need not exist.
+        Forget the key, and say whether there was one.
 
         Raises:
             CredentialsError: the keychain cannot be asked, and the key is still there; or the file that says so cannot be removed.
         """
         if not self.is_known():
-            return
+            return False
 
         def forget(keychain: "KeyringBackend") -> None:
             if keychain.get_password(SERVICE, self.account.name) is not None:
@@ -160,6 +160,7 @@ class Credentials:
                 f"The keychain has forgotten the key, but {self._marker} cannot be removed ({error.strerror}).",
                 "Remove it by hand.",
             ) from error
+        return True
 
     def _write_marker(self) -> None:
         try:
