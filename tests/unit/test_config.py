@@ -2,14 +2,21 @@
 
 import json
 import os
+import tomllib
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.conftest import ROOT, examples
 
 from sanderling.config import (
     DEFAULT_MODEL,
     FIELDS,
+    KeyPath,
     Layer,
     Settings,
     config_dir,
@@ -215,6 +222,83 @@ def test_the_lines_of_a_large_file_are_found_in_no_time():
     assert key_lines(text)[("k1999",)] == 22_002
 
 
+TOML_FILES = sorted({*(ROOT / "src").rglob("*.toml"), ROOT / "pyproject.toml"})
+
+
+@pytest.mark.parametrize("file", TOML_FILES, ids=lambda file: file.name)
+def test_each_key_of_a_real_file_is_found_on_a_line_that_names_it(file):
+    text = file.read_text()
+    lines, found = text.splitlines(), key_lines(text)
+
+    def check(table: dict[str, Any], path: tuple[str, ...]) -> None:
+        for key, value in table.items():
+            assert key in lines[found[*path, key] - 1]
+            if isinstance(value, dict):
+                check(value, (*path, key))
+
+    check(tomllib.loads(text), ())
+
+
+def key_paths(value: Any, path: KeyPath = ()) -> set[KeyPath]:
+    """All keys in a table or a list, and in what is in it."""
+    if isinstance(value, dict):
+        below = [key_paths(item, (*path, key)) for key, item in value.items()]
+    elif isinstance(value, list):
+        below = [key_paths(item, (*path, number)) for number, item in enumerate(value)]
+    else:
+        below = []
+    return {
+        *([path] if path and isinstance(path[-1], str) else []),
+        *(key for keys in below for key in keys),
+    }
+
+
+PIECES = (
+    *(
+        "[a]",
+        "[[a]]",
+        "[sandbox]",
+        "a",
+        "=",
+        "1",
+        "'",
+        '"',
+        "\n",
+        "#",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ".",
+    ),
+    *(
+        "model",
+        "hosts",
+        "permissions",
+        " = 'x'\n",
+        " = ['x']\n",
+        '"""',
+        "\\",
+        "$",
+        "${A}",
+        "\x00",
+        "é",
+    ),
+)
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+@hypothesis.settings(max_examples=examples(400), deadline=None)
+def test_whatever_stands_in_a_file_it_is_taken_or_told(text):
+    made, mistakes = parse(FILE, text, {})
+    assert key_paths(made.options) <= key_lines(text).keys() if made.options else True
+    mistakes += mistakes_of(made)
+    assert all(0 <= mistake.place.line <= text.count("\n") + 1 for mistake in mistakes)
+    if not mistakes:
+        assert isinstance(Layers(state_dir="/s", file=made).settings(), Settings)
+
+
 @pytest.mark.parametrize(
     "path, text",
     [
@@ -248,7 +332,7 @@ def test_a_part_checks_its_own_tables_with_their_path():
 def test_the_types_of_a_part_name_its_mistakes_with_their_lines():
     made = layer("[providers.a]\nwire = 'x'\nprot = 1\n[providers.b]\nwire = 3\n")
     found = mistakes_of(made, {"providers": dict[str, Part]})
-    assert [(each.line, each.message.split("'")[1]) for each in found] == [
+    assert [(each.place.line, each.message.split("'")[1]) for each in found] == [
         (3, "providers.a.prot"),
         (5, "providers.b.wire"),
     ]

@@ -129,7 +129,7 @@ def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
         file.origin: "read" if user_file().exists() else "not there",
         PROJECT_FILE: _said(theirs) if theirs else "not there",
     }
-    shown = [ShownMistake(*each, text=str(each)) for each in sorted(set(mistakes))]
+    shown = [ShownMistake(*each.place, each.message, str(each)) for each in sorted(set(mistakes))]
     return CheckReport(files, shown, tables)
 
 

@@ -22,21 +22,22 @@ _TOP_KEYS = frozenset(field for field in FIELDS if len(key_of(field)) == 1)
 _PLACE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # as tomllib tells it
 
 
-class Mistake(NamedTuple):
-    """`line` is 0 where it is not known."""
+class Place(NamedTuple):
+    """`line` is 0 where it is not known, `origin` empty where no layer says anything."""
 
-    origin: str
-    line: int
+    origin: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.origin}:{self.line}" if self.line else self.origin
+
+
+class Mistake(NamedTuple):
+    place: Place
     message: str
 
     def __str__(self) -> str:
-        if not self.origin:
-            return self.message
-        return (
-            f"{self.origin}:{self.line}: {self.message}"
-            if self.line
-            else f"{self.origin}: {self.message}"
-        )
+        return f"{self.place}: {self.message}" if self.place.origin else self.message
 
 
 def user_file(environment: Mapping[str, str] = os.environ) -> Path:
@@ -75,7 +76,7 @@ def parse_user_file(environment: Mapping[str, str] = os.environ) -> tuple[Layer,
         return parse(origin, data.decode("utf-8-sig"), environment)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return Layer(origin), [Mistake(origin, line, "is no UTF-8")]
+        return Layer(origin), [Mistake(Place(origin, line), "is no UTF-8")]
 
 
 def setup_layer(options: Table) -> Layer:
@@ -99,9 +100,8 @@ def parse(
     except (ValueError, RecursionError) as error:
         found = re.search(_PLACE, str(error))
         line = int(found[1] or text.count("\n") + 1) if found else 0
-        return Layer(origin), [
-            Mistake(origin, line, f"is no TOML: {re.sub(_PLACE, '', str(error))}")
-        ]
+        words = f"is no TOML: {re.sub(_PLACE, '', str(error))}"
+        return Layer(origin), [Mistake(Place(origin, line), words)]
     errors = list[ConfigError]()
     if environment is not None and "$" in text:
         options = expanded(options, environment, errors.append)
@@ -147,7 +147,7 @@ def placed(layer: Layer, errors: Iterable[ConfigError]) -> list[Mistake]:
     from sanderling.config.lines import line_finder
 
     line_of = line_finder(layer.text)
-    return [Mistake(layer.origin, line_of(error.path), str(error)) for error in found]
+    return [Mistake(Place(layer.origin, line_of(error.path)), str(error)) for error in found]
 
 
 def fields_of(options: Table) -> Table:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from sanderling.config import LEVELS, KeyPath, Layer, Settings, Table
-from sanderling.config.file import fields_of, read_user_file
+from sanderling.config.file import Place, fields_of, read_user_file
 from sanderling.errors import ConfigError
 
 
@@ -123,16 +123,6 @@ def upon(lower: Table, upper: Table) -> Table:
         else:
             joined[key] = value
     return joined
-
-
-class Place(NamedTuple):
-    """`line` is 0 where it is not known; no layer says anything if `origin` is empty."""
-
-    origin: str = ""
-    line: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.origin}:{self.line}" if self.line else self.origin
 
 
 def place_of(path: KeyPath, layers: Sequence[Layer]) -> Place:

@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, cast
 
 from sanderling.config import KeyPath, Table
@@ -36,6 +37,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     return lines
 
 
+@lru_cache(maxsize=4)
 def line_finder(text: str) -> Callable[[KeyPath], int]:
     """A function that tells the line of a key, or of the nearest table around it; 0 if there is none, or the text is no TOML."""
     try:

@@ -49,7 +49,7 @@ def mistakes_in(settings: Settings, project: str) -> list[Mistake]:
     if found:
         return found
     errors = list(_complaints(settings, project))
-    return [Mistake(*place_of(error.path, settings.layers), str(error)) for error in errors]
+    return [Mistake(place_of(error.path, settings.layers), str(error)) for error in errors]
 
 
 def _complaints(settings: Settings, project: str) -> Iterator[ConfigError]:
