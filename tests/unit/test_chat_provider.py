@@ -358,6 +358,24 @@ async def test_what_breaks_the_format_is_malformed(server, connect, answer):
     assert (await fail(connect())).kind == "malformed"
 
 
+@pytest.mark.parametrize(
+    "body, kind, words",
+    [
+        ({"error": "Unexpected endpoint or method. Returning 200 anyway"}, "malformed", "Unexpected endpoint"),
+        ({"error": {"code": "context_length_exceeded", "message": "no room"}}, "context_full", "no room"),
+        ({"error": {"type": "x", "message": f"no {KEY}"}}, "malformed", "no [the key]"),
+        ({"choices": []}, "malformed", "application/json instead of"),
+    ],
+)  # fmt: skip
+async def test_refusal_with_a_status_that_says_nothing_is_wrong_is_told(
+    server, connect, body, kind, words
+):
+    server.answer(Status(200, body=json.dumps(body).encode()))
+    error = await fail(connect())
+    assert error.kind == kind
+    assert words in error.message
+
+
 async def test_answer_without_an_end_is_given_up(server, connect, monkeypatch):
     monkeypatch.setattr("sanderling.providers.http.transport.MAX_REPLY_BYTES", 100_000)
     server.answer(Reply(chat.begin(), *[chat.text("x" * 1000)] * 200))

@@ -2,18 +2,17 @@
 A provider on HTTP: what is the same for all wires.
 
 A wire is a package with an encoder, which makes the bytes of a request, and a decoder, which turns the events of the answer into stream
-items. This is the rest: a client that is made in a thread when it is needed, with the key of the moment; an answer that is
-bounded, watched and read to its end; and each failure as one sentence with a remedy, without the key.
+items. This is the rest: an answer that is bounded, watched and read to its end.
 """
 
 import logging
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, suppress
 from functools import cached_property
 from http import HTTPStatus
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -23,36 +22,26 @@ from sanderling.errors import ProviderError
 from sanderling.models.known import KnownModels, Model, load_models
 from sanderling.protocol.messages import StopReason
 from sanderling.providers import ModelLimits, ModelRequest, ReplyDone, StreamItem
-from sanderling.providers.endpoint import Endpoint, is_loopback
+from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.bodies import decode_refusal
+from sanderling.providers.http.connection import Client, Connection
 from sanderling.providers.http.errors import (
+    MAX_DETAIL_CHARS,
     explain_status,
-    login_page,
+    is_known,
     malformed,
-    no_key,
-    refused_key,
-    retry_after_s,
 )
-from sanderling.providers.http.keys import Key, without_keys
-from sanderling.providers.http.setup import in_thread
 from sanderling.providers.http.transport import (
-    RefusalError,
     check_place,
-    explain_transport,
-    is_page,
     transport_errors,
     watched,
-    words_of,
 )
 from sanderling.providers.idle import IdleWatch
 
 if TYPE_CHECKING:
     import httpx2
 
-Client = TypeVar("Client")
-
 DEFAULT_MAX_TOKENS = 32_000  # every current model can; the model's own limit lowers it
-FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 UNSEEN_S = 0.008  # how long the next words may wait while more of them can be read
 BEHIND_S = 0.01  # a prompt that goes at the same time goes first
 DRAIN_S = 0.5  # for the end of an answer that is over, whose connection can be used again
@@ -99,54 +88,20 @@ class Decoder(Protocol):
         ...
 
 
-class HttpProvider(ABC, Generic[Client]):
-    """
-    A provider that asks `endpoint` for `model`.
-
-    `Client` is what its wire sends requests with.
-    """
+class HttpProvider(Connection[Client]):
+    """A provider that asks `endpoint` for `model`."""
 
     content_type: ClassVar[str] = EVENTS
     last_words_s: ClassVar[float] = DRAIN_S
     """How long to wait, once the model has said all, for what the server tells besides."""
-    start_it: ClassVar[str] = "Start the server that answers there, or check base_url."
-    """Sentence, of a server on this machine that cannot be reached."""
 
     def __init__(self, settings: Settings, endpoint: Endpoint, model: str) -> None:
+        super().__init__(settings, endpoint)
         self.model = model
         self.limits: ModelLimits | None = None
-        self.endpoint = endpoint
-        self._settings = settings
-        self._key = Key(endpoint.account, settings.state_dir)
         self._watch = IdleWatch(settings.idle_timeout_s)
-        self._client: Client | None = None
-        self._loading = anyio.Lock()
-        self._key_version: int | None = None
 
     # --- what a wire says ----------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _load(self) -> None:
-        """Import what a request needs. In a thread."""
-
-    @abstractmethod
-    def _make_client(self) -> Client:
-        """
-        Make the client, with the key of the moment (`_read_key`). In a thread.
-
-        Raises:
-            ProviderError: there is no key, or the settings or the environment make it impossible.
-        """
-
-    @abstractmethod
-    async def _close_client(self, client: Client) -> None: ...
-
-    @abstractmethod
-    def _keys(self, client: Client) -> tuple[str | None, ...]:
-        """The secrets that `client` sends."""
-
-    @abstractmethod
-    def _host(self, client: Client) -> str: ...
 
     @abstractmethod
     def _encode(self, request: ModelRequest, model: str) -> bytes: ...
@@ -164,69 +119,16 @@ class HttpProvider(ABC, Generic[Client]):
     @abstractmethod
     def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]: ...
 
-    def _explain_cause(self, error: Exception) -> ProviderError | BaseException:
-        """`error` in words, or the one that the wire's own library has put it into."""
-        return error
-
-    def _errors(self) -> tuple[type[Exception], ...]:
-        """The errors of the libraries that this wire uses, all of which `_explain` takes."""
-        return (RefusalError, *transport_errors())
-
     @abstractmethod
     async def fetch_limits(self) -> ModelLimits: ...
 
     @abstractmethod
     async def list_models(self) -> tuple[str, ...]: ...
 
-    # --- the client ----------------------------------------------------------------------------------------------------
-
-    @property
-    def is_ready(self) -> bool:
-        return self._client is not None and self._key_version == self._key.version
-
-    async def prepare(self) -> None:
-        """A key in the keychain is read with the first request, not before: that may ask the person to unlock it."""
-        async with self._loading:
-            if self._key.costs_nothing:
-                await self._connect()
-            else:
-                await in_thread(self._load)
-
-    async def _connect(self) -> None:
-        if not self.is_ready:
-            await self.aclose()
-            version = self._key.version
-            self._client = await in_thread(self._make_client)
-            self._key_version = version
-
-    async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client:
-            await self._close_client(client)
+    # --- the model -----------------------------------------------------------------------------------------------------
 
     def set_model(self, model: str) -> None:
         self.model, self.limits = model, None
-
-    async def _ready_client(self) -> Client:
-        if not self.is_ready:
-            async with self._loading:
-                await self._connect()
-        assert self._client is not None
-        return self._client
-
-    def _read_key(self) -> str:
-        """
-        Read the key; empty if there is none and none is needed. In a thread.
-
-        Raises:
-            ProviderError: there is none, or it cannot be read.
-        """
-        key = self._key.read()
-        if not key and self.endpoint.is_keyed:
-            raise no_key(self.endpoint.account)
-        return key
-
-    # --- requests ------------------------------------------------------------------------------------------------------
 
     async def learn_limits(self) -> None:
         await anyio.sleep(BEHIND_S)
@@ -251,6 +153,13 @@ class HttpProvider(ABC, Generic[Client]):
     @cached_property
     def _known_models(self) -> KnownModels:
         return load_models(self._settings)
+
+    def _max_tokens(self) -> int:
+        wanted = self._settings.max_tokens or DEFAULT_MAX_TOKENS
+        limit = self.limits.max_output_tokens if self.limits else 0
+        return min(wanted, limit) if limit else wanted
+
+    # --- requests ------------------------------------------------------------------------------------------------------
 
     async def _get(self, path: str, **query: object) -> bytes:
         """
@@ -328,50 +237,20 @@ class HttpProvider(ABC, Generic[Client]):
             response = await self._post(client, body)
         content_type = response.headers.get("content-type", "")
         if not content_type.lower().startswith(self.content_type):
-            await response.aclose()
-            check_place(response)
-            told = self._without_key(content_type[:80]) or "nothing"
-            raise malformed(f"{told} instead of a stream of events")
+            raise await self._no_stream(response, content_type)
         response.stream = watched(response.stream, self._watch)
         return response
 
-    def _max_tokens(self) -> int:
-        wanted = self._settings.max_tokens or DEFAULT_MAX_TOKENS
-        limit = self.limits.max_output_tokens if self.limits else 0
-        return min(wanted, limit) if limit else wanted
-
-    # --- failures ------------------------------------------------------------------------------------------------------
-
-    def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
-        cause = self._explain_cause(error)
-        if isinstance(cause, ProviderError):
-            return cause
-        if isinstance(cause, RefusalError):
-            return self._explain_refusal(cause.response)
-        host = self._host(self._client) if self._client else "the API"
-        words = self._without_key(words_of(cause))
-        told = explain_transport(cause, words, host, is_streaming=is_streaming)
-        if told.kind == "network" and told.is_temporary and is_loopback(self.endpoint.base_url):
-            # Nobody listens there, and waiting starts no server.
-            told.remedy, told.is_temporary = self.start_it, False
-        return told
-
-    def _without_key(self, words: str) -> str:
-        return without_keys(words, self._keys(self._client) if self._client else ())
-
-    def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
-        """The error that `response` tells of: whatever a proxy has made of it, as text, and without the key."""
-        error_type, words = decode_refusal(response.content)
-        if response.status_code in FORBIDS and not error_type and is_page(response):
-            return login_page(response.status_code, "a web page")
-        return explain_status(
-            error_type,
-            response.status_code,
-            self._without_key(words or response.reason_phrase),
-            retry_after_s(response.headers),
-            key_remedy=self._key_remedy,
-        )
-
-    @property
-    def _key_remedy(self) -> str:
-        return refused_key(self.endpoint.account, is_kept=self._key.is_kept)
+    async def _no_stream(self, response: "httpx2.Response", content_type: str) -> ProviderError:
+        """The error of an answer that is no stream of events; some servers refuse with a status that says nothing is wrong."""
+        told = f"{self._without_key(content_type)[:80] or 'nothing'} instead of a stream of events"
+        if "json" in content_type.lower():
+            with self._watch.wait():
+                kind, words = decode_refusal(await response.aread())
+            words = self._without_key(words)
+            if is_known(kind):
+                return explain_status(kind, HTTPStatus.OK, words, key_remedy=self._key_remedy)
+            told = words[:MAX_DETAIL_CHARS] or told
+        await response.aclose()
+        check_place(response)
+        return malformed(told)

@@ -1,0 +1,172 @@
+"""
+The connection to an endpoint: a client that is made in a thread when it is needed, with the key of the moment.
+
+What fails becomes one sentence with a remedy, without the key.
+"""
+
+from abc import ABC, abstractmethod
+from http import HTTPStatus
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+import anyio
+
+from sanderling.config import Settings
+from sanderling.errors import ProviderError
+from sanderling.providers.endpoint import Endpoint, is_loopback
+from sanderling.providers.http.bodies import decode_refusal
+from sanderling.providers.http.errors import (
+    explain_status,
+    login_page,
+    no_key,
+    refused_key,
+    retry_after_s,
+)
+from sanderling.providers.http.keys import Key, without_keys
+from sanderling.providers.http.setup import in_thread
+from sanderling.providers.http.transport import (
+    RefusalError,
+    explain_transport,
+    is_page,
+    transport_errors,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+
+Client = TypeVar("Client")
+
+FORBIDS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+
+
+class Connection(ABC, Generic[Client]):
+    """
+    The connection to `endpoint`.
+
+    `Client` is what its wire sends requests with.
+    """
+
+    start_it: ClassVar[str] = "Start the server that answers there, or check base_url."
+    """Sentence, of a server on this machine that cannot be reached."""
+
+    def __init__(self, settings: Settings, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._settings = settings
+        self._key = Key(endpoint.account, settings.state_dir)
+        self._client: Client | None = None
+        self._loading = anyio.Lock()
+        self._key_version: int | None = None
+
+    # --- what a wire says ----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _load(self) -> None:
+        """Import what a request needs. In a thread."""
+
+    @abstractmethod
+    def _make_client(self) -> Client:
+        """
+        Make the client, with the key of the moment (`_read_key`). In a thread.
+
+        Raises:
+            ProviderError: there is no key, or the settings or the environment make it impossible.
+        """
+
+    @abstractmethod
+    async def _close_client(self, client: Client) -> None: ...
+
+    @abstractmethod
+    def _keys(self, client: Client) -> tuple[str | None, ...]:
+        """The secrets that `client` sends."""
+
+    @abstractmethod
+    def _host(self, client: Client) -> str: ...
+
+    def _explain_cause(self, error: Exception) -> ProviderError | BaseException:
+        """`error` in words, or the one that the wire's own library has put it into."""
+        return error
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        """The errors of the libraries that this wire uses, all of which `_explain` takes."""
+        return (RefusalError, *transport_errors())
+
+    # --- the client ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        return self._client is not None and self._key_version == self._key.version
+
+    async def prepare(self) -> None:
+        """A key in the keychain is read with the first request, not before: that may ask the person to unlock it."""
+        async with self._loading:
+            if self._key.costs_nothing:
+                await self._connect()
+            else:
+                await in_thread(self._load)
+
+    async def _connect(self) -> None:
+        if not self.is_ready:
+            await self.aclose()
+            version = self._key.version
+            self._client = await in_thread(self._make_client)
+            self._key_version = version
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client:
+            await self._close_client(client)
+
+    async def _ready_client(self) -> Client:
+        if not self.is_ready:
+            async with self._loading:
+                await self._connect()
+        assert self._client is not None
+        return self._client
+
+    def _read_key(self) -> str:
+        """
+        Read the key; empty if there is none and none is needed. In a thread.
+
+        Raises:
+            ProviderError: there is none, or it cannot be read.
+        """
+        key = self._key.read()
+        if not key and self.endpoint.is_keyed:
+            raise no_key(self.endpoint.account)
+        return key
+
+    # --- failures ------------------------------------------------------------------------------------------------------
+
+    def _explain(self, error: Exception, *, is_streaming: bool) -> ProviderError:
+        cause = self._explain_cause(error)
+        if isinstance(cause, ProviderError):
+            return cause
+        if isinstance(cause, RefusalError):
+            return self._explain_refusal(cause.response)
+        host = self._host(self._client) if self._client else "the API"
+        words = self._without_key(words_of(cause))
+        told = explain_transport(cause, words, host, is_streaming=is_streaming)
+        if told.kind == "network" and told.is_temporary and is_loopback(self.endpoint.base_url):
+            # Nobody listens there, and waiting starts no server.
+            told.remedy, told.is_temporary = self.start_it, False
+        return told
+
+    def _without_key(self, words: str) -> str:
+        return without_keys(words, self._keys(self._client) if self._client else ())
+
+    def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
+        """The error that `response` tells of: whatever a proxy has made of it, as text, and without the key."""
+        error_type, words = decode_refusal(response.content)
+        if response.status_code in FORBIDS and not error_type and is_page(response):
+            return login_page(response.status_code, "a web page")
+        return explain_status(
+            error_type,
+            response.status_code,
+            self._without_key(words or response.reason_phrase),
+            retry_after_s(response.headers),
+            key_remedy=self._key_remedy,
+        )
+
+    @property
+    def _key_remedy(self) -> str:
+        return refused_key(self.endpoint.account, is_kept=self._key.is_kept)
