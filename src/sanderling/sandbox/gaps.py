@@ -196,6 +196,7 @@ RESIDUAL = (
     "When you change a repository's settings outside while commands run, one of them can write to the new file for about a millisecond, and what it wrote counts as yours.",
     "A command with the network on can hand a connection to one that runs without.",
     "If the sandbox's own processes are killed before they have looked a last time, what a command left in the project stays.",
+    "A tool server starts in the project: one that loads code or settings from there (node_modules, .npmrc) can be led by whoever wrote them to misuse the paths, hosts and variables that were declared for it.",
     "As root, files below /usr and /opt that only root may read can be read.",
     "The kernel is shared: a hole in it is a hole in the sandbox.",
 )
