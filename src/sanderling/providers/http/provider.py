@@ -131,9 +131,10 @@ class HttpProvider(Connection[Client]):
         self.model, self.limits = model, None
 
     async def learn_limits(self) -> None:
-        await anyio.sleep(BEHIND_S)
         model = self.model
         try:
+            await self._ready_client()  # which a prompt may wait for, too
+            await anyio.sleep(BEHIND_S)
             limits = await self.fetch_limits()
         except ProviderError as error:
             log.info("the API does not tell the limits of %s: %s", model, error)
