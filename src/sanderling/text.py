@@ -97,5 +97,5 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The question that follows a `word` that is unknown, if there is one like it; else nothing."""
     from difflib import get_close_matches  # only for whoever has mistyped
 
-    nearest = get_close_matches(word, known, n=1)
+    nearest = get_close_matches(word, known, n=1, cutoff=0.65)  # "nope" is not "openai"
     return f"; did you mean '{nearest[0]}'?" if nearest else ""

@@ -98,6 +98,7 @@ def test_quirks_may_differ_by_model():
         ({**ALONE, "wire": "chot"}, ["chot", "wire"]),
         ({**ALONE, "quirks": {"images": "all"}}, ["all", "images"]),
         ({**ALONE, "base_url": 1}, ["int", "base_url"]),
+        ({**ALONE, "base_url": "127.0.0.1:8080/v1"}, ["base_url", "http://"]),
         ({**ALONE, "quirks": 1}, ["int", "quirks"]),
         ({**ALONE, "preset": ["x"]}, ["no preset"]),
     ],
@@ -122,9 +123,17 @@ def test_name_with_which_no_model_could_be_named_is_refused(name):
         load_endpoint(name, {name: ALONE})
 
 
+@pytest.mark.parametrize("name", ["auto", "demo", "scripted", "script"])
+def test_table_that_would_never_be_asked_is_refused(name):
+    with pytest.raises(ConfigError, match=f"'{name}' has a meaning of its own"):
+        load_endpoint(name, {name: ALONE})
+
+
 def test_unknown_name_is_told_with_the_nearest_and_all_others():
     with pytest.raises(ConfigError, match=r"did you mean 'mistral'.*vllm"):
         load_endpoint("mistrall", {})
+    with pytest.raises(ConfigError, match="no provider 'nope'; there are"):
+        load_endpoint("nope", {})
     assert endpoint_names({"mine": ALONE})[:2] == ("anthropic", "mine")
 
 

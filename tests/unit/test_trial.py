@@ -187,6 +187,7 @@ async def test_what_fails_is_told_and_what_comes_after_it_is_not_tried(
     assert trial.columns[failed].state == "failed"
     assert {trial.columns[name].told for name in names[place + 1 :]} == {"-"}
     assert problem in trial.columns[failed].problem
+    assert "invalid" not in trial.columns[failed].told
     line = shown([trial]).splitlines()[-1]
     assert line.startswith(f"* here:m, {failed}: ")
     assert problem in line

@@ -135,7 +135,8 @@ async def _attempt(column: Column, attempt: Callable[[], Awaitable[str]]) -> boo
         column.state, column.told = "failed", "late"
         column.problem = f"It was not done within {duration(DEADLINE_S)}."
     except ProviderError as error:
-        column.state, column.told = "failed", error.kind.replace("_", " ")
+        kind = "failed" if error.kind == "invalid_request" else error.kind  # the problem says why
+        column.state, column.told = "failed", kind.replace("_", " ")
         column.problem, column.remedy = error.message, error.remedy
     return column.state == "passed"
 

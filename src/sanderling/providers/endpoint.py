@@ -23,6 +23,12 @@ from sanderling.text import did_you_mean
 Wire = Literal["anthropic", "chat", "responses", "ollama"]
 
 PRESETS = Path(__file__).with_name("presets.toml")
+RESERVED = (
+    "auto",
+    "demo",
+    "scripted",
+    "script",
+)  # before the colon of a model, or as the setting `provider`
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
@@ -161,6 +167,8 @@ def load_endpoint(name: str, providers: Mapping[str, Mapping[str, Any]]) -> Endp
     where = f"[providers.{name}]"
     if not is_endpoint_name(name):
         raise ConfigError(f"{where} is no name of a provider: letters, digits, '-' and '_' only")
+    if name in RESERVED:
+        raise ConfigError(f"{where}: '{name}' has a meaning of its own; give it another name")
     try:
         return _endpoint(name, where, _merged(own or {}, _base_of(name, own or {}, where)))
     except msgspec.ValidationError as error:
@@ -193,6 +201,8 @@ def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:
         raise ConfigError(f"{where} needs {' and '.join(missing)}, or preset = one of: {names}")
     told = msgspec.convert(table, ProviderTable)
     base_url = told.base_url.rstrip("/")
+    if base_url and not told.base_url.startswith(("http://", "https://")):
+        raise ConfigError(f"{where}: base_url must begin with http:// or https://")
     variables = _variables(told.api_key, where, name)
     return Endpoint(
         name=name,

@@ -111,7 +111,7 @@ def check_address(name: str, url: str) -> None:
             raise ProviderError(
                 "network",
                 f"{name} is no address of an API: {problem} ('{shown[:200]}').",
-                "An address is 'https://api.anthropic.com', for instance; without one, that is asked.",
+                "An address is 'https://api.example.com/v1', for instance.",
                 is_temporary=False,
             )
 
