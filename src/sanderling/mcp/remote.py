@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 
+from sanderling.mcp.schemas import fitted
 from sanderling.text import printable
 
 if TYPE_CHECKING:
@@ -18,10 +19,7 @@ LISTEN_AGAIN_S = 5.0
 MAX_TOOLS = 512
 MAX_PAGES = 50
 MAX_DESCRIPTION_CHARS = 8_000
-MAX_SCHEMA_BYTES = 64_000
 _CUT = "… [cut]"
-# The APIs refuse a whole request for one schema that has these at its top.
-_NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else")
 
 
 class RemoteTool(msgspec.Struct, frozen=True):
@@ -66,17 +64,9 @@ def _as_told(tool: "Tool") -> RemoteTool:
     description = "\n\n".join(filter(None, (title, tool.description or ""))) or tool.name
     if len(description) > MAX_DESCRIPTION_CHARS:
         description = description[:MAX_DESCRIPTION_CHARS] + _CUT
-    schema = _fitted(tool.input_schema)
-    return RemoteTool(tool.name, printable(description), schema, _claims(tool.annotations))
-
-
-def _fitted(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema as every API takes it: an object at the top. What is lost with that, the server checks."""
-    fitted = {key: value for key, value in schema.items() if key not in _NOT_AT_THE_TOP}
-    if len(msgspec.json.encode(fitted)) > MAX_SCHEMA_BYTES:
-        fitted = {}
-    no_properties: dict[str, Any] = {}
-    return {"properties": no_properties} | fitted | {"type": "object"}
+    return RemoteTool(
+        tool.name, printable(description), fitted(tool.input_schema), _claims(tool.annotations)
+    )
 
 
 def _claims(annotations: "ToolAnnotations | None") -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The results of calls: in bounds like those of our own tools, and all of a long one in a file."""
 
+import base64
 import json
 import os
 import secrets
@@ -18,15 +19,22 @@ if TYPE_CHECKING:
 
 MAX_IMAGES = 10
 MAX_IMAGE_CHARS = 5 << 20  # of base64, as the API counts
-IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-MAX_SHOWN_CHARS = 4_000
+IMAGES = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+    "image/webp": b"RIFF",
+}
+"""The beginnings of the images that APIs take. One that they cannot read would have them refuse the conversation from then on."""
+MAX_COMPARED_CHARS = 1 << 20  # of texts that may repeat what is structured
 
 
 async def outcome_of(result: "CallToolResult", context: Context) -> Outcome:
     """The outcome of a call that was answered, with an error of the tool's own or without."""
     texts, images = _parts(result)
     text = await _bounded("\n".join(texts), context)
-    content: Content = (TextBlock(text or "(nothing)"), *images) if images else text or "(nothing)"
+    told = text if text.strip() else "(nothing)"  # some APIs refuse a text of blanks
+    content: Content = (TextBlock(told), *images) if images else told
     return Outcome(
         content=content,
         summary=_summary(result, text, len(images)),
@@ -44,13 +52,22 @@ def _parts(result: "CallToolResult") -> tuple[list[str], list[ImageBlock]]:
         else:
             texts.append(_text_of(block))
     structured = result.structured_content
-    if structured is not None and not any(_is_same(text, structured) for text in texts):
+    is_short = sum(map(len, texts)) <= MAX_COMPARED_CHARS
+    if structured is not None and not (
+        is_short and any(_is_same(text, structured) for text in texts)
+    ):
         texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
     return texts, images
 
 
 def _can_be_shown(image: Any) -> bool:
-    return image.mime_type in IMAGES and len(image.data) <= MAX_IMAGE_CHARS
+    start = IMAGES.get(image.mime_type)
+    if start is None or len(image.data) > MAX_IMAGE_CHARS:
+        return False
+    try:
+        return base64.b64decode(image.data, validate=True).startswith(start)
+    except ValueError:
+        return False
 
 
 def _is_same(text: str, structured: object) -> bool:
@@ -87,8 +104,8 @@ def _resource(resource: Any) -> str:
     return f"[resource {resource.uri}: {resource.mime_type or 'binary'}, {size:,} bytes]"
 
 
-def _bytes_in(base64: str) -> int:
-    return len(base64) * 3 // 4 - base64[-2:].count("=")
+def _bytes_in(data: str) -> int:
+    return len(data) * 3 // 4 - data[-2:].count("=")
 
 
 async def _bounded(text: str, context: Context) -> str:

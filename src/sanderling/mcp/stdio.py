@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 MAX_MESSAGE_BYTES = 32 << 20
+MAX_VALUES = 100_000  # in a message: each becomes an object, in a call that nothing interrupts
 MAX_UNSENT = 1_000  # messages that wait until the server reads
 MAX_GARBAGE_LINES, MAX_GARBAGE_BYTES = 1_000, 1 << 20  # since the last message
 BURST, PAUSE_S = 50, 0.02  # of messages that nobody asked for
@@ -48,6 +49,12 @@ HEARD = frozenset(
     )
 )
 SPOKEN = "notifications/message"
+
+
+TOO_MANY_VALUES = {
+    "code": -32603,
+    "message": f"its answer has more than {MAX_VALUES:,} values; ask it for less",
+}
 
 
 class _Said(msgspec.Struct):
@@ -237,6 +244,10 @@ def _message_of(line: bytes, envelope: _Envelope) -> "SessionMessage":
     from mcp.shared.message import SessionMessage
     from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
+    if _has_too_many_values(line):
+        if envelope.method or envelope.id is None:
+            raise ValueError("too many values")
+        line = msgspec.json.encode({"id": envelope.id, "error": TOO_MANY_VALUES})
     if envelope.method:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     response = msgspec.json.decode(line, type=_Response)
@@ -250,3 +261,14 @@ def _message_of(line: bytes, envelope: _Envelope) -> "SessionMessage":
             {"jsonrpc": "2.0", "id": response.id, "error": response.error}, by_name=False
         )
     )
+
+
+def _has_too_many_values(line: bytes) -> bool:
+    """Say whether more values stand in the JSON than are taken; told by what divides them outside of strings, without an object for each."""
+    if len(line) <= MAX_VALUES:
+        return False
+    bare = line.replace(rb"\\", b"").replace(rb"\"", b"")
+    if bare.count(b'"') > 2 * MAX_VALUES:
+        return True
+    outside = b"".join(bare.split(b'"')[::2])
+    return sum(map(outside.count, (b",", b"[", b"{"))) > MAX_VALUES
