@@ -566,3 +566,26 @@ def test_proposed_host_is_the_host_with_its_port(project):
         assert rule.host == host.lower()
         assert is_allowed(effect, project, rule)
     assert propose(Effect("web_fetch", "fetch", host="a b"), project=project) is None
+
+
+# --- Tools from outside ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", ["deny", "ask"])
+def test_rule_against_a_tool_holds_when_its_server_tells_of_it_anew(project, action):
+    rule = Rule(action=action, tool="mcp__a__delete")
+    told_again = Effect("mcp__a__delete-2", "call")
+    rules = [Rule(action="allow", tool="mcp__a__*"), rule]
+    assert decide(told_again, "ask", rules, project=project, is_confined=True).rule == rule
+
+
+def test_rule_that_allows_a_tool_does_not_allow_what_its_server_made_of_it_later(project):
+    assert not is_allowed(
+        Effect("mcp__a__read-2", "call"), project, Rule(action="allow", tool="mcp__a__read")
+    )
+
+
+@pytest.mark.parametrize("tool", ["mcp__my.server__*", "mcp__my server__*", "mcp__a__b/c"])
+def test_rule_with_a_name_that_no_tool_can_have_is_refused(project, tool):
+    with pytest.raises(ConfigError, match="no tool is named"):
+        load_rules([{"action": "deny", "tool": tool}], project)

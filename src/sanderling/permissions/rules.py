@@ -10,6 +10,8 @@ from sanderling.errors import ConfigError
 from sanderling.permissions.patterns import pattern_of
 from sanderling.tools.effects import OUTSIDE, Effect
 
+_NUMBER = re.compile(r"-\d+$")  # of a tool that was told once more (`mcp/names.py`)
+_TOOL = re.compile(r"[\w*?\[\]!-]+", re.ASCII)
 Action = Literal["allow", "ask", "deny"]
 
 
@@ -70,6 +72,10 @@ class Rule(
             raise ValueError(
                 f"no tool '{self.tool}'; tools: {known}, or as mcp{OUTSIDE}server{OUTSIDE}*"
             )
+        if self.tool != "*" and not _TOOL.fullmatch(self.tool):
+            raise ValueError(
+                f"no tool is named '{self.tool}': such a name has letters, digits, '-' and '_', with '-' for whatever else a server's has"
+            )
         matchers = [name for name in ("command", "path", "host") if getattr(self, name)]
         if len(matchers) > 1:
             raise ValueError(
@@ -108,10 +114,17 @@ def concerns(rule: Rule, effect: Effect) -> bool:
         return False
     if rule.tool in ("*", effect.tool):
         return True
-    if OUTSIDE in effect.tool and fnmatchcase(effect.tool, rule.tool):
+    if any(fnmatchcase(name, rule.tool) for name in _outside_names(rule, effect.tool)):
         return True
     is_for_one_tool = rule.action == "allow" and effect.kind == "write"
     return not is_for_one_tool and KIND_OF_TOOL.get(rule.tool) == effect.kind
+
+
+def _outside_names(rule: Rule, tool: str) -> tuple[str, ...]:
+    """The names by which the rule may mean a tool from outside: one that does not allow holds as well when the server tells of it anew."""
+    if OUTSIDE not in tool:
+        return ()
+    return (tool,) if rule.action == "allow" else (tool, _NUMBER.sub("", tool))
 
 
 def rule_from_text(text: str) -> Rule:
