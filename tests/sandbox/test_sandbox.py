@@ -1285,7 +1285,8 @@ async def test_tree_too_deep_for_any_path_is_gone_with_its_session(place, level)
         assert await run(sandbox, PYTHON, "-c", DEEP) == (0, "", "")
         [own] = (place.base / "state/tmp").iterdir()
         assert (own / "d/d/d").is_dir()
-    assert not place.temporary_directories()
+    # On a busy machine `rm` takes longer than the session's end is waited for.
+    await happens(lambda: not place.temporary_directories())
 
 
 @prove
