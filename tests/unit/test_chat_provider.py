@@ -410,7 +410,8 @@ async def test_cancelling_closes_the_connection_and_the_next_request_works(serve
 
 async def test_refused_connection_is_told_with_the_host(connect):
     error = await fail(connect(table={"base_url": "http://127.0.0.1:1/v1"}))
-    assert (error.kind, error.is_temporary) == ("network", True)
+    assert (error.kind, error.is_temporary) == ("network", False)
+    assert "Start the server" in error.remedy
     assert "127.0.0.1:1" in error.message
 
 

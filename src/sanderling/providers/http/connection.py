@@ -143,10 +143,13 @@ class Connection(ABC, Generic[Client]):
             return cause
         if isinstance(cause, RefusalError):
             return self._explain_refusal(cause.response)
+        import httpx2
+
         host = self._host(self._client) if self._client else "the API"
         words = self._without_key(words_of(cause))
         told = explain_transport(cause, words, host, is_streaming=is_streaming)
-        if told.kind == "network" and told.is_temporary and is_loopback(self.endpoint.base_url):
+        is_absent = told.is_temporary and isinstance(cause, httpx2.ConnectError)
+        if is_absent and is_loopback(self.endpoint.base_url):
             # Nobody listens there, and waiting starts no server.
             told.remedy, told.is_temporary = self.start_it, False
         return told
