@@ -269,3 +269,33 @@ def test_the_projects_template_has_each_key_and_is_right_without_its_comment_sig
         for key in key_of(field):
             table = table[key]
     assert KINDS.keys() >= {"permissions", "providers"}
+
+
+# --- secrets -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_variable_holds_is_never_shown_wherever_it_was_put(run, user, monkeypatch):
+    monkeypatch.setenv("PLAIN_NAME", "correct horse")
+    user(
+        'base_url = "https://h/$PLAIN_NAME/v1"\n'
+        "[providers.x]\n"
+        'wire = "chat"\n'
+        'base_url = "https://${PLAIN_NAME}@h/v1"\n'
+        'quirks = { body = { auth = "$PLAIN_NAME" } }\n'
+        "[mcp.servers.a]\n"
+        'command = ["srv", "--password=$PLAIN_NAME", "-p", "$PLAIN_NAME", "--key", "$PLAIN_NAME"]\n'
+        "[mcp.servers.b]\n"
+        'url = "https://h/mcp/$PLAIN_NAME"\n'
+    )
+    status, out, err = run("show", "--origin")
+    assert (status, err) == (0, "")
+    assert "horse" not in out
+    assert '"--password=$PLAIN_NAME", "-p", "$PLAIN_NAME", "--key", "$PLAIN_NAME"' in out
+    for report in ("show", "check"):
+        assert "horse" not in run(report, "--json")[1]
+
+
+def test_secret_that_an_option_is_given_is_not_shown(run, user):
+    user('[mcp.servers.a]\ncommand = ["srv", "--password=horse", "--api-key", "horse"]\n')
+    _, out, _ = run("show")
+    assert '"--password=(hidden)", "--api-key", "(hidden)"' in out

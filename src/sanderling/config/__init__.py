@@ -36,11 +36,16 @@ VariableText = Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*$", title="the name of
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """Settings from one place, in the tables and keys of a file. `text` is that file, to say on which line a key stands."""
+    """
+    Settings from one place, in the tables and keys of a file.
+
+    `text` is that file, to say on which line a key stands; `written` are the options before variables were put in, if any were.
+    """
 
     origin: str = ""  # as a person is told of it
     options: Table = {}
     text: str = ""
+    written: Table = {}
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

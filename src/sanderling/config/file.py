@@ -87,7 +87,7 @@ def setup_layer(options: Table) -> Layer:
         ConfigError: naming what is wrong in them.
     """
     errors = list[ConfigError]()
-    layer = Layer("setup()", expanded(options, os.environ, errors.append))
+    layer = Layer("setup()", expanded(options, os.environ, errors.append), written=options)
     return sound(layer, placed(layer, errors))
 
 
@@ -102,10 +102,10 @@ def parse(
         line = int(found[1] or text.count("\n") + 1) if found else 0
         words = f"is no TOML: {re.sub(_PLACE, '', str(error))}"
         return Layer(origin), [Mistake(Place(origin, line), words)]
-    errors = list[ConfigError]()
+    errors, written = list[ConfigError](), Table()
     if environment is not None and "$" in text:
-        options = expanded(options, environment, errors.append)
-    layer = Layer(origin, options, text)
+        written, options = options, expanded(options, environment, errors.append)
+    layer = Layer(origin, options, text, written)
     return layer, placed(layer, errors)
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sanderling.config import LEVELS, KeyPath, Layer, Settings, Table
+from sanderling.config.expansion import variables_in
 from sanderling.config.file import Place, fields_of, read_user_file
 from sanderling.errors import ConfigError
 
@@ -140,6 +141,15 @@ def place_of(path: KeyPath, layers: Sequence[Layer]) -> Place:
                     if _get(layer.options, path[:end], None) is not None:
                         return _place_in(layer, path)
     return Place()
+
+
+def reference_at(path: KeyPath, layers: Sequence[Layer]) -> str:
+    """The text at `path` as it was written, if it names variables: what these hold may be a secret."""
+    for layer in reversed(layers):
+        if _get(layer.options, path, None) is not None:
+            written = _get(layer.written, path, "")
+            return written if isinstance(written, str) and variables_in(written) else ""
+    return ""
 
 
 def _place_in(layer: Layer, path: KeyPath) -> Place:

@@ -1,21 +1,25 @@
-"""The settings in force as a person is shown them, each with the place where it comes from. A secret is never told."""
+"""
+The settings in force as a person is shown them, each with the place where it comes from.
+
+A secret is never told, nor what a variable holds: nobody knows which of them are secrets.
+"""
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from sanderling.config import FIELDS, KeyPath, Settings, Table, dotted, key_of
+from sanderling.config import FIELDS, KeyPath, Layer, Settings, Table, dotted, key_of
 from sanderling.config.expansion import is_reference, is_secret
-from sanderling.config.layers import place_of
+from sanderling.config.layers import place_of, reference_at
 
 HIDDEN = "(hidden)"
 DEFAULT = "default"
 Hide = Callable[[str], str]
 """Takes what looks like a secret out of a text."""
 
-_SECRET_OPTION = re.compile(r"(?i)-.*(?:key|token|secret|passw(?:or)?d|auth)$")
+_SECRET_OPTION = re.compile(r"(?i)-.*(?:key|token|secret|passw(?:or)?d|passphrase|auth)")
 
 
 def shown_tables(settings: Settings, hide: Hide) -> Table:
@@ -26,7 +30,7 @@ def shown_tables(settings: Settings, hide: Hide) -> Table:
     for field in FIELDS:
         *group, name = path = key_of(field)
         table = tables.setdefault(group[0], {}) if group else tables
-        table[name] = _shown(values[field], path, hide)
+        table[name] = _Shown(settings.layers, hide).value(values[field], path)
     return tables
 
 
@@ -65,22 +69,35 @@ def settings_report(settings: Settings, model: str, hide: Hide) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shown(value: Any, path: KeyPath, hide: Hide) -> Any:
-    if isinstance(value, dict):
-        items = cast("Table", value).items()
-        return {key: _shown(item, (*path, key), hide) for key, item in items}
-    if isinstance(value, list | tuple):
-        items = cast("list[Any]", value)
-        before = ("", *map(str, items))
-        return [
-            HIDDEN if _SECRET_OPTION.fullmatch(word) else _shown(item, (*path, number), hide)
-            for number, (word, item) in enumerate(zip(before, items, strict=False))
-        ]
-    if not isinstance(value, str):
-        return value
-    if is_secret(path):
-        return value if is_reference(value) else HIDDEN
-    return hide(value)
+class _Shown(NamedTuple):
+    """Makes what is shown of values from `layers`."""
+
+    layers: Sequence[Layer]
+    hide: Hide
+
+    def value(self, value: Any, path: KeyPath) -> Any:
+        if isinstance(value, dict):
+            items = cast("Table", value).items()
+            return {key: self.value(item, (*path, key)) for key, item in items}
+        if isinstance(value, list | tuple):
+            items = cast("list[Any]", value)
+            before = ("", *map(str, items))
+            return [
+                HIDDEN
+                if _SECRET_OPTION.fullmatch(word) and not reference_at((*path, number), self.layers)
+                else self.value(item, (*path, number))
+                for number, (word, item) in enumerate(zip(before, items, strict=False))
+            ]
+        return self._text(value, path) if isinstance(value, str) else value
+
+    def _text(self, text: str, path: KeyPath) -> str:
+        if is_secret(path):
+            return text if is_reference(text) else HIDDEN
+        option, equals, _ = text.partition("=")
+        told = reference_at(path, self.layers) or text
+        if told == text and equals and _SECRET_OPTION.fullmatch(option):
+            return f"{option}={HIDDEN}"
+        return self.hide(told)
 
 
 def _values(tables: Table, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
