@@ -17,6 +17,7 @@ from sanderling.providers.anthropic.request import RequestEncoder
 from sanderling.providers.anthropic.sdk import load_sdk
 from sanderling.providers.endpoint import ANTHROPIC, Endpoint
 from sanderling.providers.http.errors import no_key
+from sanderling.providers.http.models import is_name
 from sanderling.providers.http.provider import Decoder, Event, HttpProvider
 from sanderling.providers.http.setup import header_values
 from sanderling.providers.http.transport import RefusalError
@@ -123,7 +124,7 @@ class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
         after: dict[str, str] = {}
         for _ in range(MAX_PAGES):
             page = decode_page(await self._get("/v1/models", limit=MODELS_PER_PAGE, **after))
-            models |= dict.fromkeys(model.id for model in page.data)
+            models |= dict.fromkeys(model.id for model in page.data if is_name(model.id))
             if not page.has_more or not page.last_id or after == {"after_id": page.last_id}:
                 break
             after = {"after_id": page.last_id}

@@ -39,7 +39,15 @@ _PRICE = {
     "cache_write": "input_cache_write",
 }
 
+MAX_MODELS = 10_000
+MAX_NAME_CHARS = 200
+
 _decoder = msgspec.json.Decoder(Any)
+
+
+def is_name(name: object) -> bool:
+    """Say whether a model can be called so: what nobody can see or write in a line is no name."""
+    return isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable()
 
 
 def decode_models(data: bytes) -> dict[str, ModelLimits]:
@@ -54,9 +62,10 @@ def decode_models(data: bytes) -> dict[str, ModelLimits]:
     if not is_list(listed):
         raise malformed("no list of models")
     found: dict[str, ModelLimits] = {}
-    for model in sorted(items(listed), key=lambda model: -(count(field(model, "created")) or 0)):
+    first = items(listed)[:MAX_MODELS]
+    for model in sorted(first, key=lambda model: -(count(field(model, "created")) or 0)):
         name = field(model, "id")
-        if isinstance(name, str) and name:
+        if is_name(name):
             found[name.removeprefix("models/")] = ModelLimits(  # as Gemini has them
                 first_count(model, _WINDOW), first_count(model, _OUTPUT), _price(model)
             )

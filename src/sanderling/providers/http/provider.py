@@ -45,6 +45,7 @@ DEFAULT_MAX_TOKENS = 32_000  # every current model can; the model's own limit lo
 UNSEEN_S = 0.008  # how long the next words may wait while more of them can be read
 BEHIND_S = 0.01  # a prompt that goes at the same time goes first
 DRAIN_S = 0.5  # for the end of an answer that is over, whose connection can be used again
+MAX_TOLD_BYTES = 16 << 20  # beside an answer
 EVENTS = "text/event-stream"
 
 log = logging.getLogger(__name__)
@@ -176,6 +177,8 @@ class HttpProvider(Connection[Client]):
         except self._errors() as error:
             raise self._explain(error, is_streaming=False) from error
         check_place(answer)
+        if len(answer.content) > MAX_TOLD_BYTES:
+            raise malformed(f"more than {MAX_TOLD_BYTES >> 20} MB about models")
         return answer.content
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:

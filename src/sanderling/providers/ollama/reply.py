@@ -24,6 +24,7 @@ from sanderling.providers import (
     UsageReport,
 )
 from sanderling.providers.http.bodies import count, decode, field, read_refusal, tool_input
+from sanderling.providers.http.models import MAX_MODELS, is_name
 from sanderling.providers.ollama.errors import explain
 
 THOUGHT = {"field": "thinking"}
@@ -108,7 +109,9 @@ def decode_show(data: bytes) -> Shown:
 
 def decode_tags(data: bytes) -> tuple[str, ...]:
     """The names of the models that are there, in Ollama's order: the newest first."""
-    return tuple(tag.name for tag in decode(_tags_decoder, data).models)
+    return tuple(tag.name for tag in decode(_tags_decoder, data).models if is_name(tag.name))[
+        :MAX_MODELS
+    ]
 
 
 def _input(arguments: msgspec.Raw) -> tuple[dict[str, Any], str]:
