@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from sanderling.mcp import stdio
+from sanderling.mcp.log import ServerLog
+from sanderling.mcp.problems import why
 from sanderling.mcp.results import outcome_of
 from sanderling.mcp.schemas import MAX_SCHEMA_BYTES, fitted
 from sanderling.protocol.messages import ImageBlock
@@ -104,3 +106,15 @@ async def test_text_of_blanks_beside_an_image_is_told_as_nothing():
     text, shown = (await outcome_of(result, None)).content
     assert text.text == "(nothing)"
     assert isinstance(shown, ImageBlock)
+
+
+def test_words_of_an_error_are_short_and_all_of_them_are_seen():
+    told = why(ValueError("\x1b]0;title\x07\u202e\x9b2J" + "x" * 10_000_000 + "\nmore"))
+    assert told.startswith("<U+001B>]0;title<U+0007><U+202E><U+009B>2Jxxx")
+    assert len(told) < 2_000
+
+
+def test_last_line_of_a_log_shows_what_is_hidden_in_it():
+    log = ServerLog()
+    log.add("first\n\u202eevil \x9b2J\n".encode())
+    assert log.last_line() == "<U+202E>evil 2J"

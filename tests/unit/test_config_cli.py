@@ -299,3 +299,13 @@ def test_secret_that_an_option_is_given_is_not_shown(run, user):
     user('[mcp.servers.a]\ncommand = ["srv", "--password=horse", "--api-key", "horse"]\n')
     _, out, _ = run("show")
     assert '"--password=(hidden)", "--api-key", "(hidden)"' in out
+
+
+def test_no_file_tells_the_terminal_what_to_do(run, user, project):
+    project('"\\u009b2J\\u202e" = 1\n', is_trusted=False)
+    _, out, _ = run("check")
+    assert "<U+009B>2J<U+202E>" in out
+    user('"\\u009b2J" = 1\n')
+    _, _, err = run("show")
+    assert "<U+009B>2J" in err
+    assert "\x9b" not in out + err

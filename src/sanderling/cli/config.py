@@ -31,6 +31,7 @@ from sanderling.project.trust.settings import with_project
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.requests import TrustFile
 from sanderling.providers.redaction import hide_secrets
+from sanderling.text import visible
 
 EXIT_WRONG = 2
 _STATES = {
@@ -70,7 +71,7 @@ def print_settings(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json({"settings": tables} | ({"origins": origins} if origins else {}))
     else:
-        sys.stdout.write(as_toml(tables, origins))
+        sys.stdout.write(visible(as_toml(tables, origins)))
     return 0
 
 
@@ -84,7 +85,7 @@ def print_mistakes(arguments: argparse.Namespace) -> int:
     else:
         lines = [f"{name}: {state}" for name, state in report.files.items()]
         lines += [mistake.text for mistake in report.mistakes]
-        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.write(visible("\n".join(lines)) + "\n")
     return EXIT_WRONG if report.mistakes else 0
 
 
@@ -147,7 +148,7 @@ def _own_layers(arguments: argparse.Namespace, file: Layer) -> Layers:
 
 
 def _say(error: SanderlingError) -> int:
-    sys.stderr.write(f"sanderling: {error}\n")
+    sys.stderr.write(visible(f"sanderling: {error}\n"))
     return EXIT_WRONG
 
 

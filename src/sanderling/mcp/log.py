@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from sanderling.commands.output import Ends
+from sanderling.text import visible_prose
 
 MAX_LAST_CHARS = 200
 MIN_SECRET_CHARS = 8  # what is shorter may be a part of any word
@@ -22,7 +23,7 @@ class ServerLog:
         self._ends.add(chunk)
 
     def last_line(self) -> str:
-        return self.text().rstrip().rpartition("\n")[2][:MAX_LAST_CHARS]
+        return visible_prose(self.text().rstrip().rpartition("\n")[2][:MAX_LAST_CHARS])
 
     def text(self) -> str:
         return self.redacted(self._ends.text())

@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from typing import cast
 
 from sanderling.errors import SanderlingError
+from sanderling.text import printable, visible_prose
+
+MAX_CHARS = 1_000  # of a reason, which may be the server's own words
 
 
 class ServerError(SanderlingError):
@@ -17,8 +20,9 @@ def why(error: BaseException) -> str:
     first = (ours or found)[0]
     if isinstance(first, TimeoutError):
         return "it did not answer in time"
-    words = str(first).strip().rstrip(".") or type(first).__name__
-    return words.partition("\n")[0]
+    words = str(first)[: 2 * MAX_CHARS].strip().partition("\n")[0].rstrip(".")
+    told = visible_prose(printable(words)) or type(first).__name__
+    return told if len(told) <= MAX_CHARS else f"{told[:MAX_CHARS]}…"
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
