@@ -98,6 +98,19 @@ def test_a_mistake_is_told_in_the_chat_and_the_next_prompt_tries_it_again(child,
     wait_until(lambda: child.transcript()[-1] == "pong")
 
 
+def test_the_choice_of_a_model_tries_it_again_too(child, user_file):
+    user_file.parent.mkdir(parents=True)
+    user_file.write_text("modle = 'x'\n")
+    child.open_chat()
+    wait_until(lambda: child.transcript_text().count("unknown key 'modle'") == 1)
+    child.command("AgentModel demo")
+    wait_until(lambda: child.transcript_text().count("unknown key 'modle'") == 2)
+    user_file.write_text("model = 'ollama:x'\n")
+    child.command("AgentModel demo")
+    child.submit("ping")
+    wait_until(lambda: child.transcript()[-1] == "pong")
+
+
 def test_a_change_takes_effect_with_the_next_session(child, user_file, tmp_path):
     child.open_chat()
     child.submit("ping")

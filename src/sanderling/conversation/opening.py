@@ -32,7 +32,8 @@ from sanderling.tools.editor import Editor
 
 NO_KEY_NOTICE = (
     "There is no API key, so the demo model answers: it replays a script.\n"
-    "Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude."
+    "Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude.\n"
+    ":help sanderling-models tells how to talk to others."
 )
 
 

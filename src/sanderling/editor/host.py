@@ -29,6 +29,7 @@ from sanderling.protocol.actions import (
     CloseSession,
     OpenSession,
     RunCommand,
+    SetModel,
     SetTitle,
     SteerTurn,
     SubmitPrompt,
@@ -117,7 +118,7 @@ class EditorHost:
                 )
             case CloseSession():
                 self._close(session_id)
-            case SubmitPrompt() | SteerTurn() | RunCommand() if live.is_refused:
+            case SubmitPrompt() | SteerTurn() | RunCommand() | SetModel() if live.is_refused:
                 self._close(session_id)  # what was wrong may have been corrected
                 self._open(session_id, live.opening, tasks, is_again=True).act(action)
             case _:

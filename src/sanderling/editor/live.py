@@ -14,7 +14,14 @@ from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.frames import FrameQueue
 from sanderling.errors import SanderlingError
-from sanderling.protocol.actions import Action, OpenSession, RunCommand, SteerTurn, SubmitPrompt
+from sanderling.protocol.actions import (
+    Action,
+    OpenSession,
+    RunCommand,
+    SetModel,
+    SteerTurn,
+    SubmitPrompt,
+)
 from sanderling.protocol.events import (
     CommandEnded,
     CommandsRunning,
@@ -177,6 +184,8 @@ class LiveSession:
             case RunCommand(command_id, command):
                 self.emit(CommandStarted(command_id, command))
                 self.emit(CommandEnded(command_id, f"Did not start: {refusal}"))
+            case SetModel():
+                self._emit_refusal(refusal)
             case _:
                 pass
 
