@@ -372,6 +372,14 @@ def test_what_was_trusted_is_used_until_it_changes(start_agent, project):
     assert marks(agent) == {"AGENTS.md": "☐"}
 
 
+def test_settings_that_are_trusted_are_said_to_wait_for_the_next_session(screen):
+    open_page(screen, [RULES, {**CONFIG, "state": "new"}])
+    screen.feed("a")
+    wait_until(lambda: screen.actions("trust_files"))
+    screen.send({"type": "slash_commands_changed", "commands": []})
+    assert "from the next session on: :AgentClear begins one" in screen.messages()
+
+
 def test_files_that_are_trusted_are_not_said_to_be_ignored_any_more(screen):
     screen.send({"type": "trust_needed", "paths": ["AGENTS.md"]})
     open_page(screen, [RULES])

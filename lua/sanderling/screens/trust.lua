@@ -14,6 +14,7 @@ local page = require('sanderling.screens.trust_page')
 local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
+local SETTINGS = '.sanderling.toml'
 local NAMED_PATHS = 3
 local KEYS = 'a: all   t: mark the one at the cursor   <CR>: answer   q: leave them as they are'
 
@@ -24,6 +25,7 @@ local view
 ---@class (exact) sanderling.screens.trust.Answer
 ---@field count integer of the files that are trusted
 ---@field rest string[] the others
+---@field has_settings boolean settings are newly trusted, which count from the next session on
 
 ---@type table<string, sanderling.screens.trust.Answer> until the host confirms it, by session id
 local answered = {}
@@ -50,17 +52,18 @@ end
 ---@param self sanderling.screens.trust.View
 ---@param is_chosen fun(file: sanderling.TrustFile): boolean
 local function answer(self, is_chosen)
-  local hashes, count, rest = vim.empty_dict(), 0, {}
+  local hashes, count, rest, has_settings = vim.empty_dict(), 0, {}, false
   for _, file in ipairs(self.files) do
     if is_chosen(file) then
       hashes[file.path] = file.sha256
       count = count + 1
+      has_settings = has_settings or file.path == SETTINGS and file.state ~= 'trusted'
     else
       rest[#rest + 1] = file.path
     end
   end
   close(self)
-  answered[self.session.id] = { count = count, rest = rest }
+  answered[self.session.id] = { count = count, rest = rest, has_settings = has_settings }
   self.session:act({ type = 'trust_files', hashes = hashes })
 end
 
@@ -261,6 +264,9 @@ bus.subscribe('slash_commands_changed', function(session_id)
   end
   local text = confirmed.count == 0 and 'No file of the project is trusted now.'
     or ('%s trusted, as shown.'):format(words.counted(confirmed.count, 'file'))
+  if confirmed.has_settings then
+    text = text .. ' Its settings count from the next session on: :AgentClear begins one.'
+  end
   message.tell(text)
   told[session.project] = nil
   for _, other in ipairs(live.all()) do
