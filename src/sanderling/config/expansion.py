@@ -26,10 +26,10 @@ def expand(text: str, environment: Mapping[str, str] = os.environ) -> str:
         if dollar:
             return dollar
         if brace:
-            raise ConfigError("only $NAME and ${NAME} are expanded; $$ stands for $")
+            raise ConfigError("only $NAME and ${NAME} are expanded")
         name = name or braced
         if name not in environment:
-            raise ConfigError(f"the variable {name} is not set; $$ stands for $")
+            raise ConfigError(f"the variable {name} is not set")
         return environment[name]
 
     return _REFERENCE.sub(value, text) if "$" in text else text
@@ -73,5 +73,5 @@ def expanded(
     try:
         return expand(value, environment)
     except ConfigError as error:
-        on_error(ConfigError(f"'{dotted(path)}': {error}", path))
+        on_error(ConfigError(f"'{dotted(path)}': {error}; $$ stands for $", path))
         return value
