@@ -127,7 +127,7 @@ def test_show_says_what_is_wrong_instead(run, user):
     assert (status, out) == (2, "")
     assert err == (
         "sanderling: ~/.config/sanderling/config.toml:1: unknown key 'modle'; did you mean 'model'?\n"
-        "~/.config/sanderling/config.toml:2: 'max_calls': Expected `int`, got `str`\n"
+        "~/.config/sanderling/config.toml:2: 'max_calls': must be a whole number, not a string\n"
     )
 
 
@@ -157,12 +157,12 @@ WRONG_IN_PARTS = {
     ),
     "[mcp.servers.git]\ncommand = ['x']\nhots = []": (3, "did you mean 'mcp.servers.git.hosts'?"),
     "\n[mcp.servers.git]\nhosts = []": (2, "it has either a command or a url"),
-    "[mcp.servers.git]\ncommand = 'x'": (2, "Expected `list`, got `str`"),
+    "[mcp.servers.git]\ncommand = 'x'": (2, "must be a list, not a string"),
     "[[permissions]]\naction = 'deny'\n[[permissions]]\naction = 'alow'": (4, "one of allow, ask, deny"),
     "[[permissions]]\naction = 'deny'\n[[permissions]]\ntool = 'bash'": (3, "permission rule 2 is wrong"),
     "[[permissions]]\naction = 'allow'\ntool = 'bsh'": (1, "no tool 'bsh'"),
     "[[permissions]]\naction = 'deny'\npath = 'a'\nhost = 'b'": (1, "not path and host"),
-    "[prices.m]\ninput = 'x'": (2, "Expected `float`"),
+    "[prices.m]\ninput = 'x'": (2, "must be a number"),
     "[prices.m]\nchache_read = 1": (2, "did you mean 'prices.m.cache_read'?"),
     "\n[prices.m]\ninput = 1": (2, "missing required field `output`"),
     "[tools]\ndisabled = [\n'bsh']": (2, "there is no tool 'bsh'"),

@@ -526,8 +526,8 @@ def test_many_sessions_can_begin_in_the_same_second():
     prove_rest(
         [
             ("modle = 'x'", "config.toml:1: unknown key 'modle'; did you mean 'model'?"),
-            ("\nmax_calls = 'x'", "config.toml:2: 'max_calls': Expected `int`"),
-            ("model = ", "config.toml:1: is no TOML"),
+            ("\nmax_calls = 'x'", "config.toml:2: 'max_calls': must be a whole number"),
+            ("model = ", "config.toml:1: not valid TOML"),
         ],
         keep=(0,),
     ),

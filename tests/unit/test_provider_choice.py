@@ -118,6 +118,13 @@ def test_provider_without_a_model_of_its_own_asks_for_one(settings):
         make_provider(settings(provider="here", providers={"here": HERE}))
 
 
+def test_name_of_a_provider_alone_is_its_usual_model(settings):
+    here = {**HERE, "model": "usual"}
+    assert make_provider(settings(model="here", providers={"here": here})).model == "here:usual"
+    with pytest.raises(ConfigError, match="needs a model: --model here:NAME"):
+        make_provider(settings(model="here", providers={"here": HERE}))
+
+
 async def test_another_provider_answers_from_the_next_request_on(settings, tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).write_text(

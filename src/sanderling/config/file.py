@@ -76,7 +76,7 @@ def parse_user_file(environment: Mapping[str, str] = os.environ) -> tuple[Layer,
         return parse(origin, data.decode("utf-8-sig"), environment)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return Layer(origin), [Mistake(Place(origin, line), "is no UTF-8")]
+        return Layer(origin), [Mistake(Place(origin, line), "not UTF-8")]
 
 
 def setup_layer(options: Table) -> Layer:
@@ -100,7 +100,7 @@ def parse(
     except (ValueError, RecursionError) as error:
         found = re.search(_PLACE, str(error))
         line = int(found[1] or text.count("\n") + 1) if found else 0
-        words = f"is no TOML: {re.sub(_PLACE, '', str(error))}"
+        words = f"not valid TOML: {re.sub(_PLACE, '', str(error))}"
         return Layer(origin), [Mistake(Place(origin, line), words)]
     errors, written = list[ConfigError](), Table()
     if environment is not None and "$" in text:

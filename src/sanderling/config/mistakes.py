@@ -11,6 +11,15 @@ from sanderling.config import NEOVIM_KEYS, KeyPath, dotted
 from sanderling.errors import ConfigError
 
 Kind = TypeVar("Kind")
+_NAMES = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "object": "a table",
+    "str": "a string",
+}
+_TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
 _PLACE = re.compile(r" - at `(key in )?\$.*`$")
 LIKE = 0.75  # from where on a key is rather a neighbour misspelt than one of another table
 
@@ -95,17 +104,23 @@ def _fields(struct: Any) -> dict[str, Any]:
 def _expected(kind: Any, error: msgspec.ValidationError) -> str:
     plain = _fitting(kind, None)
     if get_origin(plain) is Literal:
-        return f"one of {', '.join(map(str, get_args(plain)))}"
+        return f"must be one of {', '.join(map(str, get_args(plain)))}"
     metas = cast("tuple[Any, ...]", getattr(kind, "__metadata__", ()))
     if "matching regex" in str(error) and (titles := [meta.title for meta in metas if meta.title]):
-        return titles[0]
+        return f"must be {titles[0]}"
     return _said(error)
 
 
 def _said(error: msgspec.ValidationError) -> str:
-    """The library's words, in those of TOML."""
-    words = _PLACE.sub("", str(error)).replace("`object", "`table").replace("`array", "`list")
-    return words.replace("Object missing required field", "there is no")
+    """The library's words, in those of a person who writes TOML."""
+    words = _PLACE.sub("", str(error))
+    words = words.replace("Object missing required field", "there is no")
+    if not words.startswith("Expected"):
+        return words
+    words = words.replace("Expected", "must be").replace(", got", ", not")
+    return _TYPES.sub(
+        lambda found: " or ".join(_NAMES.get(kind, kind) for kind in found[1].split(" | ")), words
+    )
 
 
 def _unknown(
