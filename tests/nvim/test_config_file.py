@@ -171,7 +171,9 @@ def test_health_tells_what_is_wrong_and_what_is_in_force(child, user_file):
     child.command("checkhealth sanderling")
     text = child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), '\\n')")
     assert "config.toml:1: unknown key 'modle'; did you mean 'model'?" in text
-    assert "setup(): 'providers.here.wire': must be one of anthropic, chat, responses, ollama" in text
+    assert (
+        "setup(): 'providers.here.wire': must be one of anthropic, chat, responses, ollama" in text
+    )
     user_file.write_text("model = 'mine'\nprovider = 'demo'\n")
     child.setup()
     child.command("checkhealth sanderling")

@@ -158,7 +158,10 @@ def test_each_key_of_a_file_is_a_field_of_the_settings():
             "[sandbox]\nhosts = ['http://x']",
             "config.toml:2: 'sandbox.hosts[1]': must be a host, like pypi.org",
         ),
-        ("[sandbox]\nenv = ['1X']", "config.toml:2: 'sandbox.env[1]': must be the name of a variable"),
+        (
+            "[sandbox]\nenv = ['1X']",
+            "config.toml:2: 'sandbox.env[1]': must be the name of a variable",
+        ),
         (
             "[mcp]\nserver = {}",
             "config.toml:2: unknown key 'mcp.server'; did you mean 'mcp.servers'?",
