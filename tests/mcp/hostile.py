@@ -25,6 +25,7 @@ TOOLS = {
     "flood": "Write to stdout, stderr or as notifications without an end: `where`.",
     "garbage": "Write a line that is no message, then answer.",
     "big": "Answer with 10 MB.",
+    "parts": "Answer with a million parts.",
     "endless": "Write a line without an end.",
     "read": "Read a file.",
     "write": "Write a file.",
@@ -42,6 +43,8 @@ TOOLS = {
 }
 NAMES = list(TOOLS)
 CANCELLED: set[object] = set()
+HEARS = threading.Event()
+HEARS.set()
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 _writing = threading.Lock()
 
@@ -77,8 +80,10 @@ def flood(where: str) -> None:
             sys.stderr.write(line * 100)
         elif where == "progress":
             send(method="notifications/progress", params={"progressToken": 0, "progress": 1})
-        elif where == "requests":
+        elif where in ("requests", "deaf"):
             send(id=f"r{time.monotonic()}", method="ping")
+        elif where == "answers":
+            send(id=f"a{time.monotonic()}", result={"content": [1] * 1000})
         else:
             sys.stdout.write(line * 100)
 
@@ -108,7 +113,11 @@ def call(  # noqa: PLR0911
                 send(method="notifications/progress", params=progress)
                 time.sleep(0.15)
         case "flood":
+            if given["words"] == "deaf":
+                HEARS.clear()
             flood(given["words"])
+        case "parts":
+            return {"content": [1] * 1_000_000}
         case "garbage":
             with _writing:
                 sys.stdout.write(
@@ -205,6 +214,7 @@ def main() -> None:
                     sys.exit(9)
                 Path(path).touch()
     for line in sys.stdin:
+        HEARS.wait()
         message = json.loads(line)
         method, params = message.get("method"), message.get("params", {})
         if method == "notifications/cancelled":

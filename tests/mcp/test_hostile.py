@@ -122,17 +122,17 @@ async def test_what_is_no_message_goes_to_the_log(place):
         assert "this is no message" in log
 
 
-@pytest.mark.parametrize("where", ["stdout", "endless"])
+@pytest.mark.parametrize("where", ["stdout", "endless", "deaf"])
 async def test_server_that_floods_its_output_is_ended(place, where, monkeypatch):
     monkeypatch.setattr(stdio, "MAX_MESSAGE_BYTES", 1 << 20)
     async with served(place, bad=hostile()) as mcp:
         tool = "endless" if where == "endless" else "flood"
-        with pytest.raises(ServerError, match=r"floods|a line of more than"):
+        with pytest.raises(ServerError, match=r"floods|a line of more than|does not read what"):
             await mcp.called("bad", tool, where)
         assert await mcp.called("bad", "echo") == "hi"
 
 
-@pytest.mark.parametrize("where", ["stderr", "progress", "requests"])
+@pytest.mark.parametrize("where", ["stderr", "progress", "requests", "answers"])
 async def test_flood_that_breaks_no_rule_leaves_the_loop_free_and_others_alone(place, where):
     async with served(place, bad=hostile(timeout_s=3), good=hostile()) as mcp:
         async with anyio.create_task_group() as tasks:
@@ -153,6 +153,15 @@ async def test_flood_that_breaks_no_rule_leaves_the_loop_free_and_others_alone(p
 async def test_ten_megabytes_come_whole(place):
     async with served(place, bad=hostile()) as mcp:
         assert len(await mcp.called("bad", "big")) == pytest.approx(10 << 20, rel=0.01)
+
+
+async def test_answer_in_a_million_parts_is_refused_at_once(place):
+    async with served(place, bad=hostile()) as mcp:
+        began = time.process_time()
+        with pytest.raises(ServerError, match=r"its answer has more than 100,000 values"):
+            await mcp.called("bad", "parts")
+        assert time.process_time() - began < 1
+        assert await mcp.called("bad", "echo") == "hi"
 
 
 async def test_two_hundred_calls_at_once_are_all_answered(place):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 10.0
 CHANGE_S = 0.2
-END_S = 0.5  # in which it is known why a connection has ended
+END_S = 2.0  # in which it is known why a connection has ended: the server is given a second for it
 CONNECTION_CLOSED = -32000  # the code of the SDK's error
 MAX_FAILURES = 5  # in a row; then a person has to look at it
 FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0

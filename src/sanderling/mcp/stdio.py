@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import anyio
 import msgspec
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from anyio.streams.memory import MemoryObjectSendStream
 
 from sanderling.commands.output import ScreenText, follow
 from sanderling.errors import SandboxError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES = 32 << 20
 MAX_VALUES = 100_000  # in a message: each becomes an object, in a call that nothing interrupts
+MAX_UNASKED_BYTES = 256 << 10  # of what is no answer
 MAX_UNSENT = 1_000  # messages that wait until the server reads
 MAX_GARBAGE_LINES, MAX_GARBAGE_BYTES = 1_000, 1 << 20  # since the last message
 BURST, PAUSE_S = 50, 0.02  # of messages that nobody asked for
@@ -91,8 +93,9 @@ async def over_pipes(process: Serving, log: ServerLog) -> AsyncGenerator["Transp
     assert process.stderr
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_Reader(process, log, to_session).run)
-            tasks.start_soon(_write, process, log, from_session)
+            reader = _Reader(process, log, to_session, to_server)
+            tasks.start_soon(reader.run)
+            tasks.start_soon(_write, process, log, from_session, reader.asked)
             tasks.start_soon(_log, process, log)
             yield from_server, to_server
             tasks.cancel_scope.cancel()
@@ -110,11 +113,18 @@ async def _log(process: Serving, log: ServerLog) -> None:
 
 
 async def _write(
-    process: Serving, log: ServerLog, messages: ObjectReceiveStream["SessionMessage"]
+    process: Serving,
+    log: ServerLog,
+    messages: ObjectReceiveStream["SessionMessage"],
+    asked: set[str],
 ) -> None:
+    from mcp_types import JSONRPCRequest
+
     assert process.stdin
     try:
         async for each in messages:
+            if isinstance(each.message, JSONRPCRequest):
+                asked.add(str(each.message.id))
             line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.stdin.send(line.encode() + b"\n")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
@@ -163,14 +173,20 @@ async def _end(process: Serving) -> None:
 
 
 class _Reader:
-    """Reads what a server writes, and gives `session` the messages."""
+    """Reads what a server writes, and gives `session` the messages: of answers those to what it was `asked`, by `server`."""
 
     def __init__(
-        self, process: Serving, log: ServerLog, session: ObjectSendStream["SessionMessage"]
+        self,
+        process: Serving,
+        log: ServerLog,
+        session: ObjectSendStream["SessionMessage"],
+        server: MemoryObjectSendStream["SessionMessage"],
     ) -> None:
+        self.asked: set[str] = set()
         self._process = process
         self._log = log
         self._session = session
+        self._server = server
         self._unasked = 0
         self._garbage_lines = self._garbage_bytes = 0
 
@@ -197,9 +213,13 @@ class _Reader:
         try:
             envelope = msgspec.json.decode(line, type=_Envelope)
             is_answer = not envelope.method
-            message = _message_of(line, envelope) if is_answer or envelope.id is not None else None
-            if envelope.method in HEARD:
-                message = _message_of(line, envelope)
+            if is_answer:
+                is_wanted = str(envelope.id) in self.asked
+            elif len(line) > MAX_UNASKED_BYTES:
+                is_wanted = False
+            else:
+                is_wanted = envelope.id is not None or envelope.method in HEARD
+            message = _message_of(line, envelope) if is_wanted else None
         except (msgspec.DecodeError, ValueError, RecursionError):
             await self._take_garbage(line)
             return
@@ -208,8 +228,12 @@ class _Reader:
             self._take_said(envelope.params)
         if message is not None:
             await self._session.send(message)
-        if not is_answer:
-            await self._pace()
+        if is_answer and is_wanted:
+            self.asked.discard(str(envelope.id))
+            return
+        if self._server.statistics().tasks_waiting_send:
+            raise ServerError("it asks, and does not read what it is answered")
+        await self._pace()
 
     def _take_said(self, params: msgspec.Raw) -> None:
         with suppress(msgspec.DecodeError):
