@@ -11,7 +11,7 @@ import pytest
 from tests import loopback
 from tests.conftest import happens, prove_rest
 from tests.fuzz.wires import WIRES
-from tests.loopback import HANG_UP, RESET, STALL, LoopbackServer, Reply, Step, Wait
+from tests.loopback import HANG_UP, RESET, STALL, LoopbackServer, Reply, Step, Verbatim, Wait
 from tests.wires import chat, ollama, responses
 from tests.wires.servers import SERVERS
 from tests.wires.talk import ATTEMPTS, DEADLINE_S, Talk
@@ -222,6 +222,13 @@ async def test_request_that_fails_for_good_is_made_once(server, talk, status):
     await talk.say("Good morning.")
     assert (len(talk.of(ErrorOccurred)), talk.events[-1]) == (1, TurnEnded("error"))
     assert len(server.prompts) == 1
+
+
+async def test_connection_that_breaks_before_the_answer_is_made_again(server, talk):
+    server.answer(Verbatim(RESET), talk.hello())
+    await talk.say("Good morning.")
+    assert talk.events[-1] == TurnEnded("end_turn")
+    assert len(talk.of(RetryScheduled)) == 1
 
 
 async def test_wait_that_the_api_asks_for_is_kept(server, talk):
