@@ -1,6 +1,7 @@
 """Ollama's wire against a server on this machine that speaks it, and refuses what Ollama would not do as it was meant."""
 
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -8,7 +9,19 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.loopback import HANG_UP, RESET, STALL, Answer, Reply, Request, Status, Step
+from tests.conftest import happens
+from tests.loopback import (
+    HANG_UP,
+    RESET,
+    STALL,
+    Answer,
+    Reply,
+    Request,
+    Status,
+    Step,
+    Until,
+    Verbatim,
+)
 from tests.wires import ollama as wire
 from tests.wires.servers import OllamaServer, told
 
@@ -354,3 +367,17 @@ async def test_a_key_is_sent_and_never_told(server, connect, monkeypatch):
 
 async def test_the_models_are_those_that_were_pulled(connect):
     assert await connect().list_models() == ("m",)
+
+
+async def test_a_model_that_is_chosen_while_another_is_looked_at_is_asked_from_the_next_request_on(
+    server, connect
+):
+    provider = connect()
+    is_shown = threading.Event()
+    server.show_answer = Verbatim(Until(is_shown), *told(server.shown).moves())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, provider)
+        await happens(lambda: server.requests)
+        provider.set_model("another")
+        is_shown.set()
+    assert [request.json()["model"] for request in server.prompts] == ["m"]

@@ -231,6 +231,17 @@ async def test_connection_that_breaks_before_the_answer_is_made_again(server, ta
     assert len(talk.of(RetryScheduled)) == 1
 
 
+@pytest.mark.parametrize("data", prove_rest([b"\xff\xfe", b"\xc3", b"\0", b"\xed\xa0\xbd"]))
+async def test_bytes_that_are_no_text_end_no_session(server, talk, data):
+    hello = talk.words.hello.replace(b"there", b"there" + data)
+    server.answer(talk.reply(hello), talk.reply(hello), talk.hello())
+    await talk.say("Good morning.")
+    kinds = {error.kind for error in talk.of(ErrorOccurred)}
+    assert kinds <= {"malformed"}
+    await talk.say("Go on.")
+    assert talk.events[-1] == TurnEnded("end_turn")
+
+
 async def test_wait_that_the_api_asks_for_is_kept(server, talk):
     server.answer(server.refusal("No.", 429, retry_after=0.3), talk.hello())
     await talk.say("Good morning.")

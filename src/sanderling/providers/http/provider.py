@@ -104,6 +104,14 @@ class HttpProvider(Connection[Client]):
 
     # --- what a wire says ----------------------------------------------------------------------------------------------
 
+    async def _look_at(self, model: str) -> None:
+        """
+        Learn what a request to `model` must know; for most that is nothing.
+
+        Raises:
+            ProviderError: it cannot be learnt.
+        """
+
     @abstractmethod
     def _encode(self, request: ModelRequest, model: str) -> bytes: ...
 
@@ -184,6 +192,7 @@ class HttpProvider(Connection[Client]):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         model = self.model  # the one whose thoughts the request holds, whoever is chosen meanwhile
         client = await self._ready_client()
+        await self._look_at(model)
         reply = self._decoder(model)
         try:
             response = await self._send(client, self._encode(request, model))

@@ -5,15 +5,14 @@ Its compatible API takes no window, and gives all models one of a few thousand t
 model's own, but no larger than memory is likely to hold, unless the person says so.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.models.known import FILE
 from sanderling.protocol.remedies import remedies
-from sanderling.providers import ModelLimits, ModelRequest, StreamItem
+from sanderling.providers import ModelLimits, ModelRequest
 from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.bodies import decode_refusal
 from sanderling.providers.http.direct import DirectProvider
@@ -47,10 +46,6 @@ class OllamaProvider(DirectProvider):
         super().__init__(settings, endpoint, model)
         self._encoder = OllamaEncoder(endpoint.quirks_of(model))
         self._shown: dict[str, Shown] = {}
-
-    def set_model(self, model: str) -> None:
-        super().set_model(model)
-        self._encoder = OllamaEncoder(self.endpoint.quirks_of(model))
 
     # --- the model -----------------------------------------------------------------------------------------------------
 
@@ -103,13 +98,13 @@ class OllamaProvider(DirectProvider):
 
     # --- requests ------------------------------------------------------------------------------------------------------
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
-        await self._show(self.model)  # which a request must know
-        async with aclosing(super().stream(request)) as items:
-            async for item in items:
-                yield item
+    async def _look_at(self, model: str) -> None:
+        await self._show(model)
 
     def _encode(self, request: ModelRequest, model: str) -> bytes:
+        quirks = self.endpoint.quirks_of(model)
+        if quirks is not self._encoder.quirks:
+            self._encoder = OllamaEncoder(quirks)
         return self._encoder.encode(request, self._ask(model))
 
     def _decoder(self, model: str) -> OllamaDecoder:

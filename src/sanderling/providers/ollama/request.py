@@ -76,14 +76,14 @@ class OllamaEncoder:
     """Remembers the history that it has encoded last."""
 
     def __init__(self, quirks: Quirks) -> None:
-        self._quirks = quirks
+        self.quirks = quirks
         self._has_images = True
         self._history = EncodedHistory(self._encode_message)
         self._specs: tuple[ToolSpec, ...] = ()
         self._tools = msgspec.Raw(b"[]")
 
     def encode(self, request: ModelRequest, ask: Ask) -> bytes:
-        own = dict(self._quirks.body)
+        own = dict(self.quirks.body)
         options: dict[str, Any] = {**own.pop("options", {}), "num_ctx": ask.num_ctx}
         if ask.max_tokens:
             options["num_predict"] = ask.max_tokens
@@ -113,7 +113,7 @@ class OllamaEncoder:
     def _effort(self, think: bool | None) -> dict[str, Any]:
         if think is None:
             return {}
-        return self._quirks.effort.get("on" if think else "off") or {"think": think}
+        return self.quirks.effort.get("on" if think else "off") or {"think": think}
 
     def _encode_message(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
         before = previous.content if previous else ()
@@ -131,7 +131,7 @@ class OllamaEncoder:
         uses = [block for block in message.content if isinstance(block, ToolUse)]
         # Results before it: its turn has used tools.
         has_tools = uses or any(isinstance(block, ToolResult) for block in before)
-        replay = self._quirks.replay_reasoning
+        replay = self.quirks.replay_reasoning
         is_replayed = replay == "always" or (replay == "with_tools" and has_tools)
         thoughts = [each.thinking for each in message.content if isinstance(each, ThinkingBlock)]
         return _Assistant(
