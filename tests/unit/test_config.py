@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from sanderling.config import (
 from sanderling.config.expansion import expand, is_reference
 from sanderling.config.file import (
     MAX_FILE_BYTES,
+    MAX_FOUND,
     mistakes_of,
     parse,
     read_user_file,
@@ -736,3 +738,18 @@ def test_nobody_else_sees_which_projects_there_are(tmp_path):
         path.chmod(0o755)  # as an earlier version made them
     make_private(Settings(state_dir=str(state)))
     assert [path.stat().st_mode & 0o777 for path in (state, state / "sandbox")] == [0o700] * 2
+
+
+@pytest.mark.parametrize(
+    "text", ["a." * 5000 + "a = '$X'", "[providers.x.quirks.body]\n" + "a." * 900 + "a = 1"]
+)
+def test_tables_without_an_end_are_told(text):
+    _, mistakes = parse("f", text, {"X": "1"})
+    assert "tables in tables" in str(mistakes[0])
+
+
+def test_countless_unknown_keys_take_no_time_without_an_end():
+    layer, _ = parse("f", "\n".join(f"k{number} = 1" for number in range(50_000)))
+    start = time.process_time()
+    assert len(mistakes_of(layer)) == MAX_FOUND
+    assert time.process_time() - start < 5.0

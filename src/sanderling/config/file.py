@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, cast, get_type_hints
@@ -17,7 +18,9 @@ from sanderling.errors import ConfigError
 from sanderling.paths import open_plain
 
 MAX_FILE_BYTES = 1 << 20
+MAX_DEPTH = 50
 MAX_TOLD = 10
+MAX_FOUND = 500  # to look for what each was meant to be takes a while
 _TOP_KEYS = frozenset(field for field in FIELDS if len(key_of(field)) == 1)
 _PLACE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # as tomllib tells it
 
@@ -103,10 +106,27 @@ def parse(
         words = f"not valid TOML: {re.sub(_PLACE, '', str(error))}"
         return Layer(origin), [Mistake(Place(origin, line), words)]
     errors, written = list[ConfigError](), Table()
+    if _depth(options) > MAX_DEPTH:
+        return Layer(origin), [Mistake(Place(origin, 0), "has tables in tables without an end")]
     if environment is not None and "$" in text:
         written, options = options, expanded(options, environment, errors.append)
     layer = Layer(origin, options, text, written)
     return layer, placed(layer, errors)
+
+
+def _depth(options: Table) -> int:
+    """The number of tables and lists that stand in each other."""
+    depth, level = 0, list[object]([options])
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        level = [each for item in level for each in _items(item)]
+    return depth
+
+
+def _items(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("Table", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 def sound(layer: Layer, mistakes: Iterable[Mistake] = ()) -> Layer:
@@ -142,7 +162,7 @@ def mistakes_of(layer: Layer, kinds: Mapping[str, Any] = MappingProxyType({})) -
 
 def placed(layer: Layer, errors: Iterable[ConfigError]) -> list[Mistake]:
     """The errors with the lines on which their paths stand in the layer."""
-    if not (found := [*errors]):
+    if not (found := [*islice(errors, MAX_FOUND)]):
         return []
     from sanderling.config.lines import line_finder
 
