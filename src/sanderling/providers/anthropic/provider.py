@@ -19,7 +19,7 @@ from sanderling.providers.endpoint import ANTHROPIC, Endpoint
 from sanderling.providers.http.errors import no_key
 from sanderling.providers.http.models import is_name
 from sanderling.providers.http.provider import Decoder, Event, HttpProvider
-from sanderling.providers.http.setup import header_values
+from sanderling.providers.http.setup import header_secrets, header_values
 from sanderling.providers.http.transport import RefusalError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class AnthropicProvider(HttpProvider["anthropic.AsyncAnthropic"]):
         await client.close()
 
     def _keys(self, client: "anthropic.AsyncAnthropic") -> tuple[str | None, ...]:
-        return client.api_key, client.auth_token
+        return client.api_key, client.auth_token, *header_secrets(self.endpoint)
 
     def _host(self, client: "anthropic.AsyncAnthropic") -> str:
         return client.base_url.netloc.decode()

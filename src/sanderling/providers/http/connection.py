@@ -5,6 +5,8 @@ What fails becomes one sentence with a remedy, without the key.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -153,6 +155,16 @@ class Connection(ABC, Generic[Client]):
             # Nobody listens there, and waiting starts no server.
             told.remedy, told.is_temporary = self.start_it, False
         return told
+
+    @contextmanager
+    def _hiding_keys(self) -> Generator[None]:
+        """Take the keys out of any error that leaves this context, wherever in the answer its words stood."""
+        try:
+            yield
+        except ProviderError as error:
+            error.message = self._without_key(error.message)
+            error.args = (error.message,)
+            raise
 
     def _without_key(self, words: str) -> str:
         return without_keys(words, self._keys(self._client) if self._client else ())

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, ClassVar
 
 from sanderling.providers.http.provider import Event, HttpProvider
-from sanderling.providers.http.setup import header_values, make_client
+from sanderling.providers.http.setup import header_secrets, header_values, make_client
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,8 +28,7 @@ class DirectProvider(HttpProvider["httpx2.AsyncClient"]):
     def _make_client(self) -> "httpx2.AsyncClient":
         self._load()
         key, told = self._read_key(), header_values(self.endpoint)
-        named = [value for name, value in told.items() if value != self.endpoint.headers[name]]
-        self._secrets = (key, *named)
+        self._secrets = (key, *header_secrets(self.endpoint))
         headers = {"content-type": "application/json", "accept": self.content_type}
         if key:
             headers["authorization"] = f"Bearer {key}"

@@ -179,38 +179,40 @@ class HttpProvider(Connection[Client]):
             ProviderError: it cannot be had.
         """
         client = await self._ready_client()
-        try:
-            with self._watch.wait():
-                answer = await self._fetch(client, path, **query)
-        except self._errors() as error:
-            raise self._explain(error, is_streaming=False) from error
-        check_place(answer)
-        if len(answer.content) > MAX_TOLD_BYTES:
-            raise malformed(f"more than {MAX_TOLD_BYTES >> 20} MB about models")
-        return answer.content
+        with self._hiding_keys():
+            try:
+                with self._watch.wait():
+                    answer = await self._fetch(client, path, **query)
+            except self._errors() as error:
+                raise self._explain(error, is_streaming=False) from error
+            check_place(answer)
+            if len(answer.content) > MAX_TOLD_BYTES:
+                raise malformed(f"more than {MAX_TOLD_BYTES >> 20} MB about models")
+            return answer.content
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         model = self.model  # the one whose thoughts the request holds, whoever is chosen meanwhile
         client = await self._ready_client()
         await self._look_at(model)
         reply = self._decoder(model)
-        try:
-            response = await self._send(client, self._encode(request, model))
+        with self._hiding_keys():
             try:
-                events = self._events(response)
-                async with aclosing(self._read(events, reply)) as items:
-                    async for item in items:
+                response = await self._send(client, self._encode(request, model))
+                try:
+                    events = self._events(response)
+                    async with aclosing(self._read(events, reply)) as items:
+                        async for item in items:
+                            yield item
+                    for item in (*(await self._last_words(events, reply)), *reply.end()):
                         yield item
-                for item in (*(await self._last_words(events, reply)), *reply.end()):
-                    yield item
-                if reply.is_done:
-                    yield ReplyDone(reply.stop_reason)
-                elif "content-length" in response.headers:  # it broke nowhere: it said so
-                    raise malformed("the answer stops before its end")
-            finally:
-                await response.aclose()
-        except self._errors() as error:
-            raise self._explain(error, is_streaming=reply.has_started) from error
+                    if reply.is_done:
+                        yield ReplyDone(reply.stop_reason)
+                    elif "content-length" in response.headers:  # it broke nowhere: it said so
+                        raise malformed("the answer stops before its end")
+                finally:
+                    await response.aclose()
+            except self._errors() as error:
+                raise self._explain(error, is_streaming=reply.has_started) from error
 
     async def _read(
         self, events: AsyncIterator[Event], reply: Decoder

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from anyio import to_thread
 
-from sanderling.config.expansion import expand
+from sanderling.config.expansion import expand, variables_in
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.credentials import is_mangled
@@ -77,6 +77,12 @@ def header_values(endpoint: Endpoint) -> dict[str, str]:
             message = f"The header {name} of {where} holds a character that no header may have."
             raise ProviderError("auth", message, remedy)
     return values
+
+
+def header_secrets(endpoint: Endpoint) -> tuple[str, ...]:
+    """The values of the variables that the endpoint's headers name."""
+    names = (name for value in endpoint.headers.values() for name in variables_in(value))
+    return tuple(os.environ.get(name, "") for name in names)
 
 
 def explain_setup(error: Exception) -> ProviderError:
