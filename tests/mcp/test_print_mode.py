@@ -47,6 +47,7 @@ def test_tool_of_a_server_is_there_at_the_first_request_and_runs_if_it_is_allowe
     assert "from the server" in done.stdout, results
 
 
+@prove
 def test_tool_of_a_server_is_denied_where_nobody_can_be_asked(shell):
     declare(shell, bad=hostile())
     done = shell.play([{"tool_use": CALL}], ANSWER, args=("--output-format", "json"))

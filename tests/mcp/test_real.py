@@ -84,6 +84,7 @@ async def test_server_filesystem_sees_what_the_sandbox_lets_it_see(place):
     assert not (granted / "new").exists()
 
 
+@prove
 async def test_server_memory_keeps_what_it_learns(place):
     kept = place.base / "granted/memory.jsonl"
     more = {"env": {"MEMORY_FILE_PATH": str(kept)}, "write_paths": [str(kept.parent)]}
@@ -109,6 +110,7 @@ async def test_server_git_works_in_the_project(place):
         assert result.is_error
 
 
+@prove
 async def test_server_time_tells_the_time(place):
     async with served(place, it=of_python("time", "--local-timezone", "UTC")) as mcp:
         assert era(mcp, "it") == NEW

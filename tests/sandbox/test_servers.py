@@ -245,6 +245,7 @@ async def test_name_that_leads_elsewhere_is_none_for_a_server(place, name):
             await session.spawn_server(name, SHELL, env={"A": "b"})
 
 
+@prove
 async def test_twenty_servers_start_side_by_side(place):
     async with session_of(place) as session:
         found: list[str] = []
