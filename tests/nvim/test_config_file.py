@@ -98,6 +98,18 @@ def test_a_mistake_is_told_in_the_chat_and_the_next_prompt_tries_it_again(child,
     wait_until(lambda: child.transcript()[-1] == "pong")
 
 
+def test_a_prompt_of_a_session_that_does_not_open_comes_back(child, user_file):
+    user_file.parent.mkdir(parents=True)
+    user_file.write_text("modle = 'x'\n")
+    child.open_chat()
+    child.submit("ping")
+    wait_until(lambda: child.prompt_lines() == ["ping"])
+    assert "did you mean 'model'" in child.transcript_text()
+    user_file.write_text("")
+    child.feed("<CR>")
+    wait_until(lambda: child.transcript()[-1] == "pong")
+
+
 def test_the_choice_of_a_model_tries_it_again_too(child, user_file):
     user_file.parent.mkdir(parents=True)
     user_file.write_text("modle = 'x'\n")

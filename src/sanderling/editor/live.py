@@ -28,9 +28,9 @@ from sanderling.protocol.events import (
     CommandStarted,
     ErrorOccurred,
     Event,
+    PromptsReturned,
     SessionInUse,
     TurnEnded,
-    TurnStarted,
 )
 from sanderling.protocol.requests import SessionRequest
 from sanderling.session.log import SessionInUseError
@@ -179,8 +179,8 @@ class LiveSession:
     def _answer_refused(self, action: Action, refusal: SanderlingError) -> None:
         match action:
             case SubmitPrompt(prompt) | SteerTurn(prompt):
-                self.emit(TurnStarted(prompt))  # what was asked stays to be read
                 self._emit_refusal(refusal)
+                self.emit(PromptsReturned((prompt,)))
             case RunCommand(command_id, command):
                 self.emit(CommandStarted(command_id, command))
                 self.emit(CommandEnded(command_id, f"Did not start: {refusal}"))

@@ -59,7 +59,7 @@ class WaitingChanged(msgspec.Struct, tag="waiting_changed", frozen=True, omit_de
 
 
 class PromptsReturned(msgspec.Struct, tag="prompts_returned", frozen=True):
-    """The person has stopped the turn, and these waited for it: theirs to send again, or not."""
+    """The turn was stopped, or the session did not open, and these were not sent: theirs to send again, or not."""
 
     prompts: tuple[Prompt, ...]
 
