@@ -128,6 +128,7 @@ command('Config', {
   complete = true,
 })
 command('Trust', { desc = "read and trust the project's files" })
+command('Mcp', { desc = 'show the tool servers, their tools and logs' })
 command('Login', { desc = 'store an API key in the keychain', nargs = '?', complete = true })
 command('Logout', { desc = 'remove the key from the keychain', nargs = '?', complete = true })
 command('Close', { desc = 'close the session; its log stays' })

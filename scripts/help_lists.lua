@@ -148,9 +148,11 @@ local PLACES = {
   { 'transcript', 'In the transcript' },
   { 'question', 'In a question, |sanderling-approvals|' },
   { 'whole', 'In what it is about, in its tab page' },
+  { 'form', 'In a form, |sanderling-mcp-forms|' },
   { 'trust', 'In the page of |:AgentTrust|' },
   { 'waiting', 'In the list of |:AgentQueue|' },
   { 'job', 'In a job, |:AgentTerminal|' },
+  { 'mcp', 'In the list of |:AgentMcp|' },
   { 'page', 'In all other floats' },
 }
 

@@ -33,12 +33,12 @@ EVERYWHERE = {"anyio", "msgspec"}
 CORNERS = {
     "pynvim": {"editor/bridge.py"},
     "anthropic": {"providers/anthropic/"},
-    "httpx2": {"providers/"},
+    "httpx2": {"providers/", "mcp/"},
     "mcp": {"mcp/"},
     "mcp_types": {"mcp/"},
     "landlock": {"sandbox/kernel/landlock.py"},
     "h11": {"sandbox/network/proxy.py"},
-    "httpcore2": {"tools/inside/fetcher.py"},
+    "httpcore2": {"tools/inside/fetcher.py", "mcp/http.py"},
     "html_to_markdown": {"tools/inside/page.py"},
     "tree_sitter": {"permissions/shell/grammar.py"},
     "tree_sitter_bash": {"permissions/shell/grammar.py"},
@@ -191,7 +191,7 @@ def test_plugin_knows_pynvim_the_standard_library_and_the_editor_face():
             "'conversation' may not know 'editor'",
         ),
         ("editor/host.py", "import pynvim", "'pynvim' belongs to ['editor/bridge.py']"),
-        ("tools/bash.py", "import httpx2", "'httpx2' belongs to ['providers/']"),
+        ("tools/bash.py", "import httpx2", "'httpx2' belongs to ['mcp/', 'providers/']"),
         (
             "conversation/turn.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from anthropic.types import Message",

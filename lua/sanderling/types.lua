@@ -119,7 +119,7 @@
 ---@field name string
 ---@field description? string
 ---@field arguments? string
----@field source? 'project'|'sanderling'|'user'
+---@field source? 'mcp'|'project'|'sanderling'|'user'
 
 ---@class (exact) sanderling.SlashCommandsChanged
 ---@field type 'slash_commands_changed'
@@ -207,6 +207,19 @@
 ---@field id string
 ---@field text string
 
+---@class (exact) sanderling.FormChoice
+---@field value string
+---@field title? string
+
+---@class (exact) sanderling.FormField
+---@field name string
+---@field kind 'boolean'|'choice'|'choices'|'integer'|'number'|'string'
+---@field label? string
+---@field help? string
+---@field value? string
+---@field is_required? boolean
+---@field choices? sanderling.FormChoice[]
+
 ---@class (exact) sanderling.ApprovalRequested
 ---@field type 'approval_requested'
 ---@field id string
@@ -221,7 +234,8 @@
 ---@field wider? string
 ---@field path? string
 ---@field is_of_several? boolean
----@field kind? 'grant'|'limit'|'overlap'|'use'
+---@field kind? 'form'|'grant'|'limit'|'link'|'overlap'|'server'|'use'
+---@field fields? sanderling.FormField[]
 
 ---@class (exact) sanderling.ApprovalSettled
 ---@field type 'approval_settled'
@@ -253,10 +267,31 @@
 ---@field id string
 ---@field text string
 
+---@class (exact) sanderling.ToolServer
+---@field name string
+---@field state 'failed'|'ready'|'restarting'|'starting'|'stopped'|'waiting'
+---@field place string
+---@field why? string
+---@field era? string
+---@field tools? string[]
+---@field prompts? string[]
+---@field resources? string[]
+---@field needs_login? boolean
+---@field is_projects? boolean
+
+---@class (exact) sanderling.ToolServersChanged
+---@field type 'tool_servers_changed'
+---@field servers sanderling.ToolServer[]
+
+---@class (exact) sanderling.LinkOffered
+---@field type 'link_offered'
+---@field url string
+---@field text string
+
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
@@ -325,10 +360,11 @@
 ---@class (exact) sanderling.AnswerApproval
 ---@field type 'answer_approval'
 ---@field id string
----@field answer 'always'|'deny'|'once'|'session'
+---@field answer 'always'|'cancel'|'deny'|'once'|'session'
 ---@field reason string
 ---@field rule string
 ---@field is_alone boolean
+---@field values table<string, any>
 
 ---@class (exact) sanderling.WatchJob
 ---@field type 'watch_job'
@@ -338,6 +374,11 @@
 ---@class (exact) sanderling.StopJob
 ---@field type 'stop_job'
 ---@field id string
+
+---@class (exact) sanderling.ControlToolServer
+---@field type 'control_tool_server'
+---@field name string
+---@field what 'login'|'start'|'stop'
 
 ---@class (exact) sanderling.CancelTurn
 ---@field type 'cancel_turn'
@@ -403,6 +444,15 @@
 ---@field type 'show_trust'
 ---@field session_id string
 
+---@class (exact) sanderling.ListToolServers
+---@field type 'list_tool_servers'
+---@field session_id string
+
+---@class (exact) sanderling.ShowToolServer
+---@field type 'show_tool_server'
+---@field session_id string
+---@field name string
+
 ---@class (exact) sanderling.InspectToolUse
 ---@field type 'inspect_tool_use'
 ---@field session_id string
@@ -436,6 +486,9 @@
 ---@field project string
 ---@field files? sanderling.TrustFile[]
 ---@field refusal? string
+
+---@class (exact) sanderling.ToolServers
+---@field servers sanderling.ToolServer[]
 
 ---@class (exact) sanderling.WholeToolUse
 ---@field tool string
@@ -483,6 +536,8 @@
 ---| sanderling.TodoChanged
 ---| sanderling.JobsChanged
 ---| sanderling.JobOutput
+---| sanderling.ToolServersChanged
+---| sanderling.LinkOffered
 ---| sanderling.TurnEnded
 
 ---@alias sanderling.HistoryEvent
@@ -522,6 +577,7 @@
 ---| sanderling.AnswerApproval
 ---| sanderling.WatchJob
 ---| sanderling.StopJob
+---| sanderling.ControlToolServer
 ---| sanderling.CancelTurn
 ---| sanderling.CloseSession
 
@@ -538,4 +594,6 @@
 ---| sanderling.ShowUsage
 ---| sanderling.ShowSettings
 ---| sanderling.ShowTrust
+---| sanderling.ListToolServers
+---| sanderling.ShowToolServer
 ---| sanderling.InspectToolUse

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     from sanderling.providers.credentials import Credentials
 
-COMMANDS = ("check", "config", "login", "logout", "sandbox", "sessions")
+COMMANDS = ("check", "config", "login", "logout", "mcp", "sandbox", "sessions")
 EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNREAD = 2, 130, 141
 
 PACKAGES = (
     *("pynvim", "anthropic", "msgspec", "anyio", "landlock", "httpx2", "greenlet", "msgpack"),
-    *("h11", "httpcore2", "html-to-markdown", "tree-sitter", "tree-sitter-bash", "keyring"),
+    *("h11", "httpcore2", "html-to-markdown", "mcp", "tree-sitter", "tree-sitter-bash", "keyring"),
 )
 
 
@@ -124,6 +124,10 @@ def run_command(argv: list[str]) -> int:
         from sanderling.cli.config import add_config_commands  # loads much that the others need not
 
         add_config_commands(commands)
+    if argv[0] == "mcp":
+        from sanderling.cli.mcp import add_mcp_commands
+
+        add_mcp_commands(commands)
     add_sandbox_commands(commands)
     arguments = parser.parse_args(argv)
     return arguments.run(arguments)

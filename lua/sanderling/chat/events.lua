@@ -204,5 +204,6 @@ end
 
 bus.load_at('approval_requested', 'sanderling.review')
 bus.load_at('trust_needed', 'sanderling.screens.trust')
+bus.load_at('link_offered', 'sanderling.screens.mcp')
 
 return M

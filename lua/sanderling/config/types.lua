@@ -69,11 +69,19 @@
 ---@field question_previous sanderling.config.Key previous question
 ---@field question_whole sanderling.config.Key show all that it is about, in a tab page
 ---@field question_later sanderling.config.Key close without an answer
+---@field form_change sanderling.config.Key change the field
+---@field form_send sanderling.config.Key send what is filled in
+---@field form_decline sanderling.config.Key decline to fill it in
+---@field form_cancel sanderling.config.Key send neither that nor a no
 ---@field trust_all sanderling.config.Key trust all files
 ---@field trust_mark sanderling.config.Key mark the file, or take the mark away
 ---@field trust_choose sanderling.config.Key ask which files to trust
 ---@field waiting_delete sanderling.config.Key delete the line; on a header the prompt
 ---@field waiting_send sanderling.config.Key send the prompts that are held
+---@field mcp_show sanderling.config.Key show what the server offers, and its log
+---@field mcp_start sanderling.config.Key start the server, again if it runs
+---@field mcp_stop sanderling.config.Key stop the server, until it is started
+---@field mcp_login sanderling.config.Key log in at the server, in a browser
 ---@field close sanderling.config.Key close it, and answer nothing
 ---@field close_page sanderling.config.Key the same
 ---@field show_keys sanderling.config.Key show these keys

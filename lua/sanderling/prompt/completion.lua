@@ -1,7 +1,9 @@
---- The completion of slash commands in a prompt: a menu that opens while one is typed, and the 'omnifunc'.
+--- The completion of slash commands and of the resources of tool servers in a prompt: a menu that opens while one is typed, and
+--- the 'omnifunc'.
 local M = {}
 
 local api = vim.api
+local live = require('sanderling.session.live')
 local scratch = require('sanderling.ui.scratch')
 local slash = require('sanderling.prompt.slash')
 
@@ -35,13 +37,43 @@ local function arguments(name, session_id)
   end, slash.words(name, session_id))
 end
 
---- The words that could go on `line`, the prompt's first up to the cursor.
+--- The resources that could be mentioned, `@server:uri`, of servers that are ready.
+---@param session_id string
+---@return sanderling.prompt.completion.Item[]
+local function resources(session_id)
+  local items = {}
+  for _, server in ipairs(live.state_of(session_id).tool_servers) do
+    for _, uri in ipairs(server.resources or {}) do
+      items[#items + 1] = { word = ('@%s:%s'):format(server.name, uri) }
+    end
+  end
+  return items
+end
+
+--- The mention that ends `line`, and where it begins.
 ---@param line string
+---@return integer? col 0-based
+---@return string? mention
+local function mention_in(line)
+  local before, mention = line:match('^(.*)(@%S*)$')
+  if before and not before:find('[%w@]$') then
+    return #before, mention
+  end
+end
+
+--- The words that could go on `line`, up to the cursor.
+---@param line string
+---@param is_first boolean it is the prompt's first line
 ---@param session_id string
 ---@return integer col at which it would begin, 0-based
 ---@return sanderling.prompt.completion.Item[]
-local function candidates(line, session_id)
-  if line:find('^/%S*$') then
+local function candidates(line, is_first, session_id)
+  local col, mention = mention_in(line)
+  if col and mention then
+    return col, beginning_with(resources(session_id), mention)
+  elseif not is_first then
+    return 0, {}
+  elseif line:find('^/%S*$') then
     return 0, beginning_with(names(session_id), line)
   end
   local before, base = line:match('^(/%S+%s+)(%S*)$')
@@ -55,10 +87,8 @@ end
 ---@return sanderling.prompt.completion.Item[]
 local function candidates_here()
   local lnum, col = unpack(api.nvim_win_get_cursor(0))
-  if lnum > 1 then
-    return 0, {}
-  end
-  return candidates(api.nvim_get_current_line():sub(1, col), vim.b.sanderling_session)
+  local line = api.nvim_get_current_line():sub(1, col)
+  return candidates(line, lnum == 1, vim.b.sanderling_session)
 end
 
 ---@type sanderling.prompt.completion.Item[]
@@ -142,7 +172,8 @@ function M.attach(buf)
     is_unwanted = false
   end)
   on({ 'TextChangedI', 'TextChangedP' }, 'offer commands', function(args)
-    is_unwanted = is_unwanted and vim.startswith(api.nvim_get_current_line(), '/')
+    local line = api.nvim_get_current_line()
+    is_unwanted = is_unwanted and (vim.startswith(line, '/') or mention_in(line) ~= nil)
     if is_typed and not is_unwanted and args.event == 'TextChangedI' then
       offer(buf)
     end

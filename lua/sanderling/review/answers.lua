@@ -2,6 +2,8 @@
 local M = {}
 
 local float = require('sanderling.review.float')
+local form = require('sanderling.review.form')
+local links = require('sanderling.ui.links')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local queue = require('sanderling.review.queue')
@@ -17,7 +19,7 @@ local function tell(text)
 end
 
 ---@param q sanderling.session.state.Question
----@param answer { answer: 'once'|'session'|'always'|'deny', reason?: string, rule?: string, is_alone?: boolean }
+---@param answer { answer: 'once'|'session'|'always'|'deny'|'cancel', reason?: string, rule?: string, is_alone?: boolean, values?: table<string, string> }
 function M.send(q, answer)
   if not vim.list_contains(queue.list(), q) then
     tell('That question is not open any more.')
@@ -30,6 +32,7 @@ function M.send(q, answer)
     reason = answer.reason or '',
     rule = answer.rule or '',
     is_alone = answer.is_alone,
+    values = answer.values,
   }, { type = 'local_answered', id = q.event.id, answer = answer.answer })
 end
 
@@ -62,9 +65,15 @@ end
 ---@param choice 'once'|'session'|'always'
 ---@param q sanderling.session.state.Question
 function M.allow(choice, q)
+  local kind = q.event.kind
   if not vim.list_contains(q.event.choices, choice) then
     tell(refusals[choice])
-  elseif choice == 'always' then
+  elseif kind == 'form' then
+    form.open(q)
+  elseif kind == 'link' then
+    links.open(q.event.subject)
+    M.send(q, { answer = choice })
+  elseif choice == 'always' and kind ~= 'server' then
     choose_rule(q, 'Always allow', function(chosen)
       local default = chosen ~= '' and chosen or q.event.rule or ''
       message.ask({ prompt = 'Always allow: ', default = default }, function(rule)

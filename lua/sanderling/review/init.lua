@@ -9,6 +9,7 @@ local answers = require('sanderling.review.answers')
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
 local float = require('sanderling.review.float')
+local form = require('sanderling.review.form')
 local keys = require('sanderling.review.keys')
 local queue = require('sanderling.review.queue')
 
@@ -24,6 +25,9 @@ bus.subscribe('approval_requested', function(session_id, event)
     queue.show(index)
   end
   float.update()
+  if event.kind == 'form' then
+    form.ask_again(queue.list()[index])
+  end
   if config.options.approval.bell then
     -- To the terminal itself: Neovim's own bell can be rung by no function, and is off unless 'belloff' is changed.
     pcall(vim.fn.chansend, vim.v.stderr, '\a')
@@ -42,6 +46,7 @@ for _, type in ipairs({ 'approval_settled', 'local_answered', 'local_failed', 'l
     float.update()
     for _, q in ipairs(before and before.questions or {}) do
       if event.id == nil or event.id == q.event.id then
+        form.settle(q.event.id)
         bus.announce('AgentApprovalSettled', {
           session_id = session_id,
           id = q.event.id,
@@ -56,6 +61,7 @@ end
 
 bus.subscribe('local_drawn', float.keep_ends_in_sight)
 float.on_open = keys.set
+form.on_answer = answers.send
 M.choices, M.approve, M.deny, M.focus =
   answers.choices, answers.approve, answers.deny, answers.focus
 

@@ -25,11 +25,21 @@ end
 ---@field marks sanderling.review.Mark[]
 ---@field subject_lnum integer
 
+--- The headings of questions that are about no use of a tool: about a model that goes in circles, or a tool server.
+---@type table<string, string>
+local headings = {
+  limit = 'Let it go on',
+  server = 'Start the tool server %s',
+  form = 'Fill in a form for %s',
+  link = 'Open a page for %s',
+}
+
 ---@param q sanderling.session.state.Question
 ---@return string
 local function heading_of(q)
-  if q.event.kind == 'limit' then
-    return 'Let it go on' -- this is about no tool: about a model that goes in circles, for instance
+  local heading = headings[q.event.kind]
+  if heading then
+    return words.plain(heading:format(q.event.tool))
   end
   return words.plain(('Allow %s %s'):format(q.event.tool, q.event.title))
 end
@@ -186,10 +196,11 @@ function M.body_of(q, width)
   local lines = asker and { asker } or {}
   vim.list_extend(lines, words.wrapped(words.plain(event.reason), width))
   local is_cut = api.nvim_strwidth(heading_of(q)) > heading_room(width)
-  if is_cut and not says_title(event) then
+  if is_cut and not headings[event.kind] and not says_title(event) then
     lines[#lines + 1] = words.plain(event.title)
   end
-  local marks = add_place(lines, q, width)
+  local asks_back = event.kind == 'form' or event.kind == 'link'
+  local marks = asks_back and {} or add_place(lines, q, width)
   if asker then
     marks[#marks + 1] = { row = 0, col = 0, end_col = #asker, hl = 'AgentApprovalTitle' }
   end
@@ -256,6 +267,14 @@ local key_words = {
   {},
 }
 
+--- The words for keys in questions of other kinds, where they do something else.
+---@type table<string, sanderling.review.Words>
+local other_words = {
+  server = { once = 'start it', always = 'always', deny = 'do not' },
+  form = { once = 'fill it in', deny = 'decline' },
+  link = { once = 'open it', deny = 'decline' },
+}
+
 --- A sentence on what is denied with it, if anything is: those that wait for an answer, too, or what comes after it.
 ---@param q sanderling.session.state.Question
 ---@return string
@@ -275,7 +294,7 @@ local function options_of(q)
   local options = vim.tbl_filter(function(choice)
     return vim.list_contains(q.event.choices, choice)
   end, { 'once', 'session', 'always' })
-  vim.list_extend(options, { 'deny', 'reason' })
+  vim.list_extend(options, other_words[q.event.kind] and { 'deny' } or { 'deny', 'reason' })
   vim.list_extend(options, q.event.is_of_several and { 'alone', 'alone_reason' } or {})
   return vim.list_extend(options, { 'whole', 'later', #queue.list() > 1 and 'next' or nil })
 end
@@ -298,7 +317,8 @@ function M.keys_line(q, width)
     chunks = {}
     for _, option in ipairs(vim.tbl_filter(key_of, options_of(q))) do
       local key = assert(key_of(option))
-      local word = word_of[option] and ' ' .. word_of[option] or ''
+      local others = other_words[q.event.kind] or {}
+      local word = word_of[option] and ' ' .. (others[option] or word_of[option]) or ''
       word = word .. (option == 'deny' and word_of.deny and also_denied(q) or '')
       chunks[#chunks + 1] = { ' ' .. key, 'AgentApprovalKey' }
       chunks[#chunks + 1] = { word, 'AgentApproval' }

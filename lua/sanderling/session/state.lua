@@ -43,6 +43,7 @@ local M = {}
 ---@field commands_running integer in the sandbox, whoever's they are
 ---@field jobs sanderling.Job[]
 ---@field todo sanderling.TodoItem[]
+---@field tool_servers sanderling.ToolServer[]
 ---@field slash_commands? sanderling.SlashCommand[] of Markdown files; nil: not known yet
 ---@field usage? sanderling.UsageUpdated
 ---@field stream_began_ns? integer
@@ -63,6 +64,7 @@ local function at_rest()
     commands = {},
     commands_running = 0,
     jobs = {},
+    tool_servers = {},
   }
 end
 
@@ -219,6 +221,10 @@ end
 
 function changes.jobs_changed(state, event)
   state.jobs = event.jobs
+end
+
+function changes.tool_servers_changed(state, event)
+  state.tool_servers = event.servers
 end
 
 function changes.usage_updated(state, event)

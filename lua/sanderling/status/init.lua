@@ -222,7 +222,16 @@ local function count_jobs(state)
   end, state.jobs)
 end
 
---- The numbers of prompts that wait, and of jobs that run.
+---@param state sanderling.session.state.State
+---@return string? how many tool servers have failed, if any have
+local function describe_failed(state)
+  local count = #vim.tbl_filter(function(server)
+    return server.state == 'failed'
+  end, state.tool_servers)
+  return count > 0 and words.counted(count, 'server') .. ' failed' or nil
+end
+
+--- The numbers of prompts that wait, of jobs that run, and of tool servers that have failed.
 ---@param state sanderling.session.state.State
 ---@return string
 local function describe_counts(state)
@@ -234,6 +243,7 @@ local function describe_counts(state)
     end
   end
   parts[#parts + 1] = jobs > 0 and words.counted(jobs, 'job') or nil
+  parts[#parts + 1] = describe_failed(state)
   return table.concat(parts, icons.separator)
 end
 
@@ -329,6 +339,7 @@ function M.summary()
   if jobs > 0 then
     parts[#parts + 1] = words.counted(jobs, 'job')
   end
+  parts[#parts + 1] = describe_failed(state)
   vim.list_extend(parts, { usage_words.describe(state.usage), table.concat(confinement, ' ') })
   return table.concat(parts, icons.separator), state_hl(state)
 end

@@ -48,6 +48,19 @@ function M.closing()
   return (' %s closes '):format(keys.name(keys.chosen.close, ':q'))
 end
 
+--- Say in the border what keys do, each in a word.
+---@param named [string, string][] an option, and what its key does
+---@return string
+function M.naming(named)
+  local parts = {}
+  for _, each in ipairs(named) do
+    local option, does = unpack(each)
+    local key = keys.name(keys.chosen[option], '')
+    parts[#parts + 1] = key ~= '' and ('%s %s'):format(key, does) or nil
+  end
+  return (' %s '):format(table.concat(parts, '  '))
+end
+
 --- Show `lines` in a float in the middle of the screen, and go there; `q` and <Esc> close it.
 ---@param title string
 ---@param lines string[]

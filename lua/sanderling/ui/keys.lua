@@ -2,7 +2,7 @@
 --- given where they are set. `make format` writes the tables in the help from it.
 local M = {}
 
----@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'trust'|'waiting'|'job'|'page'
+---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'page'
 
 ---@class (exact) sanderling.ui.keys.Row
 ---@field option string of the table `keys`
@@ -71,6 +71,11 @@ M.rows = {
   key('question_whole', 'p', { question = 'n' }, 'show all that it is about, in a tab page'),
   key('question_later', { 'q', '<Esc>' }, { question = 'n' }, 'close without an answer'),
 
+  key('form_change', '<CR>', { form = 'n' }, 'change the field'),
+  key('form_send', '<C-s>', { form = 'n' }, 'send what is filled in'),
+  key('form_decline', 'd', { form = 'n' }, 'decline to fill it in'),
+  key('form_cancel', 'x', { form = 'n' }, 'send neither that nor a no'),
+
   key('trust_all', 'a', { trust = 'n' }, 'trust all files'),
   key('trust_mark', 't', { trust = 'n' }, 'mark the file, or take the mark away'),
   key('trust_choose', '<CR>', { trust = 'n' }, 'ask which files to trust'),
@@ -78,20 +83,27 @@ M.rows = {
   key('waiting_delete', 'dd', { waiting = 'n' }, 'delete the line; on a header the prompt', true),
   key('waiting_send', '<CR>', { waiting = 'n' }, 'send the prompts that are held'),
 
+  key('mcp_show', '<CR>', { mcp = 'n' }, 'show what the server offers, and its log'),
+  key('mcp_start', 'r', { mcp = 'n' }, 'start the server, again if it runs'),
+  key('mcp_stop', 'd', { mcp = 'n' }, 'stop the server, until it is started'),
+  key('mcp_login', 'L', { mcp = 'n' }, 'log in at the server, in a browser'),
+
   key(
     'close',
     'q',
-    { page = 'n', trust = 'n', waiting = 'n', whole = 'n', job = 'n' },
+    { page = 'n', trust = 'n', waiting = 'n', whole = 'n', form = 'n', job = 'n', mcp = 'n' },
     'close it, and answer nothing'
   ),
-  key('close_page', '<Esc>', { page = 'n' }, 'the same'),
+  key('close_page', '<Esc>', { page = 'n', mcp = 'n' }, 'the same'),
   key('show_keys', 'g?', {
     transcript = 'n',
     question = 'n',
     whole = 'n',
+    form = 'n',
     trust = 'n',
     waiting = 'n',
     job = 'n',
+    mcp = 'n',
     page = 'n',
   }, 'show these keys'),
 }

@@ -3,6 +3,7 @@
 --- plugin/sanderling.lua and the lists in the help from it.
 local lazy = require('sanderling.ui.lazy')
 
+local calls = require('sanderling.verbs.calls')
 local chat = require('sanderling.chat')
 local commands = lazy('sanderling.commands')
 local config = require('sanderling.config')
@@ -13,39 +14,15 @@ local install = require('sanderling.host.install')
 local jobs = lazy('sanderling.screens.jobs')
 local live = require('sanderling.session.live')
 local login = lazy('sanderling.screens.login')
+local mcp = lazy('sanderling.screens.mcp')
 local review = lazy('sanderling.review')
 local sandbox = require('sanderling.session.sandbox')
 local sessions = lazy('sanderling.chat.sessions')
 local stored = require('sanderling.session.stored')
 local trust = lazy('sanderling.screens.trust')
 
----@param value any
----@return fun(): any
-local function always(value)
-  return function()
-    return value
-  end
-end
-
----@param text string
----@return string?
-local function unless_empty(text)
-  return text ~= '' and text or nil
-end
-
----@param fn fun(args: string)
-local function with_args(fn)
-  return function(call)
-    fn(call.args)
-  end
-end
-
----@param fn fun(session: sanderling.chat.session.Session)
-local function with_session(fn)
-  return function(call)
-    fn(call.session)
-  end
-end
+local always, unless_empty = calls.always, calls.unless_empty
+local with_args, with_session = calls.with_args, calls.with_session
 
 ---@param type string
 local function showing_report(type)
@@ -255,6 +232,14 @@ return {
     run = with_session(trust.ask),
   },
   {
+    name = 'mcp',
+    desc = 'show the tool servers, their tools and logs',
+    forms = 'ex slash',
+    on_session = true,
+    has_own_page = true,
+    run = with_session(mcp.show),
+  },
+  {
     name = 'login',
     desc = 'store an API key in the keychain',
     forms = 'ex slash',
@@ -363,12 +348,7 @@ return {
     plug = 'nxit',
     run = approving('session'),
   },
-  {
-    name = 'approve_always',
-    desc = 'allow it always',
-    plug = 'nxit',
-    run = approving('always'),
-  },
+  { name = 'approve_always', desc = 'allow it always', plug = 'nxit', run = approving('always') },
   {
     name = 'deny',
     desc = 'deny what is asked, for a reason that the model reads',
@@ -380,12 +360,7 @@ return {
       review.deny(call.args, call.bang)
     end,
   },
-  {
-    name = 'next_session',
-    desc = 'next session; takes a count',
-    plug = 'n',
-    run = switching(1),
-  },
+  { name = 'next_session', desc = 'next session; takes a count', plug = 'n', run = switching(1) },
   {
     name = 'previous_session',
     desc = 'previous session; takes a count',

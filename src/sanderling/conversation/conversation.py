@@ -10,12 +10,14 @@ from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.turn import Turn
 from sanderling.conversation.views import Views
 from sanderling.errors import ConfigError, ProviderError, SandboxError, ToolError
+from sanderling.mcp.mentions import begins_with_prompt, has_any, put_in
 from sanderling.protocol.actions import (
     Action,
     AnswerApproval,
     CancelTurn,
     CloseSession,
     Compact,
+    ControlToolServer,
     EditWaiting,
     ReleaseWaiting,
     RetryNow,
@@ -37,7 +39,6 @@ from sanderling.protocol.events import (
     ModelChanged,
     Notice,
     PromptsReturned,
-    SlashCommandsChanged,
     TitleChanged,
     TurnEnded,
     TurnStarted,
@@ -116,6 +117,8 @@ class Conversation:
                 self._set_title(title)
             case TrustFiles(hashes):
                 self._trust_files(hashes)
+            case ControlToolServer(name, what):
+                parts.servers.control(name, what)
             case StopJob(job_id):
                 parts.tasks.start(self._stop_job, job_id)
             case CloseSession():
@@ -136,6 +139,7 @@ class Conversation:
 
     async def serve(self) -> None:
         """Run the turn of each prompt, one after the other, and beside them the person's commands, until closed."""
+        self.parts.declare_servers()
         try:
             async with self.parts.tasks.running():
                 if self._is_eager:
@@ -170,10 +174,16 @@ class Conversation:
 
     async def run_turn(self, prompt: Prompt) -> None:
         """Answer `prompt`, if it can be sent."""
-        try:
-            asked = self.parts.project.expand(prompt)
-        except ConfigError as error:
-            self._refuse(prompt, str(error))
+        asked = None
+        with anyio.CancelScope() as scope, self._going_on(scope):
+            try:
+                asked = await self._expanded(prompt)
+            except ConfigError as error:
+                self._refuse(prompt, str(error))
+                return
+        if asked is None:  # it was stopped before it was sent
+            self.parts.emit(PromptsReturned((prompt,)))
+            self.parts.emit(TurnEnded("cancelled"))
             return
         if not prompt_message(asked).content:
             self._refuse(prompt, "The prompt is empty: nothing was sent.")
@@ -181,7 +191,27 @@ class Conversation:
         turn = Turn(self.parts, self.parts.waiting.take_steering, is_eager=self._is_eager)
         with self._going_on(turn):
             stop_reason = await turn.run(asked)
+        if self._is_eager:
+            self.parts.servers.begin()  # a short turn has not come to it
         await self._show_end(stop_reason)
+
+    async def _expanded(self, prompt: Prompt) -> Prompt:
+        """
+        The prompt with what its slash command stands for, a file's or a tool server's, and the resources that it mentions.
+
+        Raises:
+            ConfigError: that cannot be had.
+        """
+        servers = self.parts.servers.source.servers
+        if prompt.sent:  # which is what it waited with
+            return prompt
+        try:
+            asked = self.parts.project.expand(prompt)
+        except ConfigError:
+            if not begins_with_prompt(prompt.text, servers):
+                raise
+            asked = prompt
+        return await put_in(asked, servers)
 
     def _refuse(self, prompt: Prompt, reason: str) -> None:
         self.parts.emit(TurnStarted(prompt))
@@ -223,6 +253,18 @@ class Conversation:
 
     def steer(self, prompt: Prompt) -> None:
         """Tell the model at its next tool boundary; without a turn, that is a turn."""
+        if has_any(prompt.text, self.parts.servers.source.servers):
+            self.parts.tasks.start(self._steer_expanded, prompt)
+        else:
+            self.parts.waiting.steer(prompt)
+            self._arrived.set()
+
+    async def _steer_expanded(self, prompt: Prompt) -> None:
+        """Steer with what servers have to put in; where that cannot be had, the words go alone."""
+        try:
+            prompt = await self._expanded(prompt)
+        except ConfigError as error:
+            self.parts.emit(Notice("warning", str(error)))
         self.parts.waiting.steer(prompt)
         self._arrived.set()
 
@@ -293,7 +335,8 @@ class Conversation:
         except ConfigError as error:
             self.parts.emit(Notice("warning", str(error)))
         else:
-            self.parts.emit(SlashCommandsChanged(self.parts.project.commands()))
+            self.parts.declare_servers()
+            self.parts.tell_commands()
 
     async def _stop_job(self, job_id: str) -> None:
         with suppress(ToolError):

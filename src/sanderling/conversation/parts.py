@@ -17,21 +17,24 @@ from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
 from sanderling.conversation.tasks import Tasks
 from sanderling.conversation.waiting import Waiting
 from sanderling.errors import ConfigError
-from sanderling.mcp.server import Server
-from sanderling.mcp.servers import McpServer
-from sanderling.mcp.source import GRACE_S, McpSource
+from sanderling.mcp.project_file import proposals, servers_in
+from sanderling.mcp.servers import McpServer, load_servers
+from sanderling.mcp.source import GRACE_S
+from sanderling.mcp.tool_servers import Surroundings, ToolServers
 from sanderling.permissions.approvals import Approvals
 from sanderling.permissions.decide import only_reads_with
 from sanderling.permissions.gate import Gate
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import RuleStore
 from sanderling.project.project import Project
+from sanderling.project.trust.trust import MCP_FILE
 from sanderling.protocol.events import (
     Event,
     Job,
     JobsChanged,
     Notice,
     PromptSteered,
+    SlashCommandsChanged,
     TodoChanged,
     TrustNeeded,
 )
@@ -85,14 +88,8 @@ class Parts:
             offer=self._offer_programs,
         )
         self.gate = self._make_gate(rules)
-        self.servers = McpSource(
-            servers or {},
-            self.sandbox,
-            session.project,
-            self._tell_of_server,
-            patience_s=patience_s,
-        )
-        catalog = Catalog(*sources, self.servers, disabled=settings.tools_disabled)
+        self.servers = self._make_servers(servers or {}, patience_s)
+        catalog = Catalog(*sources, self.servers.source, disabled=settings.tools_disabled)
         self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
         self.notes = Notes(session, self.workspace, self.gate, self.project.instructions)
         self.compactor = Compactor(
@@ -178,9 +175,37 @@ class Parts:
             on_allowed=self.memory.keep,
         )
 
-    def _tell_of_server(self, server: Server) -> None:
-        if news := server.news():
-            self.emit(Notice("warning", news))
+    def _make_servers(self, own: Mapping[str, McpServer], patience_s: float) -> ToolServers:
+        surroundings = Surroundings(
+            self.settings.state_dir,
+            self.session.project,
+            self.sandbox,
+            self.approvals.ask,
+            self.emit,
+            self.tasks.start,
+            self.tell_commands,
+            self._window_tokens,
+        )
+        return ToolServers(own, surroundings, patience_s=patience_s)
+
+    def _window_tokens(self) -> int:
+        limits = self.provider.limits
+        return limits.context_window_tokens if limits else 0
+
+    def declare_servers(self) -> None:
+        """Have the servers that the project declares, if its file is trusted as it is now."""
+        proposed = proposals(load_servers(self.settings.project_mcp_servers))
+        try:
+            proposed = servers_in(self.project.trust.read(MCP_FILE) or "{}") | proposed
+        except ConfigError as error:
+            self.emit(Notice("warning", f"{error}."))
+        self.servers.declare(proposed)
+
+    def tell_commands(self) -> None:
+        """Tell the screen which slash commands there are beside its own."""
+        commands = {each.name: each for each in self.servers.commands()}
+        commands |= {each.name: each for each in self.project.commands()}
+        self.emit(SlashCommandsChanged(tuple(commands.values())))
 
     def _files_may_have_changed(self) -> None:
         if editor := self.workspace.editor:
@@ -201,6 +226,7 @@ class Parts:
 
     def _emit_sandbox(self) -> None:
         self.emit(shown_sandbox(self.sandbox))
+        self.servers.network_changed()
 
     def _emit_denial(self, denial: Denial) -> None:
         self.emit(shown_event(denial))

@@ -19,7 +19,6 @@ from sanderling.protocol.events import (
     JobOutput,
     Notice,
     SessionOpened,
-    SlashCommandsChanged,
     TodoChanged,
 )
 from sanderling.protocol.messages import TextBlock, Usage
@@ -27,13 +26,16 @@ from sanderling.protocol.requests import (
     Answer,
     InspectToolUse,
     ListModels,
+    ListToolServers,
     Models,
     Report,
     SessionRequest,
     ShowSettings,
+    ShowToolServer,
     ShowTrust,
     ShowUsage,
     TestProvider,
+    ToolServers,
     WholeToolUse,
 )
 from sanderling.providers.listing import Listing, known_models, listed_models
@@ -68,7 +70,7 @@ class Views:
             case _:
                 pass
 
-    async def answer(self, request: SessionRequest) -> Answer:
+    async def answer(self, request: SessionRequest) -> Answer:  # noqa: PLR0911 - one table
         """
         Answer `request`.
 
@@ -90,6 +92,10 @@ class Views:
                 return Report("Settings", text)
             case ShowTrust():
                 return await to_thread.run_sync(self._parts.project.shown)
+            case ListToolServers():
+                return ToolServers(self._parts.servers.shown())
+            case ShowToolServer(_, name):
+                return self._parts.servers.details(name)
             case InspectToolUse(_, tool_use_id):
                 return await self._tool_use(tool_use_id)
 
@@ -107,7 +113,7 @@ class Views:
             )
             parts.emit(Notice("warning", f"{lines} damaged, and left out."))
         self.show_state()
-        parts.emit(SlashCommandsChanged(parts.project.commands()))
+        parts.tell_commands()
 
     def show_state(self) -> None:
         """Show what can change in a session, as it is."""

@@ -102,7 +102,7 @@ class Waiting:
 
 def _edited(prompts: list[Prompt], prompt_id: str, text: str) -> list[Prompt]:
     changed = (
-        msgspec.structs.replace(prompt, text=text) if prompt.id == prompt_id else prompt
+        msgspec.structs.replace(prompt, text=text, sent="") if prompt.id == prompt_id else prompt
         for prompt in prompts
     )
     return [prompt for prompt in changed if prompt.id != prompt_id or text.strip()]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from sanderling.errors import SanderlingError
+from sanderling.protocol.remedies import remedies
 from sanderling.text import printable, visible_prose
 
 MAX_CHARS = 1_000  # of a reason, which may be the server's own words
@@ -11,6 +12,22 @@ MAX_CHARS = 1_000  # of a reason, which may be the server's own words
 
 class ServerError(SanderlingError):
     """A server cannot be used: `str(error)` says why, as a part of a sentence, without a full stop."""
+
+
+class LastingError(ServerError):
+    """It is of no use to try again before a person has changed something."""
+
+
+class LoginNeededError(LastingError):
+    """A person has to log in at the server `name`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"it wants a login: {remedies().server_login.format(name=name)}")
+
+
+def lasting(error: BaseException) -> LastingError | None:
+    """The error among those in `error` after which it is of no use to try again."""
+    return next((each for each in _leaves(error) if isinstance(each, LastingError)), None)
 
 
 def why(error: BaseException) -> str:

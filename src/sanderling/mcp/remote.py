@@ -46,13 +46,15 @@ async def remote_tools(client: "Client") -> tuple[RemoteTool, ...]:
 
 
 async def listen(client: "Client", on_change: Callable[[], None]) -> None:
-    """Hear of changes of the server's tools in the newer era, in which who wants to hear of them has to ask."""
+    """Hear of changes of what the server offers in the newer era, in which who wants to hear of them has to ask."""
     from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
     with suppress(ListenNotSupportedError):
         while True:
             with suppress(SubscriptionLost):
-                async with client.listen(tools_list_changed=True) as changes:
+                async with client.listen(
+                    tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
+                ) as changes:
                     async for _ in changes:
                         on_change()
             await anyio.sleep(LISTEN_AGAIN_S)

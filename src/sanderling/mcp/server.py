@@ -6,15 +6,18 @@ its own, waits until the server is ready, and is told why when it is not. What g
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import anyio
 import msgspec
 from anyio import to_thread
 
 from sanderling.mcp.log import ServerLog
-from sanderling.mcp.problems import ServerError, why
+from sanderling.mcp.offers import RemotePrompt, remote_prompts, remote_resources
+from sanderling.mcp.patience import Patience
+from sanderling.mcp.problems import LoginNeededError, ServerError, lasting, why
 from sanderling.mcp.remote import RemoteTool, listen, remote_tools
 from sanderling.mcp.sdk import load_sdk
 from sanderling.mcp.servers import McpServer
@@ -22,6 +25,7 @@ from sanderling.mcp.servers import McpServer
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    import mcp_types
     from mcp.client._transport import TransportStreams
     from mcp.shared.dispatcher import ProgressFnT
     from mcp_types import CallToolResult
@@ -36,19 +40,37 @@ MAX_FAILURES = 5  # in a row; then a person has to look at it
 FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
 SETTLED_S = 60.0  # who was ready for so long begins anew with its failures
 
+T = TypeVar("T")
 State = Literal["waiting", "starting", "ready", "restarting", "failed", "stopped"]
 """`waiting`: it is started in a moment, when nothing else is to be done. `stopped`: by the person, or by the settings."""
 
 OpenTransport = Callable[[ServerLog], "AbstractAsyncContextManager[TransportStreams]"]
 
+Question = Callable[["mcp_types.ElicitRequestParams"], Awaitable[Any]]
+"""Puts what the server wants to know before the person, and returns what the SDK takes for an answer."""
+
 log = logging.getLogger(__name__)
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The status of a server; `why` is the reason for what is wrong with it, if something is."""
+    """
+    The status of a server; `why` is the reason for what is wrong with it, if something is.
+
+    `is_lasting`: that changes only when a person changes something; `needs_login`: when they log in.
+    """
 
     state: State
     why: str = ""
+    is_lasting: bool = False
+    needs_login: bool = False
+
+
+class Offers(msgspec.Struct, frozen=True):
+    """The tools, prompts and resources of a server; resources by their URIs, with the templates of others."""
+
+    tools: tuple[RemoteTool, ...] = ()
+    prompts: tuple[RemotePrompt, ...] = ()
+    resources: tuple[str, ...] = ()
 
 
 class Connection(NamedTuple):
@@ -59,41 +81,45 @@ class Connection(NamedTuple):
     terms: object
 
 
+class Surroundings(NamedTuple):
+    """
+    The surroundings of a server. `open_transport` starts it, or finds it where it is; `on_change` is called when it is another than before.
+
+    `ask` puts its questions before the person; without that, it is told that it cannot ask any. `terms` are those on which it is
+    started: when they have changed, it ends, and that is no failure.
+    """
+
+    open_transport: OpenTransport
+    on_change: "Callable[[Server], None]" = lambda _: None
+    ask: Question | None = None
+    terms: Callable[[], object] = lambda: None
+
+
 class Server:
-    """
-    The server `name`. `open_transport` starts it, or finds it where it is; `on_change` is called when `status` or `tools` changed.
+    """The server `name`: as it was `declared`, as it is now, and what it offers."""
 
-    `options` are for the SDK's `Client`; `terms` are those on which it is started: when they have changed, it ends, and that is no failure.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        declared: McpServer,
-        open_transport: OpenTransport,
-        on_change: Callable[["Server"], None] = lambda _: None,
-        *,
-        options: Mapping[str, Any] | None = None,
-        terms: Callable[[], object] = lambda: None,
-    ) -> None:
+    def __init__(self, name: str, declared: McpServer, surroundings: Surroundings) -> None:
         self.name = name
         self.declared = declared
         self.log = ServerLog()
         self.status = Status("waiting" if declared.enabled else "stopped")
-        self.tools: tuple[RemoteTool, ...] = ()  # of the last connection
+        self.offers = Offers()  # of the last connection
         self.connection: Connection | None = None
-        self._open_transport = open_transport
-        self._on_change = on_change
-        self._options = options or {}
-        self._terms = terms
+        self._patience = Patience(declared.timeout_s)
+        self._surroundings = surroundings
         self._mode = "auto"
         self._failures = 0
+        self._stopped_for = ""
         self._settled = anyio.Event()  # the state is another one than before
         self._has_changed = anyio.Event()  # what the server says of its tools
         self._wanted = anyio.Event()
         self._holding: anyio.CancelScope | None = None
         if declared.enabled:
             self._wanted.set()
+
+    @property
+    def tools(self) -> tuple[RemoteTool, ...]:
+        return self.offers.tools
 
     # --- the owner task ------------------------------------------------------------------------------------------------
 
@@ -104,17 +130,17 @@ class Server:
                 await self._wanted.wait()
                 if not self._failures:
                     self._set("starting")
-                terms = self._terms()
+                terms = self._surroundings.terms()
                 problem = await self._hold(terms)
                 if not self._wanted.is_set():
-                    self._set("stopped")
-                elif problem and self._terms() == terms:
+                    self._set("stopped", self._stopped_for)
+                elif problem and self._surroundings.terms() == terms:
                     await self._back_off(problem)
         finally:
             self.connection = None
 
-    async def _hold(self, terms: object) -> str:
-        """Connect and keep the connection; return why it has ended, or "" if that was asked for."""
+    async def _hold(self, terms: object) -> Status | None:
+        """Connect and keep the connection; return why it has ended, or None if that was asked for."""
         ready_at = float("inf")
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + CONNECT_S) as self._holding:
@@ -131,17 +157,21 @@ class Server:
         # Whatever a server makes of the SDK, or of our use of it, is the server's failure, and told as such.
         except Exception as error:  # noqa: BLE001
             log.info("the tool server %s: %r", self.name, type(error))
-            problem = self.log.redacted(why(error))
+            found = lasting(error)
+            needs_login = isinstance(found, LoginNeededError)
+            words = self.log.redacted(why(error))
+            problem = Status("failed", words, is_lasting=bool(found), needs_login=needs_login)
         else:
             was_asked = (
                 self._holding.cancelled_caught and anyio.current_time() < self._holding.deadline
             )
-            problem = "" if was_asked else f"it was not ready within {CONNECT_S:.0f} s"
+            words = f"it was not ready within {CONNECT_S:.0f} s"
+            problem = None if was_asked else Status("failed", words)
         finally:
             self.connection = self._holding = None
         if anyio.current_time() - ready_at > SETTLED_S or not problem:
             self._failures = 0
-        elif ready_at == float("inf"):
+        elif ready_at == float("inf") and not problem.is_lasting:
             # Some servers end at a word of the other era, or say nothing any more.
             self._mode = "legacy" if self._mode == "auto" else "auto"
         return problem
@@ -149,54 +179,89 @@ class Server:
     def _client(self) -> "Client":
         from mcp import Client
 
-        options: dict[str, Any] = {"message_handler": self._hear, **self._options}
-        return Client(self._open_transport(self.log), mode=self._mode, cache=None, **options)
+        return Client(
+            self._surroundings.open_transport(self.log),
+            mode=self._mode,
+            cache=None,
+            message_handler=self._hear,
+            elicitation_callback=self._answer if self._surroundings.ask else None,
+        )
+
+    async def _answer(
+        self,
+        context: object,  # noqa: ARG002
+        params: "mcp_types.ElicitRequestParams",
+    ) -> "mcp_types.ElicitResult | mcp_types.ErrorData":
+        """Answer a question of the server's, which comes with a request of ours, or not at all."""
+        from mcp_types import ElicitResult
+
+        ask = self._surroundings.ask
+        with self._patience.asking() as is_in_request:
+            if ask and is_in_request:
+                return await ask(params)
+        return ElicitResult(action="cancel")
 
     async def _look(self, client: "Client") -> None:
-        self.tools = await remote_tools(client) if client.server_capabilities.tools else ()
+        tools = await remote_tools(client) if client.server_capabilities.tools else ()
+        self.offers = msgspec.structs.replace(self.offers, tools=tools)
 
     async def _follow(self, client: "Client") -> None:
-        """Ask for the tools anew whenever the server says that they have changed, and never return."""
+        """Ask for what it offers whenever the server says that this has changed, and never return."""
         async with anyio.create_task_group() as tasks:
             if client.server_capabilities.tools and client.server_capabilities.tools.list_changed:
                 tasks.start_soon(listen, client, self._note_change)
             while True:
+                await self._look_further(client)
                 await self._has_changed.wait()
                 await anyio.sleep(CHANGE_S)  # what changes together is asked for together
                 self._has_changed = anyio.Event()
                 with anyio.fail_after(CONNECT_S):
                     await self._look(client)
-                self._on_change(self)
+                self._surroundings.on_change(self)
 
     def _note_change(self) -> None:
         self._has_changed.set()
 
     async def _hear(self, message: object) -> None:
-        from mcp_types import ToolListChangedNotification
+        import mcp_types as types
 
-        if isinstance(message, ToolListChangedNotification):
+        changed = types.PromptListChangedNotification | types.ResourceListChangedNotification
+        if isinstance(message, types.ToolListChangedNotification | changed):
             self._note_change()
 
-    async def _back_off(self, problem: str) -> None:
+    async def _look_further(self, client: "Client") -> None:
+        """Find out what else it offers. It is ready without that, and some say that they offer what they do not."""
+        can = client.server_capabilities
+        with suppress(Exception), anyio.move_on_after(CONNECT_S):
+            prompts = await remote_prompts(client, self.name) if can.prompts else ()
+            resources = await remote_resources(client) if can.resources else ()
+            offers = Offers(self.tools, prompts, resources)
+            if offers != self.offers:
+                self.offers = offers
+                self._surroundings.on_change(self)
+
+    async def _back_off(self, problem: Status) -> None:
         self._failures += 1
-        if self._failures >= MAX_FAILURES:
+        if self._failures >= MAX_FAILURES or problem.is_lasting:
             self._wanted = anyio.Event()
-            self._set("failed", problem)
+            self._set_status(problem)
             return
-        self._set("restarting", problem)
+        self._set("restarting", problem.why)
         delay_s = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (self._failures - 1))
         with anyio.CancelScope(deadline=anyio.current_time() + delay_s) as self._holding:
             await anyio.sleep_forever()
         self._holding = None
 
     def _set(self, state: State, why: str = "") -> None:
-        status = Status(state, why)
+        self._set_status(Status(state, why))
+
+    def _set_status(self, status: Status) -> None:
         if status == self.status:
             return
         self.status = status
         settled, self._settled = self._settled, anyio.Event()
         settled.set()
-        self._on_change(self)
+        self._surroundings.on_change(self)
 
     # --- for everybody else --------------------------------------------------------------------------------------------
 
@@ -208,13 +273,20 @@ class Server:
         if self._holding:
             self._holding.cancel()
 
-    def stop(self) -> None:
+    def stop(self, why: str = "") -> None:
         """End the connection, and the server if it is ours, until `restart`."""
-        self._wanted = anyio.Event()
+        self._stopped_for = why
+        if self._wanted.is_set():  # else its task waits for this very event
+            self._wanted = anyio.Event()
         if self._holding:
             self._holding.cancel()
         else:
-            self._set("stopped")
+            self._set("stopped", why)
+
+    def change(self, declared: McpServer, surroundings: Surroundings) -> None:
+        """Be the server that is declared now, from its next start on."""
+        self.declared, self._surroundings = declared, surroundings
+        self._patience = Patience(declared.timeout_s)
 
     async def begun(self) -> None:
         """Return when it is known how its first start has ended."""
@@ -243,12 +315,14 @@ class Server:
         Raises:
             ServerError: it does not.
         """
+        if self.status.state == "failed" and self.declared.url and not self.status.is_lasting:
+            self.restart()  # the network may be there again
         with anyio.move_on_after(CONNECT_S):
             await self.settled()
-            while self.connection and self.connection.terms != self._terms():
+            while self.connection and self.connection.terms != self._surroundings.terms():
                 await self._settled.wait()  # it is being ended
                 await self.settled()
-        if self.connection is None or self.connection.terms != self._terms():
+        if self.connection is None or self.connection.terms != self._surroundings.terms():
             state, reason = self.status.state, self.status.why
             raise ServerError(
                 f"it is {'not ready' if state == 'starting' else state}{reason and ': '}{reason}"
@@ -264,10 +338,33 @@ class Server:
         Raises:
             ServerError: it cannot be called, refuses, does not answer in time, or ended meanwhile.
         """
+        return await self._request(
+            lambda client: client.call_tool(tool, arguments, None, on_progress)
+        )
+
+    async def get_prompt(self, name: str, values: dict[str, str]) -> "mcp_types.GetPromptResult":
+        """
+        Ask for a prompt of its.
+
+        Raises:
+            ServerError: as `call`.
+        """
+        return await self._request(lambda client: client.get_prompt(name, values))
+
+    async def read_resource(self, uri: str) -> "mcp_types.ReadResourceResult":
+        """
+        Ask for what a resource holds.
+
+        Raises:
+            ServerError: as `call`.
+        """
+        return await self._request(lambda client: client.read_resource(uri))
+
+    async def _request(self, make: "Callable[[Client], Awaitable[T]]") -> T:
         connection = await self.connected()
         try:
-            with anyio.fail_after(self.declared.timeout_s):
-                return await connection.client.call_tool(tool, arguments, None, on_progress)
+            with self._patience.limited():
+                return await make(connection.client)
         except TimeoutError as error:
             raise ServerError(f"it did not answer within {self.declared.timeout_s:g} s") from error
         except Exception as error:

@@ -12,7 +12,19 @@ from sanderling.config.expansion import expand, variables_in
 from sanderling.errors import ConfigError
 from sanderling.mcp.names import fitted_server
 
-_OF_PROGRAMS = ("paths", "write_paths", "hosts", "env")
+_OF_PROGRAMS = ("paths", "write_paths", "env")
+
+
+class OAuthClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """
+    The name under which a server knows us where we cannot introduce ourselves. `client_secret` may be a variable, as in `headers`.
+
+    `port` is that of the page on 127.0.0.1 at which the browser ends, as it is known there; 0: any.
+    """
+
+    client_id: str
+    client_secret: str = ""
+    port: Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)] = 0
 
 
 class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -32,6 +44,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     hosts: tuple[str, ...] = ()
     env: dict[str, str] = {}
     headers: dict[str, str] = {}
+    oauth: OAuthClient | None = None
     enabled: bool = True
     timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 120.0  # of one call
 
@@ -40,8 +53,8 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             raise ValueError("it has either a command or a url")
         if self.command and not self.command[0]:
             raise ValueError("its command has no program")
-        if self.command and self.headers:
-            raise ValueError("headers are for servers with a url")
+        if self.command and (self.headers or self.oauth):
+            raise ValueError("headers and oauth are for servers with a url")
         if self.url and (wrong := [name for name in _OF_PROGRAMS if getattr(self, name)]):
             raise ValueError(f"{', '.join(wrong)}: for servers with a command")
         if self.url and not re.match(r"https?://[^/\s]", self.url):

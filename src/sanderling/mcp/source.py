@@ -1,7 +1,7 @@
 """The tools of all servers of a session, as a source of its catalog."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,22 +9,28 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from sanderling.mcp.log import ServerLog
+from sanderling.mcp.logins import Login
 from sanderling.mcp.names import fitted_server, tool_name
+from sanderling.mcp.place import Place
 from sanderling.mcp.remote import RemoteTool
-from sanderling.mcp.server import OpenTransport, Server
+from sanderling.mcp.search import Shelf
+from sanderling.mcp.server import OpenTransport, Server, Surroundings
 from sanderling.mcp.servers import McpServer, filled_in
 from sanderling.mcp.stdio import over_pipes
 from sanderling.mcp.tools import tool_of
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import Grant
-from sanderling.tools.base import Tool
+from sanderling.tools.base import OutsideTool, Tool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from anyio.abc import TaskGroup
     from mcp.client._transport import TransportStreams
 
+AskFor = Callable[[str, Any], Awaitable[Any]]
+"""Puts the question of the server of that name before the person."""
 GRACE_S = 0.0  # where a person looks on: what comes later is told later
 
 
@@ -44,28 +50,48 @@ class McpSource:
         on_change: Callable[[Server], None] = lambda _: None,
         *,
         patience_s: float = GRACE_S,
-        options: Mapping[str, Any] | None = None,
+        state_dir: str = "",
+        ask: AskFor | None = None,
+        window_tokens: Callable[[], int] = lambda: 0,
     ) -> None:
-        self.servers = {
-            name: Server(
-                name,
-                each,
-                self._transport(name, each, sandbox, project),
-                on_change,
-                options=options,
-                terms=lambda: sandbox.terms,
-            )
-            for name, each in declared.items()
-        }
+        self.servers: dict[str, Server] = {}
+        self._sandbox = sandbox
+        self._project = project
+        self._on_change = on_change
+        self._state_dir = state_dir
+        self._ask = ask
         self._patience_s = patience_s
         self._begun = anyio.Event()
         self._has_waited = False
-        self._names: dict[str, dict[str, list[RemoteTool]]] = {name: {} for name in self.servers}
-        self._tools: dict[str, Tool] = {}
+        self._tasks: TaskGroup | None = None
+        self._names: dict[str, dict[str, list[RemoteTool]]] = {}
+        self._made_names: set[str] = set()
+        self._shelf = Shelf(window_tokens)
+        for name, each in declared.items():
+            self.declare(name, each)
 
-    def _transport(
-        self, name: str, declared: McpServer, sandbox: SessionSandbox, project: str
-    ) -> OpenTransport:
+    def declare(self, name: str, declared: McpServer) -> Server:
+        """Have a server of this name, as it is declared now; one that there is already starts so when it starts again."""
+        surroundings = Surroundings(
+            self._transport(name, declared),
+            self._on_change,
+            partial(self._ask, name) if self._ask else None,
+            (lambda: None) if declared.url else (lambda: self._sandbox.terms),
+        )
+        if server := self.servers.get(name):
+            server.change(declared, surroundings)
+            return server
+        server = self.servers[name] = Server(name, declared, surroundings)
+        self._names[name] = {}
+        if self._tasks:
+            self._tasks.start_soon(server.run)
+        return server
+
+    def _transport(self, name: str, declared: McpServer) -> OpenTransport:
+        if declared.url:
+            login = Login(self._state_dir, name, declared.url)
+            return partial(open_http, declared, self._sandbox, login)
+        sandbox, project = self._sandbox, self._project
         # What the paths lead to is settled now, before anything has run that could put something else there.
         paths, write_paths = (
             tuple(os.path.join(project, os.path.expanduser(path)) for path in each)  # noqa: PTH111, PTH118
@@ -77,9 +103,10 @@ class McpSource:
     async def run(self) -> None:
         """Keep the servers connected from when `begin` was called, until this is cancelled."""
         await self._begun.wait()
-        async with anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as self._tasks:
             for server in self.servers.values():
-                tasks.start_soon(server.run)
+                self._tasks.start_soon(server.run)
+            await anyio.sleep_forever()
 
     def begin(self) -> None:
         """Start the servers: now nothing else is waited for."""
@@ -90,27 +117,53 @@ class McpSource:
         if not self._has_waited:
             self._has_waited = True
             await self._wait()
-        for server in self.servers.values():
-            for remote in server.tools:
-                self._add(server, remote)
-        return tuple(self._tools.values())
+        new = (
+            self._made(server, remote)
+            for server in self.servers.values()
+            for remote in server.tools
+        )
+        self._shelf.put(filter(None, new))
+        return self._shelf.tools()
 
     async def _wait(self) -> None:
         if self._patience_s > GRACE_S:
             self.begin()
             with anyio.move_on_after(self._patience_s):
-                for server in self.servers.values():
+                for server in tuple(self.servers.values()):
                     await server.begun()
 
-    def _add(self, server: Server, remote: RemoteTool) -> None:
+    def _made(self, server: Server, remote: RemoteTool) -> OutsideTool | None:
+        """The tool that `remote` is for the model; None if it was made already."""
         told = self._names[server.name].setdefault(remote.name, [])
         if remote in told:
-            return
+            return None
         number = 1
-        while (name := tool_name(server.name, remote.name, number=number)) in self._tools:
+        while (name := tool_name(server.name, remote.name, number=number)) in self._made_names:
             number += 1
         told.append(remote)
-        self._tools[name] = tool_of(server, remote, name)
+        self._made_names.add(name)
+        return tool_of(server, remote, name)
+
+
+@asynccontextmanager
+async def open_http(
+    declared: McpServer, sandbox: SessionSandbox, login: Login, log: ServerLog
+) -> "AsyncGenerator[TransportStreams]":
+    """Connect to a server over HTTP. Where its headers sign for the person, they need no login."""
+    from sanderling.mcp.http import over_http
+    from sanderling.mcp.oauth import Auth
+
+    headers, secrets = filled_in(login.name, declared.headers)
+    log.hide(secrets)
+    is_signed = any(each.lower() == "authorization" for each in headers)
+    auth = None if is_signed else Auth(login)
+    place = Place(declared.url, declared.hosts, has_secrets=bool(headers))
+
+    def leads_to(host: str) -> bool:
+        return sandbox.ground.leads_to(host)
+
+    async with over_http(place, headers, leads_to, auth) as streams:
+        yield streams
 
 
 @asynccontextmanager

@@ -13,9 +13,12 @@ from sanderling.protocol.messages import Prompt
 from sanderling.text import visible
 
 Limit = Literal["again", "calls", "budget", "tokens", "retry"]
+FORMS = ("form", "link")
+"""The kinds of questions that can be left without a yes or no; of any other, "cancel" is a no."""
 
 
 class _Open(msgspec.Struct):
+    kind: str
     settled: anyio.Event = msgspec.field(default_factory=anyio.Event)
     answer: AnswerApproval | None = None
 
@@ -37,7 +40,7 @@ class Approvals:
 
     async def ask(self, question: ApprovalRequested) -> AnswerApproval:
         """Wait for the answer. Whoever stops waiting, because the turn was stopped, takes the question back."""
-        waiting = self._open[question.id] = _Open()
+        waiting = self._open[question.id] = _Open(question.kind)
         self._emit(question)
         try:
             await waiting.settled.wait()
@@ -50,7 +53,8 @@ class Approvals:
     def answer(self, answer: AnswerApproval) -> None:
         """Settle a question; one that is not open any more has been answered from somewhere else."""
         if waiting := self._open.get(answer.id):
-            waiting.answer = answer
+            is_no = answer.answer == "cancel" and waiting.kind not in FORMS
+            waiting.answer = msgspec.structs.replace(answer, answer="deny") if is_no else answer
             waiting.settled.set()
 
     async def ask_to_go_on(self, kind: Limit, subject: str, reason: str) -> bool:

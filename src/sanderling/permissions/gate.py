@@ -252,7 +252,7 @@ class Gate:
                 self._on_allowed()
             case "always":
                 self._store.add(rule_from_text(answer.rule))
-            case "deny":
+            case "deny" | "cancel":
                 raise _denied(answer, DENIED)
 
     # --- resumed sessions ----------------------------------------------------------------------------------------------

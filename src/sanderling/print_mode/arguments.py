@@ -7,7 +7,7 @@ import sanderling
 
 COMMANDS = (
     "commands: check prints what a bug report needs, or tries a provider; config shows and checks the settings; login and logout keep"
-    " a key and remove it; sandbox shows what the sandbox can do here, or runs a command in it; sessions lists those of this project."
+    " a key and remove it; mcp lists tool servers, checks them and logs in there; sandbox shows what the sandbox can do here, or runs a command in it; sessions lists those of this project."
     " Each has a --help."
 )
 EXIT_STATUS = "exit status: 0 done; 1 an error; 2 wrong usage; 3 something was denied; 128 + N stopped by signal N (130: interrupted)"

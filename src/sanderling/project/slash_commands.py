@@ -42,6 +42,7 @@ BUILT_IN = frozenset(
         "cost",
         "settings",
         "trust",
+        "mcp",
         "login",
         "logout",
         "close",

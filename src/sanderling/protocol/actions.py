@@ -118,14 +118,16 @@ class AnswerApproval(
     `reason` is for the model, with "deny"; `rule` is what "always" keeps, as it was shown or as the person has changed it.
 
     With "session", it is what holds until that ends, if not what was proposed. `is_alone`: "deny" is about this one only, not about
-    other tool uses of the same message.
+    other tool uses of the same message. `values` are what a form was filled in with, as `FormField` has them; "cancel" neither
+    answers it nor says no to it.
     """
 
     id: str
-    answer: Literal["once", "session", "always", "deny"]
+    answer: Literal["once", "session", "always", "deny", "cancel"]
     reason: str = ""
     rule: str = ""
     is_alone: bool = False
+    values: dict[str, str] = {}
 
 
 class WatchJob(msgspec.Struct, tag="watch_job", frozen=True, forbid_unknown_fields=True):
@@ -137,6 +139,15 @@ class WatchJob(msgspec.Struct, tag="watch_job", frozen=True, forbid_unknown_fiel
 
 class StopJob(msgspec.Struct, tag="stop_job", frozen=True, forbid_unknown_fields=True):
     id: str
+
+
+class ControlToolServer(
+    msgspec.Struct, tag="control_tool_server", frozen=True, forbid_unknown_fields=True
+):
+    """Start a tool server, again if it runs, or stop it until then; or log in at it, in a browser."""
+
+    name: str
+    what: Literal["start", "stop", "login"]
 
 
 class CancelTurn(msgspec.Struct, tag="cancel_turn", frozen=True, forbid_unknown_fields=True):
@@ -171,6 +182,7 @@ Action = (
     | AnswerApproval
     | WatchJob
     | StopJob
+    | ControlToolServer
     | CancelTurn
     | CloseSession
 )

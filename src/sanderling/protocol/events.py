@@ -150,7 +150,7 @@ class SlashCommand(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     description: str = ""
     arguments: str = ""  # what it takes, as a hint: "[focus]"
-    source: Literal["project", "user", "sanderling"] = "user"
+    source: Literal["project", "user", "sanderling", "mcp"] = "user"
 
 
 class SlashCommandsChanged(msgspec.Struct, tag="slash_commands_changed", frozen=True):
@@ -265,6 +265,27 @@ class ToolEnded(msgspec.Struct, tag="tool_ended", frozen=True, omit_defaults=Tru
     is_denied: bool = False
 
 
+class FormChoice(msgspec.Struct, frozen=True, omit_defaults=True):
+    value: str
+    title: str = ""
+
+
+class FormField(msgspec.Struct, frozen=True, omit_defaults=True):
+    """
+    A field of a form. `value` is what stands in it, as text: `true` or `false` where it is ticked, a line for each of several `choices`.
+
+    `help` says in words what it is for and what it takes.
+    """
+
+    name: str
+    kind: Literal["string", "integer", "number", "boolean", "choice", "choices"]
+    label: str = ""
+    help: str = ""
+    value: str = ""
+    is_required: bool = False
+    choices: tuple[FormChoice, ...] = ()
+
+
 class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, omit_defaults=True):
     """
     A person is to say whether something may be done; whatever waits for it waits without a limit.
@@ -275,7 +296,9 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
     other tool uses of the same message.
 
     It is about the use of `tool`, about a grant for what the sandbox refused to it, about unsaved changes that it would go over
-    ("overlap"), or about a limit that the turn has reached, of which `tool` is the name then.
+    ("overlap"), or about a limit that the turn has reached, of which `tool` is the name then. Of a tool server, which `tool` names
+    then, it is whether it may start ("server"), what it wants to know ("form", with its `fields`), or a page that it wants the
+    person to visit ("link"): `subject` is the address.
     """
 
     id: str
@@ -290,7 +313,8 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
     wider: str = ""
     path: str = ""
     is_of_several: bool = False
-    kind: Literal["use", "grant", "overlap", "limit"] = "use"
+    kind: Literal["use", "grant", "overlap", "limit", "server", "form", "link"] = "use"
+    fields: tuple[FormField, ...] = ()
 
 
 class ApprovalSettled(msgspec.Struct, tag="approval_settled", frozen=True):
@@ -328,6 +352,39 @@ class JobOutput(msgspec.Struct, tag="job_output", frozen=True):
     """The newest output of a job that is watched, escape sequences included: text for a terminal."""
 
     id: str
+    text: str
+
+
+ToolServerState = Literal["waiting", "starting", "ready", "restarting", "failed", "stopped"]
+
+
+class ToolServer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """
+    A tool server, and what it offers. `place` is its command, or its URL without what may be secret.
+
+    `why` says what is wrong, if something is; `needs_login`: that is what it wants. `is_projects`: the project has declared it.
+    """
+
+    name: str
+    state: ToolServerState
+    place: str
+    why: str = ""
+    era: str = ""
+    tools: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    needs_login: bool = False
+    is_projects: bool = False
+
+
+class ToolServersChanged(msgspec.Struct, tag="tool_servers_changed", frozen=True):
+    servers: tuple[ToolServer, ...]
+
+
+class LinkOffered(msgspec.Struct, tag="link_offered", frozen=True):
+    """The person has asked for what a browser shows at `url`; `text` says in a sentence what that is."""
+
+    url: str
     text: str
 
 
@@ -407,5 +464,7 @@ Event = (
     | TodoChanged
     | JobsChanged
     | JobOutput
+    | ToolServersChanged
+    | LinkOffered
     | TurnEnded
 )

@@ -28,6 +28,8 @@ class Remedies(msgspec.Struct, frozen=True):
     """What stores an API key, with a provider's name behind it if it is not Claude's."""
     network: str
     """What opens the network, with "on" or "proxy" behind it."""
+    server_login: str
+    """What logs in at the tool server `{name}`."""
 
 
 NEOVIM = Remedies(
@@ -40,6 +42,7 @@ NEOVIM = Remedies(
     install=":AgentInstall, or make install",
     login=":AgentLogin",
     network=":AgentNet",
+    server_login=":AgentMcp offers it",
 )
 SHELL = Remedies(
     model="--model NAME",
@@ -51,6 +54,7 @@ SHELL = Remedies(
     install="make install, or :AgentInstall in Neovim",
     login="sanderling login",
     network="--net",
+    server_login="`sanderling mcp login {name}`",
 )
 UNKEPT = msgspec.structs.replace(SHELL, go_on="Run it again.")
 """In a shell, of a session without a log."""

@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from sanderling.protocol.events import ToolServer
+
 
 class ListSessions(msgspec.Struct, tag="list_sessions", frozen=True, forbid_unknown_fields=True):
     """
@@ -147,6 +149,27 @@ class TrustPage(msgspec.Struct, frozen=True, omit_defaults=True):
     refusal: str = ""
 
 
+class ListToolServers(
+    msgspec.Struct, tag="list_tool_servers", frozen=True, forbid_unknown_fields=True
+):
+    """The session's tool servers as they are now: `ToolServers`."""
+
+    session_id: str
+
+
+class ToolServers(msgspec.Struct, frozen=True):
+    servers: tuple[ToolServer, ...]
+
+
+class ShowToolServer(
+    msgspec.Struct, tag="show_tool_server", frozen=True, forbid_unknown_fields=True
+):
+    """A `Report` of what a tool server offers, and of what it has said beside the protocol."""
+
+    session_id: str
+    name: str
+
+
 class InspectToolUse(
     msgspec.Struct, tag="inspect_tool_use", frozen=True, forbid_unknown_fields=True
 ):
@@ -162,8 +185,17 @@ class WholeToolUse(msgspec.Struct, frozen=True):
     result: str
 
 
-SessionRequest = ListModels | TestProvider | ShowUsage | ShowSettings | ShowTrust | InspectToolUse
-Answer = Models | Report | TrustPage | WholeToolUse
+SessionRequest = (
+    ListModels
+    | TestProvider
+    | ShowUsage
+    | ShowSettings
+    | ShowTrust
+    | ListToolServers
+    | ShowToolServer
+    | InspectToolUse
+)
+Answer = Models | Report | TrustPage | ToolServers | WholeToolUse
 Request = (
     ListSessions
     | RenameSession

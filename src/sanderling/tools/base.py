@@ -91,6 +91,7 @@ class OutsideTool(Tool, frozen=True, kw_only=True):
 
     told: str
     input_schema: dict[str, Any]
+    is_waiting: bool = False  # it can be called, but the model is not told of it yet
 
     @property
     def description(self) -> str:

@@ -58,7 +58,7 @@ class Catalog:
         self._sources = sources
         self._disabled = disabled
         self._tools: dict[str, Tool] = {}
-        self._specs: tuple[ToolSpec, ...] = ()
+        self._told: dict[str, ToolSpec] = {}
         self._asking = anyio.Lock()
 
     async def so_far(self) -> Toolset:
@@ -67,13 +67,21 @@ class Catalog:
             for source in self._sources:
                 new = [tool for tool in await source.tools() if self._is_new(tool)]
                 self._tools |= {tool.name: tool for tool in new}
-                self._specs += specs_of(new)
-        return Toolset(self._tools, self._specs)
+                told = [tool for tool in new if not _is_waiting(tool)]
+                self._told |= {spec.name: spec for spec in specs_of(told)}
+        return Toolset(self._tools, tuple(self._told.values()))
 
     def _is_new(self, tool: Tool) -> bool:
+        """Say whether it is to be taken in: a tool that waited is another one when it is told."""
+        known = self._tools.get(tool.name)
         is_well_named = is_outside_name(tool.name) if isinstance(tool, OutsideTool) else True
         is_disabled = any(fnmatchcase(tool.name, each) for each in self._disabled)
-        return is_well_named and not is_disabled and tool.name not in self._tools
+        is_told_now = known is not None and _is_waiting(known) and not _is_waiting(tool)
+        return is_well_named and not is_disabled and (known is None or is_told_now)
+
+
+def _is_waiting(tool: Tool) -> bool:
+    return isinstance(tool, OutsideTool) and tool.is_waiting
 
 
 def check_disabled(names: Sequence[str]) -> None:

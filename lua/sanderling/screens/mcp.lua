@@ -1,0 +1,239 @@
+--- :AgentMcp: the tool servers of a session, how they are, and what can be done about that. The list is that of the session's state,
+--- and changes with it.
+local M = {}
+
+local api = vim.api
+local bus = require('sanderling.host.bus')
+local float = require('sanderling.ui.float')
+local icons = require('sanderling.ui.icons')
+local links = require('sanderling.ui.links')
+local live = require('sanderling.session.live')
+local message = require('sanderling.ui.message')
+local scratch = require('sanderling.ui.scratch')
+local words = require('sanderling.ui.words')
+
+local INDENT = '    '
+local MAX_PLACE_CELLS, MAX_WHY_CELLS = 70, 70
+local MARGIN = 6 -- rows that stay free
+local NAMED = {
+  { 'mcp_show', 'details' },
+  { 'mcp_start', 'restart' },
+  { 'mcp_stop', 'disable' },
+  { 'mcp_login', 'log in' },
+  { 'close', 'close' },
+}
+local ns = api.nvim_create_namespace('sanderling_mcp')
+
+---@type table<sanderling.ToolServer.State, string>
+local highlights = {
+  ready = 'AgentBusy',
+  failed = 'AgentError',
+  restarting = 'AgentWarning',
+}
+
+---@class (exact) sanderling.screens.mcp.Page
+---@field buf integer
+---@field win integer
+---@field session_id string
+---@field names table<integer, string> of the servers, by lnum
+
+---@type sanderling.screens.mcp.Page?
+local page
+
+-- what stands there ---------------------------------------------------------------------------------------------------
+
+---@param state string
+---@return string
+local function sign_of(state)
+  if state == 'ready' then
+    return icons.passed
+  elseif state == 'failed' then
+    return icons.failed
+  elseif state == 'stopped' then
+    return icons.held
+  end
+  return icons.in_progress
+end
+
+---@param server sanderling.ToolServer
+---@return string what it offers
+local function offer_of(server)
+  local parts = {}
+  for _, each in ipairs({
+    { 'tools', 'tool' },
+    { 'prompts', 'prompt' },
+    { 'resources', 'resource' },
+  }) do
+    local count = #(server[each[1]] or {})
+    parts[#parts + 1] = count > 0 and words.counted(count, each[2]) or nil
+  end
+  return table.concat(parts, ', ')
+end
+
+---@param servers sanderling.ToolServer[]
+---@return string[] lines
+---@return table<integer, string> names of the servers, by lnum
+---@return { row: integer, end_col: integer, hl: string }[] marks
+local function text_of(servers)
+  local lines, names, marks, width = {}, {}, {}, 0
+  for _, server in ipairs(servers) do
+    width = math.max(width, api.nvim_strwidth(words.plain(server.name)))
+  end
+  local function add(line, server, hl)
+    lines[#lines + 1] = line
+    names[#lines] = server.name
+    marks[#marks + 1] = { row = #lines - 1, end_col = #line, hl = hl }
+  end
+  for _, server in ipairs(servers) do
+    local name = words.plain(server.name)
+    local facts = { server.state, server.era, offer_of(server) }
+    if server.is_projects then
+      facts[#facts + 1] = "the project's"
+    end
+    local rest = vim.tbl_filter(function(fact)
+      return fact and fact ~= ''
+    end, facts)
+    local padded = name .. (' '):rep(width - api.nvim_strwidth(name))
+    local line = ('%s %s  %s'):format(
+      sign_of(server.state),
+      padded,
+      table.concat(rest, icons.separator)
+    )
+    add(line, server, highlights[server.state] or 'AgentStatus')
+    add(INDENT .. words.fitting(words.plain(server.place), MAX_PLACE_CELLS), server, 'AgentStatus')
+    for _, each in ipairs(words.wrapped(words.plain(server.why or ''), MAX_WHY_CELLS)) do
+      add(INDENT .. each, server, 'AgentWarning')
+    end
+  end
+  return lines, names, marks
+end
+
+--- Draw the list as it is now; the cursor stays on its server.
+local function fill()
+  local self = assert(page)
+  local here = self.names[vim.fn.line('.', self.win)]
+  local lines, names, marks = text_of(live.state_of(self.session_id).tool_servers)
+  scratch.set_buf_options(self.buf, { modifiable = true })
+  api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
+  scratch.set_buf_options(self.buf, { modifiable = false })
+  api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
+  for _, mark in ipairs(marks) do
+    local opts = { end_col = mark.end_col, hl_group = mark.hl }
+    api.nvim_buf_set_extmark(self.buf, ns, mark.row, 0, opts)
+  end
+  self.names = names
+  local height = math.min(api.nvim_win_text_height(self.win, {}).all, vim.o.lines - MARGIN)
+  api.nvim_win_set_height(self.win, math.max(1, height))
+  for lnum in vim.spairs(names) do
+    if names[lnum] == here then
+      api.nvim_win_set_cursor(self.win, { lnum, 0 })
+      return
+    end
+  end
+end
+
+-- keys ----------------------------------------------------------------------------------------------------------------
+
+---@param fn fun(server: sanderling.ToolServer)
+---@return fun()
+local function with_server(fn)
+  return function()
+    local self = assert(page)
+    local name = self.names[vim.fn.line('.')]
+    for _, server in ipairs(live.state_of(self.session_id).tool_servers) do
+      if server.name == name then
+        return fn(server)
+      end
+    end
+  end
+end
+
+---@param what 'start'|'stop'|'login'
+---@return fun()
+local function controlling(what)
+  return with_server(function(server)
+    live.act(
+      assert(page).session_id,
+      { type = 'control_tool_server', name = server.name, what = what }
+    )
+  end)
+end
+
+local show = with_server(function(server)
+  local session = live.find(assert(page).session_id)
+  if session then
+    session:ask({ type = 'show_tool_server', name = server.name }, function(found, is_here)
+      if is_here then
+        local lines = words.lines_of(found.text)
+        local buf, win = float.view(found.title, lines, 'tool server')
+        scratch.set_win_options(win, { conceallevel = 2 })
+        vim.treesitter.start(buf, 'markdown')
+      end
+    end)
+  end
+end)
+
+---@param session_id string
+---@param servers sanderling.ToolServer[]
+local function open(session_id, servers)
+  local lines, names = text_of(servers)
+  local buf, win = float.view('Tool servers', lines, 'tool servers', {
+    place = 'mcp',
+    footer = float.naming(NAMED),
+    actions = {
+      mcp_show = show,
+      mcp_start = controlling('start'),
+      mcp_stop = controlling('stop'),
+      mcp_login = controlling('login'),
+    },
+  })
+  page = { buf = buf, win = win, session_id = session_id, names = names }
+  api.nvim_create_autocmd('BufWipeout', {
+    buffer = buf,
+    once = true,
+    desc = 'Agent: the list is closed',
+    callback = function()
+      page = nil
+    end,
+  })
+  fill()
+end
+
+--- Show the tool servers of a session.
+---@param session sanderling.chat.session.Session
+function M.show(session)
+  session:ask({ type = 'list_tool_servers' }, function(found, is_here)
+    if #found.servers == 0 then
+      message.tell('No tool servers are declared: :help sanderling-mcp says how.')
+    elseif not is_here then
+      message.tell('The tool servers are known: :AgentMcp shows them.')
+    elseif page then
+      api.nvim_set_current_win(page.win)
+    else
+      vim.cmd.stopinsert()
+      open(session.id, found.servers)
+    end
+  end)
+end
+
+bus.subscribe('tool_servers_changed', function(session_id)
+  if page and page.session_id == session_id then
+    fill()
+  end
+end)
+
+bus.subscribe('link_offered', function(session_id, event)
+  local session = live.find(session_id)
+  if session then
+    session:say('info', ('%s\n%s'):format(event.text, event.url)) -- where no browser can be opened, it can be copied
+    links.open(event.url)
+  end
+end)
+
+bus.subscribe('local_closed', function(session_id)
+  if page and page.session_id == session_id then
+    api.nvim_buf_delete(page.buf, { force = true })
+  end
+end)
+
+return M

@@ -1,0 +1,268 @@
+"""
+`sanderling mcp list|check|login|logout`: the tool servers that are declared here, and whether they work.
+
+`check` starts each as a session would, and ends it again. A server of the project's is started where the person has allowed that for
+good: here nobody is asked.
+"""
+
+import argparse
+import os
+import sys
+import time
+import webbrowser
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from sanderling.config import Settings
+from sanderling.config.project import PROJECT_FILE
+from sanderling.errors import ConfigError, SanderlingError
+from sanderling.mcp.allowed import Allowed
+from sanderling.mcp.logins import Login
+from sanderling.mcp.project_file import Proposal, proposals, servers_in
+from sanderling.mcp.server import Server
+from sanderling.mcp.servers import McpServer, load_servers
+from sanderling.mcp.source import McpSource
+from sanderling.mcp.tool_servers import log_in_at, place_of
+from sanderling.print_mode.inputs import own_layers, project_root
+from sanderling.project.trust.settings import with_project
+from sanderling.project.trust.trust import MCP_FILE, Trust
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import ApprovalRequested
+from sanderling.protocol.modes import NetworkMode
+from sanderling.sandbox.confinement import SessionSandbox, policy_for
+from sanderling.text import visible
+
+EXIT_FAILED, EXIT_USAGE = 1, 2
+NOT_ALLOWED = "not allowed to start for good: `A` in Neovim's question does that"
+
+
+class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A server as it is printed; `ms` is how long it took to get ready."""
+
+    name: str
+    place: str
+    is_projects: bool = False
+    state: str = ""
+    era: str = ""
+    tools: int = 0
+    ms: int = 0
+    error: str = ""
+
+
+class _Declared(NamedTuple):
+    """The servers that are declared here: the person's own, and those that the project proposes."""
+
+    settings: Settings
+    project: str
+    own: dict[str, McpServer]
+    proposed: dict[str, Proposal]
+
+
+def add_mcp_commands(commands: Any) -> None:
+    """Add `mcp` and what belongs to it to the command line's parser."""
+    mcp = commands.add_parser("mcp", help="list, check and log in at tool servers")
+    actions = mcp.add_subparsers(dest="action", required=True)
+    for name, run, what in (
+        ("list", print_list, "the tool servers that are declared here"),
+        ("check", print_check, "start each, and say what came of it; exit status 1 if one fails"),
+    ):
+        action = actions.add_parser(name, help=what)
+        action.add_argument("--json", action="store_true", help="as JSON, a line each")
+        action.add_argument("--project", default="", metavar="DIR", help="the project's directory")
+        action.set_defaults(run=run, names=[])
+        if name == "check":
+            action.add_argument("names", nargs="*", metavar="NAME", help="only these")
+            action.add_argument(
+                "--net", choices=("off", "proxy", "on"), default="off", help="network (off)"
+            )
+    for name, run, what in (
+        ("login", log_in, "log in at a server over HTTP, in the browser"),
+        ("logout", log_out, "remove that login from the keychain"),
+    ):
+        action = actions.add_parser(name, help=what)
+        action.add_argument("name", metavar="NAME")
+        action.add_argument("--project", default="", metavar="DIR", help="the project's directory")
+        action.set_defaults(run=run)
+
+
+def print_list(arguments: argparse.Namespace) -> int:
+    try:
+        rows = _rows(_declared(arguments))
+    except SanderlingError as error:
+        return _say(error)
+    _print(rows, is_json=arguments.json)
+    return 0
+
+
+def print_check(arguments: argparse.Namespace) -> int:
+    try:
+        declared = _declared(arguments)
+        known = [row.name for row in _rows(declared)]
+        if unknown := [name for name in arguments.names if name not in known]:
+            raise ConfigError(_unknown(unknown[0], known))
+        rows = anyio.run(_checked, declared, arguments.names or known, arguments.net)
+    except SanderlingError as error:
+        return _say(error)
+    _print(rows, is_json=arguments.json)
+    return EXIT_FAILED if any(row.error for row in rows) else 0
+
+
+def log_in(arguments: argparse.Namespace) -> int:
+    async def show(url: str) -> None:
+        sys.stderr.write(f"Log in at {arguments.name}, in your browser:\n{url}\n")
+        await to_thread.run_sync(_open_browser, url, abandon_on_cancel=True)
+
+    try:
+        declared = _declared(arguments)
+        server = _over_http(declared, arguments.name)
+        anyio.run(log_in_at, arguments.name, server, declared.settings.state_dir, show)
+    except SanderlingError as error:
+        return _say(error, EXIT_FAILED)
+    sys.stderr.write(f"You are logged in at {arguments.name}.\n")
+    return 0
+
+
+def log_out(arguments: argparse.Namespace) -> int:
+    try:
+        declared = _declared(arguments)
+        server = _over_http(declared, arguments.name)
+        Login(declared.settings.state_dir, arguments.name, server.url).remove()
+    except SanderlingError as error:
+        return _say(error, EXIT_FAILED)
+    sys.stderr.write(f"You are logged out at {arguments.name}.\n")
+    return 0
+
+
+# --- what is declared --------------------------------------------------------------------------------------------------
+
+
+def _declared(arguments: argparse.Namespace) -> _Declared:
+    layers = own_layers()
+    project = project_root(arguments.project)
+    trust = Trust(layers.state_dir, project)
+    for path in trust.untrusted((MCP_FILE, PROJECT_FILE)):
+        sys.stderr.write(f"sanderling: ignored until :AgentTrust in Neovim trusts it: {path}\n")
+    settings = with_project(layers, trust).settings()
+    own = load_servers(settings.mcp_servers)
+    proposed = servers_in(trust.read(MCP_FILE) or "{}")
+    proposed |= proposals(load_servers(settings.project_mcp_servers))
+    others = {name: each for name, each in proposed.items() if name not in own}
+    return _Declared(settings, project, own, others)
+
+
+def _rows(declared: _Declared) -> list[_Row]:
+    own = [
+        _Row(name, place_of(each), state="" if each.enabled else "stopped")
+        for name, each in declared.own.items()
+    ]
+    proposed = (
+        _Row(name, each.shown.partition("\n")[0], is_projects=True, error=each.problem)
+        for name, each in declared.proposed.items()
+    )
+    return [*own, *proposed]
+
+
+def _over_http(declared: _Declared, name: str) -> McpServer:
+    proposed = {name: each.server for name, each in declared.proposed.items() if each.server}
+    servers = {**proposed, **declared.own}
+    if name not in servers:
+        raise ConfigError(_unknown(name, list(servers)))
+    if not servers[name].url:
+        raise ConfigError(f"'{name}' is a program of this machine: there is no login")
+    return servers[name]
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    return f"there is no tool server '{name}'; there are: {', '.join(known) or 'none'}"
+
+
+# --- whether it works --------------------------------------------------------------------------------------------------
+
+
+async def _checked(declared: _Declared, names: Sequence[str], network: NetworkMode) -> list[_Row]:
+    async def deny(question: ApprovalRequested) -> AnswerApproval:
+        return AnswerApproval(question.id, "deny")
+
+    settings, project, own, proposed = declared
+    allowed = Allowed(settings.state_dir, project, deny)
+    servers = {name: each for name, each in own.items() if name in names and each.enabled}
+    servers |= {
+        name: each.server
+        for name, each in proposed.items()
+        if name in names and each.server and allowed.is_allowed(name, each)
+    }
+    policy = policy_for(settings, project)._replace(network=network)
+    sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
+    source = McpSource(servers, sandbox, project, state_dir=settings.state_dir)
+    took, rows = dict[str, int](), list[_Row]()
+    began = time.monotonic()
+
+    async def wait_for(server: Server) -> None:
+        await server.begun()
+        took[server.name] = round((time.monotonic() - began) * 1000)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sandbox.keeper.serve)
+        source.begin()
+        tasks.start_soon(source.run)
+        async with anyio.create_task_group() as waiting:
+            for server in source.servers.values():
+                waiting.start_soon(wait_for, server)
+        rows += (
+            _result(row, source.servers.get(row.name), took)
+            for row in _rows(declared)
+            if row.name in names
+        )
+        tasks.cancel_scope.cancel()
+    return rows
+
+
+def _result(row: _Row, server: Server | None, took: dict[str, int]) -> _Row:
+    if server is None:
+        is_wrong = row.is_projects and not row.error
+        return msgspec.structs.replace(
+            row, state=row.state or "stopped", error=NOT_ALLOWED if is_wrong else row.error
+        )
+    return msgspec.structs.replace(
+        row,
+        state="ready" if server.connection else "failed",
+        era=server.connection.era if server.connection else "",
+        tools=len(server.tools) if server.connection else 0,
+        ms=took[server.name],
+        error=server.status.why,
+    )
+
+
+# --- what is said ------------------------------------------------------------------------------------------------------
+
+
+def _print(rows: Sequence[_Row], *, is_json: bool) -> None:
+    if is_json:
+        sys.stdout.writelines(f"{msgspec.json.encode(row).decode()}\n" for row in rows)
+        return
+    width = max((len(row.name) for row in rows), default=0)
+    for row in rows:
+        tools = f"{row.tools} tool{'s' * (row.tools != 1)}" if row.state == "ready" else ""
+        took = f"{row.ms} ms" if row.ms else ""
+        whose = "the project's" if row.is_projects else ""
+        parts = (row.state, row.era, tools, took, row.error, whose, row.place)
+        line = f"{row.name:{width}}  {'  '.join(filter(None, parts))}"
+        sys.stdout.write(visible(line).replace("\n", " ") + "\n")
+
+
+def _open_browser(url: str) -> None:
+    """Open the page where there is a screen: a browser for terminals would take this one."""
+    has_screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if has_screen or sys.platform == "darwin":
+        with suppress(webbrowser.Error):
+            webbrowser.open(url)
+
+
+def _say(error: SanderlingError, status: int = EXIT_USAGE) -> int:
+    sys.stderr.write(f"sanderling: {error}\n")
+    return status

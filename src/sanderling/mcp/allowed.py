@@ -1,0 +1,63 @@
+"""The servers of projects that the person has allowed to start: each as it was shown to them, and in no other form."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from sanderling.mcp.project_file import Proposal
+from sanderling.project.trust.store import TrustStore
+from sanderling.project.trust.trust import MCP_FILE
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import ApprovalRequested
+from sanderling.text import visible
+
+REASON = (
+    f"The project's {MCP_FILE} declares it. It runs in the sandbox, as commands do, and asks before each use of its tools."
+    " `always`: also the next time, as it is here."
+)
+REASON_HTTP = (
+    f"The project's {MCP_FILE} declares it. It is sent what its tools are called with, and asks before each use of them."
+    " `always`: also the next time, as it is here."
+)
+
+Ask = Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
+
+
+class Allowed:
+    """Those of one project. `ask` puts a question before the person."""
+
+    def __init__(self, state_dir: str, project: str, ask: Ask) -> None:
+        self._project = project
+        self._ask = ask
+        self._store = TrustStore(str(Path(state_dir) / "mcp"), project)
+        self._for_now: set[str] = set()  # digests
+
+    def is_allowed(self, name: str, server: Proposal) -> bool:
+        return server.digest in self._for_now or self._store.hashes().get(name) == server.digest
+
+    async def ask(self, name: str, server: Proposal) -> bool:
+        """
+        Ask whether it may start; say whether it may.
+
+        Raises:
+            ConfigError: the answer "always" cannot be stored.
+        """
+        if self.is_allowed(name, server):
+            return True
+        question = ApprovalRequested(
+            f"server:{name}",
+            name,
+            "",
+            visible(server.shown),
+            REASON_HTTP if server.server and server.server.url else REASON,
+            self._project,
+            ("once", "always"),
+            "sh" if server.server and server.server.command else "",
+            kind="server",
+        )
+        answer = await self._ask(question)
+        if answer.answer == "deny":
+            return False
+        self._for_now.add(server.digest)
+        if answer.answer == "always":
+            self._store.replace({**self._store.hashes(), name: server.digest})
+        return True

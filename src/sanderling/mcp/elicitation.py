@@ -1,0 +1,134 @@
+"""
+The questions that a server asks the person in the middle of a call: a form to be filled in, or a page to be opened.
+
+In both eras of the protocol the SDK asks here: the older one sends requests of its own, the newer one answers a call with what it needs
+first. A server that asks and asks has a few questions open, and no more.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from sanderling.mcp.forms import Form, FormError, Value
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import ApprovalRequested, FormField
+from sanderling.text import visible
+
+if TYPE_CHECKING:
+    import mcp_types
+
+MAX_OPEN = 4  # of one server
+MAX_MESSAGE_CHARS = 2_000
+MAX_URL_CHARS = 4_000
+
+Ask = Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
+
+
+class Answer(NamedTuple):
+    """The person's answer, as the protocol has it."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, Value | None] | None = None
+
+
+ACTIONS: Mapping[str, Literal["accept", "decline", "cancel"]] = {
+    "deny": "decline",
+    "cancel": "cancel",
+}
+
+
+class Elicitation:
+    """The questions of all servers of a session. `ask` puts one before the person."""
+
+    def __init__(self, project: str, ask: Ask) -> None:
+        self._project = project
+        self._ask = ask
+        self._open = Counter[str]()
+
+    async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> Answer:
+        """
+        Have the person fill in a form, until it fits or they do not want to.
+
+        Raises:
+            FormError: it is no form.
+        """
+        form, filled = Form(schema), dict[str, str]()
+        question = self._question(server, "form", message, "")
+        with self._counted(server) as is_too_many:
+            while not is_too_many:
+                fields = form.fields(filled)
+                question = replace(question, subject=_listed(fields), fields=fields)
+                answer = await self._ask(question)
+                if answer.answer in ACTIONS:
+                    return Answer(ACTIONS[answer.answer])
+                filled = answer.values
+                try:
+                    return Answer("accept", {**form.values(filled)})
+                except FormError as error:
+                    question = replace(question, reason=str(error))
+        return Answer("cancel")
+
+    async def link(self, server: str, message: str, url: str) -> Answer:
+        """
+        Have the person open a page.
+
+        Raises:
+            FormError: it is none that a browser shows.
+        """
+        is_page = urlsplit(url).scheme in ("https", "http") and url.isprintable() and " " not in url
+        if not is_page or len(url) > MAX_URL_CHARS:
+            raise FormError("its page has no address that a browser opens")
+        with self._counted(server) as is_too_many:
+            if is_too_many:
+                return Answer("cancel")
+            answer = await self._ask(self._question(server, "link", message, url))
+        return Answer(ACTIONS.get(answer.answer, "accept"))
+
+    def _question(
+        self, server: str, kind: Literal["form", "link"], message: str, subject: str
+    ) -> ApprovalRequested:
+        return ApprovalRequested(
+            f"{kind}:{uuid4().hex}",
+            server,
+            "",
+            visible(subject),
+            visible(message)[:MAX_MESSAGE_CHARS],
+            self._project,
+            ("once",),
+            kind=kind,
+        )
+
+    @contextmanager
+    def _counted(self, server: str) -> Generator[bool]:
+        """Count the question in this context; say whether the server has too many open already."""
+        self._open[server] += 1
+        try:
+            yield self._open[server] > MAX_OPEN
+        finally:
+            self._open[server] -= 1
+
+
+async def answer_in_sdk(
+    elicitation: Elicitation, server: str, params: "mcp_types.ElicitRequestParams"
+) -> "mcp_types.ElicitResult | mcp_types.ErrorData":
+    """Ask as the SDK's callback does."""
+    import mcp_types
+
+    try:
+        if params.mode == "url":
+            answer = await elicitation.link(server, params.message, params.url)
+        else:
+            answer = await elicitation.form(server, params.message, params.requested_schema)
+    except FormError as error:
+        return mcp_types.ErrorData(code=mcp_types.INVALID_PARAMS, message=str(error))
+    return mcp_types.ElicitResult(action=answer.action, content=answer.content)
+
+
+def _listed(fields: tuple[FormField, ...]) -> str:
+    names = (f"{each.label or each.name}{' (needed)' * each.is_required}" for each in fields)
+    return visible(", ".join(names))

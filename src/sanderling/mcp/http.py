@@ -1,0 +1,200 @@
+"""
+The transport to a server over HTTP.
+
+This process makes the connection, with the person's secrets in its headers. So each request is held against the network of now; a name
+is looked up once, here, each address that is found is judged, and one of exactly those is connected to; the headers go to the server's
+own origin and nowhere else (the SDK follows redirects within that alone). What arrives is counted, and never unpacked.
+
+Whatever goes wrong ends the connection: the SDK does not make another one, its owner does.
+"""
+
+import socket
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+import httpcore2
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+
+from sanderling import __version__
+from sanderling.mcp.place import Place
+from sanderling.mcp.problems import LastingError, ServerError
+from sanderling.protocol.remedies import remedies
+from sanderling.sandbox.network.hosts import authority_of, canonical_host
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+    from sanderling.mcp.oauth import Auth
+
+MAX_BODY_BYTES = 64 << 20  # also of one event of a stream, which itself may be endless
+CONNECT_S = 10.0
+SILENCE_S = 300.0  # as the SDK has it: a server may hold a stream open
+EVENTS = "text/event-stream"
+
+Network = Callable[[str], bool]
+"""Says of `host:port` whether the network of now leads there."""
+
+
+@asynccontextmanager
+async def over_http(
+    place: Place, headers: Mapping[str, str], leads_to: Network, auth: "Auth | None" = None
+) -> AsyncGenerator["TransportStreams"]:
+    """
+    The streams of messages from and to the server at `place`, which alone is sent `headers`; `auth` signs the requests.
+
+    Raises:
+        ServerError: in a group, when it cannot be reached, or not any more.
+    """
+    timeout = httpx2.Timeout(CONNECT_S, read=SILENCE_S)
+    transport = _Transport(place, headers, leads_to, auth)
+    async with (
+        httpx2.AsyncClient(auth=auth, transport=transport, timeout=timeout) as client,
+        streamable_http_client(
+            place.url, http_client=client, max_sse_event_size=MAX_BODY_BYTES
+        ) as streams,
+    ):
+        yield streams
+
+
+class _Transport(httpx2.AsyncBaseTransport):
+    """Sends what may be sent, and bounds what comes back."""
+
+    def __init__(
+        self, place: Place, headers: Mapping[str, str], leads_to: Network, auth: "Auth | None"
+    ) -> None:
+        self._place = place
+        self._headers = headers
+        self._leads_to = leads_to
+        self._auth = auth
+        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
+        # The transport has no parameter for it.
+        self._inner._pool = httpcore2.AsyncConnectionPool(  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            ssl_context=httpx2.create_ssl_context(), network_backend=_Judged(place)
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self._prepare(request)
+        try:
+            response = await self._inner.handle_async_request(request)
+        except httpx2.TransportError as error:
+            raise _explained(request, error) from error
+        try:
+            self._check(request, response)
+        except ServerError:
+            await response.aclose()
+            raise
+        if not response.headers.get("Content-Type", "").lower().startswith(EVENTS):
+            response.stream = _Bounded(response.stream)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def _prepare(self, request: httpx2.Request) -> None:
+        """Hold `request` against the network, and give it what is for the server alone."""
+        host, port = canonical_host(request.url.host), port_of(request.url)
+        target = authority_of(host, port)
+        is_renewal = self._auth is not None and self._auth.renews_at(request.url)
+        if not (is_renewal or self._place.declares(host, port) or self._leads_to(target)):
+            raise LastingError(
+                f"the network does not lead to {target}: `{remedies().network} on` opens it, or let the server's `hosts` name it"
+            )
+        if not self._place.may_lead_to(host):
+            raise LastingError(f"it leads to {target}, which is this machine")
+        request.headers["Accept-Encoding"] = "identity"
+        request.headers["User-Agent"] = f"sanderling/{__version__}"
+        if self._place.is_own(request.url.scheme, host, port):
+            request.headers.update(self._headers)
+
+    def _check(self, request: httpx2.Request, response: httpx2.Response) -> None:
+        """Refuse an answer after which the connection is of no use."""
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise ServerError("it answers packed, though it was asked not to")
+        if response.status_code == HTTPStatus.NOT_FOUND and "mcp-session-id" in request.headers:
+            raise ServerError("it has forgotten the session")
+        if self._auth and (refusal := self._auth.refusal(response)):
+            raise refusal
+        if response.status_code == HTTPStatus.UNAUTHORIZED and not self._auth:
+            raise LastingError("it refuses the headers that it was sent")
+
+
+class _Judged(httpcore2.AsyncNetworkBackend):
+    """Looks a name up, judges the addresses, connects to one of them."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._network = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - as the interface has it
+        local_address: str | None = None,  # noqa: ARG002
+        socket_options: Any = None,  # noqa: ARG002
+    ) -> httpcore2.AsyncNetworkStream:
+        *others, last = await self._addresses(canonical_host(host), port)
+        for address in others:
+            with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                return await self._network.connect_tcp(address, port, timeout)
+        return await self._network.connect_tcp(last, port, timeout)
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """The addresses of `host` that may be connected to, of which there is one at least."""
+        try:
+            found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ServerError(f"{host} cannot be resolved ({error.strerror or error})") from error
+        addresses = [str(address[0]) for *_, address in found]
+        allowed = [each for each in addresses if self._place.may_be_at(host, each, port)]
+        if not allowed:
+            raise LastingError(
+                f"{host} leads to {addresses[0]}, which is not on the internet: let its `hosts` name that address"
+            )
+        return allowed
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body that ends."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_BODY_BYTES
+        async with aclosing(aiter(self._stream)) as pieces:
+            async for piece in pieces:
+                left -= len(piece)
+                if left < 0:
+                    raise ServerError(f"it answers with more than {MAX_BODY_BYTES >> 20} MB")
+                yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def port_of(url: httpx2.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def _explained(request: httpx2.Request, error: httpx2.TransportError) -> ServerError:
+    host = authority_of(request.url.host, port_of(request.url))
+    causes = tuple(_causes(error))
+    words = [text for cause in causes if (text := str(cause))]
+    said = words[0] if words else type(error).__name__
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return ServerError(f"there is no safe connection to {host} ({said})")
+    if isinstance(error, httpx2.TimeoutException):
+        return ServerError(f"{host} does not answer")
+    return ServerError(f"{host} cannot be reached ({said})")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error:
+        yield error
+        error = error.__cause__ or error.__context__

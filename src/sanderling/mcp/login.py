@@ -1,0 +1,53 @@
+"""Logging in at a server over HTTP, in the person's browser."""
+
+from mcp.shared.auth import OAuthClientInformationFull
+
+from mcp import Client
+from sanderling.mcp.callback import waiting_for_browser
+from sanderling.mcp.http import over_http
+from sanderling.mcp.logins import Login
+from sanderling.mcp.oauth import Auth, Show, in_keychain
+from sanderling.mcp.place import Place
+from sanderling.mcp.problems import ServerError, why
+from sanderling.mcp.servers import McpServer, OAuthClient, filled_in
+
+
+async def log_in(name: str, declared: McpServer, state_dir: str, show: Show) -> None:
+    """
+    Log in at the server `name`; `show` is given the page for the browser. The person asks for it: the network of commands may be off.
+
+    Raises:
+        ServerError: it wants no login, refuses it, or nobody has logged in.
+    """
+    login = Login(state_dir, name, declared.url)
+    own = declared.oauth
+    try:
+        await in_keychain(login.backend)
+        async with waiting_for_browser(own.port if own else 0) as callback:
+            client = _known_as(name, own, callback.redirect_uri) if own else None
+            auth = Auth(login, client, callback=callback, show=show)
+            place = Place(declared.url, declared.hosts)
+            async with Client(over_http(place, {}, _anywhere, auth), cache=None):
+                pass
+    # Whatever a server makes of the SDK.
+    except Exception as error:
+        raise ServerError(why(error)) from error
+    if not auth.has_shown:
+        raise ServerError("it wants no login")
+
+
+def _known_as(name: str, client: OAuthClient, redirect_uri: str) -> OAuthClientInformationFull:
+    secret = filled_in(name, {"secret": client.client_secret}).values["secret"]
+    method = "client_secret_post" if secret else "none"
+    return OAuthClientInformationFull.model_validate(
+        {
+            "client_id": client.client_id,
+            "client_secret": secret or None,
+            "redirect_uris": [redirect_uri],
+            "token_endpoint_auth_method": method,
+        }
+    )
+
+
+def _anywhere(_: str) -> bool:
+    return True

@@ -1,0 +1,181 @@
+"""OAuth for servers over HTTP, through the SDK: requests are signed, tokens renewed, and a login is begun where a person asks for one."""
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import httpx2
+from anyio import to_thread
+from mcp.client.auth import OAuthClientProvider
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+
+from sanderling.mcp.callback import Callback
+from sanderling.mcp.logins import Kept, Login
+from sanderling.mcp.problems import LastingError, LoginNeededError, ServerError
+from sanderling.providers.credentials import CredentialsError
+
+EARLY_S = 30.0  # before its end a token is renewed: clocks differ
+NO_PAGE = "http://127.0.0.1/callback"  # where no login is begun
+
+T = TypeVar("T")
+Show = Callable[[str], Awaitable[None]]
+"""Shows a URL to the person, in their browser if there is one."""
+
+
+class Auth(OAuthClientProvider):
+    """
+    Signs the requests to one server, and is the SDK's storage of the login.
+
+    With a `callback` the server's 401 begins a login; without one, it ends the connection. `client` is how the server knows us, where
+    we cannot introduce ourselves.
+    """
+
+    def __init__(
+        self,
+        login: Login,
+        client: OAuthClientInformationFull | None = None,
+        *,
+        callback: Callback | None = None,
+        show: Show | None = None,
+    ) -> None:
+        self._login = login
+        self._client = client
+        self._callback = callback
+        self._show = show
+        self._kept: Kept | None = None
+        self.has_shown = False
+        self._version: int | None = None
+        page = callback.redirect_uri if callback else NO_PAGE
+        metadata = OAuthClientMetadata.model_validate(
+            {"client_name": "Sanderling", "redirect_uris": [page]}
+        )
+        super().__init__(login.url, metadata, self, self._show_page, self._wait)
+
+    async def _auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Sign the request. The SDK's own flow holds a lock until the answer begins: here, calls do not wait for each other."""
+        if self._callback:
+            async with aclosing(super()._auth_flow(request)) as flow:
+                outgoing = await anext(flow)
+                with suppress(StopAsyncIteration):
+                    while True:
+                        outgoing = await flow.asend((yield outgoing))
+            return
+        context = self.context
+        async with context.lock:
+            if not self._initialized:
+                await self._initialize()
+            if not context.is_token_valid() and context.can_refresh_token():
+                renewed = yield await self._refresh_token()
+                await self._handle_refresh_response(renewed)
+        if context.is_token_valid():
+            self._add_auth_header(request)
+        yield request
+
+    def renews_at(self, url: httpx2.URL) -> bool:
+        """Say whether the token is renewed there: the person has chosen that place when they logged in."""
+        metadata = self.context.oauth_metadata
+        return metadata is not None and str(url) == str(metadata.token_endpoint)
+
+    def refusal(self, response: httpx2.Response) -> ServerError | None:
+        """The error that ends the connection after this answer to a signed request; None: it goes on."""
+        asks = response.headers.get("WWW-Authenticate", "")
+        wants_more = response.status_code == HTTPStatus.FORBIDDEN and "insufficient_scope" in asks
+        if self._callback or not (wants_more or response.status_code == HTTPStatus.UNAUTHORIZED):
+            return None
+        tokens = self.context.current_tokens
+        if self._login.version() != self._version:
+            return ServerError("its login is another one now")
+        is_news = tokens and not wants_more and tokens.access_token != self._login.refused
+        if tokens and is_news and self.context.can_refresh_token():
+            self._login.refused = tokens.access_token
+            return ServerError("its token has to be renewed")
+        return LoginNeededError(self._login.name)
+
+    # --- the SDK's storage ---------------------------------------------------------------------------------------------
+
+    async def get_tokens(self) -> OAuthToken | None:
+        if self._callback:
+            return None
+        self._version = self._login.version()
+        kept = self._kept = await in_keychain(self._login.read)
+        if kept is None:
+            return None
+        tokens, context = OAuthToken.model_validate(kept.tokens), self.context
+        context.token_expiry_time = (
+            1.0 if tokens.access_token == self._login.refused else kept.ends_at
+        )
+        if kept.metadata:
+            context.oauth_metadata = OAuthMetadata.model_validate(kept.metadata)
+        if kept.resource:
+            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(
+                kept.resource
+            )
+        return tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        context = self.context
+        ends_at = time.time() + tokens.expires_in - EARLY_S if tokens.expires_in else None
+        context.token_expiry_time = ends_at
+        kept = Kept(
+            _plain(tokens) or {},
+            _plain(context.client_info) or {},
+            ends_at,
+            _plain(context.oauth_metadata),
+            _plain(context.protected_resource_metadata),
+        )
+        await in_keychain(self._login.store, kept)
+        self._version = self._login.version()
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return (
+            OAuthClientInformationFull.model_validate(self._kept.client)
+            if self._kept
+            else self._client
+        )
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Nothing: it is kept with the first token."""
+
+    # --- the browser ---------------------------------------------------------------------------------------------------
+
+    async def _show_page(self, url: str) -> None:
+        assert self._callback
+        assert self._show
+        self._callback.expect(url)
+        self.has_shown = True
+        await self._show(url)
+
+    async def _wait(self) -> AuthorizationCodeResult:
+        assert self._callback
+        came_back = await self._callback.wait()
+        return AuthorizationCodeResult(
+            code=came_back.code, state=came_back.state, iss=came_back.issuer
+        )
+
+
+async def in_keychain(ask: Callable[..., T], *arguments: Any) -> T:
+    """
+    Call `ask` in a thread.
+
+    Raises:
+        LastingError: in the words of the keychain's error.
+    """
+    try:
+        return await to_thread.run_sync(ask, *arguments, abandon_on_cancel=True)
+    except CredentialsError as error:
+        raise LastingError(str(error)) from error
+
+
+def _plain(model: Any) -> dict[str, Any] | None:
+    return model.model_dump(mode="json", exclude_none=True) if model else None

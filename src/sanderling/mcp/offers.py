@@ -1,0 +1,171 @@
+"""The prompts and resources that a server offers beside its tools, and what is made of them in a prompt of the person's."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from sanderling.errors import ConfigError
+from sanderling.protocol.events import SlashCommand
+from sanderling.text import fence_around, printable, visible_prose
+
+if TYPE_CHECKING:
+    from mcp_types import ContentBlock, GetPromptResult, ReadResourceResult
+
+    from mcp import Client
+
+MAX_PAGES = 20
+MAX_OFFERED = 500  # of each kind
+MAX_DESCRIPTION_CHARS = 100
+MAX_TOLD_BYTES = 64 << 10  # of one resource, or of a prompt
+_ARGUMENT = re.compile(r"(\w[\w.-]*)=(.*)", re.DOTALL)
+
+
+class RemoteArgument(msgspec.Struct, frozen=True):
+    name: str
+    is_required: bool
+
+
+class RemotePrompt(msgspec.Struct, frozen=True):
+    """A prompt of a server, by the server's own name for it; `command` is it behind the slash."""
+
+    name: str
+    command: str
+    description: str
+    arguments: tuple[RemoteArgument, ...] = ()
+
+    @property
+    def shown(self) -> SlashCommand:
+        hints = (f"<{a.name}>" if a.is_required else f"[{a.name}]" for a in self.arguments)
+        return SlashCommand(self.command, self.description, " ".join(hints), "mcp")
+
+    def values(self, typed: str) -> dict[str, str]:
+        """
+        The arguments as they were typed: words in the order of the arguments, or `name=word`; of a single one, all of it.
+
+        Raises:
+            ConfigError: there are too many, or one is missing.
+        """
+        names = [argument.name for argument in self.arguments]
+        if len(names) == 1 and typed:
+            found = _ARGUMENT.fullmatch(typed)
+            return {names[0]: found[2] if found and found[1] == names[0] else typed}
+        values = self._in_order(names, _words(self.command, typed))
+        missing = [a.name for a in self.arguments if a.is_required and a.name not in values]
+        if missing:
+            raise ConfigError(f"/{self.command} needs {' and '.join(missing)}")
+        return values
+
+    def _in_order(self, names: Sequence[str], words: Sequence[str]) -> dict[str, str]:
+        values = dict[str, str]()
+        for word in words:
+            found = _ARGUMENT.fullmatch(word)
+            left = [name for name in names if name not in values]
+            if found and found[1] in names:
+                values[found[1]] = found[2]
+            elif left:
+                values[left[0]] = word
+            else:
+                raise ConfigError(
+                    f"/{self.command} takes {len(names)} arguments, not {len(words)}; quote what belongs together"
+                )
+        return values
+
+
+async def remote_prompts(client: "Client", server: str) -> tuple[RemotePrompt, ...]:
+    """Ask for all prompts of the server that the person calls `server`."""
+    prompts: dict[str, RemotePrompt] = {}
+    cursor = None
+    for _ in range(MAX_PAGES):
+        page = await client.list_prompts(cursor=cursor)
+        for each in page.prompts:
+            command = f"{_behind_slash(server)}:{_behind_slash(each.name)}"
+            arguments = tuple(
+                RemoteArgument(a.name, bool(a.required)) for a in each.arguments or ()
+            )
+            about = _line(each.description or each.title or "")
+            prompts.setdefault(command, RemotePrompt(each.name, command, about, arguments))
+        cursor = page.next_cursor
+        if not cursor or len(prompts) >= MAX_OFFERED:
+            break
+    return tuple(prompts.values())[:MAX_OFFERED]
+
+
+async def remote_resources(client: "Client") -> tuple[str, ...]:
+    """Ask for the URIs of all resources, and the templates of those that are made when they are read."""
+    uris: dict[str, None] = {}
+    cursor = None
+    for _ in range(MAX_PAGES):
+        page = await client.list_resources(cursor=cursor)
+        uris |= dict.fromkeys(str(each.uri) for each in page.resources)
+        cursor = page.next_cursor
+        if not cursor or len(uris) >= MAX_OFFERED:
+            break
+    templates = await client.list_resource_templates()
+    uris |= dict.fromkeys(each.uri_template for each in templates.resource_templates)
+    return tuple(uri for uri in uris if uri.isprintable() and " " not in uri)[:MAX_OFFERED]
+
+
+def told_prompt(result: "GetPromptResult") -> str:
+    """The prompt as one text of the person's; what it has the model say stands there as such."""
+    parts = list[str]()
+    for message in result.messages:
+        text = _text_of(message.content)
+        parts.append(text if message.role == "user" else f"[You have said:]\n{text}")
+    return _cut("\n\n".join(filter(None, parts)))
+
+
+def told_resource(name: str, uri: str, result: "ReadResourceResult") -> str:
+    """The resource as it stands below a prompt that mentions it."""
+    text = _cut("\n".join(map(_contents, result.contents)))
+    fence = fence_around(text)
+    return f"@{name}:{uri}, from the tool server {name}:\n{fence}\n{text}\n{fence}"
+
+
+def _text_of(block: "ContentBlock") -> str:
+    match block.type:
+        case "text":
+            return block.text
+        case "resource":
+            return f"[{block.resource.uri}]\n{_contents(block.resource)}"
+        case "resource_link":
+            return f"[the resource {block.uri}]"
+        case _:
+            return f"[{block.type}, which cannot be shown]"
+
+
+def _contents(resource: Any) -> str:
+    text = getattr(resource, "text", None)
+    if text is not None:
+        return str(text)
+    return f"[{resource.mime_type or 'binary'}, {len(resource.blob) * 3 // 4:,} bytes, which cannot be shown]"
+
+
+def _cut(text: str) -> str:
+    data = printable(text).encode()
+    if len(data) <= MAX_TOLD_BYTES:
+        return printable(text)
+    kept = data[:MAX_TOLD_BYTES].decode(errors="ignore")
+    return f"{kept}\n[… cut: {MAX_TOLD_BYTES:,} of {len(data):,} bytes are shown]"
+
+
+def _behind_slash(name: str) -> str:
+    """The name in the letters that a slash command has."""
+    fitted = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")
+    return fitted if re.match("[a-z]", fitted) else f"x{fitted}"
+
+
+def _line(text: str) -> str:
+    line = " ".join(visible_prose(printable(text)).split())
+    return line[:MAX_DESCRIPTION_CHARS]
+
+
+def _words(command: str, typed: str) -> list[str]:
+    try:
+        return shlex.split(typed)
+    except ValueError as error:
+        raise ConfigError(
+            f"the arguments of /{command} cannot be split into words: {error}"
+        ) from error

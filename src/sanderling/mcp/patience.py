@@ -1,0 +1,55 @@
+"""Patience with a server: how long a request of ours may take, not counting the time in which the person is asked something."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import anyio
+
+
+class Patience:
+    """The patience with one server. What it asks the person is asked on behalf of requests, and goes with the last of them."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._requests: set[anyio.CancelScope] = set()
+        self._questions: set[anyio.CancelScope] = set()
+
+    @contextmanager
+    def limited(self) -> Generator[None]:
+        """
+        Make a request in this context.
+
+        Raises:
+            TimeoutError: it has taken too long.
+        """
+        scope = anyio.CancelScope(deadline=self._deadline())
+        self._requests.add(scope)
+        try:
+            with scope:
+                yield
+        finally:
+            self._requests.discard(scope)
+            if not self._requests:
+                for question in self._questions:
+                    question.cancel()
+        if scope.cancelled_caught:
+            raise TimeoutError
+
+    @contextmanager
+    def asking(self) -> Generator[bool]:
+        """Ask the person in this context, as long as a request of ours is open; say whether one is."""
+        with anyio.CancelScope() as scope:
+            self._questions.add(scope)
+            self._set_deadlines()
+            try:
+                yield bool(self._requests)
+            finally:
+                self._questions.discard(scope)
+                self._set_deadlines()
+
+    def _set_deadlines(self) -> None:
+        for request in self._requests:
+            request.deadline = self._deadline()
+
+    def _deadline(self) -> float:
+        return float("inf") if self._questions else anyio.current_time() + self._limit_s

@@ -1,0 +1,62 @@
+"""The place of a server over HTTP: what its URL names, and where else its connection may lead."""
+
+from urllib.parse import urlsplit
+
+from sanderling.errors import ConfigError, SandboxError
+from sanderling.sandbox.network.hosts import (
+    HostRules,
+    canonical_host,
+    is_address,
+    is_loopback,
+    is_public,
+)
+
+PORTS = {"https": 443, "http": 80}
+
+
+class Place:
+    """
+    The place that `url` names. `hosts` are those that the server declares; `has_secrets`: its headers must not be seen by others.
+
+    Raises:
+        ConfigError: it is no URL of a server.
+    """
+
+    def __init__(self, url: str, hosts: tuple[str, ...] = (), *, has_secrets: bool = False) -> None:
+        try:
+            parts = urlsplit(url)
+            self.host = canonical_host(parts.hostname or "")
+            self._scheme, self._port = parts.scheme, parts.port or PORTS[parts.scheme]
+            self._declared = HostRules(hosts)
+        except (ValueError, KeyError) as error:
+            raise ConfigError(
+                "its url must be https://host/path, or http:// on this machine"
+            ) from error
+        except SandboxError as error:
+            raise ConfigError(f"in its hosts, {error}") from error
+        if parts.username is not None or parts.fragment:
+            raise ConfigError("its url must have no password and no # in it; use headers")
+        self.url = url
+        self.is_local = is_loopback(self.host)
+        if has_secrets and self._scheme == "http" and not self.is_local:
+            raise ConfigError("everybody on the way could read its headers: use https")
+
+    def is_own(self, scheme: str, host: str, port: int) -> bool:
+        """Say whether that is the server's own origin, or the same over TLS."""
+        ours, theirs = (self._scheme, self._port), (scheme, port)
+        is_upgrade = (ours, theirs) == (("http", 80), ("https", 443))
+        return host == self.host and (ours == theirs or is_upgrade)
+
+    def declares(self, host: str, port: int) -> bool:
+        return self._declared.allows(host, port)
+
+    def may_lead_to(self, host: str) -> bool:
+        """Say whether `host`, in its one spelling, can be its business: another program of this machine is not."""
+        return self.is_local or not is_loopback(host)
+
+    def may_be_at(self, host: str, address: str, port: int) -> bool:
+        """Say whether `host` may be found at `address`: on this machine or in a network around it only where that is written."""
+        if is_public(address) or self.declares(address, port):
+            return True
+        is_named = host == self.host and is_address(host)
+        return is_named or (self.is_local and is_loopback(host) and is_loopback(address))

@@ -1,0 +1,137 @@
+"""
+The shelf of tools: while there are few, the model is told of each; those that would be too many wait until it searches for them.
+
+A tool that waits can be called by its name. One that was found is told with the next request, behind all others, so that the API's
+cache of what stands before them holds.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated
+
+import msgspec
+
+from sanderling.tools.base import Context, OutsideTool, Tool, tool
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome
+
+MAX_TOLD = 20
+SHARE_OF_WINDOW = 0.1
+USUAL_WINDOW_TOKENS = 200_000
+BYTES_PER_TOKEN = 4  # about
+MAX_FOUND = 8
+MAX_SHOWN_CHARS = 200
+_IN_NAME, _IN_DESCRIPTION = 3, 1  # how much a word counts there
+
+
+class SearchInput(msgspec.Struct, forbid_unknown_fields=True):
+    query: Annotated[
+        str, msgspec.Meta(min_length=1, description="Words for what it is to do: create issue")
+    ]
+
+
+class Shelf:
+    """The tools of all servers of a session. `window_tokens` says how much the model takes; 0: that is not known."""
+
+    def __init__(self, window_tokens: Callable[[], int] = lambda: 0) -> None:
+        self._window_tokens = window_tokens
+        self._told: dict[str, Tool] = {}
+        self._waiting: dict[str, OutsideTool] = {}
+        self._search = _search_of(self)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._told or name in self._waiting
+
+    def put(self, tools: Iterable[OutsideTool]) -> None:
+        """Put tools on it that are new; together they are told, or wait."""
+        new = {tool.name: tool for tool in tools}
+        if not new:
+            return
+        if self._waiting or self._is_too_much([*self._told.values(), *new.values()]):
+            self._waiting |= new
+            self._told.setdefault(self._search.name, self._search)
+        else:
+            self._told |= new
+
+    def tools(self) -> tuple[Tool, ...]:
+        """All of them: those that were told in the order in which they were, then those that wait."""
+        waiting = (
+            msgspec.structs.replace(each, is_waiting=True) for each in self._waiting.values()
+        )
+        return (*self._told.values(), *waiting)
+
+    def find(self, query: str) -> list[OutsideTool]:
+        """The tools that fit the words of `query`, the best first; from now on they are told."""
+        words = _words(query)
+        known = [each for each in self._told.values() if isinstance(each, OutsideTool)]
+        ranked = sorted(
+            ((_score(each, words), each) for each in (*self._waiting.values(), *known)),
+            key=lambda found: -found[0],
+        )
+        found = [each for score, each in ranked if score][:MAX_FOUND]
+        for each in found:
+            if self._waiting.pop(each.name, None):
+                self._told[each.name] = each
+        return found
+
+    def count_waiting(self) -> int:
+        return len(self._waiting)
+
+    def _is_too_much(self, tools: Sequence[Tool]) -> bool:
+        room = (self._window_tokens() or USUAL_WINDOW_TOKENS) * SHARE_OF_WINDOW * BYTES_PER_TOKEN
+        size = sum(
+            len(each.name) + len(each.description) + len(msgspec.json.encode(each.schema))
+            for each in tools
+        )
+        return len(tools) > MAX_TOLD or size > room
+
+
+def _search_of(shelf: Shelf) -> Tool:
+    """The tool that searches on `shelf`."""
+
+    @tool(SearchInput, effect=_effect, title=lambda args, _: args.query)
+    async def mcp_search(args: SearchInput, _: Context) -> Outcome:
+        """
+        Find more tools: those of the connected tool servers (mcp__server__tool), of which there are too many to list.
+
+        Search by words for what is to be done, before you say that something cannot be done. What is found can be used from then on.
+        """
+        found = shelf.find(args.query)
+        if not found:
+            rest = f"There are {shelf.count_waiting()} more: try other words."
+            return Outcome(content=f"No tool fits. {rest}", summary="0 tools")
+        lines = [
+            f"{each.name}: {' '.join(each.description.split())[:MAX_SHOWN_CHARS]}" for each in found
+        ]
+        text = "\n".join(lines)
+        return Outcome(
+            content=f"These can be used now:\n{text}",
+            summary=f"{len(found)} tool{'s' * (len(found) > 1)}",
+            detail=text,
+        )
+
+    return mcp_search
+
+
+def _effect(_args: SearchInput, _workspace: object) -> Effect:
+    return Effect("mcp_search", "none")
+
+
+def _words(text: str) -> set[str]:
+    """The words in `text`, also of names: `createIssue` has two."""
+    spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text)
+    return {word for word in re.split(r"[^\w]+|_", spaced.lower()) if word}
+
+
+def _score(each: OutsideTool, words: set[str]) -> int:
+    name, description = _words(each.name), _words(each.description)
+    return sum(
+        _IN_NAME * any(_is_like(word, other) for other in name)
+        + _IN_DESCRIPTION * any(_is_like(word, other) for other in description)
+        for word in words
+    )
+
+
+def _is_like(word: str, other: str) -> bool:
+    """Say whether one begins as the other does: issue, issues."""
+    return other.startswith(word) or (len(other) > 3 and word.startswith(other))  # noqa: PLR2004

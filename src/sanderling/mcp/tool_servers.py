@@ -1,0 +1,281 @@
+"""The tool servers of a session as a person meets them: those that they have declared, and those of the project that they let start."""
+
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import anyio
+from anyio import to_thread
+
+from sanderling.errors import SanderlingError
+from sanderling.mcp.allowed import Allowed
+from sanderling.mcp.elicitation import Elicitation, answer_in_sdk
+from sanderling.mcp.names import fitted_server
+from sanderling.mcp.project_file import Proposal
+from sanderling.mcp.server import Server
+from sanderling.mcp.servers import McpServer
+from sanderling.mcp.source import GRACE_S, McpSource
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    Event,
+    LinkOffered,
+    Notice,
+    SlashCommand,
+    ToolServer,
+    ToolServersChanged,
+)
+from sanderling.protocol.requests import Report
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.text import fence_around, visible
+
+if TYPE_CHECKING:
+    from mcp_types import ElicitRequestParams
+
+NOT_ALLOWED = "you have not let it start; to start it asks again"
+NOT_DECLARED = "the project declares it no more"
+LIKE_ANOTHER = "its name is too much like another one's"
+LOGGING_IN = "a page in your browser waits for your login"
+MAX_SHOWN_RESOURCES = 200
+
+
+class Surroundings(NamedTuple):
+    """The session's part in it: where logins and answers are kept, its sandbox, ways to the person, and tasks that live as long."""
+
+    state_dir: str
+    project: str
+    sandbox: SessionSandbox
+    ask: Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
+    emit: Callable[[Event], None]
+    start: Callable[..., None]
+    on_commands: Callable[[], None]
+    window_tokens: Callable[[], int]
+
+
+class ToolServers:
+    """The servers of one session; `source` has their tools."""
+
+    def __init__(
+        self,
+        own: Mapping[str, McpServer],
+        surroundings: Surroundings,
+        *,
+        patience_s: float = GRACE_S,
+    ) -> None:
+        self._surroundings = surroundings
+        self._own = frozenset(own)
+        self._projects: dict[str, Proposal] = {}
+        self._allowed = Allowed(surroundings.state_dir, surroundings.project, surroundings.ask)
+        self._elicitation = Elicitation(surroundings.project, surroundings.ask)
+        self._logins: dict[str, anyio.CancelScope] = {}
+        self._told: tuple[ToolServer, ...] = ()
+        self._commands: tuple[SlashCommand, ...] = ()
+        self._has_begun = False
+        self.source = McpSource(
+            own,
+            surroundings.sandbox,
+            surroundings.project,
+            self._note_change,
+            patience_s=patience_s,
+            state_dir=surroundings.state_dir,
+            ask=self._answer,
+            window_tokens=surroundings.window_tokens,
+        )
+
+    async def run(self) -> None:
+        """Keep the servers connected from when `begin` was called, until this is cancelled."""
+        await self.source.run()
+
+    def begin(self) -> None:
+        """Start the servers, and ask about those of the project: now nothing else is waited for."""
+        if not self._has_begun:
+            self._has_begun = True
+            self.source.begin()
+            for name in self._projects:
+                self._surroundings.start(self._let_start, name)
+
+    def declare(self, projects: Mapping[str, Proposal]) -> None:
+        """Have the servers that the project declares now, below the person's own."""
+        before, self._projects = self._projects, {}
+        names = {fitted_server(name): name for name in self._own}
+        for name, each in projects.items():
+            if name in self._own:
+                continue
+            is_free = fitted_server(name) and names.setdefault(fitted_server(name), name) == name
+            declared = each if is_free else each.without_server(LIKE_ANOTHER)
+            self._projects[name] = declared
+            if declared.server and declared != before.get(name):
+                self.source.declare(name, declared.server).stop(NOT_ALLOWED)
+                if self._has_begun:
+                    self._surroundings.start(self._let_start, name)
+        for name in before.keys() - self._projects.keys():
+            if server := self.source.servers.get(name):
+                server.stop(NOT_DECLARED)
+        self._emit()
+
+    async def _let_start(self, name: str) -> None:
+        """Start a server of the project, if the person lets it."""
+        declared, server = self._projects.get(name), self.source.servers.get(name)
+        if declared and server and declared.server:
+            try:
+                if await self._allowed.ask(name, declared):
+                    server.restart()
+            except SanderlingError as error:
+                self._surroundings.emit(Notice("warning", str(error)))
+
+    # --- what the person does ------------------------------------------------------------------------------------------
+
+    def control(self, name: str, what: Literal["start", "stop", "login"]) -> None:
+        server = self.source.servers.get(name)
+        if server is None:
+            return
+        if scope := self._logins.get(name):
+            scope.cancel()
+        if what == "stop":
+            server.stop()
+        elif what == "login":
+            self._surroundings.start(self._log_in, server)
+        elif name in self._projects:
+            self._surroundings.start(self._let_start, name)
+        else:
+            server.restart()
+
+    def network_changed(self) -> None:
+        """Try those again that the network did not let through to."""
+        for server in self.source.servers.values():
+            status = server.status
+            if server.declared.url and status.is_lasting and not status.needs_login:
+                server.restart()
+
+    async def _log_in(self, server: Server) -> None:
+        name, declared, emit = server.name, server.declared, self._surroundings.emit
+        if not declared.url:
+            emit(Notice("info", f"'{name}' is a program of this machine: there is no login."))
+            return
+
+        async def show(url: str) -> None:
+            emit(LinkOffered(url, f"Log in at {name}, in your browser:"))
+
+        server.stop(LOGGING_IN)
+        with anyio.CancelScope() as scope:
+            self._logins[name] = scope
+            try:
+                await log_in_at(name, declared, self._surroundings.state_dir, show)
+            except SanderlingError as error:
+                emit(Notice("warning", f"Nobody is logged in at '{name}': {error}."))
+                server.stop(str(error))
+            else:
+                emit(Notice("info", f"You are logged in at '{name}'."))
+                server.restart()
+        if self._logins.get(name) is scope:
+            del self._logins[name]
+
+    # --- what is shown -------------------------------------------------------------------------------------------------
+
+    def shown(self) -> tuple[ToolServer, ...]:
+        """The servers as they are now."""
+        broken = (
+            ToolServer(name, "failed", _first_line(each.shown), each.problem, is_projects=True)
+            for name, each in self._projects.items()
+            if each.server is None
+        )
+        known = self._own | {name for name, each in self._projects.items() if each.server}
+        servers = (each for each in self.source.servers.values() if each.name in known)
+        return (*map(self._shown, servers), *broken)
+
+    def _shown(self, server: Server) -> ToolServer:
+        declared, status, connection = server.declared, server.status, server.connection
+        projects = self._projects.get(server.name)
+        return ToolServer(
+            server.name,
+            status.state,
+            _first_line(projects.shown) if projects else place_of(declared),
+            status.why,
+            connection.era if connection else "",
+            tuple(tool.name for tool in server.tools) if connection else (),
+            tuple(prompt.command for prompt in server.offers.prompts) if connection else (),
+            server.offers.resources[:MAX_SHOWN_RESOURCES] if connection else (),
+            needs_login=status.needs_login,
+            is_projects=projects is not None,
+        )
+
+    def details(self, name: str) -> Report:
+        """
+        All that a server offers, and what it has said.
+
+        Raises:
+            SanderlingError: there is none of that name.
+        """
+        server = self.source.servers.get(name)
+        if server is None:
+            raise SanderlingError(f"There is no tool server '{name}' that could be started.")
+        tools = [f"* `{each.name}`: {_first_line(each.description)}" for each in server.tools]
+        prompts = [
+            f"* `/{each.command}`: {each.description}".rstrip(": ")
+            for each in server.offers.prompts
+        ]
+        resources = [f"* `@{name}:{uri}`" for uri in server.offers.resources]
+        log = server.log.text().strip() or "It has said nothing."
+        fence = fence_around(log)
+        parts = (
+            *(("## Tools", *tools, "") if tools else ()),
+            *(("## Prompts", *prompts, "") if prompts else ()),
+            *(("## Resources", *resources, "") if resources else ()),
+            "## Log",
+            fence,
+            log,
+            fence,
+        )
+        return Report(name, visible("\n".join(parts)))
+
+    def commands(self) -> tuple[SlashCommand, ...]:
+        """The prompts of the servers that are ready, as slash commands."""
+        return tuple(
+            prompt.shown
+            for server in self.source.servers.values()
+            for prompt in (server.offers.prompts if server.connection else ())
+        )
+
+    def _note_change(self, server: Server) -> None:
+        self._emit()
+        if news := server.news():
+            self._surroundings.emit(Notice("warning", news))
+        if (commands := self.commands()) != self._commands:
+            self._commands = commands
+            self._surroundings.on_commands()
+
+    def _emit(self) -> None:
+        if (shown := self.shown()) != self._told:
+            self._told = shown
+            self._surroundings.emit(ToolServersChanged(shown))
+
+    async def _answer(self, name: str, params: "ElicitRequestParams") -> Any:
+        return await answer_in_sdk(self._elicitation, name, params)
+
+
+async def log_in_at(
+    name: str, declared: McpServer, state_dir: str, show: Callable[[str], Awaitable[None]]
+) -> None:
+    """
+    Log in at the server `name`, which is one over HTTP; `show` is given the page for the browser.
+
+    Raises:
+        SanderlingError: nobody has logged in.
+    """
+    log_in = await to_thread.run_sync(_load_login)
+    await log_in(name, declared, state_dir, show)
+
+
+def _load_login() -> Any:
+    from sanderling.mcp.login import log_in
+
+    return log_in
+
+
+def place_of(declared: McpServer) -> str:
+    """The command of a server, or its URL without what may be secret in that."""
+    return declared.url.partition("?")[0] or shlex.join(declared.command)
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]

@@ -1,0 +1,143 @@
+"""`sanderling mcp`: what is declared, whether it works, logging in and out."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sanderling.project.trust.trust import Trust
+from tests.conftest import ROOT
+from tests.mcp.talk import PYTHON, notes_over_http
+from tests.mcp.test_in_prompts import NOTES_SERVER
+
+
+class Shell:
+    """A person's shell in their project."""
+
+    def __init__(self, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home, self.project = base / "home", base / "project"
+        self.config = self.home / ".config/sanderling/config.toml"
+        for directory in (self.config.parent, self.project / ".git"):
+            directory.mkdir(parents=True)
+        monkeypatch.setenv("HOME", str(self.home))
+        monkeypatch.setenv("KEYCHAIN_FILE", str(base / "keychain.json"))
+        monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "tests.keychain.FileKeychain")
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
+        for name in ("DISPLAY", "WAYLAND_DISPLAY", "NVIM_APPNAME"):
+            monkeypatch.delenv(name, raising=False)
+
+    def declare(self, **servers) -> None:
+        lines = list[str]()
+        for name, fields in servers.items():
+            lines += [f"[mcp.servers.{name}]"]
+            lines += [f"{key} = {toml(value)}" for key, value in fields.items()]
+        self.config.write_text("\n".join(lines))
+
+    def run(self, *arguments: str, **more) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "sanderling", "mcp", *arguments]
+        return subprocess.run(
+            argv, check=False, cwd=self.project, capture_output=True, text=True, timeout=60, **more
+        )
+
+    def rows(self, *arguments: str) -> list[dict]:
+        return [json.loads(line) for line in self.run(*arguments, "--json").stdout.splitlines()]
+
+    def trust(self) -> None:
+        found = Trust(str(self.home / ".local/state/nvim/sanderling"), str(self.project))
+        found.trust({".mcp.json": found.look(".mcp.json").sha256})
+
+
+def toml(value) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f'{key} = "{each}"' for key, each in value.items()) + " }"
+    return json.dumps(value)
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch, plain_environment) -> Shell:  # noqa: ARG001
+    return Shell(tmp_path, monkeypatch)
+
+
+def test_what_is_declared_is_listed(shell):
+    assert shell.run("list").stdout == ""
+    shell.declare(
+        git={"command": ["mcp-server-git", "--repository", "."]},
+        tracker={"url": "https://mcp.example/mcp?key=secret"},
+        off={"command": ["x"], "enabled": False},
+    )
+    (shell.project / ".mcp.json").write_text('{"mcpServers": {"docs": {"command": "docs"}}}')
+    listed = shell.run("list")
+    assert "ignored until :AgentTrust in Neovim trusts it: .mcp.json" in listed.stderr
+    assert listed.stdout.splitlines() == [
+        "git      mcp-server-git --repository .",
+        "tracker  https://mcp.example/mcp",
+        "off      stopped  x",
+    ]
+    shell.trust()
+    assert shell.rows("list")[-1] == {"name": "docs", "place": "docs", "is_projects": True}
+
+
+def test_each_is_started_and_its_row_says_what_came_of_it(shell, unused_port):
+    (shell.project / ".mcp.json").write_text(
+        '{"mcpServers": {"docs": {"command": "docs"}, "old": {"type": "sse", "url": "http://x"}}}'
+    )
+    shell.trust()
+    with notes_over_http(unused_port) as url:
+        shell.declare(
+            pipes=NOTES_SERVER,
+            http={"url": url},
+            closed={"url": "https://mcp.example/mcp"},
+            ends={"command": [PYTHON, "-c", "raise SystemExit(3)"]},
+            off={"command": ["x"], "enabled": False},
+        )
+        rows = {row["name"]: row for row in shell.rows("check")}
+    for name in ("pipes", "http"):
+        assert (rows[name]["state"], rows[name]["era"]) == ("ready", "2026-07-28")
+        assert rows[name]["tools"] >= 3
+        assert rows[name]["ms"] > 0
+        assert "error" not in rows[name]
+    assert rows["closed"]["error"].startswith(
+        "the network does not lead to mcp.example:443: `--net on`"
+    )
+    assert rows["ends"]["error"].startswith("it ended with exit status 3")
+    assert rows["off"]["state"] == "stopped"
+    assert rows["docs"]["error"].startswith("not allowed to start")
+    assert "given up the type sse" in rows["old"]["error"]
+
+
+def test_the_exit_status_tells(shell):
+    shell.declare(good=NOTES_SERVER, bad={"command": [PYTHON, "-c", "pass"]})
+    good = shell.run("check", "good")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout.startswith("good  ready  2026-07-28  ")
+    assert shell.run("check").returncode == 1
+    unknown = shell.run("check", "god")
+    assert unknown.returncode == 2
+    assert unknown.stderr == "sanderling: there is no tool server 'god'; there are: good, bad\n"
+    shell.config.write_text("[mcp.servers.x]\nurl = 5\n")
+    assert shell.run("list").returncode == 2
+
+
+def test_login_shows_a_page_and_logout_forgets(shell, unused_port):
+    with notes_over_http(unused_port, "login") as url:
+        shell.declare(it={"url": url}, program={"command": ["x"]})
+        assert "it wants a login: `sanderling mcp login it`" in shell.run("check", "it").stdout
+        argv = [sys.executable, "-m", "sanderling", "mcp", "login", "it"]
+        with subprocess.Popen(
+            argv, cwd=shell.project, stderr=subprocess.PIPE, text=True, env=os.environ
+        ) as login:
+            assert login.stderr
+            assert login.stderr.readline() == "Log in at it, in your browser:\n"
+            page = login.stderr.readline().strip()
+            visit = "import httpx2, sys; httpx2.get(sys.argv[1], follow_redirects=True)"
+            subprocess.run([sys.executable, "-c", visit, page], check=True, timeout=30)
+            assert login.stderr.read() == "You are logged in at it.\n"
+        assert login.returncode == 0
+        assert shell.run("check", "it").returncode == 0
+        assert shell.run("logout", "it").returncode == 0
+        assert shell.run("check", "it").returncode == 1
+        refused = shell.run("login", "program")
+        assert "'program' is a program of this machine: there is no login" in refused.stderr

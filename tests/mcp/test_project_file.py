@@ -1,0 +1,166 @@
+"""Servers that a project declares in `.mcp.json`: read as others do, and started when the person says so."""
+
+import json
+import sys
+
+import pytest
+
+from sanderling.errors import ConfigError
+from sanderling.mcp.project_file import servers_in
+from sanderling.mcp.servers import filled_in
+from sanderling.project.trust.trust import Trust
+from sanderling.protocol.actions import ControlToolServer, TrustFiles
+from sanderling.protocol.events import ApprovalRequested, Notice, TrustNeeded
+from tests.mcp.talk import NOTES, PYTHON, talking
+
+
+def file_with(**servers):
+    return json.dumps({"mcpServers": servers})
+
+
+def test_variables_are_put_in_and_are_not_shown():
+    text = file_with(
+        it={
+            "command": "${BIN:-/usr/bin}/it",
+            "args": ["--root=${ROOT}", "$HOME"],
+            "env": {"TOKEN": "${TOKEN}", "PRICE": "5$ or $x", "MODE": "${MODE:-fast}"},
+            "disabled": True,
+            "alwaysAllow": ["x"],
+        }
+    )
+    it = servers_in(text, {"ROOT": "/srv", "TOKEN": "secret-token"})["it"]
+    assert it.server
+    assert it.server.command == ("/usr/bin/it", "--root=/srv", "$HOME")
+    filled = filled_in("it", it.server.env, {"TOKEN": "secret-token", "x": "no"})
+    assert filled.values == {"TOKEN": "secret-token", "PRICE": "5$ or $x", "MODE": "fast"}
+    assert "secret-token" not in repr(it)
+    assert "TOKEN: ${TOKEN}" in it.shown
+
+
+def test_servers_over_http_are_read_under_all_their_names():
+    for kind in ("http", "streamable-http", "streamableHttp", ""):
+        each = {"type": kind, "url": "https://${HOST}/mcp", "headers": {"X-Key": "${KEY}"}}
+        server = servers_in(file_with(it=each), {"HOST": "a.example"})["it"].server
+        assert server
+        assert (server.url, server.headers) == ("https://a.example/mcp", {"X-Key": "${KEY}"})
+
+
+@pytest.mark.parametrize(
+    "server, problem",
+    [
+        ({"type": "sse", "url": "https://a.b"}, "the protocol has given up the type sse"),
+        ({"command": "${NOWHERE}/it"}, "it needs the variable NOWHERE, which is not set"),
+        ({"args": ["x"]}, "it needs a command, or a url and the type http"),
+        ({"type": "stdio", "url": "https://a.b"}, "it needs a command"),
+        ({"url": "ftp://a.b"}, "its url must begin with http:// or https://"),
+    ],
+)
+def test_a_server_that_cannot_be_costs_itself_only(server, problem):
+    found = servers_in(file_with(bad=server, good={"command": "it"}), {})
+    assert found["bad"].server is None
+    assert found["bad"].problem.startswith(problem)
+    assert found["good"].server
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"mcpServers": {"a": {"args": "x"}}}', "[" * 9999]
+)
+def test_what_is_no_such_file_is_told(text):
+    with pytest.raises(ConfigError, match=r"^\.mcp\.json is wrong: "):
+        servers_in(text)
+
+
+def test_whatever_changes_in_a_declaration_it_is_another_one():
+    first = {"command": "it", "args": ["a"], "env": {"A": "1", "B": "2"}}
+    same = {"env": {"B": "2", "A": "1"}, "args": ["a"], "command": "it", "disabled": True}
+    digests = [
+        servers_in(file_with(it=each), {})["it"].digest
+        for each in (first, same, first | {"args": ["b"]}, first | {"env": {"A": "${A:-1}"}})
+    ]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
+# --- in a session ------------------------------------------------------------------------------------------------------
+
+ECHO = {"command": PYTHON, "args": ["-c", "raise SystemExit(0)"]}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, plain_environment):  # noqa: ARG001
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    project = tmp_path / "project"
+    project.mkdir()
+    return project
+
+
+def trust(tmp_path, project):
+    found = Trust(str(tmp_path / "state"), str(project))
+    found.trust({".mcp.json": found.look(".mcp.json").sha256})
+
+
+async def test_nothing_of_a_file_counts_that_is_not_trusted(tmp_path, project):
+    (project / ".mcp.json").write_text(file_with(it=ECHO))
+    async with talking(tmp_path) as talk:
+        await talk.say("go")
+        assert talk.parts.servers.shown() == ()
+        assert talk.of(TrustNeeded)[0].paths == (".mcp.json",)
+        assert talk.of(ApprovalRequested) == []
+
+
+async def test_a_server_starts_when_the_person_lets_it_and_not_before(tmp_path, project):
+    (project / ".mcp.json").write_text(file_with(it=ECHO))
+    trust(tmp_path, project)
+    async with talking(tmp_path) as talk:
+        question = await talk.question("server")
+        assert (question.tool, question.choices) == ("it", ("once", "always"))
+        assert "raise SystemExit(0)" in question.subject
+        assert talk.parts.servers.shown()[0].state == "stopped"
+        talk.answer(question, "deny")
+        await talk.say("go")
+        assert (await talk.state("it", "stopped")).why.startswith("you have not let it start")
+        talk.agent.act(ControlToolServer("it", "start"))
+        talk.answer(await talk.question("server", 2), "once")
+        await talk.state("it", "restarting")  # it ends at once
+
+
+async def test_always_is_for_this_declaration(tmp_path, project):
+    (project / ".mcp.json").write_text(file_with(it=ECHO))
+    trust(tmp_path, project)
+    async with talking(tmp_path) as talk:
+        talk.answer(await talk.question("server"), "always")
+        await talk.state("it", "restarting")
+    async with talking(tmp_path) as talk:
+        await talk.state("it", "restarting")
+        assert talk.of(ApprovalRequested) == []
+    (project / ".mcp.json").write_text(file_with(it=ECHO | {"args": ["-c", "pass"]}))
+    trust(tmp_path, project)
+    async with talking(tmp_path) as talk:
+        assert "-c pass" in (await talk.question("server")).subject
+
+
+async def test_a_file_that_is_trusted_in_the_session_brings_its_servers(tmp_path, project):
+    (project / ".mcp.json").write_text(file_with(it=ECHO, own=ECHO))
+    own = {"own": {"command": [sys.executable, str(NOTES), "stdio"], "enabled": False}}
+    async with talking(tmp_path, mcp_servers=own) as talk:
+        await talk.say("go")
+        found = talk.parts.project.trust.look(".mcp.json")
+        talk.agent.act(TrustFiles({".mcp.json": found.sha256}))
+        assert (await talk.question("server")).tool == "it"
+        assert [(each.name, each.is_projects) for each in talk.parts.servers.shown()] == [
+            ("own", False),
+            ("it", True),
+        ]
+        talk.agent.act(TrustFiles({}))
+        await talk.until(
+            lambda: [s.name for s in talk.parts.servers.shown() if s.is_projects] == []
+        )
+
+
+async def test_a_file_that_is_wrong_is_told_and_the_session_opens(tmp_path, project):
+    (project / ".mcp.json").write_text("{")
+    trust(tmp_path, project)
+    async with talking(tmp_path) as talk:
+        await talk.say("go")
+        assert any(".mcp.json is wrong" in notice.text for notice in talk.of(Notice))

@@ -1,0 +1,162 @@
+"""The list of tool servers, :AgentMcp."""
+
+import pytest
+from tests.conftest import wait_until
+from tests.nvim.test_tools_screen import prompt_winbar
+
+SERVERS = [
+    {
+        "name": "git",
+        "state": "ready",
+        "place": "mcp-server-git --repository .",
+        "era": "2026-07-28",
+        "tools": ["git_status", "git_log"],
+    },
+    {
+        "name": "linear",
+        "state": "failed",
+        "place": "https://mcp.linear.app/mcp",
+        "why": "it wants a login: :AgentMcp offers it",
+        "needs_login": True,
+    },
+    {"name": "notes", "state": "stopped", "place": "notes-server", "is_projects": True},
+]
+
+
+@pytest.fixture
+def shown(screen):
+    """A chat that shows the list."""
+    screen.send({"type": "tool_servers_changed", "servers": SERVERS})
+    show(screen)
+    return screen
+
+
+def show(screen, servers=SERVERS):
+    screen.lua("_G.answers = {}")
+    screen.command("AgentMcp")
+    wait_until(lambda: screen.actions("list_tool_servers"))
+    screen.answer("list_tool_servers", servers=servers)
+
+
+def lines(screen):
+    return screen.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)")
+
+
+def controls(screen):
+    return [(action["name"], action["what"]) for action in screen.actions("control_tool_server")]
+
+
+def test_the_list_tells_how_each_server_is(shown):
+    wait_until(lambda: "Tool servers" in shown.screen_text())
+    assert lines(shown) == [
+        "✓ git     ready · 2026-07-28 · 2 tools",
+        "    mcp-server-git --repository .",
+        "✗ linear  failed",
+        "    https://mcp.linear.app/mcp",
+        "    it wants a login: :AgentMcp offers it",
+        "⏸ notes   stopped · the project's",
+        "    notes-server",
+    ]
+    assert "<CR> details  r restart  d disable  L log in" in shown.screen_text()
+
+
+def test_keys_are_about_the_server_at_the_cursor(shown):
+    wait_until(lambda: "Tool servers" in shown.screen_text())
+    shown.feed("jr")
+    shown.feed("jL")
+    shown.feed("3jd")
+    wait_until(lambda: len(controls(shown)) == 3)
+    assert controls(shown) == [("git", "start"), ("linear", "login"), ("notes", "stop")]
+
+
+def test_the_list_changes_while_it_is_read_and_the_cursor_stays_on_its_server(shown):
+    wait_until(lambda: "Tool servers" in shown.screen_text())
+    shown.feed("jj")
+    starting = SERVERS[0] | {"state": "restarting", "why": "it was ended by SIGKILL"}
+    shown.send({"type": "tool_servers_changed", "servers": [starting, *SERVERS[1:]]})
+    wait_until(lambda: "◐ git     restarting" in shown.screen_text())
+    assert "it was ended by SIGKILL" in shown.screen_text()
+    assert shown.lua("return vim.api.nvim_get_current_line()") == "✗ linear  failed"
+
+
+def test_what_a_server_offers_and_has_said_is_shown_whole(shown):
+    wait_until(lambda: "Tool servers" in shown.screen_text())
+    shown.feed("<CR>")
+    wait_until(lambda: shown.actions("show_tool_server"))
+    shown.answer("show_tool_server", title="git", text="## Tools\n* `git_status`\n")
+    wait_until(lambda: "Tools" in shown.screen_text())
+    shown.feed("q")
+    wait_until(
+        lambda: (
+            "✗ linear"
+            in shown.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true))")
+        )
+    )
+
+
+def test_without_servers_it_says_how_one_is_declared(screen):
+    show(screen, [])
+    wait_until(lambda: ":help sanderling-mcp says how" in screen.messages())
+
+
+def test_the_keys_of_the_list_are_shown(shown):
+    wait_until(lambda: "Tool servers" in shown.screen_text())
+    shown.feed("g?")
+    wait_until(lambda: "log in at the server, in a browser" in shown.screen_text())
+
+
+def test_the_page_of_a_login_is_opened_and_can_be_copied(screen):
+    screen.lua("vim.ui.open = function(url) _G.opened = url end")
+    url = "https://auth.example.org/authorize?state=1"
+    screen.send({"type": "link_offered", "url": url, "text": "Log in at linear:"})
+    wait_until(lambda: screen.lua("return _G.opened") == url)
+    assert url in screen.transcript_text()
+
+
+def test_a_server_that_has_failed_is_seen_in_the_bars(screen):
+    screen.send({"type": "tool_servers_changed", "servers": SERVERS})
+    wait_until(lambda: "1 server failed" in prompt_winbar(screen))
+    assert "1 server failed" in screen.lua("return require('sanderling').statusline()")
+    screen.send({"type": "tool_servers_changed", "servers": SERVERS[:1]})
+    wait_until(lambda: "failed" not in prompt_winbar(screen))
+
+
+# --- in a prompt -------------------------------------------------------------------------------------------------------
+
+
+def menu(screen):
+    return screen.lua("""
+      return vim.tbl_map(function(item) return item.word end, vim.fn.complete_info({ 'items' }).items)
+    """)
+
+
+@pytest.fixture
+def prompt(screen):
+    offering = SERVERS[0] | {"resources": ["note://today", "note://day/{number}"]}
+    screen.send({"type": "tool_servers_changed", "servers": [offering]})
+    return screen
+
+
+@pytest.mark.parametrize("before", ["", "see ", "one<CR>two ("])
+def test_resources_are_completed_where_one_is_mentioned(prompt, before):
+    prompt.feed(f"i{before}@gi")
+    wait_until(lambda: menu(prompt) == ["@git:note://today", "@git:note://day/{number}"])
+    prompt.feed("t:note://t")
+    wait_until(lambda: menu(prompt) == ["@git:note://today"])
+    prompt.feed("<Tab>")
+    wait_until(lambda: prompt.prompt_lines()[-1].endswith("@git:note://today"))
+
+
+@pytest.mark.parametrize("typed", ["me@git:n", "@@g", "@x", "no at"])
+def test_nothing_is_offered_where_nothing_can_be_meant(prompt, typed):
+    prompt.feed(f"i{typed}")
+    wait_until(lambda: prompt.prompt_lines() == [typed])
+    assert prompt.lua("return vim.fn.pumvisible()") == 0
+
+
+def test_a_menu_of_resources_that_was_sent_away_stays_away(prompt):
+    prompt.feed("isee @g")
+    wait_until(lambda: menu(prompt))
+    prompt.feed("<C-e>it")
+    wait_until(lambda: prompt.prompt_lines() == ["see @git"])
+    assert prompt.lua("return vim.fn.pumvisible()") == 0
