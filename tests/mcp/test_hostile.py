@@ -242,8 +242,9 @@ async def test_progress_is_told_as_it_comes(place):
 async def test_tools_that_come_later_are_told_after_the_others(place):
     async with served(place, bad=hostile()) as mcp:
         before = [tool.name for tool in await mcp.source.tools()]
+        own = mcp["bad"].tools
         await mcp.called("bad", "more")
-        await happens(lambda: len(mcp["bad"].tools) > len(before))
+        await happens(lambda: len(mcp["bad"].tools) > len(own))
         after = [tool.name for tool in await mcp.source.tools()]
         assert after == [*before, "mcp__bad__later1"]
 
