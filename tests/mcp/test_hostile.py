@@ -318,3 +318,17 @@ async def test_server_is_killed_from_outside_as_often_as_one_likes(place, monkey
             os.kill(pid, signal.SIGKILL)
             await happens(lambda connection=connection: mcp["bad"].connection is not connection)
             assert await mcp.called("bad", "echo") == "hi"
+
+
+async def test_path_that_leads_elsewhere_since_the_session_began_is_not_let_in(place):
+    declared = place.project / "data"
+    declared.mkdir()
+    async with served(place, bad=hostile(paths=["data"])) as mcp:
+        mcp["bad"].stop()
+        await happens(lambda: mcp["bad"].status.state == "stopped")
+        declared.rmdir()
+        declared.symlink_to(place.secret)
+        mcp["bad"].restart()
+        await happens(lambda: "was replaced" in mcp["bad"].status.why)
+        with pytest.raises(ServerError, match="was replaced"):
+            await mcp.called("bad", "read", str(declared / "file"))
