@@ -239,7 +239,8 @@ async def test_progress_is_told_as_it_comes(place):
     assert steps == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
 
 
-async def test_tools_that_come_later_are_told_after_the_others(place):
+async def test_tools_that_come_later_are_told_after_the_others(place, monkeypatch):
+    monkeypatch.setattr("sanderling.mcp.search.MAX_TOLD", 99)
     async with served(place, bad=hostile()) as mcp:
         before = [tool.name for tool in await mcp.source.tools()]
         own = mcp["bad"].tools
