@@ -46,6 +46,22 @@ def test_servers_over_http_are_read_under_all_their_names():
 
 
 @pytest.mark.parametrize(
+    "server",
+    [
+        {"url": "https://a.example/?k=${ANTHROPIC_API_KEY}"},
+        {"url": "https://a.example", "headers": {"X": "${OPENAI_API_KEY:-none}"}},
+        {"command": "it", "args": ["--key", "${GOOGLE_API_KEY}"]},
+        {"command": "it", "env": {"KEY": "${ANTHROPIC_AUTH_TOKEN}"}},
+    ],
+)
+def test_no_server_of_a_project_is_given_the_key_of_a_models_provider(server):
+    keys = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+    proposal = servers_in(file_with(it=server), dict.fromkeys(keys, "sk-1"))["it"]
+    assert proposal.server is None
+    assert "the key of a model's provider" in proposal.problem
+
+
+@pytest.mark.parametrize(
     "server, problem",
     [
         ({"type": "sse", "url": "https://a.b"}, "the protocol has given up the type sse"),

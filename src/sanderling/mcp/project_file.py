@@ -2,8 +2,8 @@
 Servers that a project proposes: in its settings, and in `.mcp.json`, the file that other agents read, too.
 
 Both count once the person trusts them as they are, and each server starts once they have allowed that. In `.mcp.json` `${NAME}` stands for a
-variable of our environment, `${NAME:-default}` for that or else the default. Keys that others have put there for themselves are
-passed over.
+variable of our environment, `${NAME:-default}` for that or else the default; no variable that may hold the key of a model's provider
+is put in. Keys that others have put there for themselves are passed over.
 """
 
 import os
@@ -17,6 +17,7 @@ import msgspec
 from sanderling.errors import ConfigError
 from sanderling.mcp.servers import McpServer
 from sanderling.project.trust.trust import MCP_FILE
+from sanderling.providers.endpoint import keys_of_providers
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}", re.ASCII)
 _VARIABLE_OR_DOLLAR = re.compile(rf"{_VARIABLE.pattern}|\$", re.ASCII)
@@ -42,6 +43,10 @@ class _Declared(msgspec.Struct, frozen=True):
         def fill(text: str) -> str:
             return _VARIABLE.sub(lambda found: _value(found, environment), text)
 
+        if withheld := self._variables() & keys_of_providers():
+            raise ConfigError(
+                f"it wants {min(withheld)}, the key of a model's provider, which no server of a project is given"
+            )
         if self.type == "sse":
             raise ConfigError(
                 "the protocol has given up the type sse: is there a url of type http?"
@@ -57,6 +62,10 @@ class _Declared(msgspec.Struct, frozen=True):
         except ValueError as error:
             raise ConfigError(str(error)) from error
         raise ConfigError("it needs a command, or a url and the type http")
+
+    def _variables(self) -> set[str]:
+        texts = (self.command, *self.args, self.url, *self.env.values(), *self.headers.values())
+        return {found[1] for text in texts for found in _VARIABLE.finditer(text)}
 
     @property
     def shown(self) -> str:

@@ -144,6 +144,13 @@ def endpoint_names(providers: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...
     return tuple(dict.fromkeys(("anthropic", *providers, *presets())))
 
 
+def keys_of_providers() -> frozenset[str]:
+    """The variables that may hold the key of a preset's API."""
+    keys = (table.get("api_key", ()) for table in presets().values())
+    told = ((key,) if isinstance(key, str) else key for key in keys)
+    return frozenset(name.strip("${}") for names in told for name in names)
+
+
 def is_endpoint_name(name: str) -> bool:
     """Say whether a table may have this name; what stands before the colon of a model may be something else."""
     return _NAME.fullmatch(name) is not None
