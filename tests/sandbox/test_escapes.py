@@ -26,6 +26,8 @@ from tests.conftest import ROOT, find_neovim, prove
 from tests.sandbox.attacks import ATTACKS, Attack
 from tests.sandbox.victim import OWN_PROJECT, Launch, User, Verdict, Victim
 
+EXEC = ("-m", "sanderling", "sandbox", "exec")
+AS_SERVER = (str(Path(__file__).with_name("as_server.py")),)
 OLDER_KERNEL = Path(__file__).with_name("older_kernel.py")
 IS_ROOT = os.geteuid() == 0
 # Nobody else's id, also of the other processes of xdist: the kernel counts the processes of a user.
@@ -83,7 +85,13 @@ def msgspec_directory() -> str:
 
 
 def sandboxed(
-    user: User, level: str = "", network: str = "off", kernel: str = "", source: Path = ROOT / "src"
+    user: User,
+    level: str = "",
+    network: str = "off",
+    kernel: str = "",
+    *,
+    source: Path = ROOT / "src",
+    program: Sequence[str] = EXEC,
 ) -> Launch:
     """The command line that stands before an attack."""
     shim = [
@@ -95,7 +103,7 @@ def sandboxed(
         return [
             *("env", f"PYTHONPATH={python_path(source)}"),
             *([*shim, *kernel.split(), "--"] if kernel else []),
-            *(interpreter(user), "-m", "sanderling", "sandbox", "exec"),
+            *(interpreter(user), *program),
             *("--project", str(project), "--net", network),
             *(["--level", level] if level else []),
             *(["--mode", "ro"] if scene == "ro" else []),
@@ -242,6 +250,17 @@ def test_only_known_gaps_let_anything_through(proven, user, level):
     if (user.uid == 0 and level != "full") or level in ("full-bwrap", "namespaces"):
         attacks = without_own_projects(attacks)
     verdicts = attack_all(user, attacks, sandboxed(user, level))
+    assert_exactly(verdicts, known(user, level, here["landlock_abi"]))
+
+
+@prove
+@pytest.mark.parametrize("level", ["full", "landlock"])
+def test_a_tool_server_gets_no_further_than_a_command(proven, level):
+    user = UNPRIVILEGED
+    here = status(user)
+    skip_unless_possible(level, here)
+    attacks = without_own_projects(proven(user))
+    verdicts = attack_all(user, attacks, sandboxed(user, level, program=AS_SERVER))
     assert_exactly(verdicts, known(user, level, here["landlock_abi"]))
 
 
