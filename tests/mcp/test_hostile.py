@@ -85,6 +85,14 @@ async def test_server_that_ends_at_once_fails_with_its_reason_and_can_be_restart
         await happens(lambda: mcp["bad"].status.state == "failed")
 
 
+async def test_server_that_waits_for_its_next_start_can_be_stopped(place, monkeypatch):
+    monkeypatch.setattr(owner, "FIRST_DELAY_S", 60)
+    async with served(place, bad=hostile("exit")) as mcp:
+        await happens(lambda: mcp["bad"].status.state == "restarting")
+        mcp["bad"].stop()
+        await happens(lambda: mcp["bad"].status.state == "stopped")
+
+
 async def test_program_that_is_not_there_is_named(place, monkeypatch):
     monkeypatch.setattr(owner, "FIRST_DELAY_S", 0.001)
     async with served(place, bad={"command": ["no-such-server"]}) as mcp:

@@ -251,6 +251,8 @@ class Server:
         with anyio.CancelScope(deadline=anyio.current_time() + delay_s) as self._holding:
             await anyio.sleep_forever()
         self._holding = None
+        if not self._wanted.is_set():
+            self._set("stopped", self._stopped_for)
 
     def _set(self, state: State, why: str = "") -> None:
         self._set_status(Status(state, why))
