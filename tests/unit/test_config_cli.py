@@ -141,7 +141,7 @@ def test_files_without_mistakes_are_named(run, user, project):
     assert status == 0
     assert out.splitlines() == [
         "~/.config/sanderling/config.toml: read",
-        ".sanderling.toml: not trusted, so it does not count: :AgentTrust",
+        ".sanderling.toml: not trusted, so it does not count: :AgentTrust in Neovim",
     ]
 
 

@@ -36,8 +36,8 @@ from sanderling.text import visible
 EXIT_WRONG = 2
 _STATES = {
     "trusted": "trusted",
-    "new": "not trusted, so it does not count: :AgentTrust",
-    "changed": "changed since you trusted it, so it does not count: :AgentTrust",
+    "new": "not trusted, so it does not count: :AgentTrust in Neovim",
+    "changed": "changed since you trusted it, so it does not count: :AgentTrust in Neovim",
 }
 
 
