@@ -45,7 +45,7 @@ TALK = textwrap.dedent("""
         os._exit(0)
 
     log = f"{state}/sessions/s1.jsonl"
-    options = {"state_dir": state, "provider": "scripted", "script": script}
+    options = {"state_dir": state, "options": {"provider": "scripted", "script": script}}
     nvim.loop.call_soon(host.configure, options)
     host.bridge.start(talk, lambda error: error and print(repr(error), flush=True))
     nvim.run_loop(lambda *_: None, lambda *_: None)
