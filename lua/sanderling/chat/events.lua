@@ -202,7 +202,7 @@ for type, handle in pairs(handlers) do
   end)
 end
 
-bus.load_at('approval_requested', 'sanderling.review')
+bus.load_at('approval_requested', 'sanderling.approval')
 bus.load_at('trust_needed', 'sanderling.screens.trust')
 bus.load_at('link_offered', 'sanderling.screens.mcp')
 

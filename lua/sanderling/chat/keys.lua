@@ -5,7 +5,7 @@ local lazy = require('sanderling.ui.lazy')
 local files = require('sanderling.ui.files')
 local float = require('sanderling.ui.float')
 local message = require('sanderling.ui.message')
-local review = lazy('sanderling.review')
+local review = lazy('sanderling.approval')
 
 local M = {}
 

@@ -15,7 +15,7 @@ local jobs = lazy('sanderling.screens.jobs')
 local live = require('sanderling.session.live')
 local login = lazy('sanderling.screens.login')
 local mcp = lazy('sanderling.screens.mcp')
-local review = lazy('sanderling.review')
+local approval = lazy('sanderling.approval')
 local sandbox = require('sanderling.session.sandbox')
 local sessions = lazy('sanderling.chat.sessions')
 local stored = require('sanderling.session.stored')
@@ -34,7 +34,7 @@ end
 ---@param choice 'session'|'always'
 local function approving(choice)
   return function()
-    review.approve(choice)
+    approval.approve(choice)
   end
 end
 
@@ -328,7 +328,7 @@ return {
     desc = 'go to the question that waits for an answer',
     forms = 'ex',
     plug = 'nxit',
-    run = review.focus,
+    run = approval.focus,
   },
   {
     name = 'approve',
@@ -336,10 +336,10 @@ return {
     forms = 'ex',
     plug = 'nxit',
     args = '? scope',
-    words = review.choices,
+    words = approval.choices,
     is_word = true,
     run = function(call)
-      review.approve(unless_empty(call.args))
+      approval.approve(unless_empty(call.args))
     end,
   },
   {
@@ -357,7 +357,7 @@ return {
     args = '* reason',
     bang = 'only this one',
     run = function(call)
-      review.deny(call.args, call.bang)
+      approval.deny(call.args, call.bang)
     end,
   },
   { name = 'next_session', desc = 'next session; takes a count', plug = 'n', run = switching(1) },

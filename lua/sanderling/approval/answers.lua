@@ -1,12 +1,12 @@
 --- Answers to questions. One counts only when its question has been on the screen for a moment.
 local M = {}
 
-local float = require('sanderling.review.float')
-local form = require('sanderling.review.form')
+local float = require('sanderling.approval.float')
+local form = require('sanderling.approval.form')
 local links = require('sanderling.ui.links')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
-local queue = require('sanderling.review.queue')
+local queue = require('sanderling.approval.queue')
 
 ---@return string[]
 function M.choices()

@@ -2,7 +2,7 @@
 local M = {}
 
 local api = vim.api
-local wording = require('sanderling.review.wording')
+local wording = require('sanderling.approval.wording')
 
 local MAX_WIDTH = 78
 local MIN_WIDTH = 48 -- a chat that is smaller is not covered
@@ -10,23 +10,23 @@ local MIN_HEIGHT = 6
 local USUAL_SHARE, FOCUSED_SHARE = 0.4, 0.6 -- of the screen's rows, at most
 local USUAL_HEIGHT = 12 -- of a small change, which is to be read whole also on a screen of 24 rows
 
----@class (exact) sanderling.review.Area of the screen; cells count from 0
+---@class (exact) sanderling.approval.Area of the screen; cells count from 0
 ---@field top integer
 ---@field bottom integer the row behind it
 ---@field left integer
 ---@field width integer
 
----@class (exact) sanderling.review.Place
+---@class (exact) sanderling.approval.Place
 ---@field row integer of the border
 ---@field col integer
 ---@field width integer within the border
 ---@field height integer
----@field body sanderling.review.Body
+---@field body sanderling.approval.Body
 ---@field lines string[] that are shown of it
 ---@field is_cut boolean the last of them says what is missing
 
 --- The part of the screen that windows have: without tab line, status line and command line.
----@return sanderling.review.Area
+---@return sanderling.approval.Area
 local function screen_area()
   local has_tabline = vim.o.showtabline == 2
     or (vim.o.showtabline == 1 and #api.nvim_list_tabpages() > 1)
@@ -39,7 +39,7 @@ local function screen_area()
 end
 
 --- The transcript's part of it, if it is in this tab page and has the room.
----@return sanderling.review.Area?
+---@return sanderling.approval.Area?
 local function chat_area()
   for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
     local buf = api.nvim_win_get_buf(win)
@@ -64,7 +64,7 @@ function M.cursor_cell(is_focused)
   return pos.row > 0 and { row = pos.row - 1, col = pos.col - 1 } or nil
 end
 
----@param place sanderling.review.Place
+---@param place sanderling.approval.Place
 ---@param cell? { row: integer, col: integer }
 ---@return boolean
 function M.covers(place, cell)
@@ -78,7 +78,7 @@ end
 --- The place where the float hides least: over the end of the chat, else at the right; not where the cursor is.
 ---@param q sanderling.session.state.Question
 ---@param is_focused boolean
----@return sanderling.review.Place
+---@return sanderling.approval.Place
 function M.find(q, is_focused)
   local cell = M.cursor_cell(is_focused)
   local share = is_focused and FOCUSED_SHARE or USUAL_SHARE
@@ -134,7 +134,7 @@ end
 
 --- Scroll the transcripts whose end the float would cover: what led to the question is to be read above it. A reader who is
 --- elsewhere in one stays there.
----@param place sanderling.review.Place
+---@param place sanderling.approval.Place
 function M.keep_ends_above(place)
   for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
     local info = vim.fn.getwininfo(win)[1]

@@ -23,14 +23,14 @@ local NAMED = {
 }
 local ns = api.nvim_create_namespace('sanderling_form')
 
----@class (exact) sanderling.review.form.Form
+---@class (exact) sanderling.approval.form.Form
 ---@field q sanderling.session.state.Question
 ---@field values table<string, string>
 ---@field rows table<integer, sanderling.FormField> by lnum
 ---@field buf? integer
 ---@field is_here? fun(): boolean where the person was when they sent it
 
----@type table<string, sanderling.review.form.Form> by the id of the question
+---@type table<string, sanderling.approval.form.Form> by the id of the question
 local forms = {}
 
 ---@type fun(q: sanderling.session.state.Question, answer: table) sends an answer
@@ -74,7 +74,7 @@ local function label_of(field)
   return words.fitting(label, MAX_LABEL_CELLS) .. (field.is_required and ' *' or '')
 end
 
----@param form sanderling.review.form.Form
+---@param form sanderling.approval.form.Form
 ---@return string[] lines
 ---@return { row: integer, col: integer, end_col: integer, hl: string }[] marks
 local function text_of(form)
@@ -109,7 +109,7 @@ local function text_of(form)
   return lines, marks
 end
 
----@param form sanderling.review.form.Form
+---@param form sanderling.approval.form.Form
 local function fill(form)
   local buf = assert(form.buf)
   local lines, marks = text_of(form)
@@ -125,7 +125,7 @@ end
 
 -- what is changed -----------------------------------------------------------------------------------------------------
 
----@param form sanderling.review.form.Form
+---@param form sanderling.approval.form.Form
 ---@param field sanderling.FormField
 ---@param value string
 local function set(form, field, value)
@@ -135,7 +135,7 @@ local function set(form, field, value)
   end
 end
 
----@param form sanderling.review.form.Form
+---@param form sanderling.approval.form.Form
 ---@param field sanderling.FormField
 local function choose(form, field)
   vim.ui.select(field.choices, {
@@ -152,7 +152,7 @@ local function choose(form, field)
 end
 
 --- Choose several: each choice is put in or taken out, until the person has done.
----@param form sanderling.review.form.Form
+---@param form sanderling.approval.form.Form
 ---@param field sanderling.FormField
 local function choose_several(form, field)
   local value = form.values[field.name]
@@ -185,7 +185,7 @@ local function choose_several(form, field)
   end)
 end
 
----@param form sanderling.review.form.Form
+---@param form sanderling.approval.form.Form
 local function change(form)
   local field = form.rows[vim.fn.line('.')]
   if not field then
@@ -208,7 +208,7 @@ end
 
 -- beginning and end ---------------------------------------------------------------------------------------------------
 
----@param form sanderling.review.form.Form
+---@param form sanderling.approval.form.Form
 local function close(form)
   local buf = form.buf
   form.buf = nil
@@ -217,7 +217,7 @@ local function close(form)
   end
 end
 
----@param form sanderling.review.form.Form
+---@param form sanderling.approval.form.Form
 ---@param answer table
 local function send(form, answer)
   close(form)
@@ -226,7 +226,7 @@ local function send(form, answer)
 end
 
 --- The field that is needed and empty, if there is one.
----@param form sanderling.review.form.Form
+---@param form sanderling.approval.form.Form
 ---@return sanderling.FormField?
 local function first_missing(form)
   for _, field in ipairs(form.q.event.fields) do
@@ -236,7 +236,7 @@ local function first_missing(form)
   end
 end
 
----@param form sanderling.review.form.Form
+---@param form sanderling.approval.form.Form
 local function send_values(form)
   local missing = first_missing(form)
   if missing then

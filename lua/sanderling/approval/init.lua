@@ -5,13 +5,13 @@
 --- to the cursor. What can go wrong while it opens (text is locked, the command-line window) is tried again.
 local M = {}
 
-local answers = require('sanderling.review.answers')
+local answers = require('sanderling.approval.answers')
 local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
-local float = require('sanderling.review.float')
-local form = require('sanderling.review.form')
-local keys = require('sanderling.review.keys')
-local queue = require('sanderling.review.queue')
+local float = require('sanderling.approval.float')
+local form = require('sanderling.approval.form')
+local keys = require('sanderling.approval.keys')
+local queue = require('sanderling.approval.queue')
 
 bus.subscribe('approval_requested', function(session_id, event)
   local index = 0

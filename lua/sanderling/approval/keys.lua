@@ -2,13 +2,13 @@
 local M = {}
 
 local api = vim.api
-local answers = require('sanderling.review.answers')
+local answers = require('sanderling.approval.answers')
 local config = require('sanderling.config')
 local diff = require('sanderling.transcript.diff')
 local files = require('sanderling.ui.files')
-local float = require('sanderling.review.float')
+local float = require('sanderling.approval.float')
 local message = require('sanderling.ui.message')
-local queue = require('sanderling.review.queue')
+local queue = require('sanderling.approval.queue')
 local ui_float = require('sanderling.ui.float')
 local words = require('sanderling.ui.words')
 

@@ -4,21 +4,21 @@ local M = {}
 local api = vim.api
 local attention = require('sanderling.ui.attention')
 local diff = require('sanderling.transcript.diff')
-local geometry = require('sanderling.review.place')
+local geometry = require('sanderling.approval.place')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
 local message = require('sanderling.ui.message')
-local queue = require('sanderling.review.queue')
+local queue = require('sanderling.approval.queue')
 local scratch = require('sanderling.ui.scratch')
 local ui_float = require('sanderling.ui.float')
-local wording = require('sanderling.review.wording')
+local wording = require('sanderling.approval.wording')
 
 local RETRY_MS = 50
 
 local ns = api.nvim_create_namespace('sanderling_approval')
 local augroup = api.nvim_create_augroup('sanderling_approval', {})
 
----@type { win: integer, buf: integer, place?: sanderling.review.Place }?
+---@type { win: integer, buf: integer, place?: sanderling.approval.Place }?
 local float
 ---@type integer? the window from which the person has gone into the float
 local entered_from
@@ -104,7 +104,7 @@ local function open(config_)
   watch(buf)
 end
 
----@param place sanderling.review.Place
+---@param place sanderling.approval.Place
 ---@param q sanderling.session.state.Question
 local function fill(place, q)
   local buf, body = assert(float).buf, place.body

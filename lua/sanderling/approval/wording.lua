@@ -5,7 +5,7 @@ local api = vim.api
 local config = require('sanderling.config')
 local icons = require('sanderling.ui.icons')
 local live = require('sanderling.session.live')
-local queue = require('sanderling.review.queue')
+local queue = require('sanderling.approval.queue')
 local sandbox = require('sanderling.session.sandbox')
 local words = require('sanderling.ui.words')
 
@@ -14,15 +14,15 @@ function M.showbreak()
   return icons.narrow('continued') .. ' '
 end
 
----@class (exact) sanderling.review.Mark
+---@class (exact) sanderling.approval.Mark
 ---@field row integer
 ---@field col integer
 ---@field end_col integer
 ---@field hl string
 
----@class (exact) sanderling.review.Body
+---@class (exact) sanderling.approval.Body
 ---@field lines string[]
----@field marks sanderling.review.Mark[]
+---@field marks sanderling.approval.Mark[]
 ---@field subject_lnum integer
 
 --- The headings of questions that are about no use of a tool: about a model that goes in circles, or a tool server.
@@ -139,7 +139,7 @@ end
 ---@param lines string[]
 ---@param q sanderling.session.state.Question
 ---@param width integer
----@return sanderling.review.Mark[]
+---@return sanderling.approval.Mark[]
 local function add_place(lines, q, width)
   local where = 'in ' .. words.plain(vim.fn.fnamemodify(q.event.cwd, ':~'))
   local facts = sandbox.words(q.session_id)
@@ -189,7 +189,7 @@ end
 
 ---@param q sanderling.session.state.Question
 ---@param width integer of the float
----@return sanderling.review.Body
+---@return sanderling.approval.Body
 function M.body_of(q, width)
   local event = q.event
   local asker = asker_of(q)
@@ -219,10 +219,10 @@ function M.body_of(q, width)
   return { lines = lines, marks = marks, subject_lnum = subject_lnum }
 end
 
----@alias sanderling.review.Words table<string, string> what each key does, by its option without `question_`
+---@alias sanderling.approval.Words table<string, string> what each key does, by its option without `question_`
 
 --- From wide to narrow.
----@type sanderling.review.Words[]
+---@type sanderling.approval.Words[]
 local key_words = {
   {
     once = 'allow once',
@@ -268,7 +268,7 @@ local key_words = {
 }
 
 --- The words for keys in questions of other kinds, where they do something else.
----@type table<string, sanderling.review.Words>
+---@type table<string, sanderling.approval.Words>
 local other_words = {
   server = { once = 'start it', always = 'always', deny = 'do not' },
   form = { once = 'fill it in', deny = 'decline' },
