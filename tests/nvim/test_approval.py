@@ -10,7 +10,6 @@ import time
 import pytest
 from tests.conftest import prove, prove_rest, wait_until
 
-GRACE_S = 0.3
 SIZES = {"usual": {"columns": 120, "lines": 40}, "small": {"columns": 60, "lines": 20}}
 DIFF = "--- a/src/app.py\n+++ b/src/app.py\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
 
@@ -81,12 +80,16 @@ def drawn(screen):
 
 def wait_until_seen(screen, text="Allow"):
     wait_until(lambda: text in drawn(screen), f"{text!r} is on the screen")
-    time.sleep(GRACE_S + 0.02)  # what is typed earlier is not meant for it
 
 
 def ask(screen, *events):
     screen.send(*(events or (asked(),)))
     wait_until_seen(screen)
+
+
+def count_keys_after(screen, seconds):
+    """What is typed earlier, after a question has come, is not meant for it."""
+    screen.lua("require('sanderling.ui.attention').GRACE_NS = ...", int(seconds * 1e9))
 
 
 def enter(screen):
@@ -96,6 +99,18 @@ def enter(screen):
 
 def session_id(screen):
     return screen.lua("return vim.b[require('sanderling').transcript().buf].sanderling_session")
+
+
+@pytest.fixture
+def start_screen(start_screen):
+    """Keys count at once; some tests are about when they do."""
+
+    def start(**options):
+        screen = start_screen(**options)
+        count_keys_after(screen, 0)
+        return screen
+
+    return start
 
 
 @pytest.fixture
@@ -320,11 +335,13 @@ def test_a_key_that_was_typed_for_what_stood_there_before_answers_nothing(editor
     screen = editor()
     ask(screen, asked("q1"), asked("q2"))
     enter(screen)
-    screen.feed("aad")
+    screen.feed("a")
     wait_until(screen.actions)
+    count_keys_after(screen, 60)
+    screen.feed("ad")
     screen.lua("return 1")
     assert screen.actions() == [answer("once", "q1")]
-    time.sleep(GRACE_S)
+    count_keys_after(screen, 0)
     screen.feed("d")
     wait_until(lambda: screen.actions()[1:] == [answer("deny", "q2")])
 
@@ -332,11 +349,12 @@ def test_a_key_that_was_typed_for_what_stood_there_before_answers_nothing(editor
 @pytest.mark.parametrize("command", ["AgentApprove", "AgentApprove session", "AgentDeny no"])
 def test_a_command_does_not_answer_what_has_only_just_appeared(editor, command):
     screen = editor()
+    count_keys_after(screen, 60)
     screen.send(asked())
     screen.command(command)
     assert screen.actions() == []
     assert "only just appeared" in screen.messages()
-    time.sleep(GRACE_S)
+    count_keys_after(screen, 0)
     screen.command(command)
     assert len(screen.actions()) == 1
 
@@ -557,7 +575,6 @@ def test_questions_wait_in_one_float_and_are_gone_through_with_tab(editor):
         wait_until(lambda title=title: title in screen.screen_text(), title)
     screen.feed("<S-Tab>")
     wait_until(lambda: "wc? · 3 of 3" in screen.screen_text())
-    time.sleep(GRACE_S)
     screen.feed("a")
     wait_until(lambda: screen.actions() == [answer("once", "q3")])
     assert "ls? · 2 of 2" in screen.screen_text()
@@ -575,12 +592,10 @@ def test_the_keys_say_what_is_denied_and_one_denies_only_the_question_that_is_sh
     screen.feed("x")
     wait_until(lambda: screen.actions() == [answer("deny", "q1") | {"is_alone": True}])
     wait_until(lambda: " d deny all 2 " in screen.screen_text())
-    time.sleep(GRACE_S)
     screen.feed("Xkeep it<CR>")
     alone = answer("deny", "q2", reason="keep it") | {"is_alone": True}
     wait_until(lambda: screen.actions()[1:] == [alone])
     wait_until(lambda: " d deny the rest, too " in screen.screen_text())
-    time.sleep(GRACE_S)
     screen.feed(":AgentDeny! not now<CR>")
     alone = answer("deny", "q3", reason="not now") | {"is_alone": True}
     wait_until(lambda: screen.actions()[2:] == [alone])
@@ -624,6 +639,7 @@ def test_a_command_shows_a_question_that_was_left_before_it_answers_it(editor):
     enter(screen)
     screen.feed("q")
     wait_until(lambda: not float_of(screen))
+    count_keys_after(screen, 60)
     screen.command("AgentApprove")
     assert screen.actions() == []
     assert "Allow bash" in drawn(screen)
@@ -678,7 +694,6 @@ def test_it_survives_what_closes_windows(editor, size, keys):
       end, vim.api.nvim_list_wins())
     """)
     assert len(floats) == 1
-    time.sleep(GRACE_S)
     screen.command("AgentApprove")
     assert screen.actions() == [answer("once")]
 

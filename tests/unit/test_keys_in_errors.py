@@ -40,7 +40,7 @@ class Mirror(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[http.server.ThreadingHTTPServer]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Mirror) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
         server.shutdown()
