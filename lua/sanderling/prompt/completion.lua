@@ -6,9 +6,11 @@ local api = vim.api
 local live = require('sanderling.session.live')
 local scratch = require('sanderling.ui.scratch')
 local slash = require('sanderling.prompt.slash')
+local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.prompt.completion.Item as |complete-items| has it
 ---@field word string
+---@field abbr? string shown in the place of the word
 ---@field menu? string
 
 ---@param items sanderling.prompt.completion.Item[]
@@ -44,7 +46,8 @@ local function resources(session_id)
   local items = {}
   for _, server in ipairs(live.state_of(session_id).tool_servers) do
     for _, uri in ipairs(server.resources or {}) do
-      items[#items + 1] = { word = ('@%s:%s'):format(server.name, uri) }
+      local word = ('@%s:%s'):format(server.name, uri)
+      items[#items + 1] = { word = word, abbr = words.plain(uri), menu = words.plain(server.name) }
     end
   end
   return items

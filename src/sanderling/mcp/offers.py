@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 MAX_PAGES = 20
 MAX_OFFERED = 500  # of each kind
 MAX_DESCRIPTION_CHARS = 100
+MAX_URI_CHARS = 1_000
 MAX_TOLD_BYTES = 64 << 10  # of one resource, or of a prompt
 _ARGUMENT = re.compile(r"(\w[\w.-]*)=(.*)", re.DOTALL)
 
@@ -103,9 +105,14 @@ async def remote_resources(client: "Client") -> tuple[str, ...]:
         cursor = page.next_cursor
         if not cursor or len(uris) >= MAX_OFFERED:
             break
-    templates = await client.list_resource_templates()
-    uris |= dict.fromkeys(each.uri_template for each in templates.resource_templates)
-    return tuple(uri for uri in uris if uri.isprintable() and " " not in uri)[:MAX_OFFERED]
+    with suppress(Exception):  # not every server that has resources has these
+        templates = await client.list_resource_templates()
+        uris |= dict.fromkeys(each.uri_template for each in templates.resource_templates)
+    return tuple(filter(_can_be_mentioned, uris))[:MAX_OFFERED]
+
+
+def _can_be_mentioned(uri: str) -> bool:
+    return len(uri) <= MAX_URI_CHARS and uri.isprintable() and " " not in uri
 
 
 def told_prompt(result: "GetPromptResult") -> str:

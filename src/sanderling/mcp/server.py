@@ -232,13 +232,16 @@ class Server:
     async def _look_further(self, client: "Client") -> None:
         """Find out what else it offers. It is ready without that, and some say that they offer what they do not."""
         can = client.server_capabilities
-        with suppress(Exception), anyio.move_on_after(CONNECT_S):
-            prompts = await remote_prompts(client, self.name) if can.prompts else ()
-            resources = await remote_resources(client) if can.resources else ()
-            offers = Offers(self.tools, prompts, resources)
-            if offers != self.offers:
-                self.offers = offers
-                self._surroundings.on_change(self)
+        prompts, resources = tuple[RemotePrompt, ...](), tuple[str, ...]()
+        with anyio.move_on_after(CONNECT_S):
+            with suppress(Exception):
+                prompts = await remote_prompts(client, self.name) if can.prompts else ()
+            with suppress(Exception):
+                resources = await remote_resources(client) if can.resources else ()
+        offers = Offers(self.tools, prompts, resources)
+        if offers != self.offers:
+            self.offers = offers
+            self._surroundings.on_change(self)
 
     async def _back_off(self, problem: Status) -> None:
         self._failures += 1
