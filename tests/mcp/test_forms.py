@@ -15,7 +15,7 @@ PROPERTIES = {
     "name": {"type": "string", "title": "Name", "description": "As in your passport."},
     "email": {"type": "string", "format": "email"},
     "site": {"type": "string", "format": "uri"},
-    "day": {"type": "string", "format": "date"},
+    "day": {"type": "string", "format": "date", "description": "Of birth"},
     "time": {"type": "string", "format": "date-time"},
     "short": {"type": "string", "minLength": 2, "maxLength": 4},
     "age": {"type": "integer", "minimum": 1, "maximum": 1000000, "default": 42},
@@ -38,8 +38,9 @@ SCHEMA = {"type": "object", "properties": PROPERTIES, "required": ["name"]}
 def test_fields_have_what_the_schema_says_in_words():
     fields = {field.name: field for field in Form(SCHEMA).fields({})}
     assert fields["name"].is_required
-    assert (fields["name"].label, fields["name"].help) == ("Name", "As in your passport")
+    assert (fields["name"].label, fields["name"].help) == ("Name", "As in your passport.")
     assert fields["email"].help == "an email address"
+    assert fields["day"].help == "Of birth (a date as 2026-11-23)"
     assert fields["short"].help == "text, 2 to 4 characters"
     assert (fields["age"].help, fields["age"].value) == ("a whole number, 1 to 1,000,000", "42")
     assert fields["share"].help == "a number, at least 0"
@@ -140,6 +141,7 @@ async def test_a_form_is_asked_again_until_it_fits_with_what_was_filled_in():
     assert asked[0].id == asked[1].id
     assert {field.name: field.value for field in asked[1].fields}["age"] == "old"
     assert asked[0].subject.startswith("Name (needed), email, ")
+    assert max(map(len, asked[0].subject.splitlines())) <= 74
 
 
 @pytest.mark.parametrize("answer, action", [("deny", "decline"), ("cancel", "cancel")])

@@ -8,6 +8,7 @@ first. A server that asks and asks has a few questions open, and no more.
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 MAX_OPEN = 4  # of one server
 MAX_MESSAGE_CHARS = 2_000
+TITLES = {"form": "wants to know something", "link": "wants a page to be opened"}
+LISTED_CELLS = 74  # of the fields' names, in the question's float
 MAX_URL_CHARS = 4_000
 
 Ask = Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
@@ -95,7 +98,7 @@ class Elicitation:
         return ApprovalRequested(
             f"{kind}:{uuid4().hex}",
             server,
-            "",
+            TITLES[kind],
             visible(subject),
             visible(message)[:MAX_MESSAGE_CHARS],
             self._project,
@@ -131,4 +134,4 @@ async def answer_in_sdk(
 
 def _listed(fields: tuple[FormField, ...]) -> str:
     names = (f"{each.label or each.name}{' (needed)' * each.is_required}" for each in fields)
-    return visible(", ".join(names))
+    return fill(visible(", ".join(names)), LISTED_CELLS, break_long_words=False)

@@ -107,9 +107,7 @@ class Form:
                 name,
                 asked.kind,  # pyright: ignore[reportArgumentType] - _READERS has it
                 label=visible(asked.title),
-                help=". ".join(
-                    filter(None, (visible(asked.description).rstrip("."), _bounds(asked)))
-                ),
+                help=_help(asked),
                 value=filled.get(name, _as_text(asked)),
                 is_required=name in self._schema.required,
                 choices=asked.choices,
@@ -212,6 +210,11 @@ _READERS = {
 
 def _values(choices: Sequence[FormChoice]) -> list[str]:
     return [choice.value for choice in choices]
+
+
+def _help(asked: _Property) -> str:
+    words, bounds = visible(asked.description), _bounds(asked)
+    return f"{words} ({bounds})" if words and bounds else words or bounds
 
 
 def _as_text(asked: _Property) -> str:
