@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sanderling.project.trust.trust import Trust
-from tests.conftest import ROOT
+from tests.conftest import ROOT, prove
 from tests.mcp.talk import PYTHON, notes_over_http
 from tests.mcp.test_in_prompts import NOTES_SERVER
 
@@ -108,6 +108,7 @@ def test_each_is_started_and_its_row_says_what_came_of_it(shell, unused_port):
     assert "given up the type sse" in rows["old"]["error"]
 
 
+@prove
 def test_the_exit_status_tells(shell):
     shell.declare(good=NOTES_SERVER, bad={"command": [PYTHON, "-c", "pass"]})
     good = shell.run("check", "good")
@@ -121,6 +122,7 @@ def test_the_exit_status_tells(shell):
     assert shell.run("list").returncode == 2
 
 
+@prove
 def test_login_shows_a_page_and_logout_forgets(shell, unused_port):
     with notes_over_http(unused_port, "login") as url:
         shell.declare(it={"url": url}, program={"command": ["x"]})

@@ -9,6 +9,7 @@ from sanderling.errors import ConfigError
 from sanderling.mcp.place import Place
 from sanderling.mcp.problems import ServerError
 from sanderling.protocol.events import Notice
+from tests.conftest import prove, prove_rest
 from tests.mcp.talk import everything_over_http, notes_over_http, says, talking, uses
 
 # --- where it leads ----------------------------------------------------------------------------------------------------
@@ -87,7 +88,7 @@ def _home(tmp_path, monkeypatch, plain_environment):  # noqa: ARG001
 ALLOWED = ({"action": "allow", "tool": "mcp__it__*"},)
 
 
-@pytest.mark.parametrize("how", [(), ("json",)], ids=["events", "json"])
+@pytest.mark.parametrize("how", prove_rest([(), ("json",)], keep=(0,)))
 async def test_a_server_over_http_is_called_with_its_headers(
     tmp_path, unused_port, monkeypatch, how
 ):
@@ -104,6 +105,16 @@ async def test_a_server_over_http_is_called_with_its_headers(
             assert "x-key: secret-of-notes" in headers
             assert "accept-encoding: identity" in headers
             assert "secret-of-notes" not in repr(talk.of(Notice)) + repr(talk.parts.servers.shown())
+
+
+@pytest.mark.parametrize("value", ["secret\r\nX-More: 1", "secret-é"])
+async def test_a_header_that_none_can_be_is_told_without_it(tmp_path, monkeypatch, value):
+    monkeypatch.setenv("NOTES_KEY", value)
+    servers = {"it": {"url": "http://127.0.0.1:1/mcp", "headers": {"X-Key": "$NOTES_KEY"}}}
+    async with talking(tmp_path, mcp_servers=servers) as talk:
+        failed = await talk.state("it", "failed")
+        assert failed.why == "the header X-Key has a character that none can have"
+        assert "secret" not in repr(talk.events)
 
 
 async def test_a_server_that_ends_is_there_again_when_it_is(tmp_path, unused_port):
@@ -124,6 +135,7 @@ async def test_a_server_that_ends_is_there_again_when_it_is(tmp_path, unused_por
         assert [result.partition("\n")[0] for result in talk.results()] == ["one", "two"]
 
 
+@prove
 async def test_a_server_that_has_failed_is_tried_again_when_it_is_called(
     tmp_path, unused_port, monkeypatch
 ):

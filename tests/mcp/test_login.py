@@ -10,12 +10,13 @@ import httpx2
 import pytest
 
 from sanderling.mcp.callback import waiting_for_browser
-from sanderling.mcp.logins import Login
+from sanderling.mcp.logins import Kept, Login
 from sanderling.mcp.problems import ServerError
 from sanderling.mcp.servers import McpServer, OAuthClient
 from sanderling.mcp.tool_servers import log_in_at
 from sanderling.protocol.actions import ControlToolServer
 from sanderling.protocol.events import LinkOffered, Notice
+from tests.conftest import prove
 from tests.mcp.talk import notes_over_http, says, talking, uses
 
 ALLOWED = ({"action": "allow", "tool": "mcp__it__*"},)
@@ -68,7 +69,7 @@ async def test_a_person_logs_in_from_the_list_and_goes_on(tmp_path, unused_port,
         servers = {"it": {"url": url}}
         async with talking(tmp_path, *script, mcp_servers=servers, permissions=ALLOWED) as talk:
             failed = await talk.state("it", "failed")
-            assert failed.why == "it wants a login: :AgentMcp offers it"
+            assert failed.why == "it wants a login: `L` in :AgentMcp opens its page"
             assert failed.needs_login
             assert not log.exists(), "nothing was begun"
             talk.agent.act(ControlToolServer("it", "login"))
@@ -91,13 +92,14 @@ async def test_a_person_logs_in_from_the_list_and_goes_on(tmp_path, unused_port,
     assert "secret-" not in written
 
 
-async def test_another_server_of_the_same_name_is_not_sent_the_login(tmp_path, unused_port, log):
-    with notes_over_http(unused_port, "login", MCP_TEST_LOG=str(log)) as url:
-        await log_in(url, tmp_path / "state")
-        assert Login(tmp_path / "state", "it", url).is_known()
-        assert not Login(tmp_path / "state", "it", url + "2").is_known()
+def test_another_server_of_the_same_name_is_not_sent_the_login(tmp_path):
+    url = "https://mcp.example/mcp"
+    Login(tmp_path / "state", "it", url).store(Kept({"access_token": "x"}, {}))
+    assert Login(tmp_path / "state", "it", url).is_known()
+    assert not Login(tmp_path / "state", "it", url + "2").is_known()
 
 
+@prove
 async def test_a_token_that_has_ended_is_renewed_by_the_next_process(tmp_path, unused_port, log):
     with notes_over_http(
         unused_port, "login", MCP_TEST_LOG=str(log), MCP_TEST_LIFETIME_S="31"
@@ -109,6 +111,7 @@ async def test_a_token_that_has_ended_is_renewed_by_the_next_process(tmp_path, u
     assert log.read_text().split()[:3] == ["registered", "issued", "renewed"]
 
 
+@prove
 async def test_a_token_that_is_refused_too_early_is_renewed(tmp_path, unused_port, log):
     with notes_over_http(unused_port, "login", MCP_TEST_LOG=str(log)) as url:
         await log_in(url, tmp_path / "state")
@@ -122,6 +125,7 @@ async def test_a_token_that_is_refused_too_early_is_renewed(tmp_path, unused_por
     assert "renewed" in log.read_text()
 
 
+@prove
 async def test_a_token_that_cannot_be_renewed_wants_a_login(tmp_path, unused_port, log):
     with notes_over_http(unused_port, "login", MCP_TEST_LOG=str(log)) as url:
         await log_in(url, tmp_path / "state")
@@ -134,6 +138,7 @@ async def test_a_token_that_cannot_be_renewed_wants_a_login(tmp_path, unused_por
             assert (await talk.state("it", "failed")).needs_login
 
 
+@prove
 async def test_a_login_under_a_name_that_the_server_knows_introduces_nobody(
     tmp_path, unused_port, log
 ):
@@ -151,6 +156,7 @@ async def test_a_login_under_a_name_that_the_server_knows_introduces_nobody(
         assert not log.exists()
 
 
+@prove
 async def test_what_wants_no_login_says_so(tmp_path, unused_port):
     with (
         notes_over_http(unused_port) as url,
@@ -159,6 +165,7 @@ async def test_what_wants_no_login_says_so(tmp_path, unused_port):
         await log_in(url, tmp_path / "state")
 
 
+@prove
 async def test_without_a_keychain_nobody_is_sent_to_a_page(tmp_path, unused_port, monkeypatch):
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     with (

@@ -68,7 +68,7 @@ def test_no_server_of_a_project_is_given_the_key_of_a_models_provider(server):
         ({"command": "${NOWHERE}/it"}, "it needs the variable NOWHERE, which is not set"),
         ({"args": ["x"]}, "it needs a command, or a url and the type http"),
         ({"type": "stdio", "url": "https://a.b"}, "it needs a command"),
-        ({"url": "ftp://a.b"}, "its url must begin with http:// or https://"),
+        ({"url": "ftp://a.b"}, "its url must be https://host/path"),
     ],
 )
 def test_a_server_that_cannot_be_costs_itself_only(server, problem):

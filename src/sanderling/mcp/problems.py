@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import cast
 
-from sanderling.errors import SanderlingError
+from sanderling.errors import ConfigError, SanderlingError
 from sanderling.protocol.remedies import remedies
 from sanderling.text import printable, visible_prose
 
@@ -25,9 +25,10 @@ class LoginNeededError(LastingError):
         super().__init__(f"it wants a login: {remedies().server_login.format(name=name)}")
 
 
-def lasting(error: BaseException) -> LastingError | None:
+def lasting(error: BaseException) -> SanderlingError | None:
     """The error among those in `error` after which it is of no use to try again."""
-    return next((each for each in _leaves(error) if isinstance(each, LastingError)), None)
+    leaves = _leaves(error)
+    return next((each for each in leaves if isinstance(each, LastingError | ConfigError)), None)
 
 
 def why(error: BaseException) -> str:

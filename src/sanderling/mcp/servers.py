@@ -2,7 +2,6 @@
 
 import difflib
 import os
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
@@ -11,6 +10,7 @@ import msgspec
 from sanderling.config.expansion import expand, variables_in
 from sanderling.errors import ConfigError
 from sanderling.mcp.names import fitted_server
+from sanderling.mcp.place import Place
 
 _OF_PROGRAMS = ("paths", "write_paths", "env")
 
@@ -57,8 +57,11 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             raise ValueError("headers and oauth are for servers with a url")
         if self.url and (wrong := [name for name in _OF_PROGRAMS if getattr(self, name)]):
             raise ValueError(f"{', '.join(wrong)}: for servers with a command")
-        if self.url and not re.match(r"https?://[^/\s]", self.url):
-            raise ValueError("its url must begin with http:// or https://")
+        if self.url:
+            try:
+                Place(self.url, self.hosts, has_secrets=bool(self.headers))
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
 
 
 def load_servers(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, McpServer]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from sanderling.errors import ConfigError
 from sanderling.mcp.log import ServerLog
 from sanderling.mcp.logins import Login
 from sanderling.mcp.names import fitted_server, tool_name
@@ -155,6 +156,9 @@ async def open_http(
 
     headers, secrets = filled_in(login.name, declared.headers)
     log.hide(secrets)
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable()):  # else the error would quote it
+            raise ConfigError(f"the header {name} has a character that none can have")
     is_signed = any(each.lower() == "authorization" for each in headers)
     auth = None if is_signed else Auth(login)
     place = Place(declared.url, declared.hosts, has_secrets=bool(headers))

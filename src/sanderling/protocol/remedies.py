@@ -42,7 +42,7 @@ NEOVIM = Remedies(
     install=":AgentInstall, or make install",
     login=":AgentLogin",
     network=":AgentNet",
-    server_login=":AgentMcp offers it",
+    server_login="`L` in :AgentMcp opens its page",
 )
 SHELL = Remedies(
     model="--model NAME",
