@@ -1,14 +1,21 @@
 """Tool servers in print mode, where the first request is often the only one."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
+from sanderling.mcp.allowed import Allowed
+from sanderling.mcp.project_file import servers_in
+from sanderling.project.trust.trust import Trust
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import ApprovalRequested
 from tests.conftest import prove
-from tests.mcp.conftest import hostile
+from tests.mcp.conftest import HOSTILE, PYTHON, hostile
 from tests.unit.test_print_mode import Shell
 
 CALL = {"name": "mcp__bad__echo", "input": {"words": "from the server"}, "id": "toolu_1"}
@@ -83,3 +90,37 @@ def test_wrong_declaration_is_told_before_anything_starts(shell):
         in done.stderr
     )
     assert not Path(shell.state / "sessions").exists() or shell.sessions() == []
+
+
+def propose(shell: Shell, **servers: Any) -> None:
+    """Have the project propose these in a file that is trusted."""
+    (shell.project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    trust = Trust(str(shell.state), str(shell.project))
+    trust.trust({".mcp.json": trust.look(".mcp.json").sha256})
+
+
+def test_server_of_the_project_that_may_start_is_there_at_the_first_request(shell):
+    shutil.copy(HOSTILE, shell.project)
+    propose(shell, bad={"command": PYTHON, "args": ["hostile.py"]})
+
+    async def always(question: ApprovalRequested) -> AnswerApproval:
+        return AnswerApproval(question.id, "always")
+
+    [proposal] = servers_in((shell.project / ".mcp.json").read_text()).values()
+    allowed = Allowed(str(shell.state), str(shell.project), always)
+    assert anyio.run(allowed.ask, "bad", proposal)
+    done = shell.play(
+        [{"tool_use": CALL}],
+        ANSWER,
+        args=("--allow", "mcp__bad__*", "--output-format", "stream-json"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "from the server" in done.stdout
+
+
+def test_server_of_the_project_that_nobody_has_let_start_is_told_and_the_answer_comes(shell):
+    propose(shell, it={"command": "it"})
+    done = shell.play(ANSWER, args=("--output-format", "json"))
+    assert done.returncode == 0, done.stderr
+    assert "not started: the project's tool server 'it', until Neovim has asked" in done.stderr
+    assert json.loads(done.stdout)["denials"] == []

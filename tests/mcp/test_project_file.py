@@ -1,8 +1,10 @@
 """Servers that a project declares in `.mcp.json`: read as others do, and started when the person says so."""
 
 import json
+import shutil
 import sys
 
+import anyio
 import pytest
 
 from sanderling.errors import ConfigError
@@ -10,7 +12,8 @@ from sanderling.mcp.project_file import servers_in
 from sanderling.mcp.servers import filled_in
 from sanderling.project.trust.trust import Trust
 from sanderling.protocol.actions import ControlToolServer, TrustFiles
-from sanderling.protocol.events import ApprovalRequested, Notice, TrustNeeded
+from sanderling.protocol.events import ApprovalRequested, ApprovalSettled, Notice, TrustNeeded
+from tests.mcp.conftest import HOSTILE
 from tests.mcp.talk import NOTES, PYTHON, talking
 
 
@@ -111,9 +114,9 @@ def project(tmp_path, monkeypatch, plain_environment):  # noqa: ARG001
     return project
 
 
-def trust(tmp_path, project):
+def trust(tmp_path, project, file=".mcp.json"):
     found = Trust(str(tmp_path / "state"), str(project))
-    found.trust({".mcp.json": found.look(".mcp.json").sha256})
+    found.trust({file: found.look(file).sha256})
 
 
 async def test_nothing_of_a_file_counts_that_is_not_trusted(tmp_path, project):
@@ -139,6 +142,33 @@ async def test_a_server_starts_when_the_person_lets_it_and_not_before(tmp_path, 
         talk.agent.act(ControlToolServer("it", "start"))
         talk.answer(await talk.question("server", 2), "once")
         await talk.state("it", "restarting")  # it ends at once
+
+
+async def test_one_question_at_a_time_is_open_about_a_server(tmp_path, project):
+    (project / ".mcp.json").write_text(file_with(it=ECHO))
+    trust(tmp_path, project)
+    async with talking(tmp_path) as talk:
+        first = await talk.question("server")
+        talk.agent.act(ControlToolServer("it", "start"))
+        second = await talk.question("server", 2)
+        await talk.until(lambda: ApprovalSettled(first.id) in talk.of(ApprovalSettled))
+        again = talk.parts.project.trust.look(".mcp.json").sha256
+        talk.agent.act(TrustFiles({".mcp.json": again}))  # nothing changes
+        await anyio.wait_all_tasks_blocked()
+        assert ApprovalSettled(second.id) not in talk.of(ApprovalSettled)
+        talk.answer(second, "once")
+        await talk.state("it", "restarting")
+
+
+async def test_a_question_about_what_is_declared_no_more_is_taken_back(tmp_path, project):
+    (project / ".mcp.json").write_text(file_with(it=ECHO))
+    trust(tmp_path, project)
+    async with talking(tmp_path) as talk:
+        question = await talk.question("server")
+        (project / ".mcp.json").write_text("{}")
+        talk.agent.act(TrustFiles({}))
+        await talk.until(lambda: ApprovalSettled(question.id) in talk.of(ApprovalSettled))
+        assert talk.parts.servers.shown() == ()
 
 
 async def test_always_is_for_this_declaration(tmp_path, project):
@@ -172,6 +202,32 @@ async def test_a_file_that_is_trusted_in_the_session_brings_its_servers(tmp_path
         await talk.until(
             lambda: [s.name for s in talk.parts.servers.shown() if s.is_projects] == []
         )
+
+
+async def test_a_server_of_its_settings_that_cannot_be_costs_itself_only(tmp_path, project):
+    text = '[mcp.servers.bad]\ncommand = ["x"]\nurl = "https://a.b"\n[mcp.servers.off]\ncommand = ["x"]\nenabled = false\n'
+    (project / ".sanderling.toml").write_text(text)
+    trust(tmp_path, project, ".sanderling.toml")
+    async with talking(tmp_path) as talk:
+        await talk.say("go")
+        off, bad = talk.parts.servers.shown()
+        assert (bad.name, bad.state, off.state) == ("bad", "failed", "stopped")
+        assert "it has either a command or a url" in bad.why
+        assert talk.of(ApprovalRequested) == []
+
+
+async def test_a_server_that_is_declared_wrong_meanwhile_is_stopped(tmp_path, project):
+    shutil.copy(HOSTILE, project)
+    (project / ".mcp.json").write_text(file_with(it={"command": PYTHON, "args": ["hostile.py"]}))
+    trust(tmp_path, project)
+    async with talking(tmp_path) as talk:
+        talk.answer(await talk.question("server"), "once")
+        await talk.state("it", "ready")
+        (project / ".mcp.json").write_text(file_with(it={"type": "sse", "url": "https://a.b"}))
+        found = talk.parts.project.trust.look(".mcp.json")
+        talk.agent.act(TrustFiles({".mcp.json": found.sha256}))
+        await talk.state("it", "failed")
+        await talk.until(lambda: talk.parts.servers.source.servers["it"].status.state == "stopped")
 
 
 async def test_a_file_that_is_wrong_is_told_and_the_session_opens(tmp_path, project):

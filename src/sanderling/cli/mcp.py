@@ -150,7 +150,7 @@ def _declared(arguments: argparse.Namespace) -> _Declared:
     settings = with_project(layers, trust).settings()
     own = load_servers(settings.mcp_servers)
     proposed = servers_in(trust.read(MCP_FILE) or "{}")
-    proposed |= proposals(load_servers(settings.project_mcp_servers))
+    proposed |= proposals(settings.project_mcp_servers)
     others = {name: each for name, each in proposed.items() if name not in own}
     return _Declared(settings, project, own, others)
 

@@ -18,7 +18,7 @@ from sanderling.conversation.tasks import Tasks
 from sanderling.conversation.waiting import Waiting
 from sanderling.errors import ConfigError
 from sanderling.mcp.project_file import proposals, servers_in
-from sanderling.mcp.servers import McpServer, load_servers
+from sanderling.mcp.servers import McpServer
 from sanderling.mcp.source import GRACE_S
 from sanderling.mcp.tool_servers import Surroundings, ToolServers
 from sanderling.permissions.approvals import Approvals
@@ -194,7 +194,7 @@ class Parts:
 
     def declare_servers(self) -> None:
         """Have the servers that the project declares, if its file is trusted as it is now."""
-        proposed = proposals(load_servers(self.settings.project_mcp_servers))
+        proposed = proposals(self.settings.project_mcp_servers)
         try:
             proposed = servers_in(self.project.trust.read(MCP_FILE) or "{}") | proposed
         except ConfigError as error:

@@ -2,21 +2,21 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from uuid import uuid4
 
 from sanderling.mcp.project_file import Proposal
 from sanderling.project.trust.store import TrustStore
-from sanderling.project.trust.trust import MCP_FILE
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested
 from sanderling.text import visible
 
 REASON = (
-    f"The project's {MCP_FILE} declares it. It runs in the sandbox, as commands do, and asks before each use of its tools."
-    " `always`: also the next time, as it is here."
+    "The project proposes it. It runs in the sandbox, as commands do, and asks before each use of its tools."
+    " Always: also the next time, if it is proposed as it stands here."
 )
 REASON_HTTP = (
-    f"The project's {MCP_FILE} declares it. It is sent what its tools are called with, and asks before each use of them."
-    " `always`: also the next time, as it is here."
+    "The project proposes it. It is sent what its tools are called with, and asks before each use of them."
+    " Always: also the next time, if it is proposed as it stands here."
 )
 
 Ask = Callable[[ApprovalRequested], Awaitable[AnswerApproval]]
@@ -44,9 +44,9 @@ class Allowed:
         if self.is_allowed(name, server):
             return True
         question = ApprovalRequested(
-            f"server:{name}",
+            f"server:{uuid4().hex}",
             name,
-            "",
+            "is to start",
             visible(server.shown),
             REASON_HTTP if server.server and server.server.url else REASON,
             self._project,

@@ -11,11 +11,13 @@ import re
 import shlex
 from collections.abc import Mapping
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 
+from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import ConfigError
-from sanderling.mcp.servers import McpServer
+from sanderling.mcp.servers import McpServer, load_server
 from sanderling.project.trust.trust import MCP_FILE
 from sanderling.providers.endpoint import keys_of_providers
 
@@ -113,16 +115,18 @@ def servers_in(text: str, environment: Mapping[str, str] = os.environ) -> dict[s
     return {name: _server(each, environment) for name, each in file.mcp_servers.items()}
 
 
-def proposals(servers: Mapping[str, McpServer]) -> dict[str, Proposal]:
+def proposals(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Proposal]:
     """The servers that a project's own settings propose, by name."""
-    return {
-        name: Proposal(
-            each.url or shlex.join(each.command),
-            sha256(msgspec.json.encode(each, order="sorted")).hexdigest(),
-            each,
-        )
-        for name, each in servers.items()
-    }
+    return {name: _proposal(name, table) for name, table in tables.items()}
+
+
+def _proposal(name: str, table: Mapping[str, Any]) -> Proposal:
+    digest = sha256(msgspec.json.encode(table, order="sorted")).hexdigest()
+    try:
+        server = load_server(name, table)
+    except ConfigError as error:
+        return Proposal(PROJECT_FILE, digest, problem=str(error))
+    return Proposal(server.url or shlex.join(server.command), digest, server)
 
 
 def _server(declared: _Declared, environment: Mapping[str, str]) -> Proposal:

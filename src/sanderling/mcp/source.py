@@ -54,6 +54,7 @@ class McpSource:
         state_dir: str = "",
         ask: AskFor | None = None,
         window_tokens: Callable[[], int] = lambda: 0,
+        get_started: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.servers: dict[str, Server] = {}
         self._sandbox = sandbox
@@ -62,6 +63,7 @@ class McpSource:
         self._state_dir = state_dir
         self._ask = ask
         self._patience_s = patience_s
+        self._get_started = get_started or self._begin
         self._begun = anyio.Event()
         self._has_waited = False
         self._tasks: TaskGroup | None = None
@@ -113,6 +115,9 @@ class McpSource:
         """Start the servers: now nothing else is waited for."""
         self._begun.set()
 
+    async def _begin(self) -> None:
+        self.begin()
+
     async def tools(self) -> Sequence[Tool]:
         """The tools that were ready, in the order in which they came to be; none is ever taken away, or told anew."""
         if not self._has_waited:
@@ -128,8 +133,8 @@ class McpSource:
 
     async def _wait(self) -> None:
         if self._patience_s > GRACE_S:
-            self.begin()
             with anyio.move_on_after(self._patience_s):
+                await self._get_started()
                 for server in tuple(self.servers.values()):
                     await server.begun()
 

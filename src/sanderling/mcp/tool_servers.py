@@ -67,6 +67,7 @@ class ToolServers:
         self._projects: dict[str, Proposal] = {}
         self._allowed = Allowed(surroundings.state_dir, surroundings.project, surroundings.ask)
         self._elicitation = Elicitation(surroundings.project, surroundings.ask)
+        self._asking: dict[str, anyio.CancelScope] = {}
         self._logins: dict[str, anyio.CancelScope] = {}
         self._told: tuple[ToolServer, ...] = ()
         self._commands: tuple[SlashCommand, ...] = ()
@@ -80,6 +81,7 @@ class ToolServers:
             state_dir=surroundings.state_dir,
             ask=self._answer,
             window_tokens=surroundings.window_tokens,
+            get_started=self._begin,
         )
 
     async def run(self) -> None:
@@ -88,11 +90,16 @@ class ToolServers:
 
     def begin(self) -> None:
         """Start the servers, and ask about those of the project: now nothing else is waited for."""
+        self._surroundings.start(self._begin)
+
+    async def _begin(self) -> None:
         if not self._has_begun:
             self._has_begun = True
             self.source.begin()
-            for name in self._projects:
-                self._surroundings.start(self._let_start, name)
+            async with anyio.create_task_group() as tasks:
+                for name, each in self._projects.items():
+                    if each.server and each.server.enabled:
+                        tasks.start_soon(self._let_start, name)
 
     def declare(self, projects: Mapping[str, Proposal]) -> None:
         """Have the servers that the project declares now, below the person's own."""
@@ -106,22 +113,31 @@ class ToolServers:
             self._projects[name] = declared
             if declared.server and declared != before.get(name):
                 self.source.declare(name, declared.server).stop(NOT_ALLOWED)
-                if self._has_begun:
+                if self._has_begun and declared.server.enabled:
                     self._surroundings.start(self._let_start, name)
-        for name in before.keys() - self._projects.keys():
+        gone = (n for n in before if n not in self._projects or not self._projects[n].server)
+        for name in gone:
+            if scope := self._asking.get(name):
+                scope.cancel()
             if server := self.source.servers.get(name):
                 server.stop(NOT_DECLARED)
         self._emit()
 
     async def _let_start(self, name: str) -> None:
-        """Start a server of the project, if the person lets it."""
+        """Start a server of the project, if the person lets it; a question that is open about it is taken back."""
         declared, server = self._projects.get(name), self.source.servers.get(name)
-        if declared and server and declared.server:
+        if scope := self._asking.get(name):
+            scope.cancel()
+        if not (declared and server and declared.server):
+            return
+        with anyio.CancelScope() as self._asking[name]:
             try:
-                if await self._allowed.ask(name, declared):
-                    server.restart()
+                is_allowed = await self._allowed.ask(name, declared)
             except SanderlingError as error:
                 self._surroundings.emit(Notice("warning", str(error)))
+            else:
+                if is_allowed and self._projects.get(name) == declared:
+                    server.restart()
 
     # --- what the person does ------------------------------------------------------------------------------------------
 
@@ -129,8 +145,9 @@ class ToolServers:
         server = self.source.servers.get(name)
         if server is None:
             return
-        if scope := self._logins.get(name):
-            scope.cancel()
+        for scope in (self._logins.get(name), self._asking.get(name)):
+            if scope:
+                scope.cancel()
         if what == "stop":
             server.stop()
         elif what == "login":
@@ -163,10 +180,9 @@ class ToolServers:
                 await log_in_at(name, declared, self._surroundings.state_dir, show)
             except SanderlingError as error:
                 emit(Notice("warning", f"Nobody is logged in at '{name}': {error}."))
-                server.stop(str(error))
             else:
                 emit(Notice("info", f"You are logged in at '{name}'."))
-                server.restart()
+            server.restart()  # also after a login that failed: it is as before, or says what it wants
         if self._logins.get(name) is scope:
             del self._logins[name]
 

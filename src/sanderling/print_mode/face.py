@@ -34,6 +34,7 @@ NOBODY = (
     "Nobody is there to answer, for this runs without a person. Do what can be done without it, and say at the end what could not"
     " be done{remedy}."
 )
+ALLOW_IT = "until Neovim has asked you about it, and you have answered `always`"
 REMEDIES_TO_GO_ON = {"calls": "--max-turns N", "budget": "budget_usd in config.toml"}
 """For the questions whether the turn may go on."""
 STOP_WORDS = {
@@ -117,6 +118,10 @@ class PrintFace:
     # --- questions -----------------------------------------------------------------------------------------------------
 
     def _deny(self, question: ApprovalRequested) -> None:
+        if question.kind == "server":
+            self._note(f"not started: the project's tool server '{question.tool}', {ALLOW_IT}")
+            self._act(AnswerApproval(question.id, "deny"))
+            return
         remedy = self._remedy(question)
         reason = NOBODY.format(remedy=f"; {remedy} would let it through" if remedy else "")
         if question.kind != "limit":  # a notice has told of that

@@ -98,7 +98,9 @@ class ResultBuilder:
                 self._note_denied_use(self._running.pop(event.id), event)
             case ApprovalRequested(kind="limit", tool=tool) if tool not in LIFTED:
                 self._is_given_up = True
-            case ApprovalRequested(use_id, tool, title, reason=reason):
+            case ApprovalRequested(use_id, tool, title, kind=kind, reason=reason) if (
+                kind != "server"
+            ):
                 self._asked.add(use_id)
                 self._deny(tool, title, reason)
             case AccessDenied(operation, target, rule):

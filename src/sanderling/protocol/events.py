@@ -292,8 +292,8 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
 
     `subject` is what would be done, whole, in the syntax `filetype`: the command, the diff, the address. `reason` says why
     that is asked, `cwd` where it would be done. `rule` is what the answer "always" would keep, as text that can be edited;
-    "always" and "session" are offered as `choices` says, `wider` is a rule that can be taken instead: for all tools of a server. `path` is the file that it is about. `is_of_several`: to deny it denies
-    other tool uses of the same message.
+    "always" and "session" are offered as `choices` says, `wider` is a rule that can be taken instead: for all tools of a server.
+    `path` is the file that it is about. `is_of_several`: to deny it denies other tool uses of the same message.
 
     It is about the use of `tool`, about a grant for what the sandbox refused to it, about unsaved changes that it would go over
     ("overlap"), or about a limit that the turn has reached, of which `tool` is the name then. Of a tool server, which `tool` names
