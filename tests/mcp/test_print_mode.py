@@ -78,7 +78,9 @@ def test_server_that_fails_is_told_and_the_answer_comes(shell):
 def test_server_whose_variable_is_not_set_is_told(shell):
     declare(shell, bad=hostile(env={"TOKEN": "$NOT_SET_ANYWHERE"}))
     done = shell.play(ANSWER)
-    assert "the variable NOT_SET_ANYWHERE is not set" in done.stderr
+    assert (
+        "The tool server 'bad' has failed: the variable NOT_SET_ANYWHERE is not set." in done.stderr
+    )
 
 
 def test_wrong_declaration_is_told_before_anything_starts(shell):

@@ -34,7 +34,7 @@ def test_variables_are_put_in_and_are_not_shown():
     it = servers_in(text, {"ROOT": "/srv", "TOKEN": "secret-token"})["it"]
     assert it.server
     assert it.server.command == ("/usr/bin/it", "--root=/srv", "$HOME")
-    filled = filled_in("it", it.server.env, {"TOKEN": "secret-token", "x": "no"})
+    filled = filled_in(it.server.env, {"TOKEN": "secret-token", "x": "no"})
     assert filled.values == {"TOKEN": "secret-token", "PRICE": "5$ or $x", "MODE": "fast"}
     assert "secret-token" not in repr(it)
     assert "TOKEN: ${TOKEN}" in it.shown

@@ -24,7 +24,7 @@ async def log_in(name: str, declared: McpServer, state_dir: str, show: Show) -> 
     try:
         await in_keychain(login.backend)
         async with waiting_for_browser(own.port if own else 0) as callback:
-            client = _known_as(name, own, callback.redirect_uri) if own else None
+            client = _known_as(own, callback.redirect_uri) if own else None
             auth = Auth(login, client, callback=callback, show=show)
             place = Place(declared.url, declared.hosts)
             async with Client(over_http(place, {}, _anywhere, auth), cache=None):
@@ -36,8 +36,8 @@ async def log_in(name: str, declared: McpServer, state_dir: str, show: Show) -> 
         raise ServerError("it wants no login")
 
 
-def _known_as(name: str, client: OAuthClient, redirect_uri: str) -> OAuthClientInformationFull:
-    secret = filled_in(name, {"secret": client.client_secret}).values["secret"]
+def _known_as(client: OAuthClient, redirect_uri: str) -> OAuthClientInformationFull:
+    secret = filled_in({"secret": client.client_secret}).values["secret"]
     method = "client_secret_post" if secret else "none"
     return OAuthClientInformationFull.model_validate(
         {

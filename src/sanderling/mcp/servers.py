@@ -109,19 +109,14 @@ class Filled(NamedTuple):
     secrets: frozenset[str]
 
 
-def filled_in(
-    name: str, values: Mapping[str, str], environment: Mapping[str, str] = os.environ
-) -> Filled:
+def filled_in(values: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Filled:
     """
-    Put in the variables that `values` of the server `name` refer to: when it starts, so that what is shown of the settings has none.
+    Put in the variables that `values` of a server refer to: when it starts, so that what is shown of the settings has none.
 
     Raises:
         ConfigError: one of them is not set.
     """
-    try:
-        filled = {key: expand(value, environment) for key, value in values.items()}
-    except ConfigError as error:
-        raise ConfigError(f"tool server '{name}': {error}") from error
+    filled = {key: expand(value, environment) for key, value in values.items()}
     secrets = {
         environment[variable] for value in values.values() for variable in variables_in(value)
     }

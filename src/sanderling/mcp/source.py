@@ -159,7 +159,7 @@ async def open_http(
     from sanderling.mcp.http import over_http
     from sanderling.mcp.oauth import Auth
 
-    headers, secrets = filled_in(login.name, declared.headers)
+    headers, secrets = filled_in(declared.headers)
     log.hide(secrets)
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):  # else the error would quote it
@@ -180,7 +180,7 @@ async def open_stdio(
     name: str, declared: McpServer, sandbox: SessionSandbox, grant: Grant, log: ServerLog
 ) -> "AsyncGenerator[TransportStreams]":
     """Start the program of the server `name`, and speak with it over its pipes."""
-    variables, secrets = filled_in(name, declared.env)
+    variables, secrets = filled_in(declared.env)
     log.hide(secrets)
 
     def note(denial: Denial) -> None:
