@@ -481,6 +481,7 @@
 ---@field state 'changed'|'new'|'trusted'
 ---@field sha256 string
 ---@field text? string
+---@field allowed? string[]
 
 ---@class (exact) sanderling.TrustPage
 ---@field project string

@@ -96,6 +96,19 @@ def test_what_a_person_cannot_see_stands_there_as_its_code(screen):
     assert groups == ["AgentWarning"] * 5
 
 
+def test_what_a_file_allows_stands_in_words_above_the_question(screen):
+    allowed = {"allowed": ["run `make test`, whatever follows it", "run `a\u202eb`"]}
+    open_page(screen, [CONFIG | allowed])
+    lines = page(screen)
+    start = lines.index(".sanderling.toml lets the model do this without asking you:")
+    assert lines[start + 1 : start + 5] == [
+        "│ run `make test`, whatever follows it",
+        "│ run `a·b`",
+        "",
+        "Trust this file as it is shown?",
+    ]
+
+
 def test_a_file_cannot_pass_for_the_page_or_for_another_file(screen):
     text = "end\n\nCLAUDE.md (trusted, 1 line)\n☑ CLAUDE.md"
     open_page(screen, [file("AGENTS.md", text), file("x\nCLAUDE.md (trusted", "text")])

@@ -536,3 +536,10 @@ def test_line_that_is_made_to_take_forever_does_not(line):
 )
 def test_import_is_relative_to_the_importing_file_and_stays_inside(importing, mention, path):
     assert imported_path(importing, mention) == path
+
+
+def test_what_a_project_would_allow_is_told_beside_its_file(project, trust):
+    rule = '[[permissions]]\naction = "allow"\ntool = "bash"\ncommand = "make"\n'
+    write(project, ".sanderling.toml", rule)
+    (file,) = trust.shown().files
+    assert file.allowed == ("run `make`, whatever follows it",)

@@ -27,6 +27,7 @@ end
 ---@field refusal? string
 ---@field is_marked table<string, boolean> by path
 ---@field first_row integer of the list of files
+---@field question_row integer
 ---@field sections integer[] row of the header of each file
 
 ---@type table<string, { words: string, hl: string }>
@@ -79,6 +80,20 @@ local function lines_of(file)
   return text == '' and {} or words.lines_of(text)
 end
 
+---@param file sanderling.TrustFile
+---@return string[] lines about what the model might do then without a question
+local function allowed_lines(file)
+  if not file.allowed then
+    return {}
+  end
+  local path = words.visible(words.plain(file.path))
+  local lines = { '', path .. ' lets the model do this without asking you:' }
+  for _, sentence in ipairs(file.allowed) do
+    lines[#lines + 1] = M.bar() .. words.visible(words.plain(sentence))
+  end
+  return lines
+end
+
 ---@param self sanderling.screens.trust.View
 ---@return string[]
 local function page(self)
@@ -87,7 +102,11 @@ local function page(self)
   for _, file in ipairs(self.files) do
     lines[#lines + 1] = list_line(self, file)
   end
+  for _, file in ipairs(self.files) do
+    vim.list_extend(lines, allowed_lines(file))
+  end
   vim.list_extend(lines, { '', self.refusal or M.question(self) })
+  self.question_row = #lines - 1
   for i, file in ipairs(self.files) do
     local text = lines_of(file)
     lines[#lines + 1] = ''
@@ -146,11 +165,10 @@ function M.draw(self)
   api.nvim_buf_set_lines(self.buf, 0, -1, true, lines)
   scratch.set_buf_options(self.buf, { modifiable = false })
   paint(self, 0, 'AgentUser')
-  paint(
-    self,
-    self.first_row + #self.files + 1,
-    self.refusal and 'AgentError' or 'AgentApprovalTitle'
-  )
+  for row = self.first_row + #self.files + 1, self.question_row - 2 do
+    paint(self, row, 'AgentWarning')
+  end
+  paint(self, self.question_row, self.refusal and 'AgentError' or 'AgentApprovalTitle')
   for i in ipairs(self.files) do
     paint_list_line(self, i)
     paint(self, self.sections[i], 'AgentUser')

@@ -3,12 +3,14 @@ A project's file of settings: what it may say of itself, and how it may bind the
 
 Somebody may trust a file that they have not understood. So nothing in it leads the person's keys, money or files anywhere: no
 provider, address or price, no host, path or variable for the sandbox, nothing of the environment, no server with any of these. Its
-model is one of the person's own providers', and never a script. What bounds the agent only becomes tighter (`layers.py`).
+model is one of the person's own providers', and never a script. What bounds the agent only becomes tighter (`layers.py`). What a rule
+allows is named in it: commands, or files of the project.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -82,6 +84,51 @@ def _errors_in(options: Table, kinds: Mapping[str, Any]) -> Iterator[ConfigError
     yield from map(_explained, mistakes_in(options, project_file_type(kinds)))
     if str(options.get("model", "")).startswith(_SCRIPT):
         yield ConfigError("a project may not choose a script as its model", ("model",))
+    for number, rule in _allowing(options):
+        if not _is_narrow(rule):
+            words = (
+                "a project may allow no more than `bash` with a `command`, and `edit` or `write` with a `path` below its root: "
+                "what allows more belongs into your own settings"
+            )
+            yield ConfigError(words, ("permissions", number))
+
+
+def allowed_by(text: str) -> tuple[str, ...]:
+    """A sentence for each thing that a project's file would let the model do without a question."""
+    layer, _ = parse(PROJECT_FILE, text, None)
+    return tuple(map(_sentence, (rule for _, rule in _allowing(layer.options))))
+
+
+def _allowing(options: Table) -> Iterator[tuple[int, Table]]:
+    rules = options.get("permissions")
+    for number, rule in enumerate(cast("list[Any]", rules) if isinstance(rules, list) else ()):
+        if isinstance(rule, dict) and cast("Table", rule).get("action") == "allow":
+            yield number, cast("Table", rule)
+
+
+def _is_narrow(rule: Table) -> bool:
+    match rule:
+        case {"tool": "bash", "command": str(command)}:
+            try:
+                return not {*shlex.split(command)} <= {"*", "$"}
+            except ValueError:  # which is told as what it is
+                return True
+        case {"tool": "edit" | "write", "path": str(path)}:
+            is_inside = not path.startswith(("/", "~")) and ".." not in path.split("/")
+            return is_inside and bool(path.strip("*?./"))
+        case _:
+            return False
+
+
+def _sentence(rule: Table) -> str:
+    match rule:
+        case {"tool": "bash", "command": str(command)} if _is_narrow(rule):
+            words = command.removesuffix(" $").removesuffix(" *")
+            return f"run `{words}`" + ("" if command.endswith(" $") else ", whatever follows it")
+        case {"tool": "edit" | "write" as tool, "path": str(path)} if _is_narrow(rule):
+            return f"{tool} files like `{path}`"
+        case _:
+            return f"use `{rule.get('tool', '*')}` for whatever it likes: such a rule is refused"
 
 
 def _explained(error: ConfigError) -> ConfigError:

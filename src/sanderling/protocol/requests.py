@@ -133,12 +133,17 @@ class ShowTrust(msgspec.Struct, tag="show_trust", frozen=True, forbid_unknown_fi
 
 
 class TrustFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file of the project's that would tell the model or Sanderling what to do. `path` is relative to the project."""
+    """
+    A file of the project's that would tell the model or Sanderling what to do. `path` is relative to the project.
+
+    `allowed` says in words what it lets the model do without a question.
+    """
 
     path: str
     state: Literal["new", "changed", "trusted"]
     sha256: str
     text: str = ""
+    allowed: tuple[str, ...] = ()
 
 
 class TrustPage(msgspec.Struct, frozen=True, omit_defaults=True):

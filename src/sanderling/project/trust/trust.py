@@ -15,7 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Protocol
 
-from sanderling.config.project import PROJECT_FILE
+from msgspec.structs import replace
+
+from sanderling.config.project import PROJECT_FILE, allowed_by
 from sanderling.errors import ConfigError
 from sanderling.project.trust.imports import MAX_IMPORT_DEPTH, imported_path, lines_with_imports
 from sanderling.project.trust.reading import Content, Reader, find_files, visible_name
@@ -137,7 +139,8 @@ class Trust:
         """Add the file to `files`, and after it what it imports."""
         if path in files or len(files) >= MAX_SHOWN_FILES or not (file := self.look(path)):
             return
-        files[path] = file
+        is_settings = path == PROJECT_FILE and bool(file.sha256)
+        files[path] = replace(file, allowed=allowed_by(file.text)) if is_settings else file
         if depth < MAX_IMPORT_DEPTH and (depth or _is_instructions(path)):
             for target in _targets(file):
                 self._gather(target, files, depth + 1)
