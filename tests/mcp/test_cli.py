@@ -109,12 +109,16 @@ def test_each_is_started_and_its_row_says_what_came_of_it(shell, unused_port):
 
 
 @prove
-def test_the_exit_status_tells(shell):
+def test_the_exit_status_tells_whether_all_are_ready(shell):
     shell.declare(good=NOTES_SERVER, bad={"command": [PYTHON, "-c", "pass"]})
     good = shell.run("check", "good")
     assert (good.returncode, good.stderr) == (0, "")
     assert good.stdout.startswith("good  ready  2026-07-28  ")
     assert shell.run("check").returncode == 1
+
+
+def test_the_exit_status_tells_of_mistakes(shell):
+    shell.declare(good=NOTES_SERVER, bad={"command": [PYTHON, "-c", "pass"]})
     unknown = shell.run("check", "god")
     assert unknown.returncode == 2
     assert unknown.stderr == "sanderling: there is no tool server 'god'; there are: good, bad\n"

@@ -36,7 +36,8 @@ async def test_server_is_ready_with_its_tools_and_answers(place):
         assert "mcp__bad__echo" in names
 
 
-async def test_server_that_is_killed_in_a_call_is_told_and_comes_back(place):
+async def test_server_that_is_killed_in_a_call_is_told_and_comes_back(place, monkeypatch):
+    monkeypatch.setattr(owner, "FIRST_DELAY_S", 0.001)
     states: list[Status] = []
     async with served(place, lambda server: states.append(server.status), bad=hostile()) as mcp:
         with pytest.raises(ServerError, match=r"ended meanwhile \(it was ended by SIGKILL\)"):
@@ -71,6 +72,7 @@ async def test_server_that_ends_at_once_fails_with_its_reason_and_can_be_restart
     place, monkeypatch
 ):
     monkeypatch.setattr(owner, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(owner, "MAX_FAILURES", 2)
     async with served(place, bad=hostile("exit"), good=hostile()) as mcp:
         await mcp["bad"].settled()
         assert mcp["bad"].status == Status(
@@ -102,16 +104,17 @@ async def test_program_that_is_not_there_is_named(place, monkeypatch):
 
 
 async def test_server_that_never_answers_is_given_up_after_its_time(place, monkeypatch):
-    monkeypatch.setattr(owner, "CONNECT_S", 1.0)
+    monkeypatch.setattr(owner, "CONNECT_S", 0.2)
     monkeypatch.setattr(owner, "MAX_FAILURES", 2)
     monkeypatch.setattr(owner, "FIRST_DELAY_S", 0.001)
-    async with served(place, bad=hostile("mute"), good=hostile()) as mcp:
-        assert mcp["bad"].status == Status("restarting", "it was not ready within 1 s")
-        assert await mcp.called("good", "echo") == "hi"
+    async with served(place, bad=hostile("mute")) as mcp:
+        assert mcp["bad"].status.state == "restarting"
+        assert mcp["bad"].status.why.startswith("it was not ready within ")
         await happens(lambda: mcp["bad"].status.state == "failed")
     assert running(mark_of(place)) == []
 
 
+@prove
 async def test_server_that_does_not_know_the_new_era_and_does_not_say_so_is_asked_in_the_old_one(
     place, monkeypatch
 ):
@@ -145,22 +148,23 @@ async def test_server_that_floods_its_output_is_ended(place, where, monkeypatch)
     "where", prove_rest(["progress", "stderr", "requests", "answers"], keep=(0,))
 )
 async def test_flood_that_breaks_no_rule_leaves_the_loop_free_and_others_alone(place, where):
-    async with served(place, bad=hostile(timeout_s=3), good=hostile()) as mcp:
+    async with served(place, bad=hostile(timeout_s=1.5), good=hostile()) as mcp:
         async with anyio.create_task_group() as tasks:
 
             async def flood() -> None:
-                with pytest.raises(ServerError, match="did not answer within 3 s"):
+                with pytest.raises(ServerError, match=r"did not answer within 1\.5 s"):
                     await mcp.called("bad", "flood", where)
 
             tasks.start_soon(flood)
             await anyio.sleep(0.3)
             before = time.process_time()
-            assert await stalls(1.0) < 0.25
-            assert time.process_time() - before < 0.7  # of the second
+            assert await stalls(0.6) < 0.25
+            assert time.process_time() - before < 0.7 * 0.6
             assert await mcp.called("good", "echo") == "hi"
         assert len(mcp["bad"].log.text()) < 64_000
 
 
+@prove
 async def test_ten_megabytes_come_whole(place):
     async with served(place, bad=hostile()) as mcp:
         assert len(await mcp.called("bad", "big")) == pytest.approx(10 << 20, rel=0.01)

@@ -9,7 +9,7 @@ from sanderling.errors import ConfigError
 from sanderling.mcp.place import Place
 from sanderling.mcp.problems import ServerError
 from sanderling.protocol.events import Notice
-from tests.conftest import prove, prove_rest
+from tests.conftest import prove
 from tests.mcp.talk import everything_over_http, notes_over_http, says, talking, uses
 
 # --- where it leads ----------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def _home(tmp_path, monkeypatch, plain_environment):  # noqa: ARG001
 ALLOWED = ({"action": "allow", "tool": "mcp__it__*"},)
 
 
-@pytest.mark.parametrize("how", prove_rest([(), ("json",)], keep=(0,)))
+@pytest.mark.parametrize("how", [(), pytest.param(("json",), marks=prove)], ids=["events", "json"])
 async def test_a_server_over_http_is_called_with_its_headers(
     tmp_path, unused_port, monkeypatch, how
 ):
@@ -117,6 +117,7 @@ async def test_a_header_that_none_can_be_is_told_without_it(tmp_path, monkeypatc
         assert "secret" not in repr(talk.events)
 
 
+@prove
 async def test_a_server_that_ends_is_there_again_when_it_is(tmp_path, unused_port):
     servers = {"it": {"url": f"http://127.0.0.1:{unused_port}/mcp"}}
     script = (uses("mcp__it__echo", text="one"), says("Done."), uses("mcp__it__echo", text="two"))
@@ -235,6 +236,7 @@ def answering(status, headers, body):
     return running()
 
 
+@prove
 async def test_server_everything_of_npm_over_http(tmp_path, unused_port):
     script = (uses("mcp__it__echo", message="hello"), says("Done."))
     with everything_over_http(unused_port) as (url, server):

@@ -97,6 +97,7 @@ async def test_server_memory_keeps_what_it_learns(place):
         assert "likes engines" in await said(mcp, "it", "search_nodes", query="Ada")
 
 
+@prove
 async def test_server_git_works_in_the_project(place):
     async with served(place, it=of_python("git", "--repository", str(place.project))) as mcp:
         assert era(mcp, "it") == NEW

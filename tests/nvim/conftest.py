@@ -7,7 +7,6 @@ Two kinds of Neovim with a chat.
 """
 
 import json
-import time
 
 import msgspec
 import pytest
@@ -16,7 +15,6 @@ from tests.conftest import ChildNvim, wait_until
 from sanderling.session.codec import Codec
 from sanderling.session.records import LoggedMessage
 
-GRACE_S = 0.32  # a question counts as seen after this
 FACTS = ("[Where this session is:", "[Now:")  # how the notes about the surroundings begin
 
 CATCH_ACTIONS = """
@@ -35,6 +33,11 @@ CATCH_ACTIONS = """
     table.insert(_G.actions, asked)
   end
 """
+
+
+def count_keys_after(child, seconds):
+    """What is typed earlier, after a question has come or a page, is not meant for it."""
+    child.lua("require('sanderling.ui.attention').GRACE_NS = ...", int(seconds * 1e9))
 
 
 def texts_told(message):
@@ -152,12 +155,12 @@ class Agent(ChildNvim):
             raise AssertionError(f"{texts} on this screen:\n{self.screen_text()}") from None
 
     def wait_for_question(self, count=1):
-        """Until `count` questions were asked in all, and the one on the screen counts as seen; returns what is on the screen."""
+        """Until `count` questions were asked in all, and make keys count from here on; returns what is on the screen."""
         wait_until(
             lambda: len(self.events("AgentApprovalRequested")) >= count, f"{count} questions"
         )
         wait_until(self.float, "the question is on the screen")
-        time.sleep(GRACE_S)
+        count_keys_after(self, 0)
         return self.screen_text()
 
     def enter_question(self):

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from tests.conftest import prove, prove_rest, wait_until
+from tests.nvim.conftest import count_keys_after
 
 SIZES = {"usual": {"columns": 120, "lines": 40}, "small": {"columns": 60, "lines": 20}}
 DIFF = "--- a/src/app.py\n+++ b/src/app.py\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
@@ -85,11 +86,6 @@ def wait_until_seen(screen, text="Allow"):
 def ask(screen, *events):
     screen.send(*(events or (asked(),)))
     wait_until_seen(screen)
-
-
-def count_keys_after(screen, seconds):
-    """What is typed earlier, after a question has come, is not meant for it."""
-    screen.lua("require('sanderling.ui.attention').GRACE_NS = ...", int(seconds * 1e9))
 
 
 def enter(screen):

@@ -48,7 +48,7 @@ def answer_in(child):
     return [line for line in child.transcript() if line.startswith("line ")]
 
 
-@pytest.mark.parametrize("mode", prove_rest(MODES, keep=(0, 1, 6)))
+@pytest.mark.parametrize("mode", prove_rest(MODES, keep=(0, 6)))
 def test_text_that_streams_in_any_mode_is_complete_afterwards(scripted, mode):
     enter, name, leave = MODES[mode]
     child = scripted(STREAM, keys={"hide_prompt": False})

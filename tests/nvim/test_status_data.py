@@ -1,9 +1,7 @@
 """What scripts are told as data: a session's status, tools that have ended, questions that are settled."""
 
-import time
-
 from tests.conftest import wait_until
-from tests.nvim.conftest import GRACE_S
+from tests.nvim.conftest import count_keys_after
 from tests.nvim.test_approval import asked, settled
 
 
@@ -91,7 +89,7 @@ def test_a_question_is_settled_once_by_an_answer_or_without_one(screen):
     screen.in_a_turn()
     screen.send(asked("q"))
     wait_until(lambda: "Allow bash" in screen.screen_text())
-    time.sleep(GRACE_S)
+    count_keys_after(screen, 0)
     screen.command("AgentApprove")
     screen.send(settled("q"))
     screen.send(asked("r"), settled("r"))

@@ -5,12 +5,10 @@ Events come by the host's own way in, and what Neovim asks of the host is caught
 """
 
 import hashlib
-import time
 
 import pytest
 from tests.conftest import wait_until
-
-GRACE_S = 0.32  # keys count after this
+from tests.nvim.conftest import count_keys_after
 
 
 def file(path, text, state="new"):
@@ -44,7 +42,7 @@ def open_page(screen, files=FILES, **fields):
     assert screen.actions("show_trust")
     screen.answer("show_trust", **shown(files, **fields))
     assert is_on_page(screen)
-    time.sleep(GRACE_S)
+    count_keys_after(screen, 0)
 
 
 def page(screen):
@@ -150,10 +148,12 @@ def test_a_key_that_was_typed_before_the_page_came_is_no_answer(screen):
 
 def test_words_that_are_typed_on_when_the_page_comes_trust_nothing(screen):
     open_page(screen)
+    count_keys_after(screen, 60)
     screen.feed("be well, and a")
-    time.sleep(GRACE_S)
+    screen.lua("return 1")
     assert is_on_page(screen)
     assert screen.actions("trust_files") == []
+    count_keys_after(screen, 0)
     screen.feed("a")
     assert wait_until(lambda: screen.actions("trust_files"))
 
@@ -163,7 +163,7 @@ def test_who_typed_the_command_in_insert_mode_types_on_when_the_page_is_left(scr
     wait_until(lambda: screen.actions("show_trust"))
     screen.answer("show_trust", **shown())
     wait_until(lambda: is_on_page(screen) and screen.mode() == "n")
-    time.sleep(GRACE_S)
+    count_keys_after(screen, 0)
     screen.feed("q")
     wait_until(lambda: screen.mode() == "i")
     screen.feed("and so on")
@@ -278,7 +278,7 @@ def test_from_the_prompt_the_page_is_in_normal_mode_and_q_goes_back(screen):
     wait_until(lambda: screen.actions("show_trust"))
     screen.answer("show_trust", **shown())
     wait_until(lambda: is_on_page(screen) and screen.mode() == "n")
-    time.sleep(GRACE_S)
+    count_keys_after(screen, 0)
     screen.feed("q")
     wait_until(lambda: screen.lua("return vim.bo.filetype") == "sanderling_prompt")
 
@@ -306,7 +306,7 @@ def test_after_a_page_was_closed_by_hand_q_goes_back_to_where_the_next_was_asked
     screen.command("AgentTrust")
     screen.answer("show_trust", **shown())
     assert is_on_page(screen)
-    time.sleep(GRACE_S)
+    count_keys_after(screen, 0)
     screen.feed("q")
     wait_until(lambda: screen.lua("return vim.api.nvim_get_current_win()") == here)
 
@@ -372,7 +372,7 @@ def test_what_was_trusted_is_used_until_it_changes(start_agent, project):
     agent.command("AgentTrust")
     wait_until(lambda: is_on_page(agent))
     assert "│ Be brief." in page(agent)
-    time.sleep(GRACE_S)
+    count_keys_after(agent, 0)
     agent.feed("a")
     wait_until(lambda: "1 file trusted, as shown." in agent.messages())
     agent.submit("and now?")

@@ -545,11 +545,8 @@ CORE = [case for case in CASES if case.is_core]
 USUAL = (
     "git: add, commit, log, show, blame",
     "a Python server and curl on the loopback",
-    "timeout, nice, setsid, nohup, background jobs, traps",
     "names that are not UTF-8, long, or odd",
-    "arguments arrive as they are",
     "any byte through stdin and stdout",
-    "no signal is blocked or ignored",
 )
 IS_USUAL = [n for n, case in enumerate(CASES) if case.name in USUAL]
 assert len(IS_USUAL) == len(USUAL)

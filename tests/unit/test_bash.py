@@ -844,6 +844,7 @@ async def test_git_that_only_reads_runs_nothing_that_the_repository_names(tmp_pa
 
 
 @pytest.mark.parametrize("is_confined", prove_rest([True, False], keep=(0,)))
+@prove
 async def test_git_that_only_reads_runs_nothing_that_a_submodule_names(tmp_path, is_confined):
     desk = Desk(tmp_path, is_confined=is_confined)
     hostile_repository(desk.project)
