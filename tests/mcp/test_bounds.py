@@ -4,11 +4,10 @@ import json
 import time
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 
-from sanderling.mcp import stdio
 from sanderling.mcp.log import ServerLog
+from sanderling.mcp.messages import envelope_of, message_of
 from sanderling.mcp.problems import why
 from sanderling.mcp.results import outcome_of
 from sanderling.mcp.schemas import MAX_SCHEMA_BYTES, fitted
@@ -18,9 +17,9 @@ from tests.mcp.hostile import DOT
 NOTHING = {"type": "object", "properties": {}}
 
 
-def message_of(result: bytes):
+def answer_of(result: bytes):
     line = b'{"jsonrpc":"2.0","id":1,"result":' + result + b"}"
-    return stdio._message_of(line, msgspec.json.decode(line, type=stdio._Envelope)).message
+    return message_of(line, envelope_of(line))
 
 
 @pytest.mark.parametrize(
@@ -35,13 +34,13 @@ def message_of(result: bytes):
 )
 def test_answer_of_countless_values_is_an_error_before_they_are_made(result):
     start = time.process_time()
-    assert "100,000 values" in message_of(result).error.message
+    assert "100,000 values" in answer_of(result).error.message
     assert time.process_time() - start < 2.0
 
 
 def test_text_of_ten_megabytes_is_no_countless_values_whatever_stands_in_it():
     text = '[{"a\\": "b,c"}],' * 600_000
-    result = message_of(json.dumps({"content": [{"type": "text", "text": text}]}).encode()).result
+    result = answer_of(json.dumps({"content": [{"type": "text", "text": text}]}).encode()).result
     assert result["content"][0]["text"] == text
 
 

@@ -197,13 +197,13 @@ async def test_an_answer_that_is_none_is_told(tmp_path, status, headers, told, m
 
 async def test_a_body_without_end_costs_no_memory(tmp_path, monkeypatch):
     monkeypatch.setattr("sanderling.mcp.server.MAX_FAILURES", 1)
-    monkeypatch.setattr("sanderling.mcp.http.MAX_BODY_BYTES", 1 << 20)
+    monkeypatch.setattr("sanderling.mcp.http.MAX_MESSAGE_BYTES", 1 << 20)
     headers = {"Content-Type": "application/json"}
     async with (
         answering(200, headers, b"[" * (8 << 20)) as url,
         talking(tmp_path, mcp_servers={"it": {"url": url}}) as talk,
     ):
-        assert "it answers with more than 1 MB" in (await talk.state("it", "failed")).why
+        assert "it answers with more than 1,048,576 bytes" in (await talk.state("it", "failed")).why
 
 
 def answering(status, headers, body):

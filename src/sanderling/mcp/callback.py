@@ -72,7 +72,7 @@ class Callback:
 
     async def serve(self, stream: SocketStream) -> None:
         """Answer one browser."""
-        with suppress(anyio.BrokenResourceError, anyio.EndOfStream, UnicodeDecodeError):
+        with suppress(anyio.BrokenResourceError, anyio.EndOfStream, ValueError):  # nonsense
             async with stream:
                 with anyio.move_on_after(HEAD_S):
                     is_it = self.take(await _asked_for(stream))

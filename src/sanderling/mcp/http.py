@@ -3,7 +3,8 @@ The transport to a server over HTTP.
 
 This process makes the connection, with the person's secrets in its headers. So each request is held against the network of now; a name
 is looked up once, here, each address that is found is judged, and one of exactly those is connected to; the headers go to the server's
-own origin and nowhere else (the SDK follows redirects within that alone). What arrives is counted, and never unpacked.
+own origin and nowhere else (the SDK follows redirects within that alone). What arrives is counted, and never unpacked; messages are
+looked at as those of pipes are. What the SDK asks for on the way to a login is a document: small, and there soon.
 
 Whatever goes wrong ends the connection: the SDK does not make another one, its owner does.
 """
@@ -18,21 +19,23 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 import httpcore2
 import httpx2
-from mcp.client.streamable_http import streamable_http_client
+from mcp.client import streamable_http
 
 from sanderling import __version__
+from sanderling.mcp.messages import MAX_MESSAGE_BYTES, envelope_of, message_of
 from sanderling.mcp.place import Place
-from sanderling.mcp.problems import LastingError, ServerError
+from sanderling.mcp.problems import LastingError, ServerError, why
 from sanderling.protocol.remedies import remedies
-from sanderling.sandbox.network.hosts import authority_of, canonical_host
+from sanderling.sandbox.network.hosts import authority_of, canonical_host, is_loopback
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
+    from mcp_types import JSONRPCMessage
 
     from sanderling.mcp.oauth import Auth
 
-MAX_BODY_BYTES = 64 << 20  # also of one event of a stream, which itself may be endless
-CONNECT_S = 10.0
+MAX_DOCUMENT_BYTES = 256 << 10
+CONNECT_S = DOCUMENT_S = 10.0
 SILENCE_S = 300.0  # as the SDK has it: a server may hold a stream open
 EVENTS = "text/event-stream"
 
@@ -54,8 +57,8 @@ async def over_http(
     transport = _Transport(place, headers, leads_to, auth)
     async with (
         httpx2.AsyncClient(auth=auth, transport=transport, timeout=timeout) as client,
-        streamable_http_client(
-            place.url, http_client=client, max_sse_event_size=MAX_BODY_BYTES
+        streamable_http.streamable_http_client(
+            place.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
         ) as streams,
     ):
         yield streams
@@ -88,9 +91,11 @@ class _Transport(httpx2.AsyncBaseTransport):
         except ServerError:
             await response.aclose()
             raise
-        if not response.headers.get("Content-Type", "").lower().startswith(EVENTS):
-            response.stream = _Bounded(response.stream)
-        return response
+        if not _is_message(request):
+            response.stream = _Bounded(response.stream, MAX_DOCUMENT_BYTES, DOCUMENT_S)
+        elif not response.headers.get("Content-Type", "").lower().startswith(EVENTS):
+            response.stream = _Bounded(response.stream, MAX_MESSAGE_BYTES)
+        return response  # a stream of events may be endless: the SDK bounds each of them
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -106,6 +111,9 @@ class _Transport(httpx2.AsyncBaseTransport):
             )
         if not self._place.may_lead_to(host):
             raise LastingError(f"it leads to {target}, which is this machine")
+        is_secret = "Authorization" in request.headers or not _is_message(request)
+        if is_secret and request.url.scheme != "https" and not is_loopback(host):
+            raise LastingError(f"everybody on the way to {target} could read its login: use https")
         request.headers["Accept-Encoding"] = "identity"
         request.headers["User-Agent"] = f"sanderling/{__version__}"
         if self._place.is_own(request.url.scheme, host, port):
@@ -160,22 +168,55 @@ class _Judged(httpcore2.AsyncNetworkBackend):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that ends."""
+    """A body that ends, within `limit_s`."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, max_bytes: int, limit_s: float = float("inf")) -> None:
         self._stream = stream
+        self._max_bytes = max_bytes
+        self._deadline = anyio.current_time() + limit_s
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = MAX_BODY_BYTES
+        left = self._max_bytes
         async with aclosing(aiter(self._stream)) as pieces:
-            async for piece in pieces:
+            while True:
+                try:
+                    with anyio.fail_after(self._deadline - anyio.current_time()):
+                        piece = await anext(pieces, None)
+                except TimeoutError as error:
+                    raise ServerError("a document on the way to its login does not come") from error
+                if piece is None:
+                    return
                 left -= len(piece)
                 if left < 0:
-                    raise ServerError(f"it answers with more than {MAX_BODY_BYTES >> 20} MB")
+                    raise ServerError(f"it answers with more than {self._max_bytes:,} bytes")
                 yield piece
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+class _Messages:
+    """Stands where the SDK's transport parses messages."""
+
+    def validate_json(self, data: bytes | str, **_: object) -> "JSONRPCMessage":
+        """
+        The message.
+
+        Raises:
+            httpx2.StreamError: it is none; the SDK gives that to the call.
+        """
+        data = data.encode() if isinstance(data, str) else data
+        try:
+            return message_of(data, envelope_of(data))
+        except (ValueError, RecursionError) as error:
+            raise httpx2.StreamError(why(error)) from error
+
+
+setattr(streamable_http, "jsonrpc_message_adapter", _Messages())  # noqa: B010 - it has no parameter for it
+
+
+def _is_message(request: httpx2.Request) -> bool:
+    return EVENTS in request.headers.get("Accept", "")
 
 
 def port_of(url: httpx2.URL) -> int:

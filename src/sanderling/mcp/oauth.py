@@ -5,10 +5,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx2
 from anyio import to_thread
-from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth import OAuthClientProvider, OAuthTokenError
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -20,8 +21,10 @@ from mcp.shared.auth import (
 
 from sanderling.mcp.callback import Callback
 from sanderling.mcp.logins import Kept, Login
+from sanderling.mcp.place import Place
 from sanderling.mcp.problems import LastingError, LoginNeededError, ServerError
 from sanderling.providers.credentials import CredentialsError
+from sanderling.sandbox.network.hosts import canonical_host, is_loopback
 
 EARLY_S = 30.0  # before its end a token is renewed: clocks differ
 NO_PAGE = "http://127.0.0.1/callback"  # where no login is begun
@@ -152,9 +155,38 @@ class Auth(OAuthClientProvider):
     async def _show_page(self, url: str) -> None:
         assert self._callback
         assert self._show
+        self._judge(url)
         self._callback.expect(url)
         self.has_shown = True
         await self._show(url)
+
+    def _judge(self, page: str) -> None:
+        """
+        Hold what the server names for a login against what a server of an attacker's would name.
+
+        Raises:
+            ServerError: the page is not on the way to a login, or what it gives would be sent to somebody else.
+        """
+        host, known = _host(page), self.context.oauth_metadata
+        is_local = is_loopback(host)
+        if not (page.startswith("https:") or is_local) or not Place(self._login.url).may_lead_to(
+            host
+        ):
+            raise LastingError(f"its login leads to {host}, which no browser is sent to")
+        if known and host not in (_host(str(known.issuer)), _host(str(known.token_endpoint))):
+            raise LastingError(
+                f"its login leads to {host}, and would send what that gives to {_host(str(known.token_endpoint))}"
+            )
+        methods = known.code_challenge_methods_supported if known else None
+        if methods is not None and "S256" not in methods:
+            raise LastingError("its login takes the code from anybody (it has no PKCE with S256)")
+
+    async def _handle_token_response(self, response: httpx2.Response) -> None:
+        """Take the token. The SDK's error would quote what was answered, in which there may be one."""
+        try:
+            await super()._handle_token_response(response)
+        except OAuthTokenError:
+            raise ServerError(f"no token was given (HTTP {response.status_code})") from None
 
     async def _wait(self) -> AuthorizationCodeResult:
         assert self._callback
@@ -175,6 +207,10 @@ async def in_keychain(ask: Callable[..., T], *arguments: Any) -> T:
         return await to_thread.run_sync(ask, *arguments, abandon_on_cancel=True)
     except CredentialsError as error:
         raise LastingError(str(error)) from error
+
+
+def _host(url: str) -> str:
+    return canonical_host(urlsplit(url).hostname or "")
 
 
 def _plain(model: Any) -> dict[str, Any] | None:

@@ -48,11 +48,11 @@ def giving_way() -> Generator[None]:
 
 def load_sdk() -> None:
     """Import the SDK: in a thread, never on the loop."""
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with _loading:
         if "mcp.client.client" in sys.modules:
             return
-        for name in _LOGGERS:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
         finder = _Finder()
         sys.meta_path.insert(0, finder)
         try:

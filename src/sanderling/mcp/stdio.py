@@ -19,6 +19,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from sanderling.commands.output import ScreenText, follow
 from sanderling.errors import SandboxError
 from sanderling.mcp.log import ServerLog
+from sanderling.mcp.messages import MAX_MESSAGE_BYTES, MAX_UNASKED_BYTES, envelope_of, message_of
 from sanderling.mcp.problems import ServerError
 from sanderling.sandbox.ground import Serving
 from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
 
-MAX_MESSAGE_BYTES = 32 << 20
-MAX_VALUES = 100_000  # in a message: each becomes an object, in a call that nothing interrupts
-MAX_UNASKED_BYTES = 256 << 10  # of what is no answer
 MAX_UNSENT = 1_000  # messages that wait until the server reads
 MAX_GARBAGE_LINES, MAX_GARBAGE_BYTES = 1_000, 1 << 20  # since the last message
 BURST, PAUSE_S = 50, 0.02  # of messages that nobody asked for
@@ -53,31 +51,11 @@ HEARD = frozenset(
 SPOKEN = "notifications/message"
 
 
-TOO_MANY_VALUES = {
-    "code": -32603,
-    "message": f"its answer has more than {MAX_VALUES:,} values; ask it for less",
-}
-
-
 class _Said(msgspec.Struct):
     """The level and the words of a server that logs through the protocol."""
 
     level: str = ""
     data: Any = ""
-
-
-class _Envelope(msgspec.Struct):
-    """A message, so far as it says where it goes."""
-
-    id: int | str | None = None
-    method: str = ""
-    params: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _Response(msgspec.Struct):
-    id: int | str
-    result: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
 
 
 @asynccontextmanager
@@ -208,10 +186,12 @@ class _Reader:
         await _raise_ended(self._process, self._log, "it closed its output")
 
     async def _take(self, line: bytes) -> None:
+        from mcp.shared.message import SessionMessage
+
         if not line.strip():
             return
         try:
-            envelope = msgspec.json.decode(line, type=_Envelope)
+            envelope = envelope_of(line)
             is_answer = not envelope.method
             if is_answer:
                 is_wanted = str(envelope.id) in self.asked
@@ -219,7 +199,7 @@ class _Reader:
                 is_wanted = False
             else:
                 is_wanted = envelope.id is not None or envelope.method in HEARD
-            message = _message_of(line, envelope) if is_wanted else None
+            message = message_of(line, envelope) if is_wanted else None
         except (msgspec.DecodeError, ValueError, RecursionError):
             await self._take_garbage(line)
             return
@@ -227,7 +207,7 @@ class _Reader:
         if envelope.method == SPOKEN:
             self._take_said(envelope.params)
         if message is not None:
-            await self._session.send(message)
+            await self._session.send(SessionMessage(message))
         if is_answer and is_wanted:
             self.asked.discard(str(envelope.id))
             return
@@ -256,43 +236,3 @@ class _Reader:
         self._unasked += 1
         if self._unasked % BURST == 0:
             await anyio.sleep(PAUSE_S)
-
-
-def _message_of(line: bytes, envelope: _Envelope) -> "SessionMessage":
-    """
-    The message for the SDK. An answer can be long, so it is parsed once and not held against each kind of message.
-
-    Raises:
-        ValueError: it is none.
-    """
-    from mcp.shared.message import SessionMessage
-    from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
-
-    if _has_too_many_values(line):
-        if envelope.method or envelope.id is None:
-            raise ValueError("too many values")
-        line = msgspec.json.encode({"id": envelope.id, "error": TOO_MANY_VALUES})
-    if envelope.method:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    response = msgspec.json.decode(line, type=_Response)
-    if response.result is not None:
-        message = JSONRPCResponse.model_construct(
-            jsonrpc="2.0", id=response.id, result=response.result
-        )
-        return SessionMessage(message)
-    return SessionMessage(
-        JSONRPCError.model_validate(
-            {"jsonrpc": "2.0", "id": response.id, "error": response.error}, by_name=False
-        )
-    )
-
-
-def _has_too_many_values(line: bytes) -> bool:
-    """Say whether more values stand in the JSON than are taken; told by what divides them outside of strings, without an object for each."""
-    if len(line) <= MAX_VALUES:
-        return False
-    bare = line.replace(rb"\\", b"").replace(rb"\"", b"")
-    if bare.count(b'"') > 2 * MAX_VALUES:
-        return True
-    outside = b"".join(bare.split(b'"')[::2])
-    return sum(map(outside.count, (b",", b"[", b"{"))) > MAX_VALUES

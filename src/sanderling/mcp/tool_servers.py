@@ -12,6 +12,7 @@ from sanderling.mcp.allowed import Allowed
 from sanderling.mcp.elicitation import Elicitation, answer_in_sdk
 from sanderling.mcp.names import fitted_server
 from sanderling.mcp.project_file import Proposal
+from sanderling.mcp.sdk import load_sdk
 from sanderling.mcp.server import Server
 from sanderling.mcp.servers import McpServer
 from sanderling.mcp.source import GRACE_S, McpSource
@@ -283,6 +284,7 @@ async def log_in_at(
 
 
 def _load_login() -> Any:
+    load_sdk()  # whose own log would quote what an authorization server answers
     from sanderling.mcp.login import log_in
 
     return log_in
