@@ -123,7 +123,7 @@ async def test_request_is_openais_and_carries_the_key(server, connect):
     assert body["include"] == ["reasoning.encrypted_content"]
     assert body["reasoning"] == {"summary": "auto"}
     assert body["input"][0]["role"] == "developer"
-    assert "prompt_cache_key" not in body
+    assert body["prompt_cache_key"] != "s1"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ async def test_other_model_is_asked_from_the_next_request_on(server, connect):
     await ask(provider)
     first, second = (request.json() for request in server.prompts)
     assert (first["model"], second["model"]) == ("gpt-6.1-sol", "gpt-4.1")
-    assert "prompt_cache_key" in second
+    assert first["prompt_cache_key"] != second["prompt_cache_key"]
 
 
 async def test_models_are_listed_the_newest_first(server, connect):

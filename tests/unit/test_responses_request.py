@@ -310,7 +310,12 @@ def test_mark_is_in_the_last_block():
 def test_key_of_the_cache_is_the_session():
     assert body_of([HELLO], Quirks(cache="key"))["prompt_cache_key"] == "s1"
     assert "prompt_cache_key" not in body_of([HELLO], Quirks(cache="key"), session_id="")
-    assert "prompt_cache_key" not in body_of([HELLO], MARKED), "sessions share what they begin with"
+
+
+def test_sessions_that_begin_alike_share_a_key_of_the_marked_cache():
+    keys = [body_of([HELLO], MARKED, session_id=name)["prompt_cache_key"] for name in ("s1", "s2")]
+    assert keys[0] == keys[1]
+    assert keys[0] != body_of([HELLO], MARKED, system="Be long.")["prompt_cache_key"]
 
 
 @pytest.mark.parametrize("looks_back", [True, False], ids=["looks back", "looks at marks only"])

@@ -2,12 +2,17 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
 from sanderling.protocol.messages import Message
+from sanderling.providers import ModelRequest
+from sanderling.providers.endpoint import Quirks
 from sanderling.text import printable
+
+MAX_KEY_CHARS = 64
 
 EncodeMessage = Callable[[Message, Message | None], Iterable[msgspec.Raw]]
 
@@ -56,3 +61,21 @@ def previous_end(history: Sequence[Message]) -> int | None:
         if (history[index].role, history[index + 1].role) == ("user", "assistant"):
             return index
     return None
+
+
+def cache_key(request: ModelRequest, quirks: Quirks) -> str:
+    """
+    The key under which the request's prefix is kept; empty if there is none.
+
+    Models from GPT-5.6 on find a prefix better if requests that begin alike have one key, and another key is another cache. So it
+    is made of the system prompt, which all sessions share. Before them it only led to a machine, for which a session is enough.
+    Sources: https://developers.openai.com/api/docs/guides/prompt-caching and
+    https://learn.microsoft.com/azure/foundry/openai/how-to/prompt-caching
+    """
+    match quirks.cache:
+        case "key":
+            return request.session_id[:MAX_KEY_CHARS]
+        case "openai_explicit":
+            return blake2b(request.system.encode(errors="replace"), digest_size=16).hexdigest()
+        case _:
+            return ""

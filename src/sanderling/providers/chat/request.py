@@ -26,16 +26,14 @@ from sanderling.protocol.messages import (
     ToolUse,
 )
 from sanderling.providers import ModelRequest, ToolSpec
-from sanderling.providers.encoding import EncodedHistory, encoded, previous_end
+from sanderling.providers.encoding import EncodedHistory, cache_key, encoded, previous_end
 from sanderling.providers.endpoint import Quirks
 from sanderling.providers.schemas import fits_strict
 
-MAX_KEY_CHARS = 64
 _MARKS: dict[str, tuple[str, dict[str, str]]] = {
     "anthropic": ("cache_control", {"type": "ephemeral"}),
     "openai_explicit": ("prompt_cache_breakpoint", {"mode": "explicit"}),
 }
-_KEYED = ("key", "openai_explicit")
 # What stands between messages where a server wants the person and the model to take turns.
 _MODELS_TURN = {"role": "assistant", "content": "Understood."}
 _PERSONS_TURN = {"role": "user", "content": "Go on."}
@@ -64,8 +62,8 @@ class ChatEncoder:
             body[quirks.max_tokens_name] = max_tokens
         if quirks.stream_usage:
             body["stream_options"] = {"include_usage": True}
-        if quirks.cache in _KEYED and request.session_id:
-            body["prompt_cache_key"] = request.session_id[:MAX_KEY_CHARS]
+        if key := cache_key(request, quirks):
+            body["prompt_cache_key"] = key
         if request.tools:
             body["tools"] = self._encoded_tools(request.tools)
             if quirks.parallel_tools is not None:

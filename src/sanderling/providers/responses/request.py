@@ -28,13 +28,12 @@ from sanderling.protocol.messages import (
     ToolUse,
 )
 from sanderling.providers import ModelRequest, ToolSpec
-from sanderling.providers.encoding import EncodedHistory, encoded, previous_end
+from sanderling.providers.encoding import EncodedHistory, cache_key, encoded, previous_end
 from sanderling.providers.endpoint import Quirks
 from sanderling.providers.schemas import fits_strict
 from sanderling.text import printable
 
 MIN_OUTPUT_TOKENS = 16
-MAX_KEY_CHARS = 64
 IMAGE_FOLLOWS = "[an image, which follows]"
 IMAGE_UNSEEN = "[an image, which this model cannot see]"
 _MARK = b',"prompt_cache_breakpoint":{"mode":"explicit"}'
@@ -135,8 +134,8 @@ class ResponsesEncoder:
             body["max_output_tokens"] = max(MIN_OUTPUT_TOKENS, max_tokens)
         if quirks.parallel_tools is not None:
             body["parallel_tool_calls"] = quirks.parallel_tools
-        if request.session_id and quirks.cache == "key":
-            body["prompt_cache_key"] = request.session_id[-MAX_KEY_CHARS:]
+        if key := cache_key(request, quirks):
+            body["prompt_cache_key"] = key
         body |= quirks.effort.get("on" if thinking else "off", {}) | quirks.body
         if request.tools:
             body["tools"] = [_function(tool, quirks) for tool in request.tools]
