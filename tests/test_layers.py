@@ -20,7 +20,7 @@ LAYERS = (
     {"config", "protocol"},
     {"models"},
     {"sandbox", "editing", "session", "providers", "project"},
-    {"commands"},
+    {"commands", "changes"},
     {"tools"},
     {"permissions", "mcp"},
     {"conversation"},

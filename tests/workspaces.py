@@ -1,8 +1,10 @@
 """A workspace as a conversation makes it, for tests that have no conversation."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from sanderling.changes.journal import Journal
 from sanderling.commands.jobs import Jobs
 from sanderling.commands.shell import Shell
 from sanderling.permissions.decide import only_reads_with
@@ -24,4 +26,6 @@ def workspace_of(
 ) -> Workspace:
     """`start` runs the tasks of commands."""
     shell = Shell(str(project), sandbox, only_reads_with)
-    return Workspace(str(project), sandbox, shell, Jobs(shell, sandbox, start, on_change), editor)
+    jobs = Jobs(shell, sandbox, start, on_change)
+    journal = Journal(Path(sandbox.admissions.policy.state_dir, "changes"), "s", str(project))
+    return Workspace(str(project), sandbox, shell, jobs, journal, editor)

@@ -145,6 +145,7 @@ def _begin(
         servers=load_servers(settings.mcp_servers),
         patience_s=wishes.patience_s,
     )
+    resources.callback(parts.workspace.journal.close)
     return Conversation(parts, resources, mode=wishes.mode, is_eager=wishes.is_eager)
 
 

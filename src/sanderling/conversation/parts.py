@@ -1,9 +1,11 @@
 """The parts of a conversation, put together: what its turns and its views work with."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
+from sanderling.changes.journal import Journal
 from sanderling.commands.jobs import Jobs
 from sanderling.commands.persons import Command, Commands
 from sanderling.commands.shell import Shell, ShellState
@@ -163,7 +165,18 @@ class Parts:
         jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
         todo = TodoList(self.memory.keep)
         seen = Seen(disk=sandbox.ground.disk)
-        return Workspace(self.session.project, sandbox, shell, jobs, editor, seen, todo)
+        journal = self._make_journal()
+        return Workspace(self.session.project, sandbox, shell, jobs, journal, editor, seen, todo)
+
+    def _make_journal(self) -> Journal:
+        """The journal of what the agent changes: beside the logs, or where a session's log is that is not to be kept."""
+        log, settings = self.session.log.path, self.settings
+        is_kept = log.parent == settings.session_dir
+        root = Path(settings.state_dir) if is_kept else log.parent
+        return Journal(root / "changes", log.stem, self.session.project, self._warn)
+
+    def _warn(self, text: str) -> None:
+        self.emit(Notice("warning", text))
 
     def _make_gate(self, rules: tuple[Rule, ...]) -> Gate:
         return Gate(

@@ -70,6 +70,7 @@ class Turn:
         parts = self._parts
         parts.emit(TurnStarted(prompt))
         parts.calls.begin_turn()
+        parts.workspace.journal.begin_turn(prompt.id)
         notes = parts.notes.with_prompt(prompt)
         message = prompt_message(prompt, parts.commands.records(), notes)
         parts.session.append_prompt(message, prompt)

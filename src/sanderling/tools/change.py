@@ -9,12 +9,13 @@ The kernel decides about every path, also where only a buffer is changed: the pe
 """
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import anyio
 
+from sanderling.changes.journal import Edit
 from sanderling.editing.lines import (
     Difference,
     Hunk,
@@ -35,6 +36,7 @@ from sanderling.tools.unsaved import merged
 
 MAX_BYTES = 64 << 20
 MAX_TRIES = 5
+NEW_MODE = 0o666  # less what the umask takes
 
 SANDBOXS_OWN = "That is in a directory of the sandbox's own, which ends with it: the person's files are as they were."
 UNDONE = (
@@ -222,14 +224,23 @@ class Change:
             files = await self._workspace.files()
             expected = loaded.stamp if loaded else ABSENT
             try:
-                return await files.write(
-                    self.path, data, expected=expected, makes_parents=self.is_whole
-                )
+                async with self._journaled(data, loaded) as edit:
+                    edit.stamp = await files.write(
+                        self.path, data, expected=expected, makes_parents=self.is_whole
+                    )
             except FileChangedError:
                 now = await self._load()
                 if now and now.data == data:  # an editor that saves by itself
                     return now.stamp
                 raise
+            else:
+                return edit.stamp
+
+    def _journaled(self, data: bytes, loaded: Loaded | None) -> AbstractAsyncContextManager[Edit]:
+        """The context in which the file is written: the journal has then what it held."""
+        path = self._workspace.disk.real_path(self.path)
+        old, mode = (loaded.data, loaded.stamp.mode) if loaded else (None, NEW_MODE)
+        return self._workspace.journal.editing(path, old, mode, data, self.context.tool_use_id)
 
     # --- in a buffer without unsaved changes -----------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 import anyio
 import anyio.to_thread
 
+from sanderling.changes.journal import Journal
 from sanderling.commands.jobs import Jobs
 from sanderling.commands.shell import Shell
 from sanderling.errors import SandboxError, ToolError
@@ -51,6 +52,7 @@ class Workspace:
     sandbox: SessionSandbox
     shell: Shell
     jobs: Jobs
+    journal: Journal
     editor: Editor | None = None
     seen: Seen = field(default_factory=Seen)
     todo: TodoList = field(default_factory=TodoList)

@@ -1,0 +1,198 @@
+"""The journal of a session: each change of a file that is the agent's, with what stood there before."""
+
+import stat
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+from msgspec.structs import replace
+
+from sanderling.changes.records import (
+    NAME,
+    Changed,
+    Changing,
+    JournalFile,
+    Record,
+    TurnBegun,
+    Unchanged,
+)
+from sanderling.changes.states import (
+    ABSENT,
+    NO_ROOM,
+    TOO_LARGE,
+    FileChange,
+    State,
+    TurnChanges,
+    merged,
+)
+from sanderling.changes.store import MAX_FILE_BYTES, Store, packed
+from sanderling.sandbox.inside.reading import Stamp
+from sanderling.text import printable
+
+UNWRITTEN = "What the agent changes cannot be recorded ({reason}): it cannot be undone later."
+LARGE = "{path} is larger than {limit} MB: what the agent does to it cannot be undone."
+
+
+class Edit:
+    """A change that a tool is about to make; `stamp` is that of the file when it was made."""
+
+    def __init__(self, change: FileChange) -> None:
+        self.change = change
+        self.stamp = Stamp(0, 0, 0, 0, 0, change.after.mode, 1)
+
+
+class Journal:
+    """
+    The journal of a session, in a directory of its own below `root`, that of all sessions.
+
+    `on_problem` is told in a sentence, once for each reason, what could not be recorded: that never stops the agent.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        session_id: str,
+        project: str,
+        on_problem: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        directory = root / session_id
+        self._store = Store(directory, root)
+        self._file = JournalFile(directory / NAME, project)
+        self._on_problem = on_problem
+        self._problems: set[str] = set()
+        self._writing = anyio.Lock()
+        self._records: list[Record] | None = None
+        self._turn = ""
+        self._last_turn = ""  # of which the file knows
+
+    # --- what is told to it ------------------------------------------------------------------------------------------------
+
+    def begin_turn(self, prompt_id: str) -> None:
+        """Let what is changed from now on belong to the turn of this prompt."""
+        self._turn = prompt_id
+
+    @asynccontextmanager
+    async def editing(
+        self, path: str, old: bytes | None, mode: int, new: bytes, tool_use_id: str
+    ) -> AsyncGenerator[Edit]:
+        """
+        Record that `path`, its links followed, which holds `old` (None: there is no file), is given the bytes `new` in this context.
+
+        The disk has both before it begins. If it raises, the change was not made; else `stamp` is to be set.
+        """
+        before = ABSENT if old is None else await self.keep(path, old, mode)
+        after = await self.keep(path, new, mode)
+        edit = Edit(FileChange(path, before, after, tool_use_id))
+        await self.append(Changing(edit.change))
+        try:
+            yield edit
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.append(Unchanged(path))
+            raise
+        mode = stat.S_IMODE(edit.stamp.mode)
+        with anyio.CancelScope(shield=True):
+            await self.note(replace(edit.change, after=replace(after, mode=mode)))
+
+    async def keep(self, path: str, data: bytes, mode: int) -> State:
+        """Return the state of the file `path` that holds `data`, which can be had back from now on, unless it is told that it cannot."""
+        state = State("file", stat.S_IMODE(mode), len(data))
+        if len(data) > MAX_FILE_BYTES:
+            self._tell(LARGE.format(path=printable(path), limit=MAX_FILE_BYTES >> 20))
+            return replace(state, lost=TOO_LARGE)
+
+        def put() -> str:
+            name = self._store.put(packed(data))
+            self._store.sync()
+            return name
+
+        try:
+            async with self._writing:
+                return replace(state, content=await to_thread.run_sync(put))
+        except OSError as error:
+            self._tell(UNWRITTEN.format(reason=error.strerror))
+            return replace(state, lost=NO_ROOM)
+
+    async def note(self, *changes: FileChange) -> None:
+        """Record changes that were made, in this order."""
+        await self.append(*map(Changed, changes))
+
+    async def append(self, *records: Record) -> None:
+        """Write records; the disk has them when this returns, unless that was told as a problem."""
+        known = await self.records()
+        async with self._writing:
+            begun = [TurnBegun(self._turn)] if self._turn != self._last_turn else []
+            self._last_turn = self._turn
+            new = (*begun, *records)
+            known.extend(new)
+            try:
+                await to_thread.run_sync(self._file.append, new)
+            except OSError as error:
+                self._tell(UNWRITTEN.format(reason=error.strerror))
+
+    # --- what it knows -----------------------------------------------------------------------------------------------------
+
+    async def records(self) -> list[Record]:
+        """All records, those of earlier processes too."""
+        async with self._writing:
+            if self._records is None:
+                try:
+                    self._records = await to_thread.run_sync(self._file.read)
+                except OSError as error:
+                    self._tell(UNWRITTEN.format(reason=error.strerror))
+                    self._records = []
+                begun = [each.id for each in self._records if isinstance(each, TurnBegun)]
+                self._last_turn = begun[-1] if begun else ""
+            return self._records
+
+    async def turns(self) -> tuple[TurnChanges, ...]:
+        """The turns in which something was changed, the first first."""
+        return turns_of(await self.records())
+
+    async def latest(self) -> TurnChanges | None:
+        """The last turn in which something was changed."""
+        return next(reversed(await self.turns()), None)
+
+    async def content(self, state: State) -> bytes | None:
+        """The bytes of a file in this state; None if they are not kept, or not any more."""
+        if not state.content:
+            return None
+        try:
+            async with self._writing:
+                return await to_thread.run_sync(self._store.get, state.content)
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        self._file.close()
+        self._store.close()
+
+    def _tell(self, problem: str) -> None:
+        if problem not in self._problems:
+            self._problems.add(problem)
+            self._on_problem(problem)
+
+
+def turns_of(records: Iterable[Record]) -> tuple[TurnChanges, ...]:
+    """The turns of a journal in which something was changed. A change that was announced and has no end counts as made."""
+    turn, by_turn = "", dict[str, list[FileChange]]()
+    announced: dict[str, tuple[str, FileChange]] = {}
+    for record in records:
+        match record:
+            case TurnBegun(id):
+                turn = id
+            case Changing(change):
+                announced[change.path] = (turn, change)
+            case Changed(change):
+                announced.pop(change.path, None)
+                by_turn.setdefault(turn, []).append(change)
+            case Unchanged(path):
+                announced.pop(path, None)
+            case _:
+                pass
+    for turn_of_it, change in announced.values():
+        by_turn.setdefault(turn_of_it, []).append(change)
+    found: Sequence[TurnChanges] = [merged(each, tuple(made)) for each, made in by_turn.items()]
+    return tuple(each for each in found if each.changes or each.doubtful)

@@ -1,0 +1,72 @@
+"""States of files before and after the agent has changed them."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+TOO_LARGE, NO_ROOM, UNREADABLE = "too large", "no room", "unreadable"
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """
+    The state of a path at one time. `mode` are its permission bits, `target` is a link's.
+
+    `content` is the digest of its bytes in the store, empty where they are not kept; then `lost` says why.
+    """
+
+    kind: Literal["absent", "file", "link", "directory", "other"] = "absent"
+    mode: int = 0
+    size: int = 0
+    content: str = ""
+    target: str = ""
+    lost: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Say whether it can be made again."""
+        return not self.lost and self.kind != "other"
+
+
+ABSENT = State()
+
+
+class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """
+    A change of the file `path`, which is absolute; bytes of a name that are no UTF-8 are surrogates (PEP 383).
+
+    `doubt` says why it may not be the agent's: a job ran in the background, say, while the person worked. It is empty if it is.
+    """
+
+    path: str
+    before: State
+    after: State
+    tool_use_id: str
+    doubt: str = ""
+
+
+class TurnChanges(msgspec.Struct, frozen=True):
+    """
+    The changes of the turn that began with the prompt `turn`, one for each path: what was there first, and what is there last.
+
+    Those that may not be the agent's are `doubtful`, and in `changes` only what was certain.
+    """
+
+    turn: str
+    changes: tuple[FileChange, ...]
+    doubtful: tuple[FileChange, ...] = ()
+
+
+def merged(turn: str, changes: tuple[FileChange, ...]) -> TurnChanges:
+    """The changes of a turn from all that were made in it, in their order. What came back to what it was is none."""
+    certain = _one_each(change for change in changes if not change.doubt)
+    doubtful = _one_each(change for change in changes if change.doubt)
+    return TurnChanges(turn, certain, doubtful)
+
+
+def _one_each(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
+    by_path: dict[str, FileChange] = {}
+    for change in changes:
+        first = by_path.pop(change.path, change)  # the last one decides about the order
+        by_path[change.path] = msgspec.structs.replace(change, before=first.before)
+    return tuple(each for each in by_path.values() if each.before != each.after or each.after.lost)

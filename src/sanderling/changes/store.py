@@ -1,0 +1,181 @@
+"""
+The store: bytes of files by their digest, compressed, in packs that are only appended to.
+
+A pack is a sequence of records, each a header (digest, bytes before and after compression) and the compressed bytes. A process that
+was killed leaves at most one torn record, the last of a pack: it is cut off. Whole packs are dropped, the oldest first, when a
+session or all of them have too much.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+HEADER = struct.Struct(">32sII")
+DIGEST_BYTES = 32
+MAX_PACK_BYTES = 32 << 20
+MAX_FILE_BYTES = 5 << 20
+MAX_SESSION_BYTES = 512 << 20
+MAX_BYTES = 2 << 30
+PACKS = "*.pack"
+
+
+class Packed(NamedTuple):
+    """The bytes of a file as the store has them."""
+
+    digest: bytes
+    size: int
+    data: bytes
+
+
+def packed(data: bytes) -> Packed:
+    return Packed(digest_of(data), len(data), zlib.compress(data, 1))
+
+
+def digest_of(data: bytes) -> bytes:
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()
+
+
+class _Place(NamedTuple):
+    pack: Path
+    offset: int
+    length: int
+
+
+class Store:
+    """
+    The store of one session, below `directory`; `root` holds those of all. One process writes it.
+
+    Every method blocks, and may raise `OSError`: call it from a thread.
+    """
+
+    def __init__(self, directory: Path, root: Path) -> None:
+        self._directory = directory
+        self._root = root
+        self._places: dict[bytes, _Place] | None = None
+        self._pack: Path | None = None
+        self._fd: int | None = None
+        self._end = 0
+        self.dropped = 0  # packs of this session that had to go
+
+    def put(self, content: Packed) -> str:
+        """Keep `content`; return how it is called. The disk has it after `sync`."""
+        places = self._known()
+        name = content.digest.hex()
+        if content.digest in places:
+            return name
+        fd, pack = self._opened(HEADER.size + len(content.data))
+        header = HEADER.pack(content.digest, content.size, len(content.data))
+        try:
+            _write_all(fd, header + content.data)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(fd, self._end)
+            raise
+        start = self._end + HEADER.size
+        places[content.digest] = _Place(pack, start, len(content.data))
+        self._end = start + len(content.data)
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        """Return the bytes that are called `name`; None if they are not kept any more."""
+        place = self._known().get(bytes.fromhex(name))
+        if place is None:
+            return None
+        try:
+            with place.pack.open("rb") as file:
+                file.seek(place.offset)
+                data = zlib.decompress(file.read(place.length))
+        except (FileNotFoundError, zlib.error):
+            return None
+        return data if digest_of(data).hex() == name else None
+
+    def sync(self) -> None:
+        """Wait until the disk has what was put."""
+        if self._fd is not None:
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _known(self) -> dict[bytes, _Place]:
+        if self._places is None:
+            self._places = {}
+            for pack in sorted(self._directory.glob(PACKS)):
+                self._places |= dict(_records(pack))
+        return self._places
+
+    def _opened(self, room: int) -> tuple[int, Path]:
+        """The pack that is written now, with room for so many bytes more."""
+        if self._fd is None or self._end + room > MAX_PACK_BYTES:
+            self.close()
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_room(room)
+            numbers = [int(pack.stem) for pack in self._directory.glob(PACKS)]
+            self._pack = self._directory / f"{max(numbers, default=0) + 1:06}.pack"
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._fd = os.open(self._pack, flags, 0o600)
+            self._end = 0
+        assert self._pack
+        return self._fd, self._pack
+
+    def _make_room(self, room: int) -> None:
+        """Drop the oldest packs, of this session and of all, until a new one has its place."""
+        own = sorted(self._directory.glob(PACKS))
+        ours = _oldest_first(own)
+        self.dropped += _drop(ours, MAX_SESSION_BYTES - max(room, MAX_PACK_BYTES))
+        everyone = _oldest_first(self._root.glob(f"*/{PACKS}"))
+        _drop(everyone, MAX_BYTES - max(room, MAX_PACK_BYTES))
+
+
+def _records(pack: Path) -> Iterator[tuple[bytes, _Place]]:
+    """The places of what a pack holds, as far as it is whole."""
+    try:
+        with pack.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            end = 0
+            while len(header := file.read(HEADER.size)) == HEADER.size:
+                digest, _, length = HEADER.unpack(header)
+                start = end + HEADER.size
+                end = start + length
+                if end > size:
+                    return
+                yield digest, _Place(pack, start, length)
+                file.seek(end)
+    except OSError:
+        return
+
+
+def _oldest_first(packs: "Iterator[Path] | list[Path]") -> list[tuple[Path, int]]:
+    """`packs` with their sizes, those first that were written last longest ago."""
+    found: list[tuple[int, Path, int]] = []
+    for pack in packs:
+        with suppress(OSError):
+            status = pack.stat()
+            found.append((status.st_mtime_ns, pack, status.st_size))
+    return [(pack, size) for _, pack, size in sorted(found)]
+
+
+def _drop(packs: list[tuple[Path, int]], limit: int) -> int:
+    """Remove the first of `packs` until the others have `limit` bytes at most; return how many went."""
+    total, dropped = sum(size for _, size in packs), 0
+    for pack, size in packs:
+        if total <= limit:
+            break
+        with suppress(OSError):
+            pack.unlink()
+            dropped += 1
+        total -= size
+    return dropped
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
