@@ -5,7 +5,7 @@ import itertools
 import os
 import select
 import socket
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -20,8 +20,11 @@ HEAD_BYTES = 64 * 1024
 WRITE_S = 60.0
 """A write that has begun is waited for, also by who is being cancelled: whether it was done must be known."""
 RETIRE_S = 1.0
+LOOKS = frozenset(("read", "load", "lines", "identify", "list", "check", "look"))
+"""The operations that leave everything as it is, but for `check`, which leaves no trace."""
 ABSENT = ()
 """What is expected where there must be no file."""
+Expected = Stamp | tuple[()]
 
 
 class Loaded(NamedTuple):
@@ -30,6 +33,17 @@ class Loaded(NamedTuple):
     data: bytes
     is_whole: bool
     stamp: Stamp
+
+
+class Look(NamedTuple):
+    """What has a name: its mode if it is no link, the `data` of a file (None if it is too long, or may not be read), the `target` of a link."""
+
+    kind: Literal["absent", "file", "link", "directory", "other"]
+    mode: int
+    size: int
+    data: bytes | None
+    target: str
+    stamp: Expected
 
 
 class Identity(NamedTuple):
@@ -104,26 +118,48 @@ class Files:
         path: str,
         data: bytes,
         *,
-        expected: Stamp | tuple[()] | None = None,
+        expected: Expected | None = None,
         makes_parents: bool = False,
+        mode: int | None = None,
     ) -> Stamp:
         """
         Put `data` in the place of what `path` holds, all of it or nothing; return the stamp of what is there now.
 
-        Mode, owner, attributes, links and hard links stay. `expected` is the stamp of what may be replaced, or `ABSENT`.
+        Mode, owner, attributes, links and hard links stay; where a `mode` is given, it is the file's, and no link is followed.
+        `expected` is the stamp of what may be replaced, or `ABSENT`.
 
         Raises:
             FileChangedError: it is not what was expected.
         """
-        request = (path, data, None if expected is None else tuple(expected), makes_parents)
-        with anyio.move_on_after(WRITE_S, shield=True):
-            try:
-                return Stamp(*await self._ask("write", *request))
-            except OSError as error:
-                if error.errno == errno.ESTALE:
-                    raise FileChangedError(errno.ESTALE, "changed meanwhile", path) from error
-                raise
-        raise SandboxError(f"{path} could not be written within {WRITE_S:g} s.")
+        stamp = None if expected is None else tuple(expected)
+        return Stamp(*await self._change("write", path, data, stamp, makes_parents, mode))
+
+    # Of what follows, nothing follows a link, and what is replaced must be what is `expected`, as with `write`.
+
+    async def look(self, path: str, limit: int) -> Look:
+        """Return what has this name, and the content of a file that has no more than `limit` bytes."""
+        kind, mode, size, data, target, stamp = await self._ask("look", path, limit)
+        return Look(kind, mode, size, data, target, Stamp(*stamp) if stamp else ABSENT)
+
+    async def unlink(self, path: str, expected: Expected) -> None:
+        """Take away the name of a file or a link."""
+        await self._change("unlink", path, tuple(expected))
+
+    async def symlink(self, path: str, target: str, expected: Expected) -> None:
+        """Put a link in the place of a file, a link, or of nothing; directories above it are made."""
+        await self._change("symlink", path, target, tuple(expected))
+
+    async def chmod(self, path: str, mode: int, expected: Expected) -> None:
+        """Set the mode of a file or a directory."""
+        await self._change("chmod", path, mode, tuple(expected))
+
+    async def mkdir(self, path: str, mode: int) -> None:
+        """Make a directory, and those above it."""
+        await self._change("mkdir", path, mode)
+
+    async def rmdir(self, path: str) -> None:
+        """Remove a directory that is empty."""
+        await self._change("rmdir", path)
 
     @property
     def has_ended(self) -> bool:
@@ -146,6 +182,16 @@ class Files:
             anyio.notify_closing(self._channel)
         self._channel.close()
         self._process.close()
+
+    async def _change(self, operation: str, path: str, *arguments: object) -> Any:
+        with anyio.move_on_after(WRITE_S, shield=True):
+            try:
+                return await self._ask(operation, path, *arguments)
+            except OSError as error:
+                if error.errno == errno.ESTALE:
+                    raise FileChangedError(errno.ESTALE, "changed meanwhile", path) from error
+                raise
+        raise SandboxError(f"{path} could not be changed within {WRITE_S:g} s.")
 
     async def _ask(self, operation: str, path: str, *arguments: object) -> Any:
         async with self._turn:
@@ -196,7 +242,7 @@ class UnconfinedFiles(Files):
             operation,
             path,
             *arguments,
-            abandon_on_cancel=operation != "write",
+            abandon_on_cancel=operation in LOOKS,
         )
         return _result(answer, path)
 

@@ -48,14 +48,14 @@ def load(path: str, limit: int, head: int) -> tuple[bytes, bool, tuple[int, ...]
             data = take(descriptor, head if before.size > limit else limit + 1)
             after = stamp_of(os.fstat(descriptor))
         is_whole = before.size <= limit and len(data) <= limit  # in /proc sizes are 0
-        is_sure = before == after and not _is_fresh(after)
+        is_sure = before == after and not is_fresh(after)
         if is_sure or not is_whole or is_last_try:  # nobody takes a part for the whole
             return (data if is_whole else data[:head]), is_whole, tuple(after)
         time.sleep(TICK_NS / 1e9)
     raise AssertionError
 
 
-def _is_fresh(stamp: Stamp) -> bool:
+def is_fresh(stamp: Stamp) -> bool:
     """Say whether a file was changed so lately that one more change could leave the same stamp."""
     return 0 <= time.time_ns() - max(stamp.mtime_ns, stamp.ctime_ns) < TICK_NS
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from sanderling.sandbox import wire
+from sanderling.sandbox.inside.naming import chmod, look, mkdir, rmdir, symlink, unlink
 from sanderling.sandbox.inside.reading import identify, lines, list_directory, load, read
 from sanderling.sandbox.inside.writing import check, write
 
@@ -46,4 +47,10 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "list": list_directory,
     "check": check,
     "write": write,
+    "look": look,
+    "unlink": unlink,
+    "symlink": symlink,
+    "chmod": chmod,
+    "mkdir": mkdir,
+    "rmdir": rmdir,
 }

@@ -58,23 +58,29 @@ class _Place(NamedTuple):
 
 
 def write(
-    path: str, data: bytes, expected: tuple[int, ...] | None, makes_parents: bool
+    path: str,
+    data: bytes,
+    expected: tuple[int, ...] | None,
+    makes_parents: bool,
+    mode: int | None = None,
 ) -> tuple[int, ...]:
     """
     Put `data` in the place of what `path` holds, all of it or nothing; a link stays a link. Returns the stamp of what is there now.
 
+    With a `mode`, which the file gets, no link is followed: one is no file.
+
     Raises:
         OSError: ESTALE if the file is not the one that was `expected`.
     """
-    with _place(path, expected, makes_parents=makes_parents) as place:
+    with _place(path, expected, makes_parents=makes_parents, follows=mode is None) as place:
         old = place.status()
         _sweep(place.directory)
         if old is None:
-            return tuple(_create(place, data))
+            return tuple(_create(place, data, mode))
         with _opened_to_write(place, old) as descriptor:
             # A second name would go on naming the old file.
-            stamp = _replace(place, data, descriptor) if old.st_nlink == 1 else None
-            return tuple(stamp or _overwrite(place, data, descriptor))
+            stamp = _replace(place, data, descriptor, mode) if old.st_nlink == 1 else None
+            return tuple(stamp or _overwrite(place, data, descriptor, mode))
 
 
 def check(path: str) -> None:
@@ -98,17 +104,48 @@ def check(path: str) -> None:
 
 @contextmanager
 def _place(
-    path: str, expected: tuple[int, ...] | None, *, makes_parents: bool
+    path: str, expected: tuple[int, ...] | None, *, makes_parents: bool, follows: bool = True
 ) -> Generator[_Place]:
-    parent, name = os.path.split(os.path.realpath(path))
-    if makes_parents:
+    parent, name = os.path.split(os.path.realpath(path) if follows else path)
+    if makes_parents and follows:
         os.makedirs(parent, exist_ok=True)
     # To go through, not to read: where a single file is granted, its directory is hidden.
-    directory = os.open(parent, PASSED_THROUGH | os.O_DIRECTORY | os.O_CLOEXEC)
+    if follows:
+        directory = os.open(parent, PASSED_THROUGH | os.O_DIRECTORY | os.O_CLOEXEC)
+    else:
+        directory = passed_through(parent, makes_parents=makes_parents)
     try:
         yield _Place(directory, name, expected)
     finally:
         os.close(directory)
+
+
+def passed_through(path: str, start: int | None = None, *, makes_parents: bool = False) -> int:
+    """
+    Open the directory `path` to go through, without following a link on the way.
+
+    Raises:
+        OSError: ENOTDIR if something on the way is a link.
+    """
+    flags = PASSED_THROUGH | os.O_DIRECTORY | os.O_CLOEXEC
+    directory = os.open("/", flags) if start is None else os.dup(start)
+    for name in filter(None, path.split("/")):
+        above = directory
+        try:
+            directory = _entered(name, flags | os.O_NOFOLLOW, above, is_made=makes_parents)
+        finally:
+            os.close(above)
+    return directory
+
+
+def _entered(name: str, flags: int, above: int, *, is_made: bool) -> int:
+    try:
+        return os.open(name, flags, dir_fd=above)
+    except FileNotFoundError:
+        if not is_made:
+            raise
+        os.mkdir(name, dir_fd=above)
+        return os.open(name, flags, dir_fd=above)
 
 
 @contextmanager
@@ -124,9 +161,11 @@ def _opened_to_write(place: _Place, expected: os.stat_result) -> Generator[int]:
         os.close(descriptor)
 
 
-def _create(place: _Place, data: bytes) -> Stamp:
-    """A new file, with the mode that the umask leaves."""
+def _create(place: _Place, data: bytes, mode: int | None) -> Stamp:
+    """A new file; without a `mode` it has the one that the umask leaves."""
     with _temporary(place.directory, data, 0o666) as (descriptor, temporary):
+        if mode is not None:
+            os.fchmod(descriptor, mode)
         os.fsync(descriptor)
         _name_new(place, temporary)
         _sync_directory(place.directory)
@@ -150,13 +189,19 @@ def _name_new(place: _Place, temporary: str) -> None:
     os.rename(temporary, place.name, src_dir_fd=here, dst_dir_fd=here)
 
 
-def _replace(place: _Place, data: bytes, old: int) -> Stamp | None:
-    """Rename a new file over the `old` one, whose owner, mode and attributes it takes on; None, and nothing done, if it cannot."""
+def _replace(place: _Place, data: bytes, old: int, mode: int | None) -> Stamp | None:
+    """
+    Rename a new file over the `old` one, whose owner and attributes it takes on, and without a `mode` that, too.
+
+    None, and nothing done, if it cannot.
+    """
     here = place.directory
     try:
         with _temporary(place.directory, data, 0o600) as (descriptor, temporary):
             if not _make_alike(descriptor, old):
                 return None
+            if mode is not None:
+                os.fchmod(descriptor, mode)
             os.fsync(descriptor)
             place.status()
             os.rename(temporary, place.name, src_dir_fd=here, dst_dir_fd=here)
@@ -168,7 +213,7 @@ def _replace(place: _Place, data: bytes, old: int) -> Stamp | None:
         raise
 
 
-def _overwrite(place: _Place, data: bytes, descriptor: int) -> Stamp:
+def _overwrite(place: _Place, data: bytes, descriptor: int, mode: int | None) -> Stamp:
     """Write into the file itself. When that fails it gets its bytes back; only a crash within it leaves a mixture."""
     size = os.fstat(descriptor).st_size
     if size > MAX_OVERWRITTEN_BYTES:
@@ -180,6 +225,8 @@ def _overwrite(place: _Place, data: bytes, descriptor: int) -> Stamp:
     except OSError:
         _put(descriptor, before)
         raise
+    if mode is not None:
+        os.fchmod(descriptor, mode)
     return stamp_of(os.fstat(descriptor))
 
 

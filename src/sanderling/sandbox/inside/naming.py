@@ -1,0 +1,143 @@
+"""
+What has a name, looked at and changed from within the sandbox: names are taken away and given, modes are set.
+
+No link is followed, neither at the end of a path nor on the way. What is taken away or replaced must be the very thing that was
+looked at.
+"""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+from sanderling.sandbox.inside.reading import (
+    MAX_LOOKS,
+    OPENED,
+    TICK_NS,
+    is_fresh,
+    stamp_of,
+    take,
+)
+from sanderling.sandbox.inside.writing import PASSED_THROUGH, TEMPORARY, passed_through
+
+Sight = tuple[str, int, int, bytes | None, str, tuple[int, ...]]
+
+
+def look(path: str, limit: int) -> Sight:
+    """
+    The kind of what is at `path`, its mode and size, the bytes of a file, the target of a link; its stamp.
+
+    None are the bytes of what has more than `limit`, or may not be read. What lies beyond a link is not there.
+    """
+    try:
+        with _parent(path) as (directory, name):
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            kind, data, target = "other", None, ""
+            if stat.S_ISLNK(status.st_mode):
+                kind, target = "link", os.readlink(name, dir_fd=directory)
+            elif stat.S_ISDIR(status.st_mode):
+                kind = "directory"
+            elif stat.S_ISREG(status.st_mode):
+                kind = "file"
+                with suppress(PermissionError):
+                    data, status = _content(name, directory, limit)
+    except (FileNotFoundError, NotADirectoryError):
+        return "absent", 0, 0, None, "", ()
+    mode = 0 if kind == "link" else stat.S_IMODE(status.st_mode)
+    return kind, mode, status.st_size, data, target, tuple(stamp_of(status))
+
+
+def unlink(path: str, expected: tuple[int, ...]) -> None:
+    """Take away the name of a file or a link."""
+    with _parent(path) as (directory, name):
+        _require(name, directory, expected)
+        os.unlink(name, dir_fd=directory)
+
+
+def symlink(path: str, target: str, expected: tuple[int, ...]) -> None:
+    """Put a link in the place of the file or link that was `expected`, or of nothing."""
+    with _parent(path, makes_parents=True) as (directory, name):
+        if not expected:
+            os.symlink(target, name, dir_fd=directory)
+            return
+        temporary = TEMPORARY + os.urandom(8).hex()
+        os.symlink(target, temporary, dir_fd=directory)
+        try:
+            _require(name, directory, expected)
+            os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except OSError:
+            os.unlink(temporary, dir_fd=directory)
+            raise
+
+
+def chmod(path: str, mode: int, expected: tuple[int, ...]) -> None:
+    """Set the mode of a file or a directory."""
+    with _parent(path) as (directory, name):
+        flags = PASSED_THROUGH | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=directory)
+        try:
+            status = os.fstat(descriptor)
+            if stat.S_ISLNK(status.st_mode) or tuple(stamp_of(status)) != expected:
+                raise OSError(errno.ESTALE, "changed meanwhile")
+            _set_mode(descriptor, mode)
+        finally:
+            os.close(descriptor)
+
+
+def mkdir(path: str, mode: int) -> None:
+    """Make a directory, and those above it."""
+    with _parent(path, makes_parents=True) as (directory, name):
+        os.mkdir(name, dir_fd=directory)
+        made = passed_through(name, directory)
+        try:
+            _set_mode(made, mode)
+        finally:
+            os.close(made)
+
+
+def rmdir(path: str) -> None:
+    """Remove a directory that is empty."""
+    with _parent(path) as (directory, name):
+        os.rmdir(name, dir_fd=directory)
+
+
+@contextmanager
+def _parent(path: str, *, makes_parents: bool = False) -> Generator[tuple[int, str]]:
+    parent, name = os.path.split(path)
+    directory = passed_through(parent, makes_parents=makes_parents)
+    try:
+        yield directory, name
+    finally:
+        os.close(directory)
+
+
+def _set_mode(descriptor: int, mode: int) -> None:
+    """Set the mode of what was opened to be passed through: what nobody may read cannot be opened otherwise."""
+    if PASSED_THROUGH == os.O_RDONLY:
+        os.fchmod(descriptor, mode)
+    else:
+        os.chmod(f"/proc/self/fd/{descriptor}", mode)
+
+
+def _require(name: str, directory: int, expected: tuple[int, ...]) -> None:
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if tuple(stamp_of(status)) != expected or stat.S_ISDIR(status.st_mode):
+        raise OSError(errno.ESTALE, "changed meanwhile")
+
+
+def _content(name: str, directory: int, limit: int) -> tuple[bytes | None, os.stat_result]:
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | OPENED, dir_fd=directory)
+    try:
+        data, status = None, os.fstat(descriptor)
+        for _ in range(MAX_LOOKS):
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            data = take(descriptor, limit + 1) if status.st_size <= limit else None
+            before, status = status, os.fstat(descriptor)
+            if stamp_of(before) == stamp_of(status) and not is_fresh(stamp_of(status)):
+                break
+            time.sleep(TICK_NS / 1e9)
+        return (data if data is not None and len(data) <= limit else None), status
+    finally:
+        os.close(descriptor)
