@@ -245,6 +245,7 @@ FOLDERS = [
     "session",
     "transcript",
     "editing",
+    "review",
     "approval",
     "prompt",
     "status",

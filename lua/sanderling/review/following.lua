@@ -1,0 +1,276 @@
+--- Following: the text of a buffer, line by line, so that its hunks stay where their lines are.
+---
+--- Neovim tells which lines have changed, and they are looked at on a copy of the text before: a formatter that replaces all of it
+--- has changed no more than what differs. Undo and redo bring back the hunks together with the text, whosever change is undone: for
+--- each state of the undo tree it is known which there were. An unloaded buffer's hunks wait until its file is loaded again.
+local M = {}
+
+local api = vim.api
+local edits = require('sanderling.editing.hunks')
+local find = require('sanderling.editing.find')
+local log = require('sanderling.host.log')
+local regions = require('sanderling.review.regions')
+
+local MAX_STATES = 200 -- of the undo tree, of each buffer
+
+---@class (exact) sanderling.review.following.Dirt what has changed since the text was looked at
+---@field first integer
+---@field last integer behind it, in the text as it was then
+---@field new_last integer behind it, in the text as it is
+
+---@class (exact) sanderling.review.following.Followed
+---@field buf integer
+---@field lines string[] the text when it was looked at last; none of a buffer without text
+---@field hunks sanderling.review.Hunk[] in order
+---@field dirt? sanderling.review.following.Dirt
+---@field nr integer the state of the undo tree then
+---@field states table<integer, sanderling.review.Hunk[]> by state
+---@field is_due boolean it will be looked at
+---@field is_reloaded boolean all of it may have changed
+
+---@type table<integer, sanderling.review.following.Followed> by buffer
+M.by_buf = {}
+---@type table<string, { lines: string[], hunks: sanderling.review.Hunk[] }> those of buffers that are not loaded, by name
+M.unloaded = {}
+
+---@type fun(buf: integer)[]
+local listeners = {}
+
+--- Call `fn` whenever the hunks of a buffer may have changed, or the lines in them.
+---@param fn fun(buf: integer)
+function M.on_change(fn)
+  listeners[#listeners + 1] = fn
+end
+
+---@param buf integer
+function M.tell(buf)
+  for _, fn in ipairs(listeners) do
+    log.guarded(fn, buf)
+  end
+end
+
+-- following a buffer --------------------------------------------------------------------------------------------------
+
+---@param buf integer
+---@return integer lines of its text
+local function count_lines(buf)
+  return find.is_empty(buf) and 0 or api.nvim_buf_line_count(buf)
+end
+
+---@param buf integer
+---@return integer its state in the undo tree
+local function undo_state(buf)
+  return api.nvim_get_current_buf() == buf and vim.fn.changenr()
+    or api.nvim_buf_call(buf, vim.fn.changenr)
+end
+
+---@param self sanderling.review.following.Followed
+---@return boolean there are hunks, or undo could bring some
+local function has_any(self)
+  return #self.hunks > 0
+    or vim.iter(pairs(self.states)):any(function(_, hunks)
+      return #hunks > 0
+    end)
+end
+
+--- The hunks are those that the undo tree's state had when it was left, if it has been there before.
+---@param self sanderling.review.following.Followed
+---@param is_agents boolean
+local function follow_undo(self, is_agents)
+  local nr = undo_state(self.buf)
+  if self.is_reloaded and nr == self.nr then -- without an undo block: the tree has begun anew
+    self.states = {}
+  end
+  self.is_reloaded = false
+  local known = nr ~= self.nr and not is_agents and self.states[nr]
+  local last = known and known[#known]
+  if known and not (last and last.row + last.count > #self.lines) then
+    self.hunks = regions.copy(known)
+  end
+  self.nr, self.states[nr] = nr, regions.copy(self.hunks)
+  self.states[nr - MAX_STATES] = nil
+end
+
+--- The parts that differ.
+---@param self sanderling.review.following.Followed
+---@param dirt sanderling.review.following.Dirt
+---@param new string[]
+---@return sanderling.review.Change[]
+local function changes_of(self, dirt, new)
+  local old = vim.list_slice(self.lines, dirt.first + 1, dirt.last)
+  return vim.tbl_map(function(part)
+    return { row = dirt.first + part[1] - 1, count = part[2], new_count = part[4] }
+  end, edits.differences(old, new))
+end
+
+---@param lines string[]
+---@param dirt sanderling.review.following.Dirt
+---@param new string[]
+---@return string[]
+local function spliced(lines, dirt, new)
+  if dirt.last - dirt.first == #new then
+    return table.move(new, 1, #new, dirt.first + 1, lines)
+  end
+  local result = vim.list_slice(lines, 1, dirt.first)
+  vim.list_extend(result, new)
+  return vim.list_extend(result, lines, dirt.last + 1)
+end
+
+---@param self sanderling.review.following.Followed
+function M.drop_undone(self)
+  local has_end = vim.bo[self.buf].endofline
+  self.hunks = vim.tbl_filter(function(hunk)
+    local is_end_same = hunk.had_end == nil or hunk.had_end == has_end
+    return not (is_end_same and regions.is_undone(hunk, self.lines))
+  end, self.hunks)
+end
+
+--- Look at what has changed.
+---@param self sanderling.review.following.Followed
+---@param source? sanderling.review.Source of the agent's; nil: it was not
+function M.settle(self, source)
+  local dirt, buf = self.dirt, self.buf
+  if not dirt or not api.nvim_buf_is_loaded(buf) then
+    return
+  end
+  self.dirt = nil
+  local count = count_lines(buf)
+  local is_told = not self.is_reloaded and #self.lines > 0 and count > 0
+  if not is_told or #self.lines - dirt.last ~= count - dirt.new_last then
+    dirt = { first = 0, last = #self.lines, new_last = count }
+  end
+  local new = count > 0 and api.nvim_buf_get_lines(buf, dirt.first, dirt.new_last, true) or {}
+  local list = changes_of(self, dirt, new)
+  for i = #list, 1, -1 do
+    if source then
+      regions.add(self.hunks, self.lines, list[i], source, buf)
+    else
+      regions.follow(self.hunks, self.lines, list[i])
+    end
+  end
+  self.lines = spliced(self.lines, dirt, new)
+  M.drop_undone(self)
+  follow_undo(self, source ~= nil)
+end
+
+---@param self sanderling.review.following.Followed
+function M.stop_unless_needed(self)
+  if M.by_buf[self.buf] == self and not has_any(self) then
+    M.by_buf[self.buf] = nil
+  end
+end
+
+---@param self sanderling.review.following.Followed
+local function settle_soon(self)
+  if self.is_due then
+    return
+  end
+  self.is_due = true
+  vim.schedule(function()
+    self.is_due = false
+    if M.by_buf[self.buf] == self then
+      M.settle(self)
+      M.stop_unless_needed(self)
+      M.tell(self.buf)
+    end
+  end)
+end
+
+---@param self sanderling.review.following.Followed
+---@param first integer
+---@param last integer
+---@param new_last integer
+local function soil(self, first, last, new_last)
+  local dirt = self.dirt or { first = first, last = last, new_last = last }
+  local behind = math.max(0, last - dirt.new_last)
+  self.dirt = {
+    first = math.min(dirt.first, first),
+    last = dirt.last + behind,
+    new_last = dirt.new_last + behind + new_last - last,
+  }
+  settle_soon(self)
+end
+
+---@param self sanderling.review.following.Followed
+local function soil_all(self)
+  self.is_reloaded = true
+  self.dirt = { first = 0, last = 0, new_last = 0 }
+  settle_soon(self)
+end
+
+--- Keep the hunks of a buffer whose text is given up.
+---@param self sanderling.review.following.Followed
+local function put_away(self)
+  if M.by_buf[self.buf] == self then
+    M.by_buf[self.buf] = nil
+    local name = api.nvim_buf_is_valid(self.buf) and api.nvim_buf_get_name(self.buf) or ''
+    if name ~= '' and #self.hunks > 0 then
+      M.unloaded[name] = { lines = self.lines, hunks = self.hunks }
+    end
+    M.tell(self.buf)
+  end
+end
+
+---@param buf integer
+---@return sanderling.review.following.Followed
+function M.follow(buf)
+  if M.by_buf[buf] then
+    return M.by_buf[buf]
+  end
+  local self = {
+    buf = buf,
+    lines = find.is_empty(buf) and {} or api.nvim_buf_get_lines(buf, 0, -1, true),
+    hunks = {},
+    nr = undo_state(buf),
+    states = {},
+    is_due = false,
+    is_reloaded = false,
+  }
+  self.states[self.nr] = {}
+  M.by_buf[buf] = self
+  api.nvim_buf_attach(buf, false, {
+    on_lines = function(_, _, _, first, last, new_last)
+      if M.by_buf[buf] ~= self then
+        return true
+      end
+      soil(self, first, last, new_last)
+    end,
+    on_reload = function()
+      soil_all(self)
+    end,
+    on_detach = function()
+      put_away(self)
+    end,
+  })
+  return self
+end
+
+api.nvim_create_autocmd('BufReadPost', {
+  group = api.nvim_create_augroup('sanderling_hunks', {}),
+  desc = 'Agent: a file is loaded again whose changes are not reviewed',
+  callback = function(args)
+    local name = api.nvim_buf_get_name(args.buf)
+    local kept = M.unloaded[name]
+    if kept and not M.by_buf[args.buf] then
+      M.unloaded[name] = nil
+      local self = M.follow(args.buf)
+      self.lines, self.hunks = kept.lines, kept.hunks
+      for _, hunk in ipairs(self.hunks) do
+        hunk.buf = args.buf
+      end
+      soil_all(self)
+    end
+  end,
+})
+
+---@param buf integer
+---@return sanderling.review.following.Followed?
+function M.settled(buf)
+  local self = M.by_buf[buf]
+  if self then
+    M.settle(self)
+  end
+  return self
+end
+
+return M

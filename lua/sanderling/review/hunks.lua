@@ -1,0 +1,252 @@
+--- Hunks: what the agent has changed in the buffers of files and nobody has reviewed, or what it proposes to change.
+---
+--- The changes of the agent are those that happen in `M.changing`. Whatever else happens to the text is the person's: their keys,
+--- their formatter, a reload. What was kept stays so, also when undo goes back to a state before that.
+local M = {}
+
+local api = vim.api
+local changes = require('sanderling.editing.changes')
+local edits = require('sanderling.editing.hunks')
+local following = require('sanderling.review.following')
+local log = require('sanderling.host.log')
+local regions = require('sanderling.review.regions')
+local undo = require('sanderling.editing.undo')
+
+---@type fun(hunks: sanderling.review.Hunk[], is_kept: boolean, reason: string)[]
+local on_decision = {}
+
+M.on_change = following.on_change
+
+--- Call `fn` when a person keeps or rejects hunks of one buffer. It is called before anything is changed: the buffer still has
+--- what is decided on.
+---@param fn fun(hunks: sanderling.review.Hunk[], is_kept: boolean, reason: string)
+function M.on_decision(fn)
+  on_decision[#on_decision + 1] = fn
+end
+
+-- what the agent changes ----------------------------------------------------------------------------------------------
+
+--- Run `fn`: what it changes in the buffer is the agent's, makes hunks, or joins those that it touches.
+---@param buf integer loaded
+---@param source sanderling.review.Source
+---@param fn fun() its errors pass
+function M.changing(buf, source, fn)
+  local self = following.follow(buf)
+  following.settle(self)
+  local had_end, was_empty = vim.bo[buf].endofline, #self.lines == 0
+  local ok, err = pcall(fn)
+  if following.by_buf[buf] == self and api.nvim_buf_is_loaded(buf) then
+    following.settle(self, source)
+    local count = #self.lines
+    if vim.bo[buf].endofline ~= had_end and count > 0 and not was_empty then
+      local last = self.hunks[#self.hunks]
+      if not last or last.row + last.count < count then
+        last = regions.new(buf, count - 1, 1, { self.lines[count] }, source)
+        table.insert(self.hunks, last)
+      end
+      last.had_end = had_end
+      following.drop_undone(self)
+      self.states[self.nr] = regions.copy(self.hunks)
+    end
+    following.stop_unless_needed(self)
+    following.tell(buf)
+  end
+  if not ok then
+    error(err, 0)
+  end
+end
+
+--- The buffer has got text that the agent wrote, and no hunks yet: make them.
+---@param buf integer loaded
+---@param old string[] its text before that, without what a person has changed
+---@param source sanderling.review.Source
+function M.add(buf, old, source)
+  local self = following.follow(buf)
+  following.settle(self)
+  if #self.hunks == 0 then
+    for _, part in ipairs(edits.differences(old, self.lines)) do
+      local from, count, new_from, new_count = unpack(part)
+      local lines = vim.list_slice(old, from, from + count - 1)
+      table.insert(self.hunks, regions.new(buf, new_from - 1, new_count, lines, source))
+    end
+    self.states[self.nr] = regions.copy(self.hunks)
+  end
+  following.stop_unless_needed(self)
+  following.tell(buf)
+end
+
+-- questions -----------------------------------------------------------------------------------------------------------
+
+--- The hunks of a buffer, in order. They are not to be changed, and stand where they are said to stand until the text changes.
+---@param buf integer
+---@return sanderling.review.Hunk[]
+function M.list(buf)
+  local self = following.settled(buf)
+  return self and self.hunks or {}
+end
+
+--- The hunk with a line, or, where lines have only gone, the one before or behind it.
+---@param buf integer
+---@param row integer from 0
+---@return sanderling.review.Hunk?
+function M.at(buf, row)
+  local beside
+  for _, hunk in ipairs(M.list(buf)) do
+    if row >= hunk.row and row < hunk.row + hunk.count then
+      return hunk
+    elseif hunk.count == 0 and (row == hunk.row or row == hunk.row - 1) then
+      beside = beside or hunk
+    end
+  end
+  return beside
+end
+
+--- The lines of a hunk as they are now.
+---@param hunk sanderling.review.Hunk
+---@return string[]
+function M.text_of(hunk)
+  local self = following.settled(hunk.buf)
+  return self and vim.list_slice(self.lines, hunk.row + 1, hunk.row + hunk.count) or {}
+end
+
+--- The buffers that have hunks.
+---@return integer[]
+function M.buffers()
+  local bufs = {}
+  for buf, self in pairs(following.by_buf) do
+    if #self.hunks > 0 then
+      bufs[#bufs + 1] = buf
+    end
+  end
+  table.sort(bufs)
+  return bufs
+end
+
+--- The names of files that are not loaded and have hunks, and how many.
+---@return table<string, integer>
+function M.unloaded()
+  return vim.tbl_map(function(kept)
+    return #kept.hunks
+  end, following.unloaded)
+end
+
+--- Count the hunks, and the files that have some.
+---@param is_meant? fun(hunk: sanderling.review.Hunk): boolean
+---@return integer hunks
+---@return integer files
+function M.counts(is_meant)
+  local hunk_count, file_count = 0, 0
+  local function count(hunks)
+    local here = is_meant and #vim.tbl_filter(is_meant, hunks) or #hunks
+    hunk_count, file_count = hunk_count + here, file_count + (here > 0 and 1 or 0)
+  end
+  for _, self in pairs(following.by_buf) do
+    count(self.hunks)
+  end
+  for _, kept in pairs(following.unloaded) do
+    count(kept.hunks)
+  end
+  return hunk_count, file_count
+end
+
+-- decisions -----------------------------------------------------------------------------------------------------------
+
+--- Those of `hunks` that are still there, by buffer and in order.
+---@param hunks sanderling.review.Hunk[]
+---@return table<integer, sanderling.review.Hunk[]>
+local function present(hunks)
+  local wanted, by_buf = {}, {}
+  for _, hunk in ipairs(hunks) do
+    wanted[hunk.id], by_buf[hunk.buf] = true, {}
+  end
+  for buf in pairs(by_buf) do
+    by_buf[buf] = vim.tbl_filter(function(hunk)
+      return wanted[hunk.id]
+    end, M.list(buf))
+  end
+  return by_buf
+end
+
+---@param hunks sanderling.review.Hunk[] of one buffer
+---@param is_kept boolean
+---@param reason string
+local function tell_decision(hunks, is_kept, reason)
+  for _, fn in ipairs(on_decision) do
+    log.guarded(fn, hunks, is_kept, reason)
+  end
+end
+
+---@param hunks sanderling.review.Hunk[]
+---@param ids table<integer, true>
+---@return sanderling.review.Hunk[] without those, whatever they were taken in by since
+local function without(hunks, ids)
+  return vim.tbl_filter(function(hunk)
+    return not ids[hunk.id]
+  end, hunks)
+end
+
+--- Keep hunks: their lines are the baseline from now on, and undo does not bring them back.
+---@param hunks sanderling.review.Hunk[]
+function M.keep(hunks)
+  for buf, list in pairs(present(hunks)) do
+    local self = following.by_buf[buf]
+    if self and #list > 0 then
+      tell_decision(list, true, '')
+      local ids = {}
+      for _, hunk in ipairs(list) do
+        ids = vim.tbl_extend('keep', ids, hunk.ids)
+      end
+      self.hunks = without(self.hunks, ids)
+      for nr, known in pairs(self.states) do
+        self.states[nr] = without(known, ids)
+      end
+      following.stop_unless_needed(self)
+      following.tell(buf)
+    end
+  end
+end
+
+--- Put back what stood there, in one undo block.
+---@param self sanderling.review.following.Followed
+---@param hunks sanderling.review.Hunk[]
+local function put_back(self, hunks)
+  local buf, list, ids = self.buf, {}, {}
+  for i, hunk in ipairs(hunks) do
+    list[i] = { row = hunk.row, old = M.text_of(hunk), new = hunk.old }
+    ids[hunk.id] = true
+  end
+  undo.in_block(buf, false, function()
+    undo.keeping_selection(buf, function()
+      changes.with_modifiers('keepjumps', function()
+        changes.apply(buf, edits.narrow(list))
+      end)
+    end)
+  end)
+  for _, hunk in ipairs(hunks) do
+    if hunk.had_end ~= nil then
+      vim.bo[buf].endofline = hunk.had_end
+    end
+  end
+  self.hunks = without(self.hunks, ids) -- what comes back in their place is of the baseline
+  following.settle(self)
+end
+
+--- Reject hunks: what stood there comes back, in one undo block for each buffer. Undo brings the hunks back, too.
+---@param hunks sanderling.review.Hunk[]
+---@param reason? string
+function M.reject(hunks, reason)
+  for buf, list in pairs(present(hunks)) do
+    local self = following.by_buf[buf]
+    if self and #list > 0 then
+      if not vim.bo[buf].modifiable then
+        local name = vim.fs.basename(api.nvim_buf_get_name(buf))
+        error(("%s is locked in Neovim ('nomodifiable')."):format(name), 0)
+      end
+      tell_decision(list, false, reason or '')
+      put_back(self, list)
+      following.tell(buf)
+    end
+  end
+end
+
+return M

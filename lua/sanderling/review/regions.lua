@@ -1,0 +1,241 @@
+--- Regions: where the hunks of a text are, and how a change of its lines moves, widens or joins them. Nothing here knows Neovim.
+---
+--- A hunk is some lines of the text and those that they replaced. So there is a baseline without a copy of it: the text with the old
+--- lines in the place of each hunk's. What a person changes outside of hunks is in the text and in the baseline alike; what they
+--- change inside of one is the hunk's from then on. Where one change of theirs reaches out of a hunk, it is divided at its border as
+--- long as lines only go or are replaced one by one; else nobody can say what has become of which line, and the hunk grows by it:
+--- to reject it brings all of those lines back.
+local M = {}
+
+---@class (exact) sanderling.review.Source whose change it is
+---@field session_id string
+---@field tool_use_id string
+---@field turn string the id of its prompt
+---@field is_proposed? boolean not on the disk: a question waits for its answer
+
+---@class (exact) sanderling.review.Hunk
+---@field id integer stays the same, also when undo brings the hunk back
+---@field ids table<integer, true> its own, and those of hunks that it has taken in
+---@field buf integer
+---@field row integer of its first line, from 0; where lines have only gone, of the line behind them
+---@field count integer its lines; 0 where lines have only gone
+---@field old string[] the lines that they replaced
+---@field had_end? boolean how 'endofline' was, if the change is about that, too
+---@field source sanderling.review.Source
+
+---@class (exact) sanderling.review.Change lines that others have replaced
+---@field row integer in the text before
+---@field count integer
+---@field new_count integer
+
+local last_id = 0
+
+---@param buf integer
+---@param row integer
+---@param count integer
+---@param old string[]
+---@param source sanderling.review.Source
+---@return sanderling.review.Hunk
+function M.new(buf, row, count, old, source)
+  last_id = last_id + 1
+  local ids = { [last_id] = true }
+  return { id = last_id, ids = ids, buf = buf, row = row, count = count, old = old, source = source }
+end
+
+--- Does the change reach into the hunk? At its borders lines are put beside it.
+---@param hunk sanderling.review.Hunk
+---@param change sanderling.review.Change
+---@return boolean
+local function overlaps(hunk, change)
+  return change.row < hunk.row + hunk.count and change.row + change.count > hunk.row
+end
+
+--- Does a change of the agent's reach into the hunk, or end where it begins? It joins both.
+---@param hunk sanderling.review.Hunk
+---@param change sanderling.review.Change
+---@param source sanderling.review.Source
+---@return boolean
+local function touches(hunk, change, source)
+  local is_alike = (hunk.source.is_proposed or false) == (source.is_proposed or false)
+  return overlaps(hunk, change)
+    or is_alike and change.row <= hunk.row + hunk.count and change.row + change.count >= hunk.row
+end
+
+---@param list string[]
+---@param lines string[] the text before
+---@param first integer
+---@param behind integer
+local function add_lines(list, lines, first, behind)
+  for row = first, behind - 1 do
+    list[#list + 1] = lines[row + 1]
+  end
+end
+
+--- Make one hunk of those from `first` to `last` and of the change.
+---@param hunks sanderling.review.Hunk[]
+---@param first integer
+---@param last integer
+---@param lines string[] the text before
+---@param change sanderling.review.Change
+---@return sanderling.review.Hunk
+local function join(hunks, first, last, lines, change)
+  local joined, final = hunks[first], hunks[last]
+  local row = math.min(joined.row, change.row)
+  local behind = math.max(final.row + final.count, change.row + change.count)
+  local old, next_row = {}, row
+  for i = first, last do
+    local hunk = hunks[i]
+    add_lines(old, lines, next_row, hunk.row)
+    vim.list_extend(old, hunk.old)
+    next_row = hunk.row + hunk.count
+    joined.ids = vim.tbl_extend('keep', joined.ids, hunk.ids)
+    if joined.had_end == nil then
+      joined.had_end = hunk.had_end
+    end
+  end
+  add_lines(old, lines, next_row, behind)
+  joined.row, joined.old = row, old
+  joined.count = behind - row + change.new_count - change.count
+  for _ = first + 1, last do
+    table.remove(hunks, first + 1)
+  end
+  return joined
+end
+
+---@param hunks sanderling.review.Hunk[]
+---@param is_meant fun(hunk: sanderling.review.Hunk): boolean
+---@return integer? first
+---@return integer? last
+local function range_of(hunks, is_meant)
+  local first, last
+  for i, hunk in ipairs(hunks) do
+    if is_meant(hunk) then
+      first, last = first or i, i
+    end
+  end
+  return first, last
+end
+
+--- Lines have gone: the hunks are left with what is left of theirs.
+---@param hunks sanderling.review.Hunk[]
+---@param change sanderling.review.Change
+local function take_out(hunks, change)
+  local function place_of(row)
+    return row <= change.row and row or math.max(change.row, row - change.count)
+  end
+  for _, hunk in ipairs(hunks) do
+    local row, behind = place_of(hunk.row), place_of(hunk.row + hunk.count)
+    hunk.row, hunk.count = row, behind - row
+  end
+end
+
+---@param hunks sanderling.review.Hunk[]
+---@param from integer index
+---@param shift integer
+local function move(hunks, from, shift)
+  for i = from, #hunks do
+    hunks[i].row = hunks[i].row + shift
+  end
+end
+
+--- The index of the first hunk that lies behind the change.
+---@param hunks sanderling.review.Hunk[]
+---@param change sanderling.review.Change
+---@return integer
+local function first_behind(hunks, change)
+  for i, hunk in ipairs(hunks) do
+    if hunk.row >= change.row + change.count then
+      return i
+    end
+  end
+  return #hunks + 1
+end
+
+--- A person has changed lines, or a program of theirs.
+---@param hunks sanderling.review.Hunk[] in order
+---@param lines string[] the text before
+---@param change sanderling.review.Change
+function M.follow(hunks, lines, change)
+  local shift = change.new_count - change.count
+  if shift == 0 then
+    return
+  elseif change.new_count == 0 then
+    take_out(hunks, change)
+    return
+  end
+  local first, last = range_of(hunks, function(hunk)
+    return overlaps(hunk, change)
+  end)
+  if first then
+    join(hunks, first, last --[[@as integer]], lines, change)
+    move(hunks, first + 1, shift)
+  else
+    move(hunks, first_behind(hunks, change), shift)
+  end
+end
+
+--- The agent has changed lines.
+---@param hunks sanderling.review.Hunk[] in order
+---@param lines string[] the text before
+---@param change sanderling.review.Change
+---@param source sanderling.review.Source
+---@param buf integer
+---@return sanderling.review.Hunk
+function M.add(hunks, lines, change, source, buf)
+  local shift = change.new_count - change.count
+  local first, last = range_of(hunks, function(hunk)
+    return touches(hunk, change, source)
+  end)
+  local index = first or first_behind(hunks, change)
+  local hunk = M.new(buf, change.row, change.count, {}, source)
+  if first then
+    local joined = join(hunks, first, last --[[@as integer]], lines, change)
+    hunk.row, hunk.count, hunk.old, hunk.had_end =
+      joined.row, joined.count, joined.old, joined.had_end
+    hunk.ids = vim.tbl_extend('keep', hunk.ids, joined.ids)
+    hunks[index] = hunk
+  else
+    add_lines(hunk.old, lines, change.row, change.row + change.count)
+    hunk.count = change.new_count
+    table.insert(hunks, index, hunk)
+  end
+  move(hunks, index + 1, shift)
+  return hunk
+end
+
+--- Is the text there what it was before the hunk?
+---@param hunk sanderling.review.Hunk
+---@param lines string[] the text
+---@return boolean
+function M.is_undone(hunk, lines)
+  if #hunk.old ~= hunk.count then
+    return false
+  end
+  for i, line in ipairs(hunk.old) do
+    if lines[hunk.row + i] ~= line then
+      return false
+    end
+  end
+  return true
+end
+
+---@param hunks sanderling.review.Hunk[]
+---@return sanderling.review.Hunk[]
+function M.copy(hunks)
+  local copies = {}
+  for i, hunk in ipairs(hunks) do
+    copies[i] = {
+      id = hunk.id,
+      ids = hunk.ids,
+      buf = hunk.buf,
+      row = hunk.row,
+      count = hunk.count,
+      old = hunk.old,
+      had_end = hunk.had_end,
+      source = hunk.source,
+    }
+  end
+  return copies
+end
+
+return M

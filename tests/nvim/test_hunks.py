@@ -1,0 +1,250 @@
+"""Hunks of what the agent has changed: where they stay, whatever happens to the text, and what keeping and rejecting leave."""
+
+import pytest
+from tests.conftest import wait_until
+
+HELPERS = """
+local hunks = require('sanderling.review.hunks')
+local api = vim.api
+_G.hunks = hunks
+local function buf() return api.nvim_get_current_buf() end
+
+function _G.agent(first, last, new, is_proposed)
+  local source = { session_id = 's', tool_use_id = 'use', turn = 'prompt', is_proposed = is_proposed }
+  hunks.changing(buf(), source, function()
+    require('sanderling.editing.undo').in_block(buf(), false, function()
+      api.nvim_buf_set_lines(buf(), first, last, true, new)
+    end)
+  end)
+end
+
+--- The hunks as "row+count<old lines".
+function _G.shown()
+  return vim.tbl_map(function(hunk)
+    return ('%d+%d<%s'):format(hunk.row, hunk.count, table.concat(hunk.old, ' '))
+  end, hunks.list(buf()))
+end
+
+function _G.text()
+  return table.concat(api.nvim_buf_get_lines(buf(), 0, -1, true), ' ')
+end
+"""
+
+
+@pytest.fixture
+def edited(child, project):
+    """A file of one letter a line, open; gives the Neovim."""
+
+    def open_file(letters="a b c d e f g"):
+        path = project / "file.txt"
+        path.write_text("".join(f"{letter}\n" for letter in letters.split()))
+        child.lua(HELPERS)
+        child.command(f"silent edit {path}")
+        return child
+
+    return open_file
+
+
+def agent(child, first, last, new="", **source):
+    child.lua("_G.agent(...)", first, last, new.split(), source.get("is_proposed", False))
+
+
+def shown(child):
+    return child.lua("return _G.shown()")
+
+
+def text(child):
+    return child.lua("return _G.text()")
+
+
+def keys(child, typed):
+    """Run keys in Normal mode, and let what follows from it happen."""
+    child.lua(
+        "vim.cmd('silent normal! ' .. vim.keycode(...)) vim.wait(0, function() return false end)",
+        typed,
+    )
+
+
+def keep(child, index):
+    child.lua("hunks.keep({ hunks.list(vim.api.nvim_get_current_buf())[...] })", index)
+
+
+def reject(child, index):
+    child.lua("hunks.reject({ hunks.list(vim.api.nvim_get_current_buf())[...] })", index)
+
+
+def test_lines_that_come_before_a_hunk_move_it(edited):
+    child = edited()
+    agent(child, 1, 2, "B B2")
+    agent(child, 6, 7)
+    assert shown(child) == ["1+2<b", "6+0<f"]
+    keys(child, "ggOmine<Esc>")
+    assert shown(child) == ["2+2<b", "7+0<f"]
+    assert text(child) == "mine a B B2 c d e g"
+
+
+def test_what_a_person_writes_beside_a_hunk_is_none_of_it(edited):
+    child = edited()
+    agent(child, 1, 2, "B B2")
+    keys(child, "2GOabove<Esc>jjobelow<Esc>")
+    assert text(child) == "a above B B2 below c d e f g"
+    assert shown(child) == ["2+2<b"]
+    reject(child, 1)
+    assert text(child) == "a above b below c d e f g"
+
+
+def test_what_a_person_writes_in_a_hunk_is_of_it(edited):
+    child = edited()
+    agent(child, 1, 2, "B B2")
+    keys(child, "2Gomine<Esc>")
+    assert shown(child) == ["1+3<b"]
+    reject(child, 1)
+    assert text(child) == "a b c d e f g"
+
+
+def test_lines_deleted_across_a_border_go_from_both_sides(edited):
+    child = edited()
+    agent(child, 1, 2, "B B2")
+    keys(child, "3G2dd")
+    assert (text(child), shown(child)) == ("a B d e f g", ["1+1<b"])
+    reject(child, 1)
+    assert text(child) == "a b d e f g"
+
+
+def test_lines_joined_across_a_border_come_back_whole(edited):
+    child = edited()
+    agent(child, 1, 2, "B B2")
+    keys(child, "3GJ")
+    assert child.lua("return vim.api.nvim_buf_get_lines(0, 0, -1, true)[3]") == "B2 c"
+    reject(child, 1)
+    assert text(child) == "a b c d e f g"
+
+
+def test_a_filter_of_the_whole_file_joins_what_it_touches(edited):
+    child = edited()
+    agent(child, 1, 2, "B B2")
+    agent(child, 6, 7)
+    keys(child, ":%!sed 's/^B/x/; s/^d/y/'<CR>")
+    assert (text(child), shown(child)) == ("a x x2 c y e g", ["1+2<b", "6+0<f"])
+    child.lua("hunks.reject(hunks.list(vim.api.nvim_get_current_buf()))")
+    assert text(child) == "a b c y e f g"
+
+
+def test_undo_and_redo_bring_hunks_and_text_together(edited):
+    child = edited()
+    agent(child, 1, 2, "B B2")
+    agent(child, 6, 7)
+    keys(child, "ggOmine<Esc>")
+    states = [(text(child), shown(child))]
+    for _ in range(3):
+        keys(child, "u")
+        states.append((text(child), shown(child)))
+    assert states[1:] == [
+        ("a B B2 c d e g", ["1+2<b", "6+0<f"]),
+        ("a B B2 c d e f g", ["1+2<b"]),
+        ("a b c d e f g", []),
+    ]
+    for state in reversed(states[:-1]):
+        keys(child, "<C-r>")
+        assert (text(child), shown(child)) == state
+
+
+def test_undo_takes_a_rejection_back_and_redo_repeats_it(edited):
+    child = edited()
+    agent(child, 1, 2, "B B2")
+    agent(child, 4, 4, "new")
+    reject(child, 1)
+    assert (text(child), shown(child)) == ("a b c new d e f g", ["3+1<"])
+    keys(child, "u")
+    assert (text(child), shown(child)) == ("a B B2 c new d e f g", ["1+2<b", "4+1<"])
+    keys(child, "<C-r>")
+    assert (text(child), shown(child)) == ("a b c new d e f g", ["3+1<"])
+
+
+def test_what_is_kept_stays_kept_whatever_is_undone(edited):
+    child = edited()
+    agent(child, 1, 2, "B")
+    agent(child, 3, 4, "D")
+    keys(child, "ggOmine<Esc>")
+    keep(child, 1)
+    assert shown(child) == ["4+1<d"]
+    keys(child, "u")
+    assert shown(child) == ["3+1<d"]
+    keys(child, "u")
+    assert (text(child), shown(child)) == ("a B c d e f g", [])
+    keys(child, "2<C-r>")
+    assert shown(child) == ["4+1<d"]
+
+
+def test_a_change_over_hunks_joins_them_with_the_lines_between(edited):
+    child = edited()
+    agent(child, 1, 2, "B")
+    agent(child, 3, 4, "D")
+    agent(child, 0, 5, "all new")
+    assert shown(child) == ["0+2<a b c d e"]
+    reject(child, 1)
+    assert text(child) == "a b c d e f g"
+
+
+def test_a_change_that_takes_another_back_leaves_no_hunk(edited):
+    child = edited()
+    agent(child, 1, 2, "B B2")
+    agent(child, 1, 3, "b")
+    assert shown(child) == []
+
+
+def test_all_lines_deleted_come_back(edited):
+    child = edited()
+    agent(child, 0, 7)
+    assert shown(child) == ["0+0<a b c d e f g"]
+    reject(child, 1)
+    assert (text(child), shown(child)) == ("a b c d e f g", [])
+
+
+def test_an_empty_file_is_empty_again(edited, project):
+    child = edited("")
+    agent(child, 0, 0, "new text")
+    child.lua("vim.api.nvim_buf_set_lines(0, 2, 3, true, {})")
+    reject(child, 1)
+    child.command("silent write")
+    assert (project / "file.txt").read_bytes() == b""
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_end_of_the_last_line_comes_back(edited, project, end):
+    child = edited()
+    (project / "file.txt").write_text(f"a\nb{end}")
+    child.command("set nofixendofline | silent edit!")
+    child.lua("""
+      local source = { session_id = 's', tool_use_id = 'use', turn = 'prompt' }
+      hunks.changing(vim.api.nvim_get_current_buf(), source, function()
+        vim.api.nvim_buf_set_lines(0, 0, 1, true, { 'A' })
+        vim.bo.endofline = not vim.bo.endofline
+      end)
+    """)
+    assert shown(child) == ["0+1<a", "1+1<b"]
+    child.lua("hunks.reject(hunks.list(vim.api.nvim_get_current_buf()))")
+    child.command("silent write")
+    assert (project / "file.txt").read_text() == f"a\nb{end}"
+
+
+def test_hunks_outlive_the_buffer_that_shows_their_file(edited, project):
+    child = edited()
+    agent(child, 1, 2, "B B2")
+    child.command("silent write | silent edit!")
+    assert shown(child) == ["1+2<b"]
+    path = project / "file.txt"
+    path.write_text("z\n" + path.read_text())
+    child.command("silent checktime")
+    assert wait_until(lambda: shown(child) == ["2+2<b"])
+    child.command("silent new")
+    child.command("silent bunload #")
+    assert child.lua("return hunks.unloaded()") == {str(path): 1}
+    path.write_text("y\n" + path.read_text())
+    child.command(f"silent edit {path}")
+    assert shown(child) == ["3+2<b"]
+    child.command("silent bwipeout")
+    child.command(f"silent edit {path}")
+    assert shown(child) == ["3+2<b"]
+    reject(child, 1)
+    assert text(child) == "y z a b c d e f g"
