@@ -23,16 +23,17 @@ def answer_of(result: bytes):
 
 
 @pytest.mark.parametrize(
-    "result",
+    "make",
     [
-        b'{"content":[' + b",".join([b'{"type":"text","text":""}'] * 500_000) + b"]}",
-        b'{"content":[],"structuredContent":{"a":[' + b"[]," * 3_000_000 + b"[]]}}",
-        b'{"tools":[' + b'{"name":"","inputSchema":{}},' * 500_000 + b"{}]}",
-        b'{"content":[],"structuredContent":{"a":["' + b'","' * 3_000_000 + b'"]}}',
+        lambda: b'{"content":[' + b",".join([b'{"type":"text","text":""}'] * 500_000) + b"]}",
+        lambda: b'{"content":[],"structuredContent":{"a":[' + b"[]," * 3_000_000 + b"[]]}}",
+        lambda: b'{"tools":[' + b'{"name":"","inputSchema":{}},' * 500_000 + b"{}]}",
+        lambda: b'{"content":[],"structuredContent":{"a":["' + b'","' * 3_000_000 + b'"]}}',
     ],
     ids=["blocks", "lists", "tools", "strings"],
 )
-def test_answer_of_countless_values_is_an_error_before_they_are_made(result):
+def test_answer_of_countless_values_is_an_error_before_they_are_made(make):
+    result = make()
     start = time.process_time()
     assert "100,000 values" in answer_of(result).error.message
     assert time.process_time() - start < 2.0
