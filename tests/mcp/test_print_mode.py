@@ -1,7 +1,11 @@
 """Tool servers in print mode, where the first request is often the only one."""
 
 import json
+import re
 import shutil
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +130,17 @@ def test_server_of_the_project_that_nobody_has_let_start_is_told_and_the_answer_
     assert done.returncode == 0, done.stderr
     assert "not started: the project's tool server 'it', until Neovim has asked" in done.stderr
     assert json.loads(done.stdout)["denials"] == []
+
+
+def test_where_no_server_is_declared_nothing_of_them_is_loaded(shell):
+    model = shell.write_script(ANSWER)
+    argv = [sys.executable, "-X", "importtime", "-m", "sanderling", "-p", "Go.", "--model", model]
+
+    def loaded() -> set[str]:
+        run = partial(subprocess.run, argv, cwd=shell.project, env=shell.environment, check=True)
+        told = run(capture_output=True, text=True).stderr
+        return set(re.findall(r"\| +(sanderling\.mcp\.\w+|mcp)$", told, re.MULTILINE))
+
+    assert loaded() == set()
+    propose(shell, it={"command": "it"})
+    assert "sanderling.mcp.server" in loaded()

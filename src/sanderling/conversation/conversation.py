@@ -10,7 +10,6 @@ from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.turn import Turn
 from sanderling.conversation.views import Views
 from sanderling.errors import ConfigError, ProviderError, SandboxError, ToolError
-from sanderling.mcp.mentions import begins_with_prompt, has_any, put_in
 from sanderling.protocol.actions import (
     Action,
     AnswerApproval,
@@ -202,16 +201,16 @@ class Conversation:
         Raises:
             ConfigError: that cannot be had.
         """
-        servers = self.parts.servers.source.servers
+        servers = self.parts.servers
         if prompt.sent:  # which is what it waited with
             return prompt
         try:
             asked = self.parts.project.expand(prompt)
         except ConfigError:
-            if not begins_with_prompt(prompt.text, servers):
+            if not servers.begin_prompt(prompt.text):
                 raise
             asked = prompt
-        return await put_in(asked, servers)
+        return await servers.put_in(asked)
 
     def _refuse(self, prompt: Prompt, reason: str) -> None:
         self.parts.emit(TurnStarted(prompt))
@@ -253,7 +252,7 @@ class Conversation:
 
     def steer(self, prompt: Prompt) -> None:
         """Tell the model at its next tool boundary; without a turn, that is a turn."""
-        if has_any(prompt.text, self.parts.servers.source.servers):
+        if self.parts.servers.are_in(prompt.text):
             self.parts.tasks.start(self._steer_expanded, prompt)
         else:
             self.parts.waiting.steer(prompt)

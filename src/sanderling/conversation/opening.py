@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from anyio import to_thread
@@ -14,8 +14,7 @@ from sanderling.config.layers import Layers
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
 from sanderling.errors import ConfigError
-from sanderling.mcp.servers import load_servers
-from sanderling.mcp.source import GRACE_S
+from sanderling.mcp import GRACE_S
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import load_rules
 from sanderling.project.project import Project
@@ -29,6 +28,9 @@ from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session
 from sanderling.tools.catalog import check_disabled
 from sanderling.tools.editor import Editor
+
+if TYPE_CHECKING:
+    from sanderling.mcp.servers import McpServer
 
 NO_KEY_NOTICE = (
     "There is no API key, so the demo model answers: it replays a script.\n"
@@ -142,11 +144,19 @@ def _begin(
         project=project,
         rules=(*load_rules(settings.permissions, session.project), *wishes.rules),
         editor=wishes.editor,
-        servers=load_servers(settings.mcp_servers),
+        servers=_servers(settings),
         patience_s=wishes.patience_s,
     )
     resources.callback(parts.workspace.journal.close)
     return Conversation(parts, resources, mode=wishes.mode, is_eager=wishes.is_eager)
+
+
+def _servers(settings: Settings) -> "dict[str, McpServer]":
+    if not settings.mcp_servers:  # then nothing of them is loaded
+        return {}
+    from sanderling.mcp.servers import load_servers
+
+    return load_servers(settings.mcp_servers)
 
 
 def _tell_of_demo(conversation: Conversation) -> None:

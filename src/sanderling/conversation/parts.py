@@ -1,7 +1,9 @@
 """The parts of a conversation, put together: what its turns and its views work with."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +13,7 @@ from sanderling.commands.persons import Command, Commands
 from sanderling.commands.shell import Shell, ShellState
 from sanderling.config import Settings
 from sanderling.conversation.compactor import Compactor
+from sanderling.conversation.late_servers import LateServers
 from sanderling.conversation.memory import Memory, Remembered
 from sanderling.conversation.model_calls import ModelCalls
 from sanderling.conversation.notes import Notes
@@ -19,10 +22,7 @@ from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
 from sanderling.conversation.tasks import Tasks
 from sanderling.conversation.waiting import Waiting
 from sanderling.errors import ConfigError
-from sanderling.mcp.project_file import proposals, servers_in
-from sanderling.mcp.servers import McpServer
-from sanderling.mcp.source import GRACE_S
-from sanderling.mcp.tool_servers import Surroundings, ToolServers
+from sanderling.mcp import GRACE_S
 from sanderling.permissions.approvals import Approvals
 from sanderling.permissions.decide import only_reads_with
 from sanderling.permissions.gate import Gate
@@ -53,6 +53,10 @@ from sanderling.tools.seen import Seen
 from sanderling.tools.todo_list import TodoList
 from sanderling.tools.workspace import Workspace
 
+if TYPE_CHECKING:
+    from sanderling.mcp.servers import McpServer
+    from sanderling.mcp.tool_servers import ToolServers
+
 
 class Parts:
     """The parts of one session. `emit` takes the events of all of them; it must not block."""
@@ -69,7 +73,7 @@ class Parts:
         rules: tuple[Rule, ...] = (),
         editor: Editor | None = None,
         sources: Sequence[ToolSource] = (OwnTools(),),
-        servers: Mapping[str, McpServer] | None = None,
+        servers: "Mapping[str, McpServer] | None" = None,
         patience_s: float = GRACE_S,
     ) -> None:
         self.session = session
@@ -90,8 +94,9 @@ class Parts:
             offer=self._offer_programs,
         )
         self.gate = self._make_gate(rules)
-        self.servers = self._make_servers(servers or {}, patience_s)
-        catalog = Catalog(*sources, self.servers.source, disabled=settings.tools_disabled)
+        load_servers = partial(self._load_servers, servers or {}, patience_s)
+        self.servers = LateServers(load_servers, is_needed=bool(servers))
+        catalog = Catalog(*sources, self.servers, disabled=settings.tools_disabled)
         self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
         self.notes = Notes(session, self.workspace, self.gate, self.project.instructions)
         self.compactor = Compactor(
@@ -188,7 +193,9 @@ class Parts:
             on_allowed=self.memory.keep,
         )
 
-    def _make_servers(self, own: Mapping[str, McpServer], patience_s: float) -> ToolServers:
+    def _load_servers(self, own: "Mapping[str, McpServer]", patience_s: float) -> "ToolServers":
+        from sanderling.mcp.tool_servers import Surroundings, ToolServers
+
         surroundings = Surroundings(
             self.settings.state_dir,
             self.session.project,
@@ -207,12 +214,11 @@ class Parts:
 
     def declare_servers(self) -> None:
         """Have the servers that the project declares, if its file is trusted as it is now."""
-        proposed = proposals(self.settings.project_mcp_servers)
+        file = self.project.trust.read(MCP_FILE) or ""
         try:
-            proposed = servers_in(self.project.trust.read(MCP_FILE) or "{}") | proposed
+            self.servers.declare(self.settings.project_mcp_servers, file)
         except ConfigError as error:
             self.emit(Notice("warning", f"{error}."))
-        self.servers.declare(proposed)
 
     def tell_commands(self) -> None:
         """Tell the screen which slash commands there are beside its own."""

@@ -12,7 +12,6 @@ from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reply import Reply
 from sanderling.conversation.tool_uses import INTERRUPTED, ToolUses
 from sanderling.errors import ProviderError
-from sanderling.mcp.sdk import giving_way
 from sanderling.permissions.shell import grammar
 from sanderling.protocol.events import ErrorOccurred, PromptSteered, TitleChanged, TurnStarted
 from sanderling.protocol.messages import Message, Prompt, StopReason, TextBlock, ToolResult
@@ -163,7 +162,7 @@ class Turn:
         """Do what is needed soon, but must not hold up the request."""
         parts = self._parts
         with (
-            giving_way() if self._is_eager else nullcontext()
+            parts.servers.giving_way() if self._is_eager else nullcontext()
         ):  # else the request waits for servers
             await anyio.sleep(UNTIL_ASKED_S)
             tasks.start_soon(parts.memory.sync)

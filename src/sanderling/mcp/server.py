@@ -14,6 +14,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from sanderling.mcp import CONNECT_S
 from sanderling.mcp.log import ServerLog
 from sanderling.mcp.offers import RemotePrompt, remote_prompts, remote_resources
 from sanderling.mcp.patience import Patience
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from mcp import Client
 
-CONNECT_S = 10.0
 CHANGE_S = 0.2
 END_S = 2.0  # in which it is known why a connection has ended: the server is given a second for it
 CONNECTION_CLOSED = -32000  # the code of the SDK's error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from sanderling.errors import ConfigError
+from sanderling.mcp import GRACE_S
 from sanderling.mcp.log import ServerLog
 from sanderling.mcp.logins import Login
 from sanderling.mcp.names import fitted_server, tool_name
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 AskFor = Callable[[str, Any], Awaitable[Any]]
 """Puts the question of the server of that name before the person."""
-GRACE_S = 0.0  # where a person looks on: what comes later is told later
 
 
 class McpSource:

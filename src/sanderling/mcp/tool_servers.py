@@ -8,6 +8,7 @@ import anyio
 from anyio import to_thread
 
 from sanderling.errors import SanderlingError
+from sanderling.mcp import GRACE_S
 from sanderling.mcp.allowed import Allowed
 from sanderling.mcp.elicitation import Elicitation, answer_in_sdk
 from sanderling.mcp.names import fitted_server
@@ -15,7 +16,7 @@ from sanderling.mcp.project_file import Proposal
 from sanderling.mcp.sdk import load_sdk
 from sanderling.mcp.server import Server
 from sanderling.mcp.servers import McpServer
-from sanderling.mcp.source import GRACE_S, McpSource
+from sanderling.mcp.source import McpSource
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import (
     ApprovalRequested,

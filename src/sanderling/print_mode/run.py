@@ -17,7 +17,7 @@ from anyio import to_thread
 from sanderling.config import make_private
 from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.errors import ConfigError, ProviderError, SanderlingError
-from sanderling.mcp.server import CONNECT_S
+from sanderling.mcp import CONNECT_S
 from sanderling.print_mode.face import PrintFace
 from sanderling.print_mode.inputs import (
     UsageError,
