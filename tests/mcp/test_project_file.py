@@ -55,11 +55,15 @@ def test_servers_over_http_are_read_under_all_their_names():
         {"url": "https://a.example", "headers": {"X": "${OPENAI_API_KEY:-none}"}},
         {"command": "it", "args": ["--key", "${GOOGLE_API_KEY}"]},
         {"command": "it", "env": {"KEY": "${ANTHROPIC_AUTH_TOKEN}"}},
+        {"command": "it", "args": ["${OWN_KEY}"]},
+        {"url": "https://a.example/${OTHER_KEY}"},
     ],
 )
 def test_no_server_of_a_project_is_given_the_key_of_a_models_provider(server):
     keys = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-    proposal = servers_in(file_with(it=server), dict.fromkeys(keys, "sk-1"))["it"]
+    own = {"a": {"api_key": "$OWN_KEY"}, "b": {"api_key": ["$NONE", "${OTHER_KEY}"]}}
+    environment = dict.fromkeys((*keys, "OWN_KEY", "OTHER_KEY"), "sk-1")
+    proposal = servers_in(file_with(it=server), environment, providers=own)["it"]
     assert proposal.server is None
     assert "the key of a model's provider" in proposal.problem
 
@@ -213,6 +217,19 @@ async def test_a_server_of_its_settings_that_cannot_be_costs_itself_only(tmp_pat
         off, bad = talk.parts.servers.shown()
         assert (bad.name, bad.state, off.state) == ("bad", "failed", "stopped")
         assert "it has either a command or a url" in bad.why
+        assert talk.of(ApprovalRequested) == []
+
+
+async def test_a_server_whose_name_is_too_much_like_the_persons_is_left_out(tmp_path, project):
+    (project / ".mcp.json").write_text(file_with(**{"it-": ECHO, "it.": ECHO}))
+    trust(tmp_path, project)
+    own = {"it": {"command": ["x"], "enabled": False}}
+    async with talking(tmp_path, mcp_servers=own) as talk:
+        await talk.say("go")
+        assert [each.text for each in talk.of(Notice)] == [
+            f"The project's tool server '{name}' is left out: its name is too much like another one's."
+            for name in ("it-", "it.")
+        ]
         assert talk.of(ApprovalRequested) == []
 
 

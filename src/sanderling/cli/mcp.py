@@ -149,7 +149,7 @@ def _declared(arguments: argparse.Namespace) -> _Declared:
         sys.stderr.write(f"sanderling: ignored until :AgentTrust in Neovim trusts it: {path}\n")
     settings = with_project(layers, trust).settings()
     own = load_servers(settings.mcp_servers)
-    proposed = servers_in(trust.read(MCP_FILE) or "{}")
+    proposed = servers_in(trust.read(MCP_FILE) or "{}", providers=settings.providers)
     proposed |= proposals(settings.project_mcp_servers)
     others = {name: each for name, each in proposed.items() if name not in own}
     return _Declared(settings, project, own, others)

@@ -52,9 +52,14 @@ class LateServers:
 
         return giving_way()
 
-    def declare(self, tables: Mapping[str, Mapping[str, Any]], file: str) -> None:
+    def declare(
+        self,
+        tables: Mapping[str, Mapping[str, Any]],
+        file: str,
+        providers: Mapping[str, Mapping[str, Any]],
+    ) -> None:
         """
-        Have the servers that the project's settings and its file declare now, below the person's own.
+        Have the servers that the project's settings and its file declare now, below the person's own; none gets a key of `providers`.
 
         Raises:
             ConfigError: the file is none; those of the settings are there.
@@ -65,7 +70,7 @@ class LateServers:
 
         declared = proposals(tables)
         try:
-            declared = servers_in(file or "{}") | declared
+            declared = servers_in(file or "{}", providers=providers) | declared
         finally:
             self.loaded().declare(declared)
 

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -34,18 +35,18 @@ class _Declared(msgspec.Struct, frozen=True):
     url: str = ""
     headers: dict[str, str] = {}
 
-    def filled(self, environment: Mapping[str, str]) -> McpServer:
+    def filled(self, environment: Mapping[str, str], keys: frozenset[str]) -> McpServer:
         """
         The server with the variables put in that its program or its URL needs; those in `env` and `headers` wait until it starts.
 
         Raises:
-            ConfigError: a variable is not set, or it is no server.
+            ConfigError: a variable is not set, or is one of `keys`, or it is no server.
         """
 
         def fill(text: str) -> str:
             return _VARIABLE.sub(lambda found: _value(found, environment), text)
 
-        if withheld := self._variables() & keys_of_providers():
+        if withheld := self._variables() & keys:
             raise ConfigError(
                 f"it wants {min(withheld)}, the key of a model's provider, which no server of a project is given"
             )
@@ -101,9 +102,14 @@ class Proposal(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, server=None, problem=problem)
 
 
-def servers_in(text: str, environment: Mapping[str, str] = os.environ) -> dict[str, Proposal]:
+def servers_in(
+    text: str,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    providers: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> dict[str, Proposal]:
     """
-    The servers that `.mcp.json` proposes, by name.
+    The servers that `.mcp.json` proposes, by name. None of them is given a key of a preset's, or of the person's `providers`.
 
     Raises:
         ConfigError: it is no such file.
@@ -112,7 +118,8 @@ def servers_in(text: str, environment: Mapping[str, str] = os.environ) -> dict[s
         file = msgspec.json.decode(text, type=_File)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{MCP_FILE} is wrong: {error}") from error
-    return {name: _server(each, environment) for name, each in file.mcp_servers.items()}
+    keys = keys_of_providers(providers)
+    return {name: _server(each, environment, keys) for name, each in file.mcp_servers.items()}
 
 
 def proposals(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Proposal]:
@@ -129,10 +136,10 @@ def _proposal(name: str, table: Mapping[str, Any]) -> Proposal:
     return Proposal(server.url or shlex.join(server.command), digest, server)
 
 
-def _server(declared: _Declared, environment: Mapping[str, str]) -> Proposal:
+def _server(declared: _Declared, environment: Mapping[str, str], keys: frozenset[str]) -> Proposal:
     shown, digest = declared.shown, declared.digest
     try:
-        return Proposal(shown, digest, declared.filled(environment))
+        return Proposal(shown, digest, declared.filled(environment, keys))
     except ConfigError as error:
         return Proposal(shown, digest, problem=str(error))
 

@@ -117,6 +117,9 @@ class ToolServers:
                 self.source.declare(name, declared.server).stop(NOT_ALLOWED)
                 if self._has_begun and declared.server.enabled:
                     self._surroundings.start(self._let_start, name)
+            elif declared.problem and declared != before.get(name):
+                words = f"The project's tool server '{name}' is left out: {declared.problem}."
+                self._surroundings.emit(Notice("warning", words))
         gone = (n for n in before if n not in self._projects or not self._projects[n].server)
         for name in gone:
             if scope := self._asking.get(name):

@@ -144,9 +144,9 @@ def endpoint_names(providers: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...
     return tuple(dict.fromkeys(("anthropic", *providers, *presets())))
 
 
-def keys_of_providers() -> frozenset[str]:
-    """The variables that may hold the key of a preset's API."""
-    keys = (table.get("api_key", ()) for table in presets().values())
+def keys_of_providers(providers: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
+    """The variables that may hold the key of an API: that of a preset, or of the person's own `providers`."""
+    keys = (table.get("api_key", ()) for table in (*presets().values(), *providers.values()))
     told = ((key,) if isinstance(key, str) else key for key in keys)
     return frozenset(name.strip("${}") for names in told for name in names)
 
