@@ -60,6 +60,19 @@ async def test_all_tools_of_a_server_can_be_allowed_at_once_and_no_other_servers
     assert len(talk.of(ApprovalRequested)) == 1
 
 
+async def test_what_was_always_allowed_to_a_server_another_of_its_name_does_not_inherit(tmp_path):
+    def again(**declared: Any) -> Talk:
+        return talk_with(tmp_path, uses(call("echo", words="x")), declared=declared)
+
+    async with (first := again()).asked():
+        question = await first.until(ApprovalRequested)
+        first.answer(question, "always", rule=question.wider)
+    assert (await again(timeout_s=5).run()).of(ApprovalRequested) == []
+    async with (other := again(env={"X": "1"})).asked():
+        other.answer(await other.until(ApprovalRequested), "deny")
+    assert "denied" in other.told(-1)
+
+
 @pytest.mark.parametrize(
     "rule, asks", [("allow mcp__bad__*", 0), ("allow mcp__b__*", 1), ("deny mcp__*", 0)]
 )

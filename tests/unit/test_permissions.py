@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, prove, prove_rest
 
+from sanderling.mcp.names import MAX_NUMBER, tool_name
 from sanderling.permissions.decide import Mode, applies, decide
 from sanderling.permissions.proposing import propose
 from sanderling.permissions.rules import Rule, rule_from_text
@@ -1104,6 +1105,17 @@ def test_always_for_a_tool_from_outside_is_a_rule_for_that_tool(project):
     assert propose(Effect("nameless", "call"), project=project) is None
     rule = propose(Effect("mcp__db__*", "call"), project=project)
     assert action(effect, project, rule) == "ask"
+
+
+@pytest.mark.parametrize("tool", ["query", "a.b", "x" * 100, "y" * 50 + ".z"])
+@pytest.mark.parametrize("number", [2, MAX_NUMBER])
+def test_deny_by_name_holds_for_a_tool_that_is_told_once_more(project, tool, number):
+    first, later = tool_name("db", tool), tool_name("db", tool, number=number)
+    assert len(later) <= 64
+    effect = Effect(later, "call")
+    allow, deny = Rule(action="allow", tool="mcp__db__*"), Rule(action="deny", tool=first)
+    assert action(effect, project, allow, deny) == "deny"
+    assert action(effect, project, Rule(action="allow", tool=first)) == "ask"
 
 
 def test_rule_for_read_holds_for_every_tool_that_reads(project):

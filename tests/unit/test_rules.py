@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.conftest import prove
 
 from sanderling.errors import ConfigError
@@ -126,6 +127,14 @@ def test_stored_rule_is_there_in_the_next_session(store, tmp_path, project):
     again = RuleStore(str(tmp_path / "state"), project)
     assert again.load().rules == (deny("rm"), allow("npm test"))
     assert again.load().problem == ""
+
+
+def test_stored_rule_allows_tools_of_a_server_as_it_was_declared_only(store):
+    of_any = Rule(action="allow", tool="mcp__git__*")  # as earlier versions stored it
+    of_one, deny_any = replace(of_any, server="0123"), replace(of_any, action="deny")
+    for rule in (of_any, of_one, deny_any):
+        store.add(rule)
+    assert store.load().rules == (of_one, deny_any)
 
 
 def test_stored_rules_are_a_projects_own_and_lie_outside_of_it(store, tmp_path, project):

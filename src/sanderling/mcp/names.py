@@ -7,6 +7,7 @@ from sanderling.tools.effects import MAX_NAME_CHARS, OUTSIDE
 
 PREFIX = "mcp"
 MAX_SERVER_CHARS = 24
+MAX_NUMBER = 99
 _HASH_CHARS = 6
 
 
@@ -16,10 +17,14 @@ def fitted_server(name: str) -> str:
 
 
 def tool_name(server: str, tool: str, *, number: int = 1) -> str:
-    """The name for the tool `tool` of `server`; `number` tells those apart that would be called the same."""
+    """
+    The name for the tool `tool` of `server`; `number` tells those apart that would be called the same.
+
+    It only follows the name, for which there is room: a rule that denies by the name holds for all of them (`permissions/rules.py`).
+    """
     start = OUTSIDE.join((PREFIX, fitted_server(server), ""))
-    end = f"-{number}" if number > 1 else ""
-    return start + _fitted(tool, MAX_NAME_CHARS - len(start) - len(end)) + end
+    room = MAX_NAME_CHARS - len(start) - len(f"-{MAX_NUMBER}")
+    return start + _fitted(tool, room) + (f"-{number}" if number > 1 else "")
 
 
 def _fitted(name: str, max_chars: int) -> str:

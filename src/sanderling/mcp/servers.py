@@ -3,6 +3,7 @@
 import difflib
 import os
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -62,6 +63,12 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
                 Place(self.url, self.hosts, has_secrets=bool(self.headers))
             except ConfigError as error:
                 raise ValueError(str(error)) from error
+
+    @property
+    def mark(self) -> str:
+        """What tells it from any other that is declared under the same name."""
+        same = msgspec.structs.replace(self, enabled=True, timeout_s=1.0)
+        return sha256(msgspec.json.encode(same, order="sorted")).hexdigest()[:16]
 
 
 def load_servers(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, McpServer]:

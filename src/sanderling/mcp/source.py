@@ -12,7 +12,7 @@ from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
 from sanderling.mcp.log import ServerLog
 from sanderling.mcp.logins import Login
-from sanderling.mcp.names import fitted_server, tool_name
+from sanderling.mcp.names import MAX_NUMBER, fitted_server, tool_name
 from sanderling.mcp.place import Place
 from sanderling.mcp.remote import RemoteTool
 from sanderling.mcp.search import Shelf
@@ -139,13 +139,15 @@ class McpSource:
                     await server.begun()
 
     def _made(self, server: Server, remote: RemoteTool) -> OutsideTool | None:
-        """The tool that `remote` is for the model; None if it was made already."""
+        """The tool that `remote` is for the model; None if it was made already, or is another one each time."""
         told = self._names[server.name].setdefault(remote.name, [])
         if remote in told:
             return None
         number = 1
         while (name := tool_name(server.name, remote.name, number=number)) in self._made_names:
             number += 1
+        if number > MAX_NUMBER:
+            return None
         told.append(remote)
         self._made_names.add(name)
         return tool_of(server, remote, name)

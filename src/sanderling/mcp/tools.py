@@ -28,7 +28,7 @@ def tool_of(server: Server, remote: RemoteTool, name: str) -> OutsideTool:
         name,
         Arguments,
         partial(_run, server, remote),
-        lambda _args, _workspace: Effect(name, "call"),
+        lambda _args, _workspace: Effect(name, "call", server=server.declared.mark),
         _title,
         partial(_look, server, remote),
         told=remote.description,

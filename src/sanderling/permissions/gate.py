@@ -13,7 +13,7 @@ from sanderling.permissions.decide import decide, exports_told, is_told_whole
 from sanderling.permissions.forbidding import unguarded
 from sanderling.permissions.offers import Offers
 from sanderling.permissions.proposing import propose, propose_wider
-from sanderling.permissions.rules import Rule, rule_from_text
+from sanderling.permissions.rules import Rule, is_for_any_server, rule_from_text
 from sanderling.permissions.store import RuleStore
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
@@ -247,11 +247,11 @@ class Gate:
                 if answer.rule:
                     rule = rule_from_text(answer.rule)
                 if rule:
-                    self._session_rules[conditions].append(rule)
+                    self._session_rules[conditions].append(_marked(rule, effect))
                 self._session_effects.add((conditions, effect, grant))
                 self._on_allowed()
             case "always":
-                self._store.add(rule_from_text(answer.rule))
+                self._store.add(_marked(rule_from_text(answer.rule), effect))
             case "deny" | "cancel":
                 raise _denied(answer, DENIED)
 
@@ -304,6 +304,11 @@ class Gate:
         self._session_effects = {allowed for allowed in effects if not allowed[2].hosts}
         self._granted_before = self._granted_before._replace(hosts=())
         self.offers.take_back_hosts()
+
+
+def _marked(rule: Rule, effect: Effect) -> Rule:
+    """The rule, for the server of `effect` as it is declared now: one that comes to its name later inherits nothing."""
+    return msgspec.structs.replace(rule, server=effect.server) if is_for_any_server(rule) else rule
 
 
 def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:

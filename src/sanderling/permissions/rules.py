@@ -52,7 +52,8 @@ class Rule(
     `command`: the words that a command begins with. Any arguments may follow (a last word `*` says so), or none if the last word is
     `$`; a command that runs another (`timeout`, `bash -c`) is allowed only by a rule with all its words and that `$`. `path`: a glob
     as in .gitignore, relative to the project if it has a slash, absolute, or below `~/`; without a slash a name at any depth. `host`:
-    a name, `*.name` for all below it, or an address; it may end in `:port`.
+    a name, `*.name` for all below it, or an address; it may end in `:port`. `server`: the mark of a declaration (`Effect.server`), for
+    which alone the rule holds; "always" sets it.
 
     An allow rule for `edit` or `write` is for that tool; other rules for one of them hold for both. Those that do not allow and are
     for `read`, `bash` or `*` are also held against the words of commands. They ask where it is not sure that they hold: where options
@@ -64,6 +65,7 @@ class Rule(
     command: Text = ""
     path: Text = ""
     host: Text = ""
+    server: Text = ""
     examples: Examples = Examples()
 
     def __post_init__(self) -> None:
@@ -109,6 +111,8 @@ def _targets(tool: str) -> tuple[str, ...]:
 
 def concerns(rule: Rule, effect: Effect) -> bool:
     """Say whether the rule is about what this tool does at all."""
+    if rule.server and rule.server != effect.server:
+        return False
     target = KINDS[effect.kind].target
     if (rule.command or rule.path or rule.host) and not (target and getattr(rule, target)):
         return False
@@ -125,6 +129,11 @@ def _outside_names(rule: Rule, tool: str) -> tuple[str, ...]:
     if OUTSIDE not in tool:
         return ()
     return (tool,) if rule.action == "allow" else (tool, _NUMBER.sub("", tool))
+
+
+def is_for_any_server(rule: Rule) -> bool:
+    """Say whether the rule allows tools from outside by the name of their server, whatever is declared under that."""
+    return rule.action == "allow" and OUTSIDE in rule.tool and not rule.server
 
 
 def rule_from_text(text: str) -> Rule:

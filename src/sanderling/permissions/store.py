@@ -18,7 +18,7 @@ import msgspec
 from sanderling.errors import ConfigError
 from sanderling.paths import is_within, open_plain, replacing, state_directory
 from sanderling.permissions.decide import applies
-from sanderling.permissions.rules import Rule
+from sanderling.permissions.rules import Rule, is_for_any_server
 from sanderling.tools.effects import Effect
 
 VERSION = 1
@@ -180,7 +180,9 @@ class RuleStore:
         rules, problems, is_lost = list[Rule](), list[str](), False
         for number, table in enumerate(tables, 1):
             try:
-                rules.append(load_rule(table, number, self._project))
+                rule = load_rule(table, number, self._project)
+                if not is_for_any_server(rule):  # as earlier versions wrote it: it asks once more
+                    rules.append(rule)
             except ConfigError as error:
                 problems.append(str(error))
                 is_lost |= (
