@@ -118,7 +118,7 @@ def test_no_secret_is_shown(run, user, monkeypatch):
         _, out, err = run(*argv)
         for secret in ("hunter22", "from-the-env", "abcdefgh1234", "sk-proj", "ghp_", "literal-s"):
             assert secret not in out + err
-        assert "$MY_TOKEN" in out
+        assert ("$MY_TOKEN" in out) is ("show" in argv)
 
 
 def test_show_says_what_is_wrong_instead(run, user):
@@ -149,8 +149,8 @@ WRONG_IN_PARTS = {
     "[providers.local]\nwire = 'chat'\nbse_url = 'x'": (3, "did you mean 'providers.local.base_url'?"),
     "[providers.local]\nwire = 'chta'\nbase_url = 'x'": (2, "one of anthropic, chat, responses, ollama"),
     "\n[providers.local]\nwire = 'chat'": (2, "needs base_url"),
-    "[providers.local]\npreset = 'opnai'": (1, "which is no preset; did you mean 'openai'?"),
-    "[providers.local]\npreset = 'openai'\napi_key = 'sk-x'": (1, "api_key is the name of a variable"),
+    "[providers.local]\npreset = 'opnai'": (2, "which is no preset; did you mean 'openai'?"),
+    "[providers.local]\npreset = 'openai'\napi_key = 'sk-x'": (3, "api_key is the name of a variable"),
     "[providers.openai]\nmodel = 'x'\n[providers.openai.quirks]\nimges = 'user'": (
         4,
         "did you mean 'providers.openai.quirks.images'?",
@@ -167,6 +167,23 @@ WRONG_IN_PARTS = {
     "\n[prices.m]\ninput = 1": (2, "missing required field `output`"),
     "[tools]\ndisabled = [\n'bsh']": (2, "there is no tool 'bsh'"),
     "model = 'none:x'": (1, "there is no provider 'none'"),
+    "\nmodel = 'opnai:x'": (2, "did you mean 'openai'?"),
+    "model = 'x'\nprovider = 'opnai'": (2, "did you mean 'openai'?"),
+    "provider = 'scripted'": (1, "needs 'script'"),
+    "[providers.local]\nwire = 'chatt'\nbase_url = 'x'": (2, "did you mean 'chat'?"),
+    "[providers.local]\nwire = 'chat'\nbase_url = 'x'": (3, "must begin with http"),
+    "[providers.openai.headers]\nX-A = 'a'\nAuthorization = 'Bearer hunter22hunter22'": (
+        3,
+        'name a variable, as in Authorization = "$NAME"',
+    ),
+    "[mcp.servers.git]\ncommand = ['x']\nenv = { A = '1', TOKEN = 'hunter22' }": (3, "env.TOKEN"),
+    "[mcp.servers.git]\nurl = 'https://x'\nheaders = { X-Y = 'sk-proj-abcdefghijklmnopqrst' }": (
+        3,
+        "headers.X-Y",
+    ),
+    "[sandbox]\nread = ['/usr/share/dict']\nwrite = ['/']": (3, "/ holds more than a command may touch"),
+    "[sandbox]\nread = ['~']": (2, "~ holds more than a command may touch"),
+    "[mcp.servers.git]\ncommand = ['x']\npaths = ['~/x', '~/']": (3, "mcp.servers.git.paths"),
 }  # fmt: skip
 
 
@@ -191,6 +208,59 @@ def test_all_that_is_wrong_in_both_files_is_told_at_once(run, user, project):
         *("config.toml", PROJECT_FILE),
         *(f"{PROJECT_FILE}:1", f"{PROJECT_FILE}:2"),
         *("config.toml:1", "config.toml:3", "config.toml:5"),
+    ]
+
+
+ALL_WRONG = """
+modle = 1
+max_calls = "x"
+model = "opnai:x"
+base_url = "$NOT_SET"
+[providers.local]
+wire = "chatt"
+base_url = "x"
+api_key = "hunter22"
+headers = { Authorization = "hunter22" }
+[providers.other]
+preset = "opnai"
+[prices.m]
+input = "x"
+[prices.n]
+input = 1
+[mcp.servers.git]
+command = "x"
+env = { TOKEN = "hunter22" }
+[mcp.servers.web]
+hosts = []
+[sandbox]
+env = 3
+write = ["/"]
+[tools]
+disabled = ["bsh"]
+[[permissions]]
+actoin = "deny"
+[[permissions]]
+action = "deny"
+path = "a"
+host = "b"
+"""
+
+
+def test_no_mistake_of_one_kind_hides_those_of_another(run, user, home, project):
+    user(ALL_WRONG)
+    (home / ".config/sanderling/models.toml").write_text(
+        '[openai."gpt-x"]\nwindow = 1\n[openai."gpt-y".price]\ninput = 1\n'
+    )
+    project("model = [\n", is_trusted=False)
+    out = run("check")[1]
+    assert "hunter22" not in out
+    places = [line.split(": ")[0].rpartition("/")[2] for line in out.splitlines()[3:]]
+    lines = [2, 3, 4, 5, 7, 9, 10, 12, 14, 15, 18, 19, 20, 23, 24, 26, 28, 29]
+    assert places == [
+        f"{PROJECT_FILE}:2",
+        *(f"config.toml:{line}" for line in lines),
+        "models.toml:2",
+        "models.toml:3",
     ]
 
 

@@ -100,14 +100,14 @@ def test_without_a_file_of_their_own_a_person_has_the_snapshot(tmp_path):
 @pytest.mark.parametrize(
     "text, told",
     [
-        ("[openai\n", "models.toml is not a list of models"),
-        ("gpt = 3\n", "models.toml is not a list of models"),
+        ("[openai\n", "models.toml:1: not valid TOML"),
+        ("gpt = 3\n", "models.toml:1: 'gpt': must be a table"),
         (
             "[openai.gpt]\nwindow = 3\n",
-            "models.toml: wrong entry of the model 'openai:gpt': Object contains unknown field `window`",
+            "models.toml:2: unknown key 'openai.gpt.window'; did you mean 'openai.gpt.window_tokens'?",
         ),
         ("[openai.gpt]\nprice = { input = 1 }\n", "wrong price of the model 'openai:gpt'"),
-        ("[openai.gpt]\nwindow_tokens = -1\n", "`$.window_tokens`"),
+        ("[openai.gpt]\nwindow_tokens = -1\n", "models.toml:2: 'openai.gpt.window_tokens'"),
     ],
 )
 def test_what_is_wrong_in_the_persons_file_is_told_with_its_place(tmp_path, text, told):

@@ -6,19 +6,24 @@ With `--setup` Neovim's own options come from standard input, as `lua/sanderling
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from sanderling.config import Layer, Table
+from sanderling.config import Layer, Table, config_dir
 from sanderling.config.file import (
+    Mistake,
     file_type,
     mistakes_of,
+    parse_setup,
     parse_user_file,
     read_user_file,
-    setup_layer,
+    shown_path,
+    sound,
     user_file,
+    without,
 )
 from sanderling.config.layers import Layers
 from sanderling.config.project import PROJECT_FILE, parse_project_file, project_file_type
@@ -26,6 +31,7 @@ from sanderling.config.schema import json_schema
 from sanderling.config.show import as_toml, places, shown_tables
 from sanderling.conversation.configuration import KINDS, mistakes_in
 from sanderling.errors import SanderlingError
+from sanderling.models.known import FILE as MODELS_FILE
 from sanderling.print_mode.inputs import project_root, state_dir
 from sanderling.project.trust.settings import with_project
 from sanderling.project.trust.trust import Trust
@@ -62,7 +68,8 @@ def add_config_commands(commands: Any) -> None:
 def print_settings(arguments: argparse.Namespace) -> int:
     try:
         project = project_root(arguments.project)
-        layers = _own_layers(arguments, read_user_file())
+        layers, mistakes = _own_layers(arguments, read_user_file())
+        sound(layers.setup, mistakes)
         settings = with_project(layers, Trust(layers.state_dir, project)).settings()
     except SanderlingError as error:
         return _say(error)
@@ -114,23 +121,32 @@ class CheckReport(msgspec.Struct, frozen=True):
 
 
 def _check(arguments: argparse.Namespace, project: str) -> CheckReport:
-    file, mistakes = parse_user_file()
-    layers = _own_layers(arguments, file)
+    file, wrong_in_file = parse_user_file()
+    layers, wrong_in_setup = _own_layers(arguments, file)
+    wrong_in_file += mistakes_of(file, KINDS)
+    wrong_in_setup += mistakes_of(layers.setup, KINDS)
     trust = Trust(layers.state_dir, project)
     theirs = trust.look(PROJECT_FILE)
     text = theirs.text if theirs and theirs.sha256 else ""
-    project_layer, wrong = parse_project_file(text, KINDS)
-    mistakes += [*mistakes_of(file, KINDS), *mistakes_of(layers.setup, KINDS), *wrong]
+    project_layer, wrong_in_project = parse_project_file(text, KINDS)
+    sound_layers = replace(
+        layers,
+        file=without(file, wrong_in_file),
+        setup=without(layers.setup, wrong_in_setup),
+        project=without(project_layer, wrong_in_project),
+    )
+    told = [*wrong_in_file, *wrong_in_setup, *wrong_in_project]
+    mistakes = mistakes_in(sound_layers.merged(), project, told)
     tables = Table()
     if not mistakes:
-        mistakes = mistakes_in(replace(layers, project=project_layer).settings(), project)
-    if not mistakes:
         tables = shown_tables(with_project(layers, trust).settings(), hide_secrets)
+    models = Path(config_dir(), MODELS_FILE)
     files = {
         file.origin: "read" if user_file().exists() else "not there",
+        **({shown_path(models): "read"} if models.exists() else {}),
         PROJECT_FILE: _said(theirs) if theirs else "not there",
     }
-    shown = [ShownMistake(*each.place, each.message, str(each)) for each in sorted(set(mistakes))]
+    shown = [ShownMistake(*each.place, each.message, str(each)) for each in mistakes]
     return CheckReport(files, shown, tables)
 
 
@@ -138,13 +154,13 @@ def _said(file: TrustFile) -> str:
     return _STATES[file.state] if file.sha256 else file.text.strip("[]")
 
 
-def _own_layers(arguments: argparse.Namespace, file: Layer) -> Layers:
-    """The person's layers, with Neovim's options if it sends them."""
+def _own_layers(arguments: argparse.Namespace, file: Layer) -> tuple[Layers, list[Mistake]]:
+    """The person's layers, with Neovim's options if it sends them, and what of these cannot be expanded."""
     if not arguments.setup:
-        return Layers(state_dir=str(state_dir()), file=file)
+        return Layers(state_dir=str(state_dir()), file=file), []
     given = msgspec.msgpack.decode(sys.stdin.buffer.read())
-    setup = setup_layer(given["options"])
-    return Layers(state_dir=given["state_dir"], file=file, setup=setup)
+    setup, mistakes = parse_setup(given["options"])
+    return Layers(state_dir=given["state_dir"], file=file, setup=setup), mistakes
 
 
 def _say(error: SanderlingError) -> int:

@@ -5,14 +5,16 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, cast, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
-from sanderling.config import FIELDS, GROUPS, Layer, Settings, Table, config_dir, key_of
+from sanderling.config import FIELDS, GROUPS, KeyPath, Layer, Settings, Table, config_dir, key_of
 from sanderling.config.expansion import expanded
 from sanderling.errors import ConfigError
 from sanderling.paths import open_plain
@@ -36,8 +38,11 @@ class Place(NamedTuple):
 
 
 class Mistake(NamedTuple):
+    """`path`: the keys that lead to what is wrong; empty if that is the file."""
+
     place: Place
     message: str
+    path: KeyPath = ()
 
     def __str__(self) -> str:
         return f"{self.place}: {self.message}" if self.place.origin else self.message
@@ -58,13 +63,14 @@ def read_user_file(environment: Mapping[str, str] = os.environ) -> Layer:
 
 
 def parse_user_file(environment: Mapping[str, str] = os.environ) -> tuple[Layer, list[Mistake]]:
-    """
-    The person's own file, whatever is wrong in it; an empty layer where there is none.
+    """The person's own file, and all that is wrong in it; an empty layer where there is none."""
+    return parse_file(user_file(environment), environment)
 
-    Raises:
-        ConfigError: it cannot be read.
-    """
-    path = user_file(environment)
+
+def parse_file(
+    path: Path, environment: Mapping[str, str] | None = os.environ
+) -> tuple[Layer, list[Mistake]]:
+    """The file at `path`, and all that is wrong in it; an empty layer where there is none. `environment` as for `parse`."""
     origin = shown_path(path)
     try:
         with open_plain(path) as file:
@@ -72,9 +78,9 @@ def parse_user_file(environment: Mapping[str, str] = os.environ) -> tuple[Layer,
     except (FileNotFoundError, NotADirectoryError):
         return Layer(origin), []
     except OSError as error:
-        raise ConfigError(f"{origin} cannot be read: {error.strerror}") from error
+        return Layer(origin), [Mistake(Place(origin), f"cannot be read: {error.strerror}")]
     if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{origin} has more than {MAX_FILE_BYTES:,} bytes")
+        return Layer(origin), [Mistake(Place(origin), f"more than {MAX_FILE_BYTES:,} bytes")]
     try:
         return parse(origin, data.decode("utf-8-sig"), environment)
     except UnicodeDecodeError as error:
@@ -89,9 +95,14 @@ def setup_layer(options: Table) -> Layer:
     Raises:
         ConfigError: naming what is wrong in them.
     """
+    return sound(*parse_setup(options))
+
+
+def parse_setup(options: Table) -> tuple[Layer, list[Mistake]]:
+    """The options that Neovim was given, and what of them cannot be expanded."""
     errors = list[ConfigError]()
     layer = Layer("setup()", expanded(options, os.environ, errors.append), written=options)
-    return sound(layer, placed(layer, errors))
+    return layer, placed(layer, errors)
 
 
 def parse(
@@ -144,9 +155,15 @@ def sound(layer: Layer, mistakes: Iterable[Mistake] = ()) -> Layer:
 
 def refusal(mistakes: Iterable[Mistake]) -> ConfigError:
     """One error that names all of them."""
-    lines = [str(mistake) for mistake in sorted(set(mistakes))]
+    lines = [str(mistake) for mistake in in_order(mistakes)]
     more = [f"and {len(lines) - MAX_TOLD} more"] if len(lines) > MAX_TOLD else []
     return ConfigError("\n".join((*lines[:MAX_TOLD], *more)))
+
+
+def in_order(mistakes: Iterable[Mistake]) -> list[Mistake]:
+    """Each of the mistakes once, as they stand in their files."""
+    once = {mistake[:2]: mistake for mistake in mistakes}
+    return [once[key] for key in sorted(once)]
 
 
 def mistakes_of(layer: Layer, kinds: Mapping[str, Any] = MappingProxyType({})) -> list[Mistake]:
@@ -167,7 +184,33 @@ def placed(layer: Layer, errors: Iterable[ConfigError]) -> list[Mistake]:
     from sanderling.config.lines import line_finder
 
     line_of = line_finder(layer.text)
-    return [Mistake(Place(layer.origin, line_of(error.path)), str(error)) for error in found]
+    return [
+        Mistake(Place(layer.origin, line_of(error.path)), str(error), error.path) for error in found
+    ]
+
+
+def without(layer: Layer, mistakes: Iterable[Mistake]) -> Layer:
+    """The layer without what is wrong in it, so that the rest can be looked at."""
+    options = deepcopy(layer.options)
+    for mistake in mistakes:
+        _remove(options, mistake.path)
+    return replace(layer, options=options)
+
+
+def _remove(options: Any, path: KeyPath) -> None:
+    """Remove what stands at `path`: of a list all, for the numbers of its items say where they stand, but a rule is emptied."""
+    if not path:
+        return
+    *above, last = path
+    with suppress(KeyError, IndexError, TypeError):  # removed with another
+        for key in above:
+            options = options[key]
+        if above == ["permissions"]:
+            options[last] = {}
+        elif isinstance(last, int):
+            options.clear()
+        else:
+            del options[last]
 
 
 def fields_of(options: Table) -> Table:

@@ -66,6 +66,15 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ConfigError: what is right by itself does not go together.
         """
+        settings = self.merged()
+        try:
+            check_script(settings)
+        except ConfigError as error:
+            raise ConfigError(f"{place_of(error.path, settings.layers)}: {error}") from error
+        return settings
+
+    def merged(self) -> Settings:
+        """The settings in force, whether they go together or not."""
         person = _merged((self.file, self.setup))
         free = _free(self.project.options)
         own = _get(person, ("mcp", "servers"), {})
@@ -85,11 +94,18 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
             "mcp_servers": own,
             "project_mcp_servers": theirs,
         }
-        settings = replace(msgspec.convert(fields, Settings), layers=layers)
-        if settings.provider == "scripted" and not settings.script:
-            place = place_of(("provider",), layers)
-            raise ConfigError(f"{place}: provider 'scripted' needs 'script', the path of its file")
-        return settings
+        return replace(msgspec.convert(fields, Settings), layers=layers)
+
+
+def check_script(settings: Settings) -> None:
+    """
+    Check that the provider that replays has what it replays.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    if settings.provider == "scripted" and not settings.script:
+        raise ConfigError("provider 'scripted' needs 'script', the path of its file", ("provider",))
 
 
 def guards_in(layer: Layer) -> Layer:

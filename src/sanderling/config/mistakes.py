@@ -9,6 +9,7 @@ import msgspec
 
 from sanderling.config import NEOVIM_KEYS, KeyPath, dotted
 from sanderling.errors import ConfigError
+from sanderling.text import did_you_mean
 
 Kind = TypeVar("Kind")
 _NAMES = {
@@ -60,7 +61,7 @@ def mistakes_in(
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            yield ConfigError(f"'{dotted(path)}': {_expected(kind, error)}", path)
+            yield ConfigError(f"'{dotted(path)}': {_expected(kind, value, error)}", path)
 
 
 def _items(value: Any, kind: Any) -> list[tuple[str | int, Any, Any]] | None:
@@ -101,10 +102,12 @@ def _fields(struct: Any) -> dict[str, Any]:
     return {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
 
 
-def _expected(kind: Any, error: msgspec.ValidationError) -> str:
+def _expected(kind: Any, value: object, error: msgspec.ValidationError) -> str:
     plain = _fitting(kind, None)
     if get_origin(plain) is Literal:
-        return f"must be one of {', '.join(map(str, get_args(plain)))}"
+        words = [str(each) for each in get_args(plain)]
+        hint = did_you_mean(value, words) if isinstance(value, str) else ""
+        return f"must be one of {', '.join(words)}{hint}"
     metas = cast("tuple[Any, ...]", getattr(kind, "__metadata__", ()))
     if "matching regex" in str(error) and (titles := [meta.title for meta in metas if meta.title]):
         return f"must be {titles[0]}"

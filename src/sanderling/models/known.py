@@ -15,7 +15,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from sanderling.config import Settings, config_dir
+from sanderling.config import Layer, Settings, config_dir
+from sanderling.config.file import Mistake, parse_file, placed, refusal, without
 from sanderling.errors import ConfigError
 from sanderling.protocol.messages import Usage
 
@@ -189,12 +190,7 @@ def load_models(settings: Settings) -> KnownModels:
     Raises:
         ConfigError: naming the file, or the model and the key that is unknown, missing or wrong.
     """
-    begun_from = {
-        name: str(table["preset"])
-        for name, table in settings.providers.items()
-        if "preset" in table and "base_url" not in table
-    }
-    return KnownModels(load_own(config_dir()), settings.prices, begun_from)
+    return KnownModels(load_own(config_dir()), settings.prices, _begun_from(settings))
 
 
 def load_own(directory: str) -> Tables:
@@ -202,18 +198,45 @@ def load_own(directory: str) -> Tables:
     Read the person's own file in `directory`, which need not exist.
 
     Raises:
-        ConfigError: it cannot be read, or has another form.
+        ConfigError: naming all that is wrong, each with its line.
     """
-    path = Path(directory) / FILE
-    try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
-        return msgspec.convert(told, dict[str, dict[str, dict[str, Any]]])
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{path} is not a list of models: {error}") from error
+    layer, mistakes = _parse_own(directory)
+    if mistakes:
+        raise refusal(mistakes)
+    return layer.options
+
+
+def mistakes_in_own(settings: Settings) -> list[Mistake]:
+    """All that is wrong in the person's own file: what an entry is without as well, which it may have from elsewhere."""
+    layer, mistakes = _parse_own(config_dir())
+    told = {mistake.path[:2] for mistake in mistakes}
+    errors = list[ConfigError]()
+    for provider, models in without(layer, mistakes).options.items():
+        for model, table in models.items():
+            try:
+                KnownModels({provider: {model: table}}, also=_begun_from(settings))
+            except ConfigError as error:
+                if (provider, model) not in told:
+                    errors.append(ConfigError(str(error), (provider, model)))
+    return mistakes + placed(layer, errors)
+
+
+def _parse_own(directory: str) -> tuple[Layer, list[Mistake]]:
+    layer, mistakes = parse_file(Path(directory, FILE), None)
+    if layer.options:
+        from sanderling.config.mistakes import mistakes_in  # for whoever has such a file
+
+        mistakes += placed(layer, mistakes_in(layer.options, dict[str, dict[str, Model]]))
+    return layer, mistakes
+
+
+def _begun_from(settings: Settings) -> dict[str, str]:
+    """The presets by the names of the endpoints that begin from them, and are where they are."""
+    return {
+        name: str(table["preset"])
+        for name, table in settings.providers.items()
+        if "preset" in table and "base_url" not in table
+    }
 
 
 def _price(table: Table, told: Table | None) -> dict[str, Any]:

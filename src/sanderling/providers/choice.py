@@ -261,5 +261,6 @@ def _check_name(name: str, settings: Settings) -> None:
         names = ("auto", *_names(settings))
         hint = did_you_mean(name, names)
         raise ConfigError(
-            f"wrong setting: there is no provider '{name}'{hint or ', only ' + ', '.join(names)}"
+            f"wrong setting: there is no provider '{name}'{hint or ', only ' + ', '.join(names)}",
+            ("provider",) if name == settings.provider else ("model",),
         )

@@ -6,7 +6,7 @@ another `preset`, or stands alone with `wire` and `base_url`. What differs betwe
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -171,15 +171,17 @@ def load_endpoint(name: str, providers: Mapping[str, Mapping[str, Any]]) -> Endp
         raise ConfigError(
             f"there is no provider '{name}'{did_you_mean(name, names)}; there are {', '.join(names)}"
         )
-    where = f"[providers.{name}]"
+    where, path = f"[providers.{name}]", ("providers", name)
     if not is_endpoint_name(name):
-        raise ConfigError(f"{where} is no name of a provider: letters, digits, '-' and '_' only")
+        raise ConfigError(
+            f"{where} is no name of a provider: letters, digits, '-' and '_' only", path
+        )
     if name in RESERVED:
-        raise ConfigError(f"{where}: '{name}' has a meaning of its own; give it another name")
+        raise ConfigError(f"{where}: '{name}' has a meaning of its own; give it another name", path)
     try:
         return _endpoint(name, where, _merged(own or {}, _base_of(name, own or {}, where)))
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where} is wrong: {error}") from error
+        raise ConfigError(f"{where} is wrong: {error}", path) from error
 
 
 def _base_of(name: str, own: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -188,7 +190,9 @@ def _base_of(name: str, own: Mapping[str, Any], where: str) -> Mapping[str, Any]
         return presets()[base]
     if "preset" in own:
         hint = did_you_mean(base, presets())
-        raise ConfigError(f"{where} begins from '{base}', which is no preset{hint}")
+        raise ConfigError(
+            f"{where} begins from '{base}', which is no preset{hint}", ("providers", name, "preset")
+        )
     return {}
 
 
@@ -209,8 +213,11 @@ def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:
     told = msgspec.convert(table, ProviderTable)
     base_url = told.base_url.rstrip("/")
     if base_url and not told.base_url.startswith(("http://", "https://")):
-        raise ConfigError(f"{where}: base_url must begin with http:// or https://")
-    variables = _variables(told.api_key, where, name)
+        raise ConfigError(
+            f"{where}: base_url must begin with http:// or https://",
+            ("providers", name, "base_url"),
+        )
+    variables = key_variables(name, told.api_key)
     return Endpoint(
         name=name,
         wire=told.wire,
@@ -238,13 +245,19 @@ def _check_keys(where: str, table: Mapping[str, Any], known: tuple[str, ...]) ->
             raise ConfigError(f"{where}: unknown key '{key}'{did_you_mean(key, known)}")
 
 
-def _variables(told: str | tuple[str, ...], where: str, name: str) -> tuple[str, ...]:
-    """The names in `api_key`. What is none is a key that should not be there, and is not repeated."""
+def key_variables(name: str, told: str | Sequence[str]) -> tuple[str, ...]:
+    """
+    The names of variables in `api_key` of the provider `name`.
+
+    Raises:
+        ConfigError: something in it is none: a key that should not be there, and is not repeated.
+    """
     references = (told,) if isinstance(told, str) else told
     if not all(map(is_reference, references)):
         raise ConfigError(
-            f'{where}: api_key is the name of a variable, as in api_key = "$LOCAL_KEY", and never the key itself;'
-            f" `sanderling login {name}` keeps one in the system's keychain"
+            f'[providers.{name}]: api_key is the name of a variable, as in api_key = "$LOCAL_KEY", and never the key itself;'
+            f" `sanderling login {name}` keeps one in the system's keychain",
+            ("providers", name, "api_key"),
         )
     return tuple(name for each in references for name in variables_in(each))
 

@@ -108,7 +108,7 @@ EMAIL = re.compile(
     r"[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[A-Za-z]{2,}\b"
 )
 _SECRET_VARIABLE = re.compile(
-    r"(?i)(?:key|token|secret|passw(?:or)?d|passphrase|credentials?)$|(?:^|[_-])(?:pass|pwd|pat|auth)$"
+    r"(?i)(?:key|token|secret|passw(?:or)?d|passphrase|credentials?)$|(?:^|[_-])(?:pass|pwd|pat|auth|authorization|cookie)$"
 )
 
 
@@ -119,6 +119,14 @@ def hide_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
     for pattern in SECRETS:
         text = pattern.sub(lambda found: found[0].replace(found["secret"], "(hidden)"), text)
     return text
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Say whether `value` looks like a secret, or has the name of one."""
+    return (
+        bool(_SECRET_VARIABLE.search(name))
+        or hide_secrets(f"{name}: {value}", {}) != f"{name}: {value}"
+    )
 
 
 def _secrets_in(environment: Mapping[str, str]) -> list[str]:

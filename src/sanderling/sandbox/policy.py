@@ -22,6 +22,7 @@ _WIDE = (
     " /var /var/lib /var/tmp"
 )
 TOO_WIDE = frozenset(map(os.path.realpath, _WIDE.split()))
+HOLDS_TOO_MUCH = "holds more than a command may touch: choose a directory below it"
 
 
 Identity = tuple[str, int, int]
@@ -159,6 +160,11 @@ def check_identities(policy: SandboxPolicy) -> None:
         )
 
 
+def is_too_wide(real: str, home: str) -> bool:
+    """Say whether `real`, a path without links, holds what no command may have as a whole."""
+    return real in TOO_WIDE or is_within(home, real)
+
+
 def resolve_policy(policy: SandboxPolicy) -> SandboxPolicy:
     """
     Return `policy` with every path made real.
@@ -174,10 +180,8 @@ def resolve_policy(policy: SandboxPolicy) -> SandboxPolicy:
         real = real_path(os.path.expanduser(path))
         if not os.path.exists(real):
             raise SandboxError(f"The {role} {path} does not exist.")
-        if real in TOO_WIDE or is_within(home, real):
-            raise SandboxError(
-                f"The {role} {path} holds more than a command may touch: choose a directory below it."
-            )
+        if is_too_wide(real, home):
+            raise SandboxError(f"The {role} {path} {HOLDS_TOO_MUCH}.")
         if is_within(state_dir, real) or is_within(real, state_dir):
             raise SandboxError(f"The {role} {path} and Sanderling's own state overlap.")
         return real
