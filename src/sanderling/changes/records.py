@@ -51,12 +51,17 @@ class Unchanged(msgspec.Struct, tag="unchanged", frozen=True):
     path: str
 
 
-class Restoring(msgspec.Struct, tag="restoring", frozen=True):
-    """Files are about to be brought from one state to another, `before` to `after` in each step: the undoing `id` of `turns`."""
+class Restoring(msgspec.Struct, tag="restoring", frozen=True, omit_defaults=True):
+    """
+    Files are about to be brought from one state to another, `before` to `after` in each step: the undoing `id` of `turns`.
+
+    With `undoes` it is that undoing which is taken back: the turns are redone.
+    """
 
     id: str
     turns: tuple[str, ...]
     steps: tuple[FileChange, ...]
+    undoes: str = ""
 
 
 class Restored(msgspec.Struct, tag="restored", frozen=True):

@@ -49,6 +49,7 @@ class TurnChanges(msgspec.Struct, frozen=True):
     """
     The changes of the turn that began with the prompt `turn`, one for each path: what was there first, and what is there last.
 
+    A path has several where somebody else has changed it in between: they are in their order.
     Those that may not be the agent's are `doubtful`, and in `changes` only what was certain.
     """
 
@@ -65,8 +66,13 @@ def merged(turn: str, changes: tuple[FileChange, ...]) -> TurnChanges:
 
 
 def _one_each(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
-    by_path: dict[str, FileChange] = {}
+    chains: dict[str, list[FileChange]] = {}
     for change in changes:
-        first = by_path.pop(change.path, change)  # the last one decides about the order
-        by_path[change.path] = msgspec.structs.replace(change, before=first.before)
-    return tuple(each for each in by_path.values() if each.before != each.after or each.after.lost)
+        chain = chains.pop(change.path, [])  # the last one decides about the order
+        if chain and chain[-1].after == change.before:
+            chain.append(msgspec.structs.replace(change, before=chain.pop().before))
+        else:
+            chain.append(change)
+        chains[change.path] = chain
+    every = (change for chain in chains.values() for change in chain)
+    return tuple(each for each in every if each.before != each.after or each.after.lost)

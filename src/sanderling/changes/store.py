@@ -40,6 +40,11 @@ def digest_of(data: bytes) -> bytes:
     return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
+def name_of(data: bytes) -> str:
+    """Return how the store calls `data`, whether it has it or not."""
+    return digest_of(data).hex()
+
+
 class _Place(NamedTuple):
     pack: Path
     offset: int

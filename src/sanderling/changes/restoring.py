@@ -1,0 +1,203 @@
+"""
+Taking changes back, in data: from what the agent has changed, and what stands there now, follows what is to stand there.
+
+A path whose changes are the last that happened to it gets what stood there before. Where the person has changed it since, or between
+two changes of the agent's, their changes and the way back are merged line by line; and where both are about the same lines, or
+something else has come into its place, it is left as it is. So nothing of theirs is ever lost. To redo is to take back what an undoing
+has changed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from sanderling.changes.states import ABSENT, FileChange, State
+from sanderling.changes.store import name_of
+from sanderling.editing.merge import merge
+from sanderling.editing.text import decode
+
+SAME_LINES = "the same lines were changed since"
+OTHER_THING = "something else has come in its place"
+GONE = "it was removed since"
+CHANGED_NEW_FILE = "it was new, and has been changed since"
+NOT_KEPT = "what stood there is not kept: {why}"
+NOT_TEXT = "it was changed since, and is no text that could be merged"
+NOT_KNOWN = "whether it was changed since cannot be told: {why}"
+
+Content = Callable[[State], bytes | None]
+"""The bytes of a file in a state; None where they are not kept any more."""
+
+
+class Present(NamedTuple):
+    """The state of a path, with a file's bytes."""
+
+    state: State
+    data: bytes | None = None
+
+
+class Step(NamedTuple):
+    """One path: what stands there now, what will, and whether that is put together from two sides."""
+
+    path: str
+    now: Present
+    then: Present
+    is_merged: bool = False
+
+
+class Left(NamedTuple):
+    """A path that stays as it is, and why, as a clause."""
+
+    path: str
+    why: str
+
+
+class Plan(NamedTuple):
+    """`steps` in the order in which they can be done."""
+
+    steps: tuple[Step, ...]
+    left: tuple[Left, ...] = ()
+
+
+class LeftError(Exception):
+    """It stays as it is; the text is the reason, as a clause."""
+
+
+def file_state(data: bytes, mode: int) -> State:
+    return State("file", mode, len(data), name_of(data))
+
+
+def by_path(changes: Iterable[FileChange]) -> dict[str, list[FileChange]]:
+    """The changes of each path, in their order."""
+    found: dict[str, list[FileChange]] = {}
+    for change in changes:
+        found.setdefault(change.path, []).append(change)
+    return found
+
+
+def states_needed(changes: Sequence[FileChange], now: State) -> Iterator[State]:
+    """The states of one path whose bytes `plan` will ask for."""
+    if len(changes) == 1 and is_same(now, changes[0].after):
+        changes = [replace(changes[0], after=ABSENT)]
+    for change in changes:
+        yield from (each for each in (change.before, change.after) if each.content)
+
+
+def plan(changes: Iterable[FileChange], present: Mapping[str, Present], content: Content) -> Plan:
+    """Return how to take `changes`, the oldest first, back: `present` is what stands at each of their paths."""
+    steps: list[Step] = []
+    left: list[Left] = []
+    for path, made in by_path(changes).items():
+        now = present[path]
+        try:
+            then, is_merged = _taken_back(made, now, content)
+        except LeftError as error:
+            left.append(Left(path, str(error)))
+        else:
+            if not is_same(then.state, now.state):
+                steps.append(Step(path, now, then, is_merged))
+    return Plan(tuple(sorted(steps, key=_place)), tuple(left))
+
+
+def is_same(one: State, other: State) -> bool:
+    """Say whether two states are the same for certain: what is not kept cannot be compared."""
+    if one.kind != other.kind:
+        return False
+    match one.kind:
+        case "absent":
+            return True
+        case "link":
+            return one.target == other.target
+        case "directory":
+            return one.mode == other.mode
+        case "file":
+            is_known = bool(one.content and other.content)
+            return is_known and (one.content, one.mode) == (other.content, other.mode)
+        case "other":
+            return False
+
+
+def _place(step: Step) -> tuple[int, int]:
+    """Names go before others come: files, then directories from the deepest on; then directories come from the highest on, then files."""
+    depth = step.path.count("/")
+    before, after = step.now.state.kind, step.then.state.kind
+    if after == "absent":
+        return (1, -depth) if before == "directory" else (0, 0)
+    return (2, depth) if after == "directory" else (3, depth)
+
+
+def _taken_back(
+    changes: Sequence[FileChange], now: Present, content: Content
+) -> tuple[Present, bool]:
+    """Return what is to stand at a path, and whether that is merged."""
+    is_merged = False
+    for change in reversed(changes):
+        if is_same(now.state, change.before):
+            continue
+        if is_same(now.state, change.after):
+            now = _kept(change.before, content)
+        else:
+            now, is_merged = _merged(change, now, content), True
+    return now, is_merged
+
+
+def _kept(state: State, content: Content) -> Present:
+    if state.lost or state.kind == "other":
+        raise LeftError(NOT_KEPT.format(why=state.lost or "it was no file"))
+    if state.kind != "file":
+        return Present(state)
+    if (data := content(state)) is None:
+        raise LeftError(NOT_KEPT.format(why="it had to make room"))
+    return Present(state, data)
+
+
+def _merged(change: FileChange, now: Present, content: Content) -> Present:
+    before, after = change.before, change.after
+    kinds = {before.kind, after.kind, now.state.kind}
+    if kinds == {"directory"}:
+        return Present(replace(now.state, mode=_mode(change, now)))
+    if kinds != {"file"}:
+        raise LeftError(_why_other(change, now))
+    if now.data is None:
+        raise LeftError(NOT_KNOWN.format(why=now.state.lost))
+    if after.lost and not after.content:
+        raise LeftError(NOT_KNOWN.format(why=after.lost))
+    data = _merged_bytes(
+        _kept(after, content).data or b"", now.data, _kept(before, content).data or b""
+    )
+    return Present(file_state(data, _mode(change, now)), data)
+
+
+def _mode(change: FileChange, now: Present) -> int:
+    """The person's mode stays, if they have set one."""
+    return change.before.mode if now.state.mode == change.after.mode else now.state.mode
+
+
+def _why_other(change: FileChange, now: Present) -> str:
+    if now.state.kind == "absent":
+        return GONE
+    if now.state.kind != change.after.kind:
+        return OTHER_THING
+    if change.after.lost or now.state.lost:
+        return NOT_KNOWN.format(why=change.after.lost or now.state.lost)
+    return CHANGED_NEW_FILE if change.before.kind == "absent" else OTHER_THING
+
+
+def _merged_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes:
+    """
+    `ours` with what leads from `base` to `theirs`.
+
+    Raises:
+        LeftError: both are about the same lines, or it is no text.
+    """
+    if ours == base:
+        return theirs
+    if base == theirs:
+        return ours
+    if any(decode(data).is_binary for data in (base, ours, theirs)):
+        raise LeftError(NOT_TEXT)
+    # A character for each byte: whatever the encoding is and however lines end, nothing of it changes.
+    merged = merge(*(data.decode("latin-1") for data in (base, ours, theirs)))
+    if merged.conflicts:
+        raise LeftError(SAME_LINES)
+    return merged.text.encode("latin-1")
