@@ -23,6 +23,7 @@ SCALARS: dict[type[inspect.Type], str] = {
     inspect.IntType: "integer",
     inspect.FloatType: "number",
     inspect.BoolType: "boolean",
+    inspect.NoneType: "nil",
 }
 
 

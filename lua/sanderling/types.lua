@@ -220,6 +220,18 @@
 ---@field is_required? boolean
 ---@field choices? sanderling.FormChoice[]
 
+---@class (exact) sanderling.ProposedHunk
+---@field first_line integer
+---@field old string[]
+---@field new string[]
+
+---@class (exact) sanderling.Proposal
+---@field path string
+---@field buffer integer
+---@field hunks sanderling.ProposedHunk[]
+---@field is_new? boolean
+---@field ends_in_newline? boolean
+
 ---@class (exact) sanderling.ApprovalRequested
 ---@field type 'approval_requested'
 ---@field id string
@@ -234,8 +246,9 @@
 ---@field wider? string
 ---@field path? string
 ---@field is_of_several? boolean
----@field kind? 'form'|'grant'|'limit'|'link'|'overlap'|'server'|'use'
+---@field kind? 'form'|'grant'|'limit'|'link'|'overlap'|'server'|'use'|'write'
 ---@field fields? sanderling.FormField[]
+---@field proposal? sanderling.Proposal|nil
 
 ---@class (exact) sanderling.ApprovalSettled
 ---@field type 'approval_settled'
@@ -357,14 +370,28 @@
 ---@field type 'set_mode'
 ---@field mode 'ask'|'auto'|'plan'
 
+---@class (exact) sanderling.ReviewedHunk
+---@field first_line integer
+---@field old string[]
+---@field new string[]
+---@field proposed string[]
+---@field is_kept boolean
+---@field reason string
+
+---@class (exact) sanderling.Review
+---@field text string
+---@field hunks sanderling.ReviewedHunk[]
+---@field ends_in_newline boolean
+
 ---@class (exact) sanderling.AnswerApproval
 ---@field type 'answer_approval'
 ---@field id string
----@field answer 'always'|'cancel'|'deny'|'once'|'session'
+---@field answer 'again'|'always'|'cancel'|'deny'|'once'|'session'
 ---@field reason string
 ---@field rule string
 ---@field is_alone boolean
 ---@field values table<string, any>
+---@field review sanderling.Review|nil
 
 ---@class (exact) sanderling.WatchJob
 ---@field type 'watch_job'

@@ -1064,6 +1064,7 @@ class MemoryEditor:
         self.after_change: Callable[[], None] = lambda: None
         self.format: Callable[[str], str] = lambda text: text
         self.is_silent = False
+        self.has_place = False  # for a review
 
     def open(self, path: Path, **options: object) -> None:
         buffer = Buffer(len(self.buffers) + 1, str(path), 1, "", is_modified=False)
@@ -1092,6 +1093,12 @@ class MemoryEditor:
             raise ToolError("Neovim waits for a key.")
         buffer = self.buffers.get(os.path.realpath(path))  # noqa: ASYNC240
         return buffer if buffer and identity == identity_of(Path(buffer.path)) else None
+
+    async def opened(self, path: str, identity: Identity, tool_use_id: str) -> Buffer | None:
+        assert tool_use_id
+        if self.has_place and path not in self.buffers:
+            self.open(Path(path))
+        return await self.buffer(path, identity) if self.has_place else None
 
     async def again(self, buffer: Buffer) -> Buffer | None:
         await anyio.lowlevel.checkpoint()

@@ -22,6 +22,7 @@ local door = require('sanderling.host.door')
 local find = require('sanderling.editing.find')
 local hunks = require('sanderling.editing.hunks')
 local listeners = require('sanderling.editing.listeners')
+local reviews = require('sanderling.editing.reviews')
 local undo = require('sanderling.editing.undo')
 
 --- Call a function each time an edit of the agent's has changed lines.
@@ -122,6 +123,11 @@ end
 --- The way in for what needs an answer.
 M.answer = door.serve({
   find = { answer = find_buffer },
+  open = {
+    answer = function(...)
+      return reviews.open(...)
+    end,
+  },
   again = { answer = look_again },
   change = { answer = change, what_is_awaited = busy.what_is_awaited },
   before_write = { answer = before_write, what_is_awaited = busy.what_is_awaited },

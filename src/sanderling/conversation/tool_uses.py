@@ -197,6 +197,7 @@ class ToolUses:
                     request.shell,
                     permit.may_read,
                     permit.overruled,
+                    permit.accepted,
                 )
                 outcome = await request.tool.run(request.args, context)
             if request.effect.kind in ("run", "call") and workspace.editor:

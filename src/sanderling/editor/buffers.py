@@ -33,6 +33,10 @@ class NeovimBuffers:
         value = await self._questions.ask("find", path, *identity)
         return _buffer(value) if value else None
 
+    async def opened(self, path: str, identity: Identity, tool_use_id: str) -> Buffer | None:
+        value = await self._questions.ask("open", path, *identity, tool_use_id)
+        return _buffer(value) if value else None
+
     async def again(self, buffer: Buffer) -> Buffer | None:
         value = await self._questions.ask("again", buffer.id, buffer.path)
         return _buffer(value) if value else None

@@ -54,6 +54,7 @@ class Approvals:
         """Settle a question; one that is not open any more has been answered from somewhere else."""
         if waiting := self._open.get(answer.id):
             is_no = answer.answer == "cancel" and waiting.kind not in FORMS
+            is_no = is_no or (answer.answer == "again" and waiting.kind != "write")
             waiting.answer = msgspec.structs.replace(answer, answer="deny") if is_no else answer
             waiting.settled.set()
 

@@ -24,11 +24,15 @@ from sanderling.text import visible, visible_prose
 from sanderling.tools.base import Request
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import OverlapError, Preview
+from sanderling.tools.reviewed import Accepted
 from sanderling.tools.workspace import Workspace
 
 DENIED = "The person denied this, and gave no reason. Ask what they want instead of trying it another way."
 KEPT = "The person keeps their own unsaved text."
 OVERLAP = "You have unsaved changes in the same text: to allow this goes over them, in the buffer; undo brings them back."
+UNFIT = (
+    "The person's review does not fit what was proposed, so nothing was changed. Ask for it again."
+)
 DENIED_WITH_REASON = "The person denied this: {reason}"
 
 
@@ -57,12 +61,13 @@ class Permit(NamedTuple):
     """
     The terms on which a tool use may run.
 
-    `grant` is what that lets into the sandbox; `may_read` and `overruled` are those of its `Context`.
+    `grant` is what that lets into the sandbox; `may_read`, `overruled` and `accepted` are those of its `Context`.
     """
 
     grant: Grant = NO_GRANT
     may_read: Callable[[str], bool] | None = None
     overruled: frozenset[str] = frozenset()
+    accepted: Accepted | None = None
 
 
 class Conditions(NamedTuple):
@@ -152,15 +157,19 @@ class Gate:
         if is_allowed or (conditions, effect, grant) in self._session_effects:
             return permit
         parts = (decision.reason, exports_told(unseen), _leaving(grant), self._link(request))
-        try:
-            async with self._in_order:  # of the calls, however long a look takes
-                preview = await self._preview(request, grant)
-        except OverlapError as overlap:
-            return await self.review(request, overlap, permit)
-        parts = (*parts, visible_prose(preview.note), stored.problem)
-        reason = " ".join(filter(None, dict.fromkeys(parts)))
-        question = self._with_choices(self._question(request, preview), effect, reason)
-        await self._ask(question, conditions, effect, grant)
+        while True:
+            try:
+                async with self._in_order:  # of the calls, however long a look takes
+                    preview = await self._preview(request, grant)
+            except OverlapError as overlap:
+                return await self.review(request, overlap, permit)
+            said = (*parts, visible_prose(preview.note), stored.problem)
+            reason = " ".join(filter(None, dict.fromkeys(said)))
+            question = self._with_choices(self._question(request, preview), effect, reason)
+            answer = await self._ask(question, conditions, effect, grant)
+            if answer.answer != "again":
+                break
+        permit = permit._replace(accepted=_accepted(question, answer))
         if unseen and is_told_whole(unseen):
             self._seen_exports |= {*unseen}
             self._on_allowed()
@@ -175,7 +184,7 @@ class Gate:
         """
         question = self._question(request, overlap.preview)
         reason = f"{OVERLAP} {_leaving(_needed(request))}".rstrip()
-        question = msgspec.structs.replace(question, reason=reason, kind="overlap")
+        question = msgspec.structs.replace(question, reason=reason, kind="overlap", proposal=None)
         answer = await self.approvals.ask(question)
         if answer.answer == "deny":
             raise _denied(answer, KEPT)
@@ -208,6 +217,8 @@ class Gate:
             preview.filetype,
             path=effect.path,
             is_of_several=request.is_of_several,
+            kind="write" if preview.proposal else "use",
+            proposal=preview.proposal,
         )
 
     def _with_choices(
@@ -225,7 +236,7 @@ class Gate:
 
     async def _ask(
         self, question: ApprovalRequested, conditions: Conditions, effect: Effect, grant: Grant
-    ) -> None:
+    ) -> AnswerApproval:
         """Ask until there is an answer that can be followed: a rule that the person has written may be none."""
         while True:
             answer = await self.approvals.ask(question)
@@ -234,13 +245,13 @@ class Gate:
             except ConfigError as error:
                 question = msgspec.structs.replace(question, reason=str(error), rule=answer.rule)
             else:
-                return
+                return answer
 
     def _follow(
         self, answer: AnswerApproval, conditions: Conditions, effect: Effect, grant: Grant
     ) -> None:
         match answer.answer:
-            case "once":
+            case "once" | "again":
                 pass
             case "session":
                 rule = propose(effect, project=self._workspace.project)
@@ -311,13 +322,31 @@ def _marked(rule: Rule, effect: Effect) -> Rule:
     return msgspec.structs.replace(rule, server=effect.server) if is_for_any_server(rule) else rule
 
 
+def _accepted(question: ApprovalRequested, answer: AnswerApproval) -> Accepted | None:
+    """
+    The part of the proposal that the person takes; None if that is all of it as it is.
+
+    Raises:
+        DeniedError: they have rejected each of its hunks.
+    """
+    review = answer.review
+    if question.proposal is None or review is None:
+        return None
+    accepted = Accepted(review)
+    if not accepted.is_possible:
+        raise ToolError(UNFIT)
+    if accepted.is_nothing:
+        raise _denied(answer, DENIED)
+    return accepted
+
+
 def _denied(answer: AnswerApproval, without_reason: str) -> DeniedError:
-    reason = answer.reason.strip()
-    return DeniedError(
-        DENIED_WITH_REASON.format(reason=reason) if reason else without_reason,
-        reason,
-        is_alone=answer.is_alone,
-    )
+    reason, message = answer.reason.strip(), without_reason
+    if reason:
+        message = DENIED_WITH_REASON.format(reason=reason)
+    elif answer.review and (reason := (accepted := Accepted(answer.review)).reason):
+        message = "\n".join(accepted.told().notes)
+    return DeniedError(message, reason, is_alone=answer.is_alone)
 
 
 def _needed(request: Request) -> Grant:

@@ -6,6 +6,7 @@ import msgspec
 
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode, NetworkMode
+from sanderling.protocol.reviews import Review
 
 
 class OpenSession(msgspec.Struct, tag="open_session", frozen=True, forbid_unknown_fields=True):
@@ -119,15 +120,17 @@ class AnswerApproval(
 
     With "session", it is what holds until that ends, if not what was proposed. `is_alone`: "deny" is about this one only, not about
     other tool uses of the same message. `values` are what a form was filled in with, as `FormField` has them; "cancel" neither
-    answers it nor says no to it.
+    answers it nor says no to it. `review` is what the person takes of a proposal, where that is not all of it as it is. "again":
+    the text is not the one that the proposal is for; look at it, and ask again.
     """
 
     id: str
-    answer: Literal["once", "session", "always", "deny", "cancel"]
+    answer: Literal["once", "session", "always", "deny", "cancel", "again"]
     reason: str = ""
     rule: str = ""
     is_alone: bool = False
     values: dict[str, str] = {}
+    review: Review | None = None
 
 
 class WatchJob(msgspec.Struct, tag="watch_job", frozen=True, forbid_unknown_fields=True):

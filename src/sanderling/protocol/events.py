@@ -12,6 +12,7 @@ import msgspec
 from sanderling.errors import ErrorKind
 from sanderling.protocol.messages import Prompt, StopReason, Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
+from sanderling.protocol.reviews import Proposal
 
 
 class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True, omit_defaults=True):
@@ -295,7 +296,7 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
     "always" and "session" are offered as `choices` says, `wider` is a rule that can be taken instead: for all tools of a server.
     `path` is the file that it is about. `is_of_several`: to deny it denies other tool uses of the same message.
 
-    It is about the use of `tool`, about a grant for what the sandbox refused to it, about unsaved changes that it would go over
+    It is about the use of `tool`, about a change of a file, whose `proposal` is reviewed in the editor's buffer ("write"), about a grant for what the sandbox refused to it, about unsaved changes that it would go over
     ("overlap"), or about a limit that the turn has reached, of which `tool` is the name then. Of a tool server, which `tool` names
     then, it is whether it may start ("server"), what it wants to know ("form", with its `fields`), or a page that it wants the
     person to visit ("link"): `subject` is the address.
@@ -313,8 +314,9 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
     wider: str = ""
     path: str = ""
     is_of_several: bool = False
-    kind: Literal["use", "grant", "overlap", "limit", "server", "form", "link"] = "use"
+    kind: Literal["use", "write", "grant", "overlap", "limit", "server", "form", "link"] = "use"
     fields: tuple[FormField, ...] = ()
+    proposal: Proposal | None = None
 
 
 class ApprovalSettled(msgspec.Struct, tag="approval_settled", frozen=True):

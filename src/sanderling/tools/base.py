@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sanderling.commands.shell import ShellState
     from sanderling.sandbox.ground import Ground
     from sanderling.tools.effects import Effect
+    from sanderling.tools.reviewed import Accepted
     from sanderling.tools.workspace import Workspace
 
 
@@ -21,7 +22,8 @@ class Context(msgspec.Struct, frozen=True):
     The surroundings in which a tool use runs. `show` draws output in the chat while the tool still runs.
 
     `shell` is what a command begins with. `may_read` says of a path whether a search may show what stands there; None: wherever the
-    sandbox lets it look. `overruled` are the texts of buffers whose unsaved changes the person has let this go over.
+    sandbox lets it look. `overruled` are the texts of buffers whose unsaved changes the person has let this go over. `accepted` is
+    what they take of a change that they have reviewed.
     """
 
     workspace: "Workspace"
@@ -30,6 +32,7 @@ class Context(msgspec.Struct, frozen=True):
     shell: "ShellState | None" = None
     may_read: Callable[[str], bool] | None = None
     overruled: frozenset[str] = frozenset()
+    accepted: "Accepted | None" = None
 
 
 Run = Callable[[Any, Context], Awaitable[Outcome]]

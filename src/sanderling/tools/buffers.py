@@ -4,7 +4,7 @@ import codecs
 
 from sanderling.errors import ToolError
 from sanderling.paths import is_within
-from sanderling.sandbox.files import Identity
+from sanderling.sandbox.files import Identity, Loaded
 from sanderling.sandbox.ground import Disk
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.editor import Buffer
@@ -46,14 +46,34 @@ async def buffer_of(workspace: Workspace, path: str, stamp: Stamp | None) -> Buf
     """
     if workspace.editor is None:
         return None
-    if stamp:
-        return await workspace.editor.buffer(path, Identity(stamp.device, stamp.inode))
-    identity = await identify(workspace, path)
-    if identity is None or not is_within(
-        identity.place, workspace.disk.real_path(workspace.project)
-    ):
+    identity = await _known_to_editor(workspace, path, stamp)
+    return await workspace.editor.buffer(path, identity) if identity else None
+
+
+async def opened(
+    workspace: Workspace, path: str, loaded: Loaded | None, tool_use_id: str
+) -> Buffer | None:
+    """
+    The buffer of a file for a review, likewise; None where there is no place for that.
+
+    Raises:
+        ToolError: the editor does not answer.
+    """
+    if workspace.editor is None:
         return None
-    return await workspace.editor.buffer(path, identity)
+    identity = await _known_to_editor(workspace, path, loaded.stamp if loaded else None)
+    return await workspace.editor.opened(path, identity, tool_use_id) if identity else None
+
+
+async def _known_to_editor(workspace: Workspace, path: str, stamp: Stamp | None) -> Identity | None:
+    """The very file that the editor may be asked for; None where it must not."""
+    if stamp:
+        return Identity(stamp.device, stamp.inode)
+    identity = await identify(workspace, path)
+    is_projects = identity is not None and is_within(
+        identity.place, workspace.disk.real_path(workspace.project)
+    )
+    return identity if is_projects else None
 
 
 async def identify(workspace: Workspace, path: str) -> Identity | None:

@@ -14,23 +14,28 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import anyio
+import msgspec
 
 from sanderling.changes.journal import Edit
-from sanderling.editing.lines import (
-    Difference,
-    Hunk,
-    applied,
-    buffer_hunks,
-)
+from sanderling.editing.lines import Hunk, applied, buffer_hunks
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import ABSENT, FileChangedError, Loaded
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.sandbox.policy import NO_GRANT
 from sanderling.tools.base import Context
-from sanderling.tools.buffers import buffer_of, bytes_of, covers, is_in_step, plain, text_in
+from sanderling.tools.buffers import (
+    buffer_of,
+    bytes_of,
+    covers,
+    is_in_step,
+    opened,
+    plain,
+    text_in,
+)
 from sanderling.tools.editor import Buffer, Editor
-from sanderling.tools.known import Knowledge, Proposal
+from sanderling.tools.known import Knowledge, Known, Proposal
 from sanderling.tools.outcome import OverlapError, Preview
+from sanderling.tools.reviewed import Accepted, proposed
 from sanderling.tools.texts import asked_of_person, difference, done, text_of
 from sanderling.tools.unsaved import merged
 
@@ -125,7 +130,7 @@ class Change:
             ToolError: it cannot be made, so there is nothing to ask.
         """
         try:
-            return asked_of_person(await self._difference())
+            return await self._previewed()
         except OverlapError:
             raise
         except ToolError as error:
@@ -134,11 +139,14 @@ class Change:
                 raise
             return Preview(str(error))
 
-    async def _difference(self) -> Difference:
+    async def _previewed(self) -> Preview:
         loaded, buffer = await self._look()
+        place = await self._place(loaded)
         if buffer and self._stays_unsaved(loaded, buffer):
             text, _ = await merged(self._knowledge, buffer.text, self.context.overruled)
-            return await difference(buffer.text, text)
+            preview = asked_of_person(await difference(buffer.text, text))
+            is_same = place is not None and place.text == buffer.text
+            return self._in_place(preview, place if is_same else None, text, is_new=False)
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         if data is None and not self.is_whole:
             raise await self._workspace.missing(self.path)
@@ -147,7 +155,32 @@ class Change:
             # The model may not know the file; the person is shown what would be lost, and decides.
             self._workspace.seen.note(self.path, old)
         proposal, _ = await self._knowledge.considered(data, old, stamp)
-        return await difference(old, await text_of(proposal.data))
+        preview = asked_of_person(await difference(old, await text_of(proposal.data)))
+        with suppress(ToolError):  # the buffer's encoding is another one
+            if place and not place.is_modified and (data is None or is_in_step(place, data)):
+                new = text_in(place, proposal.data)
+                return self._in_place(preview, place, new, is_new=data is None)
+        return preview
+
+    async def _place(self, loaded: Loaded | None) -> Buffer | None:
+        """The buffer in which the person is to review it, if there is a place for that."""
+        editor = self._workspace.editor
+        if editor is None:
+            return None
+        place = await opened(self._workspace, self.path, loaded, self.context.tool_use_id)
+        if place and loaded and not place.is_modified and not is_in_step(place, loaded.data):
+            with suppress(_MovedError):
+                return await self._reloaded(editor, place)
+        return place
+
+    def _in_place(
+        self, preview: Preview, place: Buffer | None, new: str, *, is_new: bool
+    ) -> Preview:
+        """The preview with what is proposed in the buffer that is the `place` for it."""
+        if place is None:
+            return preview
+        proposal = proposed(self.path, place, new, is_new=is_new)
+        return msgspec.structs.replace(preview, proposal=proposal)
 
     async def _try(self) -> Changed:
         loaded, buffer = await self._look()
@@ -194,7 +227,11 @@ class Change:
             raise await self._workspace.missing(self.path)
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         old = None if data is None else await text_of(data)
-        proposal, known = await self._knowledge.considered(data, old or "", stamp)
+        if accepted := self.context.accepted:
+            new_data = await accepted.in_bytes(self._name, data, self.context.overruled)
+            proposal, known = await self._as_accepted(accepted, new_data, data, old or "", stamp)
+        else:
+            proposal, known = await self._knowledge.considered(data, old or "", stamp)
         notes = (*proposal.notes, *known.notes)
         if proposal.data != data:
             try:
@@ -250,7 +287,12 @@ class Change:
             buffer = await self._reloaded(editor, buffer)
         is_in_its_words = data is None or is_in_step(buffer, data)
         old = plain(buffer.text) if is_in_its_words else await text_of(data or b"")
-        proposal, known = await self._knowledge.considered(data, old.strip("\n") and old, stamp)
+        if accepted := self.context.accepted:
+            text = await accepted.onto(self._name, buffer.text, self.context.overruled)
+            new_data = bytes_of(msgspec.structs.replace(buffer, text=text))
+            proposal, known = await self._as_accepted(accepted, new_data, data, old, stamp)
+        else:
+            proposal, known = await self._knowledge.considered(data, old.strip("\n") and old, stamp)
         if proposal.data == data:
             self._knowledge.remember(old, known)
             return Changed(old, old, (*proposal.notes, *known.notes), byte_count=len(proposal.data))
@@ -259,6 +301,25 @@ class Change:
         self._knowledge.remember(new, known._replace(is_all=known.is_all and written.is_known))
         notes = (*proposal.notes, *written.notes, *known.notes)
         return Changed(old if loaded else None, new, notes, byte_count=written.byte_count)
+
+    async def _as_accepted(
+        self,
+        accepted: Accepted,
+        new_data: bytes,
+        data: bytes | None,
+        old: str,
+        stamp: Stamp | None,
+    ) -> tuple[Proposal, Known]:
+        """The accepted part as the proposal, with what the model is to know of the rest."""
+        known = await self._knowledge.known(old, stamp)
+        told = accepted.told()
+        notes = told.notes
+        with suppress(
+            ToolError
+        ):  # the text may be another one by now; only what is said of it is wanted
+            notes = (*(await self._knowledge.proposal(data)).notes, *notes)
+        is_all = (known.is_all or self.is_whole) and told.is_all
+        return Proposal(new_data, notes), known._replace(is_all=is_all)
 
     async def _reloaded(self, editor: Editor, buffer: Buffer) -> Buffer:
         """The buffer after it has noticed that its file has changed."""
@@ -332,12 +393,18 @@ class Change:
         if loaded is None:  # else it is the person who gets to hear of that, and has to confirm it
             await editor.files_changed((self.path,))
         ours = buffer.text
-        new, notes = await merged(self._knowledge, ours, self.context.overruled)
+        if accepted := self.context.accepted:
+            new = await accepted.onto(self._name, ours, self.context.overruled)
+            notes, is_told = accepted.told()
+        else:
+            new, notes = await merged(self._knowledge, ours, self.context.overruled)
+            is_told = True
         hunks = await done(len(ours), buffer_hunks, ours, new)
         with anyio.CancelScope(shield=True):
             if not await editor.change(buffer, hunks, self.context.tool_use_id):
                 raise _MovedError
         known = await self._knowledge.known(plain(ours), None)
+        known = known._replace(is_all=known.is_all and is_told)
         self._knowledge.remember(plain(new), known)
         why = (
             "The person has unsaved changes in it: the change stands in the editor's buffer with them, and the file on the disk"

@@ -42,6 +42,14 @@ class Editor(Protocol):
         """
         ...
 
+    async def opened(self, path: str, identity: Identity, tool_use_id: str) -> Buffer | None:
+        """
+        The buffer in which the person is to review a change of that file, loaded for it if it was not.
+
+        None: there is no place for that, or they want none.
+        """
+        ...
+
     async def again(self, buffer: Buffer) -> Buffer | None:
         """The buffer as it is now; None if it is no longer loaded."""
         ...

@@ -4,6 +4,7 @@ import msgspec
 
 from sanderling.errors import ToolError
 from sanderling.protocol.messages import ImageBlock, TextBlock
+from sanderling.protocol.reviews import Proposal
 from sanderling.sandbox.denials import Denial
 
 Content = str | tuple[TextBlock | ImageBlock, ...]
@@ -36,11 +37,16 @@ class RefusedError(ToolError):
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """The preview that the person is shown before a tool use runs: what it would do, in the syntax `filetype`, and a `note` on it."""
+    """
+    The preview that the person is shown before a tool use runs: what it would do, in the syntax `filetype`, and a `note` on it.
+
+    A `proposal` can be reviewed hunk by hunk.
+    """
 
     subject: str
     filetype: str = ""
     note: str = ""
+    proposal: Proposal | None = None
 
 
 class OverlapError(ToolError):

@@ -23,7 +23,7 @@ async def merged(
     text = await done(len(ours), merge, base, ours, theirs)
     if text.conflicts and ours not in overruled:
         preview = asked_of_person(await difference(ours, text.text))
-        raise OverlapError(_overlap(knowledge.name, ours, text.conflicts), ours, preview)
+        raise OverlapError(overlap(knowledge.name, ours, text.conflicts), ours, preview)
     return text.text, notes
 
 
@@ -49,7 +49,8 @@ async def _theirs(knowledge: Knowledge, ours: str) -> tuple[str, str, tuple[str,
             return theirs if "\r\n" in base else plain(theirs), base, proposal.notes
 
 
-def _overlap(name: str, ours: str, conflicts: tuple[Conflict, ...]) -> str:
+def overlap(name: str, ours: str, conflicts: tuple[Conflict, ...]) -> str:
+    """The words for the model where a change would go over what the person has not saved."""
     lines = lines_of(ours)
     places = [conflict.ours for conflict in conflicts]
     text = shown(
