@@ -149,6 +149,7 @@ def test_a_buffer_is_found_with_its_unsaved_text(child, opened):
         "encoding": "utf-8",
         "line_ending": "unix",
         "has_bom": False,
+        "is_diagnosed": False,
     }
     type_keys(child, "ccONE<Esc>")
     assert find(child, path)["text"] == "ONE\ntwo\nthree\nfour\n"

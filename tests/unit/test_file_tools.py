@@ -30,7 +30,7 @@ from sanderling.tools.base import Context, Tool
 from sanderling.tools.buffers import bytes_of, text_in
 from sanderling.tools.change import Change
 from sanderling.tools.edit import edit
-from sanderling.tools.editor import Buffer
+from sanderling.tools.editor import Buffer, Diagnostic
 from sanderling.tools.grep import grep
 from sanderling.tools.known import Proposal
 from sanderling.tools.outcome import Outcome, Preview
@@ -1154,6 +1154,14 @@ class MemoryEditor:
         assert tool_use_id
         self.changed.append((path, hunks))
         await self.files_changed((path,))
+
+    async def watch(self, buffer: Buffer, watch: str) -> None:
+        raise ToolError(f"no language server says anything of {buffer.path} to {watch}")
+
+    async def new_diagnostics(
+        self, watches: tuple[str, ...], *, waits: bool
+    ) -> tuple[Diagnostic, ...]:
+        raise ToolError(f"nothing is watched: {watches}, {waits}")
 
     def _keep(self, buffer: Buffer, **changes: object) -> None:
         changed = msgspec.structs.replace(buffer, tick=buffer.tick + 1, **changes)

@@ -158,6 +158,12 @@ M.rows = {
     doc = "ring the terminal's bell when a question comes",
   },
   {
+    name = 'diagnostics',
+    default = 'errors',
+    choices = { 'errors', 'warnings', 'off' },
+    doc = 'that language servers report after an edit, and that the model is told',
+  },
+  {
     name = 'permissions',
     default = {},
     class = 'table[]',

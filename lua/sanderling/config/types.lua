@@ -101,6 +101,7 @@
 ---@field script string the scripted provider's file
 ---@field python string the interpreter of the host; empty: the environment that :AgentInstall built
 ---@field approval sanderling.config.Approval
+---@field diagnostics 'errors'|'warnings'|'off' that language servers report after an edit, and that the model is told
 ---@field permissions table[] rules: what may be done without asking, what asks, what is denied
 ---@field tools sanderling.config.Tools
 ---@field mcp sanderling.config.Mcp

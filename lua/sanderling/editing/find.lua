@@ -2,6 +2,9 @@
 local M = {}
 
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
+
+local diagnostics = lazy('sanderling.editing.diagnostics')
 local files = require('sanderling.ui.files')
 
 local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.3 s, at 250,000 lines
@@ -15,6 +18,7 @@ local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.
 ---@field encoding string
 ---@field line_ending 'unix'|'dos'|'mac'
 ---@field has_bom boolean
+---@field is_diagnosed boolean a language server may say something of a change
 
 --- The identity behind a name, the same for two names of one file: the file where there is one, else the place.
 ---@param path string absolute
@@ -136,6 +140,7 @@ function M.describe(buf, path)
     encoding = options.binary and '' or options.fileencoding,
     line_ending = options.binary and 'unix' or options.fileformat,
     has_bom = options.bomb and not options.binary,
+    is_diagnosed = package.loaded['vim.lsp'] ~= nil and diagnostics.can_come(buf),
   }
 end
 

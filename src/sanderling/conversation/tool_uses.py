@@ -23,6 +23,7 @@ from sanderling.session.records import LoggedToolEnd, LoggedToolStart
 from sanderling.session.session import Session
 from sanderling.text import printable
 from sanderling.tools.base import Context, Request, Tool
+from sanderling.tools.diagnostics import told
 from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Content, Outcome, OverlapError, RefusedError
 from sanderling.tools.workspace import Workspace
@@ -116,6 +117,8 @@ class ToolUses:
                 await earlier.ended.wait()
             outcome = self._note_repeats(use, await self._outcome(use, show))
             use.result = ToolResult(use.asked.id, outcome.content, outcome.is_error)
+            outcome = await self._with_diagnostics(use, outcome)
+            use.result = ToolResult(use.asked.id, outcome.content, outcome.is_error)
         finally:
             use.ended.set()
             self._paths.add(use.effect.path)
@@ -148,6 +151,28 @@ class ToolUses:
             permit = permit._replace(grant=permit.grant.and_also(more))
             outcome, _ = await self._run_reviewed(request, permit, show)
         return _with_reasons(outcome, reasons)
+
+    async def _with_diagnostics(self, use: _Use, outcome: Outcome) -> Outcome:
+        """
+        The outcome, with what language servers have newly said of the edits so far.
+
+        That is waited for once, by the last edit of a message. What comes later goes with whatever use is the last to end.
+        """
+        others = [other for other in self._uses if other is not use and not other.ended.is_set()]
+        is_edit = use.effect.kind == "write"
+        if any(not is_edit or other.effect.kind == "write" for other in others):
+            return outcome
+        found = await self._workspace.watches.take(self._workspace.editor, waits=is_edit)
+        if not found:
+            return outcome
+        report = await told(found, self._workspace, self._gate.may_read())
+        if not report.text:
+            return outcome
+        return msgspec.structs.replace(
+            outcome,
+            content=_with_text(outcome.content, report.text),
+            summary=f"{outcome.summary} · {report.summary}" if is_edit else outcome.summary,
+        )
 
     def _request(self, use: _Use, tool: Tool) -> Request:
         """The use as it is now: what the shell begins with may have changed since its message came."""

@@ -14,7 +14,7 @@ from sanderling.editor.bridge import Bridge
 from sanderling.editor.questions import Questions
 from sanderling.sandbox.files import Identity
 from sanderling.sandbox.inside.reading import Stamp
-from sanderling.tools.editor import Buffer
+from sanderling.tools.editor import Buffer, Diagnostic
 
 AFTER_WRITE = "require('sanderling.editing').after_write(...)"
 NOT_WRITTEN = "require('sanderling.editing').not_written(...)"
@@ -28,6 +28,7 @@ class NeovimBuffers:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._questions = Questions(bridge, "sanderling.editing")
+        self._diagnostics = Questions(bridge, "sanderling.editing.diagnostics")
 
     async def buffer(self, path: str, identity: Identity) -> Buffer | None:
         value = await self._questions.ask("find", path, *identity)
@@ -63,6 +64,15 @@ class NeovimBuffers:
     async def changed_on_disk(self, path: str, hunks: tuple[Hunk, ...], tool_use_id: str) -> None:
         counts = [(hunk.first_line, hunk.line_count, len(hunk.lines)) for hunk in hunks]
         self._bridge.notify(CHANGED_ON_DISK, path, counts, tool_use_id)
+
+    async def watch(self, buffer: Buffer, watch: str) -> None:
+        await self._diagnostics.ask("watch", buffer.id, watch)
+
+    async def new_diagnostics(
+        self, watches: tuple[str, ...], *, waits: bool
+    ) -> tuple[Diagnostic, ...]:
+        value = await self._diagnostics.ask("tell_new", watches, waits)
+        return msgspec.convert(value, tuple[Diagnostic, ...])
 
 
 def _buffer(value: dict[str, Any]) -> Buffer:

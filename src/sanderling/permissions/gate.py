@@ -125,6 +125,11 @@ class Gate:
         self.mode = msgspec.convert(mode, Mode)
         self._workspace.sandbox.set_mode("ro" if self.mode == "plan" else "rw")
 
+    def may_read(self) -> Callable[[str], bool] | None:
+        """Say of a path whether no rule keeps it from the model; None: none keeps any."""
+        rules = (*self._own_rules, *self._store.load().rules)
+        return unguarded(rules, self._workspace.project, self._workspace.disk)
+
     async def permit(self, request: Request) -> Permit:
         """
         Return when the tool use may run.

@@ -347,7 +347,7 @@ class Change:
         loaded: Loaded | None,
         data: bytes,
     ) -> "_Written":
-        if not await editor.change(buffer, hunks, self.context.tool_use_id):
+        if not await self._apply(editor, buffer, hunks):
             raise _MovedError
         current = changed = applied(buffer.text, hunks)
         try:
@@ -372,6 +372,11 @@ class Change:
         except ToolError as error:
             notes = (*notes, f"The file is written, but the editor does not know that yet: {error}")
         return _Written(current, len(data), notes, part.is_whole)
+
+    async def _apply(self, editor: Editor, buffer: Buffer, hunks: tuple[Hunk, ...]) -> bool:
+        """Change the buffer, and have what language servers say of that told; False if the person was quicker."""
+        await self._workspace.watches.begin(editor, buffer, self.context.tool_use_id)
+        return await editor.change(buffer, hunks, self.context.tool_use_id)
 
     async def _take_back(self, editor: Editor, before: Buffer, current: str) -> bool:
         """Undo our change of a buffer that could not be written; False if that stands there, with what others have done since."""
@@ -401,7 +406,7 @@ class Change:
             is_told = True
         hunks = await done(len(ours), buffer_hunks, ours, new)
         with anyio.CancelScope(shield=True):
-            if not await editor.change(buffer, hunks, self.context.tool_use_id):
+            if not await self._apply(editor, buffer, hunks):
                 raise _MovedError
         known = await self._knowledge.known(plain(ours), None)
         known = known._replace(is_all=known.is_all and is_told)

@@ -15,6 +15,7 @@ class Buffer(msgspec.Struct, frozen=True):
 
     `text` is its lines joined by newlines, with one at the end if the file ends in one. `tick` changes with every change of the
     text. `encoding`, `line_ending` and `has_bom` say how the editor writes it ('fileencoding', 'fileformat', 'bomb').
+    If it `is_diagnosed`, a language server may have something to say of a change.
     """
 
     id: int
@@ -25,6 +26,19 @@ class Buffer(msgspec.Struct, frozen=True):
     encoding: str = "utf-8"
     line_ending: Literal["unix", "dos", "mac"] = "unix"
     has_bom: bool = False
+    is_diagnosed: bool = False
+
+
+class Diagnostic(msgspec.Struct, frozen=True):
+    """A sentence of a language server's about the line `line`, from 1. `is_in_edit`: the file is one that was edited."""
+
+    path: str
+    line: int
+    severity: Literal["error", "warning"]
+    message: str
+    source: str = ""
+    code: str = ""
+    is_in_edit: bool = False
 
 
 class Editor(Protocol):
@@ -80,4 +94,14 @@ class Editor(Protocol):
 
     async def changed_on_disk(self, path: str, hunks: tuple[Hunk, ...], tool_use_id: str) -> None:
         """A file of which no buffer was known was changed by a tool: load it again into one that has another name for it."""
+        ...
+
+    async def watch(self, buffer: Buffer, watch: str) -> None:
+        """The buffer is about to be edited: keep in `watch`, which the first edit of a message begins, what is said of all files now."""
+        ...
+
+    async def new_diagnostics(
+        self, watches: tuple[str, ...], *, waits: bool
+    ) -> tuple[Diagnostic, ...]:
+        """The diagnostics that have come since `watches` began and were not told yet; if it `waits`, soon after the last edit of the last one."""
         ...

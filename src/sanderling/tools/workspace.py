@@ -27,6 +27,7 @@ from sanderling.tools.outcome import RefusedError
 from sanderling.tools.paths import escaped
 from sanderling.tools.seen import Seen
 from sanderling.tools.todo_list import TodoList
+from sanderling.tools.watches import Watches
 
 NEAR_NAMES, MAX_COMPARED_NAMES = 3, 2000
 SENTENCES = {
@@ -56,6 +57,7 @@ class Workspace:
     editor: Editor | None = None
     seen: Seen = field(default_factory=Seen)
     todo: TodoList = field(default_factory=TodoList)
+    watches: Watches = field(default_factory=Watches)
     grant: Grant = NO_GRANT
     _ground: Ground | None = None
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)

@@ -1,0 +1,364 @@
+--- Diagnostics that edits of the agent's have brought: what language servers say afterwards and did not say before.
+---
+--- A *watch* begins before the first edit of a message with what is known then, and takes in the other edits of that message. It is
+--- asked about once, when all of them are made, and later ones are told when they are asked for again, until it is too old.
+---
+--- No server says which text it speaks of in a way that Neovim keeps, and none says that it has done. So: each that usually says
+--- something has a second to begin, and is believed when nothing came for a while. Neovim forgets empty reports; who has never said
+--- anything is waited for once.
+---
+--- Only buffers that are loaded are watched. To load one for this would run the person's hooks at a file that they have not opened,
+--- and have servers outside of the sandbox run what its project configures.
+local M = {}
+
+local api = vim.api
+local config = require('sanderling.config')
+local door = require('sanderling.host.door')
+local known = require('sanderling.editing.known')
+local undo = require('sanderling.editing.undo')
+
+local METHOD = 'textDocument/diagnostic'
+local FIRST_MS, SETTLE_MS, POLL_MS = 1000, 300, 20
+local LATE_MS = 150 -- after that nobody listens any more
+local COLD_MS = 5000 -- a server that has just got the buffer says what is old
+local TYPED_MS = 2000 -- what somebody typed is answered by then
+local EXPIRES_MS = 60000
+local MAX_TOLD, MAX_MESSAGE_BYTES = 500, 4000
+
+---@class (exact) sanderling.editing.diagnostics.Edit of a buffer
+---@field reports integer that came afterwards
+---@field pulling integer reports that were asked for, and did not come yet
+---@field last? number when the last one came
+
+---@class (exact) sanderling.editing.diagnostics.Watch
+---@field began number
+---@field known table<integer, sanderling.editing.known.Entry[]> by buffer: what is not new
+---@field edits table<integer, sanderling.editing.diagnostics.Edit> by buffer
+---@field typed table<integer, true> buffers that somebody else has changed: what is said of them may be theirs
+
+---@class (exact) sanderling.editing.Diagnostic
+---@field path string
+---@field line integer from 1
+---@field severity 'error'|'warning'
+---@field message string
+---@field source string
+---@field code string
+---@field is_in_edit boolean in a file that was edited
+
+---@type table<string, sanderling.editing.diagnostics.Watch>
+local watches = {}
+
+---@type table<integer, table<integer, number>> when clients got buffers, by buffer and client, until they have said something
+local attached = {}
+
+---@type table<integer, number> when somebody has typed in a buffer, until a server has answered that
+local typed_at = {}
+
+---@type table<integer, true> clients that have said something
+local has_spoken = {}
+
+---@type table<integer, true> clients that were waited for and did not
+local is_mute = {}
+
+---@return number
+local function now_ms()
+  return vim.uv.hrtime() / 1e6
+end
+
+-- what is said --------------------------------------------------------------------------------------------------------
+
+---@param buf? integer nil: all
+---@return vim.Diagnostic[]
+local function said(buf)
+  local least = config.options.diagnostics == 'warnings' and 'WARN' or 'ERROR'
+  return vim.diagnostic.get(buf, { severity = { min = vim.diagnostic.severity[least] } })
+end
+
+-- who says it ---------------------------------------------------------------------------------------------------------
+
+--- The clients of the buffer; none, and nothing loaded, where no language server runs.
+---@param buf integer
+---@return vim.lsp.Client[]
+local function clients_of(buf)
+  return package.loaded['vim.lsp'] and vim.lsp.get_clients({ bufnr = buf }) or {}
+end
+
+--- Those of them that are to be heard before the buffer is settled.
+---@param buf integer
+---@return integer expected reports, besides those that are asked for
+---@return vim.lsp.Client[] silent, that may never say anything
+local function expected(buf)
+  local count, silent = 0, {}
+  for _, client in ipairs(clients_of(buf)) do
+    local pushes = not (client:is_stopped() or client:supports_method(METHOD, buf))
+    if pushes and has_spoken[client.id] then
+      count = count + 1
+    elseif pushes and not is_mute[client.id] then
+      silent[#silent + 1] = client
+    end
+  end
+  return count, silent
+end
+
+--- Has it just been started, or is it still reading the project? Then what it says first is old.
+---@param client vim.lsp.Client
+---@param since number
+---@return boolean
+local function is_cold(client, since)
+  return next(client.progress.pending) ~= nil or now_ms() - since < COLD_MS
+end
+
+--- Take in what clients say: the first words about a buffer that one has just got, nobody's edit has brought.
+---@param buf integer
+---@param diagnostics vim.Diagnostic[]
+local function hear(buf, diagnostics)
+  for _, client in ipairs(clients_of(buf)) do
+    local name = ('lsp.%s.%d'):format(client.name, client.id)
+    local own = vim.tbl_filter(function(diagnostic)
+      local ns = vim.diagnostic.get_namespace(diagnostic.namespace).name
+      return ns:sub(-#name) == name or ns:find(name .. '.', 1, true) ~= nil
+    end, diagnostics)
+    has_spoken[client.id] = has_spoken[client.id] or #own > 0 or nil
+    local since = (attached[buf] or {})[client.id]
+    if since and (#own > 0 or not is_cold(client, since)) then
+      if is_cold(client, since) then
+        for _, watch in pairs(watches) do
+          known.add(watch.known, own)
+        end
+      end
+      if next(client.progress.pending) == nil then
+        attached[buf][client.id] = nil
+      end
+    end
+  end
+end
+
+local group = api.nvim_create_augroup('sanderling_diagnostics', {})
+
+---@param events string[]
+---@param callback fun(event: vim.api.keyset.create_autocmd.callback_args)
+local function on(events, callback)
+  api.nvim_create_autocmd(events, { group = group, callback = callback })
+end
+
+on({ 'DiagnosticChanged' }, function(event)
+  local buf = event.buf
+  typed_at[buf] = nil
+  hear(buf, event.data.diagnostics)
+  for _, watch in pairs(watches) do
+    local edit = watch.edits[buf]
+    if edit then
+      edit.reports, edit.last = edit.reports + 1, now_ms()
+    end
+  end
+end)
+
+on({ 'LspAttach' }, function(event)
+  attached[event.buf] = attached[event.buf] or {}
+  attached[event.buf][event.data.client_id] = now_ms()
+end)
+
+on({ 'BufWipeout' }, function(event)
+  attached[event.buf], typed_at[event.buf] = nil, nil
+  for _, watch in pairs(watches) do
+    watch.edits[event.buf] = nil
+  end
+end)
+
+on({ 'TextChanged', 'TextChangedI', 'TextChangedP' }, function(event)
+  local buf = event.buf
+  if next(clients_of(buf)) and not undo.untouched_change(buf) then
+    typed_at[buf] = now_ms()
+    for _, watch in pairs(watches) do
+      watch.typed[buf] = true
+    end
+  end
+end)
+
+for _, diagnostic in ipairs(said()) do -- by those who were there before us
+  hear(assert(diagnostic.bufnr), { diagnostic })
+end
+
+-- questions -----------------------------------------------------------------------------------------------------------
+
+--- Can an edit of the buffer bring diagnostics that the model is to be told?
+---@param buf integer
+---@return boolean
+function M.can_come(buf)
+  return config.options.diagnostics ~= 'off' and #clients_of(buf) > 0
+end
+
+--- The buffer is about to be edited: what is said now is not new.
+---@param buf integer
+---@param id string of the watch; the first edit begins it
+---@return boolean is_watched
+local function begin_watch(buf, id)
+  if not M.can_come(buf) then
+    return false
+  end
+  for each, watch in pairs(watches) do
+    if now_ms() - watch.began > EXPIRES_MS then
+      known.forget(watch.known)
+      watches[each] = nil
+    end
+  end
+  local watch = watches[id]
+  if not watch then
+    watch = { began = now_ms(), known = {}, edits = {}, typed = {} }
+    known.add(watch.known, said())
+    watches[id] = watch
+  end
+  for each, at in pairs(typed_at) do
+    if now_ms() - at < TYPED_MS then
+      watch.typed[each] = true
+    end
+  end
+  watch.edits[buf] = { reports = 0, pulling = 0 }
+  return true
+end
+
+--- Ask the servers that wait to be asked; Neovim asks them for what a window shows alone.
+---@param watch sanderling.editing.diagnostics.Watch
+local function pull(watch)
+  for buf, edit in pairs(watch.edits) do
+    for _, client in ipairs(clients_of(buf)) do
+      if client:supports_method(METHOD, buf) then
+        local provider = client.server_capabilities.diagnosticProvider
+        local params = {
+          textDocument = vim.lsp.util.make_text_document_params(buf),
+          identifier = type(provider) == 'table' and provider.identifier or nil,
+        }
+        local is_sent = client:request(METHOD, params, function(...)
+          edit.pulling, edit.last = edit.pulling - 1, now_ms()
+          return (client.handlers[METHOD] or vim.lsp.handlers[METHOD])(...)
+        end, buf)
+        edit.pulling = edit.pulling + (is_sent and 1 or 0)
+      end
+    end
+  end
+end
+
+--- Have the servers of the edited buffers said what they have to say?
+---@param watch sanderling.editing.diagnostics.Watch
+---@param asked_ms number
+---@return boolean
+local function is_settled(watch, asked_ms)
+  local now = now_ms()
+  for buf, edit in pairs(watch.edits) do
+    local count, silent = expected(buf)
+    local least = math.max(count, math.min(#silent, 1))
+    local is_missing = edit.reports < least or edit.pulling > 0
+    if #clients_of(buf) > 0 and is_missing and now < asked_ms + FIRST_MS then
+      return false
+    elseif edit.last and now < edit.last + SETTLE_MS then
+      return false
+    end
+    for _, client in ipairs(edit.reports == 0 and silent or {}) do
+      is_mute[client.id] = true
+    end
+  end
+  return true
+end
+
+---@param diagnostic vim.Diagnostic
+---@param is_in_edit boolean
+---@return sanderling.editing.Diagnostic
+local function described(diagnostic, is_in_edit)
+  local is_error = diagnostic.severity == vim.diagnostic.severity.ERROR
+  return {
+    path = api.nvim_buf_get_name(assert(diagnostic.bufnr)),
+    line = diagnostic.lnum + 1,
+    severity = is_error and 'error' or 'warning',
+    message = diagnostic.message:sub(1, MAX_MESSAGE_BYTES),
+    source = diagnostic.source or '',
+    code = tostring(diagnostic.code or ''),
+    is_in_edit = is_in_edit,
+  }
+end
+
+--- Those that are new to `watch`.
+---@param watch sanderling.editing.diagnostics.Watch
+---@param by_buf table<integer, vim.Diagnostic[]>
+---@return vim.Diagnostic[]
+local function new_to(watch, by_buf)
+  local found = {}
+  for buf, diagnostics in pairs(by_buf) do
+    -- elsewhere, whoever else has typed anywhere may have brought them
+    local is_theirs = watch.typed[buf] or not watch.edits[buf] and next(watch.typed) ~= nil
+    if not is_theirs then
+      vim.list_extend(found, known.others(buf, diagnostics, watch.known[buf] or {}))
+    end
+  end
+  return found
+end
+
+---@param ids string[] of watches
+---@return sanderling.editing.Diagnostic[] told those that none of them has told yet
+local function take_new(ids)
+  local by_buf = {} ---@type table<integer, vim.Diagnostic[]>
+  for _, diagnostic in ipairs(said()) do
+    local buf = assert(diagnostic.bufnr)
+    by_buf[buf] = by_buf[buf] or {}
+    table.insert(by_buf[buf], diagnostic)
+  end
+  local found, is_in_edit = {}, {} ---@type table<vim.Diagnostic, true>, table<integer, true>
+  for _, id in ipairs(ids) do
+    local watch = watches[id]
+    for buf in pairs(watch and watch.edits or {}) do
+      is_in_edit[buf] = true
+    end
+    for _, diagnostic in ipairs(watch and new_to(watch, by_buf) or {}) do
+      found[diagnostic] = true
+    end
+  end
+  local told = vim.tbl_keys(found) ---@type vim.Diagnostic[]
+  table.sort(told, function(a, b)
+    local order_a = { is_in_edit[a.bufnr] and 0 or 1, a.severity, a.bufnr, a.lnum, a.col }
+    local order_b = { is_in_edit[b.bufnr] and 0 or 1, b.severity, b.bufnr, b.lnum, b.col }
+    for i, value in ipairs(order_a) do
+      if value ~= order_b[i] then
+        return value < order_b[i]
+      end
+    end
+    return false
+  end)
+  for _, id in ipairs(ids) do
+    if watches[id] then
+      known.add(watches[id].known, told)
+    end
+  end
+  return vim.tbl_map(function(diagnostic)
+    return described(diagnostic, is_in_edit[diagnostic.bufnr] or false)
+  end, vim.list_slice(told, 1, MAX_TOLD))
+end
+
+--- Tell what is new, once the buffers of the last watch have settled if it `waits`; a second or a little more, at most.
+---@param reply fun(answer: sanderling.host.door.Answer)
+---@param _ sanderling.host.door.Call
+---@param ids string[] of watches
+---@param waits boolean
+local function begin_telling(reply, _, ids, waits)
+  local asked_ms, watch = now_ms(), watches[ids[#ids]]
+  local function tell()
+    if watch and waits and now_ms() < asked_ms + FIRST_MS + SETTLE_MS then
+      if not is_settled(watch, asked_ms) then
+        return vim.defer_fn(tell, POLL_MS)
+      end
+    end
+    local is_heard = now_ms() < asked_ms + FIRST_MS + SETTLE_MS + LATE_MS
+    local ok, found = pcall(take_new, is_heard and ids or {})
+    reply(ok and { value = found } or { error = tostring(found) })
+  end
+  if watch and waits then
+    pull(watch)
+  end
+  tell()
+end
+
+--- The way in for what needs an answer.
+M.answer = door.serve({
+  watch = { answer = begin_watch },
+  tell_new = { begin = begin_telling },
+})
+
+return M
