@@ -100,12 +100,30 @@ local function expected(buf)
   return count, silent
 end
 
---- Has it just been started, or is it still reading the project? Then what it says first is old.
+--- Does it read the project, or check it?
+---@param client vim.lsp.Client
+---@return boolean
+local function is_indexing(client)
+  return next(client.progress.pending) ~= nil
+end
+
+--- Has it just got the buffer, or is it still reading the project? Then what it says first is old.
 ---@param client vim.lsp.Client
 ---@param since number
 ---@return boolean
 local function is_cold(client, since)
-  return next(client.progress.pending) ~= nil or now_ms() - since < COLD_MS
+  return is_indexing(client) or now_ms() - since < COLD_MS
+end
+
+---@param client vim.lsp.Client
+---@param diagnostics vim.Diagnostic[]
+---@return vim.Diagnostic[] those that it says, pushed or pulled
+local function said_by(client, diagnostics)
+  local name = ('lsp.%s.%d'):format(client.name, client.id)
+  return vim.tbl_filter(function(diagnostic)
+    local ns = vim.diagnostic.get_namespace(diagnostic.namespace).name
+    return ns:sub(-#name) == name or ns:find(name .. '.', 1, true) ~= nil
+  end, diagnostics)
 end
 
 --- Take in what clients say: the first words about a buffer that one has just got, nobody's edit has brought.
@@ -113,20 +131,16 @@ end
 ---@param diagnostics vim.Diagnostic[]
 local function hear(buf, diagnostics)
   for _, client in ipairs(clients_of(buf)) do
-    local name = ('lsp.%s.%d'):format(client.name, client.id)
-    local own = vim.tbl_filter(function(diagnostic)
-      local ns = vim.diagnostic.get_namespace(diagnostic.namespace).name
-      return ns:sub(-#name) == name or ns:find(name .. '.', 1, true) ~= nil
-    end, diagnostics)
-    has_spoken[client.id] = has_spoken[client.id] or #own > 0 or nil
     local since = (attached[buf] or {})[client.id]
-    if since and (#own > 0 or not is_cold(client, since)) then
-      if is_cold(client, since) then
+    if since or not has_spoken[client.id] then
+      local own = said_by(client, diagnostics)
+      has_spoken[client.id] = has_spoken[client.id] or #own > 0 or nil
+      if since and is_cold(client, since) then
         for _, watch in pairs(watches) do
           known.add(watch.known, own)
         end
       end
-      if next(client.progress.pending) == nil then
+      if since and not is_indexing(client) and (#own > 0 or not is_cold(client, since)) then
         attached[buf][client.id] = nil
       end
     end
@@ -276,16 +290,16 @@ local function described(diagnostic, is_in_edit)
   }
 end
 
---- Those that are new to `watch`.
+--- Those that are new to `watch`. Whoever else has changed a file may have brought what is said of it, and of files elsewhere.
 ---@param watch sanderling.editing.diagnostics.Watch
 ---@param by_buf table<integer, vim.Diagnostic[]>
+---@param others table<integer, true> buffers that other sessions have edited
 ---@return vim.Diagnostic[]
-local function new_to(watch, by_buf)
+local function new_to(watch, by_buf, others)
   local found = {}
   for buf, diagnostics in pairs(by_buf) do
-    -- elsewhere, whoever else has typed anywhere may have brought them
-    local is_theirs = watch.typed[buf] or not watch.edits[buf] and next(watch.typed) ~= nil
-    if not is_theirs then
+    local is_elsewhere = not watch.edits[buf] and (others[buf] or next(watch.typed) ~= nil)
+    if not (is_elsewhere or watch.typed[buf]) then
       vim.list_extend(found, known.others(buf, diagnostics, watch.known[buf] or {}))
     end
   end
@@ -301,13 +315,15 @@ local function take_new(ids)
     by_buf[buf] = by_buf[buf] or {}
     table.insert(by_buf[buf], diagnostic)
   end
-  local found, is_in_edit = {}, {} ---@type table<vim.Diagnostic, true>, table<integer, true>
-  for _, id in ipairs(ids) do
-    local watch = watches[id]
-    for buf in pairs(watch and watch.edits or {}) do
-      is_in_edit[buf] = true
+  local is_in_edit, others = {}, {} ---@type table<integer, true>, table<integer, true>
+  for id, watch in pairs(watches) do
+    for buf in pairs(watch.edits) do
+      (vim.list_contains(ids, id) and is_in_edit or others)[buf] = true
     end
-    for _, diagnostic in ipairs(watch and new_to(watch, by_buf) or {}) do
+  end
+  local found = {} ---@type table<vim.Diagnostic, true>
+  for _, id in ipairs(ids) do
+    for _, diagnostic in ipairs(watches[id] and new_to(watches[id], by_buf, others) or {}) do
       found[diagnostic] = true
     end
   end
