@@ -182,6 +182,25 @@ def _question_ms(bench: Bench, nvim: BenchNvim, tool: str, data: dict[str, objec
     return 1000 * (shown - asked)
 
 
+LOOK_FOR_SERVERS = """
+  require('vim.lsp')
+  local diagnostics, buf = require('sanderling.editing.diagnostics'), vim.api.nvim_create_buf(true, false)
+  local began = vim.uv.hrtime()
+  for _ = 1, ... do
+    diagnostics.can_come(buf)
+  end
+  return (vim.uv.hrtime() - began) / 1e6
+"""
+LOOKS = 3  # at the buffer of a file that is edited
+
+
+def diagnostics(bench: Bench) -> Iterator[Row]:
+    """The price that an edit pays for diagnostics where no language server has the buffer; servers have others."""
+    with bench.warm_nvim() as nvim:
+        looks = [nvim.lua(LOOK_FOR_SERVERS, LOOKS) for _ in bench.times(50)]
+    yield median_row("edit in a buffer without a language server: longer by", looks, "ms", 0.5)
+
+
 def rounds(bench: Bench) -> Iterator[Row]:
     """A turn that reads on and on: each page has 100 lines, 4 KB, and stays in the history."""
     firsts, lasts, ratios, walls = [], [], [], []
@@ -234,5 +253,5 @@ def _slowest_ping_ms(nvim: BenchNvim, until_mark: str) -> float:
 
 
 def tools(bench: Bench) -> Iterator[Row]:
-    for measure in (first_round, gap, output, approval, stall, rounds, each_tool):
+    for measure in (first_round, gap, output, approval, diagnostics, stall, rounds, each_tool):
         yield from measure(bench)
