@@ -216,9 +216,7 @@ class Parts:
         """Have the servers that the project declares, if its file is trusted as it is now."""
         file = self.project.trust.read(MCP_FILE) or ""
         try:
-            self.servers.declare(
-                self.settings.project_mcp_servers, file, self.settings.providers
-            )
+            self.servers.declare(self.settings.project_mcp_servers, file, self.settings.providers)
         except ConfigError as error:
             self.emit(Notice("warning", f"{error}."))
 
