@@ -28,12 +28,8 @@ DELTAS = 3
 WARM = 30
 MAX_RATIO = 1.2
 CLAUDE = "claude-test"
-OTHERS = {"Chat Completions": "chat:m"}
-CONFIG = """
-[providers.chat]
-wire = "chat"
-base_url = "{url}/v1"
-"""
+OTHERS = {"Chat Completions": "chat:m", "Responses": "responses:m", "Ollama": "ollama:m"}
+BASES = {"chat": "/v1", "responses": "/v1", "ollama": ""}
 
 
 def first_request(bench: Bench) -> Iterator[Row]:
@@ -50,10 +46,19 @@ def first_request(bench: Bench) -> Iterator[Row]:
             yield Row(what, cost / cost_of_claude, "", MAX_RATIO, note)
 
 
+def _providers(url: str) -> dict[str, dict[str, str]]:
+    return {wire: {"wire": wire, "base_url": url + base} for wire, base in BASES.items()}
+
+
 def _environment(bench: Bench, folder: str) -> dict[str, str]:
     config = Path(folder, "config/sanderling/config.toml")
     config.parent.mkdir(parents=True)
-    config.write_text(CONFIG.format(url=bench.server.url))
+    tables = _providers(bench.server.url).items()
+    lines = (
+        f'[providers.{name}]\nwire = "{each["wire"]}"\nbase_url = "{each["base_url"]}"'
+        for name, each in tables
+    )
+    config.write_text("\n".join(lines))
     Path(folder, "project/.git").mkdir(parents=True)
     return os.environ | {
         "HOME": folder,
@@ -108,8 +113,7 @@ def _warm_ms(bench: Bench, model: str) -> float:
 
 async def main(url: str, model: str, *prompts: str) -> None:
     with tempfile.TemporaryDirectory() as state_dir:
-        own = {"chat": {"wire": "chat", "base_url": f"{url}/v1"}}
-        provider = make_provider(Settings(state_dir, model=model, providers=own))
+        provider = make_provider(Settings(state_dir, model=model, providers=_providers(url)))
         specs = specs_of(TOOLS.values())
         for words in prompts:
             history = [Message("user", (TextBlock(words),))]

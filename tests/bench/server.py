@@ -24,12 +24,15 @@ from typing import Any
 
 from tests import loopback
 from tests.bench.markdown import deltas, document
-from tests.wires import chat
+from tests.wires import chat, ollama, responses
 
-HEAD = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
-    b"transfer-encoding: chunked\r\n\r\n"
-)
+
+def head(content_type: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+
+
+EVENTS = "text/event-stream; charset=utf-8"
+HEAD = head(EVENTS)
 LIMITS = json.dumps(
     {
         "type": "model",
@@ -90,24 +93,38 @@ def asked(messages: list[dict[str, Any]]) -> tuple[str, list[str]]:
     raise ValueError("no prompt")
 
 
-def asked_in_chat(messages: list[dict[str, Any]]) -> str:
-    """The last words of the last prompt: texts are joined by a blank line there."""
-    prompts = [message["content"] for message in messages if message["role"] == "user"]
-    return prompts[-1].rpartition("\n\n")[2]
+def asked_otherwise(body: dict[str, Any]) -> str:
+    """The last words of the last prompt: texts are joined by a blank line in some formats."""
+    items = body.get("messages") or body["input"]
+    content = [item["content"] for item in items if item.get("role") == "user"][-1]
+    return (content if isinstance(content, str) else content[-1]["text"]).rpartition("\n\n")[2]
 
 
-def told_in_chat(reply: Answer) -> bytes:
-    return chat.begin() + chat.text(*(text for text, _ in reply.deltas)) + chat.done()
+def told_in_chat(*texts: str) -> bytes:
+    return chat.begin() + chat.text(*texts) + chat.done()
 
 
-FORMATS = {"/v1/chat/completions": (asked_in_chat, told_in_chat)}
+def told_in_responses(*texts: str) -> bytes:
+    return responses.begin() + responses.text("".join(texts)) + responses.done()
+
+
+def told_in_ollama(*texts: str) -> bytes:
+    return ollama.text(*texts) + ollama.done()
+
+
+FORMATS = {
+    "/v1/chat/completions": (EVENTS, told_in_chat),
+    "/v1/responses": (EVENTS, told_in_responses),
+    "/api/chat": ("application/x-ndjson", told_in_ollama),
+}
 
 
 async def answer_otherwise(path: str, body: bytes, writer: asyncio.StreamWriter) -> None:
     at = time.monotonic()
-    words_of, told_by = FORMATS[path]
-    reply = Answer(words_of(json.loads(body)["messages"]))
-    writer.write(HEAD + chunk(told_by(reply)) + b"0\r\n\r\n")
+    content_type, told_by = FORMATS[path]
+    reply = Answer(asked_otherwise(json.loads(body)))
+    told = told_by(*(text for text, _ in reply.deltas))
+    writer.write(head(content_type) + chunk(told) + b"0\r\n\r\n")
     await writer.drain()
     print(json.dumps({"id": reply.id, "at": at}), flush=True)
 
@@ -163,11 +180,11 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             if (path := first.split()[1]) in FORMATS:
                 await answer_otherwise(path, body, writer)
-            elif first.startswith("post"):
+            elif path.startswith("/v1/messages"):
                 await answer(body, writer)
             else:
-                head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(LIMITS)}\r\n\r\n"
-                writer.write(head.encode() + LIMITS)
+                limits_head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(LIMITS)}\r\n\r\n"
+                writer.write(limits_head.encode() + LIMITS)
 
 
 async def main() -> None:
