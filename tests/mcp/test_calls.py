@@ -9,7 +9,7 @@ import pytest
 
 from sanderling.commands.output import MAX_TOLD_BYTES
 from sanderling.mcp.servers import load_servers
-from sanderling.permissions.rules import rule_from_text
+from sanderling.permissions.rules import Rule, rule_from_text
 from sanderling.protocol.events import (
     ApprovalRequested,
     Notice,
@@ -21,12 +21,14 @@ from tests.mcp.conftest import hostile
 from tests.unit.test_tool_uses import Talk, uses
 
 ALLOWED = (rule_from_text("allow mcp__bad__*"),)
+AWAITED = (rule_from_text("allow mcp__bad__nothing"),)
 
 
-def talk_with(base: Path, *replies: Any, **options: Any) -> Talk:
-    """A conversation with the hostile server, for which the first request waits."""
+def talk_with(base: Path, *replies: Any, rules: tuple[Rule, ...] = (), **options: Any) -> Talk:
+    """A conversation with the hostile server, for which the first request waits as in print mode."""
     servers = load_servers({"bad": hostile(**options.pop("declared", {}))})
-    return Talk(base, *replies, servers=servers, patience_s=10.0, **options)
+    rules = (*rules, *AWAITED)
+    return Talk(base, *replies, servers=servers, patience_s=10.0, rules=rules, **options)
 
 
 def call(tool: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
@@ -170,3 +172,12 @@ async def test_first_request_has_the_tools_of_a_server_that_it_waited_for(tmp_pa
     assert echo.description == "Say it again."
     assert echo.schema["properties"] == {"words": {"type": "string"}}
     assert tools.specs[-1].name == "mcp_search", "it has too many to tell them all"
+
+
+@pytest.mark.parametrize("rule", ["allow bash", "allow mcp__other__*", "ask mcp__bad__*"])
+async def test_first_request_waits_for_no_server_whose_tools_would_all_ask(tmp_path, rule):
+    servers = load_servers({"bad": hostile("mute")})
+    rules = (rule_from_text(rule),)
+    talk = await Talk(tmp_path, servers=servers, patience_s=10.0, rules=rules).run()
+    [server] = talk.conversation.parts.servers.source.servers.values()
+    assert server.status.state in ("waiting", "starting")

@@ -61,7 +61,8 @@ def test_tool_of_a_server_is_there_at_the_first_request_and_runs_if_it_is_allowe
 @prove
 def test_tool_of_a_server_is_denied_where_nobody_can_be_asked(shell):
     declare(shell, bad=hostile())
-    done = shell.play([{"tool_use": CALL}], ANSWER, args=("--output-format", "json"))
+    allowed = ("--allow", "mcp__bad__other")
+    done = shell.play([{"tool_use": CALL}], ANSWER, args=(*allowed, "--output-format", "json"))
     assert "mcp__bad__echo" in str(json.loads(done.stdout))
     [session] = shell.sessions()
     assert "from the server" not in str(msgspec.to_builtins(session.history[2:]))
@@ -69,7 +70,7 @@ def test_tool_of_a_server_is_denied_where_nobody_can_be_asked(shell):
 
 def test_server_that_fails_is_told_and_the_answer_comes(shell):
     declare(shell, bad=hostile("exit"), good=hostile())
-    done = shell.play(ANSWER)
+    done = shell.play(ANSWER, args=("--allow", "mcp__*"))
     assert done.returncode == 0
     assert done.stdout == "Done.\n"
     assert (
@@ -81,7 +82,7 @@ def test_server_that_fails_is_told_and_the_answer_comes(shell):
 @prove
 def test_server_whose_variable_is_not_set_is_told(shell):
     declare(shell, bad=hostile(env={"TOKEN": "$NOT_SET_ANYWHERE"}))
-    done = shell.play(ANSWER)
+    done = shell.play(ANSWER, args=("--allow", "mcp__bad__*"))
     assert (
         "The tool server 'bad' has failed: the variable NOT_SET_ANYWHERE is not set." in done.stderr
     )

@@ -49,8 +49,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
     `is_shown`: what the session begins or goes on with is emitted while it opens, `has_history` with what was said last; and the
     demo model gets a project of its own. `wrap` has the last word on the provider for a project. `log_dir` is where the log is, if not
-    with the other sessions', and `face` what a new one says of where it began. The first request waits `patience_s` at most for tool
-    servers that are starting.
+    with the other sessions', and `face` what a new one says of where it began. The first request waits `patience_s` at most for the
+    tool servers of which a rule allows something.
     """
 
     mode: Mode | None = None

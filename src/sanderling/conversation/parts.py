@@ -205,6 +205,7 @@ class Parts:
             self.tasks.start,
             self.tell_commands,
             self._window_tokens,
+            self.gate.may_allow,
         )
         return ToolServers(own, surroundings, patience_s=patience_s)
 

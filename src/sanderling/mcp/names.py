@@ -16,13 +16,18 @@ def fitted_server(name: str) -> str:
     return _fitted(name, MAX_SERVER_CHARS)
 
 
+def names_begin(server: str) -> str:
+    """The beginning of the names of a server's tools."""
+    return OUTSIDE.join((PREFIX, fitted_server(server), ""))
+
+
 def tool_name(server: str, tool: str, *, number: int = 1) -> str:
     """
     The name for the tool `tool` of `server`; `number` tells those apart that would be called the same.
 
     It only follows the name, for which there is room: a rule that denies by the name holds for all of them (`permissions/rules.py`).
     """
-    start = OUTSIDE.join((PREFIX, fitted_server(server), ""))
+    start = names_begin(server)
     room = MAX_NAME_CHARS - len(start) - len(f"-{MAX_NUMBER}")
     return start + _fitted(tool, room) + (f"-{number}" if number > 1 else "")
 

@@ -66,7 +66,7 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     @property
     def mark(self) -> str:
-        """What tells it from any other that is declared under the same name."""
+        """The mark that tells it from any other that is declared under the same name."""
         same = msgspec.structs.replace(self, enabled=True, timeout_s=1.0)
         return sha256(msgspec.json.encode(same, order="sorted")).hexdigest()[:16]
 

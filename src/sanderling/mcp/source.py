@@ -39,8 +39,8 @@ class McpSource:
     """
     The servers of a session, and their tools.
 
-    A server gets ready beside everything else: the first request waits no longer than `patience_s` for any, and the tools of the
-    others come with a later one.
+    A server gets ready beside everything else: the first request waits no longer than `patience_s` for those that are awaited, and the
+    tools of the others come with a later one.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class McpSource:
         ask: AskFor | None = None,
         window_tokens: Callable[[], int] = lambda: 0,
         get_started: Callable[[], Awaitable[None]] | None = None,
+        is_awaited: Callable[[Server], bool] = lambda _: True,
     ) -> None:
         self.servers: dict[str, Server] = {}
         self._sandbox = sandbox
@@ -63,6 +64,7 @@ class McpSource:
         self._state_dir = state_dir
         self._ask = ask
         self._patience_s = patience_s
+        self._is_awaited = is_awaited
         self._get_started = get_started or self._begin
         self._begun = anyio.Event()
         self._has_waited = False
@@ -136,7 +138,8 @@ class McpSource:
             with anyio.move_on_after(self._patience_s):
                 await self._get_started()
                 for server in tuple(self.servers.values()):
-                    await server.begun()
+                    if self._is_awaited(server):
+                        await server.begun()
 
     def _made(self, server: Server, remote: RemoteTool) -> OutsideTool | None:
         """The tool that `remote` is for the model; None if it was made already, or is another one each time."""

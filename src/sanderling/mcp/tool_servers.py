@@ -11,7 +11,7 @@ from sanderling.errors import SanderlingError
 from sanderling.mcp import GRACE_S
 from sanderling.mcp.allowed import Allowed
 from sanderling.mcp.elicitation import Elicitation, answer_in_sdk
-from sanderling.mcp.names import fitted_server
+from sanderling.mcp.names import fitted_server, names_begin
 from sanderling.mcp.project_file import Proposal
 from sanderling.mcp.sdk import load_sdk
 from sanderling.mcp.server import Server
@@ -52,6 +52,7 @@ class Surroundings(NamedTuple):
     start: Callable[..., None]
     on_commands: Callable[[], None]
     window_tokens: Callable[[], int]
+    may_allow: Callable[[str, str], bool]
 
 
 class ToolServers:
@@ -84,6 +85,7 @@ class ToolServers:
             ask=self._answer,
             window_tokens=surroundings.window_tokens,
             get_started=self._begin,
+            is_awaited=self._may_run_unasked,
         )
 
     async def run(self) -> None:
@@ -143,6 +145,9 @@ class ToolServers:
             else:
                 if is_allowed and self._projects.get(name) == declared:
                     server.restart()
+
+    def _may_run_unasked(self, server: Server) -> bool:
+        return self._surroundings.may_allow(names_begin(server.name), server.declared.mark)
 
     # --- what the person does ------------------------------------------------------------------------------------------
 

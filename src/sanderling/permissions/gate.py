@@ -13,7 +13,7 @@ from sanderling.permissions.decide import decide, exports_told, is_told_whole
 from sanderling.permissions.forbidding import unguarded
 from sanderling.permissions.offers import Offers
 from sanderling.permissions.proposing import propose, propose_wider
-from sanderling.permissions.rules import Rule, is_for_any_server, rule_from_text
+from sanderling.permissions.rules import Rule, is_for_any_server, may_allow, rule_from_text
 from sanderling.permissions.store import RuleStore
 from sanderling.protocol.actions import AnswerApproval
 from sanderling.protocol.events import ApprovalRequested, Event, ModeChanged
@@ -179,6 +179,12 @@ class Gate:
             self._seen_exports |= {*unseen}
             self._on_allowed()
         return permit
+
+    def may_allow(self, beginning: str, server: str) -> bool:
+        """Say whether a rule may let tools of this server run without a question (`rules.may_allow`)."""
+        session = (rule for rules in self._session_rules.values() for rule in rules)
+        rules = (*self._own_rules, *self._store.load().rules, *session)
+        return any(may_allow(rule, beginning, server) for rule in rules)
 
     async def review(self, request: Request, overlap: OverlapError, permit: Permit) -> Permit:
         """

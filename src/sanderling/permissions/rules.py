@@ -131,6 +131,13 @@ def _outside_names(rule: Rule, tool: str) -> tuple[str, ...]:
     return (tool,) if rule.action == "allow" else (tool, _NUMBER.sub("", tool))
 
 
+def may_allow(rule: Rule, beginning: str, server: str) -> bool:
+    """Say whether the rule can allow a tool of the server with this mark, whose tools' names have this beginning."""
+    literal = re.split(r"[*?[]", rule.tool, maxsplit=1)[0]
+    is_of_it = literal.startswith(beginning) or beginning.startswith(literal)
+    return rule.action == "allow" and is_of_it and rule.server in ("", server)
+
+
 def is_for_any_server(rule: Rule) -> bool:
     """Say whether the rule allows tools from outside by the name of their server, whatever is declared under that."""
     return rule.action == "allow" and OUTSIDE in rule.tool and not rule.server

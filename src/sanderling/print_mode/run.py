@@ -129,7 +129,7 @@ class _Run:
             wrap=self._wrap,
             log_dir=self._log_dir(),
             face="print",
-            patience_s=CONNECT_S,  # nobody sees a tool that comes later
+            patience_s=CONNECT_S,  # a tool that comes later is of no use, nor is one that would ask
         )
         self._opened = await open_conversation(
             self._session_id, self._project, layers, self._take, wishes
