@@ -21,6 +21,7 @@ from sanderling.providers import BlockDone, ModelRequest, StreamItem
 from sanderling.providers.chat.reply import ChatDecoder
 from sanderling.providers.chat.request import ChatEncoder
 from sanderling.providers.endpoint import load_endpoint
+from sanderling.providers.http.direct import events_of
 from sanderling.session.history import Ran, continued
 
 STREAMS = Path(__file__).parent.parent / "golden" / "streams" / "chat"
@@ -37,12 +38,12 @@ async def outcome(name: str) -> dict[str, Any]:
     response = httpx2.Response(
         200,
         headers={"content-type": "text/event-stream"},
-        content=data,
+        stream=httpx2.ByteStream(data),
         request=httpx2.Request("POST", "http://api.test"),
     )
     try:
-        async for event in httpx2.EventSource(response):
-            items += decoder.feed(event.data, event.event)
+        async for event in events_of(response):
+            items += decoder.feed(event.data, event.event or "")
         items += decoder.end()
     except ProviderError as problem:
         error = f"{problem.kind}{', for now' if problem.is_temporary else ''}: {problem.message}"

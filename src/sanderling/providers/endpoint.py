@@ -45,6 +45,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """What goes back in the place of thoughts, where there are none and the server wants some."""
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
     """Where a thought stands in an answer: the first of them that is there."""
+    text_thoughts: Literal["none", "tagged", "begun"] = "tagged"
+    """Thoughts in the text: none, at its beginning in `<think>` and `</think>`, or without the first of them, up to `</think>`."""
     tool_ids: Literal["any", "alnum9"] = "any"
     """The form of a tool use's id: Mistral wants exactly nine letters and digits."""
     echo: tuple[str, ...] = ("extra_content", "reasoning_details")

@@ -23,6 +23,7 @@ from sanderling.providers import (
     UsageReport,
 )
 from sanderling.providers.chat.calls import Calls
+from sanderling.providers.chat.tags import TaggedThoughts
 from sanderling.providers.chat.usage import read_usage
 from sanderling.providers.endpoint import Quirks
 from sanderling.providers.http.bodies import decode, field, is_list, items, read_refusal
@@ -71,6 +72,7 @@ class ChatDecoder:
         self.is_done = self.is_over = False
         self.stop_reason: StopReason = "end_turn"
         self._calls = Calls(quirks.echo)
+        self._tagged = TaggedThoughts(quirks.text_thoughts)
         self._run = _Run()
         self._extra: dict[str, Any] = {}
         self._usage = Usage()
@@ -82,6 +84,8 @@ class ChatDecoder:
             return
         if not data.strip():
             return
+        if event == "error" and not data.lstrip().startswith(("{", "[")):
+            raise self._failure(HTTPStatus.OK, data.strip(), "")
         chunk = decode(_chunk_decoder, data)
         self.has_started = True
         choice = next(iter(items(field(chunk, "choices"))), None)
@@ -99,6 +103,7 @@ class ChatDecoder:
         """Finish what is open, if the reply is whole."""
         if not self.is_done:
             return
+        yield from self._say_held()
         last = [*self._open_block(), *self._calls.done()]
         if last and self._extra:
             last[-1] = _with_message(last[-1], self._extra)
@@ -132,6 +137,7 @@ class ChatDecoder:
                 self._extra[key] = merged(self._extra.get(key), told)
         for name in self._quirks.reasoning_fields:
             if isinstance(thought := field(delta, name), str) and thought:
+                yield from self._say_held()
                 yield from self._say("thinking", thought, name)
                 break
         yield from self._take_content(field(delta, "content"), is_thought=is_thought)
@@ -149,13 +155,18 @@ class ChatDecoder:
         if isinstance(content, str):
             thought, words = self._parted(content, is_thought=is_thought)
             yield from self._say("thinking", thought)
-            yield from self._say("text", words)
+            for kind, each in self._tagged.feed(words):
+                yield from self._say(kind, each)
         for part in items(content):
             thought = field(part, "thinking")
             for each in items(thought):
                 yield from self._say("thinking", field(each, "text"), "content")
             yield from self._say("thinking", thought, "content")
             yield from self._say("text", field(part, "text"))
+
+    def _say_held(self) -> Iterator[StreamItem]:
+        for kind, words in self._tagged.end():
+            yield from self._say(kind, words)
 
     def _parted(self, content: str, *, is_thought: bool) -> tuple[str, str]:
         """The part of `content` that is a thought, and the one that is said. Gemini marks thoughts, and puts tags around them all the same."""

@@ -5,9 +5,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sanderling.providers.http.provider import Event, HttpProvider
 from sanderling.providers.http.setup import header_secrets, header_values, make_client
+from sanderling.providers.http.transport import with_error_events
 
 if TYPE_CHECKING:
     import httpx2
+
+
+def events_of(response: "httpx2.Response") -> AsyncIterator[Event]:
+    """The server-sent events of an answer; a line `error: …`, as some servers send, is one of that name."""
+    import httpx2
+
+    response.encoding = "utf-8"  # as all events are, whatever the head says
+    response.stream = with_error_events(response.stream)
+    return aiter(httpx2.EventSource(response, max_event_size=None))  # lines are bounded
 
 
 class DirectProvider(HttpProvider["httpx2.AsyncClient"]):
@@ -53,7 +63,4 @@ class DirectProvider(HttpProvider["httpx2.AsyncClient"]):
         return await client.get(path, params={name: str(value) for name, value in query.items()})
 
     def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]:
-        import httpx2
-
-        response.encoding = "utf-8"  # as all events are, whatever the head says
-        return aiter(httpx2.EventSource(response, max_event_size=None))  # lines are bounded
+        return events_of(response)

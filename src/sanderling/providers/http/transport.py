@@ -25,6 +25,9 @@ MAX_REFUSAL_BYTES = 1 << 20
 _NO_HTTP = re.compile(r"illegal (status|request) line")
 _BROKEN_HTTP = re.compile(r"illegal |Receive buffer too long")
 
+_ERROR_LINE, _ERROR_EVENT = b"error:", b"event: error\ndata:"
+_ERROR_LINES = re.compile(b"^" + _ERROR_LINE, re.MULTILINE)
+
 
 class RefusalError(Exception):
     """An answer whose status says that there is none; its body is read."""
@@ -115,6 +118,31 @@ def watched(stream: Any, watch: IdleWatch) -> "httpx2.AsyncByteStream":
             await stream.aclose()
 
     return Watched()
+
+
+def with_error_events(stream: Any) -> "httpx2.AsyncByteStream":
+    """`stream` with an event `error` for each line `error: …`, which no field of events is (llama.cpp, and gateways)."""
+    import httpx2
+
+    class WithErrorEvents(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            held, begins_line = b"", True
+            async with aclosing(aiter(stream)) as pieces:
+                async for piece in pieces:
+                    data = held + piece
+                    start = 0 if begins_line else data.find(b"\n") + 1 or len(data)
+                    last = data[data.rfind(b"\n") + 1 :]
+                    is_line = begins_line or b"\n" in data
+                    held = last if is_line and _ERROR_LINE.startswith(last) else b""
+                    begins_line = is_line and (bool(held) or not last)
+                    end = len(data) - len(held)
+                    yield data[:start] + _ERROR_LINES.sub(_ERROR_EVENT, data[start:end])
+            yield held
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return WithErrorEvents()
 
 
 def _endless(limit: int) -> ProviderError:
