@@ -165,6 +165,20 @@ class Journal:
         except OSError:
             return None
 
+    async def contents(self, states: Iterable[State]) -> dict[str, bytes]:
+        """The bytes of files in these states by what they are called, as far as they are kept."""
+        names = {state.content for state in states if state.content}
+
+        def get() -> dict[str, bytes]:
+            found = {name: self._store.get(name) for name in names}
+            return {name: data for name, data in found.items() if data is not None}
+
+        try:
+            async with self._writing:
+                return await to_thread.run_sync(get)
+        except OSError:
+            return {}
+
     def close(self) -> None:
         self._file.close()
         self._store.close()

@@ -36,7 +36,7 @@ class Loaded(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What has a name: its mode if it is no link, the `data` of a file (None if it is too long, or may not be read), the `target` of a link."""
+    """A thing that has a name: its mode if it is no link, the `data` of a file (None if it is too long, or may not be read), the `target` of a link."""
 
     kind: Literal["absent", "file", "link", "directory", "other"]
     mode: int

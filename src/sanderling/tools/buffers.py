@@ -108,6 +108,14 @@ def bytes_of(buffer: Buffer) -> bytes:
     return (BOMS.get(encoding, b"") if buffer.has_bom else b"") + data
 
 
+def bytes_or_text(buffer: Buffer) -> bytes:
+    """The bytes that the editor would write; where it could not write them, the text as UTF-8."""
+    try:
+        return bytes_of(buffer)
+    except ToolError:
+        return buffer.text.encode("utf-8", "surrogateescape")
+
+
 def text_in(buffer: Buffer, data: bytes) -> str:
     """
     `data` as `buffer` would hold it.

@@ -8,15 +8,19 @@ and the change are merged into it, and the person writes it when they like. Whoe
 The kernel decides about every path, also where only a buffer is changed: the person will write that with all of their rights.
 """
 
+import os
+import stat
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import anyio
-import msgspec
+from msgspec.structs import replace
 
 from sanderling.changes.journal import Edit
+from sanderling.changes.states import ABSENT as NOTHING
+from sanderling.changes.states import FileChange, State
 from sanderling.editing.lines import Hunk, applied, buffer_hunks
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import ABSENT, FileChangedError, Loaded
@@ -26,6 +30,7 @@ from sanderling.tools.base import Context
 from sanderling.tools.buffers import (
     buffer_of,
     bytes_of,
+    bytes_or_text,
     covers,
     is_in_step,
     opened,
@@ -85,7 +90,8 @@ class Change:
 
     `propose` makes the new bytes of the old ones (None: there is no file), and raises `ToolError` if it cannot. If it gives the
     file's `is_whole` content, the file may be a new one, and what is replaced must be known to the model. If it `counts_lines`,
-    they are those of the file as the model knows it.
+    they are those of the file as the model knows it. If it `is_restoring`, it is the person's, who has it journaled, and their hooks
+    are not run.
     """
 
     context: Context
@@ -93,6 +99,7 @@ class Change:
     propose: Callable[[bytes | None], Proposal]
     is_whole: bool = False
     counts_lines: bool = False
+    is_restoring: bool = False
 
     def __post_init__(self) -> None:
         self._workspace = self.context.workspace
@@ -180,7 +187,7 @@ class Change:
         if place is None:
             return preview
         proposal = proposed(self.path, place, new, is_new=is_new)
-        return msgspec.structs.replace(preview, proposal=proposal)
+        return replace(preview, proposal=proposal)
 
     async def _try(self) -> Changed:
         loaded, buffer = await self._look()
@@ -260,8 +267,9 @@ class Change:
         with self._workspace.explaining(self.path, "written"):
             files = await self._workspace.files()
             expected = loaded.stamp if loaded else ABSENT
+            made = [] if loaded else self._missing_directories()
             try:
-                async with self._journaled(data, loaded) as edit:
+                async with self._journaled(loaded.data if loaded else None, data, loaded) as edit:
                     edit.stamp = await files.write(
                         self.path, data, expected=expected, makes_parents=self.is_whole
                     )
@@ -271,13 +279,39 @@ class Change:
                     return now.stamp
                 raise
             else:
+                await self._note_directories(made)
                 return edit.stamp
 
-    def _journaled(self, data: bytes, loaded: Loaded | None) -> AbstractAsyncContextManager[Edit]:
-        """The context in which the file is written: the journal has then what it held."""
+    def _missing_directories(self) -> list[str]:
+        """The directories above the file that would be made, the highest first."""
+        missing: list[str] = []
+        path = os.path.dirname(self._workspace.disk.real_path(self.path))
+        while not self._workspace.disk.exists(path):
+            missing.insert(0, path)
+            path = os.path.dirname(path)
+        return missing
+
+    async def _note_directories(self, paths: list[str]) -> None:
+        """Have in the journal that these were made: they go when the file does, if they are empty then."""
+        made = [(path, self._workspace.disk.status(path)) for path in paths]
+        use_id = self.context.tool_use_id
+        await self._workspace.journal.note(
+            *(
+                FileChange(path, NOTHING, State("directory", stat.S_IMODE(status.st_mode)), use_id)
+                for path, status in made
+                if status
+            )
+        )
+
+    def _journaled(
+        self, old: bytes | None, new: bytes, loaded: Loaded | None
+    ) -> AbstractAsyncContextManager[Edit]:
+        """The context in which `new` takes the place of `old`: the journal has both then."""
         path = self._workspace.disk.real_path(self.path)
-        old, mode = (loaded.data, loaded.stamp.mode) if loaded else (None, NEW_MODE)
-        return self._workspace.journal.editing(path, old, mode, data, self.context.tool_use_id)
+        if self.is_restoring:
+            return nullcontext(Edit(FileChange(path, NOTHING, NOTHING, self.context.tool_use_id)))
+        mode = loaded.stamp.mode if loaded else NEW_MODE
+        return self._workspace.journal.editing(path, old, mode, new, self.context.tool_use_id)
 
     # --- in a buffer without unsaved changes -----------------------------------------------------------------------------
 
@@ -289,7 +323,7 @@ class Change:
         old = plain(buffer.text) if is_in_its_words else await text_of(data or b"")
         if accepted := self.context.accepted:
             text = await accepted.onto(self._name, buffer.text, self.context.overruled)
-            new_data = bytes_of(msgspec.structs.replace(buffer, text=text))
+            new_data = bytes_of(replace(buffer, text=text))
             proposal, known = await self._as_accepted(accepted, new_data, data, old, stamp)
         else:
             proposal, known = await self._knowledge.considered(data, old.strip("\n") and old, stamp)
@@ -351,7 +385,7 @@ class Change:
             raise _MovedError
         current = changed = applied(buffer.text, hunks)
         try:
-            if ready := await editor.before_write(buffer):
+            if ready := await self._ready(editor, buffer, changed):
                 current = ready.text
                 if current != changed:
                     data = bytes_of(ready)
@@ -377,6 +411,13 @@ class Change:
         """Change the buffer, and have what language servers say of that told; False if the person was quicker."""
         await self._workspace.watches.begin(editor, buffer, self.context.tool_use_id)
         return await editor.change(buffer, hunks, self.context.tool_use_id)
+
+    async def _ready(self, editor: Editor, buffer: Buffer, changed: str) -> Buffer | None:
+        """The buffer as it is to be written; None if the person has changed it since."""
+        if not self.is_restoring:
+            return await editor.before_write(buffer)
+        now = await editor.again(buffer)
+        return now if now and now.text == changed else None
 
     async def _take_back(self, editor: Editor, before: Buffer, current: str) -> bool:
         """Undo our change of a buffer that could not be written; False if that stands there, with what others have done since."""
@@ -405,9 +446,11 @@ class Change:
             new, notes = await merged(self._knowledge, ours, self.context.overruled)
             is_told = True
         hunks = await done(len(ours), buffer_hunks, ours, new)
+        before, after = bytes_or_text(buffer), bytes_or_text(replace(buffer, text=new))
         with anyio.CancelScope(shield=True):
-            if not await self._apply(editor, buffer, hunks):
-                raise _MovedError
+            async with self._journaled(before, after, loaded):
+                if not await self._apply(editor, buffer, hunks):
+                    raise _MovedError
         known = await self._knowledge.known(plain(ours), None)
         known = known._replace(is_all=known.is_all and is_told)
         self._knowledge.remember(plain(new), known)

@@ -1,5 +1,5 @@
 """
-What has a name, looked at and changed from within the sandbox: names are taken away and given, modes are set.
+Names, looked at and changed from within the sandbox: names are taken away and given, modes are set.
 
 No link is followed, neither at the end of a path nor on the way. What is taken away or replaced must be the very thing that was
 looked at.
