@@ -76,19 +76,21 @@ local function change(buf, tick, replacements, tool_use_id)
   local edits, has_end = hunks.plan(buf, replacements)
   edits = hunks.narrow(edits)
   local last = undo.untouched_change(buf)
-  undo.in_block(buf, last ~= nil and last.tool_use_id == tool_use_id, function()
-    undo.keeping_selection(buf, function()
-      changes.with_modifiers('keepjumps', function()
-        changes.apply(buf, edits)
+  listeners.changing(buf, tool_use_id, function()
+    undo.in_block(buf, last ~= nil and last.tool_use_id == tool_use_id, function()
+      undo.keeping_selection(buf, function()
+        changes.with_modifiers('keepjumps', function()
+          changes.apply(buf, edits)
+        end)
       end)
-    end)
-    -- Undo does not bring the option back, so it stays where it says nothing.
-    if vim.bo[buf].endofline ~= has_end and not find.is_empty(buf) then
-      if #edits == 0 then -- the tick would not tell
-        api.nvim_buf_set_text(buf, 0, 0, 0, 0, { '' })
+      -- Undo does not bring the option back, so it stays where it says nothing.
+      if vim.bo[buf].endofline ~= has_end and not find.is_empty(buf) then
+        if #edits == 0 then -- the tick would not tell
+          api.nvim_buf_set_text(buf, 0, 0, 0, 0, { '' })
+        end
+        vim.bo[buf].endofline = has_end
       end
-      vim.bo[buf].endofline = has_end
-    end
+    end)
   end)
   undo.remember_change(buf, tool_use_id)
   listeners.tell(api.nvim_buf_get_name(buf), buf, tool_use_id, vim.tbl_map(part_of, edits))

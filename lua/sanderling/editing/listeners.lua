@@ -24,6 +24,25 @@ function M.on_change(fn)
   listeners[#listeners + 1] = fn
 end
 
+--- Takes note of what `fn` changes in a buffer for a tool use; given by the review of changes, which the first one loads.
+---@type fun(buf: integer, tool_use_id: string, fn: fun())?
+M.review = nil
+
+--- Change a buffer for a tool use, which `fn` does.
+---@param buf integer
+---@param tool_use_id string
+---@param fn fun()
+function M.changing(buf, tool_use_id, fn)
+  if not M.review then
+    bus.tell('', { type = 'local_changing' })
+  end
+  if M.review then
+    M.review(buf, tool_use_id, fn)
+  else
+    fn()
+  end
+end
+
 ---@param changed sanderling.editing.Changed
 local function announce(changed)
   bus.announce('AgentFileChanged', {

@@ -31,6 +31,7 @@ local M = {}
 ---@field model_notes? table<string, string> what is known of them
 ---@field activity 'idle'|'starting'|'thinking'|'streaming'|'summarizing'|'stopping'|'waiting for you'|'failed'
 ---@field is_in_turn boolean
+---@field turn? string the id of the prompt of the turn that began last
 ---@field retry? sanderling.RetryScheduled that is waited for
 ---@field tools { id: string, name: string }[] at work, in the order in which they began
 ---@field questions sanderling.session.state.Question[] that wait for an answer, in the order in which they were asked
@@ -317,6 +318,7 @@ end
 function changes.turn_started(state, event)
   confirm(state, { event.prompt })
   state.is_in_turn, state.activity, state.tools, state.retry = true, 'thinking', {}, nil
+  state.turn = event.prompt.id
   think(state)
 end
 
@@ -371,7 +373,7 @@ function changes.local_failed(state)
   for field, value in pairs(at_rest()) do
     state[field] = value
   end
-  state.activity, state.retry, state.wanted_mode = 'failed', nil, nil
+  state.activity, state.turn, state.retry, state.wanted_mode = 'failed', nil, nil, nil
 end
 
 --- The state after `event`; `state` itself stays as it is.

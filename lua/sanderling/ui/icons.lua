@@ -17,6 +17,8 @@ local M = { chosen = 'unicode' }
 ---@field failed string
 ---@field passed string
 ---@field minus string
+---@field added string before a line, or beside it
+---@field changed string
 ---@field steering string
 ---@field queued string
 ---@field held string
@@ -45,6 +47,8 @@ local sets = {
     failed = '✗',
     passed = '✓',
     minus = '−',
+    added = '+',
+    changed = '~',
     steering = '⇢',
     queued = '↳',
     held = '⏸',
@@ -71,6 +75,8 @@ local sets = {
     failed = 'x',
     passed = 'ok',
     minus = '-',
+    added = '+',
+    changed = '~',
     steering = '>>',
     queued = '->',
     held = '||',

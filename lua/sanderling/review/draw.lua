@@ -1,0 +1,292 @@
+--- The drawing of hunks: signs, added lines, and the lines that they replaced, as virtual ones above them.
+---
+--- Virtual lines stand there from the beginning, for they count in scrolling. All else, and the words that differ, is made when a
+--- window is about to show it, and stays.
+local M = {}
+
+local api = vim.api
+local hunks = require('sanderling.review.hunks')
+local icons = require('sanderling.ui.icons')
+local words = require('sanderling.review.words')
+
+local MAX_REMOVED = 100 -- lines of a hunk that are shown
+local MAX_BYTES = 1000 -- of one of those: they do not wrap
+local SIGN_PRIORITY, LINE_PRIORITY, WORD_PRIORITY = 9, 90, 210 -- diagnostics' signs: 10; syntax: 50 to 125
+
+local ns = api.nvim_create_namespace('sanderling_hunks') -- virtual lines
+local details_ns = api.nvim_create_namespace('sanderling_hunk_details')
+
+---@class (exact) sanderling.review.draw.Drawn
+---@field old string[]
+---@field row integer
+---@field is_below boolean
+---@field mark? integer of the virtual lines
+---@field details integer[] marks
+---@field text? string[] for which there are details
+---@field textoff integer cells beside the text when the virtual lines were made
+
+---@type table<integer, table<integer, sanderling.review.draw.Drawn>> by buffer and id
+local drawn = {}
+
+-- the lines that have gone --------------------------------------------------------------------------------------------
+
+---@param line string
+---@param tabstop integer
+---@param spans sanderling.review.words.Span[]
+---@return [string, string][] chunks
+local function chunks_of(line, tabstop, spans)
+  local chunks, col = {}, 0
+  local function add(text, hl)
+    local shown = text:gsub('[^\t]*\t?', function(piece)
+      local plain = vim.fn.strtrans((piece:gsub('\t$', '')))
+      col = col + api.nvim_strwidth(plain)
+      if piece:sub(-1) == '\t' then
+        local width = tabstop - col % tabstop
+        col = col + width
+        plain = plain .. (' '):rep(width)
+      end
+      return plain
+    end)
+    chunks[#chunks + 1] = shown ~= '' and { shown, hl } or nil
+  end
+  local at = 1
+  for _, span in ipairs(spans) do
+    add(line:sub(at, span[1]), 'AgentHunkDelete')
+    add(line:sub(span[1] + 1, span[2]), 'AgentHunkDeleteWord')
+    at = span[2] + 1
+  end
+  add(line:sub(at, math.max(at, MAX_BYTES)), 'AgentHunkDelete')
+  return chunks
+end
+
+---@param buf integer
+---@param old string[]
+---@param textoff integer
+---@param gone table<integer, sanderling.review.words.Span[]>
+---@return [string, string][][]
+local function virtual_lines(buf, old, textoff, gone)
+  local tabstop = vim.bo[buf].tabstop
+  local edge = {
+    icons.minus .. (' '):rep(math.max(textoff, 2) - api.nvim_strwidth(icons.minus)),
+    'AgentHunkDelete',
+  }
+  local lines = {}
+  for i, line in ipairs(old) do
+    if i > MAX_REMOVED then
+      local text = ('%s %d more lines'):format(icons.more, #old - MAX_REMOVED)
+      lines[i] = { edge, { text, 'AgentHunkDelete' } }
+      break
+    end
+    lines[i] = vim.list_extend({ edge }, chunks_of(line, tabstop, gone[i] or {}))
+  end
+  return lines
+end
+
+---@param buf integer
+---@param one sanderling.review.draw.Drawn
+---@param gone table<integer, sanderling.review.words.Span[]>
+local function set_virtual_lines(buf, one, gone)
+  if #one.old == 0 then
+    return
+  end
+  one.mark = api.nvim_buf_set_extmark(buf, ns, one.row, 0, {
+    id = one.mark,
+    virt_lines = virtual_lines(buf, one.old, one.textoff, gone),
+    virt_lines_above = not one.is_below,
+    virt_lines_leftcol = true,
+    undo_restore = false,
+    invalidate = false,
+  })
+end
+
+-- what is in view -----------------------------------------------------------------------------------------------------
+
+--- The sign of a hunk's lines, and its highlight. Above the first line of a window nothing shows that lines have gone there.
+---@param hunk sanderling.review.Hunk
+---@param one sanderling.review.draw.Drawn
+---@return string?
+---@return string?
+local function sign_of(hunk, one)
+  if hunk.count == 0 then
+    return one.row == 0 and not one.is_below and icons.minus or nil, 'AgentHunkSignDelete'
+  elseif #hunk.old == 0 then
+    return icons.added, 'AgentHunkSignAdd'
+  end
+  return icons.changed, 'AgentHunkSignChange'
+end
+
+---@param buf integer
+---@param one sanderling.review.draw.Drawn
+local function clear_details(buf, one)
+  for _, mark in ipairs(one.details) do
+    api.nvim_buf_del_extmark(buf, details_ns, mark)
+  end
+  one.details, one.text = {}, nil
+end
+
+---@param buf integer
+---@param hunk sanderling.review.Hunk
+---@param one sanderling.review.draw.Drawn
+---@param text string[]
+local function set_details(buf, hunk, one, text)
+  clear_details(buf, one)
+  one.text = text
+  local function mark(row, col, opts)
+    opts.strict, opts.undo_restore = false, false
+    one.details[#one.details + 1] = api.nvim_buf_set_extmark(buf, details_ns, row, col, opts)
+  end
+  local sign, hl = sign_of(hunk, one)
+  if hunk.count > 0 then
+    mark(hunk.row, 0, {
+      end_row = hunk.row + hunk.count,
+      hl_group = 'AgentHunkAdd',
+      hl_eol = true,
+      priority = LINE_PRIORITY,
+    })
+  end
+  for row = one.row, sign and one.row + math.max(hunk.count, 1) - 1 or -1 do
+    mark(row, 0, { sign_text = sign, sign_hl_group = hl, priority = SIGN_PRIORITY })
+  end
+  local differing = words.differing(hunk.old, text)
+  for i, spans in pairs(differing.new) do
+    for _, span in ipairs(spans) do
+      mark(hunk.row + i - 1, span[1], {
+        end_row = hunk.row + i - 1,
+        end_col = span[2],
+        hl_group = 'AgentHunkWord',
+        priority = WORD_PRIORITY,
+      })
+    end
+  end
+  set_virtual_lines(buf, one, differing.old)
+end
+
+--- Draw what a window is about to show.
+---@param win integer
+---@param buf integer
+---@param top integer
+---@param bottom integer
+local function draw_view(win, buf, top, bottom)
+  local textoff = vim.fn.getwininfo(win)[1].textoff
+  local is_first = vim.fn.win_findbuf(buf)[1] == win
+  for _, hunk in ipairs(hunks.list(buf)) do
+    local one = drawn[buf] and drawn[buf][hunk.id]
+    if hunk.row > bottom + 1 then
+      break
+    elseif one and hunk.row + hunk.count >= top then
+      local text = hunks.text_of(hunk)
+      if not vim.deep_equal(one.text, text) or is_first and one.textoff ~= textoff then
+        one.textoff = is_first and textoff or one.textoff
+        set_details(buf, hunk, one, text)
+      end
+    end
+  end
+end
+
+api.nvim_set_decoration_provider(ns, {
+  on_win = function(_, win, buf, top, bottom)
+    if drawn[buf] then
+      draw_view(win, buf, top, bottom)
+    end
+    return false
+  end,
+})
+
+-- when hunks come and go ----------------------------------------------------------------------------------------------
+
+--- The place of a hunk's virtual lines. Where nothing is left to stand above, they stand below.
+---@param buf integer
+---@param hunk sanderling.review.Hunk
+---@return integer row
+---@return boolean is_below
+local function place_of(buf, hunk)
+  local last = api.nvim_buf_line_count(buf) - 1
+  local is_below = hunk.count == 0 and (hunk.row > last or last == 0)
+  return math.min(hunk.row, last), is_below
+end
+
+--- Is it drawn as it is now?
+---@param buf integer
+---@param one sanderling.review.draw.Drawn
+---@param hunk sanderling.review.Hunk
+---@return boolean
+local function is_in_place(buf, one, hunk)
+  local row, is_below = place_of(buf, hunk)
+  if one.old ~= hunk.old or one.is_below ~= is_below then
+    return false
+  end
+  one.row = row
+  local pos = one.mark and api.nvim_buf_get_extmark_by_id(buf, ns, one.mark, {}) or { row }
+  local first = one.details[1]
+  local first_pos = first and api.nvim_buf_get_extmark_by_id(buf, details_ns, first, {}) or { row }
+  return pos[1] == row and first_pos[1] == row
+end
+
+---@param buf integer
+---@param one sanderling.review.draw.Drawn
+local function remove(buf, one)
+  clear_details(buf, one)
+  if one.mark then
+    api.nvim_buf_del_extmark(buf, ns, one.mark)
+  end
+end
+
+--- Run `fn`, which changes lines or what stands between them: the cursor of each window stays where it is on the screen.
+---@param buf integer
+---@param fn fun()
+function M.keeping_views(buf, fn)
+  local rows = {}
+  for _, win in ipairs(vim.fn.win_findbuf(buf)) do
+    rows[win] = api.nvim_win_call(win, vim.fn.winline)
+  end
+  fn()
+  for win, row in pairs(rows) do
+    if api.nvim_win_is_valid(win) and api.nvim_win_get_buf(win) == buf then
+      api.nvim_win_call(win, function()
+        local shift = vim.fn.winline() - row
+        if shift ~= 0 then
+          local cursor = api.nvim_win_get_cursor(win)
+          local key = shift > 0 and '\5' or '\25' -- CTRL-E, CTRL-Y
+          vim.cmd(('noautocmd keepjumps normal! %d%s'):format(math.abs(shift), key))
+          pcall(api.nvim_win_set_cursor, win, cursor)
+        end
+      end)
+    end
+  end
+end
+
+--- Draw the hunks of a buffer as they are by now.
+---@param buf integer
+function M.update(buf)
+  local list = api.nvim_buf_is_loaded(buf) and hunks.list(buf) or {}
+  local before, now, changed = drawn[buf] or {}, {}, {}
+  for _, hunk in ipairs(list) do
+    local one = before[hunk.id]
+    if one and is_in_place(buf, one, hunk) then
+      now[hunk.id] = one
+    else
+      changed[#changed + 1] = hunk
+    end
+  end
+  local gone = {}
+  for id, one in pairs(before) do
+    gone[#gone + 1] = now[id] == nil and one or nil
+  end
+  drawn[buf] = #list > 0 and now or nil
+  if #changed + #gone == 0 or not api.nvim_buf_is_loaded(buf) then
+    return
+  end
+  M.keeping_views(buf, function()
+    for _, one in ipairs(gone) do
+      remove(buf, one)
+    end
+    for _, hunk in ipairs(changed) do
+      local row, is_below = place_of(buf, hunk)
+      local one = { old = hunk.old, row = row, is_below = is_below, details = {}, textoff = 2 }
+      now[hunk.id] = one
+      set_virtual_lines(buf, one, {})
+    end
+  end)
+end
+
+return M

@@ -1,0 +1,85 @@
+--- Words: which parts of lines differ from the lines that they replaced.
+local M = {}
+
+local MAX_LINES = 60 -- of a hunk, on each side; linematch takes their product
+local MAX_BYTES = 500 -- of a line
+
+---@alias sanderling.review.words.Span [integer, integer] bytes from 0, the second behind it
+
+---@class (exact) sanderling.review.words.Words
+---@field old table<integer, sanderling.review.words.Span[]> what has gone, by index of the line
+---@field new table<integer, sanderling.review.words.Span[]> what has come
+
+---@param lines string[]
+---@return string
+local function joined(lines)
+  return #lines > 0 and table.concat(lines, '\n') .. '\n' or ''
+end
+
+--- The words of a line, and each other character by itself.
+---@param line string
+---@return string[] tokens
+---@return integer[] starts bytes from 0, and one behind the last
+local function split(line)
+  local tokens, starts, at = {}, {}, 1
+  while at <= #line do
+    local token = line:match('^[%w_]+', at)
+      or line:match('^[^\128-\191][\128-\191]*', at)
+      or line:sub(at, at)
+    tokens[#tokens + 1], starts[#starts + 1] = token, at - 1
+    at = at + #token
+  end
+  starts[#starts + 1] = #line
+  return tokens, starts
+end
+
+---@param old string
+---@param new string
+---@return sanderling.review.words.Span[]? old nil: the lines have too little in common
+---@return sanderling.review.words.Span[]? new
+local function compare(old, new)
+  if math.max(#old, #new) > MAX_BYTES then
+    return
+  end
+  local old_tokens, old_starts = split(old)
+  local new_tokens, new_starts = split(new)
+  local gone, come, changed = {}, {}, 0
+  local parts = vim.diff(joined(old_tokens), joined(new_tokens), { result_type = 'indices' }) --[[@as [integer, integer, integer, integer][] ]]
+  for _, part in ipairs(parts) do
+    local from, count, new_from, new_count = unpack(part)
+    if count > 0 then
+      gone[#gone + 1] = { old_starts[from], old_starts[from + count] }
+      changed = changed + gone[#gone][2] - gone[#gone][1]
+    end
+    if new_count > 0 then
+      come[#come + 1] = { new_starts[new_from], new_starts[new_from + new_count] }
+      changed = changed + come[#come][2] - come[#come][1]
+    end
+  end
+  if changed * 3 > (#old + #new) * 2 then
+    return
+  end
+  return gone, come
+end
+
+--- The words that have gone and come, in lines that are alike.
+---@param old string[]
+---@param new string[]
+---@return sanderling.review.words.Words
+function M.differing(old, new)
+  local words = { old = {}, new = {} }
+  if #old == 0 or #new == 0 or math.max(#old, #new) > MAX_LINES then
+    return words
+  end
+  local options = { result_type = 'indices', linematch = MAX_LINES }
+  local parts = vim.diff(joined(old), joined(new), options) --[[@as [integer, integer, integer, integer][] ]]
+  for _, part in ipairs(parts) do
+    local from, count, new_from, new_count = unpack(part)
+    for i = 0, math.min(count, new_count) - 1 do
+      words.old[from + i], words.new[new_from + i] = compare(old[from + i], new[new_from + i])
+    end
+  end
+  return words
+end
+
+return M

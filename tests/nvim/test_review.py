@@ -1,0 +1,139 @@
+"""The review of what the agent has changed, as a person sees it: signs, virtual lines, keys, commands."""
+
+import pytest
+
+CHANGE = """
+local path, first, last, new = ...
+local buf = vim.fn.bufnr(path)
+require('sanderling.review')
+require('sanderling.editing.listeners').changing(buf, 'use', function()
+  require('sanderling.editing.undo').in_block(buf, false, function()
+    vim.api.nvim_buf_set_lines(buf, first, last, true, new)
+  end)
+end)
+"""
+
+
+@pytest.fixture
+def opened(start_nvim, project):
+    """A file of these lines in a Neovim of 60 by 20 cells; gives both."""
+
+    def open_file(lines, **options):
+        child = start_nvim(columns=60, lines=20)
+        if options:
+            child.setup(**options)
+        path = project / "file.txt"
+        path.write_text("".join(f"{line}\n" for line in lines))
+        child.command(f"silent edit {path}")
+        return child, path
+
+    return open_file
+
+
+def agent(child, path, first, last, *new):
+    child.lua(CHANGE, str(path), first, last, list(new))
+
+
+def rows(child, count):
+    return child.screen()[:count]
+
+
+def runs(child, row):
+    """The runs of cells of a screen row that look alike: their text, and their attributes."""
+    return child.lua(
+        """
+        local row = ...
+        vim.cmd.redraw()
+        local runs = {}
+        for col = 1, vim.o.columns do
+          local cell = vim.api.nvim__inspect_cell(1, row - 1, col - 1)
+          if #runs == 0 or not vim.deep_equal(runs[#runs][2], cell[2]) then
+            runs[#runs + 1] = { '', cell[2] }
+          end
+          runs[#runs][1] = runs[#runs][1] .. cell[1]
+        end
+        return runs
+        """,
+        row,
+    )
+
+
+def test_a_hunk_shows_what_came_and_above_it_what_went(opened):
+    child, path = opened(["one", "two", "three"])
+    agent(child, path, 1, 2, "2", "two and a half")
+    agent(child, path, 4, 4, "four")
+    assert rows(child, 6) == ["  one", "− two", "~ 2", "~ two and a half", "  three", "+ four"]
+
+
+def test_lines_that_are_gone_stand_where_they_were(opened):
+    child, path = opened(["one", "two", "three", "four"])
+    agent(child, path, 1, 2)
+    agent(child, path, 2, 3)
+    child.command("set number")
+    assert rows(child, 4) == ["  1 one", "−   two", "  2 three", "−   four"]
+
+
+def test_with_ascii_icons_no_sign_is_anything_else(opened):
+    child, path = opened(["one", "two", "three"], icons="ascii")
+    agent(child, path, 0, 1, "1")
+    agent(child, path, 2, 3)
+    child.feed("<C-y>")
+    shown = rows(child, 5)
+    assert shown == ["- one", "~ 1", "  two", "- three", "~"]
+
+
+@pytest.mark.parametrize("background", ["dark", "light"])
+def test_words_that_differ_stand_out_on_both_sides(opened, background):
+    child, path = opened(["import os", "def load(path, mode):"])
+    child.command(f"set background={background}")
+    agent(child, path, 1, 2, "def load(path, text):")
+    assert rows(child, 3)[1:] == ["− def load(path, mode):", "~ def load(path, text):"]
+    removed, added = dict(runs(child, 2)), dict(runs(child, 3))
+    assert removed["mode"]["background"] != removed["− def load(path, "].get("background")
+    assert added["text"]["background"] != added["def load(path, "]["background"]
+
+
+def test_a_file_of_which_nothing_is_left_shows_what_was_there(opened):
+    child, path = opened(["one", "two"])
+    agent(child, path, 0, 2)
+    assert rows(child, 4) == ["", "− one", "− two", "~"]
+
+
+def test_long_odd_and_many_lines_that_are_gone_are_shown_in_part(opened):
+    child, path = opened(["here", "x" * 5000, "a\tb\x01c", *(f"line {n}" for n in range(200))])
+    agent(child, path, 1, 153)
+    shown = rows(child, 3)
+    assert shown[1] == "− " + "x" * 58
+    assert shown[2] == "− a       b^Ac"
+    child.feed("90<C-e>")
+    assert "− … 52 more lines" in child.screen()
+
+
+@pytest.mark.parametrize("keys", ["", "i", "V"])
+def test_the_line_under_the_cursor_stays_where_it_is_on_the_screen(opened, keys):
+    child, path = opened([f"line {n}" for n in range(100)])
+    child.feed("50Gzz" + keys)
+    child.lua("vim.cmd.redraw()")
+    before = child.lua(
+        "return { vim.fn.winline(), vim.fn.col('.'), vim.api.nvim_get_mode().mode, vim.fn.getline('.') }"
+    )
+    agent(child, path, 45, 46, "a", "b", "c")
+    agent(child, path, 47, 49)
+    agent(child, path, 10, 12)
+    agent(child, path, 60, 62)
+    after = child.lua(
+        "return { vim.fn.winline(), vim.fn.col('.'), vim.api.nvim_get_mode().mode, vim.fn.getline('.') }"
+    )
+    assert after == before
+
+
+def test_signs_and_virtual_lines_go_with_their_hunk_and_come_back_with_undo(opened):
+    child, path = opened(["one", "two", "three"])
+    agent(child, path, 1, 2, "2")
+    assert rows(child, 4) == ["  one", "− two", "~ 2", "  three"]
+    child.feed("u")
+    assert rows(child, 4) == ["one", "two", "three", "~"]
+    child.feed("<C-r>")
+    assert rows(child, 4) == ["  one", "− two", "~ 2", "  three"]
+    child.lua("local h = require('sanderling.review.hunks') h.keep(h.list(vim.fn.bufnr()))")
+    assert rows(child, 4) == ["one", "2", "three", "~"]
