@@ -34,6 +34,17 @@ def start_server(child, project, style="push", name="scripted"):
     wait_until(lambda: child.lua(ready, name), f"{name} has the buffer")
 
 
+COUNT_QUESTIONS = """
+  local diagnostics = require('sanderling.editing.diagnostics')
+  local answer = diagnostics.answer
+  _G.times_asked = 0
+  diagnostics.answer = function(call, name, ...)
+    _G.times_asked = _G.times_asked + (name == 'tell_new' and 1 or 0)
+    return answer(call, name, ...)
+  end
+"""
+
+
 def said(child):
     """The messages of all diagnostics in Neovim."""
     return child.lua(
@@ -228,6 +239,7 @@ def start_watched(start_agent, project):
             (project / name).write_text(text)
             agent.command(f"edit {name}")
             start_server(agent, project, style)
+        agent.lua(COUNT_QUESTIONS)
         agent.command("AgentMode auto")
         agent.ask()
         agent.wait_for_turns()
@@ -250,6 +262,7 @@ def test_the_last_edit_of_a_message_tells_the_model_of_all_and_the_person_in_its
     assert second.endswith(
         f"{NEW}\na.txt:1: error: <U+001B>[31mone is bad [tests B1]\nc.txt:1: error: two is broken [tests B1]"
     )
+    assert agent.lua("return _G.times_asked") == 1
     assert "edit a.txt  +1 −1\n" in agent.transcript_text()
     assert "edit b.txt  +1 −1 · 2 new errors" in agent.transcript_text()
 
@@ -308,6 +321,12 @@ SERVERS = {
     "basedpyright": (["basedpyright-langserver", "--stdio"], "a.py", "x: int = 1\n", "x: int = ''"),
     "ruff": (["ruff", "server"], "a.py", "x = 1\n", "x = ("),
     "clangd": (["clangd"], "a.c", "int x = 1;\n", "int x = y;"),
+    "typescript": (
+        ["typescript-language-server", "--stdio"],
+        "a.ts",
+        "let x: number = 1;\n",
+        "let x: number = '';",
+    ),
 }
 
 
