@@ -5,6 +5,7 @@ import itertools
 import os
 import select
 import socket
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import anyio
@@ -19,6 +20,7 @@ from sanderling.sandbox.processes import Process
 HEAD_BYTES = 64 * 1024
 WRITE_S = 60.0
 """A write that has begun is waited for, also by who is being cancelled: whether it was done must be known."""
+SYNCED_AT_ONCE = 1000
 RETIRE_S = 1.0
 LOOKS = frozenset(("read", "load", "lines", "identify", "list", "check", "look"))
 """The operations that leave everything as it is, but for `check`, which leaves no trace."""
@@ -125,7 +127,8 @@ class Files:
         """
         Put `data` in the place of what `path` holds, all of it or nothing; return the stamp of what is there now.
 
-        Mode, owner, attributes, links and hard links stay; where a `mode` is given, it is the file's, and no link is followed.
+        Mode, owner, attributes, links and hard links stay; where a `mode` is given, it is the file's, no link is
+        followed, and the disk has the file after the next `sync`.
         `expected` is the stamp of what may be replaced, or `ABSENT`.
 
         Raises:
@@ -161,6 +164,11 @@ class Files:
         """Remove a directory that is empty."""
         await self._change("rmdir", path)
 
+    async def sync(self, paths: Sequence[str]) -> None:
+        """Wait until the disk has what was written at `paths` with a mode."""
+        for first in range(0, len(paths), SYNCED_AT_ONCE):
+            await self._change("sync", tuple(paths[first : first + SYNCED_AT_ONCE]))
+
     @property
     def has_ended(self) -> bool:
         """Say whether the worker is gone."""
@@ -183,7 +191,7 @@ class Files:
         self._channel.close()
         self._process.close()
 
-    async def _change(self, operation: str, path: str, *arguments: object) -> Any:
+    async def _change(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:
         with anyio.move_on_after(WRITE_S, shield=True):
             try:
                 return await self._ask(operation, path, *arguments)
@@ -193,7 +201,7 @@ class Files:
                 raise
         raise SandboxError(f"{path} could not be changed within {WRITE_S:g} s.")
 
-    async def _ask(self, operation: str, path: str, *arguments: object) -> Any:
+    async def _ask(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:
         async with self._turn:
             number = next(self._numbers)
             try:
@@ -236,7 +244,7 @@ class UnconfinedFiles(Files):
 
     def close(self) -> None: ...
 
-    async def _ask(self, operation: str, path: str, *arguments: object) -> Any:
+    async def _ask(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:
         answer = await anyio.to_thread.run_sync(
             worker.answer,
             operation,
@@ -247,8 +255,8 @@ class UnconfinedFiles(Files):
         return _result(answer, path)
 
 
-def _result(answer: worker.Answer, path: str) -> Any:
+def _result(answer: worker.Answer, path: str | tuple[str, ...]) -> Any:
     kind, value = answer
     if kind == "error":
-        raise OSError(value, os.strerror(value), path)
+        raise OSError(value, os.strerror(value), path if isinstance(path, str) else None)
     return value

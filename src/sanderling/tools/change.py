@@ -293,6 +293,8 @@ class Change:
 
     async def _note_directories(self, paths: list[str]) -> None:
         """Have in the journal that these were made: they go when the file does, if they are empty then."""
+        if not paths:
+            return
         made = [(path, self._workspace.disk.status(path)) for path in paths]
         use_id = self.context.tool_use_id
         await self._workspace.journal.note(

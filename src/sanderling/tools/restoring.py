@@ -10,6 +10,7 @@ what stood there is to come back byte by byte.
 import errno
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -195,7 +196,10 @@ class Restorer:
                 left.append(Left(step.path, str(error).rstrip(".")))
             else:
                 taken.append(step)
-        await self._journal.append(Restored(undoing_id, tuple(step.path for step in taken)))
+        paths = tuple(step.path for step in taken)
+        with suppress(ToolError, SandboxError):  # which has ended: what it has done stands
+            await (await self._workspace.files()).sync(paths)
+        await self._journal.append(Restored(undoing_id, paths))
         if taken and self._workspace.editor:
             await self._workspace.editor.files_changed(())
         return tuple(taken), tuple(left)

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from sanderling.sandbox import wire
 from sanderling.sandbox.inside.naming import chmod, look, mkdir, rmdir, symlink, unlink
 from sanderling.sandbox.inside.reading import identify, lines, list_directory, load, read
-from sanderling.sandbox.inside.writing import check, write
+from sanderling.sandbox.inside.writing import check, sync, write
 
 Answer = tuple[str, Any]
 
@@ -53,4 +53,5 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "chmod": chmod,
     "mkdir": mkdir,
     "rmdir": rmdir,
+    "sync": sync,
 }

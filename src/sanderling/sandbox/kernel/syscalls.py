@@ -102,6 +102,7 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "socketpair": (53, 199),
     "swapoff": (168, 225),
     "swapon": (167, 224),
+    "syncfs": (306, 267),
     "sysfs": (139, None),
     "syslog": (103, 116),
     "umount2": (166, 39),
