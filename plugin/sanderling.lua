@@ -164,6 +164,20 @@ command('Health', {
   desc = 'check the installation; with ! ask the API and the keychain too',
   bang = true,
 })
+command('Keep', {
+  desc = 'keep what the agent changed: here, in the file, in the turn, or all',
+  nargs = '?',
+  bar = true,
+  range = true,
+  complete = true,
+})
+command('Reject', {
+  desc = 'reject it, for a reason that the model reads',
+  nargs = '*',
+  range = true,
+  complete = true,
+})
+command('Reviews', { desc = 'list what the agent changed and nobody reviewed' })
 
 create_command('Agent', function(cmd)
   call('Agent', 'run_root', cmd)
@@ -195,6 +209,10 @@ map_verb('nxit', 'ApproveSession', 'approve_session', 'allow it for the session'
 map_verb('nxit', 'ApproveAlways', 'approve_always', 'allow it always')
 map_verb('n', 'NextSession', 'next_session', 'next session; takes a count')
 map_verb('n', 'PreviousSession', 'previous_session', 'previous session; takes a count')
+map_verb('n', 'NextHunk', 'next_hunk', 'next change; takes a count')
+map_verb('n', 'PreviousHunk', 'previous_hunk', 'previous change, likewise')
+map_verb('n', 'KeepAll', 'keep_all', 'keep all changes')
+map_verb('n', 'RejectAll', 'reject_all', 'reject all changes')
 
 for name, link in pairs({
   AgentUser = 'Title',

@@ -153,6 +153,7 @@ local PLACES = {
   { 'waiting', 'In the list of |:AgentQueue|' },
   { 'job', 'In a job, |:AgentTerminal|' },
   { 'mcp', 'In the list of |:AgentMcp|' },
+  { 'file', 'In a file whose changes are not reviewed, |sanderling-review|' },
   { 'page', 'In all other floats' },
 }
 

@@ -161,6 +161,15 @@ def test_undo_takes_a_rejection_back_and_redo_repeats_it(edited):
     assert (text(child), shown(child)) == ("a b c new d e f g", ["3+1<"])
 
 
+def test_keys_that_come_in_a_row_undo_as_those_that_come_one_by_one_do(edited):
+    child = edited()
+    agent(child, 1, 2, "B")
+    reject(child, 1)
+    child.feed("uggOmine<Esc>")
+    wait_until(lambda: text(child) == "mine a B c d e f g")
+    assert shown(child) == ["2+1<b"]
+
+
 def test_what_is_kept_stays_kept_whatever_is_undone(edited):
     child = edited()
     agent(child, 1, 2, "B")

@@ -1,6 +1,7 @@
 """The review of what the agent has changed, as a person sees it: signs, virtual lines, keys, commands."""
 
 import pytest
+from tests.conftest import wait_until
 
 CHANGE = """
 local path, first, last, new = ...
@@ -137,3 +138,81 @@ def test_signs_and_virtual_lines_go_with_their_hunk_and_come_back_with_undo(open
     assert rows(child, 4) == ["  one", "− two", "~ 2", "  three"]
     child.lua("local h = require('sanderling.review.hunks') h.keep(h.list(vim.fn.bufnr()))")
     assert rows(child, 4) == ["one", "2", "three", "~"]
+
+
+def text(child):
+    return child.lua("return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), ' ')")
+
+
+def type_keys(child, keys):
+    child.feed(keys)
+    child.lua("return 1")
+
+
+def test_keys_go_from_hunk_to_hunk_keep_one_and_reject_another(opened):
+    child, path = opened("abcdefgh")
+    agent(child, path, 1, 2, "B")
+    agent(child, path, 3, 4, "D")
+    agent(child, path, 5, 6, "F")
+    type_keys(child, "]h]h")
+    assert child.lua("return vim.fn.line('.')") == 4
+    type_keys(child, r"\hr[h\hk")
+    assert text(child) == "a B c d e F g h"
+    type_keys(child, "]h")
+    assert child.lua("return vim.fn.line('.')") == 6
+    child.command("AgentKeep all")
+    assert child.lua("return vim.api.nvim_buf_get_keymap(0, 'n')") == []
+
+
+def test_a_key_that_is_mapped_stays_as_it_is(opened):
+    child, path = opened("abc")
+    child.command("nnoremap ]h :let g:mine = 1<CR>")
+    child.command(r"nnoremap \h :let g:mine = 2<CR>")
+    agent(child, path, 1, 2, "B")
+    left = child.lua(
+        "return vim.tbl_map(function(m) return m.lhs end, vim.api.nvim_buf_get_keymap(0, 'n'))"
+    )
+    assert [lhs for lhs in left if not lhs.startswith("<Plug>")] == ["[h"]
+
+
+def test_the_command_rejects_in_lines_in_the_file_and_in_all_files(opened, project):
+    child, path = opened("abcdefgh")
+    other = project / "other.txt"
+    other.write_text("one\ntwo\n")
+    agent(child, path, 1, 2, "B")
+    agent(child, path, 3, 4, "D")
+    agent(child, path, 5, 6)
+    child.command("3,6AgentReject not these")
+    assert text(child) == "a B c d e f g h"
+    child.command(f"silent edit {other}")
+    agent(child, other, 0, 1, "1")
+    child.command("AgentReviews")
+    listed = child.lua("return vim.fn.getqflist()")
+    assert [(each["lnum"], each["text"]) for each in listed] == [
+        (2, "+1 −1  B"),
+        (1, "+1 −1  1"),
+    ]
+    child.command("AgentReject all")
+    assert path.read_text() == "a\nb\nc\nd\ne\nf\ng\nh\n"
+    assert other.read_text() == "one\ntwo\n"
+    assert "Rejected 2 changes." in child.messages()
+
+
+def test_the_commands_say_what_is_missing(opened):
+    child, _ = opened("abc")
+    child.command("AgentKeep")
+    assert "Nothing of the agent's waits for a review here." in child.messages()
+    child.command("AgentKeep some")
+    assert "AgentKeep: hunk, file, turn, all, not 'some'." in child.messages()
+
+
+def test_a_rejection_is_written_where_the_file_had_no_unsaved_changes(opened):
+    child, path = opened("abc")
+    agent(child, path, 1, 2, "B")
+    child.command("silent write")
+    child.command("2AgentReject")
+    assert path.read_text() == "a\nb\nc\n"
+    child.feed("uggOmine<Esc>")
+    wait_until(lambda: text(child) == "mine a B c")
+    child.command("3AgentReject")
+    assert (text(child), path.read_text()) == ("mine a b c", "a\nb\nc\n")

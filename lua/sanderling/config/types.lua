@@ -82,6 +82,12 @@
 ---@field mcp_start sanderling.config.Key start the server, again if it runs
 ---@field mcp_stop sanderling.config.Key stop the server, until it is started
 ---@field mcp_login sanderling.config.Key log in at the server, in a browser
+---@field next_hunk sanderling.config.Key to the next change; takes a count
+---@field previous_hunk sanderling.config.Key to the previous change; takes a count
+---@field keep_hunk sanderling.config.Key keep the change here
+---@field reject_hunk sanderling.config.Key reject the change here
+---@field keep_file sanderling.config.Key keep all changes of the file
+---@field reject_file sanderling.config.Key reject all changes of the file
 ---@field close sanderling.config.Key close it, and answer nothing
 ---@field close_page sanderling.config.Key the same
 ---@field show_keys sanderling.config.Key show these keys

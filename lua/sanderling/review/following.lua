@@ -160,14 +160,28 @@ function M.stop_unless_needed(self)
   end
 end
 
+local key_ns = api.nvim_create_namespace('sanderling_hunk_keys')
+
+--- Look at what has changed before the next key is used, also where keys come in a row, as from a macro: what is undone and then
+--- changed again would be told from neither.
+local function settle_before_keys()
+  vim.on_key(function()
+    for _, self in pairs(M.by_buf) do
+      log.guarded(M.settle, self)
+    end
+  end, key_ns)
+end
+
 ---@param self sanderling.review.following.Followed
 local function settle_soon(self)
   if self.is_due then
     return
   end
   self.is_due = true
+  settle_before_keys()
   vim.schedule(function()
     self.is_due = false
+    vim.on_key(nil, key_ns)
     if M.by_buf[self.buf] == self then
       M.settle(self)
       M.stop_unless_needed(self)

@@ -154,7 +154,7 @@ end
 --- Those of `hunks` that are still there, by buffer and in order.
 ---@param hunks sanderling.review.Hunk[]
 ---@return table<integer, sanderling.review.Hunk[]>
-local function present(hunks)
+function M.by_buffer(hunks)
   local wanted, by_buf = {}, {}
   for _, hunk in ipairs(hunks) do
     wanted[hunk.id], by_buf[hunk.buf] = true, {}
@@ -188,7 +188,7 @@ end
 --- Keep hunks: their lines are the baseline from now on, and undo does not bring them back.
 ---@param hunks sanderling.review.Hunk[]
 function M.keep(hunks)
-  for buf, list in pairs(present(hunks)) do
+  for buf, list in pairs(M.by_buffer(hunks)) do
     local self = following.by_buf[buf]
     if self and #list > 0 then
       tell_decision(list, true, '')
@@ -235,7 +235,7 @@ end
 ---@param hunks sanderling.review.Hunk[]
 ---@param reason? string
 function M.reject(hunks, reason)
-  for buf, list in pairs(present(hunks)) do
+  for buf, list in pairs(M.by_buffer(hunks)) do
     local self = following.by_buf[buf]
     if self and #list > 0 then
       if not vim.bo[buf].modifiable then

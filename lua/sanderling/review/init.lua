@@ -3,6 +3,7 @@ local M = {}
 
 local draw = require('sanderling.review.draw')
 local hunks = require('sanderling.review.hunks')
+local keys = require('sanderling.review.keys')
 local listeners = require('sanderling.editing.listeners')
 local live = require('sanderling.session.live')
 
@@ -31,5 +32,6 @@ function listeners.review(buf, tool_use_id, fn)
 end
 
 hunks.on_change(draw.update)
+hunks.on_change(keys.update)
 
 return M

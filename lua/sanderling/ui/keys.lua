@@ -2,7 +2,7 @@
 --- given where they are set. `make format` writes the tables in the help from it.
 local M = {}
 
----@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'page'
+---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'file'|'page'
 
 ---@class (exact) sanderling.ui.keys.Row
 ---@field option string of the table `keys`
@@ -88,6 +88,13 @@ M.rows = {
   key('mcp_stop', 'd', { mcp = 'n' }, 'stop the server, until it is started'),
   key('mcp_login', 'L', { mcp = 'n' }, 'log in at the server, in a browser'),
 
+  key('next_hunk', ']h', { file = 'n' }, 'to the next change; takes a count'),
+  key('previous_hunk', '[h', { file = 'n' }, 'to the previous change; takes a count'),
+  key('keep_hunk', '<LocalLeader>hk', { file = 'n' }, 'keep the change here'),
+  key('reject_hunk', '<LocalLeader>hr', { file = 'n' }, 'reject the change here'),
+  key('keep_file', '<LocalLeader>hK', { file = 'n' }, 'keep all changes of the file'),
+  key('reject_file', '<LocalLeader>hR', { file = 'n' }, 'reject all changes of the file'),
+
   key(
     'close',
     'q',
@@ -170,6 +177,21 @@ function M.lines(place)
   return names
 end
 
+---@param row sanderling.ui.keys.Row
+---@return string
+local function desc_of(row)
+  return 'Agent: ' .. row.desc:gsub('|', '')
+end
+
+--- May a key be set in `place`? In the person's own files theirs go first.
+---@param place sanderling.ui.keys.Place
+---@param modes string
+---@param lhs string
+---@return boolean
+local function is_free(place, modes, lhs)
+  return place ~= 'file' or vim.fn.mapcheck(lhs, modes) == ''
+end
+
 --- Give `buf` the keys of `place` for which there is an action. An action is told its key, nil for the <Plug> map.
 ---@param buf integer
 ---@param place sanderling.ui.keys.Place
@@ -184,13 +206,28 @@ function M.set(buf, place, actions)
         buffer = buf,
         expr = row.is_expr,
         nowait = place ~= 'prompt' and place ~= 'transcript',
-        desc = 'Agent: ' .. row.desc:gsub('|', ''),
+        desc = desc_of(row),
       })
     end
     if action then
       map(('<Plug>(AgentKey-%s)'):format(row.option))
       for _, lhs in ipairs(M.list(M.chosen[row.option])) do
-        map(lhs, lhs)
+        if is_free(place, row.places[place], lhs) then
+          map(lhs, lhs)
+        end
+      end
+    end
+  end
+end
+
+--- Take the keys of `place` away from `buf`.
+---@param buf integer
+---@param place sanderling.ui.keys.Place
+function M.clear(buf, place)
+  for _, map in ipairs(vim.api.nvim_buf_get_keymap(buf, 'n')) do
+    for _, row in ipairs(M.rows) do
+      if row.places[place] and map.desc == desc_of(row) then
+        vim.api.nvim_buf_del_keymap(buf, 'n', map.lhs)
       end
     end
   end

@@ -45,7 +45,7 @@ bus.load_at('local_in_use', 'sanderling.chat.sessions')
 ---@field run? fun(call: sanderling.verbs.Call)
 
 ---@type sanderling.verbs.Verb[]
-M.list = require('sanderling.verbs.table')
+M.list = vim.list_extend(require('sanderling.verbs.table'), require('sanderling.verbs.changes'))
 
 ---@type table<string, sanderling.verbs.Verb>
 local by_name = {}

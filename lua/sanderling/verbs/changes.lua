@@ -1,0 +1,74 @@
+--- The verbs for what the agent has changed in files, as table.lua has the others.
+local calls = require('sanderling.verbs.calls')
+local lazy = require('sanderling.ui.lazy')
+
+local review = lazy('sanderling.review.commands')
+
+local always = calls.always
+
+local SCOPES = { 'hunk', 'file', 'turn', 'all' }
+
+---@param direction -1|1
+local function going(direction)
+  return function()
+    review.go(direction)
+  end
+end
+
+---@type sanderling.verbs.Verb[]
+return {
+  {
+    name = 'keep',
+    desc = 'keep what the agent changed: here, in the file, in the turn, or all',
+    forms = 'ex',
+    args = '? scope',
+    words = always(SCOPES),
+    is_word = true,
+    range = true,
+    run = function(call)
+      review.keep(call.args, call.range)
+    end,
+  },
+  {
+    name = 'reject',
+    desc = 'reject it, for a reason that the model reads',
+    forms = 'ex',
+    args = '* scope and reason',
+    words = always(SCOPES),
+    range = true,
+    run = function(call)
+      review.reject(call.args, call.range)
+    end,
+  },
+  {
+    name = 'reviews',
+    desc = 'list what the agent changed and nobody reviewed',
+    forms = 'ex',
+    run = function()
+      review.show_all()
+    end,
+  },
+  { name = 'next_hunk', desc = 'next change; takes a count', plug = 'n', run = going(1) },
+  {
+    name = 'previous_hunk',
+    desc = 'previous change, likewise',
+    plug = 'n',
+    run = going(-1),
+  },
+  {
+    name = 'keep_all',
+    desc = 'keep all changes',
+    plug = 'n',
+    run = function()
+      review.keep('all')
+    end,
+  },
+  {
+    name = 'reject_all',
+    desc = 'reject all changes',
+    plug = 'n',
+    run = function()
+      review.reject('all')
+    end,
+  },
+}
