@@ -19,6 +19,7 @@ import gc
 import os
 import platform
 import shlex
+import shutil
 import signal
 import sys
 from contextlib import suppress
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from sanderling.providers.credentials import Credentials
 
+WIDE = 1_000  # columns of what is no terminal
 COMMANDS = ("check", "config", "login", "logout", "mcp", "sandbox", "sessions")
 EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNREAD = 2, 130, 141
 
@@ -241,7 +243,7 @@ def check_providers(arguments: argparse.Namespace) -> int:
     if arguments.json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(trials)).decode() + "\n")
     else:
-        sys.stdout.write(shown(trials))
+        sys.stdout.write(shown(trials, shutil.get_terminal_size((WIDE, 0)).columns))
     return 0 if all(trial.is_passed for trial in trials) else 1
 
 

@@ -15,7 +15,16 @@ from tests.wires import chat, ollama, responses
 from tests.wires.servers import ChatServer, OllamaServer, ResponsesServer, told
 
 from sanderling.config import Settings
-from sanderling.conversation.trial import FILE, PING, USE, Trial, shown, try_all
+from sanderling.conversation.trial import (
+    FILE,
+    FLOAT_COLUMNS,
+    HEAD,
+    PING,
+    USE,
+    Trial,
+    shown,
+    try_all,
+)
 from sanderling.errors import ConfigError
 
 Servers = Callable[[type[LoopbackServer]], LoopbackServer]
@@ -115,7 +124,7 @@ async def test_each_wire_has_its_row(tmp_path, serve, wire):
     }
     assert trial.cache.told == cached
     assert trial.is_passed
-    head, _, row = shown([trial]).splitlines()
+    head, _, row = shown([trial], columns=200).splitlines()
     columns = [cell.strip() for cell in head.strip("|").split("|")]
     assert columns == ["model", "window", "$ in", "$ out", "ping", "stream", "tools", "cache"]
     assert row.startswith(f"| here:{model} |")
@@ -245,3 +254,13 @@ def test_a_shell_gets_the_row_as_text_or_json_and_an_exit_status(tmp_path, serve
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no provider 'nobody'" in done.stderr
     assert check(tmp_path, "here", "--api").returncode == 2
+
+
+def test_row_that_is_too_long_for_a_screen_of_80_columns_is_parted():
+    names = ("ollama:qwen3-coder:30b", "openai:gpt-6.1-sol")
+    lines = shown([Trial(name, 1_050_000) for name in names]).splitlines()
+    assert max(map(len, lines)) <= FLOAT_COLUMNS
+    assert [line.split()[1] for line in lines if ":3" in line] == [names[0]] * 2
+    words = {word.strip() for line in lines for word in line.split("|")}
+    assert {*HEAD} <= words
+    assert len(shown([Trial("m")]).splitlines()) == len(("head", "rule", "row"))

@@ -46,6 +46,7 @@ PING = "Answer with one word: pong"
 USE = "Use the tool `ls` once, with the path `.`, then tell me the name of the file that it shows."
 FILE = "kittiwake.txt"
 HEAD = ("model", "window", "$ in", "$ out", "ping", "stream", "tools", "cache")
+FLOAT_COLUMNS = 76  # in a screen of 80
 SIGNS = {"passed": "✓ ", "failed": "✗ ", "skipped": ""}
 
 
@@ -251,15 +252,19 @@ def _seconds_since(began: float, ended: float = 0.0) -> str:
 # --- as a person reads it ----------------------------------------------------------------------------------------------
 
 
-def shown(trials: Sequence[Trial]) -> str:
-    """A row for each model, and below them what has failed."""
+def shown(trials: Sequence[Trial], columns: int = FLOAT_COLUMNS) -> str:
+    """A row for each model, parted in two where it would have more than `columns`; and below them what has failed."""
     lines = (
         f"* {trial.model}, {name}: {column.problem} {column.remedy}".rstrip()
         for trial in trials
         for name, column in trial.columns.items()
         if column.problem
     )
-    table = markdown_table([HEAD, *map(_row, trials)])
+    rows = [HEAD, *map(_row, trials)]
+    table = markdown_table(rows)
+    if table.index("\n") > columns:
+        tried = markdown_table([(row[0], *row[4:]) for row in rows])
+        table = f"{tried}\n\n{markdown_table([row[:4] for row in rows])}"
     return "\n".join((table, "", *lines)).rstrip() + "\n"
 
 
