@@ -95,7 +95,12 @@ def duration(seconds: float) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The question that follows a `word` that is unknown, if there is one like it; else nothing."""
+    near = nearest(word, known)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """The word that is known and most like `word`, if there is one like it."""
     from difflib import get_close_matches  # only for whoever has mistyped
 
-    nearest = get_close_matches(word, known, n=1, cutoff=0.65)  # "nope" is not "openai"
-    return f"; did you mean '{nearest[0]}'?" if nearest else ""
+    return get_close_matches(word, known, n=1, cutoff=0.65)  # "nope" is not "openai"

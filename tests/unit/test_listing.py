@@ -125,6 +125,7 @@ def test_at_hand_is_who_has_a_key_or_is_the_persons_own_and_needs_none(tmp_path,
     own = settings(tmp_path, local={"base_url": "http://127.0.0.1:1"})
     far = settings(tmp_path, far={"base_url": "http://far.example", "api_key": "$FAR_KEY"})
     assert [endpoint.name for endpoint in at_hand(own)] == ["local"]
+    assert known_models(own, KnownModels()) == ["local:"]  # what is typed on is a model
     assert list(at_hand(far)) == []
     monkeypatch.setenv("FAR_KEY", "k")
     assert [endpoint.name for endpoint in at_hand(far)] == ["far"]

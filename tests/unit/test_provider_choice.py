@@ -113,6 +113,22 @@ def test_provider_and_model_are_named_together_or_alone(settings, options, model
     assert provider.model == model
 
 
+def test_model_of_another_provider_is_told_with_its_full_name(settings, monkeypatch):
+    for typed in ("gpt-6.1-sol", "gpt-6.1-soll"):  # nobody has a key
+        with pytest.raises(ConfigError, match=r"did you mean 'openai:gpt-6\.1-sol'"):
+            make_provider(settings(model=typed), fallback=DEFAULT)
+        assert choose(settings(model=typed)) == "demo"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    with pytest.raises(ConfigError, match=r"'anthropic' has no model 'gpt-6\.1-sol'; did you mean"):
+        make_provider(settings(model="gpt-6.1-sol"), fallback=DEFAULT)
+    assert make_provider(settings(model="new-one"), fallback=DEFAULT).model == "new-one"
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert make_provider(settings(model="gpt-6.1-sol")).model == "openai:gpt-6.1-sol"
+    own = settings(model="gpt-6.1-sol", providers={"here": HERE})
+    assert make_provider(own).model == "here:gpt-6.1-sol"
+
+
 def test_provider_without_a_model_of_its_own_asks_for_one(settings):
     with pytest.raises(ConfigError, match="needs a model: --model here:NAME"):
         make_provider(settings(provider="here", providers={"here": HERE}))

@@ -152,7 +152,11 @@ class Views:
         elif scope == "own":
             listing = await self._own_models()
         told = {split(name)[0] for name in listing.models}
-        rest = (name for name in known if split(name)[0] not in told)
+        rest = (
+            name
+            for name in known
+            if split(name)[0] not in told and (scope == "known" or not name.endswith(":"))
+        )
         names = tuple(dict.fromkeys((*listing.models, *rest, self._parts.provider.model)))
         notes = {name: note for name in names if (note := models.of(name).note)}
         return Models(names, notes, tuple(listing.problems))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sanderling.config import DEFAULT_MODEL, Settings
 from sanderling.errors import ConfigError
+from sanderling.models.known import UNKNOWN, load_models
 from sanderling.providers import ModelLimits, ModelRequest, Provider, StreamItem
 from sanderling.providers.credentials import Credentials
 from sanderling.providers.endpoint import (
@@ -19,7 +20,7 @@ from sanderling.providers.endpoint import (
     is_endpoint_name,
     load_endpoint,
 )
-from sanderling.text import did_you_mean
+from sanderling.text import did_you_mean, nearest
 
 SCRIPT_PREFIX = "script:"
 SCRIPTED = ("demo", "scripted")  # they need no key, and answer by any name
@@ -209,7 +210,28 @@ def _auto(model: str, settings: Settings, fallback: str) -> str:
         return "demo"
     if model.startswith("claude"):
         return DEFAULT if _has_key(ANTHROPIC, settings) else fallback
-    return _with_key(settings) or fallback
+    name = _with_key(settings)
+    if (name or fallback) not in ("demo", *settings.providers):  # whose models are nobody else's
+        _check_model(model, name or fallback, settings, is_asked=bool(name))
+    return name or fallback
+
+
+def _check_model(model: str, name: str, settings: Settings, *, is_asked: bool) -> None:
+    """
+    Refuse a model without a provider that the provider `name` does not know, and another one does.
+
+    Where nobody has a key (not `is_asked`), it need only be spelt like one that is known.
+    """
+    known = load_models(settings)
+    if known.of(f"{name}:{model}") != UNKNOWN:
+        return
+    others = endpoint_names(settings.providers)
+    models = {each: f"{other}:{each}" for other in reversed(others) for each in known.names(other)}
+    near = [model] if model in models else [] if is_asked else nearest(model, models)
+    if near:
+        raise ConfigError(
+            f"'{name}' has no model '{model}'; did you mean '{models[near[0]]}'?", ("model",)
+        )
 
 
 def _with_default_model(name: str, settings: Settings) -> tuple[str, str]:

@@ -24,11 +24,11 @@ class Listing(msgspec.Struct):
 
 
 def known_models(settings: Settings, known: KnownModels) -> list[str]:
-    """The models at hand that are known without asking."""
+    """The models at hand that are known without asking; of a provider of which none is, what its names begin with."""
     found: dict[str, None] = {}
     for endpoint in at_hand(settings):
-        names = (endpoint.model, *known.names(endpoint.name))
-        found |= dict.fromkeys(full_name(endpoint.name, name, settings) for name in names if name)
+        names = [*filter(None, (endpoint.model, *known.names(endpoint.name)))] or [""]
+        found |= dict.fromkeys(full_name(endpoint.name, name, settings) for name in names)
     return list(found)
 
 
