@@ -2,6 +2,7 @@
 
 import pytest
 from tests.conftest import wait_until
+from tests.nvim.conftest import count_keys_after
 from tests.nvim.test_approval import asked, drawn, enter, float_of, settled, wait_until_seen
 
 FIELDS = [
@@ -49,6 +50,11 @@ def form(**fields):
         )
         | fields
     )
+
+
+@pytest.fixture(autouse=True)
+def _keys_count_at_once(screen):
+    count_keys_after(screen, 0)
 
 
 def open_form(screen, **fields):

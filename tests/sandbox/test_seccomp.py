@@ -413,7 +413,7 @@ def test_threads_processes_and_stream_pairs_work(mode, uid):
         )
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         os.sched_setaffinity(0, os.sched_getaffinity(0))
-        os.setpriority(os.PRIO_PROCESS, 0, 1)
+        os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + 1)
         return theirs.recv(5), status
 
     assert under(mode, develop, uid) == (b"hello", 7)
