@@ -41,6 +41,8 @@ from sanderling.config.mistakes import checked
 from sanderling.config.project import KINDS, PROJECT_FILE, allowed_by, read_project_file
 from sanderling.config.show import as_toml, places, settings_report, shown_tables
 from sanderling.errors import ConfigError
+from sanderling.print_mode.arguments import print_parser
+from sanderling.print_mode.inputs import with_flags
 
 FILE = "config.toml"
 
@@ -793,3 +795,10 @@ def test_countless_unknown_keys_take_no_time_without_an_end():
     start = time.process_time()
     assert len(mistakes_of(layer)) == MAX_FOUND
     assert time.process_time() - start < 5.0
+
+
+def test_the_command_line_keeps_the_model_from_thinking():
+    layers = Layers(state_dir="/s", file=layer("thinking = true"))
+    arguments = print_parser().parse_args(["-p", "--no-thinking", "Hi."])
+    assert with_flags(layers, arguments).settings().thinking is False
+    assert with_flags(layers, print_parser().parse_args(["-p", "Hi."])).settings().thinking is True

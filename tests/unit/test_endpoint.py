@@ -154,3 +154,12 @@ def test_who_asks_claude_reads_no_presets():
         env=environment,
     )
     assert run.stdout.split()[-1] == "0"
+
+
+def test_how_hard_to_think_is_changed_alone():
+    harder = {"reasoning": {"effort": "high"}}
+    quirks = load_endpoint("openai", {"openai": {"quirks": {"effort": {"on": harder}}}}).quirks
+    assert quirks.effort["on"] == harder
+    assert quirks.effort["off"] == load_endpoint("openai", {}).quirks.effort["off"]
+    with pytest.raises(ConfigError, match="is wrong"):
+        load_endpoint("openai", {"openai": {"quirks": {"effort": 3}}})

@@ -43,6 +43,9 @@ def print_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="the model; script:FILE replays a recording, demo needs no key",
     )
+    add(
+        "--no-thinking", action="store_true", help="keep the model from thinking, where that can be"
+    )
     add("--max-turns", type=_count, metavar="N", help="the most model calls; 0: no limit")
     _add_session_flags(parser)
     add(

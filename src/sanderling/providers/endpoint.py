@@ -204,6 +204,9 @@ def _merged(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("headers", "quirks", "models"):
         if isinstance(own.get(key), Mapping):
             merged[key] = {**base.get(key, {}), **own[key]}
+    if isinstance(own.get("quirks"), Mapping) and isinstance(own["quirks"].get("effort"), Mapping):
+        effort = base.get("quirks", {}).get("effort", {})
+        merged["quirks"]["effort"] = {**effort, **own["quirks"]["effort"]}
     return merged
 
 
