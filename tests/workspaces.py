@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
 from sanderling.commands.jobs import Jobs
 from sanderling.commands.shell import Shell
@@ -28,4 +29,5 @@ def workspace_of(
     shell = Shell(str(project), sandbox, only_reads_with)
     jobs = Jobs(shell, sandbox, start, on_change)
     journal = Journal(Path(sandbox.admissions.policy.state_dir, "changes"), "s", str(project))
-    return Workspace(str(project), sandbox, shell, jobs, journal, editor)
+    changes = CommandChanges(journal, lambda: jobs.are_running, lambda _: None)
+    return Workspace(str(project), sandbox, shell, jobs, journal, changes, editor)

@@ -18,6 +18,7 @@ from sanderling.changes.records import (
     TurnBegun,
     Unchanged,
 )
+from sanderling.changes.scan import Scan
 from sanderling.changes.states import (
     ABSENT,
     NO_ROOM,
@@ -28,6 +29,7 @@ from sanderling.changes.states import (
     merged,
 )
 from sanderling.changes.store import MAX_FILE_BYTES, Store, packed
+from sanderling.paths import real_path
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.text import printable
 
@@ -59,6 +61,7 @@ class Journal:
     ) -> None:
         directory = root / session_id
         self._store = Store(directory, root)
+        self.scan = Scan(real_path(project), self._store, root)
         self._file = JournalFile(directory / NAME, project)
         self._on_problem = on_problem
         self._problems: set[str] = set()
@@ -93,6 +96,7 @@ class Journal:
                 await self.append(Unchanged(path))
             raise
         mode = stat.S_IMODE(edit.stamp.mode)
+        self.scan.edited(path, edit.stamp, replace(after, mode=mode))
         with anyio.CancelScope(shield=True):
             await self.note(replace(edit.change, after=replace(after, mode=mode)))
 
@@ -180,6 +184,7 @@ class Journal:
             return {}
 
     def close(self) -> None:
+        self.scan.close()
         self._file.close()
         self._store.close()
 

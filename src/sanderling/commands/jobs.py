@@ -207,6 +207,11 @@ class Jobs:
         return job
 
     @property
+    def are_running(self) -> bool:
+        """Say whether one runs in the background."""
+        return any(job.is_running for job in self._jobs.values())
+
+    @property
     def is_full(self) -> bool:
         return sum(job.is_running for job in self._jobs.values()) >= MAX_RUNNING
 

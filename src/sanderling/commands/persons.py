@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from sanderling.commands.output import MAX_SCREEN_CHARS, OutputLog, ScreenText
@@ -42,7 +43,7 @@ class Commands:
 
     `emit` takes the events; in a turn those of commands are held back (`hold`), or they would tear the answer apart.
     `start` starts a task of the session's; `on_end` is called when a command has ended. `offer` asks the person about programs that
-    a command did not find, and gives what they let in: then it runs again.
+    a command did not find, and gives what they let in: then it runs again. One runs in the context `running`.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Commands:
         *,
         on_end: Callable[[], None] = lambda: None,
         offer: Offer = _no_offer,
+        running: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._session = session
         self._sandbox = sandbox
@@ -63,6 +65,7 @@ class Commands:
         self._start = start
         self._on_end = on_end
         self._offer = offer
+        self._in_running = running
         self._running: list[Command] = []
 
     def start(self, command_id: str, text: str, grant: Grant = NO_GRANT) -> None:
@@ -109,7 +112,8 @@ class Commands:
         ending = CommandEnding("interrupted")
         try:
             async with self._sandbox.ground.lending(command.grant):
-                ending = await command.run(self._sandbox, self._show)
+                with self._in_running():
+                    ending = await command.run(self._sandbox, self._show)
         finally:
             command.log.close()
             self._running.remove(command)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
 from sanderling.commands.jobs import Jobs
 from sanderling.commands.persons import Command, Commands
@@ -92,6 +93,7 @@ class Parts:
             self.tasks.start,
             on_end=self._files_may_have_changed,
             offer=self._offer_programs,
+            running=self.workspace.changes.of_person,
         )
         self.gate = self._make_gate(rules)
         load_servers = partial(self._load_servers, servers or {}, patience_s)
@@ -171,7 +173,10 @@ class Parts:
         todo = TodoList(self.memory.keep)
         seen = Seen(disk=sandbox.ground.disk)
         journal = self._make_journal()
-        return Workspace(self.session.project, sandbox, shell, jobs, journal, editor, seen, todo)
+        changes = CommandChanges(journal, lambda: jobs.are_running, self._warn)
+        return Workspace(
+            self.session.project, sandbox, shell, jobs, journal, changes, editor, seen, todo
+        )
 
     def _make_journal(self) -> Journal:
         """The journal of what the agent changes: beside the logs, or where a session's log is that is not to be kept."""

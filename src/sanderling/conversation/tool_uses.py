@@ -7,6 +7,7 @@ edits of one file for each other. Everything else runs at the same time. On the 
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from hashlib import blake2b
 
@@ -224,7 +225,8 @@ class ToolUses:
                     permit.overruled,
                     permit.accepted,
                 )
-                outcome = await request.tool.run(request.args, context)
+                async with self._journaled(request):
+                    outcome = await request.tool.run(request.args, context)
             if request.effect.kind in ("run", "call") and workspace.editor:
                 await workspace.editor.files_changed(())
         except RefusedError as refused:
@@ -235,6 +237,13 @@ class ToolUses:
             return _failure(str(error))
         else:
             return outcome
+
+    def _journaled(self, request: Request) -> AbstractAsyncContextManager[None]:
+        """The context in which it runs: what a command changes there is known afterwards, with what was there before."""
+        workspace = self._workspace
+        if request.effect.kind not in ("run", "call") or not workspace.sandbox.can_write:
+            return nullcontext()
+        return workspace.changes.during(workspace.ground, request.tool_use_id)
 
     def _check_confinement(self, request: Request) -> None:
         if self._workspace.sandbox.is_weaker_than(request.ground):

@@ -74,6 +74,11 @@ class SessionSandbox:
             self.keeper.rest_soon()
         self._on_change()
 
+    @property
+    def can_write(self) -> bool:
+        """Say whether what starts now may change the project."""
+        return not self.ground.is_confined or self.admissions.is_writable
+
     def is_weaker_than(self, ground: Ground) -> bool:
         """Say whether what starts now is confined no more, though on `ground` it would have been."""
         return ground.is_confined and not self.ground.is_confined

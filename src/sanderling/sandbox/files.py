@@ -14,7 +14,9 @@ import anyio.to_thread
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
 from sanderling.sandbox.inside import worker
+from sanderling.sandbox.inside.git_index import Row
 from sanderling.sandbox.inside.reading import Stamp
+from sanderling.sandbox.inside.tree import Seen
 from sanderling.sandbox.processes import Process
 
 HEAD_BYTES = 64 * 1024
@@ -66,6 +68,20 @@ class Page(NamedTuple):
     lines: list[tuple[bytes, int]]
     line_count: int
     is_counted: bool
+
+
+class Copied(NamedTuple):
+    """
+    The bytes of a file, with their digest and size, as they were when its row was that; `data` is compressed.
+
+    Without a digest it is where a link leads, or nothing: no file, too large, or not to be read.
+    """
+
+    path: str
+    row: Row
+    digest: bytes
+    size: int
+    data: bytes
 
 
 class FileChangedError(OSError):
@@ -168,6 +184,36 @@ class Files:
         """Wait until the disk has what was written at `paths` with a mode."""
         for first in range(0, len(paths), SYNCED_AT_ONCE):
             await self._change("sync", tuple(paths[first : first + SYNCED_AT_ONCE]))
+
+    async def scan(self, root: str, token: str) -> tuple[bool, Sequence[Seen]]:
+        """
+        Return whether `token` has not looked at the tree below `root` before, and what has changed since it has.
+
+        Raises:
+            OSError: E2BIG, there is too much; ETIME, it takes too long; ESTALE, the root is another directory.
+        """
+        is_first, found = await self._ask("scan", root, token)
+        return is_first, [
+            Seen(path, before and Row(*before), after and Row(*after), *more)
+            for path, before, after, *more in found
+        ]
+
+    async def unclean(self, root: str, token: str) -> Sequence[tuple[str, Row]]:
+        """The files that have changed since this was asked last, unless git has what they hold."""
+        return [(path, Row(*row)) for path, row in await self._ask("unclean", root, token)]
+
+    async def judged(self, root: str, token: str, paths: Sequence[str]) -> None:
+        """Take note that these need not be told as unclean."""
+        await self._ask("judged", root, token, tuple(paths))
+
+    async def forget(self, root: str, token: str) -> None:
+        """Let go of what was looked at."""
+        await self._ask("forget", root, token)
+
+    async def copies(self, root: str, paths: Sequence[str], limit: int) -> Sequence[Copied]:
+        """Copy the first of `paths`, as many as one answer holds; those that are larger than `limit` are empty."""
+        found = await self._ask("copies", root, tuple(paths), limit)
+        return [Copied(path, Row(*row), *content) for path, row, *content in found]
 
     @property
     def has_ended(self) -> bool:

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 import anyio
 import anyio.to_thread
 
+from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
 from sanderling.commands.jobs import Jobs
 from sanderling.commands.shell import Shell
@@ -54,6 +55,7 @@ class Workspace:
     shell: Shell
     jobs: Jobs
     journal: Journal
+    changes: CommandChanges
     editor: Editor | None = None
     seen: Seen = field(default_factory=Seen)
     todo: TodoList = field(default_factory=TodoList)

@@ -1,10 +1,8 @@
 """The tripwire: inotify tells of a name that must not appear, or of what was removed or replaced, within a millisecond."""
 
-import ctypes
 import errno
 import os
 import stat
-import struct
 from typing import NamedTuple
 
 from sanderling.errors import SandboxError
@@ -23,16 +21,20 @@ from sanderling.sandbox.guard.tree import (
     open_directory,
     snapshot,
 )
+from sanderling.sandbox.kernel import inotify
+from sanderling.sandbox.kernel.inotify import (
+    IN_CREATE,
+    IN_DELETE,
+    IN_DELETE_SELF,
+    IN_IGNORED,
+    IN_MOVE_SELF,
+    IN_MOVED_FROM,
+    IN_MOVED_TO,
+    IN_Q_OVERFLOW,
+)
 
 JUDGED_NAMES = frozenset({".git", *SURFACE, *WORKTREE_SURFACE})
 """What the audit judges by what it holds: the host may remove and make it again, as with a worktree or a submodule."""
-
-IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x40, 0x80, 0x100, 0x200
-IN_DELETE_SELF, IN_MOVE_SELF = 0x400, 0x800
-IN_Q_OVERFLOW, IN_IGNORED, IN_ONLYDIR = 0x4000, 0x8000, 0x0100_0000
-EVENT = struct.Struct("iIII")
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Watch(NamedTuple):
@@ -77,11 +79,12 @@ class Tripwire:
             self._held.setdefault(directory, set()).add(name)
         self._vanished: set[str] = set()
         self._moved = (0, "")  # the cookie and the old name of the last held file that was renamed
-        self._fd: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._fd == -1:
+        try:
+            self._fd = inotify.instance()
+        except OSError as error:
             raise SandboxError(
                 "The kernel has no inotify instance left, so nobody could guard the project."
-            )
+            ) from error
         self._watches: dict[int, _Watch] = {}
         for directory in self._forbidden.keys() | self._held.keys():
             self._watch(directory)
@@ -101,36 +104,27 @@ class Tripwire:
             fd = open_directory(directory)
         except OSError:
             return  # not there: the audit looks again
-        mask = IN_CREATE | IN_MOVED_TO | IN_ONLYDIR
+        mask = IN_CREATE | IN_MOVED_TO
         mask |= (
             IN_MOVE_SELF | IN_DELETE_SELF if self._project.restores else IN_MOVED_FROM | IN_DELETE
         )
-        wd: int = _libc.inotify_add_watch(self._fd, f"/proc/self/fd/{fd}".encode(), mask)
-        if wd == -1:
+        try:
+            wd = inotify.watch(self._fd, f"/proc/self/fd/{fd}", mask)
+        except OSError as error:
             os.close(fd)
-            if ctypes.get_errno() == errno.ENOSPC:
+            if error.errno == errno.ENOSPC:
                 raise SandboxError(
                     "The kernel has no inotify watch left, so nobody could guard the project."
-                )
+                ) from error
             return
         if wd in self._watches:
             os.close(self._watches[wd].fd)
         self._watches[wd] = _Watch(directory, fd)
 
     def read_events(self) -> None:
-        for _ in range(READS_AT_A_TIME):
-            try:
-                data = os.read(self._fd, 1 << 16)
-            except OSError:
-                return
-            if self._project.is_lost():
-                continue
-            position = 0
-            while position < len(data):
-                wd, mask, cookie, length = EVENT.unpack_from(data, position)
-                position += EVENT.size + length
-                name = os.fsdecode(data[position - length : position].rstrip(b"\0"))
-                self._handle(wd, mask, cookie, name)
+        for event in inotify.events(self._fd, READS_AT_A_TIME):
+            if not self._project.is_lost():
+                self._handle(*event)
 
     def _handle(self, wd: int, mask: int, cookie: int, name: str) -> None:
         if mask & IN_Q_OVERFLOW:

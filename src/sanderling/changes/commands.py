@@ -1,0 +1,124 @@
+"""
+Changes that commands make, and tools from outside: the project is looked at before each and after it, and what differs is its work.
+
+Whoever else changes files while a command runs cannot be told from it by looking. What is known of the person counts for them: what
+they save in the editor meanwhile, and what changes while a command of theirs runs, is recorded as doubtful at most, and so is all
+that changes while only jobs run in the background. Another program of theirs that writes just then is taken for the command.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+
+from sanderling.changes.journal import Journal
+from sanderling.changes.scan import CannotLookError
+from sanderling.changes.states import FileChange
+from sanderling.errors import SandboxError
+from sanderling.sandbox.ground import Ground
+from sanderling.text import printable
+
+UNCOVERED = "What commands change in this project cannot be undone, because {reason}. What the edit tools change can be."
+MISSED = "What the last command has changed cannot be undone, because {reason}."
+NOT_RESTORABLE = "{paths} cannot be brought back to what {it} held: {why}."
+MAX_NAMED = 3
+SAVED = "you have saved it meanwhile"
+YOURS = "a command of yours ran at the same time"
+JOB = "a job ran in the background, and nobody knows who has changed it"
+
+
+class CommandChanges:
+    """
+    The changes that commands make in a project, for its `journal`.
+
+    `is_job_running` says whether one goes on in the background. `tell` is told what cannot be undone, in a sentence.
+    """
+
+    def __init__(
+        self, journal: Journal, is_job_running: Callable[[], bool], tell: Callable[[str], None]
+    ) -> None:
+        self._journal = journal
+        self._is_job_running = is_job_running
+        self._tell = tell
+        self._looking = anyio.Lock()
+        self._in_front: list[str] = []
+        self._job_use = ""
+        self._had_job = False
+        self._persons = 0
+        self._had_persons = False
+        self._saved: set[str] = set()
+        self._refused = ""
+
+    @asynccontextmanager
+    async def during(self, ground: Ground, tool_use_id: str) -> AsyncGenerator[None]:
+        """Record what changes in this context as the work of a tool use."""
+        await self.look(ground)
+        self._in_front.append(tool_use_id)
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.look(ground)
+                self._in_front.remove(tool_use_id)
+                if self._is_job_running():
+                    self._job_use = tool_use_id
+
+    @contextmanager
+    def of_person(self) -> Generator[None]:
+        """Let what changes in this context be the person's as well."""
+        self._persons += 1
+        self._had_persons = True
+        try:
+            yield
+        finally:
+            self._persons -= 1
+
+    def saved(self, path: str) -> None:
+        """Take note that the person has just saved the file `path`, its links followed."""
+        self._saved.add(path)
+
+    async def look(self, ground: Ground) -> None:
+        """Record what has changed since this was called last, if the agent may have done it."""
+        if self._refused:
+            return
+        async with self._looking:
+            in_front = self._in_front[0] if self._in_front else ""
+            has_job = self._had_job
+            is_agents = bool(in_front) or has_job
+            try:
+                found = await self._journal.scan.look(ground, is_whole=is_agents)
+            except (CannotLookError, SandboxError) as error:
+                self._refuse(error, is_missed=bool(in_front))
+                return
+            finally:
+                doubt = YOURS if self._had_persons else "" if in_front else JOB
+                saved, self._saved = self._saved, set()
+                self._had_persons = self._persons > 0
+                self._had_job = self._is_job_running()
+            use = in_front or self._job_use
+            changes = [
+                FileChange(*each, use, SAVED if each.path in saved else doubt) for each in found
+            ]
+            if changes:
+                await self._journal.note(*changes)
+                self._tell_lost(changes)
+
+    def _refuse(self, error: CannotLookError | SandboxError, *, is_missed: bool) -> None:
+        reason = str(error).rstrip(".")
+        if isinstance(error, CannotLookError) and error.is_for_good:
+            self._refused = reason
+            self._tell(UNCOVERED.format(reason=reason))
+        elif is_missed:
+            self._tell(MISSED.format(reason=reason))
+
+    def _tell_lost(self, changes: list[FileChange]) -> None:
+        """Say at once what of it cannot be brought back."""
+        by_reason: dict[str, list[str]] = {}
+        for change in changes:
+            if why := change.before.lost:
+                by_reason.setdefault(why, []).append(printable(change.path))
+        for why, paths in by_reason.items():
+            more = len(paths) - MAX_NAMED
+            named = ", ".join(paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+            it = "it" if len(paths) == 1 else "they"
+            self._tell(NOT_RESTORABLE.format(paths=named, it=it, why=why))

@@ -1,0 +1,279 @@
+"""
+The project before and after a command: which files it has changed, and what they held.
+
+What git has of a file stands there already; of all others a copy is made before a command runs. Copies of what is never changed
+are of no use when the session ends, so they are in a file without a name, which goes with the process, however that ends.
+"""
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from anyio import to_thread
+
+from sanderling.changes.git import as_file, read_objects
+from sanderling.changes.states import (
+    ABSENT,
+    NO_ROOM,
+    TOO_LARGE,
+    UNREADABLE,
+    State,
+)
+from sanderling.changes.store import MAX_FILE_BYTES, Packed, Store, packed
+from sanderling.paths import is_within, real_path
+from sanderling.sandbox.files import Copied, Files
+from sanderling.sandbox.ground import Ground
+from sanderling.sandbox.inside.git_index import Row
+from sanderling.sandbox.inside.reading import Stamp
+from sanderling.sandbox.inside.tree import Seen
+
+MAX_COPIES_BYTES = 256 << 20
+RESERVE_BYTES = 1 << 30
+"""What copies leave free on the disk."""
+IGNORED = "it was ignored until then"
+UNSEEN = "it was not looked at before"
+HOME = "it is the home directory, or above it"
+RESTARTED = "the sandbox was switched meanwhile"
+REFUSED = {
+    errno.E2BIG: "it has more than 200,000 files",
+    errno.ETIME: "it takes too long to look at its files",
+    errno.ESTALE: "another directory was put in its place",
+}
+
+
+class CannotLookError(Exception):
+    """The project cannot be looked at, this time or `is_for_good`: `str(error)` says why, to go on after "because"."""
+
+    def __init__(self, reason: str, *, is_for_good: bool) -> None:
+        super().__init__(reason)
+        self.is_for_good = is_for_good
+
+
+class Change(NamedTuple):
+    path: str
+    before: State
+    after: State
+
+
+class _Copies:
+    """Compressed bytes by their digest, for as long as this process lives. Every method blocks."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file: int | None = None
+        self._places: dict[bytes, tuple[int, int, int]] = {}
+        self._end = 0
+
+    def add(self, content: Packed) -> bool:
+        """Keep `content`; False if there is no room."""
+        if content.digest in self._places:
+            return True
+        if self._end + len(content.data) > MAX_COPIES_BYTES:
+            return False
+        try:
+            if self._file is None:
+                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._file, path = tempfile.mkstemp(dir=self._directory)
+                Path(path).unlink()
+            status = os.fstatvfs(self._file)
+            if status.f_bavail * status.f_frsize < RESERVE_BYTES:
+                return False
+            os.pwrite(self._file, content.data, self._end)
+        except OSError:
+            return False
+        self._places[content.digest] = (self._end, len(content.data), content.size)
+        self._end += len(content.data)
+        return True
+
+    def get(self, digest: bytes) -> Packed | None:
+        if self._file is None or digest not in self._places:
+            return None
+        offset, length, size = self._places[digest]
+        return Packed(digest, size, os.pread(self._file, length, offset))
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class Scan:
+    """The scan of the project `root`, for a journal with that `store`. `directory` is for copies."""
+
+    def __init__(self, root: str, store: Store, directory: Path) -> None:
+        self._root = root
+        self._is_home = is_within(real_path(str(Path.home())), root)
+        self._store = store
+        self._copies = _Copies(directory)
+        self._token = os.urandom(8).hex()
+        self._known: dict[str, tuple[Row, State]] = {}
+        self._edited: dict[str, tuple[Stamp, State]] = {}
+
+    def edited(self, path: str, stamp: Stamp, state: State) -> None:
+        """Take note of what a tool has written, so that it is nobody else's change."""
+        self._edited[path] = (stamp, state)
+
+    async def look(self, ground: Ground, *, is_whole: bool = True) -> list[Change]:
+        """
+        Return what has changed since the last look, and keep what was there before and is there now.
+
+        Nothing has changed the first time, or on another ground. If it is not `is_whole`, nobody needs to know the changes.
+
+        Raises:
+            CannotLookError: the project has too many files, for instance.
+            SandboxError: there is no sandbox.
+        """
+        if self._is_home:
+            raise CannotLookError(HOME, is_for_good=True)
+        files = await ground.files()
+        try:
+            is_first, seen = await files.scan(self._root, self._token)
+            changes: list[Change] = []
+            if is_whole and not is_first:
+                changes = await self._changes(ground, files, seen)
+            await self._copy_unclean(files)
+        except OSError as error:
+            reason = REFUSED.get(error.errno or 0)
+            raise CannotLookError(
+                reason or f"its files cannot be looked at ({error.strerror})",
+                is_for_good=error.errno in (errno.E2BIG, errno.ETIME),
+            ) from error
+        if is_whole and is_first:
+            raise CannotLookError(RESTARTED, is_for_good=False)
+        return changes
+
+    async def _copy_unclean(self, files: Files) -> None:
+        """Copy what nobody has: it may be changed next."""
+        unclean = await files.unclean(self._root, self._token)
+        paths = [path for path, row in unclean if self._state(path, row) is None]
+        while paths:
+            copied = await files.copies(self._root, paths, MAX_FILE_BYTES)
+            has_room = await to_thread.run_sync(self._take_copies, copied)
+            if not has_room:
+                return
+            paths = paths[len(copied) :]
+
+    def _take_copies(self, copied: Sequence[Copied]) -> bool:
+        has_room = True
+        for copy in copied:
+            state = _state_of(copy)
+            if copy.digest and not self._copies.add(Packed(copy.digest, copy.size, copy.data)):
+                has_room = False
+                state = _lost(copy.row, NO_ROOM)
+            self._known[copy.path] = (copy.row, state)
+        return has_room
+
+    def _state(self, path: str, row: Row) -> State | None:
+        """The state that is known of a row."""
+        stamp, state = self._edited.get(path, (None, None))
+        if stamp and (stamp.ctime_ns, stamp.inode) == (row.ctime_ns, row.inode):
+            return state
+        known = self._known.get(path)
+        return known[1] if known and known[0] == row else None
+
+    # --- what has changed --------------------------------------------------------------------------------------------------
+
+    async def _changes(self, ground: Ground, files: Files, seen: Sequence[Seen]) -> list[Change]:
+        news = [each for each in seen if not self._is_known(each)]
+        objects = await self._objects(ground, news)
+        copied = await self._copied(files, news)
+
+        def record() -> list[Change]:
+            changes = [
+                Change(
+                    each.path, self._before(each, objects), self._after(each, copied.get(each.path))
+                )
+                for each in news
+            ]
+            self._store.sync()
+            return [each for each in changes if each.before != each.after or each.after.lost]
+
+        changes = await to_thread.run_sync(record)
+        await files.judged(self._root, self._token, list(copied))
+        return changes
+
+    def _is_known(self, seen: Seen) -> bool:
+        """Say whether what is there now was there before the command, or a tool has written it."""
+        return seen.after is not None and self._state(seen.path, seen.after) is not None
+
+    async def _copied(self, files: Files, seen: Iterable[Seen]) -> dict[str, Copied]:
+        paths = [each.path for each in seen if each.after and not stat.S_ISDIR(each.after.mode)]
+        found: dict[str, Copied] = {}
+        while paths:
+            some = await files.copies(self._root, paths, MAX_FILE_BYTES)
+            found |= {copy.path: copy for copy in some}
+            paths = paths[len(some) :]
+        return found
+
+    async def _objects(self, ground: Ground, seen: Iterable[Seen]) -> dict[str, bytes]:
+        by_repository: dict[str, dict[str, int]] = {}
+        for each in seen:
+            if each.object and each.before and each.before.size <= MAX_FILE_BYTES:
+                by_repository.setdefault(each.repository, {})[each.object] = each.before.size
+        found: dict[str, bytes] = {}
+        for repository, sizes in by_repository.items():
+            found |= await read_objects(ground, self._root, repository, sizes)
+        return found
+
+    def _before(self, seen: Seen, objects: dict[str, bytes]) -> State:
+        row = seen.before
+        if row is None:
+            return State("file", lost=IGNORED) if seen.was_ignored else ABSENT
+        if state := _directory(row) or self._state(seen.path, row):
+            if state.content and (copy := self._copies.get(bytes.fromhex(state.content))):
+                return self._stored(copy, row)
+            return state
+        if row.size > MAX_FILE_BYTES or not seen.object:
+            return _lost(row, TOO_LARGE if row.size > MAX_FILE_BYTES else UNSEEN)
+        data = as_file(objects[seen.object], row.size) if seen.object in objects else None
+        return _lost(row, UNREADABLE) if data is None else self._stored(packed(data), row)
+
+    def _after(self, seen: Seen, copy: Copied | None) -> State:
+        if seen.after is None:
+            return ABSENT
+        if state := _directory(seen.after):
+            return state
+        if copy is None:
+            return _lost(seen.after, UNREADABLE)
+        state = _state_of(copy)
+        if copy.digest:
+            state = self._stored(Packed(copy.digest, copy.size, copy.data), copy.row)
+        self._known[seen.path] = (copy.row, state)
+        return state
+
+    def _stored(self, content: Packed, row: Row) -> State:
+        try:
+            name = self._store.put(content)
+        except OSError:
+            return _lost(row, NO_ROOM)
+        return State("file", stat.S_IMODE(row.mode), content.size, name)
+
+    def close(self) -> None:
+        self._copies.close()
+
+
+def _state_of(copy: Copied) -> State:
+    """The state of what was copied; where its bytes are kept is its caller's business."""
+    row, mode = copy.row, stat.S_IMODE(copy.row.mode)
+    if row == Row(0, 0, 0, 0, 0):
+        return ABSENT
+    if stat.S_ISLNK(row.mode):
+        return State("link", target=os.fsdecode(copy.data))
+    if not stat.S_ISREG(row.mode):
+        return State("other", mode)
+    if copy.digest:
+        return State("file", mode, copy.size, copy.digest.hex())
+    return _lost(row, TOO_LARGE if row.size > MAX_FILE_BYTES else UNREADABLE)
+
+
+def _directory(row: Row) -> State | None:
+    return State("directory", stat.S_IMODE(row.mode)) if stat.S_ISDIR(row.mode) else None
+
+
+def _lost(row: Row, why: str) -> State:
+    kind = "link" if stat.S_ISLNK(row.mode) else "file" if stat.S_ISREG(row.mode) else "other"
+    return State(kind, stat.S_IMODE(row.mode), row.size, lost="" if kind == "other" else why)

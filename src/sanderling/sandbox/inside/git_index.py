@@ -1,0 +1,224 @@
+"""
+git's index, read without git: which files are what their objects are, by the times that git has noted (gitformat-index(5)).
+
+No program of git's runs here, and nothing of a repository's configuration counts, but for what makes a file differ from its object:
+where attributes name a filter, an encoding or `ident`, or objects have other names than SHA-1, nothing is said to be clean. Line
+endings may differ too; whoever takes an object for a file's bytes compares their sizes.
+"""
+
+import os
+import stat
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from sanderling.sandbox.inside.ignoring import Rules, matcher
+from sanderling.sandbox.inside.reading import load
+
+MAX_INDEX_BYTES = 256 << 20
+MAX_TEXT_BYTES = 1 << 20
+_HEADER = struct.Struct(">4sII")
+_ENTRY = struct.Struct(
+    ">IIIIIIIIII20sH"
+)  # ctime, mtime, device, inode, mode, owner, group, size, name of the object, flags
+_EXTENDED, _NAME_MASK = 0x4000, 0x0FFF
+_REGULAR = 0o100000
+_CONVERTING = ("filter", "ident", "working-tree-encoding")
+
+
+class Row(NamedTuple):
+    """The state of a name, as far as it can be seen without reading."""
+
+    mode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+
+def row_of(status: os.stat_result) -> Row:
+    return Row(
+        status.st_mode,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino,
+    )
+
+
+class Entry(NamedTuple):
+    """A file as git knows it, when its object was made."""
+
+    ctime_ns: int
+    mtime_ns: int
+    inode: int
+    size: int
+    object: bytes
+
+
+class Index:
+    """
+    The index of the repository whose `.git` stands in `root`, as far as it is about what is below `project`.
+
+    Without one that can be read it knows nothing. `directories` are those with something tracked in them, or below.
+    """
+
+    def __init__(self, root: str, project: str) -> None:
+        self.root = root
+        self.entries: dict[str, Entry] = {}
+        self.directories: set[str] = set()
+        self._below = f"{project}/"
+        self._mtime_ns = 0
+        self._stamp: tuple[int, ...] = ()
+        self._converting: list[Rules] = []
+        git_dir = _git_dir(root)
+        self._path = f"{git_dir}/index"
+        self.common_dir = _common_dir(git_dir)
+        self._config_dirs = (git_dir, self.common_dir)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read it if it has changed since."""
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            stamp: tuple[int, ...] = (0,)
+        else:
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        self.entries = {}
+        try:
+            data, is_whole, read = load(self._path, MAX_INDEX_BYTES, 0)
+            if is_whole and all(
+                b"objectformat" not in _text(f"{each}/config").lower() for each in self._config_dirs
+            ):
+                self._mtime_ns = read[3]
+                prefix = f"{self.root}/"
+                known = ((prefix + name, entry) for name, entry in _entries(data))
+                self.entries = {
+                    path: entry for path, entry in known if path.startswith(self._below)
+                }
+        except (OSError, ValueError, struct.error):
+            pass
+        self.directories = _directories(self.entries)
+        self._converting = list(self._rules())
+
+    def clean(self, path: str, row: Row) -> bytes:
+        """The name of the object that holds what the file `path` does; empty if there may be none."""
+        entry = self.entries.get(path)
+        if (
+            entry is None
+            or not stat.S_ISREG(row.mode)
+            or entry.mtime_ns != row.mtime_ns
+            or entry.size != row.size & 0xFFFFFFFF
+            or entry.ctime_ns != row.ctime_ns
+            or entry.inode != row.inode & 0xFFFFFFFF
+            or entry.mtime_ns >= self._mtime_ns  # "racy": it may have changed after git looked
+        ):
+            return b""
+        if self._converting:
+            name = os.path.basename(path)
+            if any(rules.judge(path, name) for rules in self._converting):
+                return b""
+        return entry.object
+
+    def _rules(self) -> Iterator[Rules]:
+        """Yield the rules of attributes for files that are not what their objects are."""
+        own = {path for path in self.entries if path.endswith("/.gitattributes")} | {
+            f"{self.root}/.gitattributes"
+        }
+        sources = [(os.path.dirname(path), path) for path in own]
+        others = (
+            f"{self.common_dir}/info/attributes",
+            os.path.expanduser("~/.config/git/attributes"),
+            "/etc/gitattributes",
+        )
+        sources += [(self.root, path) for path in others]
+        for directory, path in sources:
+            lines = os.fsdecode(_text(path)).splitlines()
+            if rules := matcher(directory, list(_converting_patterns(lines))):
+                yield rules
+
+
+def _directories(paths: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for path in paths:
+        directory = path.rpartition("/")[0]
+        while directory and directory not in found:
+            found.add(directory)
+            directory = directory.rpartition("/")[0]
+    return found
+
+
+def _converting_patterns(lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        pattern, *attributes = line.split() or [""]
+        if pattern.startswith("[attr]"):  # a name for several
+            pattern = "*"
+        if any(each.partition("=")[0] in _CONVERTING for each in attributes):
+            yield "*" if pattern.startswith('"') else pattern
+
+
+def _text(path: str) -> bytes:
+    try:
+        return load(path, MAX_TEXT_BYTES, MAX_TEXT_BYTES)[0]
+    except OSError:
+        return b""
+
+
+def _git_dir(root: str) -> str:
+    """The directory that `.git` is, or names."""
+    path = f"{root}/.git"
+    text = b"" if os.path.isdir(path) else _text(path)
+    named = os.fsdecode(text).removeprefix("gitdir:").strip() if text.startswith(b"gitdir:") else ""
+    return os.path.join(root, named) if named else path
+
+
+def _common_dir(git_dir: str) -> str:
+    named = os.fsdecode(_text(f"{git_dir}/commondir")).strip()
+    return os.path.join(git_dir, named) if named else git_dir
+
+
+def _entries(data: bytes) -> Iterator[tuple[str, Entry]]:
+    """
+    The regular files of an index.
+
+    Raises:
+        ValueError: it is none that is understood.
+        struct.error: it ends too early.
+    """
+    magic, version, count = _HEADER.unpack_from(data)
+    if magic != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("no index")
+    position, name = _HEADER.size, b""
+    unpack, size = _ENTRY.unpack_from, _ENTRY.size
+    for _ in range(count):
+        cs, cn, ms, mn, _, inode, mode, _, _, length, digest, flags = unpack(data, position)
+        start = position + size + (2 if flags & _EXTENDED else 0)
+        if version == 4:  # noqa: PLR2004 - the end of the name before it is replaced
+            cut, start = _number(data, start)
+            end = data.index(b"\0", start)
+            name = name[: len(name) - cut] + data[start:end]
+            position = end + 1
+        else:
+            end = start + (flags & _NAME_MASK)
+            if flags & _NAME_MASK == _NAME_MASK:
+                end = data.index(b"\0", start)
+            name = data[start:end]
+            position += (end - position + 8) & ~7
+        if mode & 0o170000 == _REGULAR:
+            entry = Entry(cs * 1_000_000_000 + cn, ms * 1_000_000_000 + mn, inode, length, digest)
+            yield os.fsdecode(name), entry
+
+
+def _number(data: bytes, position: int) -> tuple[int, int]:
+    """A number of variable length, and where it ends."""
+    byte = data[position]
+    value = byte & 127
+    while byte & 128:
+        position += 1
+        byte = data[position]
+        value = ((value + 1) << 7) | (byte & 127)
+    return value, position + 1

@@ -1,0 +1,173 @@
+"""
+The patterns of .gitignore (gitignore(5)): what git does not see of a directory.
+
+Of several rules for a name the last counts, and those of a directory before those above it. What lies in an ignored directory is
+ignored. Rules in a row that say the same are one regular expression: it is asked about every name that there is.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+NAME = ".gitignore"
+_CLASSES = {
+    "alnum": "a-zA-Z0-9",
+    "alpha": "a-zA-Z",
+    "blank": " \\t",
+    "digit": "0-9",
+    "lower": "a-z",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\s",
+    "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f",
+}
+
+
+class _Rule(NamedTuple):
+    is_negative: bool
+    is_of_names: bool  # at any depth; else of paths from the rules' directory on
+    expression: str
+
+
+class _Group(NamedTuple):
+    """Rules in a row that all ignore, or all do not. A directory is asked about with a slash at its end."""
+
+    is_negative: bool
+    names: re.Pattern[str] | None
+    paths: re.Pattern[str] | None
+
+
+class Rules:
+    """The rules of a file in `directory`, which is absolute; `text` is what it holds."""
+
+    def __init__(self, directory: str, text: str) -> None:
+        self._start = len(directory.rstrip("/")) + 1
+        rules = [rule for line in text.split("\n") if (rule := _rule(line.removesuffix("\r")))]
+        groups = groupby(rules, lambda rule: rule.is_negative)
+        self._groups = [_group(each, list(some)) for each, some in groups][::-1]
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def judge(self, path: str, name: str) -> bool | None:
+        """Say whether `path` is ignored; None if no rule is about it. `path` and `name` end in a slash if it is a directory."""
+        for is_negative, names, paths in self._groups:
+            if (names and names.fullmatch(name)) or (paths and paths.fullmatch(path, self._start)):
+                return not is_negative
+        return None
+
+
+def is_ignored(chain: Sequence[Rules], path: str, name: str) -> bool:
+    """Say whether the rules of a directory and of those above it, the nearest first, ignore what is in it."""
+    for rules in chain:
+        if (judged := rules.judge(path, name)) is not None:
+            return judged
+    return False
+
+
+def matcher(directory: str, patterns: Sequence[str]) -> Rules:
+    """The rules that match what any of `patterns` does, in the words of .gitattributes: none of them brings anything back."""
+    return Rules(directory, "\n".join(each for each in patterns if not each.startswith("!")))
+
+
+def _group(is_negative: bool, rules: Sequence[_Rule]) -> _Group:
+    names = [rule.expression for rule in rules if rule.is_of_names]
+    paths = [rule.expression for rule in rules if not rule.is_of_names]
+    return _Group(is_negative, _any_of(names), _any_of(paths))
+
+
+def _any_of(expressions: list[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(expressions), re.DOTALL) if expressions else None
+
+
+def _rule(line: str) -> _Rule | None:
+    """The rule that a line is; None for a comment, a blank line, and what can match nothing."""
+    pattern = re.sub(r"(?<!\\)((?:\\\\)*) +$", r"\1", line)
+    if not pattern or pattern.startswith("#"):
+        return None
+    is_negative = pattern.startswith("!")
+    pattern = pattern[is_negative:]
+    end = "/" if pattern.endswith("/") else "/?"
+    pattern = pattern.removesuffix("/")
+    is_of_names = "/" not in pattern
+    try:
+        expression = _name(pattern) if is_of_names else _path(pattern.removeprefix("/"))
+        re.compile(expression)
+    except (ValueError, re.error):
+        return None
+    return _Rule(is_negative, is_of_names, f"(?:{expression}){end}") if pattern else None
+
+
+def _path(pattern: str) -> str:
+    """The regular expression for a path: between two `**` the first fit will do, so that nothing is tried twice."""
+    groups: list[list[str]] = [[]]
+    for part in pattern.split("/"):
+        if part.strip("*") == "" and len(part) > 1:
+            groups.append([])
+        else:
+            groups[-1].append(_name(part))
+    first, *middle = ["/".join(group) for group in groups]
+    if not middle:
+        return first
+    *middle, last = middle
+    first += "/" * bool(first)
+    between = "".join(f"(?>(?:[^/]*/)*?{each}/)" for each in middle if each)
+    return f"{first}{between}" + (f"(?:[^/]*/)*?{last}" if last else ".+")
+
+
+def _name(pattern: str) -> str:
+    """
+    The regular expression for a part of a path: between two stars the first fit will do.
+
+    Raises:
+        ValueError: a class or an escape has no end, so it matches nothing.
+    """
+    pieces, position = [""], 0
+    while position < len(pattern):
+        letter = pattern[position]
+        position += 1
+        if letter == "*":
+            pieces.append("")
+        elif letter == "?":
+            pieces[-1] += "[^/]"
+        elif letter == "[":
+            text, position = _class(pattern, position)
+            pieces[-1] += text
+        elif letter == "\\":
+            pieces[-1] += re.escape(pattern[position]) if position < len(pattern) else _fail()
+            position += 1
+        else:
+            pieces[-1] += re.escape(letter)
+    first, *middle = pieces
+    if not middle:
+        return first
+    *middle, last = middle
+    return first + "".join(f"(?>[^/]*?{each})" for each in middle if each) + f"[^/]*{last}"
+
+
+def _fail() -> str:
+    raise ValueError("it matches nothing")
+
+
+def _class(pattern: str, position: int) -> tuple[str, int]:
+    """The class that begins behind a bracket, and where it ends."""
+    is_negative = pattern[position : position + 1] in ("!", "^")
+    start = position = position + is_negative
+    text = ""
+    while position < len(pattern):
+        letter = pattern[position]
+        position += 1
+        if letter == "]" and position > start + 1:
+            return (f"[^/{text}]" if is_negative else f"(?!/)[{text}]"), position
+        if letter == "[" and (known := re.match(r":(\w+):\]", pattern[position:])):
+            text += _CLASSES.get(known[1]) or _fail()
+            position += known.end()
+        elif letter == "\\":
+            text += re.escape(pattern[position : position + 1] or _fail())
+            position += 1
+        elif letter == "-" and start < position - 1 and pattern[position : position + 1] != "]":
+            text += "-"
+        else:
+            text += re.escape(letter)
+    return _fail(), position

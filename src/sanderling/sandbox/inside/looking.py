@@ -1,0 +1,111 @@
+"""Looks at a project for what has changed in it, and copies of that: for the journal of what the agent does."""
+
+import errno
+import os
+import stat
+import zlib
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from sanderling.sandbox.inside.git_index import Row, row_of
+from sanderling.sandbox.inside.reading import OPENED, take
+from sanderling.sandbox.inside.tree import Tree
+
+DIGEST_BYTES = 32
+MAX_ANSWER_BYTES = 4 << 20
+MAX_TRIES = 3
+MAX_TREES = 16
+_trees: dict[str, Tree] = {}
+
+Copy = tuple[str, tuple[int, ...], bytes, int, bytes]
+"""A path, its row, and of a file the digest and size of its bytes, and the bytes, compressed; of a link, where it leads."""
+
+
+def scan(root: str, token: str) -> tuple[bool, list[tuple[object, ...]]]:
+    """
+    Return whether this is the first look of `token`, and what has changed since the last one.
+
+    Raises:
+        OSError: there is nothing to be looked at, or too much: E2BIG, ETIME.
+    """
+    tree = _trees.pop(token, None)
+    is_first = tree is None
+    tree = tree or Tree(root)
+    try:
+        changes = tree.look()
+    except BaseException:
+        tree.close()
+        raise
+    _trees[token] = tree
+    while len(_trees) > MAX_TREES:
+        _trees.pop(next(iter(_trees))).close()
+    return is_first, [
+        (path, before and tuple(before), after and tuple(after), *rest)
+        for path, before, after, *rest in changes
+    ]
+
+
+def unclean(_root: str, token: str) -> list[tuple[str, tuple[int, ...]]]:
+    """The files whose bytes nobody has: they have changed since this was asked last, and git has others."""
+    tree = _trees.get(token)
+    return [(path, tuple(row)) for path, row in tree.unclean()] if tree else []
+
+
+def judged(_root: str, token: str, paths: Sequence[str]) -> None:
+    """Take note that the bytes of these files are had."""
+    if tree := _trees.get(token):
+        tree.judged(paths)
+
+
+def forget(_root: str, token: str) -> None:
+    if tree := _trees.pop(token, None):
+        tree.close()
+
+
+def copies(_root: str, paths: Sequence[str], limit: int) -> list[Copy]:
+    """Copy the first of `paths`, as many as one answer holds. What is larger than `limit`, or cannot be read, has no digest."""
+    found: list[Copy] = []
+    room = MAX_ANSWER_BYTES
+    for path in paths:
+        copy = _copy(path, limit)
+        found.append(copy)
+        room -= len(copy[-1]) + len(path)
+        if room < 0:
+            break
+    return found
+
+
+def _copy(path: str, limit: int) -> Copy:
+    row = Row(0, 0, 0, 0, 0)
+    for _ in range(MAX_TRIES):
+        try:
+            row = row_of(os.lstat(path))
+            if stat.S_ISLNK(row.mode):
+                return path, tuple(row), b"", 0, os.fsencode(os.readlink(path))
+            if not stat.S_ISREG(row.mode) or row.size > limit:
+                break
+            data = _bytes(path, row, limit)
+        except OSError as error:
+            if error.errno == errno.ESTALE:
+                continue
+            break
+        digest = blake2b(data, digest_size=DIGEST_BYTES).digest()
+        return path, tuple(row), digest, len(data), zlib.compress(data, 1)
+    return path, tuple(row), b"", 0, b""
+
+
+def _bytes(path: str, row: Row, limit: int) -> bytes:
+    """
+    All that the file holds whose row that is.
+
+    Raises:
+        OSError: ESTALE, it has changed since, or while it was read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | OPENED)
+    try:
+        data = take(descriptor, limit + 1)
+        if row_of(os.fstat(descriptor)) != row or len(data) != row.size:
+            raise OSError(errno.ESTALE, "it has changed")
+    finally:
+        os.close(descriptor)
+    return data

@@ -1,0 +1,407 @@
+"""
+A project's tree as it was looked at last, and what has changed in it since.
+
+Where inotify can watch its directories, only those are looked at again in which something has happened; else the state of each file
+is asked for. Nobody can set a change time: a file with the same inode and change time is the same. One that was changed in the last
+tick of the kernel's clock is waited out. What is ignored and not tracked is left out, and so is what is version control's own.
+"""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from sanderling.sandbox.inside.git_index import Index, Row, row_of
+from sanderling.sandbox.inside.ignoring import NAME, Rules, is_ignored
+from sanderling.sandbox.inside.reading import TICK_NS, load
+from sanderling.sandbox.inside.watches import Watches
+
+MAX_FILES = 200_000
+MAX_WALK_S = 20.0
+MAX_RULES_BYTES = 1 << 20
+OWN = frozenset((".git", ".hg", ".jj", ".svn"))
+
+
+class Seen(NamedTuple):
+    """
+    A name that has changed: its row `before` and `after`, None where there was nothing.
+
+    `object` names that of git's which held the bytes before, in a `repository`. `was_ignored`: something may have been there, but
+    nobody had looked.
+    """
+
+    path: str
+    before: Row | None
+    after: Row | None
+    object: str = ""
+    repository: str = ""
+    was_ignored: bool = False
+
+
+class _Directory:
+    """A directory that is looked at. If it `is_ignored`, only what is tracked counts in it; `chain` are the rules above it."""
+
+    __slots__ = (
+        "chain",
+        "files",
+        "index",
+        "is_ignored",
+        "own",
+        "row",
+        "rules",
+        "rules_text",
+        "subdirectories",
+    )
+
+    def __init__(
+        self, row: Row, chain: Sequence[Rules], index: Index | None, *, is_ignored: bool
+    ) -> None:
+        self.row = row
+        self.chain = chain
+        self.index = index
+        self.is_ignored = is_ignored
+        self.rules_text = ""
+        self.own: Rules | None = None
+        self.rules = chain  # with its own
+        self.files: dict[str, Row] = {}
+        self.subdirectories: set[str] = set()
+
+    def leaves_out(self, path: str, name: str) -> bool:
+        """Say whether something in it does not count; `path` and `name` end in a slash if it is a directory."""
+        if not self.is_ignored and not is_ignored(self.rules, path, name):
+            return False
+        tracked = self.index and (
+            path.rstrip("/") in self.index.directories or path in self.index.entries
+        )
+        return not tracked
+
+
+class Tree:
+    """The tree below `root`, which is absolute and real. If it `is_watched`, the kernel is asked to tell what changes."""
+
+    def __init__(self, root: str, *, is_watched: bool = True) -> None:
+        self._root = root
+        self._directories: dict[str, _Directory] = {}
+        self._indexes: dict[str, Index] = {}
+        self._objects: dict[str, tuple[bytes, str]] = {}
+        self._unjudged: dict[str, set[str]] = {}  # names by directory
+        self._changes: dict[str, Seen] | None = None  # None: all is new
+        self._count = 0
+        self._end = 0.0
+        self._waiting: list[tuple[str, _Directory, bool]] = []
+        self._watches = Watches()
+        if not is_watched:
+            self._watches.close()
+
+    @property
+    def is_watched(self) -> bool:
+        return self._watches.are_on
+
+    def close(self) -> None:
+        self._watches.close()
+
+    # --- looking -------------------------------------------------------------------------------------------------------
+
+    def look(self) -> list[Seen]:
+        """
+        Return what has changed since the last look; the first one finds nothing changed.
+
+        Raises:
+            OSError: the root cannot be read; E2BIG: there is too much; ETIME: it takes too long.
+        """
+        self._end = time.monotonic() + MAX_WALK_S
+        if not self._directories:
+            around = _Directory(Row(0, 0, 0, 0, 0), *self._surroundings(), is_ignored=False)
+            self._enter(self._root, around)
+            self._list_waiting()
+            self._unjudged = {path: set(each.files) for path, each in self._directories.items()}
+            self._changes = {}
+            return []
+        self._changes = {}
+        happened = self._watches.happened()
+        if happened is None:
+            self._rescan()
+        else:
+            for path in sorted(happened):
+                self._list_again(path)
+            self._list_waiting()
+            if any(map(_has_other_names, self._changes.values())):
+                self._rescan()
+        changes = list(self._changes.values())
+        for seen in changes:
+            directory, _, name = seen.path.rpartition("/")
+            self._unjudged.setdefault(directory, set()).add(name)
+        _settle(changes)
+        return changes
+
+    def unclean(self) -> list[tuple[str, Row]]:
+        """Return the files that have changed since this was asked last and are not what git has; the first time, of all."""
+        waiting, self._unjudged = self._unjudged, {}
+        if waiting:
+            for index in self._indexes.values():
+                index.refresh()
+        found: list[tuple[str, Row]] = []
+        for path, names in waiting.items():
+            if (directory := self._directories.get(path)) is None:
+                continue
+            index = directory.index
+            for name in names:
+                if (row := directory.files.get(name)) is None:
+                    continue
+                below = f"{path}/{name}"
+                if index and (named := index.clean(below, row)):
+                    self._objects[below] = (named, index.root)
+                else:
+                    found.append((below, row))
+        return found
+
+    def judged(self, paths: Iterable[str]) -> None:
+        """Take note that the bytes of these files are known."""
+        for path in paths:
+            directory, _, name = path.rpartition("/")
+            self._unjudged.get(directory, set()).discard(name)
+
+    def _rescan(self) -> None:
+        """Look at each file, and list the directories that have changed themselves, or in which one has."""
+        for path in sorted(self._directories):
+            if (directory := self._directories.get(path)) is None:
+                continue  # gone with one above it
+            self._check_time()
+            prefix = f"{path}/"
+            names = ((prefix + name, row) for name, row in directory.files.items())
+            if _is_other(path, directory.row) or any(_is_other(*each) for each in names):
+                self._list_again(path)
+        self._list_waiting()
+
+    def _list_again(self, path: str) -> None:
+        directory = self._directories.get(path)
+        if directory is None:
+            return
+        row = _row(path)
+        if row is None or not stat.S_ISDIR(row.mode) or row.inode != directory.row.inode:
+            if path == self._root:
+                raise OSError(errno.ESTALE, "it is another directory")
+            self._leave(path)
+            if above := self._directories.get(os.path.dirname(path)):
+                self._list(os.path.dirname(path), above)
+            return
+        if row.mode != directory.row.mode:
+            self._note(path, directory.row, row)
+        directory.row = row
+        self._watches.add(
+            path
+        )  # one that was made anew can have the number of the one that is gone
+        self._list(path, directory)
+
+    # --- directories ---------------------------------------------------------------------------------------------------
+
+    def _enter(
+        self, path: str, above: _Directory, *, is_ignored: bool = False, was_ignored: bool = False
+    ) -> None:
+        """Take in the directory `path`, and have it listed."""
+        row = _row(path)
+        if row is None or not stat.S_ISDIR(row.mode):
+            return
+        directory = _Directory(row, above.rules, above.index, is_ignored=is_ignored)
+        self._directories[path] = directory
+        self._watches.add(path)  # before it is listed, so that nothing comes between
+        self._note(path, None, row, was_ignored=was_ignored)
+        self._waiting.append((path, directory, was_ignored))
+
+    def _leave(self, path: str) -> None:
+        """Take note that a directory is gone, with all that was below it."""
+        going = [path]
+        while going:
+            path = going.pop()
+            if (directory := self._directories.pop(path, None)) is None:
+                continue
+            self._watches.remove(path)
+            self._note(path, directory.row, None)
+            for name, row in directory.files.items():
+                self._note(f"{path}/{name}", row, None)
+            self._count -= len(directory.files)
+            going += [f"{path}/{name}" for name in directory.subdirectories]
+
+    def _list_waiting(self) -> None:
+        while self._waiting:
+            path, directory, was_ignored = self._waiting.pop()
+            self._list(path, directory, was_ignored=was_ignored)
+
+    def _list(self, path: str, directory: _Directory, *, was_ignored: bool = False) -> None:
+        """Compare a directory with what is known of it; those that are new in it wait to be listed."""
+        self._check_time()
+        try:
+            with os.scandir(path) as found:
+                entries = list(found)
+        except PermissionError:  # what is in it is neither known nor gone
+            return
+        except OSError:
+            entries = []
+        old_rules = directory.rules
+        self._read_rules(path, directory, entries)
+        files: dict[str, Row] = {}
+        directories: set[str] = set()
+        has_rules = directory.rules or directory.is_ignored
+        known, prefix = directory.files, f"{path}/"
+        for entry in entries:
+            name = entry.name
+            below = prefix + name
+            if name in OWN:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if not has_rules or not directory.leaves_out(f"{below}/", f"{name}/"):
+                    directories.add(name)
+                continue
+            is_out = name not in known and has_rules and directory.leaves_out(below, name)
+            if not is_out and (row := _row(below)):
+                files[name] = row
+        for name, row in files.items():
+            old = known.get(name)
+            if old is None or old.ctime_ns != row.ctime_ns or old.inode != row.inode:
+                below = prefix + name
+                back = was_ignored or (
+                    old is None and _came_back(old_rules, directory, below, name)
+                )
+                self._note(below, old, row, was_ignored=back)
+        self._replace(path, directory, files, directories)
+        for name in sorted(directories, reverse=True):
+            self._go_into(prefix + name, directory, old_rules, was_ignored=was_ignored)
+
+    def _go_into(
+        self, path: str, above: _Directory, old_rules: Sequence[Rules], *, was_ignored: bool
+    ) -> None:
+        """Take in a directory that is new, or list it again because other rules hold for it now."""
+        if known := self._directories.get(path):
+            if old_rules != above.rules:
+                known.chain = above.rules
+                self._waiting.append((path, known, was_ignored))
+            return
+        place = f"{path}/", f"{os.path.basename(path)}/"
+        is_out = above.is_ignored or is_ignored(above.rules, *place)
+        is_back = was_ignored or _came_back(old_rules, above, *place)
+        self._enter(path, above, is_ignored=is_out, was_ignored=is_back)
+
+    def _replace(
+        self, path: str, directory: _Directory, files: dict[str, Row], directories: set[str]
+    ) -> None:
+        """Let `files` and `directories` be what a directory holds now."""
+        for name in directory.files.keys() - files.keys():
+            self._note(f"{path}/{name}", directory.files[name], None)
+        gone = directory.subdirectories - directories
+        self._count += len(files) - len(directory.files)
+        directory.files, directory.subdirectories = files, directories
+        for name in gone:
+            self._leave(f"{path}/{name}")
+        if self._count > MAX_FILES:
+            raise OSError(errno.E2BIG, "too many files")
+
+    def _note(
+        self, path: str, before: Row | None, after: Row | None, *, was_ignored: bool = False
+    ) -> None:
+        """Take note of a change. A file in the place of a directory is noted twice: as the one that is gone, and as the new one."""
+        if self._changes is None:
+            return
+        known = self._changes.get(path)
+        if known:
+            before, after = known.before or before, after or known.after
+        named, repository = self._objects.pop(path, (b"", ""))
+        name = named.hex()
+        if known and not name:
+            name, repository = known.object, known.repository
+        self._changes[path] = Seen(path, before, after, name, repository, was_ignored)
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._end:
+            raise OSError(errno.ETIME, "it takes too long")
+
+    # --- what is left out ----------------------------------------------------------------------------------------------
+
+    def _read_rules(
+        self, path: str, directory: _Directory, entries: "Sequence[os.DirEntry[str]]"
+    ) -> None:
+        """Read what stands in a directory about what counts in it: its .gitignore, and a repository's index."""
+        text = ""
+        for entry in entries:
+            if entry.name == NAME and entry.is_file(follow_symlinks=False):
+                text = _text(f"{path}/{NAME}")
+            elif entry.name == ".git" and (not directory.index or directory.index.root != path):
+                directory.index = self._index(path)
+        if (
+            text != directory.rules_text
+            or directory.rules[-len(directory.chain) :] != directory.chain
+        ):
+            directory.rules_text = text
+            own = Rules(path, text)
+            directory.rules = (own, *directory.chain) if own else directory.chain
+
+    def _index(self, root: str) -> Index:
+        if root not in self._indexes:
+            self._indexes[root] = Index(root, self._root)
+        return self._indexes[root]
+
+    def _surroundings(self) -> tuple[Sequence[Rules], Index | None]:
+        """The rules that hold for the root without standing in it, and the index of the repository that it lies in."""
+        above = list(_above(self._root))
+        repository = next((path for path in above if os.path.lexists(f"{path}/.git")), "")
+        between = above[1 : above.index(repository) + 1] if repository else []
+        chain = [Rules(path, _text(f"{path}/{NAME}")) for path in between]
+        index = self._index(repository) if repository else None
+        everywhere = [os.path.expanduser("~/.config/git/ignore")]
+        everywhere += [f"{index.common_dir}/info/exclude"] if index else []
+        chain += [Rules(repository or self._root, _text(path)) for path in reversed(everywhere)]
+        return tuple(filter(None, chain)), index
+
+
+def _has_other_names(seen: Seen) -> bool:
+    """Say whether a file that has changed has hard links: it has changed by all of its names."""
+    if seen.after is None or not stat.S_ISREG(seen.after.mode):
+        return False
+    with suppress(OSError):
+        return os.lstat(seen.path).st_nlink > 1
+    return False
+
+
+def _settle(changes: Sequence[Seen]) -> None:
+    """Wait until one more change would have another time."""
+    newest = max((seen.after.ctime_ns for seen in changes if seen.after), default=0)
+    left = newest + TICK_NS - time.time_ns()
+    if 0 < left <= TICK_NS:
+        time.sleep(left / 1e9)
+
+
+def _came_back(old_rules: Sequence[Rules], directory: _Directory, path: str, name: str) -> bool:
+    """Say whether what is new was ignored by the rules that held before, so that it may have been there."""
+    return old_rules != directory.rules and is_ignored(old_rules, path, name)
+
+
+def _is_other(path: str, known: Row) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return True
+    return status.st_ctime_ns != known.ctime_ns or status.st_ino != known.inode
+
+
+def _above(path: str) -> Iterator[str]:
+    """A directory and those above it."""
+    yield path
+    while path != "/":
+        path = os.path.dirname(path)
+        yield path
+
+
+def _row(path: str) -> Row | None:
+    try:
+        return row_of(os.lstat(path))
+    except OSError:
+        return None
+
+
+def _text(path: str) -> str:
+    try:
+        return os.fsdecode(load(path, MAX_RULES_BYTES, MAX_RULES_BYTES)[0])
+    except OSError:
+        return ""

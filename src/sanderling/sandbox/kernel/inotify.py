@@ -1,0 +1,73 @@
+"""inotify, which Python does not wrap: the kernel tells what happens in directories."""
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+IN_ATTRIB, IN_CLOSE_WRITE, IN_MODIFY = 0x4, 0x8, 0x2
+IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x40, 0x80, 0x100, 0x200
+IN_DELETE_SELF, IN_MOVE_SELF = 0x400, 0x800
+IN_Q_OVERFLOW, IN_IGNORED, IN_ONLYDIR, IN_DONT_FOLLOW = 0x4000, 0x8000, 0x0100_0000, 0x0200_0000
+IN_EXCL_UNLINK = 0x0400_0000
+EVENT = struct.Struct("iIII")
+READ_BYTES = 1 << 16
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Event(NamedTuple):
+    """Something that happened in the directory of `watch`, to `name` there; two events with one `cookie` are a renaming."""
+
+    watch: int
+    mask: int
+    cookie: int
+    name: str
+
+
+def instance() -> int:
+    """
+    Return a descriptor from which events are read, without waiting for any.
+
+    Raises:
+        OSError: the kernel has none to give.
+    """
+    return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def watch(fd: int, path: str, mask: int) -> int:
+    """
+    Have what happens in the directory `path` told on `fd`; return the watch's number.
+
+    Raises:
+        OSError: it cannot be watched; ENOSPC: the kernel has no watch left.
+    """
+    return _checked(_libc.inotify_add_watch(fd, os.fsencode(path), mask | IN_ONLYDIR))
+
+
+def forget(fd: int, number: int) -> None:
+    """Watch that directory no more."""
+    _libc.inotify_rm_watch(fd, number)
+
+
+def _checked(result: int) -> int:
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def events(fd: int, reads: int) -> Iterator[Event]:
+    """Yield what is there to be told, as much as so many reads give."""
+    for _ in range(reads):
+        try:
+            data = os.read(fd, READ_BYTES)
+        except OSError:
+            return
+        position = 0
+        while position < len(data):
+            number, mask, cookie, length = EVENT.unpack_from(data, position)
+            position += EVENT.size + length
+            name = os.fsdecode(data[position - length : position].rstrip(b"\0"))
+            yield Event(number, mask, cookie, name)

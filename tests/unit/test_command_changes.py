@@ -1,0 +1,504 @@
+"""What commands change: found by looking, kept with what was there before, and nobody else's changes with it."""
+
+import os
+import random
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.conftest import prove_rest
+
+from sanderling.changes.commands import CommandChanges
+from sanderling.changes.journal import Journal
+from sanderling.changes.states import FileChange, State
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.policy import SandboxPolicy
+
+DEADLINE_S = 30.0
+GIT = (
+    "git",
+    "-c",
+    "user.name=A",
+    "-c",
+    "user.email=a@example.com",
+    "-c",
+    "init.defaultBranch=main",
+)
+
+
+class Bench:
+    """A project with a journal, and commands that run in it."""
+
+    def __init__(self, place: "Place", sandbox: SessionSandbox) -> None:
+        self.project = place.project
+        self.sandbox = sandbox
+        self.told: list[str] = []
+        self.has_job = False
+        self.journal = Journal(place.root / "changes", "s", str(self.project), self.told.append)
+        self.changes = CommandChanges(self.journal, lambda: self.has_job, self.told.append)
+        self.count = 0
+
+    async def run(self, command: str, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Run a command as a tool does; `meanwhile` happens when it has ended, and nobody has looked yet."""
+        self.count += 1
+        async with self.changes.during(self.sandbox.ground, f"t{self.count}"):
+            process = await self.sandbox.ground.spawn(["/bin/sh", "-c", f"{command}; echo end"])
+            assert process.stdout
+            with anyio.fail_after(DEADLINE_S):
+                while b"end" not in await process.stdout.receive():
+                    pass
+                await process.wait()
+            process.close()
+            meanwhile()
+
+    async def changed(self) -> dict[str, FileChange]:
+        turn = await self.journal.latest()
+        found = turn.changes if turn else ()
+        return {self.shown(each): each for each in found}
+
+    async def doubtful(self) -> list[str]:
+        turn = await self.journal.latest()
+        return [self.shown(each) for each in (turn.doubtful if turn else ())]
+
+    def shown(self, change: FileChange) -> str:
+        return change.path.removeprefix(f"{self.project}/")
+
+    async def text(self, state: State) -> bytes | None:
+        return await self.journal.content(state)
+
+
+class Place:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.project = root / "home" / "project"
+
+    @asynccontextmanager
+    async def bench(self, *, is_on: bool = False) -> AsyncIterator[Bench]:
+        policy = SandboxPolicy(
+            project=str(self.project),
+            home=str(self.root / "home"),
+            state_dir=str(self.root / "state"),
+        )
+        sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
+        sandbox.switch(is_on=is_on)
+        with anyio.fail_after(DEADLINE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(sandbox.keeper.serve)
+                bench = Bench(self, sandbox)
+                yield bench
+                bench.journal.close()
+                tasks.cancel_scope.cancel()
+
+    def git(self, *arguments: str, cwd: Path | None = None) -> str:
+        done = subprocess.run(
+            [*GIT, *arguments], cwd=cwd or self.project, check=True, capture_output=True, text=True
+        )
+        return done.stdout
+
+    def commit(self, cwd: Path | None = None) -> None:
+        self.git("init", "-q", cwd=cwd)
+        self.git("add", "-A", "--force", cwd=cwd)
+        self.git("commit", "-qm", "x", cwd=cwd)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_environment: object) -> Place:  # noqa: ARG001
+    place = Place(tmp_path)
+    place.project.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return place
+
+
+@pytest.fixture
+def project(place: Place) -> Path:
+    return place.project
+
+
+def settle(project: Path) -> None:
+    """Let git be sure of its files: their times must be older than its index."""
+    for path in project.rglob("*"):
+        if ".git" not in path.parts and path.is_file():
+            os.utime(path, (1, 1))
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("has_git", [True, False])
+async def test_what_a_command_does_is_known_with_what_was_there(place, project, is_on, has_git):
+    for name in ("changed", "deleted", "renamed", "moded", "kept", "linked"):
+        (project / name).write_text(f"old {name}")
+    (project / "link").symlink_to("kept")
+    (project / "d").mkdir()
+    (project / "d" / "in").write_text("in d")
+    if has_git:
+        settle(project)
+        place.commit()
+    async with place.bench(is_on=is_on) as bench:
+        await bench.run(
+            "printf new > changed; rm deleted; mv renamed new-name; chmod 755 moded; ln -sf changed link;"
+            " ln -sf kept linked; mkdir -p e/f; printf x > e/f/g; rm -r d; touch kept"
+        )
+        changed = await bench.changed()
+        befores = {
+            name: (each.before.kind, await bench.text(each.before))
+            for name, each in changed.items()
+        }
+        afters = {
+            name: (each.after.kind, await bench.text(each.after)) for name, each in changed.items()
+        }
+        assert befores == {
+            "changed": ("file", b"old changed"),
+            "deleted": ("file", b"old deleted"),
+            "renamed": ("file", b"old renamed"),
+            "new-name": ("absent", None),
+            "moded": ("file", b"old moded"),
+            "link": ("link", None),
+            "linked": ("file", b"old linked"),
+            "e": ("absent", None),
+            "e/f": ("absent", None),
+            "e/f/g": ("absent", None),
+            "d": ("directory", None),
+            "d/in": ("file", b"in d"),
+        }
+        assert afters["changed"] == ("file", b"new")
+        assert afters["new-name"] == ("file", b"old renamed")
+        assert changed["moded"].after.mode == 0o755
+        assert (changed["link"].before.target, changed["link"].after.target) == ("kept", "changed")
+        assert (afters["linked"], afters["e"], afters["d"]) == (
+            ("link", None),
+            ("directory", None),
+            ("absent", None),
+        )
+        assert bench.told == []
+
+
+async def test_what_the_person_changes_between_commands_is_theirs(place, project):
+    (project / "a").write_text("1")
+    async with place.bench() as bench:
+        await bench.run("true")
+        (project / "a").write_text("2")
+        (project / "b").write_text("of the person")
+        await bench.run("true")
+        assert await bench.changed() == {}
+        await bench.run("printf 3 > a")
+        change = (await bench.changed())["a"]
+        assert await bench.text(change.before) == b"2"
+
+
+async def test_a_change_shows_in_the_change_time_alone(place, project):
+    (project / "a").write_text("one")
+    os.utime(project / "a", (1, 1))
+    async with place.bench() as bench:
+        await bench.run("printf two > a; touch -d @1 a")
+        assert await bench.text((await bench.changed())["a"].before) == b"one"
+
+
+async def test_what_was_changed_a_moment_ago_can_be_told_from_what_is_changed_now(place, project):
+    async with place.bench() as bench:
+        await bench.run("true")
+        for number in range(10):
+            (project / "a").write_text(f"{number:03}")
+            await bench.run(f"printf {number + 500} > a")
+            change = (await bench.changed())["a"]
+            assert await bench.text(change.after) == b"%d" % (number + 500)
+        records = await bench.journal.turns()
+        texts = [await bench.text(each.before) for each in records[0].changes]
+        assert texts == [b"000"] or texts == [b"%03d" % number for number in range(10)]
+
+
+async def test_names_may_hold_anything(place, project):
+    names = [b"new\nline", b"\xff\xfe", b"-rf", b"a b", "é".encode(), b"*", b"'\""]
+    for name in names:
+        (project / os.fsdecode(name)).write_bytes(b"old")
+    async with place.bench(is_on=True) as bench:
+        await bench.run('for each in *; do printf new > "./$each"; done')
+        changed = await bench.changed()
+        assert {os.fsencode(name) for name in changed} == set(names)
+        assert {await bench.text(each.before) for each in changed.values()} == {b"old"}
+
+
+async def test_pipes_and_sockets_are_neither_opened_nor_kept(place, project):
+    os.mkfifo(project / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(project / "socket"))
+        async with place.bench() as bench:
+            await bench.run("rm pipe socket; mkfifo other")
+            kinds = {
+                name: (each.before.kind, each.after.kind)
+                for name, each in (await bench.changed()).items()
+            }
+            assert kinds == {
+                "pipe": ("other", "absent"),
+                "socket": ("other", "absent"),
+                "other": ("absent", "other"),
+            }
+
+
+async def test_a_large_file_is_told_at_once_as_not_restorable(place, project):
+    with (project / "large").open("wb") as file:
+        file.truncate(1 << 30)
+    async with place.bench(is_on=True) as bench:
+        await bench.run("echo more >> large")
+        assert (await bench.changed())["large"].before.lost == "too large"
+        assert bench.told == [f"{project}/large cannot be brought back to what it held: too large."]
+
+
+async def test_what_is_ignored_is_left_out_unless_it_is_tracked(place, project):
+    (project / ".gitignore").write_text("*.o\n/build/\n")
+    (project / "build").mkdir()
+    (project / "build" / "tracked").write_text("old")
+    settle(project)
+    place.commit()
+    async with place.bench(is_on=True) as bench:
+        await bench.run("touch a.o build/new; printf new > build/tracked; touch a.c")
+        changed = await bench.changed()
+        assert set(changed) == {"build/tracked", "a.c"}
+        assert await bench.text(changed["build/tracked"].before) == b"old"
+
+
+async def test_what_is_ignored_no_more_is_not_taken_for_new(place, project):
+    (project / ".gitignore").write_text("*.o\nd/\n")
+    (project / "d").mkdir()
+    (project / "d" / "in").write_text("in")
+    (project / "a.o").write_text("object")
+    async with place.bench() as bench:
+        await bench.run("echo > .gitignore; touch new")
+        changed = await bench.changed()
+        assert changed["new"].before.kind == "absent"
+        for name in ("a.o", "d/in"):
+            assert changed[name].before.lost
+        assert len(bench.told) == 1
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+async def test_hard_links_change_by_all_of_their_names(place, project, is_watched, monkeypatch):
+    if not is_watched:
+        monkeypatch.setattr("sanderling.sandbox.inside.watches.MAX_WATCHES", 0)
+    (project / "d").mkdir()
+    (project / "a").write_text("old")
+    os.link(project / "a", project / "d" / "b")
+    async with place.bench() as bench:
+        await bench.run("printf new > d/b")
+        changed = await bench.changed()
+        assert {name: await bench.text(each.before) for name, each in changed.items()} == {
+            "a": b"old",
+            "d/b": b"old",
+        }
+
+
+async def test_line_ends_that_git_makes_are_those_of_the_file(place, project):
+    (project / ".gitattributes").write_text("*.bat text eol=crlf\n*.rot filter=rot\n")
+    (project / "a.bat").write_bytes(b"one\r\ntwo\r\n")
+    (project / "a.rot").write_bytes(b"abc")
+    place.git("init", "-q")
+    place.git("config", "filter.rot.clean", "tr a-z b-za")
+    settle(project)
+    place.git("add", "-A")
+    async with place.bench(is_on=True) as bench:
+        await bench.run("printf new > a.bat; printf new > a.rot")
+        changed = await bench.changed()
+        assert await bench.text(changed["a.bat"].before) == b"one\r\ntwo\r\n"
+        assert await bench.text(changed["a.rot"].before) == b"abc"
+
+
+async def test_submodules_and_worktrees_have_their_own_objects(place, project):
+    library = project / "library"
+    library.mkdir()
+    (library / "a").write_text("of the library")
+    settle(project)
+    place.commit(library)
+    main = place.root / "home" / "main"
+    main.mkdir()
+    (main / "b").write_text("of the tree")
+    place.commit(main)
+    place.git("worktree", "add", "-q", str(project / "tree"), cwd=main)
+    (project / "c").write_text("loose")
+    async with place.bench() as bench:
+        await bench.run("printf new > library/a; printf new > tree/b; printf new > c")
+        texts = {
+            name: await bench.text(each.before) for name, each in (await bench.changed()).items()
+        }
+        assert texts == {"library/a": b"of the library", "tree/b": b"of the tree", "c": b"loose"}
+
+
+async def test_no_program_of_a_hostile_repository_runs_outside(place, project):
+    trap = place.root / "trapped"
+    (project / "a").write_text("old")
+    (project / ".gitattributes").write_text("* diff=x\n")
+    settle(project)
+    place.commit()
+    for key in (
+        "core.fsmonitor",
+        "diff.x.textconv",
+        "core.pager",
+        "core.sshCommand",
+        "alias.cat-file",
+    ):
+        place.git("config", key, f"!touch {trap}" if key.startswith("alias") else f"touch {trap}")
+    place.git("config", "extensions.partialClone", "origin")
+    place.git("config", "remote.origin.url", f"ext::touch {trap}")
+    index = (project / ".git" / "index").stat()
+    async with place.bench() as bench:
+        await bench.run("printf new > a")
+        assert await bench.text((await bench.changed())["a"].before) == b"old"
+    assert not trap.exists()
+    assert (project / ".git" / "index").stat() == index
+
+
+async def test_two_commands_at_once_change_what_they_change(place, project):
+    (project / "a").write_text("a")
+    async with place.bench() as bench, anyio.create_task_group() as tasks:
+        tasks.start_soon(bench.run, "printf 1 > a")
+        tasks.start_soon(bench.run, "printf 2 > b; sleep 0.1; printf 3 > c")
+    assert set(await bench.changed()) == {"a", "b", "c"}
+
+
+async def test_what_changes_while_only_a_job_runs_is_doubtful(place, project):
+    async with place.bench() as bench:
+        bench.has_job = True
+        await bench.run("touch certain")
+        (project / "maybe").write_text("who knows")
+        await bench.run("true")
+        assert (set(await bench.changed()), await bench.doubtful()) == ({"certain"}, ["maybe"])
+        bench.has_job = False
+        await bench.run("true")
+        (project / "mine").write_text("of the person")
+        await bench.run("true")
+        assert await bench.doubtful() == ["maybe"]
+
+
+async def test_what_the_person_does_meanwhile_is_doubtful(place, project):
+    async with place.bench() as bench:
+        await bench.run("touch a", lambda: bench.changes.saved(str(project / "a")))
+        with bench.changes.of_person():
+            await bench.run("touch b")
+        await bench.run("touch c")
+        assert (set(await bench.changed()), await bench.doubtful()) == ({"c"}, ["a", "b"])
+
+
+async def test_an_edit_is_recorded_once(place, project):
+    (project / "a").write_text("old")
+    async with place.bench() as bench:
+        await bench.run("true")
+        files = await bench.sandbox.ground.files()
+        loaded = await files.load(str(project / "a"), 100)
+
+        async def edit() -> None:
+            path = str(project / "a")
+            async with bench.journal.editing(
+                path, loaded.data, loaded.stamp.mode, b"edited", "e1"
+            ) as made:
+                made.stamp = await files.write(path, b"edited")
+
+        async with bench.changes.during(bench.sandbox.ground, "t9"):
+            await edit()
+        change = (await bench.changed())["a"]
+        assert change.tool_use_id == "e1"
+        await bench.run("printf more >> a")
+        assert await bench.text((await bench.changed())["a"].before) == b"old"
+
+
+async def test_home_and_what_is_too_large_are_refused_with_a_sentence(place, project, monkeypatch):
+    (project / "a").write_text("1")
+    monkeypatch.setattr("sanderling.sandbox.inside.tree.MAX_FILES", 0)
+    async with place.bench() as bench:
+        for _ in range(2):
+            await bench.run("touch b")
+        assert [text.partition(", because ")[2] for text in bench.told] == [
+            "it has more than 200,000 files. What the edit tools change can be."
+        ]
+    monkeypatch.setenv("HOME", str(project))
+    async with place.bench() as bench:
+        await bench.run("touch c")
+        assert "it is the home directory" in bench.told[0]
+
+
+async def test_a_state_directory_that_cannot_be_written_is_told_and_stops_nothing(place, project):
+    (project / "a").write_text("old")
+    (place.root / "changes").write_text("a file, where the directory should be")
+    async with place.bench() as bench:
+        await bench.run("printf new > a")
+        assert (await bench.changed())["a"].before.lost == "no room"
+        assert bench.told
+
+
+async def test_what_a_command_has_changed_is_told_as_unknown_where_nobody_could_look(place):
+    async with place.bench(is_on=True) as bench:
+        await bench.run("touch a", lambda: bench.sandbox.set_mode("ro"))
+        assert await bench.changed() == {}
+        assert bench.told == [
+            "What the last command has changed cannot be undone, because the sandbox was switched meanwhile."
+        ]
+
+
+@pytest.mark.parametrize("seed", prove_rest(range(20)))
+@pytest.mark.parametrize("is_watched", [True, False])
+async def test_any_change_of_a_tree_is_found(place, project, seed, is_watched, monkeypatch):
+    """What is recorded leads from the tree before to the tree after, whatever a command does."""
+    if not is_watched:
+        monkeypatch.setattr("sanderling.sandbox.inside.watches.MAX_WATCHES", 0)
+    some = random.Random(seed)
+    names = ["a", "b", "c", "d"]
+
+    def place_of() -> str:
+        return "/".join(some.choice(names) for _ in range(some.randint(1, 3)))
+
+    def step() -> str:
+        one, other = place_of(), place_of()
+        return some.choice(
+            [
+                f"mkdir -p {one}",
+                f"rm -rf {one}",
+                f"mv {one} {other}",
+                f"cp -a {one} {other}",
+                f"echo {some.random()} > {one}",
+                f"ln -sfn {other} {one}",
+                f"chmod {some.choice(['700', '750'])} {one}",
+                f"mkdir -p {one} && echo x > {one}/{some.choice(names)}",
+            ]
+        )
+
+    def tree() -> dict[str, object]:
+        found: dict[str, object] = {}
+        for path in project.rglob("*"):
+            mode = path.lstat().st_mode & 0o777
+            name = str(path.relative_to(project))
+            found[name] = (
+                str(path.readlink())
+                if path.is_symlink()
+                else (mode, None if path.is_dir() else path.read_bytes())
+            )
+        return found
+
+    async def known(state: State) -> object:
+        match state.kind:
+            case "absent":
+                return None
+            case "link":
+                return state.target
+            case "directory":
+                return (state.mode, None)
+            case _:
+                return (state.mode, await bench.text(state))
+
+    def quiet(steps: int) -> str:
+        return "; ".join(f"{{ {step()}; }} 2>/dev/null" for _ in range(steps))
+
+    async with place.bench() as bench:
+        await bench.run(quiet(20))
+        for number in range(8):
+            before = tree()
+            bench.journal.begin_turn(f"p{number}")
+            await bench.run(quiet(5))
+            after = tree()
+            turn = await bench.journal.latest()
+            changes = turn.changes if turn and turn.turn == f"p{number}" else ()
+            for change in changes:
+                name = bench.shown(change)
+                assert await known(change.before) == before.get(name)
+                assert await known(change.after) == after.get(name)
+                before[name] = after.get(name)
+            assert {name: what for name, what in before.items() if what is not None} == after
