@@ -162,7 +162,6 @@ function M.show_help(session_id)
     lines,
     { '', 'A space before the slash sends it as text. :help sanderling tells more.' }
   )
-  vim.cmd.stopinsert()
   local buf = float.view('Commands', lines, 'commands')
   for i, row in ipairs(rows) do
     api.nvim_buf_set_extmark(buf, ns, i - 1, 0, {

@@ -160,3 +160,21 @@ def test_a_menu_of_resources_that_was_sent_away_stays_away(prompt):
     prompt.feed("<C-e>it")
     wait_until(lambda: prompt.prompt_lines() == ["see @git"])
     assert prompt.lua("return vim.fn.pumvisible()") == 0
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+def test_the_list_fits_the_screen(screen, columns):
+    screen.lua("vim.o.columns = ...", columns)
+    long = {"place": "git-server " + "word " * 40, "why": "it ended " + "again " * 40}
+    servers = [SERVERS[0] | long]
+    screen.send({"type": "tool_servers_changed", "servers": servers})
+    show(screen, servers)
+    wait_until(lambda: "Tool servers" in screen.screen_text())
+    width = screen.lua("return vim.api.nvim_win_get_width(0)")
+    assert max(map(len, lines(screen))) <= width
+
+
+def test_a_report_that_comes_while_a_prompt_is_written_is_read_in_normal_mode(screen):
+    screen.feed("i")
+    screen.lua("require('sanderling.ui.float').view('A', { 'text' }, 'report')")
+    wait_until(lambda: screen.lua("return vim.api.nvim_get_mode().mode") == "n")

@@ -13,8 +13,8 @@ local scratch = require('sanderling.ui.scratch')
 local words = require('sanderling.ui.words')
 
 local INDENT = '    '
-local MAX_PLACE_CELLS, MAX_WHY_CELLS = 70, 70
-local MARGIN = 6 -- rows that stay free
+local MAX_CELLS = 70 -- of what stands below a name
+local MARGIN = 6 -- rows that stay free, and columns
 local NAMED = {
   { 'mcp_show', 'details' },
   { 'mcp_start', 'restart' },
@@ -76,6 +76,7 @@ end
 ---@return { row: integer, end_col: integer, hl: string }[] marks
 local function text_of(servers)
   local lines, names, marks, width = {}, {}, {}, 0
+  local room = math.max(1, math.min(MAX_CELLS, vim.o.columns - MARGIN - #INDENT))
   for _, server in ipairs(servers) do
     width = math.max(width, api.nvim_strwidth(words.plain(server.name)))
   end
@@ -100,8 +101,8 @@ local function text_of(servers)
       table.concat(rest, icons.separator)
     )
     add(line, server, highlights[server.state] or 'AgentStatus')
-    add(INDENT .. words.fitting(words.plain(server.place), MAX_PLACE_CELLS), server, 'AgentStatus')
-    for _, each in ipairs(words.wrapped(words.plain(server.why or ''), MAX_WHY_CELLS)) do
+    add(INDENT .. words.fitting(words.plain(server.place), room), server, 'AgentStatus')
+    for _, each in ipairs(words.wrapped(words.plain(server.why or ''), room)) do
       add(INDENT .. each, server, 'AgentWarning')
     end
   end
@@ -210,7 +211,6 @@ function M.show(session)
     elseif page then
       api.nvim_set_current_win(page.win)
     else
-      vim.cmd.stopinsert()
       open(session.id, found.servers)
     end
   end)

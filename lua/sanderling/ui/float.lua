@@ -100,7 +100,13 @@ function M.view(title, lines, what, opts)
       api.nvim_win_close(win, true)
     end)
   end)
-  scratch.set_win_options(win, { wrap = true, smoothscroll = true })
+  if not opts.stays_out then
+    vim.cmd.stopinsert() -- it may come while the person writes a prompt
+  end
+  scratch.set_win_options(
+    win,
+    { wrap = true, linebreak = true, breakindent = true, smoothscroll = true }
+  )
   local width = math.max(MIN_WIDTH, api.nvim_strwidth(title), api.nvim_strwidth(footer))
   api.nvim_win_call(win, function() -- where a tab is as wide as it will be
     for i = 1, math.min(#lines, MEASURED_LINES) do
