@@ -111,6 +111,23 @@
 ---@class (exact) sanderling.CompactionUndone
 ---@field type 'compaction_undone'
 
+---@class (exact) sanderling.RestoredFile
+---@field path string
+---@field how? 'left'|'merged'|'restored'
+---@field why? string
+---@field added? integer
+---@field removed? integer
+
+---@class (exact) sanderling.FilesRestored
+---@field type 'files_restored'
+---@field kind 'redo'|'rewind'|'undo'
+---@field turns string[]
+---@field files? sanderling.RestoredFile[]
+
+---@class (exact) sanderling.ConversationRewound
+---@field type 'conversation_rewound'
+---@field text string
+
 ---@class (exact) sanderling.TrustNeeded
 ---@field type 'trust_needed'
 ---@field paths string[]
@@ -174,7 +191,7 @@
 
 ---@class (exact) sanderling.HistoryShown
 ---@field type 'history_shown'
----@field events (sanderling.TurnStarted|sanderling.PromptSteered|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.Notice|sanderling.ErrorOccurred|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.ToolStarted|sanderling.ToolEnded|sanderling.Compacted|sanderling.CompactionUndone|sanderling.TurnEnded)[]
+---@field events (sanderling.TurnStarted|sanderling.PromptSteered|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.Notice|sanderling.ErrorOccurred|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.ToolStarted|sanderling.ToolEnded|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TurnEnded)[]
 ---@field has_earlier boolean
 ---@field start integer
 
@@ -304,7 +321,7 @@
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
@@ -340,6 +357,19 @@
 
 ---@class (exact) sanderling.UndoCompaction
 ---@field type 'undo_compaction'
+
+---@class (exact) sanderling.UndoTurn
+---@field type 'undo_turn'
+---@field turn string
+
+---@class (exact) sanderling.RedoTurn
+---@field type 'redo_turn'
+---@field turn string
+
+---@class (exact) sanderling.Rewind
+---@field type 'rewind'
+---@field prompt_id string
+---@field what 'both'|'conversation'|'files'
 
 ---@class (exact) sanderling.SetTitle
 ---@field type 'set_title'
@@ -485,6 +515,16 @@
 ---@field session_id string
 ---@field id string
 
+---@class (exact) sanderling.ListChanges
+---@field type 'list_changes'
+---@field session_id string
+---@field turn string
+
+---@class (exact) sanderling.PreviewRewind
+---@field type 'preview_rewind'
+---@field session_id string
+---@field prompt_id string
+
 ---@class (exact) sanderling.SessionInfo
 ---@field id string
 ---@field project string
@@ -523,6 +563,29 @@
 ---@field input string
 ---@field result string
 
+---@class (exact) sanderling.ChangedFile
+---@field path string
+---@field what 'changed'|'created'|'removed'
+---@field added? integer
+---@field removed? integer
+---@field why? string
+
+---@class (exact) sanderling.TurnShown
+---@field turn string
+---@field number integer
+---@field text string
+---@field files? sanderling.ChangedFile[]
+---@field is_undone? boolean
+
+---@class (exact) sanderling.Changes
+---@field turns sanderling.TurnShown[]
+
+---@class (exact) sanderling.RewindPreview
+---@field prompt string
+---@field turns integer
+---@field files? sanderling.RestoredFile[]
+---@field refusal? string
+
 ---@alias sanderling.Event
 ---| sanderling.SessionOpened
 ---| sanderling.SessionInUse
@@ -543,6 +606,8 @@
 ---| sanderling.CompactionStarted
 ---| sanderling.Compacted
 ---| sanderling.CompactionUndone
+---| sanderling.FilesRestored
+---| sanderling.ConversationRewound
 ---| sanderling.TrustNeeded
 ---| sanderling.SlashCommandsChanged
 ---| sanderling.HistoryShown
@@ -583,6 +648,8 @@
 ---| sanderling.ToolEnded
 ---| sanderling.Compacted
 ---| sanderling.CompactionUndone
+---| sanderling.FilesRestored
+---| sanderling.ConversationRewound
 ---| sanderling.TurnEnded
 
 ---@alias sanderling.Action
@@ -595,6 +662,9 @@
 ---| sanderling.SetModel
 ---| sanderling.Compact
 ---| sanderling.UndoCompaction
+---| sanderling.UndoTurn
+---| sanderling.RedoTurn
+---| sanderling.Rewind
 ---| sanderling.SetTitle
 ---| sanderling.ShowEarlier
 ---| sanderling.TrustFiles
@@ -625,3 +695,5 @@
 ---| sanderling.ListToolServers
 ---| sanderling.ShowToolServer
 ---| sanderling.InspectToolUse
+---| sanderling.ListChanges
+---| sanderling.PreviewRewind

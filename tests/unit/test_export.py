@@ -153,7 +153,7 @@ def test_a_session_without_words_has_a_title_all_the_same(tmp_path):
     assert "* Model: not known\n* Tokens: 0 in, 0 out\n" in text
 
 
-@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("version", [4, 5, 6])
 def test_logs_of_each_version_are_exported(tmp_path, version):
     data = (GOLDEN / f"session_log_v{version}.jsonl").read_bytes()
     (tmp_path / "s1.jsonl").write_bytes(data)

@@ -16,6 +16,7 @@ from tests.api_rules.anthropic import refusals
 from tests.conftest import prove, prove_rest
 
 from sanderling.errors import SessionError
+from sanderling.protocol.events import FilesRestored, RestoredFile
 from sanderling.protocol.messages import (
     CommandEnding,
     CommandRecord,
@@ -40,6 +41,8 @@ from sanderling.session.records import (
     LoggedMessage,
     LoggedPartial,
     LoggedRestart,
+    LoggedRestored,
+    LoggedRewind,
     LoggedSummary,
     LoggedToolEnd,
     LoggedToolStart,
@@ -49,8 +52,9 @@ from sanderling.session.records import (
 from sanderling.session.session import Session
 
 GOLDEN_DIR = Path(__file__).parent.parent / "golden"
-GOLDEN = GOLDEN_DIR / "session_log_v5.jsonl"
-EARLIER = GOLDEN_DIR / "session_log_v4.jsonl"
+GOLDEN = GOLDEN_DIR / "session_log_v6.jsonl"
+EARLIER = GOLDEN_DIR / "session_log_v5.jsonl"
+BEFORE_THAT = GOLDEN_DIR / "session_log_v4.jsonl"
 AT = "2026-11-21T22:00:00Z"
 THOUGHTS = (ThinkingBlock, RedactedThinkingBlock)
 
@@ -138,6 +142,17 @@ def say_everything(session: Session) -> None:
     )
 
 
+def take_back(session: Session) -> None:
+    """The records that version 6 has beside those."""
+    files = (
+        RestoredFile("src/a.py", added=1, removed=2),
+        RestoredFile("b", "merged"),
+        RestoredFile("c", "left", "it was removed since"),
+    )
+    session.append(LoggedRestored(FilesRestored("undo", ("p2",), files)))
+    session.append(LoggedRewind("p3", "And now?", 120))
+
+
 def logged(path: Path) -> list[dict[str, Any]]:
     """The log's records, with what differs from run to run replaced."""
     text = re.sub(r'"at":"[^"]+Z"', f'"at":"{AT}"', path.read_text())
@@ -168,15 +183,29 @@ def test_log_of_this_version_keeps_loading(tmp_path):
     session = reopen(tmp_path / "s1.jsonl")
     said = Session("s1", "/project", tmp_path / "nowhere" / "s1.jsonl")
     say_everything(said)
+    take_back(said)
     said.close()
     assert session.history == said.history
+    assert session.history[-1].content[-1] == TextBlock("Try again.")
+    assert [prompt.id for prompt in session.prompts] == ["p1", "p1b", "p2"]
+    assert session.turn_ids == ["p1", "p2", "p3"]
+    assert len(session.taken_back) == len(said.taken_back) == 2
     assert session.ledger.total == Usage(105, 20, 30, 40)
     assert session.project == "/project"
     assert (tmp_path / "s1.jsonl").read_bytes() == GOLDEN.read_bytes(), "reading wrote to it"
 
 
-def test_log_of_the_version_before_keeps_loading_but_for_how_a_command_ended(tmp_path):
+def test_log_of_the_version_before_keeps_loading(tmp_path):
     (tmp_path / "s1.jsonl").write_bytes(EARLIER.read_bytes())
+    session = reopen(tmp_path / "s1.jsonl")
+    said = Session("s1", "/project", tmp_path / "nowhere" / "s1.jsonl")
+    say_everything(said)
+    said.close()
+    assert (session.history, session.prompts) == (said.history, said.prompts)
+
+
+def test_log_of_version_4_keeps_loading_but_for_how_a_command_ended(tmp_path):
+    (tmp_path / "s1.jsonl").write_bytes(BEFORE_THAT.read_bytes())
     session = reopen(tmp_path / "s1.jsonl")
     said = Session("s1", "/project", tmp_path / "nowhere" / "s1.jsonl")
     say_everything(said)
@@ -215,6 +244,9 @@ def test_command_that_a_prompt_has_told_of_is_not_told_again(log):
 
 
 def test_writer_still_writes_the_records_of_the_golden_file(log):
+    session = Session.open(log.parent, log.stem, "/project")
+    take_back(session)
+    session.close()
     assert logged(log) == [json.loads(line) for line in GOLDEN.read_text().splitlines()]
 
 
@@ -573,9 +605,9 @@ HEADER = b'{"type":"session","version":%b,"session_id":"s1","project":"/p","sand
 @pytest.mark.parametrize(
     "lnum, line, words",
     [
-        (1, HEADER % b"6", "another version of Sanderling; update"),
+        (1, HEADER % b"7", "another version of Sanderling; update"),
         (1, HEADER % b'"two"', "another version of Sanderling; update"),
-        (1, b'{"type":"from_the_future","version":6}', "another version of Sanderling; update"),
+        (1, b'{"type":"from_the_future","version":7}', "another version of Sanderling; update"),
         (
             1,
             b'{"type":"partial","block":"text","text":"x","at":"2026-11-21T22:00:00Z"}',
@@ -618,7 +650,7 @@ def test_damaged_line_is_left_out_and_the_rest_is_a_history_that_the_api_accepts
 
 
 def test_log_of_another_version_is_left_alone_even_when_its_end_is_torn(log):
-    data = line_of(log, 1, HEADER % b"6") + b'{"type":"mess'
+    data = line_of(log, 1, HEADER % b"7") + b'{"type":"mess'
     log.write_bytes(data)
     with pytest.raises(SessionError, match="another version"):
         reopen(log)
@@ -719,3 +751,58 @@ def test_result_that_was_logged_ahead_of_its_message_is_in_memory_once(tmp_path)
         tracemalloc.stop()
     assert len(again.history) == 2 * rounds + 1
     assert held < 1.5 * rounds * size
+
+
+# --- rewinding ---------------------------------------------------------------------------------------------------------
+
+
+def say(session: Session, *words: str) -> None:
+    for word in words:
+        session.append_prompt(Message("user", (TextBlock(word),)), Prompt(word, word))
+        session.append_message(Message("assistant", (TextBlock(f"{word}!"),)))
+        session.append(LoggedTurnEnd("end_turn"))
+
+
+def words_of(session: Session) -> list[str]:
+    blocks = (block for message in session.history for block in message.content)
+    return [block.text for block in blocks if isinstance(block, TextBlock)]
+
+
+def test_what_is_said_after_rewinding_follows_what_was_said_before(tmp_path):
+    session = Session.open(tmp_path, "s1", "/project")
+    say(session, "a", "b", "c")
+    assert session.history_before("b") == session.history[:2]
+    session.append(LoggedRewind("b", "b", 10))
+    say(session, "d")
+    session.close()
+    for each in (session, reopen(session.path)):
+        assert words_of(each) == ["a", "a!", "d", "d!"]
+        assert [prompt.id for prompt in each.asked] == ["a", "d"]
+        assert each.turn_ids == ["a", "b", "c", "d"]
+        assert each.taken_back == []
+        assert each.history_before("b") is None
+
+
+def test_rewinding_goes_back_behind_a_summary(tmp_path):
+    session = Session.open(tmp_path, "s1", "/project")
+    say(session, "a", "b")
+    session.append(LoggedSummary((Message("user", (TextBlock("All."),)),), "All.", 90, 9))
+    say(session, "c")
+    session.append(LoggedClearing({}, 90, 60))
+    session.append(LoggedRewind("c", "c", 9))
+    assert words_of(session) == ["All."]
+    session.append(LoggedRewind("b", "b", 9))
+    session.close()
+    for each in (session, reopen(session.path)):
+        assert words_of(each) == ["a", "a!"]
+        assert not each.undo_compaction()
+
+
+def test_results_that_a_prompt_came_with_stay(tmp_path):
+    session = Session.open(tmp_path, "s1", "/project")
+    session.append_prompt(Message("user", (TextBlock("a"),)), Prompt("a", "a"))
+    session.append_message(Message("assistant", (ToolUse("t1", "bash", {"command": "ls"}),)))
+    say(session, "b")
+    session.append(LoggedRewind("b", "b", 10))
+    session.close()
+    assert session.history[-1].content == (ToolResult("t1", NOT_RUN, is_error=True),)

@@ -45,6 +45,10 @@ class Timeline:
         """The last undoing that was not taken back."""
         return next(reversed(self._in_force()), None)
 
+    def last_undoing_of(self, turn: str) -> Undoing | None:
+        """The last undoing of this turn that was not taken back."""
+        return next((each for each in reversed(self._in_force()) if turn in each.turns), None)
+
     @property
     def undone_turns(self) -> set[str]:
         return {turn for each in self._in_force() for turn in each.turns}

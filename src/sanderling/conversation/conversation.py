@@ -18,8 +18,10 @@ from sanderling.protocol.actions import (
     Compact,
     ControlToolServer,
     EditWaiting,
+    RedoTurn,
     ReleaseWaiting,
     RetryNow,
+    Rewind,
     RunCommand,
     SetMode,
     SetModel,
@@ -31,6 +33,7 @@ from sanderling.protocol.actions import (
     SubmitPrompt,
     TrustFiles,
     UndoCompaction,
+    UndoTurn,
 )
 from sanderling.protocol.events import (
     ErrorOccurred,
@@ -46,6 +49,7 @@ from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.requests import Answer, SessionRequest
 
+BUSY = "Stop the turn first: the model is being asked."
 LAST_WORDS_S = 1.0  # for what is given back at the end
 
 
@@ -102,6 +106,8 @@ class Conversation:
                 parts.compactor.ask(focus)
             case UndoCompaction():
                 self._undo_compaction()
+            case UndoTurn() | RedoTurn() | Rewind():
+                self._ask_to_undo(action)
             case RunCommand(command_id, command):
                 parts.commands.start(command_id, command)
             case SetNetwork(mode):
@@ -162,9 +168,13 @@ class Conversation:
         if parts.gate.mode == self._first_mode != "ask":
             parts.emit(ModeChanged(parts.gate.mode))
         await parts.gate.grant_again()
+        if parts.session.is_resumed:
+            await parts.undoer.finish_interrupted()
         while not self._is_closed:
             if parts.compactor.is_asked:
                 await self._summarize()
+            elif parts.undoer.is_asked:
+                await self._undo()
             elif prompt := parts.waiting.take_next():
                 await self.run_turn(prompt)
             else:
@@ -225,6 +235,13 @@ class Conversation:
             await self.parts.compactor.summarize_as_asked(is_in_turn=False)
         await self._show_end("cancelled" if scope.cancelled_caught else "end_turn")
 
+    async def _undo(self) -> None:
+        """Take back what the person has asked for, between turns."""
+        await self.parts.undoer.run()
+        self.parts.memory.keep()
+        await self.parts.memory.sync()
+        self.parts.memory.report_problem()
+
     @contextmanager
     def _going_on(self, turn: Turn | anyio.CancelScope) -> Generator[None]:
         """In this context `turn` is what `cancel` stops, and nothing else is drawn into it."""
@@ -284,10 +301,15 @@ class Conversation:
 
     def _undo_compaction(self) -> None:
         if self._turn:
-            text = "Stop the turn first: the model is being asked."
-            self.parts.emit(Notice("warning", text))
+            self.parts.emit(Notice("warning", BUSY))
         else:
             self.parts.compactor.undo()
+
+    def _ask_to_undo(self, action: UndoTurn | RedoTurn | Rewind) -> None:
+        if self._turn:
+            self.parts.emit(Notice("warning", BUSY))
+        else:
+            self.parts.undoer.ask(action)
 
     def set_model(self, model: str) -> None:
         """Have `model` answer from the next request on."""

@@ -13,8 +13,11 @@ import msgspec
 from sanderling.permissions.gate import Gate
 from sanderling.project.facts import Facts
 from sanderling.project.instructions import Instructions
+from sanderling.project.trust.reading import visible_name
+from sanderling.protocol.events import FilesRestored
 from sanderling.protocol.messages import Prompt, ToolUse
 from sanderling.protocol.modes import Mode
+from sanderling.session.records import LoggedRestored, LoggedRewind
 from sanderling.session.session import Session
 from sanderling.tools.workspace import Workspace
 
@@ -31,6 +34,21 @@ _MODE_NEWS: dict[Mode, str] = {
     "plan": "[The person has switched to plan mode: the kernel keeps the project read-only, for commands, too. Look and plan;"
     " do not try to change anything. Say what you would do.]",
 }
+
+_DID = {
+    "undo": "The person has undone what you had changed in files in an earlier turn.",
+    "redo": "The person has done again what was undone before.",
+    "rewind": "The person has taken files back to what they were at an earlier prompt.",
+}
+_HOW = {
+    "restored": "Brought back",
+    "merged": "Merged with what they have changed",
+    "left": "Left as they are",
+}
+REWOUND = (
+    "[The person has taken the conversation back to this point: what was said after it is not shown to you any more. Files may have"
+    " been changed meanwhile, by you, too: read them before you rely on them.]"
+)
 
 
 class _Told(msgspec.Struct):
@@ -72,7 +90,8 @@ class Notes:
     def with_prompt(self, prompt: Prompt) -> list[str]:
         """The notes that go along with a prompt."""
         paths = [self._workspace.path(each.path) for each in prompt.selections if not each.is_piped]
-        return self._news(paths, is_prompt=True)
+        taken_back = map(_taken_back, self._session.taken_back)
+        return [*taken_back, *self._news(paths, is_prompt=True)]
 
     def with_results(self, paths: Iterable[str]) -> list[str]:
         """The notes that go along with the results of tools that were about these paths."""
@@ -126,3 +145,20 @@ class Notes:
         running = [job for job in self._workspace.jobs.all() if job.is_running]
         listed = ", ".join(f"{job.id} ({job.command})" for job in running)
         return f"Jobs of yours that still run: {listed}." if listed else ""
+
+
+def _taken_back(record: LoggedRestored | LoggedRewind) -> str:
+    """The note on what the person has taken back since the last turn."""
+    match record:
+        case LoggedRewind():
+            return REWOUND
+        case LoggedRestored(restored=restored):
+            listed = {how: _named(restored, how) for how in ("restored", "merged", "left")}
+            parts = [f"{_HOW[how]}: {names}." for how, names in listed.items() if names]
+            return f"[{_DID[restored.kind]} {' '.join(parts)} Read a file again before you rely on it.]"
+
+
+def _named(restored: FilesRestored, how: str) -> str:
+    files = [visible_name(each.path) for each in restored.files if each.how == how]
+    more = f" and {len(files) - MAX_CHANGED_FILES} more" if len(files) > MAX_CHANGED_FILES else ""
+    return ", ".join(files[:MAX_CHANGED_FILES]) + more

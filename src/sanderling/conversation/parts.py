@@ -21,6 +21,7 @@ from sanderling.conversation.notes import Notes
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
 from sanderling.conversation.tasks import Tasks
+from sanderling.conversation.undoing import Undoer
 from sanderling.conversation.waiting import Waiting
 from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
@@ -109,6 +110,15 @@ class Parts:
             emit,
             memory=self.memory,
             is_automatic=settings.auto_compact,
+        )
+
+        self.undoer = Undoer(
+            session,
+            self.workspace,
+            self.gate,
+            emit,
+            notes=self.notes,
+            on_rewound=self.calls.show_usage,
         )
 
     @property

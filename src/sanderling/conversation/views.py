@@ -25,9 +25,11 @@ from sanderling.protocol.messages import TextBlock, Usage
 from sanderling.protocol.requests import (
     Answer,
     InspectToolUse,
+    ListChanges,
     ListModels,
     ListToolServers,
     Models,
+    PreviewRewind,
     Report,
     SessionRequest,
     ShowSettings,
@@ -98,6 +100,10 @@ class Views:
                 return self._parts.servers.details(name)
             case InspectToolUse(_, tool_use_id):
                 return await self._tool_use(tool_use_id)
+            case ListChanges(_, turn):
+                return await self._parts.undoer.changes(turn)
+            case PreviewRewind(_, prompt_id):
+                return await self._parts.undoer.preview(prompt_id)
 
     # --- what a session begins or goes on with -------------------------------------------------------------------------
 

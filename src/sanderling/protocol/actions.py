@@ -71,6 +71,29 @@ class UndoCompaction(
     """Show the model again what the last compaction took away."""
 
 
+class UndoTurn(msgspec.Struct, tag="undo_turn", frozen=True, forbid_unknown_fields=True):
+    """Take back what the agent has changed in the turn of the prompt `turn`; without one, in the last that is not undone."""
+
+    turn: str = ""
+
+
+class RedoTurn(msgspec.Struct, tag="redo_turn", frozen=True, forbid_unknown_fields=True):
+    """Take back the last undoing, or rewinding of files; with a `turn` the last one of that."""
+
+    turn: str = ""
+
+
+class Rewind(msgspec.Struct, tag="rewind", frozen=True, forbid_unknown_fields=True):
+    """
+    Go back to before a prompt: with the conversation, the files that the agent has changed since, or both.
+
+    The words of the prompt come back as `PromptsReturned`.
+    """
+
+    prompt_id: str
+    what: Literal["conversation", "files", "both"] = "both"
+
+
 class SetTitle(msgspec.Struct, tag="set_title", frozen=True, forbid_unknown_fields=True):
     title: str
 
@@ -175,6 +198,9 @@ Action = (
     | SetModel
     | Compact
     | UndoCompaction
+    | UndoTurn
+    | RedoTurn
+    | Rewind
     | SetTitle
     | ShowEarlier
     | TrustFiles

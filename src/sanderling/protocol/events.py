@@ -139,6 +139,37 @@ class CompactionUndone(msgspec.Struct, tag="compaction_undone", frozen=True):
     """The model is shown again what the last compaction took away."""
 
 
+class RestoredFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """
+    A file that was brought back to what it was: `merged` with what the person has changed, or `left` as it is, and `why`.
+
+    `path` is relative to the project where it lies inside.
+    """
+
+    path: str
+    how: Literal["restored", "merged", "left"] = "restored"
+    why: str = ""
+    added: int = 0
+    removed: int = 0
+
+
+Restoration = Literal["undo", "redo", "rewind"]
+
+
+class FilesRestored(msgspec.Struct, tag="files_restored", frozen=True, omit_defaults=True):
+    """What the agent has changed in these turns was taken back, or was made again; `turns` are the ids of their prompts."""
+
+    kind: Restoration
+    turns: tuple[str, ...]
+    files: tuple[RestoredFile, ...] = ()
+
+
+class ConversationRewound(msgspec.Struct, tag="conversation_rewound", frozen=True):
+    """From here on the model is shown what was said before the prompt that begins with `text`. The transcript keeps everything."""
+
+    text: str
+
+
 class TrustNeeded(msgspec.Struct, tag="trust_needed", frozen=True):
     """The files that are ignored, for the person has not trusted them, or not as they are now."""
 
@@ -409,6 +440,8 @@ HistoryEvent = (
     | ToolEnded
     | Compacted
     | CompactionUndone
+    | FilesRestored
+    | ConversationRewound
     | TurnEnded
 )
 
@@ -445,6 +478,8 @@ Event = (
     | CompactionStarted
     | Compacted
     | CompactionUndone
+    | FilesRestored
+    | ConversationRewound
     | TrustNeeded
     | SlashCommandsChanged
     | HistoryShown

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from sanderling.protocol.events import ToolServer
+from sanderling.protocol.events import RestoredFile, ToolServer
 
 
 class ListSessions(msgspec.Struct, tag="list_sessions", frozen=True, forbid_unknown_fields=True):
@@ -190,6 +190,53 @@ class WholeToolUse(msgspec.Struct, frozen=True):
     result: str
 
 
+class ListChanges(msgspec.Struct, tag="list_changes", frozen=True, forbid_unknown_fields=True):
+    """The turns of a session, with what the agent has changed in each: `Changes`. With a `turn` that one alone."""
+
+    session_id: str
+    turn: str = ""
+
+
+class ChangedFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`why` says what stands against undoing it: it is not kept, or it may not be the agent's."""
+
+    path: str
+    what: Literal["created", "changed", "removed"]
+    added: int = 0
+    removed: int = 0
+    why: str = ""
+
+
+class TurnShown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A turn: the id and the first words of its prompt, and its `number` in the session, from 1."""
+
+    turn: str
+    number: int
+    text: str
+    files: tuple[ChangedFile, ...] = ()
+    is_undone: bool = False
+
+
+class Changes(msgspec.Struct, frozen=True):
+    turns: tuple[TurnShown, ...]
+
+
+class PreviewRewind(msgspec.Struct, tag="preview_rewind", frozen=True, forbid_unknown_fields=True):
+    """What rewinding to before a prompt would do, as files stand now: `RewindPreview`."""
+
+    session_id: str
+    prompt_id: str
+
+
+class RewindPreview(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`turns` is how many would be taken back; `refusal` says in a sentence why the conversation cannot be, if so."""
+
+    prompt: str
+    turns: int
+    files: tuple[RestoredFile, ...] = ()
+    refusal: str = ""
+
+
 SessionRequest = (
     ListModels
     | TestProvider
@@ -199,8 +246,10 @@ SessionRequest = (
     | ListToolServers
     | ShowToolServer
     | InspectToolUse
+    | ListChanges
+    | PreviewRewind
 )
-Answer = Models | Report | TrustPage | ToolServers | WholeToolUse
+Answer = Models | Report | TrustPage | ToolServers | WholeToolUse | Changes | RewindPreview
 Request = (
     ListSessions
     | RenameSession

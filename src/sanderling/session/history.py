@@ -110,12 +110,44 @@ class History:
             for message in since:
                 self.add(message)
 
+    def place_of(self, message: Message) -> tuple[int, int] | None:
+        """Return how many compactions would have to be undone so that `message` is shown, and where it stands then."""
+        shown = [self.messages, *(each.messages for each in reversed(self._compactions))]
+        for undos, messages in enumerate(shown):
+            for at, each in enumerate(messages):
+                if each is message or _said(each) == _said(message) != ():
+                    return undos, at
+        return None
+
+    def messages_before(self, undos: int, at: int) -> list[Message]:
+        """The messages before a place that `place_of` has found, with the results that stand at its head."""
+        messages = self._compactions[-undos].messages if undos else self.messages
+        results = tuple(block for block in messages[at].content if isinstance(block, ToolResult))
+        return [*messages[:at], *([Message("user", results)] if results else [])]
+
+    def rewind(self, message: Message, tokens: int) -> None:
+        """Show what was said before `message`, about so many `tokens`; nothing if that is not known any more."""
+        if place := self.place_of(message):
+            self.messages = self.messages_before(*place)
+            del self._compactions[len(self._compactions) - place[0] :]
+            self._compactions = [
+                each for each in self._compactions if each.length <= len(self.messages)
+            ]
+            self.last_usage = Usage(tokens)
+
     def forget_thoughts(self) -> None:
         """Another model goes on: the API refuses it the thoughts of the one before."""
         self.messages = for_another_model(self.messages)
         self._compactions = [
             each._replace(messages=for_another_model(each.messages)) for each in self._compactions
         ]
+
+
+def _said(message: Message) -> tuple[ContentBlock, ...]:
+    """A message without the results at its head, which a compaction may have cleared."""
+    if message.role == "assistant":
+        return ()
+    return tuple(block for block in message.content if not isinstance(block, ToolResult))
 
 
 def continued(history: Sequence[Message], message: Message, ran: Ran) -> list[Message]:

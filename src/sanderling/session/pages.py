@@ -10,6 +10,7 @@ from sanderling.protocol.events import (
     CommandStarted,
     Compacted,
     CompactionUndone,
+    ConversationRewound,
     ErrorOccurred,
     HistoryEvent,
     HistoryShown,
@@ -33,6 +34,8 @@ from sanderling.session.records import (
     LoggedClearing,
     LoggedCommand,
     LoggedMessage,
+    LoggedRestored,
+    LoggedRewind,
     LoggedSummary,
     LoggedToolEnd,
     LoggedTurnEnd,
@@ -101,18 +104,12 @@ class Pages:
                             yield from self._block(block, ended, results)
                 case LoggedCommand(record=command):
                     yield from self._command(command)
-                case LoggedClearing(before_tokens=before, after_tokens=after):
-                    yield Compacted("cleared", before, after)
-                case LoggedSummary(before_tokens=before, after_tokens=after, summary=summary):
-                    yield Compacted("summary", before, after, summary)
-                case LoggedUndo():
-                    yield CompactionUndone()
                 case LoggedTurnEnd(stop_reason=stop_reason, error=error):
                     if error:
                         yield ErrorOccurred("internal", error, "")
                     yield TurnEnded(stop_reason)
                 case _:
-                    pass
+                    yield from _memory_changes(record)
 
     def _block(
         self, block: ContentBlock, ended: dict[str, LoggedToolEnd], results: dict[str, ToolResult]
@@ -143,6 +140,23 @@ class Pages:
         """An id for a block or a command: below 0, for those of what is said from now on count up from 0."""
         self._next_id -= 1
         return self._next_id
+
+
+def _memory_changes(record: Record) -> Iterator[HistoryEvent]:
+    """The event for a `record` of the model being shown less, or of files that were taken back."""
+    match record:
+        case LoggedClearing(before_tokens=before, after_tokens=after):
+            yield Compacted("cleared", before, after)
+        case LoggedSummary(before_tokens=before, after_tokens=after, summary=summary):
+            yield Compacted("summary", before, after, summary)
+        case LoggedUndo():
+            yield CompactionUndone()
+        case LoggedRestored(restored=restored):
+            yield restored
+        case LoggedRewind(text=text):
+            yield ConversationRewound(text)
+        case _:
+            pass
 
 
 def _output_of(content: str, summary: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from sanderling import __version__
+from sanderling.protocol.events import FilesRestored
 from sanderling.protocol.messages import (
     CommandRecord,
     Message,
@@ -20,9 +21,14 @@ from sanderling.protocol.messages import (
     Usage,
 )
 
-LOG_VERSION = 5
-READABLE_VERSIONS = (4, 5)
-"""The log versions that can be read: 4 had whole prompts where 5 has their numbers, and told in words how a command ended."""
+LOG_VERSION = 6
+READABLE_VERSIONS = (4, 5, 6)
+"""
+The log versions that can be read.
+
+4 had whole prompts where 5 has their numbers, and told in words how a command ended; 5 had no `rewound`, after which the model is
+shown less.
+"""
 
 
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,63}")
@@ -162,6 +168,22 @@ class LoggedUndo(msgspec.Struct, tag="compaction_undone", frozen=True):
     at: datetime = msgspec.field(default_factory=now)
 
 
+class LoggedRestored(msgspec.Struct, tag="restored", frozen=True):
+    """The person has taken back what was changed in files, or has had it made again; the model is told of it with the next prompt."""
+
+    restored: FilesRestored
+    at: datetime = msgspec.field(default_factory=now)
+
+
+class LoggedRewind(msgspec.Struct, tag="rewound", frozen=True):
+    """What was said from the prompt `prompt_id` on, which begins with `text`, counts no longer, for the model."""
+
+    prompt_id: str
+    text: str
+    after_tokens: int
+    at: datetime = msgspec.field(default_factory=now)
+
+
 Line = (
     Header
     | LoggedPrompt
@@ -176,6 +198,8 @@ Line = (
     | LoggedClearing
     | LoggedSummary
     | LoggedUndo
+    | LoggedRestored
+    | LoggedRewind
 )
 """Records that are written as they are."""
 Record = Line | LoggedMessage

@@ -33,6 +33,8 @@ from sanderling.session.records import (
     LoggedMessage,
     LoggedPartial,
     LoggedRestart,
+    LoggedRestored,
+    LoggedRewind,
     LoggedState,
     LoggedSummary,
     LoggedToolEnd,
@@ -52,7 +54,8 @@ class Session:
     """
     A session: what was said, what is known of it, and its log; `face` is where a new one begins.
 
-    `commands` are those of the person's that no prompt has told the model of: the next one does.
+    `commands` are those of the person's that no prompt has told the model of, `taken_back` what they have undone: the next one does.
+    `turn_ids` are the prompts of all turns, also of those that were rewound.
     """
 
     def __init__(self, session_id: str, project: str, path: Path, face: str = "") -> None:
@@ -62,6 +65,8 @@ class Session:
         self.path = path
         self.prompts: list[Prompt] = []
         self.commands: list[CommandRecord] = []
+        self.taken_back: list[LoggedRestored | LoggedRewind] = []
+        self.turn_ids: list[str] = []
         self.ledger = Ledger()
         self._history = History()
         self._asked: list[tuple[Message, Prompt]] = []  # what stands in the history for a prompt
@@ -139,6 +144,10 @@ class Session:
                 self._apply_message(record)
             case LoggedCommand(record=command):
                 self.commands.append(command)
+            case LoggedRestored():
+                self.taken_back.append(record)
+            case LoggedRewind():
+                self._apply_rewind(record)
             case LoggedPartial(block="text", text=text):
                 self._partial_text += text
             case LoggedRestart():
@@ -160,10 +169,24 @@ class Session:
         if logged.prompt:
             self.prompts.append(logged.prompt)
             self._asked += [(each, logged.prompt) for each in self.history[-1:]]
-            self.commands = []
+            self.turn_ids.append(logged.prompt.id)
+            self.commands, self.taken_back = [], []
             self.ledger.begin_turn()
         self.prompts += logged.steered
         self._is_in_turn, self._partial_text = True, ""
+
+    def _apply_rewind(self, record: LoggedRewind) -> None:
+        self.taken_back.append(record)
+        at = self._asked_at(record.prompt_id)
+        if at is not None:
+            message, prompt = self._asked[at]
+            self._history.rewind(message, record.after_tokens)
+            del self._asked[at:]
+            del self.prompts[self.prompts.index(prompt) :]
+
+    def _asked_at(self, prompt_id: str) -> int | None:
+        ids = [prompt.id for _, prompt in self._asked]
+        return len(ids) - 1 - ids[::-1].index(prompt_id) if prompt_id in ids else None
 
     def _apply_to_history(self, record: Record) -> None:
         match record:
@@ -202,6 +225,17 @@ class Session:
         if is_compacted:
             self.append(LoggedUndo())
         return is_compacted
+
+    @property
+    def asked(self) -> list[Prompt]:
+        """The prompts of the turns, without those that were rewound."""
+        return [prompt for _, prompt in self._asked]
+
+    def history_before(self, prompt_id: str) -> list[Message] | None:
+        """The messages that the model would be shown after rewinding to this prompt; None if they are not known any more."""
+        at = self._asked_at(prompt_id)
+        place = None if at is None else self._history.place_of(self._asked[at][0])
+        return self._history.messages_before(*place) if place else None
 
     def find_tool_use(self, tool_use_id: str) -> tuple[ToolUse | None, ToolResult | None]:
         """
@@ -253,6 +287,7 @@ class Session:
             yield LoggedTurnEnd("end_turn")
         yield from map(LoggedToolStart, sorted(self._history.ran.started))
         yield from map(LoggedCommand, self.commands)
+        yield from (each for each in self.taken_back if isinstance(each, LoggedRestored))
         yield from (LoggedUsage(model, usage) for model, usage in self.ledger.by_model.items())
         yield LoggedUsage(self.model, Usage())
 

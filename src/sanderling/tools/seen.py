@@ -62,6 +62,10 @@ class Seen:
         if sight := self._sights.pop(self._disk.real_path(path), None):
             self._text_chars -= len(sight.text or "")
 
+    def forget_all(self) -> None:
+        self._sights.clear()
+        self._text_chars = 0
+
     def _keep(self, path: str, sight: Sight) -> None:
         self.forget(path)
         self._sights[self._disk.real_path(path)] = sight
