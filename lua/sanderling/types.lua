@@ -423,6 +423,17 @@
 ---@field values table<string, any>
 ---@field review sanderling.Review|nil
 
+---@class (exact) sanderling.RejectedHunk
+---@field first_line integer
+---@field rejected string[]
+---@field restored string[]
+
+---@class (exact) sanderling.RejectChanges
+---@field type 'reject_changes'
+---@field path string
+---@field hunks sanderling.RejectedHunk[]
+---@field reason string
+
 ---@class (exact) sanderling.WatchJob
 ---@field type 'watch_job'
 ---@field id string
@@ -673,6 +684,7 @@
 ---| sanderling.SetSandbox
 ---| sanderling.SetMode
 ---| sanderling.AnswerApproval
+---| sanderling.RejectChanges
 ---| sanderling.WatchJob
 ---| sanderling.StopJob
 ---| sanderling.ControlToolServer

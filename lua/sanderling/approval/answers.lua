@@ -3,7 +3,9 @@ local M = {}
 
 local float = require('sanderling.approval.float')
 local form = require('sanderling.approval.form')
+local lazy = require('sanderling.ui.lazy')
 local links = require('sanderling.ui.links')
+local listeners = lazy('sanderling.editing.listeners')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local queue = require('sanderling.approval.queue')
@@ -24,6 +26,9 @@ function M.send(q, answer)
   if not vim.list_contains(queue.list(), q) then
     tell('That question is not open any more.')
     return
+  end
+  if answer.answer ~= 'deny' and (q.event.path or '') ~= '' then
+    listeners.allow(q.event.id)
   end
   live.find(q.session_id):act({
     type = 'answer_approval',

@@ -28,6 +28,15 @@ end
 ---@type fun(buf: integer, tool_use_id: string, fn: fun())?
 M.review = nil
 
+---@type table<string, true> the tool uses whose changes the person has seen before
+local allowed = {}
+
+--- The person has seen what this tool use would change, and allowed it: nothing of it is to be reviewed.
+---@param tool_use_id string
+function M.allow(tool_use_id)
+  allowed[tool_use_id] = true
+end
+
 --- Change a buffer for a tool use, which `fn` does.
 ---@param buf integer
 ---@param tool_use_id string
@@ -36,7 +45,7 @@ function M.changing(buf, tool_use_id, fn)
   if not M.review then
     bus.tell('', { type = 'local_changing' })
   end
-  if M.review then
+  if M.review and not allowed[tool_use_id] then
     M.review(buf, tool_use_id, fn)
   else
     fn()

@@ -31,6 +31,31 @@ function listeners.review(buf, tool_use_id, fn)
   end)
 end
 
+--- Have the model told what was rejected, of each session what it changed. A question's answer tells of what was proposed.
+hunks.on_decision(function(list, is_kept, reason)
+  local by_session = {} ---@type table<string, sanderling.RejectedHunk[]>
+  for _, hunk in ipairs(list) do
+    if not is_kept and not hunk.source.is_proposed then
+      local id = hunk.source.session_id
+      by_session[id] = by_session[id] or {}
+      table.insert(by_session[id], {
+        first_line = hunk.row + 1,
+        rejected = hunks.text_of(hunk),
+        restored = hunk.old,
+      })
+    end
+  end
+  for session_id, rejected in pairs(by_session) do
+    local path = vim.fn.resolve(vim.api.nvim_buf_get_name(list[1].buf))
+    live.act(session_id, {
+      type = 'reject_changes',
+      path = path,
+      hunks = rejected,
+      reason = reason,
+    })
+  end
+end)
+
 hunks.on_change(draw.update)
 hunks.on_change(keys.update)
 

@@ -19,6 +19,7 @@ from sanderling.protocol.actions import (
     ControlToolServer,
     EditWaiting,
     RedoTurn,
+    RejectChanges,
     ReleaseWaiting,
     RetryNow,
     Rewind,
@@ -102,6 +103,8 @@ class Conversation:
                 parts.calls.retry_now()
             case AnswerApproval():
                 parts.approvals.answer(action)
+            case RejectChanges():
+                parts.notes.add_rejected(action)
             case Compact(focus):
                 parts.compactor.ask(focus)
             case UndoCompaction():

@@ -14,6 +14,7 @@ from sanderling.permissions.gate import Gate
 from sanderling.project.facts import Facts
 from sanderling.project.instructions import Instructions
 from sanderling.project.trust.reading import visible_name
+from sanderling.protocol.actions import RejectChanges
 from sanderling.protocol.events import FilesRestored
 from sanderling.protocol.messages import Prompt, ToolUse
 from sanderling.protocol.modes import Mode
@@ -22,6 +23,7 @@ from sanderling.session.session import Session
 from sanderling.tools.workspace import Workspace
 
 MAX_CHANGED_FILES = 100
+MAX_REJECTED_LINES = 200
 PROJECT_REPLACED = (
     "[The project's directory was replaced by another one of the same name: moved away, or deleted and made again. Commands and"
     " files are the new one's from here on, and what ran in the old one was stopped. Do not rely on what you have read or changed"
@@ -51,6 +53,30 @@ REWOUND = (
 )
 
 
+def _rejection(path: str, changes: RejectChanges) -> str:
+    """Tell of the changes of a file that the person took back, exactly: as a diff."""
+    reason = f" They say: {changes.reason.strip()}" if changes.reason.strip() else ""
+    lines: list[str] = []
+    left_out = 0
+    for hunk in changes.hunks:
+        diff = [
+            f"@@ line {hunk.first_line} @@",
+            *(f"-{line}" for line in hunk.rejected),
+            *(f"+{line}" for line in hunk.restored),
+        ]
+        if len(lines) + len(diff) > MAX_REJECTED_LINES:
+            left_out += 1
+        else:
+            lines += diff
+    more = f"\n({left_out} more, too large to be shown: read the file.)" if left_out else ""
+    return (
+        f"[The person has looked at your changes of {path} and rejected these: the file holds again what stood there"
+        f" before. Do not make them again unless they ask for it.{reason}\n"
+        + "\n".join(lines)
+        + f"{more}]"
+    )
+
+
 class _Told(msgspec.Struct):
     """All that the model has been told, as it is kept with the session."""
 
@@ -58,6 +84,7 @@ class _Told(msgspec.Struct):
     instructions: dict[str, Any] = {}
     changed_files: list[str] = []
     mode: Mode | None = "ask"
+    rejected: list[str] = []  # which is to be told yet
 
 
 class Notes:
@@ -73,12 +100,14 @@ class Notes:
         self._facts = Facts(session.project)
         self._mode: Mode | None = "ask"
         self._changed_files: set[str] = set()  # before the last summary
+        self._rejected: list[str] = []
 
     def state(self) -> dict[str, Any]:
         """All that the model has been told, as plain data for `restore`. Keep it once the message with the last notes is in the log."""
         facts, instructions = self._facts.state(), self._instructions.state()
         files = sorted(self._changed_files)
-        return msgspec.to_builtins(_Told(facts, instructions, files, self._mode))
+        told = _Told(facts, instructions, files, self._mode, list(self._rejected))
+        return msgspec.to_builtins(told)
 
     def restore(self, state: object) -> None:
         told = msgspec.convert(state, _Told)
@@ -86,6 +115,11 @@ class Notes:
         self._instructions.restore(told.instructions)
         self._mode = told.mode
         self._changed_files = set(told.changed_files)
+        self._rejected = told.rejected
+
+    def add_rejected(self, changes: RejectChanges) -> None:
+        """Have the model told that the person took back changes of its own."""
+        self._rejected.append(_rejection(self._workspace.shown(changes.path), changes))
 
     def with_prompt(self, prompt: Prompt) -> list[str]:
         """The notes that go along with a prompt."""
@@ -115,8 +149,10 @@ class Notes:
             PROJECT_REPLACED if self._workspace.sandbox.place.take_replaced() else "",
             self._news_of_surroundings(paths),
             self._news_of_mode(),
+            *self._rejected,
             self._workspace.todo.reminder(is_prompt=is_prompt),
         ]
+        self._rejected = []
         return [note for note in notes if note]
 
     def _news_of_mode(self) -> str:

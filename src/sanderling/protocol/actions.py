@@ -156,6 +156,26 @@ class AnswerApproval(
     review: Review | None = None
 
 
+class RejectedHunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The lines `rejected` of a file, of which the first was `first_line`, counted from 1, are the lines `restored` again."""
+
+    first_line: int
+    rejected: tuple[str, ...]
+    restored: tuple[str, ...]
+
+
+class RejectChanges(msgspec.Struct, tag="reject_changes", frozen=True, forbid_unknown_fields=True):
+    """
+    The person has taken back what the agent changed in the file `path`, for a `reason`, where they give one.
+
+    The model is told with what it is told next.
+    """
+
+    path: str
+    hunks: tuple[RejectedHunk, ...]
+    reason: str = ""
+
+
 class WatchJob(msgspec.Struct, tag="watch_job", frozen=True, forbid_unknown_fields=True):
     """Tell what the job writes: its output so far, then what comes; or no longer."""
 
@@ -209,6 +229,7 @@ Action = (
     | SetSandbox
     | SetMode
     | AnswerApproval
+    | RejectChanges
     | WatchJob
     | StopJob
     | ControlToolServer

@@ -1,0 +1,85 @@
+"""The review of changes from end to end: a real Neovim, host, sandbox and files; only the model is a script."""
+
+import pytest
+from tests.conftest import wait_until
+
+APP = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
+
+
+def reply(*steps, **fields):
+    return {"step": list(steps), **fields}
+
+
+def edit(old, new):
+    return {
+        "tool_use": {
+            "name": "edit",
+            "input": {"path": "app.py", "edits": [{"old": old, "new": new}]},
+        }
+    }
+
+
+DONE = reply({"text": "Done."}, repeat=True)
+READ = reply({"tool_use": {"name": "read", "input": {"path": "app.py"}}})
+
+
+@pytest.fixture
+def app(project):
+    path = project / "app.py"
+    path.write_text(APP)
+    return path
+
+
+def hunks(agent):
+    return agent.lua("""
+      local hunks = require('sanderling.review.hunks')
+      return vim.tbl_map(function(hunk)
+        return { hunk.row, hunk.count, hunk.old }
+      end, hunks.list(vim.fn.bufnr('app.py')))
+    """)
+
+
+def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_told(
+    start_agent, app
+):
+    both = reply(edit("a - b", "a + b"), edit("add(1, 2)", "add(2, 3)"))
+    agent = start_agent(READ, both, DONE)
+    agent.command("edit app.py")
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_turns()
+    changed = APP.replace("a - b", "a + b").replace("(1, 2)", "(2, 3)")
+    assert app.read_text() == changed
+    assert hunks(agent) == [[1, 1, ["    return a - b"]], [4, 1, ["print(add(1, 2))"]]]
+    agent.command("5AgentReject the numbers were right")
+    assert app.read_text() == changed.replace("(2, 3)", "(1, 2)")
+    agent.command("AgentKeep all")
+    agent.ask("and now?")
+    agent.wait_for_turns(2)
+    told = wait_until(
+        lambda: [
+            block["text"]
+            for message in agent.logged_messages()
+            for block in message["content"]
+            if block["type"] == "text" and "rejected these" in block["text"]
+        ]
+    )
+    assert told == [
+        (
+            "[The person has looked at your changes of app.py and rejected these: the file holds again what stood there"
+            " before. Do not make them again unless they ask for it. They say: the numbers were right\n"
+            "@@ line 5 @@\n-print(add(2, 3))\n+print(add(1, 2))]"
+        )
+    ]
+
+
+def test_a_change_that_the_person_has_seen_and_allowed_is_reviewed_already(start_agent, app):
+    agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
+    agent.command("edit app.py")
+    agent.ask()
+    agent.wait_for_question()
+    agent.enter_question()
+    agent.feed("a")
+    agent.wait_for_turns()
+    assert "a + b" in app.read_text()
+    assert hunks(agent) == []
