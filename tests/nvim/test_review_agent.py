@@ -51,9 +51,13 @@ def test_in_auto_a_change_is_made_and_stays_to_be_reviewed_and_a_rejection_is_to
     changed = APP.replace("a - b", "a + b").replace("(1, 2)", "(2, 3)")
     assert app.read_text() == changed
     assert hunks(agent) == [[1, 1, ["    return a - b"]], [4, 1, ["print(add(1, 2))"]]]
+    assert agent.lua("return require('sanderling').status().unreviewed") == 2
+    assert "2 to review" in agent.lua("return require('sanderling').statusline()")
     agent.command("5AgentReject the numbers were right")
     assert app.read_text() == changed.replace("(2, 3)", "(1, 2)")
     agent.command("AgentKeep all")
+    wait_until(lambda: agent.events("AgentStatusChanged")[-1]["unreviewed"] == 0)
+    assert "to review" not in agent.screen_text()
     agent.ask("and now?")
     agent.wait_for_turns(2)
     told = wait_until(

@@ -43,6 +43,7 @@ def test_the_status_is_data_beside_the_string(start_screen):
         "approvals": 1,
         "waiting": 0,
         "jobs": 0,
+        "unreviewed": 0,
         "sandbox": "full",
         "network": "proxy",
         "cost_usd": 0.5,

@@ -1,6 +1,7 @@
 --- The review of what the agent changes in files: each change is a hunk of its buffer, which a person keeps or rejects there.
 local M = {}
 
+local bus = require('sanderling.host.bus')
 local draw = require('sanderling.review.draw')
 local hunks = require('sanderling.review.hunks')
 local keys = require('sanderling.review.keys')
@@ -58,5 +59,21 @@ end)
 
 hunks.on_change(draw.update)
 hunks.on_change(keys.update)
+
+local known = 0 -- hunks that the bars tell of
+
+--- Have the bars count anew.
+hunks.on_change(function()
+  local count = hunks.counts()
+  if count ~= known then
+    known = count
+    for _, session in ipairs(live.all()) do
+      bus.publish(session.id, { { type = 'local_reviewed' } })
+    end
+    vim.schedule(function()
+      pcall(vim.cmd.redrawstatus, { bang = true })
+    end)
+  end
+end)
 
 return M

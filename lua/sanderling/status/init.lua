@@ -222,6 +222,25 @@ local function count_jobs(state)
   end, state.jobs)
 end
 
+--- Count the changes of a session that nobody has reviewed.
+---@param session_id string
+---@return integer
+local function count_unreviewed(session_id)
+  local hunks = package.loaded['sanderling.review.hunks']
+  return hunks
+      and (hunks.counts(function(hunk)
+        return hunk.source.session_id == session_id
+      end))
+    or 0
+end
+
+---@param session_id string
+---@return string? how many changes are not reviewed, if any are
+local function describe_unreviewed(session_id)
+  local count = count_unreviewed(session_id)
+  return count > 0 and ('%d to review'):format(count) or nil
+end
+
 ---@param state sanderling.session.state.State
 ---@return string? how many tool servers have failed, if any have
 local function describe_failed(state)
@@ -231,7 +250,7 @@ local function describe_failed(state)
   return count > 0 and words.counted(count, 'server') .. ' failed' or nil
 end
 
---- The numbers of prompts that wait, of jobs that run, and of tool servers that have failed.
+--- The numbers of prompts that wait, of jobs that run, of changes to review, and of tool servers that have failed.
 ---@param state sanderling.session.state.State
 ---@return string
 local function describe_counts(state)
@@ -243,6 +262,7 @@ local function describe_counts(state)
     end
   end
   parts[#parts + 1] = jobs > 0 and words.counted(jobs, 'job') or nil
+  parts[#parts + 1] = describe_unreviewed(state.id)
   parts[#parts + 1] = describe_failed(state)
   return table.concat(parts, icons.separator)
 end
@@ -283,6 +303,7 @@ end
 ---@field approvals integer questions that wait for an answer
 ---@field waiting integer prompts that wait
 ---@field jobs integer that run
+---@field unreviewed integer changes in files that are neither kept nor rejected
 ---@field sandbox string its level, empty while it is not known
 ---@field network 'off'|'proxy'|'on'
 ---@field cost_usd? number nil while it is not known
@@ -307,6 +328,7 @@ function M.of(session)
     approvals = #state.questions,
     waiting = prompts.queued + prompts.steering + prompts.held,
     jobs = count_jobs(state),
+    unreviewed = count_unreviewed(state.id),
     sandbox = state.sandbox.level,
     network = state.sandbox.network,
     cost_usd = usage and usage.is_priced and usage.cost_usd or nil,
@@ -339,6 +361,7 @@ function M.summary()
   if jobs > 0 then
     parts[#parts + 1] = words.counted(jobs, 'job')
   end
+  parts[#parts + 1] = describe_unreviewed(state.id)
   parts[#parts + 1] = describe_failed(state)
   vim.list_extend(parts, { usage_words.describe(state.usage), table.concat(confinement, ' ') })
   return table.concat(parts, icons.separator), state_hl(state)
