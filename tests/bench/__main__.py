@@ -13,6 +13,7 @@ from tests.bench.interrupt import interrupt
 from tests.bench.latency import cancel, cold, first_text, long, warm
 from tests.bench.print_mode import print_mode
 from tests.bench.resume import resume, shown
+from tests.bench.review import review
 from tests.bench.rounds import rounds
 from tests.bench.sandbox import sandbox
 from tests.bench.servers import servers
@@ -40,6 +41,7 @@ GROUPS = {
         servers,
         tools,
         rounds,
+        review,
         print_mode,
         first_request,
         cache,

@@ -86,7 +86,7 @@ end
 function acts.person_changes()
   local all = text()
   local row, count = random(0, #all - 1), random(1, 2)
-  if row + count > #all or in_hunk(row, row + count) then return end
+  if row + count > #all or all[1] == '' or in_hunk(row, row + count) then return end
   for _, hunk in ipairs(hunks.list(buf)) do -- a hunk without lines in between is touched
     if hunk.count == 0 and hunk.row > row and hunk.row < row + count then return end
   end
@@ -218,6 +218,11 @@ for _ = 1, count do
   log[#log + 1] = name
   acts[name]()
   remember()
+  local seen = {}
+  for _, line in ipairs(baseline()) do
+    assert(line == '' or not seen[line], ('%s stands twice after %s'):format(line, table.concat(log, ', ')))
+    seen[line] = true
+  end
 end
 """
 

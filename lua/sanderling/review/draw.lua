@@ -255,6 +255,15 @@ function M.keeping_views(buf, fn)
   end
 end
 
+--- Take all that is drawn in a buffer away.
+---@param buf integer
+function M.forget(buf)
+  for _, one in pairs(drawn[buf] or {}) do
+    remove(buf, one)
+  end
+  drawn[buf] = nil
+end
+
 --- Draw the hunks of a buffer as they are by now.
 ---@param buf integer
 function M.update(buf)

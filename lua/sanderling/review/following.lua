@@ -73,18 +73,31 @@ local function has_any(self)
     end)
 end
 
+--- The hunks as they were in a state of the undo tree. Where the tree has begun anew with a file, its first state has a number when
+--- changes begin, and none when they are undone.
+---@param self sanderling.review.following.Followed
+---@param nr integer
+---@return sanderling.review.Hunk[]?
+local function known_in(self, nr)
+  if nr == 0 and not self.states[0] then
+    nr = math.min(unpack(vim.tbl_keys(self.states)))
+  end
+  local known = self.states[nr]
+  local last = known and known[#known]
+  return not (last and last.row + last.count > #self.lines) and known or nil
+end
+
 --- The hunks are those that the undo tree's state had when it was left, if it has been there before.
 ---@param self sanderling.review.following.Followed
 ---@param is_agents boolean
 local function follow_undo(self, is_agents)
   local nr = undo_state(self.buf)
   if self.is_reloaded and nr == self.nr then -- without an undo block: the tree has begun anew
-    self.states = {}
+    self.states = { [nr] = {} }
   end
   self.is_reloaded = false
-  local known = nr ~= self.nr and not is_agents and self.states[nr]
-  local last = known and known[#known]
-  if known and not (last and last.row + last.count > #self.lines) then
+  local known = nr ~= self.nr and not is_agents and known_in(self, nr)
+  if known then
     self.hunks = regions.copy(known)
   end
   self.nr, self.states[nr] = nr, regions.copy(self.hunks)
