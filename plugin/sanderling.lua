@@ -98,6 +98,17 @@ command('Compact', {
   bang = true,
   complete = true,
 })
+command('Undo', {
+  desc = 'take back what the agent has changed in its last turn',
+  nargs = '*',
+  complete = true,
+})
+command('Redo', { desc = 'do again what was undone last', nargs = '*', complete = true })
+command('Rewind', {
+  desc = 'go back to before a prompt: conversation, files or both',
+  nargs = '*',
+  complete = true,
+})
 command('Model', {
   desc = 'choose the model; with ! ask all providers for their models',
   nargs = '?',

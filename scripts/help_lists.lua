@@ -154,6 +154,7 @@ local PLACES = {
   { 'job', 'In a job, |:AgentTerminal|' },
   { 'mcp', 'In the list of |:AgentMcp|' },
   { 'file', 'In a file whose changes are not reviewed, |sanderling-review|' },
+  { 'rewind', 'In the preview of |:AgentRewind|' },
   { 'page', 'In all other floats' },
 }
 

@@ -88,6 +88,9 @@
 ---@field reject_hunk sanderling.config.Key reject the change here
 ---@field keep_file sanderling.config.Key keep all changes of the file
 ---@field reject_file sanderling.config.Key reject all changes of the file
+---@field rewind_both sanderling.config.Key take back the conversation and the files
+---@field rewind_conversation sanderling.config.Key take back the conversation alone
+---@field rewind_files sanderling.config.Key take back the files alone
 ---@field close sanderling.config.Key close it, and answer nothing
 ---@field close_page sanderling.config.Key the same
 ---@field show_keys sanderling.config.Key show these keys

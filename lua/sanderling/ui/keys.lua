@@ -2,7 +2,7 @@
 --- given where they are set. `make format` writes the tables in the help from it.
 local M = {}
 
----@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'file'|'page'
+---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rewind'|'file'|'page'
 
 ---@class (exact) sanderling.ui.keys.Row
 ---@field option string of the table `keys`
@@ -95,13 +95,21 @@ M.rows = {
   key('keep_file', '<LocalLeader>hK', { file = 'n' }, 'keep all changes of the file'),
   key('reject_file', '<LocalLeader>hR', { file = 'n' }, 'reject all changes of the file'),
 
-  key(
-    'close',
-    'q',
-    { page = 'n', trust = 'n', waiting = 'n', whole = 'n', form = 'n', job = 'n', mcp = 'n' },
-    'close it, and answer nothing'
-  ),
-  key('close_page', '<Esc>', { page = 'n', mcp = 'n' }, 'the same'),
+  key('rewind_both', 'b', { rewind = 'n' }, 'take back the conversation and the files'),
+  key('rewind_conversation', 'c', { rewind = 'n' }, 'take back the conversation alone'),
+  key('rewind_files', 'f', { rewind = 'n' }, 'take back the files alone'),
+
+  key('close', 'q', {
+    page = 'n',
+    trust = 'n',
+    waiting = 'n',
+    whole = 'n',
+    form = 'n',
+    job = 'n',
+    mcp = 'n',
+    rewind = 'n',
+  }, 'close it, and answer nothing'),
+  key('close_page', '<Esc>', { page = 'n', mcp = 'n', rewind = 'n' }, 'the same'),
   key('show_keys', 'g?', {
     transcript = 'n',
     question = 'n',
@@ -111,6 +119,7 @@ M.rows = {
     waiting = 'n',
     job = 'n',
     mcp = 'n',
+    rewind = 'n',
     page = 'n',
   }, 'show these keys'),
 }

@@ -192,4 +192,22 @@ function M.width_of(buf)
   return win ~= -1 and vim.api.nvim_win_get_width(win) or vim.o.columns
 end
 
+--- A file that was taken back, or would be, on one line.
+---@param file sanderling.RestoredFile
+---@return string
+function M.restored(file)
+  local added, removed = file.added or 0, file.removed or 0
+  local counts = ('+%d %s%d'):format(added, icons.minus, removed)
+  local parts = { M.plain(file.path) }
+  if file.how == 'left' then
+    parts[2] = 'stays: ' .. M.plain(file.why or '')
+  elseif added + removed > 0 then
+    parts[2] = counts
+  end
+  if file.how == 'merged' then
+    parts[#parts + 1] = 'merged with what you have changed'
+  end
+  return table.concat(parts, '  ')
+end
+
 return M

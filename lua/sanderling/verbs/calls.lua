@@ -29,4 +29,22 @@ function M.with_session(fn)
   end
 end
 
+--- A verb about a turn, which `screen` has a function of the same name for.
+---@param name string
+---@param desc string
+---@param screen table
+---@return sanderling.verbs.Verb
+function M.on_turn(name, desc, screen)
+  return {
+    name = name,
+    desc = desc,
+    forms = 'ex slash',
+    args = '* turn',
+    complete = screen.complete,
+    on_session = true,
+    only_looks = true,
+    run = screen[name],
+  }
+end
+
 return M

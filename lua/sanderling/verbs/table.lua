@@ -16,6 +16,7 @@ local live = require('sanderling.session.live')
 local login = lazy('sanderling.screens.login')
 local mcp = lazy('sanderling.screens.mcp')
 local approval = lazy('sanderling.approval')
+local rewind = lazy('sanderling.screens.rewind')
 local sandbox = require('sanderling.session.sandbox')
 local sessions = lazy('sanderling.chat.sessions')
 local stored = require('sanderling.session.stored')
@@ -139,6 +140,9 @@ return {
     only_looks = true,
     run = commands.compact,
   },
+  calls.on_turn('undo', 'take back what the agent has changed in its last turn', rewind),
+  calls.on_turn('redo', 'do again what was undone last', rewind),
+  calls.on_turn('rewind', 'go back to before a prompt: conversation, files or both', rewind),
   {
     name = 'model',
     desc = 'choose the model',

@@ -1,9 +1,13 @@
---- Notices and errors in the transcript, of the host and of this side.
+--- Notices and errors in the transcript, of the host and of this side; and what the person has taken back.
 local M = {}
 
 local api = vim.api
 local blocks = require('sanderling.transcript.blocks')
+local icons = require('sanderling.ui.icons')
+local words = require('sanderling.ui.words')
 local ns = require('sanderling.transcript.writer').NS
+
+local MAX_FILES = 50
 
 ---@type table<string, sanderling.transcript.blocks.Draw>
 M.draw = {}
@@ -36,6 +40,34 @@ function M.draw.error_occurred(self, event)
     self:append('\n' .. event.remedy)
     self:paint(row, self.last, 'AgentRemedy')
   end
+end
+
+local DID = { undo = 'undone', redo = 'done again', rewind = 'files taken back' }
+
+--- List the files that were taken back: how many lines came and went, what was merged, what was left and why.
+function M.draw.files_restored(self, event)
+  self:end_block()
+  local files = event.files or {}
+  local count = #files == 1 and '1 file' or ('%d files'):format(#files)
+  self:append_block(('%s %s: %s'):format(icons.rule:rep(2), DID[event.kind], count), 'AgentNotice')
+  for i, file in ipairs(files) do
+    local row = self.last + 1
+    if i > MAX_FILES then
+      self:append(('\n  and %d more'):format(#files - MAX_FILES))
+      return self:paint(row, self.last, 'AgentNotice')
+    end
+    self:append('\n  ' .. words.restored(file))
+    self:paint(row, self.last, file.how == 'left' and 'AgentWarning' or 'AgentNotice')
+  end
+end
+
+function M.draw.conversation_rewound(self, event)
+  self:end_block()
+  local text = event.text ~= '' and ' ' .. icons.quoted(event.text) or ''
+  self:append_block(
+    ('%s back to before the prompt%s'):format(icons.rule:rep(2), text),
+    'AgentNotice'
+  )
 end
 
 M.draw.local_refused = M.draw.error_occurred

@@ -1,0 +1,181 @@
+--- :AgentUndo, :AgentRedo and :AgentRewind: what the agent has changed is taken back, after a look at what that does.
+local M = {}
+
+local api = vim.api
+local float = require('sanderling.ui.float')
+local live = require('sanderling.session.live')
+local locked = require('sanderling.ui.locked')
+local log = require('sanderling.host.log')
+local message = require('sanderling.ui.message')
+local words = require('sanderling.ui.words')
+
+local MAX_WAIT_MS = 1000 -- for the turns, when one is completed
+local NO_TURN = 'There is no turn yet that could be taken back.'
+local NAMED = {
+  { 'rewind_both', 'both' },
+  { 'rewind_conversation', 'conversation' },
+  { 'rewind_files', 'files' },
+  { 'close', 'close' },
+}
+
+---@param turn sanderling.TurnShown
+---@return string
+local function name_of(turn)
+  return ('%d %s'):format(turn.number, words.plain(turn.text))
+end
+
+--- Ask for the turns of a session, the newest first.
+---@param session sanderling.chat.session.Session
+---@param on_answer fun(turns: sanderling.TurnShown[], is_here: boolean)
+local function ask_turns(session, on_answer)
+  session:ask({ type = 'list_changes' }, function(changes, is_here)
+    local turns = vim.iter(changes.turns):rev():totable()
+    on_answer(turns, is_here)
+  end)
+end
+
+--- The turn that was named by its number, whatever words follow that.
+---@param turns sanderling.TurnShown[]
+---@param name string
+---@return sanderling.TurnShown?
+local function find(turns, name)
+  local number = tonumber(name:match('^%s*(%d+)'))
+  return vim.iter(turns):find(function(turn)
+    return turn.number == number
+  end)
+end
+
+---@param type 'undo_turn'|'redo_turn'
+---@param call sanderling.verbs.Call
+local function act_on_turn(type, call)
+  if call.args == '' then
+    call.session:act({ type = type })
+    return
+  end
+  ask_turns(call.session, function(turns)
+    local turn = find(turns, call.args)
+    if turn then
+      call.session:act({ type = type, turn = turn.turn })
+    else
+      call.session:say('warning', ('There is no turn %s in this session.'):format(call.args))
+    end
+  end)
+end
+
+---@param call sanderling.verbs.Call
+function M.undo(call)
+  act_on_turn('undo_turn', call)
+end
+
+---@param call sanderling.verbs.Call
+function M.redo(call)
+  act_on_turn('redo_turn', call)
+end
+
+-- the preview ---------------------------------------------------------------------------------------------------------
+
+---@param preview sanderling.RewindPreview
+---@return string[]
+local function lines_of(preview)
+  local turns = preview.turns == 1 and '1 turn' or ('%d turns'):format(preview.turns)
+  local lines = { ('Back to before: %s'):format(words.plain(preview.prompt)), '' }
+  lines[#lines + 1] = ('Conversation: %s'):format(preview.refusal or turns .. ' less')
+  local files = preview.files or {}
+  if #files == 0 then
+    lines[#lines + 1] = 'Files: nothing to take back'
+  else
+    vim.list_extend(lines, { '', 'Files:' })
+  end
+  for _, file in ipairs(files) do
+    lines[#lines + 1] = '  ' .. words.restored(file)
+  end
+  return lines
+end
+
+---@param session sanderling.chat.session.Session
+---@param prompt_id string
+---@param preview sanderling.RewindPreview
+local function show(session, prompt_id, preview)
+  vim.cmd.stopinsert()
+  local buf
+  local function rewinding(what)
+    return function()
+      api.nvim_buf_delete(buf, { force = true })
+      session:act({ type = 'rewind', prompt_id = prompt_id, what = what })
+    end
+  end
+  buf = float.view('Rewind', lines_of(preview), 'rewind', {
+    place = 'rewind',
+    footer = float.naming(NAMED),
+    actions = {
+      rewind_both = rewinding('both'),
+      rewind_conversation = rewinding('conversation'),
+      rewind_files = rewinding('files'),
+    },
+  })
+end
+
+---@param session sanderling.chat.session.Session
+---@param turn sanderling.TurnShown
+local function preview(session, turn)
+  session:ask({ type = 'preview_rewind', prompt_id = turn.turn }, function(found, is_here)
+    if is_here then
+      locked.retry(function()
+        show(session, turn.turn, found)
+      end, log.note_defect)
+    else
+      message.tell('What rewinding would do is known: ask again to see it.')
+    end
+  end)
+end
+
+--- Show what going back to before a prompt would do, and have the person choose; without a turn, that too.
+---@param call sanderling.verbs.Call
+function M.rewind(call)
+  local session = call.session
+  ask_turns(session, function(turns, is_here)
+    if #turns == 0 then
+      message.tell(NO_TURN)
+    elseif call.args ~= '' then
+      local turn = find(turns, call.args)
+      if turn then
+        preview(session, turn)
+      else
+        session:say('warning', ('There is no turn %s in this session.'):format(call.args))
+      end
+    elseif is_here then
+      vim.ui.select(turns, {
+        prompt = 'Back to before:',
+        kind = 'sanderling_turn',
+        format_item = name_of,
+      }, function(turn)
+        if turn then
+          preview(session, turn)
+        end
+      end)
+    end
+  end)
+end
+
+-- completion ----------------------------------------------------------------------------------------------------------
+
+--- Complete a turn by its number, or by words of its prompt.
+---@param lead string
+---@return string[]
+function M.complete(lead)
+  local session, names = live.current(), nil ---@type sanderling.chat.session.Session?, string[]?
+  if not session then
+    return {}
+  end
+  ask_turns(session, function(turns)
+    names = vim.tbl_map(name_of, turns)
+  end)
+  vim.wait(MAX_WAIT_MS, function()
+    return names ~= nil
+  end, 5)
+  return vim.tbl_filter(function(name)
+    return vim.startswith(name, lead) or name:lower():find(lead:lower(), 1, true) ~= nil
+  end, names or {})
+end
+
+return M

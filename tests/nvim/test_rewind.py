@@ -1,0 +1,62 @@
+"""What the agent has done is taken back, from end to end: a real Neovim, host, sandbox and files; only the model is a script."""
+
+import pytest
+from tests.conftest import prove_rest, wait_until
+from tests.nvim.test_agent_acts import APP, DONE, FIXED, edit, reply, say, use
+from tests.nvim.test_agent_acts import app as app  # noqa: PLC0414 - a fixture
+
+
+def turn(child, prompt, count):
+    child.ask(prompt)
+    wait_until(lambda: len(child.events("AgentTurnEnded")) >= count, f"turn {count}")
+
+
+@pytest.mark.parametrize("columns, lines", prove_rest([(80, 24), (160, 48), (60, 20)], keep=(0,)))
+def test_undo_redo_and_rewind_on_the_screen(start_agent, project, app, columns, lines):
+    agent = start_agent(
+        reply(edit()),
+        reply(say("Fixed.")),
+        reply(use("write", path="new.py", content="x = 1\n")),
+        DONE,
+        columns=columns,
+        lines=lines,
+    )
+    agent.command("AgentMode auto")
+    agent.command(f"edit {app}")
+    turn(agent, "Fix it.", 1)
+    turn(agent, "And a new one.", 2)
+    assert (app.read_text(), (project / "new.py").exists()) == (FIXED, True)
+
+    agent.command("AgentUndo")
+    agent.wait_for_screen("undone: 1 file", "new.py")
+    assert not (project / "new.py").exists()
+    agent.command("AgentUndo")
+    wait_until(lambda: app.read_text() == APP)
+    buffer = "return table.concat(vim.api.nvim_buf_get_lines(vim.fn.bufnr('app.py'), 0, -1, true), '\\n')"
+    wait_until(lambda: agent.lua(buffer) + "\n" == APP)
+    assert not agent.lua("return vim.bo[vim.fn.bufnr('app.py')].modified")
+    agent.command("AgentRedo")
+    wait_until(lambda: app.read_text() == FIXED)
+    assert agent.lua("return vim.fn.getcompletion('AgentRewind ', 'cmdline')") == [
+        "2 And a new one.",
+        "1 Fix it.",
+    ]
+
+    agent.command("AgentRewind 1 Fix it.")
+    screen = agent.wait_for_screen(
+        "Back to before: Fix it.", "src/app.py  +1", "Conversation: 2 turns"
+    )
+    assert "c conversation" in screen
+    agent.feed("b")
+    wait_until(lambda: app.read_text() == APP)
+    agent.wait_for_screen("back to before the prompt")
+    wait_until(lambda: "Fix it." in "\n".join(agent.prompt_lines()))
+
+
+def test_a_turn_that_there_is_not_is_named(start_agent):
+    agent = start_agent(DONE)
+    turn(agent, "Hello.", 1)
+    agent.command("AgentUndo")
+    agent.wait_for_screen("The agent has changed nothing")
+    agent.command("AgentRewind 7")
+    agent.wait_for_screen("There is no turn 7")
