@@ -123,10 +123,10 @@ async def test_a_server_that_ends_is_there_again_when_it_is(tmp_path, unused_por
     script = (uses("mcp__it__echo", text="one"), says("Done."), uses("mcp__it__echo", text="two"))
     async with talking(tmp_path, *script, mcp_servers=servers, permissions=ALLOWED) as talk:
         with notes_over_http(unused_port):
-            talk.agent.parts.servers.loaded().source.servers["it"].restart()
+            talk.agent.parts.servers.source.servers["it"].restart()
             await talk.state("it", "ready")
             await talk.say("go")
-        server = talk.parts.servers.loaded().source.servers["it"]
+        server = talk.parts.servers.source.servers["it"]
         with pytest.raises(Exception, match=r"cannot be reached|ended meanwhile"):
             await server.call("echo", {"text": "nobody"})
         assert "cannot be reached" in (await talk.state("it", "restarting")).why
@@ -146,11 +146,7 @@ async def test_a_server_that_has_failed_is_tried_again_when_it_is_called(
         failed = await talk.state("it", "failed")
         assert f"127.0.0.1:{unused_port} cannot be reached" in failed.why
         with notes_over_http(unused_port):
-            result = (
-                await talk.parts.servers.loaded()
-                .source.servers["it"]
-                .call("echo", {"text": "again"})
-            )
+            result = await talk.parts.servers.source.servers["it"].call("echo", {"text": "again"})
         assert result.content[0].text == "again"
 
 
@@ -255,7 +251,5 @@ async def test_server_everything_of_npm_over_http(tmp_path, unused_port):
             assert talk.results() == ["Echo: hello"]
             server.kill()
             with pytest.raises(ServerError, match=r"cannot be reached|ended meanwhile"):
-                await (
-                    talk.parts.servers.loaded().source.servers["it"].call("echo", {"message": "x"})
-                )
+                await talk.parts.servers.source.servers["it"].call("echo", {"message": "x"})
             await talk.state("it", "restarting")

@@ -108,7 +108,7 @@ async def test_what_a_server_puts_in_steers_with_the_words(notes):
 async def test_a_prompt_that_waits_for_a_server_can_be_stopped(notes):
     async with notes() as talk:
         await talk.state("it", "ready")
-        server = talk.parts.servers.loaded().source.servers["it"]
+        server = talk.parts.servers.source.servers["it"]
         server.connection.client.session.read_resource = hang
         talk.submit("See @it:note://today")
         await talk.until(lambda: server._patience._requests)

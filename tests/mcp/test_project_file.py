@@ -244,9 +244,7 @@ async def test_a_server_that_is_declared_wrong_meanwhile_is_stopped(tmp_path, pr
         found = talk.parts.project.trust.look(".mcp.json")
         talk.agent.act(TrustFiles({".mcp.json": found.sha256}))
         await talk.state("it", "failed")
-        await talk.until(
-            lambda: talk.parts.servers.loaded().source.servers["it"].status.state == "stopped"
-        )
+        await talk.until(lambda: talk.parts.servers.source.servers["it"].status.state == "stopped")
 
 
 async def test_a_file_that_is_wrong_is_told_and_the_session_opens(tmp_path, project):

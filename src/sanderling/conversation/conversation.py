@@ -80,7 +80,6 @@ class Conversation:
         parts.restore(mode)
         self._first_mode: Mode = parts.gate.mode
         parts.tasks.start(parts.sandbox.keeper.serve)
-        parts.tasks.start(parts.servers.run)
         if is_eager:
             parts.tasks.start(parts.sandbox.keeper.find_level)
 
@@ -220,7 +219,7 @@ class Conversation:
         try:
             asked = self.parts.project.expand(prompt)
         except ConfigError:
-            if not servers.begin_prompt(prompt.text):
+            if not servers.begins_with_prompt(prompt.text):
                 raise
             asked = prompt
         return await servers.put_in(asked)

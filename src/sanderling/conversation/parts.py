@@ -1,7 +1,6 @@
 """The parts of a conversation, put together: what its turns and its views work with."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +13,9 @@ from sanderling.commands.persons import Command, Commands
 from sanderling.commands.shell import Shell, ShellState
 from sanderling.config import Settings
 from sanderling.conversation.compactor import Compactor
-from sanderling.conversation.late_servers import LateServers
 from sanderling.conversation.memory import Memory, Remembered
 from sanderling.conversation.model_calls import ModelCalls
+from sanderling.conversation.no_servers import NoServers
 from sanderling.conversation.notes import Notes
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
@@ -97,10 +96,12 @@ class Parts:
             running=self.workspace.changes.of_person,
         )
         self.gate = self._make_gate(rules)
-        load_servers = partial(self._load_servers, servers or {}, patience_s)
-        self.servers = LateServers(load_servers, is_needed=bool(servers))
-        catalog = Catalog(*sources, self.servers, disabled=settings.tools_disabled)
-        self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
+        self._patience_s = patience_s
+        self._catalog = Catalog(*sources, disabled=settings.tools_disabled)
+        self.servers = self._load_servers(servers) if servers else NoServers()
+        self.calls = ModelCalls(
+            session, provider, settings, self.approvals, emit, catalog=self._catalog
+        )
         self.notes = Notes(session, self.workspace, self.gate, self.project.instructions)
         self.compactor = Compactor(
             session,
@@ -208,7 +209,8 @@ class Parts:
             on_allowed=self.memory.keep,
         )
 
-    def _load_servers(self, own: "Mapping[str, McpServer]", patience_s: float) -> "ToolServers":
+    def _load_servers(self, own: "Mapping[str, McpServer]") -> "ToolServers":
+        """Load what servers need, and have them, and their tools in the catalog."""
         from sanderling.mcp.tool_servers import Surroundings, ToolServers
 
         surroundings = Surroundings(
@@ -222,7 +224,10 @@ class Parts:
             self._window_tokens,
             self.gate.may_allow,
         )
-        return ToolServers(own, surroundings, patience_s=patience_s)
+        servers = ToolServers(own, surroundings, patience_s=self._patience_s)
+        self._catalog.add(servers.source)
+        self.tasks.start(servers.source.run)
+        return servers
 
     def _window_tokens(self) -> int:
         limits = self.provider.limits
@@ -230,11 +235,21 @@ class Parts:
 
     def declare_servers(self) -> None:
         """Have the servers that the project declares, if its file is trusted as it is now."""
-        file = self.project.trust.read(MCP_FILE) or ""
+        file, tables = self.project.trust.read(MCP_FILE), self.settings.project_mcp_servers
+        if isinstance(before := self.servers, NoServers):
+            if not (file or tables):
+                return
+            self.servers = self._load_servers({})
+            if before.has_begun:
+                self.servers.begin()
+        from sanderling.mcp.project_file import proposals, servers_in
+
+        declared = proposals(tables)
         try:
-            self.servers.declare(self.settings.project_mcp_servers, file, self.settings.providers)
+            declared = servers_in(file or "{}", providers=self.settings.providers) | declared
         except ConfigError as error:
             self.emit(Notice("warning", f"{error}."))
+        self.servers.declare(declared)
 
     def tell_commands(self) -> None:
         """Tell the screen which slash commands there are beside its own."""

@@ -2,18 +2,19 @@
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
 from anyio import to_thread
 
 from sanderling.errors import SanderlingError
-from sanderling.mcp import GRACE_S
+from sanderling.mcp import GRACE_S, mentions
 from sanderling.mcp.allowed import Allowed
 from sanderling.mcp.elicitation import Elicitation, answer_in_sdk
 from sanderling.mcp.names import fitted_server, names_begin
 from sanderling.mcp.project_file import Proposal
-from sanderling.mcp.sdk import load_sdk
+from sanderling.mcp.sdk import giving_way, load_sdk
 from sanderling.mcp.server import Server
 from sanderling.mcp.servers import McpServer
 from sanderling.mcp.source import McpSource
@@ -27,6 +28,7 @@ from sanderling.protocol.events import (
     ToolServer,
     ToolServersChanged,
 )
+from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import Report
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.text import fence_around, visible
@@ -88,10 +90,6 @@ class ToolServers:
             is_awaited=self._may_run_unasked,
         )
 
-    async def run(self) -> None:
-        """Keep the servers connected from when `begin` was called, until this is cancelled."""
-        await self.source.run()
-
     def begin(self) -> None:
         """Start the servers, and ask about those of the project: now nothing else is waited for."""
         self._surroundings.start(self._begin)
@@ -104,6 +102,10 @@ class ToolServers:
                 for name, each in self._projects.items():
                     if each.server and each.server.enabled:
                         tasks.start_soon(self._let_start, name)
+
+    def giving_way(self) -> AbstractContextManager[None]:
+        """Load nothing more of the SDK in this context than what is being loaded already."""
+        return giving_way()
 
     def declare(self, projects: Mapping[str, Proposal]) -> None:
         """Have the servers that the project declares now, below the person's own."""
@@ -261,6 +263,25 @@ class ToolServers:
             for server in self.source.servers.values()
             for prompt in (server.offers.prompts if server.connection else ())
         )
+
+    # --- what a prompt has of theirs -----------------------------------------------------------------------------------
+
+    def begins_with_prompt(self, text: str) -> bool:
+        """Say whether `text` begins with a prompt of theirs."""
+        return mentions.begins_with_prompt(text, self.source.servers)
+
+    def are_in(self, text: str) -> bool:
+        """Say whether `text` has something of theirs in it."""
+        return mentions.has_any(text, self.source.servers)
+
+    async def put_in(self, prompt: Prompt) -> Prompt:
+        """
+        The prompt with what it has of theirs.
+
+        Raises:
+            ConfigError: that cannot be had.
+        """
+        return await mentions.put_in(prompt, self.source.servers)
 
     def _note_change(self, server: Server) -> None:
         self._emit()

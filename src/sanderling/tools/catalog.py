@@ -61,6 +61,9 @@ class Catalog:
         self._told: dict[str, ToolSpec] = {}
         self._asking = anyio.Lock()
 
+    def add(self, source: ToolSource) -> None:
+        self._sources = (*self._sources, source)
+
     async def so_far(self) -> Toolset:
         """The tools of now. `by_name` goes on to be what it says: it has those that come later, too."""
         async with self._asking:
