@@ -147,10 +147,11 @@ def endpoint_names(providers: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...
 
 
 def keys_of_providers(providers: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
-    """The variables that may hold the key of an API: that of a preset, or of the person's own `providers`."""
-    keys = (table.get("api_key", ()) for table in (*presets().values(), *providers.values()))
-    told = ((key,) if isinstance(key, str) else key for key in keys)
-    return frozenset(name.strip("${}") for names in told for name in names)
+    """The variables that may hold the key of an API, or a header's: that of a preset, or of the person's own `providers`."""
+    tables = (*presets().values(), *providers.values())
+    told = (str(table.get(key)) for table in tables for key in ("api_key", "headers"))
+    own = map(_variable_of, (*presets(), *providers))
+    return frozenset(own).union(*map(variables_in, told))
 
 
 def is_endpoint_name(name: str) -> bool:
@@ -227,7 +228,7 @@ def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:
         name=name,
         wire=told.wire,
         base_url=base_url,
-        variables=variables or (f"{name.upper().replace('-', '_')}_API_KEY",),
+        variables=variables or (_variable_of(name),),
         is_keyed=bool(variables) and not is_loopback(base_url),
         model=told.model,
         headers=told.headers,
@@ -237,6 +238,11 @@ def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:
             for pattern, changed in told.models.items()
         ),
     )
+
+
+def _variable_of(name: str) -> str:
+    """The variable for the key of the provider `name`, where its table names none."""
+    return f"{name.upper().replace('-', '_')}_API_KEY"
 
 
 def _quirks(where: str, table: Mapping[str, Any]) -> Quirks:
