@@ -73,8 +73,6 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     window_tokens: Tokens = 0
     max_output_tokens: Tokens = 0
-    has_images: bool | None = None
-    has_thinking: bool | None = None
     price: Price | None = None
 
     @property
