@@ -502,7 +502,7 @@ def test_a_line_with_tabs_is_whole_in_the_float(screen):
     screen.answer(
         "inspect_tool_use", **shown_use("1\tthe place\tof a float:\n2\tand the next line")
     )
-    assert "│1       the place       of a float:│" in screen.screen_text()
+    wait_until(lambda: "│1       the place       of a float:│" in screen.screen_text())
 
 
 def test_a_job_that_is_stopped_is_told_and_its_line_says_how_it_ended(screen):

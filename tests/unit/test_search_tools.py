@@ -994,7 +994,8 @@ async def test_uses_side_by_side_do_not_disturb_each_other(repository):
 
 
 def test_what_permissions_and_screen_are_told(tmp_path):
-    workspace = workspace_of(tmp_path, None)  # type: ignore[arg-type]
+    policy = SandboxPolicy(str(tmp_path), str(tmp_path / "home"), str(tmp_path / "state"))
+    workspace = workspace_of(tmp_path, SessionSandbox(policy, lambda _: None, lambda: None))
     for tool, data, path, title in [
         (grep, {"pattern": "a\nb", "path": "src"}, f"{tmp_path}/src", r"'a\x0ab' in src"),
         (grep, {"pattern": "a", "glob": "../x/*.py"}, f"{tmp_path.parent}/x", "'a' (../x/*.py)"),

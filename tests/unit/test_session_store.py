@@ -22,6 +22,7 @@ from sanderling.protocol.messages import (
 )
 from sanderling.session.codec import Codec
 from sanderling.session.records import (
+    LOG_VERSION,
     LoggedCommand,
     LoggedPartial,
     LoggedToolEnd,
@@ -350,7 +351,11 @@ def test_a_fork_holds_all_of_its_source_and_says_where_it_is_from(tmp_path, make
     assert session.project == "/p"
     assert session.ledger.total == Usage(20, 4)
     header = msgspec.json.decode(lines(tmp_path, "new")[0])
-    assert (header["session_id"], header["forked_from"], header["version"]) == ("new", "s", 5)
+    assert (header["session_id"], header["forked_from"], header["version"]) == (
+        "new",
+        "s",
+        LOG_VERSION,
+    )
     assert (tmp_path / "s.jsonl").read_bytes() == before
     assert stat.S_IMODE((tmp_path / "new.jsonl").stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.jsonl", "s.jsonl"]
@@ -484,7 +489,7 @@ def test_a_fork_that_cannot_be_leaves_nothing_behind(tmp_path, make, new_id, pro
         (b"notes", "no header"),
         (b"", "no header"),
         (
-            b'{"type":"session","version":6,"session_id":"s","project":"/p","from":"the future"}',
+            b'{"type":"session","version":99,"session_id":"s","project":"/p","from":"the future"}',
             "another version of Sanderling; update",
         ),
     ],

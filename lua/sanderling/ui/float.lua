@@ -103,10 +103,7 @@ function M.view(title, lines, what, opts)
   if not opts.stays_out then
     vim.cmd.stopinsert() -- it may come while the person writes a prompt
   end
-  scratch.set_win_options(
-    win,
-    { wrap = true, linebreak = true, breakindent = true, smoothscroll = true }
-  )
+  scratch.set_win_options(win, { wrap = true, breakindent = true, smoothscroll = true })
   local width = math.max(MIN_WIDTH, api.nvim_strwidth(title), api.nvim_strwidth(footer))
   api.nvim_win_call(win, function() -- where a tab is as wide as it will be
     for i = 1, math.min(#lines, MEASURED_LINES) do
@@ -115,6 +112,7 @@ function M.view(title, lines, what, opts)
   end)
   width = math.max(1, math.min(width, vim.o.columns - MARGIN, MAX_WIDTH))
   api.nvim_win_set_config(win, place(width, height))
+  scratch.set_win_options(win, { linebreak = true }) -- while one measures, it would count
   if #lines <= room then -- lines that are wrapped need more rows
     height = math.max(1, math.min(api.nvim_win_text_height(win, {}).all, room))
     api.nvim_win_set_config(win, place(width, height))

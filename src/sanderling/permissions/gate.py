@@ -315,9 +315,9 @@ class Gate:
             SandboxError: this level cannot do it, or there is no sandbox.
         """
         async with self._changing_network:
-            await self._workspace.sandbox.set_network(mode)
-            if mode == "off":
+            if mode == "off":  # first: a session that ends meanwhile is not to have them again
                 self._take_back_hosts()
+            await self._workspace.sandbox.set_network(mode)
 
     def _take_back_hosts(self) -> None:
         for conditions, rules in self._session_rules.items():

@@ -157,7 +157,7 @@ Restoration = Literal["undo", "redo", "rewind"]
 
 
 class FilesRestored(msgspec.Struct, tag="files_restored", frozen=True, omit_defaults=True):
-    """What the agent has changed in these turns was taken back, or was made again; `turns` are the ids of their prompts."""
+    """Changes of the agent in these turns were taken back, or were made again; `turns` are the ids of their prompts."""
 
     kind: Restoration
     turns: tuple[str, ...]
