@@ -120,7 +120,7 @@
 
 ---@class (exact) sanderling.FilesRestored
 ---@field type 'files_restored'
----@field kind 'redo'|'rewind'|'undo'
+---@field kind 'finish'|'redo'|'rewind'|'undo'
 ---@field turns string[]
 ---@field files? sanderling.RestoredFile[]
 

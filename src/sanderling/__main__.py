@@ -11,7 +11,7 @@ found (never the key), and with `--api` whether the API answers. Exit code 1: th
 `sanderling login|logout [PROVIDER]` keeps an API key in the system's keychain, or removes it. The key is typed, or piped in: as an
 argument others on the machine could see it.
 
-`sanderling sandbox status|exec` is `sandbox/cli.py`.
+`sanderling sandbox status|exec` is `sandbox/cli.py`, `sanderling changes|undo|redo` is `cli/undo.py`.
 """
 
 import argparse
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from sanderling.providers.credentials import Credentials
 
 WIDE = 1_000  # columns of what is no terminal
-COMMANDS = ("check", "config", "login", "logout", "mcp", "sandbox", "sessions")
+UNDOING = ("changes", "undo", "redo")
+COMMANDS = ("check", "config", "login", "logout", "mcp", "sandbox", "sessions", *UNDOING)
 EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNREAD = 2, 130, 141
 
 PACKAGES = (
@@ -130,6 +131,10 @@ def run_command(argv: list[str]) -> int:
         from sanderling.cli.mcp import add_mcp_commands
 
         add_mcp_commands(commands)
+    if argv[0] in UNDOING:
+        from sanderling.cli.undo import add_undo_commands
+
+        add_undo_commands(commands)
     add_sandbox_commands(commands)
     arguments = parser.parse_args(argv)
     return arguments.run(arguments)

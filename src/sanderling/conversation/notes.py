@@ -41,6 +41,7 @@ _DID = {
     "undo": "The person has undone what you had changed in files in an earlier turn.",
     "redo": "The person has done again what was undone before.",
     "rewind": "The person has taken files back to what they were at an earlier prompt.",
+    "finish": "An undoing of the person's that was interrupted has been finished.",
 }
 _HOW = {
     "restored": "Brought back",

@@ -93,8 +93,7 @@ class Undoer:
                 Notice("warning", f"Undoing was interrupted, and cannot be finished: {error}")
             )
         else:
-            kind = "redo" if unfinished.undoes else "undo"
-            await self._tell(kind, unfinished.turns, done)
+            await self._tell("finish", unfinished.turns, done)
 
     # --- what is asked for -------------------------------------------------------------------------------------------------
 

@@ -153,11 +153,12 @@ class RestoredFile(msgspec.Struct, frozen=True, omit_defaults=True):
     removed: int = 0
 
 
-Restoration = Literal["undo", "redo", "rewind"]
+Restoration = Literal["undo", "redo", "rewind", "finish"]
+"""The last finishes what a process has begun that was killed."""
 
 
 class FilesRestored(msgspec.Struct, tag="files_restored", frozen=True, omit_defaults=True):
-    """Changes of the agent in these turns were taken back, or were made again; `turns` are the ids of their prompts."""
+    """The changes that the agent has made in these turns were taken back, or made again; `turns` are the ids of their prompts."""
 
     kind: Restoration
     turns: tuple[str, ...]

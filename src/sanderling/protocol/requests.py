@@ -222,7 +222,7 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 class PreviewRewind(msgspec.Struct, tag="preview_rewind", frozen=True, forbid_unknown_fields=True):
-    """The preview of a rewind to before a prompt, as files stand now: `RewindPreview`."""
+    """The effect of rewinding to before a prompt, as files stand now: `RewindPreview`."""
 
     session_id: str
     prompt_id: str

@@ -176,7 +176,7 @@ class LoggedRestored(msgspec.Struct, tag="restored", frozen=True):
 
 
 class LoggedRewind(msgspec.Struct, tag="rewound", frozen=True):
-    """The conversation from the prompt `prompt_id` on, which begins with `text`, counts no longer, for the model."""
+    """All that was said from the prompt `prompt_id` on, which begins with `text`, counts no longer, for the model."""
 
     prompt_id: str
     text: str

@@ -42,7 +42,12 @@ function M.draw.error_occurred(self, event)
   end
 end
 
-local DID = { undo = 'undone', redo = 'done again', rewind = 'files taken back' }
+local DID = {
+  undo = 'undone',
+  redo = 'done again',
+  rewind = 'files taken back',
+  finish = 'finished what was interrupted',
+}
 
 --- List the files that were taken back: how many lines came and went, what was merged, what was left and why.
 function M.draw.files_restored(self, event)

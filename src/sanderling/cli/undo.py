@@ -1,0 +1,159 @@
+"""`sanderling changes`, `undo` and `redo`: what the agent has changed in a session that nobody has open, and taking it back."""
+
+import argparse
+import sys
+from typing import Any
+
+import anyio
+import msgspec
+
+from sanderling.config import make_private
+from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.errors import ConfigError, SanderlingError
+from sanderling.print_mode.inputs import (
+    UsageError,
+    newest_session,
+    own_layers,
+    project_root,
+)
+from sanderling.protocol.actions import RedoTurn, UndoTurn
+from sanderling.protocol.agent import Agent
+from sanderling.protocol.events import Event, FilesRestored, Notice, RestoredFile
+from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, TurnShown
+from sanderling.session.records import is_session_id
+from sanderling.text import visible
+
+EXIT_LEFT, EXIT_USAGE = 1, 2
+DID = {
+    "undo": "undone",
+    "redo": "done again",
+    "rewind": "taken back",
+    "finish": "finished what was interrupted",
+}
+
+
+def add_undo_commands(commands: Any) -> None:
+    for name, what in (
+        ("changes", "list what the agent has changed in files, turn by turn"),
+        ("undo", "take back what the agent has changed in its last turn"),
+        ("redo", "do again what was undone last"),
+    ):
+        command = commands.add_parser(name, help=what)
+        command.add_argument("--session", metavar="ID", help="else the last one of this project")
+        command.add_argument("--turn", metavar="N", type=int, help="its number, as in `changes`")
+        command.add_argument("--json", action="store_true")
+        command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        return anyio.run(_run, arguments)
+    except (SanderlingError, UsageError) as error:
+        sys.stderr.write(f"sanderling: {error}\n")
+        return EXIT_USAGE if isinstance(error, ConfigError | UsageError) else EXIT_LEFT
+
+
+async def _run(arguments: argparse.Namespace) -> int:
+    layers = own_layers()
+    own = layers.settings()
+    make_private(own)
+    project = project_root("")
+    session_id = arguments.session
+    if session_id is None:
+        session_id = newest_session(own.session_dir, project)
+    if not is_session_id(session_id) or not (own.session_dir / f"{session_id}.jsonl").is_file():
+        raise UsageError(f"there is no session '{session_id}': `sanderling sessions` lists them")
+    face = _Face(arguments)
+    opened = await open_conversation(
+        session_id, project, layers, face.take, Wishes(is_eager=False, face="print")
+    )
+    return await face.run(opened.agent, session_id)
+
+
+class _Face:
+    """A face that asks for one thing, and shows what comes of it."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+        self._agent: Agent | None = None
+        self._status = 0
+
+    async def run(self, agent: Agent, session_id: str) -> int:
+        try:
+            answer = await agent.answer(ListChanges(session_id))
+            assert isinstance(answer, Changes)
+            turn = _turn(answer, self._arguments.turn)
+        except BaseException:
+            agent.close()
+            await agent.serve()
+            raise
+        if self._arguments.command == "changes":
+            agent.close()
+            self._show_changes(answer, turn)
+        else:
+            is_undo = self._arguments.command == "undo"
+            self._agent = agent
+            agent.act(UndoTurn(turn) if is_undo else RedoTurn(turn))
+        await agent.serve()
+        return self._status
+
+    def take(self, event: Event) -> None:
+        if self._agent is None:  # what a session says that opens
+            return
+        match event:
+            case FilesRestored():
+                self._show_restored(event)
+            case Notice(text=text):
+                sys.stderr.write(f"sanderling: {visible(text)}\n")
+                self._status = EXIT_LEFT
+            case _:
+                return
+        if not isinstance(event, FilesRestored) or event.kind != "finish":
+            self._agent.close()
+
+    def _show_restored(self, restored: FilesRestored) -> None:
+        if any(file.how == "left" for file in restored.files):
+            self._status = EXIT_LEFT
+        if self._arguments.json:
+            sys.stdout.write(msgspec.json.encode(restored).decode() + "\n")
+            return
+        count = len(restored.files)
+        sys.stdout.write(f"{DID[restored.kind]}: {count} file{'s' * (count != 1)}\n")
+        for file in restored.files:
+            sys.stdout.write(f"  {_line(file)}\n")
+
+    def _show_changes(self, changes: Changes, turn: str) -> None:
+        shown = [each for each in changes.turns if turn in ("", each.turn)]
+        if self._arguments.json:
+            sys.stdout.write(msgspec.json.encode(Changes(tuple(shown))).decode() + "\n")
+            return
+        for each in shown:
+            sys.stdout.write(_turn_line(each))
+            for file in each.files:
+                sys.stdout.write(f"  {_changed_line(file)}\n")
+
+
+def _turn(changes: Changes, number: int | None) -> str:
+    if number is None:
+        return ""
+    found = next((each.turn for each in changes.turns if each.number == number), None)
+    if found is None:
+        raise UsageError(f"there is no turn {number} in this session")
+    return found
+
+
+def _turn_line(turn: TurnShown) -> str:
+    undone = " (undone)" if turn.is_undone else ""
+    return visible(f"{turn.number} {turn.text}{undone}").replace("\n", " ") + "\n"
+
+
+def _changed_line(file: ChangedFile) -> str:
+    why = f"  {file.why}" if file.why else ""
+    return visible(f"{file.path}  {file.what}  +{file.added} −{file.removed}{why}")
+
+
+def _line(file: RestoredFile) -> str:
+    if file.how == "left":
+        return visible(f"{file.path}  stays: {file.why}")
+    merged = "  merged with what you have changed" if file.how == "merged" else ""
+    return visible(f"{file.path}  +{file.added} −{file.removed}{merged}")

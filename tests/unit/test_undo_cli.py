@@ -1,0 +1,82 @@
+"""`sanderling changes|undo|redo` after a run of print mode: output, exit statuses, and what stands on the disk."""
+
+import json
+
+import pytest
+from tests.conftest import prove
+from tests.unit.test_print_mode import Shell
+
+from sanderling.session.session import Session
+
+WRITE = {"tool_use": {"name": "write", "input": {"path": "new.txt", "content": "x\n"}}}
+EDIT = {
+    "tool_use": {
+        "name": "edit",
+        "input": {"path": "old.txt", "edits": [{"old": "before", "new": "after"}]},
+    }
+}
+
+
+@pytest.fixture
+def shell(tmp_path) -> Shell:
+    shell = Shell(tmp_path)
+    (shell.project / "old.txt").write_text("before\n")
+    read = {"tool_use": {"name": "read", "input": {"path": "old.txt"}}}
+    done = shell.play([read], [WRITE, EDIT], [{"text": "Done."}], args=("--mode", "auto"))
+    assert done.returncode == 0, done.stderr
+    return shell
+
+
+def test_the_last_run_is_undone_in_a_shell(shell):
+    undone = shell.run("undo")
+    assert (undone.returncode, undone.stderr) == (0, "")
+    assert undone.stdout.splitlines()[0] == "undone: 2 files"
+    assert not (shell.project / "new.txt").exists()
+    assert (shell.project / "old.txt").read_text() == "before\n"
+
+
+@prove
+def test_a_run_is_undone_and_redone_by_its_number_and_in_part(shell):
+    new, old = shell.project / "new.txt", shell.project / "old.txt"
+    changes = shell.run("changes")
+    assert changes.stdout.splitlines() == [
+        "1 Do it.",
+        "  new.txt  created  +1 −0",
+        "  old.txt  changed  +1 −1",
+    ]
+    assert shell.run("undo").returncode == 0
+    assert (new.exists(), old.read_text()) == (False, "before\n")
+    assert "(undone)" in shell.run("changes", "--turn", "1").stdout
+
+    redone = shell.run("redo", "--turn", "1", "--json")
+    assert redone.returncode == 0
+    assert json.loads(redone.stdout)["kind"] == "redo"
+    assert (new.read_text(), old.read_text()) == ("x\n", "after\n")
+
+    old.write_text("mine\n")
+    partly = shell.run("undo", "--session", shell.sessions()[0].id)
+    assert partly.returncode == 1
+    assert "old.txt  stays: the same lines were changed since" in partly.stdout
+    assert (new.exists(), old.read_text()) == (False, "mine\n")
+    nothing = shell.run("undo")
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert "nothing that could be undone" in nothing.stderr
+
+
+@prove
+def test_what_is_wrong_is_named(shell):
+    (session,) = shell.sessions()
+    for arguments, words in (
+        (("--session", "none"), "there is no session 'none'"),
+        (("--turn", "7"), "there is no turn 7"),
+    ):
+        failed = shell.run("undo", *arguments)
+        assert (failed.returncode, failed.stdout) == (2, "")
+        assert words in failed.stderr
+    held = Session.open(session.path.parent, session.id, "/")
+    try:
+        failed = shell.run("undo")
+    finally:
+        held.close()
+    assert failed.returncode == 1
+    assert "open" in failed.stderr
