@@ -189,6 +189,13 @@ command('Reject', {
   complete = true,
 })
 command('Reviews', { desc = 'list what the agent changed and nobody reviewed' })
+command('Diff', {
+  desc = 'show all that the agent changed in the turn, or the session; with ! in diff mode',
+  nargs = '?',
+  bar = true,
+  bang = true,
+  complete = true,
+})
 
 create_command('Agent', function(cmd)
   call('Agent', 'run_root', cmd)

@@ -531,6 +531,11 @@
 ---@field session_id string
 ---@field turn string
 
+---@class (exact) sanderling.ShowDifference
+---@field type 'show_difference'
+---@field session_id string
+---@field what 'session'|'turn'
+
 ---@class (exact) sanderling.PreviewRewind
 ---@field type 'preview_rewind'
 ---@field session_id string
@@ -590,6 +595,15 @@
 
 ---@class (exact) sanderling.Changes
 ---@field turns sanderling.TurnShown[]
+
+---@class (exact) sanderling.FileBefore
+---@field path string
+---@field what 'changed'|'created'|'removed'
+---@field text? string
+
+---@class (exact) sanderling.FilesBefore
+---@field files sanderling.FileBefore[]
+---@field left? sanderling.RestoredFile[]
 
 ---@class (exact) sanderling.RewindPreview
 ---@field prompt string
@@ -708,4 +722,5 @@
 ---| sanderling.ShowToolServer
 ---| sanderling.InspectToolUse
 ---| sanderling.ListChanges
+---| sanderling.ShowDifference
 ---| sanderling.PreviewRewind

@@ -87,3 +87,51 @@ def test_a_change_that_the_person_has_seen_and_allowed_is_reviewed_already(start
     agent.wait_for_turns()
     assert "a + b" in app.read_text()
     assert hunks(agent) == []
+
+
+def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
+    start_agent, app, project
+):
+    other = project / "other.txt"
+    other.write_text("one\ntwo\nthree\n")
+    run = {"tool_use": {"name": "bash", "input": {"command": "sed -i s/two/2/ other.txt"}}}
+    agent = start_agent(READ, reply(edit("a - b", "a + b")), reply(run), DONE)
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_turns()
+    assert other.read_text() == "one\n2\nthree\n"
+    other.write_text("one\n2\nthree\nmine\n")
+    agent.command("AgentDiff")
+    listed = wait_until(lambda: agent.lua("return vim.fn.getqflist()"))
+    assert [(each["lnum"], each["text"]) for each in listed] == [
+        (2, "+1 −1  return a + b"),
+        (2, "+1 −1  2"),
+    ]
+    agent.command("AgentReject all")
+    assert (app.read_text(), other.read_text()) == (APP, "one\ntwo\nthree\nmine\n")
+
+
+@pytest.mark.usefixtures("app")
+def test_the_difference_is_shown_side_by_side(start_agent):
+    agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_turns()
+    agent.command("AgentDiff! session")
+    wait_until(lambda: agent.lua("return #vim.api.nvim_list_tabpages()") == 2)
+    screen = agent.screen_text()
+    assert "return a - b" in screen
+    assert "return a + b" in screen
+    assert agent.lua("return vim.wo.diff")
+
+
+def test_where_nothing_was_changed_the_difference_says_so(start_agent):
+    agent = start_agent(DONE)
+    agent.command("AgentDiff")
+    assert "There is no session yet" in agent.messages()
+    agent.ask()
+    agent.wait_for_turns()
+    agent.command("AgentDiff session")
+    wait_until(lambda: "The agent has changed nothing in this session." in agent.messages())
+    agent.command("AgentDiff all")
+    assert "AgentDiff: turn or session, not 'all'" in agent.messages()

@@ -219,13 +219,11 @@ function M.go(direction)
   end
 end
 
---- Put all hunks of all files into the quickfix list, and show it.
-function M.show_all()
-  local list = all()
-  if #list == 0 then
-    tell(NOTHING .. '.')
-    return
-  end
+--- Put hunks, and what else there is to tell, into the quickfix list, and show it.
+---@param title string
+---@param list sanderling.review.Hunk[]
+---@param more? vim.quickfix.entry[]
+function M.show_list(title, list, more)
   local items = vim.tbl_map(function(hunk)
     local first = hunks.text_of(hunk)[1] or hunk.old[1] or ''
     return {
@@ -235,8 +233,18 @@ function M.show_all()
       text = ('+%d %s%d  %s'):format(hunk.count, icons.minus, #hunk.old, vim.trim(first)),
     }
   end, list)
-  vim.fn.setqflist({}, ' ', { title = "The agent's changes, not reviewed", items = items })
+  vim.fn.setqflist({}, ' ', { title = title, items = vim.list_extend(items, more or {}) })
   vim.cmd('botright copen')
+end
+
+--- List all hunks of all files.
+function M.show_all()
+  local list = all()
+  if #list == 0 then
+    tell(NOTHING .. '.')
+    return
+  end
+  M.show_list("The agent's changes, not reviewed", list)
 end
 
 return M

@@ -71,6 +71,10 @@ function M.differing(old, new)
   if #old == 0 or #new == 0 or math.max(#old, #new) > MAX_LINES then
     return words
   end
+  if #old == 1 and #new == 1 then
+    words.old[1], words.new[1] = compare(old[1], new[1])
+    return words
+  end
   local options = { result_type = 'indices', linematch = MAX_LINES }
   local parts = vim.diff(joined(old), joined(new), options) --[[@as [integer, integer, integer, integer][] ]]
   for _, part in ipairs(parts) do

@@ -2,6 +2,7 @@
 local calls = require('sanderling.verbs.calls')
 local lazy = require('sanderling.ui.lazy')
 
+local difference = lazy('sanderling.review.difference')
 local review = lazy('sanderling.review.commands')
 
 local always = calls.always
@@ -46,6 +47,18 @@ return {
     forms = 'ex',
     run = function()
       review.show_all()
+    end,
+  },
+  {
+    name = 'diff',
+    desc = 'show all that the agent changed in the turn, or the session',
+    forms = 'ex',
+    args = '? scope',
+    words = always({ 'turn', 'session' }),
+    is_word = true,
+    bang = 'in diff mode',
+    run = function(call)
+      difference.show(call.args, call.bang or false)
     end,
   },
   { name = 'next_hunk', desc = 'next change; takes a count', plug = 'n', run = going(1) },

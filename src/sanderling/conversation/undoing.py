@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from typing import Literal
 from uuid import uuid4
 
 from anyio import to_thread
@@ -25,13 +26,21 @@ from sanderling.protocol.events import (
     Restoration,
     RestoredFile,
 )
-from sanderling.protocol.requests import ChangedFile, Changes, RewindPreview, TurnShown
+from sanderling.protocol.requests import (
+    ChangedFile,
+    Changes,
+    FileBefore,
+    FilesBefore,
+    RewindPreview,
+    TurnShown,
+)
 from sanderling.session.records import LoggedRestored, LoggedRewind
 from sanderling.session.session import Session, derived_title
 from sanderling.tools.restoring import Restorer
 from sanderling.tools.workspace import Workspace
 
 Asked = UndoTurn | RedoTurn | Rewind
+MAX_COMPARED_BYTES = 1 << 20
 NOTHING_TO_UNDO = "The agent has changed nothing that could be undone."
 NOTHING_TO_REDO = "Nothing was undone that could be done again."
 NO_SUCH_TURN = "There is no such turn in this session."
@@ -186,6 +195,25 @@ class Undoer:
             shown.append(TurnShown(each, number, texts.get(each, ""), files, is_undone))
         return Changes(tuple(shown))
 
+    async def before(self, what: Literal["turn", "session"]) -> FilesBefore:
+        """
+        Return the files that the agent has changed as they would be without that.
+
+        Raises:
+            ToolError: there is no sandbox to be had, or the editor does not answer.
+        """
+        timeline = await self._timeline()
+        last = timeline.last_turn
+        turns = tuple(timeline.turns) if what == "session" else (last.turn,) if last else ()
+        planned = Plan(())
+        if changes := timeline.changes_of(turns):
+            planned = await Restorer(self._workspace).plan(changes)
+        files = await to_thread.run_sync(
+            lambda: [each for step in planned.steps if (each := _before(step))]
+        )
+        left = tuple(RestoredFile(each.path, "left", each.why) for each in planned.left)
+        return FilesBefore(tuple(files), left)
+
     async def preview(self, prompt_id: str) -> RewindPreview:
         """
         Return what rewinding to before this prompt would do.
@@ -280,3 +308,15 @@ def _counts(old: bytes, new: bytes) -> tuple[int, int]:
 
 def _new_id() -> str:
     return uuid4().hex
+
+
+def _before(step: Step) -> FileBefore | None:
+    """The file that a step would bring back; None of links and directories, and of what is too large to be compared."""
+    now, then = step.now, step.then
+    if {now.state.kind, then.state.kind} - {"file", "absent"}:
+        return None
+    if max(now.state.size, then.state.size) > MAX_COMPARED_BYTES:
+        return None
+    is_new, is_gone = then.state.kind == "absent", now.state.kind == "absent"
+    text = decode(then.data or b"").text
+    return FileBefore(step.path, "created" if is_new else "removed" if is_gone else "changed", text)

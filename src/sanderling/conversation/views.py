@@ -32,6 +32,7 @@ from sanderling.protocol.requests import (
     PreviewRewind,
     Report,
     SessionRequest,
+    ShowDifference,
     ShowSettings,
     ShowToolServer,
     ShowTrust,
@@ -102,6 +103,8 @@ class Views:
                 return await self._tool_use(tool_use_id)
             case ListChanges(_, turn):
                 return await self._parts.undoer.changes(turn)
+            case ShowDifference(_, what):
+                return await self._parts.undoer.before(what)
             case PreviewRewind(_, prompt_id):
                 return await self._parts.undoer.preview(prompt_id)
 

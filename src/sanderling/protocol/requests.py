@@ -221,6 +221,30 @@ class Changes(msgspec.Struct, frozen=True):
     turns: tuple[TurnShown, ...]
 
 
+class ShowDifference(
+    msgspec.Struct, tag="show_difference", frozen=True, forbid_unknown_fields=True
+):
+    """All that the agent has changed in the last turn, or in the session, by commands, too: `FilesBefore`."""
+
+    session_id: str
+    what: Literal["turn", "session"] = "turn"
+
+
+class FileBefore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The `text` of a file as it would be without what the agent has changed, and with what the person has."""
+
+    path: str
+    what: Literal["created", "changed", "removed"]
+    text: str = ""
+
+
+class FilesBefore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The files that the agent has changed; of those that are `left` it cannot be told how they would be without it."""
+
+    files: tuple[FileBefore, ...]
+    left: tuple[RestoredFile, ...] = ()
+
+
 class PreviewRewind(msgspec.Struct, tag="preview_rewind", frozen=True, forbid_unknown_fields=True):
     """The effect of rewinding to before a prompt, as files stand now: `RewindPreview`."""
 
@@ -247,9 +271,12 @@ SessionRequest = (
     | ShowToolServer
     | InspectToolUse
     | ListChanges
+    | ShowDifference
     | PreviewRewind
 )
-Answer = Models | Report | TrustPage | ToolServers | WholeToolUse | Changes | RewindPreview
+Answer = (
+    Models | Report | TrustPage | ToolServers | WholeToolUse | Changes | FilesBefore | RewindPreview
+)
 Request = (
     ListSessions
     | RenameSession

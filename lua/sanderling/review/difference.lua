@@ -1,0 +1,115 @@
+--- The difference that the agent has made, by commands, too: as hunks in the files, or in Neovim's diff mode.
+local M = {}
+
+local api = vim.api
+local ask = require('sanderling.host.ask')
+local commands = require('sanderling.review.commands')
+local files = require('sanderling.ui.files')
+local hunks = require('sanderling.review.hunks')
+local live = require('sanderling.session.live')
+local message = require('sanderling.ui.message')
+local scratch = require('sanderling.ui.scratch')
+
+require('sanderling.review') -- which draws them
+
+M.SCOPES = { 'turn', 'session' }
+
+local MAX_TABS = 10
+
+---@param text string
+---@return string[]
+local function lines_of(text)
+  local lines = vim.split(text, '\n', { plain = true })
+  if lines[#lines] == '' then
+    lines[#lines] = nil
+  end
+  return lines
+end
+
+---@param path string
+---@return integer buf loaded
+local function load(path)
+  local buf = vim.fn.bufadd(path)
+  vim.bo[buf].buflisted = true
+  files.reading_plainly(function()
+    vim.fn.bufload(buf)
+  end)
+  return buf
+end
+
+--- Make hunks of it, and list them.
+---@param result sanderling.FilesBefore
+---@param source sanderling.review.Source
+local function show_inline(result, source)
+  local items, list = {}, {}
+  for _, file in ipairs(result.files) do
+    if file.what == 'removed' then
+      items[#items + 1] = { filename = file.path, text = 'The file was removed.' }
+    else
+      local buf = load(file.path)
+      hunks.add(buf, lines_of(file.text or ''), source)
+      vim.list_extend(list, hunks.list(buf))
+    end
+  end
+  for _, file in ipairs(result.left or {}) do
+    local text = ('Not known what was there before: %s.'):format(file.why)
+    items[#items + 1] = { filename = file.path, text = text }
+  end
+  commands.show_list("The agent's changes", list, items)
+end
+
+--- Compare each file with what it was, in a tab page of its own.
+---@param result sanderling.FilesBefore
+local function show_side_by_side(result)
+  for i, file in ipairs(result.files) do
+    if i > MAX_TABS then
+      message.tell(('The first %d of %d files are shown.'):format(MAX_TABS, #result.files))
+      break
+    end
+    vim.cmd.tabnew()
+    vim.bo.bufhidden = 'wipe'
+    if file.what ~= 'removed' then
+      vim.cmd.buffer(load(file.path))
+    end
+    local filetype = vim.bo.filetype
+    vim.cmd('diffthis | leftabove vnew')
+    local buf = api.nvim_get_current_buf()
+    api.nvim_buf_set_lines(buf, 0, -1, true, lines_of(file.text or ''))
+    scratch.set_buf_options(buf, { buftype = 'nofile', bufhidden = 'wipe', modifiable = false })
+    vim.bo[buf].syntax = filetype
+    vim.wo.winbar = 'Before the agent changed it'
+    vim.cmd('diffthis | wincmd p')
+  end
+end
+
+--- Show what the agent has changed.
+---@param scope string 'turn', which is the last one, or 'session'
+---@param is_side_by_side boolean
+function M.show(scope, is_side_by_side)
+  scope = scope ~= '' and scope or 'turn'
+  if not vim.list_contains(M.SCOPES, scope) then
+    error(('scope: expected %s, got %s'):format(table.concat(M.SCOPES, ' or '), scope), 0)
+  end
+  local session = live.current()
+  if not session then
+    message.tell('There is no session yet: :AgentChat opens one.', vim.log.levels.WARN)
+    return
+  end
+  local request = { type = 'show_difference', session_id = session.id, what = scope }
+  ask(request, function(result)
+    if #result.files + #(result.left or {}) == 0 then
+      message.tell(('The agent has changed nothing in this %s.'):format(scope))
+    elseif is_side_by_side then
+      show_side_by_side(result)
+    else
+      show_inline(
+        result,
+        { session_id = session.id, tool_use_id = '', turn = session.state.turn or '' }
+      )
+    end
+  end, function(sentence)
+    message.tell(sentence, vim.log.levels.WARN)
+  end)
+end
+
+return M
