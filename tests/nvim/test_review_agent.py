@@ -135,3 +135,37 @@ def test_where_nothing_was_changed_the_difference_says_so(start_agent):
     wait_until(lambda: "The agent has changed nothing in this session." in agent.messages())
     agent.command("AgentDiff all")
     assert "AgentDiff: turn or session, not 'all'" in agent.messages()
+
+
+@pytest.mark.parametrize(
+    "follow, keys, shown",
+    [
+        ("off", "<C-w>w", "here.txt"),
+        ("show", "<C-w>w", "app.py"),
+        ("show", "", "here.txt"),
+        ("jump", "", "app.py"),
+        ("jump", "i", "here.txt"),
+    ],
+)
+def test_the_file_that_the_agent_changes_is_shown_where_the_person_is_not(
+    start_agent, app, follow, keys, shown
+):
+    app.write_text("\n" * 100 + APP)
+    app.with_name("here.txt").write_text("here\n")
+    agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE, setup={"follow": follow})
+    agent.command("AgentMode auto")
+    agent.command("edit here.txt")
+    agent.ask()
+    focus = agent.lua("return vim.api.nvim_get_current_win()")
+    agent.feed(keys)
+    agent.wait_for_turns()
+    windows = agent.lua("""
+      return vim.iter(vim.api.nvim_list_wins()):map(function(win)
+        return vim.fs.basename(vim.api.nvim_buf_get_name(vim.api.nvim_win_get_buf(win)))
+      end):totable()
+    """)
+    assert [name for name in windows if name in {"here.txt", "app.py"}] == [shown]
+    if not keys:
+        assert agent.lua("return vim.api.nvim_get_current_win()") == focus
+    if shown == "app.py":
+        assert "return a + b" in agent.screen_text()

@@ -203,6 +203,7 @@ for type, handle in pairs(handlers) do
 end
 
 bus.load_at('approval_requested', 'sanderling.approval')
+bus.load_at('tool_started', 'sanderling.review.follow')
 bus.load_at('local_changing', 'sanderling.review')
 bus.load_at('trust_needed', 'sanderling.screens.trust')
 bus.load_at('link_offered', 'sanderling.screens.mcp')

@@ -256,6 +256,12 @@ M.rows = {
     doc = "signs on the screen; 'ascii' where the font lacks them",
   },
   {
+    name = 'follow',
+    default = 'off',
+    choices = { 'off', 'show', 'jump' },
+    doc = "show the file that the agent reads or changes; 'jump': also where you are",
+  },
+  {
     name = 'chat.position',
     default = 'right',
     choices = { 'right', 'left', 'top', 'bottom', 'float', 'tab', 'current' },

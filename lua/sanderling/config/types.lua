@@ -116,5 +116,6 @@
 ---@field mcp sanderling.config.Mcp
 ---@field sandbox sanderling.config.Sandbox
 ---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' where the font lacks them
+---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are
 ---@field chat sanderling.config.Chat
 ---@field keys sanderling.config.Keys

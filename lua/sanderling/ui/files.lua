@@ -220,9 +220,10 @@ end
 
 local LARGER_THAN_ANY = 1e9 -- window, in cells
 
---- Go to the window that shows `path`, else to the code window that was used last, else to the largest; make one if there is none.
+--- The window that shows `path`, else the code window that was used last, else the largest.
 ---@param path string
-local function go_to_code_window(path)
+---@return integer? win
+function M.code_window(path)
   local best, best_size = nil, 0
   for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
     if is_code_window(win) then
@@ -237,11 +238,7 @@ local function go_to_code_window(path)
       end
     end
   end
-  if best then
-    api.nvim_set_current_win(best)
-  else
-    vim.cmd('topleft vnew')
-  end
+  return best
 end
 
 ---@param path string real and absolute
@@ -283,6 +280,20 @@ local function telling_errors(fn)
   end
 end
 
+--- Show a file in the current window, from its line on if that is known.
+---@param place sanderling.ui.files.Place
+local function show_here(place)
+  vim.cmd("normal! m'")
+  if not is_shown_in(place.path, api.nvim_get_current_buf()) then
+    load(place.path, 'edit')
+  end
+  if place.lnum then
+    local lnum = math.max(1, math.min(place.lnum, api.nvim_buf_line_count(0)))
+    api.nvim_win_set_cursor(0, { lnum, math.max((place.col or 1) - 1, 0) })
+    vim.cmd('normal! zv')
+  end
+end
+
 --- Open a file where files were looked at last.
 ---@param place sanderling.ui.files.Place
 function M.open(place)
@@ -290,17 +301,26 @@ function M.open(place)
     return
   end
   telling_errors(function()
-    go_to_code_window(place.path)
-    vim.cmd("normal! m'")
-    if not is_shown_in(place.path, api.nvim_get_current_buf()) then
-      load(place.path, 'edit')
+    local win = M.code_window(place.path)
+    if win then
+      api.nvim_set_current_win(win)
+    else
+      vim.cmd('topleft vnew')
     end
-    if place.lnum then
-      local lnum = math.max(1, math.min(place.lnum, api.nvim_buf_line_count(0)))
-      api.nvim_win_set_cursor(0, { lnum, math.max((place.col or 1) - 1, 0) })
-      vim.cmd('normal! zv')
-    end
+    show_here(place)
   end)
+end
+
+--- Show a file in a window, which need not be the current one. Nothing happens where it is not simply a file.
+---@param win integer
+---@param place sanderling.ui.files.Place
+function M.show_in(win, place)
+  local stat = vim.uv.fs_stat(place.path)
+  if stat and stat.size <= MAX_OPENED_BYTES and not is_read_by_plugin(place.path) then
+    pcall(api.nvim_win_call, win, function()
+      show_here(place)
+    end)
+  end
 end
 
 --- Open a file in a tab page of its own.

@@ -23,7 +23,9 @@ LEVELS: tuple[Level, ...] = get_args(Level)  # the strongest first
 GROUPS = ("sandbox", "mcp", "tools")
 """The tables of a file whose keys are fields of `Settings` with the table's name before theirs."""
 
-NEOVIM_KEYS = frozenset(("approval", "chat", "diagnostics", "icons", "keys", "python", "ui"))
+NEOVIM_KEYS = frozenset(
+    ("approval", "chat", "diagnostics", "follow", "icons", "keys", "python", "ui")
+)
 """The options of Neovim's screen: it is drawn before anything of Python runs, so they are no keys of a file."""
 
 
