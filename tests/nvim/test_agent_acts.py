@@ -73,7 +73,8 @@ def pids_of(marker):
 
 
 def test_reading_runs_at_once_and_a_change_shows_what_it_would_be_and_waits(start_agent, app):
-    agent = start_agent(reply(use("read", path="src/app.py")), reply(edit()), DONE)
+    replies = reply(use("read", path="src/app.py")), reply(edit()), DONE
+    agent = start_agent(*replies, setup={"review": "float"})
     agent.command("edit src/app.py")
     agent.ask()
     text = agent.wait_for_question()
@@ -253,7 +254,7 @@ def test_unsaved_text_is_what_the_model_reads_and_what_it_changes(start_agent, a
     agent = start_agent(reply(use("read", path="src/app.py")), reply(edit()), DONE)
     agent.command("edit src/app.py | call append('$', '# mine')")
     agent.ask()
-    assert "│+    return a + b" in agent.wait_for_question()
+    assert "1 hunk to review in the file" in agent.wait_for_question()
     assert "# mine" in agent.results()[0]
     agent.command("AgentApprove")
     agent.wait_for_turns()

@@ -20,8 +20,12 @@ local function tell(text)
   message.tell(text, vim.log.levels.WARN)
 end
 
+--- The review of a proposal that the person has made in its file; the review of changes, which ranks above this, gives the function.
+---@type fun(q: sanderling.session.state.Question): sanderling.Review?
+M.review_of = nil
+
 ---@param q sanderling.session.state.Question
----@param answer { answer: 'once'|'session'|'always'|'deny'|'cancel', reason?: string, rule?: string, is_alone?: boolean, values?: table<string, string> }
+---@param answer { answer: 'once'|'session'|'always'|'deny'|'cancel'|'again', reason?: string, rule?: string, is_alone?: boolean, values?: table<string, string>, review?: sanderling.Review }
 function M.send(q, answer)
   if not vim.list_contains(queue.list(), q) then
     tell('That question is not open any more.')
@@ -30,6 +34,7 @@ function M.send(q, answer)
   if answer.answer ~= 'deny' and (q.event.path or '') ~= '' then
     listeners.allow(q.event.id)
   end
+  local is_yes = vim.list_contains(M.choices(), answer.answer)
   live.find(q.session_id):act({
     type = 'answer_approval',
     id = q.event.id,
@@ -38,6 +43,7 @@ function M.send(q, answer)
     rule = answer.rule or '',
     is_alone = answer.is_alone,
     values = answer.values,
+    review = answer.review or is_yes and M.review_of and M.review_of(q) or nil,
   }, { type = 'local_answered', id = q.event.id, answer = answer.answer })
 end
 

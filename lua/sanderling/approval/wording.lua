@@ -187,11 +187,73 @@ local function rule_keys()
   return ('%s/%s'):format(session, config.key_name(config.options.keys.question_always, 'always'))
 end
 
+--- Add what else would be allowed for good: that is more than this one use.
+---@param lines string[]
+---@param marks sanderling.approval.Mark[]
+---@param event sanderling.ApprovalRequested
+local function add_rule(lines, marks, event)
+  if (event.rule or '') == '' then
+    return
+  end
+  local is_compound = event.tool == 'bash' and event.subject:find('[;&|\n`]') ~= nil
+  local rule = rule_keys()
+    .. ' would allow: '
+    .. words.plain(event.rule):gsub('^allow ', '')
+    .. (is_compound and '  (no other part of the line)' or '')
+  lines[#lines + 1] = rule
+  marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #rule, hl = 'AgentStatus' }
+end
+
+---@class (exact) sanderling.approval.Progress
+---@field left integer hunks on which nothing is decided
+---@field count integer
+
+--- The progress of a review that goes on in the file itself; the review of changes, which ranks above this, gives the function.
+---@type fun(q: sanderling.session.state.Question): sanderling.approval.Progress?
+M.progress_of = nil
+
+--- The line on how far the review in the file is, and on its keys.
+---@param progress sanderling.approval.Progress
+---@return string
+local function review_line(progress)
+  local keys = {}
+  for _, key in ipairs({
+    { 'next_hunk', 'next' },
+    { 'keep_hunk', 'keep' },
+    { 'reject_hunk', 'reject' },
+  }) do
+    local name = config.key_name(config.options.keys[key[1]], '')
+    keys[#keys + 1] = name ~= '' and ('%s %s'):format(name, key[2]) or nil
+  end
+  local of = progress.left < progress.count and ('%d of '):format(progress.left) or ''
+  local what = of .. words.counted(progress.count, 'hunk')
+  return what .. ' to review in the file' .. (#keys > 0 and ': ' or '') .. table.concat(keys, ', ')
+end
+
+--- The body of a question whose subject is reviewed in its file: short.
+---@param q sanderling.session.state.Question
+---@param width integer
+---@param progress sanderling.approval.Progress
+---@return sanderling.approval.Body
+local function small_body_of(q, width, progress)
+  local lines = { asker_of(q) }
+  vim.list_extend(lines, words.wrapped(words.plain(q.event.reason), width))
+  vim.list_extend(lines, words.wrapped(review_line(progress), width))
+  local row = #lines - 1
+  local marks = { { row = row, col = 0, end_col = #lines[row + 1], hl = 'AgentApprovalTitle' } }
+  add_rule(lines, marks, q.event)
+  return { lines = lines, marks = marks, subject_lnum = #lines + 1 }
+end
+
 ---@param q sanderling.session.state.Question
 ---@param width integer of the float
 ---@return sanderling.approval.Body
 function M.body_of(q, width)
   local event = q.event
+  local progress = event.proposal and M.progress_of and M.progress_of(q)
+  if progress then
+    return small_body_of(q, width, progress)
+  end
   local asker = asker_of(q)
   local lines = asker and { asker } or {}
   vim.list_extend(lines, words.wrapped(words.plain(event.reason), width))
@@ -204,15 +266,7 @@ function M.body_of(q, width)
   if asker then
     marks[#marks + 1] = { row = 0, col = 0, end_col = #asker, hl = 'AgentApprovalTitle' }
   end
-  if (event.rule or '') ~= '' then -- what is allowed by that is more than this one use
-    local is_compound = event.tool == 'bash' and event.subject:find('[;&|\n`]') ~= nil
-    local rule = rule_keys()
-      .. ' would allow: '
-      .. words.plain(event.rule):gsub('^allow ', '')
-      .. (is_compound and '  (no other part of the line)' or '')
-    lines[#lines + 1] = rule
-    marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #rule, hl = 'AgentStatus' }
-  end
+  add_rule(lines, marks, event)
   lines[#lines + 1] = ''
   local subject_lnum = #lines + 1
   vim.list_extend(lines, words.lines_of(event.subject))

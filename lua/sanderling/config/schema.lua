@@ -42,6 +42,12 @@ local M = {}
 ---@type sanderling.config.Row[]
 M.rows = {
   {
+    name = 'review',
+    default = 'inline',
+    choices = { 'inline', 'float' },
+    doc = 'where a change of a file is reviewed before it is made: in the file itself, or in the float',
+  },
+  {
     name = 'provider',
     default = 'auto',
     doc = 'what answers',

@@ -96,6 +96,7 @@
 ---@field show_keys sanderling.config.Key show these keys
 
 ---@class (exact) sanderling.config.Options
+---@field review 'inline'|'float' where a change of a file is reviewed before it is made: in the file itself, or in the float
 ---@field provider string what answers
 ---@field model string the name that the API knows, alone or as PROVIDER:MODEL
 ---@field max_tokens integer of an answer; 0: 32,000, or the model's own limit if that is lower

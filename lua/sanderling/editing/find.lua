@@ -6,6 +6,7 @@ local lazy = require('sanderling.ui.lazy')
 
 local diagnostics = lazy('sanderling.editing.diagnostics')
 local files = require('sanderling.ui.files')
+local reviews = require('sanderling.editing.reviews')
 
 local MAX_TEXT_BYTES = 8 * 1024 * 1024 -- asking for it stops the screen: for 0.3 s, at 250,000 lines
 
@@ -44,7 +45,9 @@ function M.is_plugins(event, buf)
   if event == 'BufReadCmd' then
     return files.is_read_otherwise(names, buf)
   end
-  return files.is_handled(event, names, buf)
+  return files.is_handled(event, names, buf, function(autocmd)
+    return autocmd.group_name ~= 'sanderling_proposals' -- those of review/writing.lua: Neovim writes it
+  end)
 end
 
 --- Is it loaded, and an ordinary buffer of a file?
@@ -64,7 +67,7 @@ end
 ---@param inode integer
 ---@param place string of a file that was not there; then device and inode are its directory's
 ---@return boolean
-local function names_file(name, device, inode, place)
+function M.names_file(name, device, inode, place)
   local stat = vim.uv.fs_stat(name)
   if place ~= '' then
     if stat or vim.fs.basename(name) ~= vim.fs.basename(place) then
@@ -89,7 +92,7 @@ function M.buffer_of(path, device, inode, place)
     local name = api.nvim_buf_get_name(buf)
     if
       name ~= ''
-      and names_file(name, device, inode, place)
+      and M.names_file(name, device, inode, place)
       and M.is_file_buffer(buf)
       and not M.is_plugins('BufReadCmd', buf)
     then
@@ -126,17 +129,18 @@ function M.describe(buf, path)
     )
   end
   local options = vim.bo[buf]
-  local text = ''
-  if not M.is_empty(buf) then
-    local lines = api.nvim_buf_get_lines(buf, 0, -1, true)
-    text = table.concat(lines, '\n') .. (options.endofline and '\n' or '')
+  local lines, is_modified = reviews.own_text(buf)
+  if not lines then
+    lines = M.is_empty(buf) and {} or api.nvim_buf_get_lines(buf, 0, -1, true)
+    is_modified = options.modified
   end
+  local text = #lines == 0 and '' or table.concat(lines, '\n') .. (options.endofline and '\n' or '')
   return {
     id = buf,
     path = path,
     tick = api.nvim_buf_get_changedtick(buf),
     text = text,
-    is_modified = options.modified,
+    is_modified = is_modified,
     encoding = options.binary and '' or options.fileencoding,
     line_ending = options.binary and 'unix' or options.fileformat,
     has_bom = options.bomb and not options.binary,

@@ -59,20 +59,10 @@ local function part_of(edit)
 end
 
 ---@param buf integer
----@param tick integer
 ---@param replacements sanderling.editing.Hunk[] in order
----@param tool_use_id string its changes are one undo block, as long as nobody else changes the buffer between them
----@return boolean is_done false: the buffer is no longer what it was
-local function change(buf, tick, replacements, tool_use_id)
-  if not api.nvim_buf_is_loaded(buf) or api.nvim_buf_get_changedtick(buf) ~= tick then
-    return false
-  end
-  for option, value in pairs({ readonly = true, modifiable = false }) do
-    if vim.bo[buf][option] == value then
-      local words = "%s is locked in Neovim ('%s'). Ask the user to unlock it."
-      error(words:format(disk.shown_name(buf), value and option or 'no' .. option), 0)
-    end
-  end
+---@param tool_use_id string
+---@return boolean is_done
+local function make_change(buf, replacements, tool_use_id)
   local edits, has_end = hunks.plan(buf, replacements)
   edits = hunks.narrow(edits)
   local last = undo.untouched_change(buf)
@@ -97,6 +87,32 @@ local function change(buf, tick, replacements, tool_use_id)
   return true
 end
 
+---@param buf integer
+---@param tick integer
+---@param replacements sanderling.editing.Hunk[] in order
+---@param tool_use_id string its changes are one undo block, as long as nobody else changes the buffer between them
+---@return boolean is_done false: the buffer is no longer what it was
+local function change(buf, tick, replacements, tool_use_id)
+  if not api.nvim_buf_is_loaded(buf) or api.nvim_buf_get_changedtick(buf) ~= tick then
+    return false
+  end
+  for option, value in pairs({ readonly = true, modifiable = false }) do
+    if vim.bo[buf][option] == value then
+      local words = "%s is locked in Neovim ('%s'). Ask the user to unlock it."
+      error(words:format(disk.shown_name(buf), value and option or 'no' .. option), 0)
+    end
+  end
+  local parts = reviews.accepted(buf, replacements, tool_use_id)
+  if parts then
+    undo.remember_change(buf, tool_use_id)
+    listeners.tell(api.nvim_buf_get_name(buf), buf, tool_use_id, parts)
+    return true
+  end
+  return reviews.aside(buf, function()
+    return make_change(buf, replacements, tool_use_id)
+  end)
+end
+
 --- Let the person's hooks at the buffer (format on save), unless they are typing or selecting in it.
 ---@param buf integer
 ---@param path string
@@ -109,7 +125,9 @@ local function before_write(buf, path)
   if api.nvim_buf_is_loaded(buf) and not undo.is_under_hands(buf, NOT_NORMAL) then
     local last = undo.untouched_change(buf)
     undo.in_block(buf, last ~= nil, function()
-      disk.run_hooks(buf, 'BufWritePre')
+      reviews.aside(buf, function()
+        disk.run_hooks(buf, 'BufWritePre')
+      end)
     end)
     if last and api.nvim_buf_is_loaded(buf) then
       last.tick = api.nvim_buf_get_changedtick(buf)

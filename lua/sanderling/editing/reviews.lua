@@ -2,15 +2,41 @@
 --- these, which know of none.
 local M = {}
 
+local bus = require('sanderling.host.bus')
+
 --- The buffer in which a change of a file is to be reviewed before it is made, loaded for that if need be.
----@param _path string absolute
----@param _device integer
----@param _inode integer
----@param _place string where the file would be, if there is none; then device and inode are its directory's
----@param _tool_use_id string
+---@param path string absolute
+---@param device integer
+---@param inode integer
+---@param place string where the file would be, if there is none; then device and inode are its directory's
+---@param tool_use_id string
 ---@return sanderling.editing.Buffer|false
-function M.open(_path, _device, _inode, _place, _tool_use_id)
-  return false
+function M.open(path, device, inode, place, tool_use_id)
+  local none = M.open
+  bus.tell('', { type = 'local_changing' }) -- loads it
+  return M.open ~= none and M.open(path, device, inode, place, tool_use_id)
+end
+
+--- The person's own text of a buffer in which something is proposed.
+---@param _buf integer
+---@return string[]? lines none of a buffer without text
+---@return boolean? is_modified
+function M.own_text(_buf) end
+
+--- Is what is to be changed the very text that the person has accepted? Then it stands there already, and is no proposal any more.
+---@param _buf integer
+---@param _replacements sanderling.editing.Hunk[]
+---@param _tool_use_id string
+---@return sanderling.editing.Part[]? parts
+function M.accepted(_buf, _replacements, _tool_use_id) end
+
+--- Run `fn` on the person's own text: what is proposed is not in the buffer meanwhile.
+---@generic T
+---@param _buf integer
+---@param fn fun(): T
+---@return T
+function M.aside(_buf, fn)
+  return fn()
 end
 
 return M

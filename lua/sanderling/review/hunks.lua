@@ -75,6 +75,14 @@ function M.add(buf, old, source)
   following.tell(buf)
 end
 
+---@param hunks sanderling.review.Hunk[]
+---@return sanderling.review.Hunk[] without what is kept of a proposal
+local function undecided(hunks)
+  return vim.tbl_filter(function(hunk)
+    return not hunk.is_kept
+  end, hunks)
+end
+
 -- questions -----------------------------------------------------------------------------------------------------------
 
 --- The hunks of a buffer, in order. They are not to be changed, and stand where they are said to stand until the text changes.
@@ -82,7 +90,7 @@ end
 ---@return sanderling.review.Hunk[]
 function M.list(buf)
   local self = following.settled(buf)
-  return self and self.hunks or {}
+  return self and undecided(self.hunks) or {}
 end
 
 --- The hunk with a line, or, where lines have only gone, the one before or behind it.
@@ -137,6 +145,7 @@ end
 function M.counts(is_meant)
   local hunk_count, file_count = 0, 0
   local function count(hunks)
+    hunks = undecided(hunks)
     local here = is_meant and #vim.tbl_filter(is_meant, hunks) or #hunks
     hunk_count, file_count = hunk_count + here, file_count + (here > 0 and 1 or 0)
   end
@@ -185,7 +194,8 @@ local function without(hunks, ids)
   end, hunks)
 end
 
---- Keep hunks: their lines are the baseline from now on, and undo does not bring them back.
+--- Keep hunks: their lines are the baseline from now on, and undo does not bring them back. What is proposed is not on the disk
+--- yet: until its question is answered, it stays known what stood there.
 ---@param hunks sanderling.review.Hunk[]
 function M.keep(hunks)
   for buf, list in pairs(M.by_buffer(hunks)) do
@@ -194,12 +204,14 @@ function M.keep(hunks)
       tell_decision(list, true, '')
       local ids = {}
       for _, hunk in ipairs(list) do
-        ids = vim.tbl_extend('keep', ids, hunk.ids)
+        hunk.is_kept = hunk.source.is_proposed
+        ids = hunk.is_kept and ids or vim.tbl_extend('keep', ids, hunk.ids)
       end
       self.hunks = without(self.hunks, ids)
       for nr, known in pairs(self.states) do
         self.states[nr] = without(known, ids)
       end
+      self.states[self.nr] = regions.copy(self.hunks)
       following.stop_unless_needed(self)
       following.tell(buf)
     end

@@ -1,12 +1,14 @@
 --- The review of what the agent changes in files: each change is a hunk of its buffer, which a person keeps or rejects there.
 local M = {}
 
+local asked = require('sanderling.review.asked')
 local bus = require('sanderling.host.bus')
 local draw = require('sanderling.review.draw')
 local hunks = require('sanderling.review.hunks')
 local keys = require('sanderling.review.keys')
 local listeners = require('sanderling.editing.listeners')
 local live = require('sanderling.session.live')
+local reviews = require('sanderling.editing.reviews')
 
 --- The session that uses a tool. The frame that tells of the use may be on its way yet.
 ---@param tool_use_id string
@@ -75,5 +77,10 @@ hunks.on_change(function()
     end)
   end
 end)
+
+reviews.open = asked.open
+reviews.own_text = asked.own_text
+reviews.accepted = asked.accepted
+reviews.aside = asked.aside
 
 return M

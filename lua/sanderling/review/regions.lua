@@ -20,6 +20,7 @@ local M = {}
 ---@field row integer of its first line, from 0; where lines have only gone, of the line behind them
 ---@field count integer its lines; 0 where lines have only gone
 ---@field old string[] the lines that they replaced
+---@field is_kept? boolean it was proposed, and the person keeps it; its question is still open
 ---@field had_end? boolean how 'endofline' was, if the change is about that, too
 ---@field source sanderling.review.Source
 
@@ -89,6 +90,7 @@ local function join(hunks, first, last, lines, change)
     vim.list_extend(old, hunk.old)
     next_row = hunk.row + hunk.count
     joined.ids = vim.tbl_extend('keep', joined.ids, hunk.ids)
+    joined.is_kept = joined.is_kept and hunk.is_kept
     if joined.had_end == nil then
       joined.had_end = hunk.had_end
     end
@@ -231,6 +233,7 @@ function M.copy(hunks)
       row = hunk.row,
       count = hunk.count,
       old = hunk.old,
+      is_kept = hunk.is_kept,
       had_end = hunk.had_end,
       source = hunk.source,
     }

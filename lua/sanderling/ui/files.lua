@@ -171,7 +171,7 @@ end
 --- Would a plugin read the file in its own way, where an editor shows what is in it?
 ---@param path string absolute
 ---@return boolean
-local function is_read_by_plugin(path)
+function M.is_read_by_plugin(path)
   return M.is_read_otherwise(names_of(path))
 end
 
@@ -241,6 +241,30 @@ function M.code_window(path)
   return best
 end
 
+---@return boolean files can be shown in this tab page
+function M.has_code_window()
+  return vim.iter(api.nvim_tabpage_list_wins(0)):any(is_code_window)
+end
+
+--- Show a buffer where files were looked at last, unless it is on the screen: never in the window that the person is in.
+---@param buf integer
+---@param is_free fun(buf: integer): boolean the buffer that a window shows may go
+---@return integer? win
+---@return integer? before the buffer that it showed
+function M.show(buf, is_free)
+  local best
+  for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
+    local shown = api.nvim_win_get_buf(win)
+    if shown == buf then
+      return nil
+    elseif win ~= api.nvim_get_current_win() and is_code_window(win) and is_free(shown) then
+      best = (not best or win == code_win) and win or best
+    end
+  end
+  local before = best and api.nvim_win_get_buf(best)
+  return best and pcall(api.nvim_win_set_buf, best, buf) and best or nil, before
+end
+
 ---@param path string real and absolute
 ---@param cmd 'edit'|'tabedit'
 local function load(path, cmd)
@@ -255,7 +279,7 @@ end
 local function may_open(path)
   local name = vim.fs.basename(path):gsub('%c', ' ')
   local stat = vim.uv.fs_stat(path)
-  if is_read_by_plugin(path) then
+  if M.is_read_by_plugin(path) then
     message.tell(
       ('A plugin reads files like %s: open it with :edit if you trust it.'):format(name),
       vim.log.levels.WARN

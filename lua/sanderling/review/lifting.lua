@@ -1,0 +1,189 @@
+--- Lifting: what is proposed for a buffer is taken out of it, and laid in again. In between the text is the person's own, for
+--- whoever is to see no other: a write, a formatter, an edit of somebody else's.
+local M = {}
+
+local api = vim.api
+local changes = require('sanderling.editing.changes')
+local draw = require('sanderling.review.draw')
+local edits = require('sanderling.editing.hunks')
+local following = require('sanderling.review.following')
+local hunks = require('sanderling.review.hunks')
+local regions = require('sanderling.review.regions')
+local undo = require('sanderling.editing.undo')
+local views = require('sanderling.editing.views')
+
+---@class (exact) sanderling.review.lifting.Part
+---@field hunk sanderling.review.Hunk its row is that of the text without what is proposed
+---@field new string[]
+
+---@class (exact) sanderling.review.lifting.Lifted
+---@field buf integer
+---@field parts sanderling.review.lifting.Part[]
+---@field text string[] of the buffer without them
+---@field views sanderling.editing.Views
+
+--- The parts that are proposed, with what is kept of them; rows are those of the text without it.
+---@param buf integer
+---@return sanderling.review.lifting.Part[] parts
+---@return string[] text without it; none of a buffer without text
+function M.parts(buf)
+  local self = following.settled(buf)
+  local parts, text, next_row = {}, {}, 0
+  for _, hunk in ipairs(self and self.hunks or {}) do
+    if hunk.source.is_proposed then
+      vim.list_extend(text, self.lines, next_row + 1, hunk.row)
+      next_row = hunk.row + hunk.count
+      local copy = regions.copy({ hunk })[1]
+      copy.row = #text
+      parts[#parts + 1] = { hunk = copy, new = vim.list_slice(self.lines, hunk.row + 1, next_row) }
+      vim.list_extend(text, hunk.old)
+    end
+  end
+  return parts, vim.list_extend(text, self and self.lines or {}, next_row + 1)
+end
+
+---@param buf integer
+---@param list sanderling.editing.Edit[]
+---@param joins boolean undo does not stop at it
+local function apply(buf, list, joins)
+  undo.in_block(buf, joins, function()
+    undo.keeping_selection(buf, function()
+      changes.with_modifiers('keepjumps', function()
+        changes.apply(buf, edits.narrow(list))
+      end)
+    end)
+  end)
+end
+
+--- Is the text still the one that the proposal is for, and no change of the agent's that waits for a review in its way?
+---@param buf integer
+---@param proposed sanderling.ProposedHunk[]
+---@return boolean
+function M.fits(buf, proposed)
+  if not api.nvim_buf_is_loaded(buf) or not vim.bo[buf].modifiable then
+    return false
+  end
+  local others = hunks.list(buf)
+  for _, part in ipairs(proposed) do
+    local row, behind = part.first_line, part.first_line + #part.old
+    local lines = api.nvim_buf_get_lines(buf, row, behind, false)
+    local is_meant = vim.iter(others):any(function(hunk)
+      return hunk.row <= behind and hunk.row + hunk.count >= row
+    end)
+    if is_meant or #part.old > 0 and not vim.deep_equal(lines, part.old) then
+      return false
+    end
+  end
+  return true
+end
+
+--- Put what is proposed into the buffer, as hunks of `source`.
+---@param buf integer
+---@param source sanderling.review.Source
+---@param proposed sanderling.ProposedHunk[]
+function M.propose(buf, source, proposed)
+  local list = vim.tbl_map(function(part)
+    return { row = part.first_line, old = part.old, new = part.new }
+  end, proposed)
+  draw.keeping_views(buf, function()
+    hunks.changing(buf, source, function()
+      apply(buf, list, false)
+    end)
+  end)
+end
+
+--- Take what is proposed out of the buffer.
+---@param buf integer
+---@return sanderling.review.lifting.Lifted
+function M.lift(buf)
+  local parts, text = M.parts(buf)
+  local self, list, shift = following.follow(buf), {}, 0
+  for i, part in ipairs(parts) do
+    list[i] = { row = part.hunk.row + shift, old = part.new, new = part.hunk.old }
+    shift = shift + #part.new - #part.hunk.old
+  end
+  local lifted = { buf = buf, parts = parts, text = text, views = views.save(buf) }
+  self.hunks = vim.tbl_filter(function(hunk)
+    return not hunk.source.is_proposed
+  end, self.hunks)
+  apply(buf, list, true)
+  following.settle(self)
+  return lifted
+end
+
+--- The place, after `parts` have changed, of what stood before line `row`.
+---@param parts [integer, integer, integer, integer][]
+---@param row integer
+---@return integer
+local function follow(parts, row)
+  local shift = 0
+  for _, part in ipairs(parts) do
+    local first, count, new_first, new_count = part[1] - 1, part[2], part[3] - 1, part[4]
+    if row <= first then
+      break
+    elseif row < first + count then
+      return new_first + math.min(row - first, new_count)
+    end
+    shift = shift + new_count - count
+  end
+  return row + shift
+end
+
+--- Lay in again what was lifted, where it was, whatever has changed since.
+---@param lifted sanderling.review.lifting.Lifted
+function M.lay(lifted)
+  local buf = lifted.buf
+  if not api.nvim_buf_is_loaded(buf) then
+    return
+  end
+  local self = following.follow(buf)
+  following.settle(self)
+  local moved = edits.differences(lifted.text, self.lines)
+  local list, free_from, shift = {}, 0, 0
+  for i, part in ipairs(lifted.parts) do
+    local hunk = part.hunk
+    local row = math.max(free_from, follow(moved, hunk.row))
+    free_from = math.max(row, follow(moved, hunk.row + #hunk.old))
+    hunk.old = vim.list_slice(self.lines, row + 1, free_from)
+    hunk.row, hunk.count = row + shift, #part.new
+    list[i] = { row = row, old = hunk.old, new = part.new }
+    shift = shift + #part.new - #hunk.old
+  end
+  apply(buf, list, true)
+  following.settle(self)
+  for _, part in ipairs(lifted.parts) do
+    table.insert(self.hunks, part.hunk)
+  end
+  table.sort(self.hunks, function(a, b)
+    return a.row < b.row
+  end)
+  self.states[self.nr] = regions.copy(self.hunks)
+  views.restore(buf, lifted.views)
+  following.tell(buf)
+end
+
+--- Forget hunks: what has come into the text from this source is no proposal any more.
+---@param buf integer
+---@param source sanderling.review.Source
+---@param is_here_only? boolean undo may lead back to where it is one
+function M.forget(buf, source, is_here_only)
+  local function is_other(hunk)
+    return hunk.source ~= source
+  end
+  for name, put_away in pairs(following.unloaded) do
+    put_away.hunks = vim.tbl_filter(is_other, put_away.hunks)
+    following.unloaded[name] = #put_away.hunks > 0 and put_away or nil
+  end
+  local self = following.settled(buf)
+  if not self then
+    return
+  end
+  self.hunks = vim.tbl_filter(is_other, self.hunks)
+  for nr, known in pairs(is_here_only and {} or self.states) do
+    self.states[nr] = vim.tbl_filter(is_other, known)
+  end
+  following.stop_unless_needed(self)
+  following.tell(buf)
+end
+
+return M

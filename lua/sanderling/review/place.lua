@@ -1,0 +1,102 @@
+--- The place of a proposal: a buffer of its file, loaded for it if need be, in a window for code. The person stays where they are.
+local M = {}
+
+local api = vim.api
+local config = require('sanderling.config')
+local files = require('sanderling.ui.files')
+local find = require('sanderling.editing.find')
+
+local MAX_BYTES = 2 * 1024 * 1024 -- of a file that is reviewed in a window
+
+---@type table<integer, { win?: integer, before?: integer }> buffers that were loaded for a proposal, and where they are shown
+local loaded = {}
+
+--- Load a file, if nothing but Neovim reads it and nobody else has it open.
+---@param path string absolute
+---@return integer? buf
+local function load(path)
+  if files.is_read_by_plugin(path) then
+    return nil
+  end
+  local buf = vim.fn.bufadd(path)
+  local id = api.nvim_create_autocmd('SwapExists', {
+    callback = function()
+      vim.v.swapchoice = 'q'
+    end,
+  })
+  local ok = pcall(files.reading_plainly, function()
+    vim.fn.bufload(buf)
+  end)
+  api.nvim_del_autocmd(id)
+  if not ok or not api.nvim_buf_is_loaded(buf) then
+    return nil
+  end
+  loaded[buf] = {}
+  return buf
+end
+
+--- The buffer in which a change of the file can be reviewed.
+---@param path string absolute
+---@param device integer
+---@param inode integer
+---@param where string see editing/find.lua
+---@return integer? buf
+function M.load(path, device, inode, where)
+  if config.options.review ~= 'inline' or not files.has_code_window() then
+    return nil
+  end
+  local buf = find.buffer_of(path, device, inode, where)
+  local stat = vim.uv.fs_stat(path)
+  if
+    not buf
+    and find.names_file(path, device, inode, where)
+    and (not stat or stat.size <= MAX_BYTES)
+  then
+    buf = load(path)
+  end
+  if
+    not buf
+    or not find.is_file_buffer(buf)
+    or not vim.bo[buf].modifiable
+    or vim.bo[buf].readonly
+  then
+    return nil
+  end
+  return api.nvim_buf_get_offset(buf, api.nvim_buf_line_count(buf)) <= MAX_BYTES and buf or nil
+end
+
+--- Show the buffer, if it is not on the screen, with line `row` in view.
+---@param buf integer
+---@param row integer
+---@param is_free fun(buf: integer): boolean another buffer may go for it
+function M.show(buf, row, is_free)
+  vim.bo[buf].buflisted = true
+  local win, before = files.show(buf, is_free)
+  if win then
+    local lnum = math.max(1, math.min(row + 1, api.nvim_buf_line_count(buf)))
+    pcall(api.nvim_win_set_cursor, win, { lnum, 0 })
+    if loaded[buf] then
+      loaded[buf] = { win = win, before = before }
+    end
+  end
+end
+
+--- Nothing is proposed in it any more: one of a file that is still none is of no use.
+---@param buf integer
+---@param is_new boolean
+function M.leave(buf, is_new)
+  local here = loaded[buf]
+  loaded[buf] = nil
+  local is_left = here and is_new and not vim.bo[buf].modified and find.is_empty(buf)
+  if not is_left or vim.uv.fs_stat(api.nvim_buf_get_name(buf)) then
+    return
+  end
+  if here.win and api.nvim_win_is_valid(here.win) and api.nvim_win_get_buf(here.win) == buf then
+    pcall(api.nvim_win_set_buf, here.win, here.before)
+  end
+  if #vim.fn.win_findbuf(buf) == 0 then
+    pcall(api.nvim_buf_delete, buf, {})
+  end
+end
+
+return M

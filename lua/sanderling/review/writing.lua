@@ -1,0 +1,109 @@
+--- Writing: what is proposed in a buffer never reaches the disk. While something is, writing it is ours: the person's own text is in
+--- the buffer for as long as Neovim writes, with all of its hooks and checks; then what is proposed is laid in again.
+local M = {}
+
+local api = vim.api
+local lifting = require('sanderling.review.lifting')
+local log = require('sanderling.host.log')
+
+local GROUP = 'sanderling_proposals' -- editing/find.lua knows it, too
+local group = api.nvim_create_augroup(GROUP, {})
+
+---@type fun(buf: integer) called when a write is over, with the person's own text in the buffer
+local on_written
+
+--- The lines of the person's own text among those from `first` to `last`, counted from 1.
+---@param buf integer
+---@param first integer
+---@param last integer
+---@return integer first
+---@return integer last one less than the first: there are none
+local function own_range(buf, first, last)
+  local function place_of(row)
+    local shift = 0
+    for _, part in ipairs((lifting.parts(buf))) do
+      local start = part.hunk.row + shift
+      if row <= start then
+        break
+      elseif row < start + #part.new then
+        return part.hunk.row + math.min(row - start, #part.hunk.old)
+      end
+      shift = shift + #part.new - #part.hunk.old
+    end
+    return row - shift
+  end
+  return place_of(first - 1) + 1, place_of(last)
+end
+
+---@param args { event: string, buf: integer, match: string, file: string }
+---@param range string
+---@return string
+local function command_of(args, range)
+  local is_own = args.event == 'BufWriteCmd' and args.match == api.nvim_buf_get_name(args.buf)
+  return table.concat({
+    'lockmarks',
+    -- Whether another file may be overwritten was asked before this.
+    ('%swrite%s'):format(range, (not is_own or vim.v.cmdbang == 1) and '!' or ''),
+    vim.v.cmdarg,
+    args.event == 'FileAppendCmd' and '>>' or '',
+    is_own and '' or vim.fn.fnameescape(args.file),
+  }, ' ')
+end
+
+---@param args { event: string, buf: integer, match: string, file: string }
+local function write(args)
+  local buf = args.buf
+  if vim.bo[buf].buftype ~= '' then
+    return -- editing/disk.lua adopts the file, and writes nothing
+  end
+  local range = ''
+  if args.event ~= 'BufWriteCmd' then
+    local first, last = own_range(buf, vim.fn.line("'["), vim.fn.line("']"))
+    if last < first then
+      return
+    end
+    range = ('%d,%d'):format(first, last)
+  end
+  local cmd = command_of(args, range)
+  M.release(buf)
+  local lifted = lifting.lift(buf)
+  local ok, err = pcall(vim.cmd --[[@as fun(cmd: string)]], cmd)
+  log.guarded(on_written, buf)
+  local is_modified = api.nvim_buf_is_loaded(buf) and vim.bo[buf].modified
+  lifting.lay(lifted)
+  if api.nvim_buf_is_loaded(buf) then
+    vim.bo[buf].modified = is_modified
+    M.guard(buf)
+  end
+  if not ok then
+    local text = tostring(err):gsub('^.-(E%d+:)', '%1')
+    api.nvim_echo({ { text, 'ErrorMsg' } }, true, {})
+  end
+end
+
+--- From now on, write only the person's own text of the buffer.
+---@param buf integer
+function M.guard(buf)
+  M.release(buf)
+  api.nvim_create_autocmd({ 'BufWriteCmd', 'FileWriteCmd', 'FileAppendCmd' }, {
+    group = group,
+    buffer = buf,
+    nested = true,
+    desc = 'Agent: what is proposed is not written',
+    callback = write,
+  })
+end
+
+---@param buf integer
+function M.release(buf)
+  if api.nvim_buf_is_valid(buf) then
+    api.nvim_clear_autocmds({ group = group, buffer = buf })
+  end
+end
+
+---@param fn fun(buf: integer)
+function M.on_written(fn)
+  on_written = fn
+end
+
+return M

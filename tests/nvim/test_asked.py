@@ -1,0 +1,308 @@
+"""Changes that are reviewed in the file itself before they are made: what is proposed, kept, rejected, and what reaches the disk."""
+
+import os
+import signal
+
+import pytest
+from tests.conftest import wait_until
+
+TWELVE = "".join(f"line {n}\n" for n in range(1, 13))
+FOUR = [{"old": f"line {n}\n", "new": f"LINE {n}\n"} for n in (2, 5, 8, 11)]
+DONE = {"step": [{"text": "Done."}]}
+
+
+def edit(path, edits=None, use="t1"):
+    call = {"id": use, "name": "edit", "input": {"path": path, "edits": edits or FOUR}}
+    return {"step": [{"tool_use": call}]}
+
+
+def upper(*numbers):
+    text = TWELVE
+    for n in numbers:
+        text = text.replace(f"line {n}\n", f"LINE {n}\n")
+    return text
+
+
+def lines(child, path):
+    return child.lua(
+        "return vim.api.nvim_buf_get_lines(vim.fn.bufnr((...)), 0, -1, true)", str(path)
+    )
+
+
+def hunk_count(child, path):
+    return child.lua(
+        "return #require('sanderling.review.hunks').list(vim.fn.bufnr((...)))", str(path)
+    )
+
+
+def is_modified(child, path):
+    return child.lua("return vim.bo[vim.fn.bufnr((...))].modified", str(path))
+
+
+def decide(child, path, *choices, reason=""):
+    """Keep (True) or reject (False) hunks by their number; those before move no others."""
+    for number, is_kept in choices:
+        child.lua(
+            """
+            local path, number, is_kept, reason = ...
+            local hunks = require('sanderling.review.hunks')
+            local list = hunks.list(vim.fn.bufnr(path))
+            if is_kept then
+              hunks.keep({ list[number] })
+            else
+              hunks.reject({ list[number] }, reason)
+            end
+            """,
+            str(path),
+            number,
+            is_kept,
+            reason,
+        )
+
+
+def wait_for_turn(child):
+    wait_until(lambda: child.events("AgentTurnEnded"), "the turn ends")
+
+
+@pytest.fixture
+def proposed(start_agent, project):
+    """A person in another file, while four changes of `a.txt` are proposed."""
+
+    def start(content=TWELVE, *, edits=None, is_open=False, setup=None, before=(), **screen):
+        path = project / "a.txt"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        (project / "other.txt").write_text("other\n")
+        child = start_agent(edit("a.txt", edits), DONE, setup=setup, **screen)
+        for command in before:
+            child.command(command)
+        child.command("edit a.txt" if is_open else "edit other.txt")
+        child.command("vsplit other.txt")
+        child.ask()
+        wait_until(lambda: hunk_count(child, path), "the change is proposed")
+        return child, path
+
+    return start
+
+
+def test_what_is_kept_is_written_and_no_other_byte(proposed):
+    child, path = proposed()
+    assert path.read_text() == TWELVE
+    assert lines(child, path) == upper(2, 5, 8, 11).splitlines()
+    assert not is_modified(child, path)
+    decide(child, path, (1, True), (1, False), (1, True), (1, False))
+    wait_for_turn(child)
+    assert path.read_text() == upper(2, 8)
+    assert lines(child, path) == upper(2, 8).splitlines()
+    assert not is_modified(child, path)
+    (result,) = child.results()
+    assert result.count("The person rejected this part") == 2
+
+
+def test_nothing_moves_and_the_focus_stays_where_it_is(proposed):
+    child, path = proposed()
+    state = child.lua("return { vim.fn.bufname(), vim.fn.win_getid(), vim.fn.mode() }")
+    assert state[0] == "other.txt"
+    assert child.lua("return #vim.fn.win_findbuf(vim.fn.bufnr((...)))", str(path)) == 1
+    screen = child.screen_text()
+    assert "LINE 2" in screen
+    assert "4 hunks to review in the file" in screen
+
+
+def test_all_rejected_is_denied_with_the_reasons(proposed):
+    child, path = proposed(is_open=True)
+    decide(child, path, *[(1, False)] * 4, reason="no capitals")
+    wait_for_turn(child)
+    assert path.read_text() == TWELVE
+    assert lines(child, path) == TWELVE.splitlines()
+    assert not is_modified(child, path)
+    (result,) = child.results()
+    assert "because: no capitals\n@@ line 2 @@\n-line 2\n+LINE 2" in result
+
+
+def test_what_the_person_makes_of_a_hunk_is_what_is_written(proposed):
+    child, path = proposed()
+    child.lua(
+        "vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 4, 5, true, { 'mine', 'too' })", str(path)
+    )
+    decide(child, path, *[(1, True)] * 4)
+    wait_for_turn(child)
+    assert path.read_text() == upper(2, 5, 8, 11).replace("LINE 5\n", "mine\ntoo\n")
+    assert "The person changed what you proposed here" in child.results()[0]
+
+
+def test_what_the_person_types_beside_the_hunks_stays_theirs_to_write(proposed):
+    child, path = proposed()
+    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 5, 6, true, { 'typed' })", str(path))
+    wait_until(lambda: is_modified(child, path))
+    decide(child, path, *[(1, True)] * 4)
+    wait_for_turn(child)
+    assert path.read_text() == TWELVE
+    wanted = upper(2, 5, 8, 11).replace("line 6\n", "typed\n")
+    assert lines(child, path) == wanted.splitlines()
+    assert is_modified(child, path)
+    child.command("wall")
+    assert path.read_text() == wanted
+
+
+WRITES = {
+    "write": "buffer a.txt | silent write",
+    "write all": "bufdo silent! update",
+    "another file": "buffer a.txt | silent write! copy.txt",
+    "append": "buffer a.txt | silent write >> copy.txt",
+    "lines": "buffer a.txt | 1,$-1write! copy.txt",
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_no_line_that_was_not_accepted_reaches_the_disk(proposed, name, project):
+    child, path = proposed()
+    (project / "copy.txt").write_text("")
+    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
+    decide(child, path, (1, True), (2, False))
+    before = lines(child, path)
+    child.command(WRITES[name])
+    own = TWELVE.replace("line 3\n", "typed\n")
+    copied = (project / "copy.txt").read_text()
+    if "copy" in WRITES[name]:
+        assert copied == (own.removesuffix("line 12\n") if name == "lines" else own)
+        assert path.read_text() == TWELVE
+    else:
+        assert path.read_text() == own
+        assert not is_modified(child, path)
+    assert lines(child, path) == before
+    assert hunk_count(child, path) == 2
+    decide(child, path, (1, True), (1, True))
+    wait_for_turn(child)
+    wanted = upper(2, 5, 11).replace("line 3\n", "typed\n")
+    assert lines(child, path) == wanted.splitlines()
+    if "copy" not in WRITES[name]:
+        assert path.read_text() == wanted
+
+
+def test_hooks_of_the_person_see_their_own_text_and_the_proposal_survives_them(proposed):
+    child, path = proposed(
+        before=[
+            "autocmd BufWritePre *.txt let g:seen = getline(1, '$') | silent %s/line 7/Line 7/e"
+        ],
+    )
+    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
+    child.command("buffer a.txt | silent write")
+    own = TWELVE.replace("line 3\n", "typed\n")
+    assert child.lua("return vim.g.seen") == own.splitlines()
+    assert path.read_text() == own.replace("line 7", "Line 7")
+    assert hunk_count(child, path) == 4
+    decide(child, path, *[(1, True)] * 4)
+    wait_for_turn(child)
+    assert path.read_text() == (
+        upper(2, 5, 8, 11).replace("line 3\n", "typed\n").replace("line 7", "Line 7")
+    )
+
+
+def test_undo_and_quitting_decide_nothing(proposed):
+    child, path = proposed()
+    child.command("wincmd h | buffer a.txt")
+    child.feed("u")
+    wait_until(lambda: lines(child, path) == TWELVE.splitlines())
+    wait_until(lambda: not is_modified(child, path))
+    child.feed("<C-r>")
+    wait_until(lambda: hunk_count(child, path) == 4)
+    assert not is_modified(child, path)
+    child.command("quit")
+    assert not child.events("AgentTurnEnded")
+    assert path.read_text() == TWELVE
+
+
+def test_a_reload_shows_the_change_anew(proposed):
+    child, path = proposed()
+    child.command("wincmd h | buffer a.txt")
+    path.write_text("first\n" + TWELVE)
+    child.command("edit!")
+    wanted = ("first\n" + upper(2, 5, 8, 11)).splitlines()
+    wait_until(lambda: lines(child, path) == wanted and hunk_count(child, path) == 4)
+    decide(child, path, *[(1, True)] * 4)
+    wait_for_turn(child)
+    assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
+
+
+ENDS = {
+    "stopped": "lua require('sanderling').stop()",
+    "closed": "lua require('sanderling').close()",
+    "denied": "AgentDeny",
+}
+
+
+@pytest.mark.parametrize("name", [*ENDS, "killed"])
+def test_when_it_ends_otherwise_the_person_has_their_own_text_back(proposed, name):
+    child, path = proposed()
+    child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
+    decide(child, path, (1, True))
+    child.wait_for_question()
+    if name == "killed":
+        os.kill(child.host_pid(), signal.SIGKILL)
+    else:
+        child.command(ENDS[name])
+    own = TWELVE.replace("line 3\n", "typed\n")
+    wait_until(lambda: lines(child, path) == own.splitlines())
+    assert is_modified(child, path)
+    assert path.read_text() == TWELVE
+    child.command("wall")
+    assert path.read_text() == own
+
+
+def test_a_file_that_the_person_closes_is_asked_about_in_the_float(proposed):
+    child, path = proposed()
+    child.command("bwipeout! a.txt")
+    child.wait_for_screen("-line 2", "+LINE 2")
+    child.wait_for_question()
+    child.enter_question()
+    child.feed("a")
+    wait_for_turn(child)
+    assert path.read_text() == upper(2, 5, 8, 11)
+
+
+def test_the_floats_keys_answer_for_what_is_left(proposed):
+    child, path = proposed()
+    decide(child, path, (2, False))
+    child.wait_for_question()
+    child.enter_question()
+    assert "3 of 4 hunks to review" in child.screen_text()
+    child.feed("a")
+    wait_for_turn(child)
+    assert path.read_text() == upper(2, 8, 11)
+
+
+def test_with_the_option_it_is_asked_in_the_float(start_agent, project):
+    (project / "a.txt").write_text(TWELVE)
+    child = start_agent(edit("a.txt"), DONE, setup={"review": "float"})
+    child.command("edit a.txt")
+    child.ask()
+    child.wait_for_screen("+LINE 2")
+    assert hunk_count(child, project / "a.txt") == 0
+
+
+def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project):
+    call = {"id": "t1", "name": "write", "input": {"path": "new.txt", "content": "one\ntwo"}}
+    child = start_agent({"step": [{"tool_use": call}]}, DONE)
+    child.command("edit other.txt | vsplit")
+    child.ask()
+    path = project / "new.txt"
+    wait_until(lambda: hunk_count(child, path))
+    assert lines(child, path) == ["one", "two"]
+    child.command("wincmd h | buffer new.txt | silent! write")
+    assert not path.exists() or path.read_text() == ""
+    decide(child, path, (1, True))
+    wait_for_turn(child)
+    assert path.read_text() == "one\ntwo"
+
+
+def test_a_new_file_that_is_rejected_leaves_nothing(start_agent, project):
+    call = {"id": "t1", "name": "write", "input": {"path": "new.txt", "content": "one\n"}}
+    child = start_agent({"step": [{"tool_use": call}]}, DONE)
+    child.command("edit other.txt | vsplit")
+    child.ask()
+    path = project / "new.txt"
+    wait_until(lambda: hunk_count(child, path))
+    decide(child, path, (1, False))
+    wait_for_turn(child)
+    assert not path.exists()
+    wait_until(lambda: child.lua("return vim.fn.bufexists((...))", str(path)) == 0)
