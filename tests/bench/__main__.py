@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench.cache import cache
+from tests.bench.changes import changes
 from tests.bench.first_request import first_request
 from tests.bench.interrupt import interrupt
 from tests.bench.latency import cancel, cold, first_text, long, warm
@@ -41,6 +42,7 @@ GROUPS = {
         servers,
         tools,
         rounds,
+        changes,
         review,
         print_mode,
         first_request,

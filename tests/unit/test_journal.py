@@ -1,12 +1,16 @@
 """The journal of what the agent has changed: what it keeps, and what it says of it after anything that can happen."""
 
+import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from tests.conftest import ROOT, prove_rest
 
 from sanderling.changes.journal import Journal
-from sanderling.changes.records import Changing
+from sanderling.changes.records import Changing, encoded, read_journal
 from sanderling.changes.states import ABSENT, FileChange, State
 from sanderling.changes.store import MAX_FILE_BYTES
 
@@ -106,3 +110,108 @@ async def test_a_journal_that_cannot_be_written_is_told_once_and_stops_nothing(p
     latest = await journal.latest()
     assert latest
     assert latest.changes[0].before.lost
+
+
+async def test_the_oldest_packs_of_a_session_go_when_it_has_too_much(place, monkeypatch):
+    monkeypatch.setattr("sanderling.changes.store.MAX_PACK_BYTES", 1000)
+    monkeypatch.setattr("sanderling.changes.store.MAX_SESSION_BYTES", 5000)
+    journal = place.journal()
+    states = [await journal.keep("/a", os.urandom(800), 0o644) for _ in range(20)]
+    kept = [await journal.content(state) is not None for state in states]
+    assert kept == sorted(kept)  # the newest
+    assert 3 <= sum(kept) <= 6
+    size = sum(path.stat().st_size for path in place.root.rglob("*.pack"))
+    assert size <= 5000
+
+
+async def test_two_sessions_share_what_all_may_have(place, monkeypatch):
+    monkeypatch.setattr("sanderling.changes.store.MAX_PACK_BYTES", 1000)
+    monkeypatch.setattr("sanderling.changes.store.MAX_BYTES", 5000)
+    first, second = place.journal("first"), place.journal("second")
+    early = await first.keep("/a", os.urandom(800), 0o644)
+    for _ in range(10):
+        late = await second.keep("/a", os.urandom(800), 0o644)
+    assert await first.content(early) is None
+    assert await second.content(late) is not None
+    again = await first.keep("/a", b"goes on", 0o644)
+    assert await first.content(again) == b"goes on"
+
+
+async def test_a_full_disk_is_told_and_leaves_what_was_kept(place, monkeypatch):
+    journal = place.journal()
+    kept = await journal.keep("/a", b"kept", 0o644)
+    write, room = os.write, 20
+
+    def short(fd: int, data: bytes) -> int:
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(fd, data[:room])
+        room -= written
+        return written
+
+    monkeypatch.setattr("os.write", short)
+    lost = await journal.keep("/b", os.urandom(100), 0o644)
+    monkeypatch.setattr("os.write", write)
+    assert (lost.lost, len(place.problems)) == ("no room", 1)
+    assert "No space left" in place.problems[0]
+    later = await journal.keep("/c", b"later", 0o644)
+    again = place.journal()
+    assert [await again.content(state) for state in (kept, later)] == [b"kept", b"later"]
+
+
+KILLED = """
+import sys, anyio
+from pathlib import Path
+from sanderling.changes.journal import Journal
+from sanderling.changes.states import ABSENT, FileChange
+
+async def main():
+    journal = Journal(Path(sys.argv[1]), "s", "/project")
+    for number in range(10_000):
+        journal.begin_turn(f"p{number}")
+        state = await journal.keep("/a", b"%d" % number * 1000, 0o644)
+        await journal.note(FileChange(f"/{number}", ABSENT, state, "t"))
+        print(number, flush=True)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize("count", prove_rest([1, 7, 40]))
+async def test_a_killed_process_loses_nothing_that_it_has_noted(place, count):
+    root = place.root / "changes"
+    with subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", KILLED, root], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        for _ in range(count):
+            process.stdout.readline()
+        process.kill()
+        noted = count + len(process.stdout.read().split())
+    journal = place.journal()
+    turns = await journal.turns()
+    assert len(turns) in (noted, noted + 1)
+    for number, turn in enumerate(turns):
+        assert await journal.content(turn.changes[0].after) == b"%d" % number * 1000
+    state = await journal.keep("/z", b"goes on", 0o644)
+    assert await place.journal().content(state) == b"goes on"
+
+
+async def test_a_pack_may_be_torn_anywhere(place):
+    journal = place.journal()
+    states = [await journal.keep("/a", bytes([number]) * 50, 0o644) for number in range(3)]
+    (pack,) = place.root.rglob("*.pack")
+    whole = pack.read_bytes()
+    for cut in range(0, len(whole), 7):
+        pack.write_bytes(whole[:cut])
+        again = place.journal()
+        found = [await again.content(state) for state in states]
+        assert found == sorted(filter(None, found)) + [None] * found.count(None)
+
+
+async def test_the_lines_of_a_journal_stay_readable():
+    path = ROOT / "tests" / "golden" / "journal_v1.jsonl"
+    records = list(read_journal(path))
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert [encoded(record) for record in records] == lines[1:]

@@ -1145,3 +1145,25 @@ async def test_server_of_the_session_is_fetched_in_auto_mode_without_a_question(
     await talk.run()
     assert talk.of(ApprovalRequested) == []
     assert "return 1" in talk.told(1)
+
+
+async def test_a_turn_is_a_checkpoint_of_what_its_tools_have_changed(tmp_path):
+    talk = Talk(
+        tmp_path,
+        uses(
+            ("edit", {"path": "app.py", "edits": [{"old": "return 1", "new": "return 2"}]}),
+            bash("printf new > made; mkdir d; mv app.py d/app.py"),
+        ),
+        mode="auto",
+    )
+    await talk.run()
+    journal = talk.conversation.parts.workspace.journal
+    turn = await journal.latest()
+    assert turn
+    assert turn.turn == "p1"
+    found = {each.path.removeprefix(f"{talk.project}/"): each for each in turn.changes}
+    assert set(found) == {"app.py", "made", "d", "d/app.py"}
+    assert await journal.content(found["app.py"].before) == b"def f():\n    return 1\n"
+    assert found["app.py"].after.kind == "absent"
+    assert await journal.content(found["d/app.py"].after) == b"def f():\n    return 2\n"
+    assert turn.doubtful == ()

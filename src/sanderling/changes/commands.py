@@ -12,9 +12,10 @@ from contextlib import asynccontextmanager, contextmanager
 import anyio
 
 from sanderling.changes.journal import Journal
-from sanderling.changes.scan import CannotLookError
+from sanderling.changes.scan import CannotLookError, Change
 from sanderling.changes.states import FileChange
 from sanderling.errors import SandboxError
+from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.ground import Ground
 from sanderling.text import printable
 
@@ -48,6 +49,11 @@ class CommandChanges:
         self._had_persons = False
         self._saved: set[str] = set()
         self._refused = ""
+
+    async def get_ready(self, sandbox: SessionSandbox) -> None:
+        """Look ahead of the first command: the first look takes longest."""
+        if sandbox.can_write:
+            await self.look(sandbox.ground)
 
     @asynccontextmanager
     async def during(self, ground: Ground, tool_use_id: str) -> AsyncGenerator[None]:
@@ -85,8 +91,10 @@ class CommandChanges:
             in_front = self._in_front[0] if self._in_front else ""
             has_job = self._had_job
             is_agents = bool(in_front) or has_job
+            found: list[Change] = []
             try:
-                found = await self._journal.scan.look(ground, is_whole=is_agents)
+                with anyio.CancelScope(shield=is_agents):  # what was found is told only once
+                    found = await self._journal.scan.look(ground, is_whole=is_agents)
             except (CannotLookError, SandboxError) as error:
                 self._refuse(error, is_missed=bool(in_front))
                 return
@@ -100,7 +108,8 @@ class CommandChanges:
                 FileChange(*each, use, SAVED if each.path in saved else doubt) for each in found
             ]
             if changes:
-                await self._journal.note(*changes)
+                with anyio.CancelScope(shield=True):
+                    await self._journal.note(*changes)
                 self._tell_lost(changes)
 
     def _refuse(self, error: CannotLookError | SandboxError, *, is_missed: bool) -> None:

@@ -85,8 +85,9 @@ class Journal:
 
         The disk has both before it begins. If it raises, the change was not made; else `stamp` is to be set.
         """
-        before = ABSENT if old is None else await self.keep(path, old, mode)
-        after = await self.keep(path, new, mode)
+        contents = [new] if old is None else [old, new]
+        *earlier, after = await self._kept(path, contents, mode)
+        before = earlier[0] if earlier else ABSENT
         edit = Edit(FileChange(path, before, after, tool_use_id))
         await self.append(Changing(edit.change))
         try:
@@ -98,33 +99,41 @@ class Journal:
         mode = stat.S_IMODE(edit.stamp.mode)
         self.scan.edited(path, edit.stamp, replace(after, mode=mode))
         with anyio.CancelScope(shield=True):
-            await self.note(replace(edit.change, after=replace(after, mode=mode)))
+            made = replace(edit.change, after=replace(after, mode=mode))
+            await self.append(Changed(made), is_durable=False)  # that it was announced will do
 
     async def keep(self, path: str, data: bytes, mode: int) -> State:
         """Return the state of the file `path` that holds `data`, which can be had back from now on, unless it is told that it cannot."""
-        state = State("file", stat.S_IMODE(mode), len(data))
-        if len(data) > MAX_FILE_BYTES:
-            self._tell(LARGE.format(path=printable(path), limit=MAX_FILE_BYTES >> 20))
-            return replace(state, lost=TOO_LARGE)
+        return (await self._kept(path, [data], mode))[0]
 
-        def put() -> str:
-            name = self._store.put(packed(data))
+    async def _kept(self, path: str, contents: Sequence[bytes], mode: int) -> list[State]:
+        states = [State("file", stat.S_IMODE(mode), len(data)) for data in contents]
+        if any(len(data) > MAX_FILE_BYTES for data in contents):
+            self._tell(LARGE.format(path=printable(path), limit=MAX_FILE_BYTES >> 20))
+
+        def put() -> list[State]:
+            found = [
+                replace(state, lost=TOO_LARGE)
+                if len(data) > MAX_FILE_BYTES
+                else replace(state, content=self._store.put(packed(data)))
+                for state, data in zip(states, contents, strict=True)
+            ]
             self._store.sync()
-            return name
+            return found
 
         try:
             async with self._writing:
-                return replace(state, content=await to_thread.run_sync(put))
+                return await to_thread.run_sync(put)
         except OSError as error:
             self._tell(UNWRITTEN.format(reason=error.strerror))
-            return replace(state, lost=NO_ROOM)
+            return [replace(state, lost=NO_ROOM) for state in states]
 
     async def note(self, *changes: FileChange) -> None:
         """Record changes that were made, in this order."""
         await self.append(*map(Changed, changes))
 
-    async def append(self, *records: Record) -> None:
-        """Write records; the disk has them when this returns, unless that was told as a problem."""
+    async def append(self, *records: Record, is_durable: bool = True) -> None:
+        """Write records; if that `is_durable`, the disk has them when this returns, unless it was told as a problem."""
         known = await self.records()
         async with self._writing:
             begun = [TurnBegun(self._turn)] if self._turn != self._last_turn else []
@@ -132,7 +141,7 @@ class Journal:
             new = (*begun, *records)
             known.extend(new)
             try:
-                await to_thread.run_sync(self._file.append, new)
+                await to_thread.run_sync(self._file.append, new, is_durable)
             except OSError as error:
                 self._tell(UNWRITTEN.format(reason=error.strerror))
 

@@ -103,8 +103,8 @@ class JournalFile:
         """Return the records; none if there is no journal, or one that this version cannot read."""
         return list(read_journal(self._path))
 
-    def append(self, records: Iterable[Record]) -> None:
-        """Write `records`; the disk has them when this returns."""
+    def append(self, records: Iterable[Record], is_durable: bool) -> None:
+        """Write `records`; if that `is_durable`, the disk has them when this returns."""
         if self._fd is None:
             self._fd = self._opened()
         data = b"".join(map(encoded, records))
@@ -116,7 +116,8 @@ class JournalFile:
             with suppress(OSError):
                 os.ftruncate(self._fd, end)
             raise
-        os.fsync(self._fd)
+        if is_durable:
+            os.fsync(self._fd)
 
     def close(self) -> None:
         if self._fd is not None:

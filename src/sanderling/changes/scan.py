@@ -25,11 +25,12 @@ from sanderling.changes.states import (
 )
 from sanderling.changes.store import MAX_FILE_BYTES, Packed, Store, packed
 from sanderling.paths import is_within, real_path
-from sanderling.sandbox.files import Copied, Files
+from sanderling.sandbox.files import Files
 from sanderling.sandbox.ground import Ground
 from sanderling.sandbox.inside.git_index import Row
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.sandbox.inside.tree import Seen
+from sanderling.sandbox.looks import Copied, Looks
 
 MAX_COPIES_BYTES = 256 << 20
 RESERVE_BYTES = 1 << 30
@@ -109,7 +110,7 @@ class Scan:
         self._is_home = is_within(real_path(str(Path.home())), root)
         self._store = store
         self._copies = _Copies(directory)
-        self._token = os.urandom(8).hex()
+        self._looks = Looks(root)
         self._known: dict[str, tuple[Row, State]] = {}
         self._edited: dict[str, tuple[Stamp, State]] = {}
 
@@ -131,7 +132,7 @@ class Scan:
             raise CannotLookError(HOME, is_for_good=True)
         files = await ground.files()
         try:
-            is_first, seen = await files.scan(self._root, self._token)
+            is_first, seen = await self._looks.look(files)
             changes: list[Change] = []
             if is_whole and not is_first:
                 changes = await self._changes(ground, files, seen)
@@ -148,10 +149,10 @@ class Scan:
 
     async def _copy_unclean(self, files: Files) -> None:
         """Copy what nobody has: it may be changed next."""
-        unclean = await files.unclean(self._root, self._token)
+        unclean = await self._looks.unclean(files)
         paths = [path for path, row in unclean if self._state(path, row) is None]
         while paths:
-            copied = await files.copies(self._root, paths, MAX_FILE_BYTES)
+            copied = await self._looks.copies(files, paths, MAX_FILE_BYTES)
             has_room = await to_thread.run_sync(self._take_copies, copied)
             if not has_room:
                 return
@@ -193,7 +194,7 @@ class Scan:
             return [each for each in changes if each.before != each.after or each.after.lost]
 
         changes = await to_thread.run_sync(record)
-        await files.judged(self._root, self._token, list(copied))
+        await self._looks.judged(files, list(copied))
         return changes
 
     def _is_known(self, seen: Seen) -> bool:
@@ -204,7 +205,7 @@ class Scan:
         paths = [each.path for each in seen if each.after and not stat.S_ISDIR(each.after.mode)]
         found: dict[str, Copied] = {}
         while paths:
-            some = await files.copies(self._root, paths, MAX_FILE_BYTES)
+            some = await self._looks.copies(files, paths, MAX_FILE_BYTES)
             found |= {copy.path: copy for copy in some}
             paths = paths[len(some) :]
         return found
@@ -253,6 +254,7 @@ class Scan:
         return State("file", stat.S_IMODE(row.mode), content.size, name)
 
     def close(self) -> None:
+        self._looks.close()
         self._copies.close()
 
 

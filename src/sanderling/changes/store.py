@@ -65,13 +65,13 @@ class Store:
         self._pack: Path | None = None
         self._fd: int | None = None
         self._end = 0
-        self.dropped = 0  # packs of this session that had to go
 
     def put(self, content: Packed) -> str:
         """Keep `content`; return how it is called. The disk has it after `sync`."""
         places = self._known()
         name = content.digest.hex()
-        if content.digest in places:
+        known = places.get(content.digest)
+        if known and known.pack.exists():  # another process may have dropped it
             return name
         fd, pack = self._opened(HEADER.size + len(content.data))
         header = HEADER.pack(content.digest, content.size, len(content.data))
@@ -118,7 +118,8 @@ class Store:
 
     def _opened(self, room: int) -> tuple[int, Path]:
         """The pack that is written now, with room for so many bytes more."""
-        if self._fd is None or self._end + room > MAX_PACK_BYTES:
+        is_gone = self._fd is not None and not os.fstat(self._fd).st_nlink
+        if self._fd is None or is_gone or self._end + room > MAX_PACK_BYTES:
             self.close()
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._make_room(room)
@@ -134,7 +135,7 @@ class Store:
         """Drop the oldest packs, of this session and of all, until a new one has its place."""
         own = sorted(self._directory.glob(PACKS))
         ours = _oldest_first(own)
-        self.dropped += _drop(ours, MAX_SESSION_BYTES - max(room, MAX_PACK_BYTES))
+        _drop(ours, MAX_SESSION_BYTES - max(room, MAX_PACK_BYTES))
         everyone = _oldest_first(self._root.glob(f"*/{PACKS}"))
         _drop(everyone, MAX_BYTES - max(room, MAX_PACK_BYTES))
 
@@ -167,17 +168,15 @@ def _oldest_first(packs: "Iterator[Path] | list[Path]") -> list[tuple[Path, int]
     return [(pack, size) for _, pack, size in sorted(found)]
 
 
-def _drop(packs: list[tuple[Path, int]], limit: int) -> int:
-    """Remove the first of `packs` until the others have `limit` bytes at most; return how many went."""
-    total, dropped = sum(size for _, size in packs), 0
+def _drop(packs: list[tuple[Path, int]], limit: int) -> None:
+    """Remove the first of `packs` until the others have `limit` bytes at most."""
+    total = sum(size for _, size in packs)
     for pack, size in packs:
         if total <= limit:
             break
         with suppress(OSError):
             pack.unlink()
-            dropped += 1
         total -= size
-    return dropped
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -173,4 +173,5 @@ class Turn:
                 await parts.calls.tool_use_begun.wait()
         await parts.sandbox.get_ready()
         parts.servers.begin()
+        tasks.start_soon(parts.workspace.changes.get_ready, parts.sandbox)
         await to_thread.run_sync(grammar.parse, "", abandon_on_cancel=True)  # loads it

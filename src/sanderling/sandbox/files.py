@@ -14,9 +14,7 @@ import anyio.to_thread
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
 from sanderling.sandbox.inside import worker
-from sanderling.sandbox.inside.git_index import Row
 from sanderling.sandbox.inside.reading import Stamp
-from sanderling.sandbox.inside.tree import Seen
 from sanderling.sandbox.processes import Process
 
 HEAD_BYTES = 64 * 1024
@@ -70,20 +68,6 @@ class Page(NamedTuple):
     is_counted: bool
 
 
-class Copied(NamedTuple):
-    """
-    The bytes of a file, with their digest and size, as they were when its row was that; `data` is compressed.
-
-    Without a digest it is where a link leads, or nothing: no file, too large, or not to be read.
-    """
-
-    path: str
-    row: Row
-    digest: bytes
-    size: int
-    data: bytes
-
-
 class FileChangedError(OSError):
     """The file is not the one that was expected: nothing was written."""
 
@@ -105,31 +89,31 @@ class Files:
 
     async def read(self, path: str, offset: int = 0, limit: int = 1 << 20) -> tuple[bytes, int]:
         """At most `limit` bytes of a regular file from `offset`, and the size of all of it."""
-        data, size = await self._ask("read", path, offset, limit)
+        data, size = await self.ask("read", path, offset, limit)
         return data, size
 
     async def load(self, path: str, limit: int, head: int = HEAD_BYTES) -> Loaded:
         """Return all of a file, or if it is longer than `limit` bytes its first `head`."""
-        data, is_whole, stamp = await self._ask("load", path, limit, head)
+        data, is_whole, stamp = await self.ask("load", path, limit, head)
         return Loaded(data, is_whole, Stamp(*stamp))
 
     async def page(
         self, path: str, first: int, count: int, *, line_bytes: int, page_bytes: int
     ) -> Page:
         """`count` lines from number `first` (from 1) of a file of any size, as many as `page_bytes` hold, each up to `line_bytes`."""
-        return Page(*await self._ask("lines", path, first, count, line_bytes, page_bytes))
+        return Page(*await self.ask("lines", path, first, count, line_bytes, page_bytes))
 
     async def identify(self, path: str) -> Identity:
         """The identity of the file, or of the place where it would be."""
-        return Identity(*await self._ask("identify", path))
+        return Identity(*await self.ask("identify", path))
 
     async def list(self, path: str) -> list[tuple[str, str]]:
         """The names in a directory, sorted, each with "file", "directory", "link" or "other"."""
-        return await self._ask("list", path)
+        return await self.ask("list", path)
 
     async def check(self, path: str) -> None:
         """Raise the `OSError` that writing would raise now."""
-        await self._ask("check", path)
+        await self.ask("check", path)
 
     async def write(
         self,
@@ -157,7 +141,7 @@ class Files:
 
     async def look(self, path: str, limit: int) -> Look:
         """Return what has this name, and the content of a file that has no more than `limit` bytes."""
-        kind, mode, size, data, target, stamp = await self._ask("look", path, limit)
+        kind, mode, size, data, target, stamp = await self.ask("look", path, limit)
         return Look(kind, mode, size, data, target, Stamp(*stamp) if stamp else ABSENT)
 
     async def unlink(self, path: str, expected: Expected) -> None:
@@ -185,36 +169,6 @@ class Files:
         for first in range(0, len(paths), SYNCED_AT_ONCE):
             await self._change("sync", tuple(paths[first : first + SYNCED_AT_ONCE]))
 
-    async def scan(self, root: str, token: str) -> tuple[bool, Sequence[Seen]]:
-        """
-        Return whether `token` has not looked at the tree below `root` before, and what has changed since it has.
-
-        Raises:
-            OSError: E2BIG, there is too much; ETIME, it takes too long; ESTALE, the root is another directory.
-        """
-        is_first, found = await self._ask("scan", root, token)
-        return is_first, [
-            Seen(path, before and Row(*before), after and Row(*after), *more)
-            for path, before, after, *more in found
-        ]
-
-    async def unclean(self, root: str, token: str) -> Sequence[tuple[str, Row]]:
-        """The files that have changed since this was asked last, unless git has what they hold."""
-        return [(path, Row(*row)) for path, row in await self._ask("unclean", root, token)]
-
-    async def judged(self, root: str, token: str, paths: Sequence[str]) -> None:
-        """Take note that these need not be told as unclean."""
-        await self._ask("judged", root, token, tuple(paths))
-
-    async def forget(self, root: str, token: str) -> None:
-        """Let go of what was looked at."""
-        await self._ask("forget", root, token)
-
-    async def copies(self, root: str, paths: Sequence[str], limit: int) -> Sequence[Copied]:
-        """Copy the first of `paths`, as many as one answer holds; those that are larger than `limit` are empty."""
-        found = await self._ask("copies", root, tuple(paths), limit)
-        return [Copied(path, Row(*row), *content) for path, row, *content in found]
-
     @property
     def has_ended(self) -> bool:
         """Say whether the worker is gone."""
@@ -240,14 +194,15 @@ class Files:
     async def _change(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:
         with anyio.move_on_after(WRITE_S, shield=True):
             try:
-                return await self._ask(operation, path, *arguments)
+                return await self.ask(operation, path, *arguments)
             except OSError as error:
                 if error.errno == errno.ESTALE:
                     raise FileChangedError(errno.ESTALE, "changed meanwhile", path) from error
                 raise
         raise SandboxError(f"{path} could not be changed within {WRITE_S:g} s.")
 
-    async def _ask(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:
+    async def ask(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:
+        """Have the worker do something that it can do by that name."""
         async with self._turn:
             number = next(self._numbers)
             try:
@@ -290,7 +245,7 @@ class UnconfinedFiles(Files):
 
     def close(self) -> None: ...
 
-    async def _ask(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:
+    async def ask(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:
         answer = await anyio.to_thread.run_sync(
             worker.answer,
             operation,

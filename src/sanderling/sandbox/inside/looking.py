@@ -57,7 +57,7 @@ def judged(_root: str, token: str, paths: Sequence[str]) -> None:
         tree.judged(paths)
 
 
-def forget(_root: str, token: str) -> None:
+def forget(token: str) -> None:
     if tree := _trees.pop(token, None):
         tree.close()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from sanderling.sandbox import wire
-from sanderling.sandbox.inside.looking import copies, forget, judged, scan, unclean
+from sanderling.sandbox.inside.looking import copies, judged, scan, unclean
 from sanderling.sandbox.inside.naming import chmod, look, mkdir, rmdir, symlink, unlink
 from sanderling.sandbox.inside.reading import identify, lines, list_directory, load, read
 from sanderling.sandbox.inside.writing import check, sync, write
@@ -58,6 +58,5 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "scan": scan,
     "unclean": unclean,
     "judged": judged,
-    "forget": forget,
     "copies": copies,
 }

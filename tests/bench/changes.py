@@ -1,0 +1,99 @@
+"""The journal of what the agent changes: what it adds to a command, and to an edit, in projects of some size."""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from sanderling.changes.commands import CommandChanges
+from sanderling.changes.journal import Journal
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.policy import SandboxPolicy
+from tests.bench.shared import Bench, Row, median_row
+
+PER_DIRECTORY = 10
+TEXT = "a line of about forty characters or so.\n" * 50
+LIMITS_MS = {10_000: (30, None), 40_000: (120, 600)}
+GIT = ["git", "-c", "user.name=Bench", "-c", "user.email=bench@example.com"]
+
+
+def changes(bench: Bench) -> Iterator[Row]:
+    for count, limits in LIMITS_MS.items():
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            project = Path(folder, "home", "project")
+            _fill(project, count)
+            found: list[Row] = []
+            anyio.run(_measure, bench, project, count, limits, found)
+            yield from found
+
+
+def _fill(project: Path, count: int) -> None:
+    for number in range(count):
+        directory = project / f"src/{number // 1000}/{number // PER_DIRECTORY % 100}"
+        if number % PER_DIRECTORY == 0:
+            directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"file_{number}.py").write_text(TEXT)
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "files"]):
+        subprocess.run([*GIT, *arguments], cwd=project, check=True)
+
+
+@asynccontextmanager
+async def _opened(project: Path) -> AsyncIterator[tuple[SessionSandbox, Journal]]:
+    base = project.parent.parent
+    policy = SandboxPolicy(str(project), str(project.parent), str(base / "state"))
+    sandbox = SessionSandbox(policy, lambda _: None, lambda: None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sandbox.keeper.serve)
+        await sandbox.ground.files()
+        journal = Journal(base / "changes", "bench", str(project), print)
+        yield sandbox, journal
+        journal.close()
+        tasks.cancel_scope.cancel()
+
+
+async def _measure(
+    bench: Bench,
+    project: Path,
+    count: int,
+    limits: tuple[float, float | None],
+    found: list[Row],
+) -> None:
+    name = f"{count:,} files"
+    firsts: list[float] = []
+    for _ in bench.times(5):
+        async with _opened(project) as (sandbox, journal):
+            recorder = CommandChanges(journal, lambda: False, print)
+            begin = time.perf_counter()
+            await recorder.look(sandbox.ground)
+            firsts.append(1000 * (time.perf_counter() - begin))
+    found.append(median_row(f"first look at {name}", firsts, "ms", limits[1]))
+    async with _opened(project) as (sandbox, journal):
+        recorder = CommandChanges(journal, lambda: False, print)
+        await recorder.look(sandbox.ground)
+        path = next((project / "src/0/1").iterdir())
+        nothing: list[float] = []
+        one: list[float] = []
+        edits: list[float] = []
+        for number in bench.times(40):
+            begin = time.perf_counter()
+            async with recorder.during(sandbox.ground, "t"):
+                pass
+            nothing.append(1000 * (time.perf_counter() - begin))
+            begin = time.perf_counter()
+            async with recorder.during(sandbox.ground, "t"):
+                path.write_text(f"{number}\n{TEXT}")
+            one.append(1000 * (time.perf_counter() - begin))
+            begin = time.perf_counter()
+            old, new = f"{number} old".encode(), f"{number} new".encode()
+            async with journal.editing(f"{project}/edited", old, 0o644, new, "t"):
+                pass
+            edits.append(1000 * (time.perf_counter() - begin))
+    found.append(
+        median_row(f"a command changes nothing of {name}: added", nothing, "ms", limits[0])
+    )
+    found.append(median_row(f"a command changes one of {name}: added", one, "ms"))
+    found.append(median_row(f"an edit, beside {name}: added", edits, "ms", 5))
