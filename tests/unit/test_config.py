@@ -37,7 +37,6 @@ from sanderling.config.file import (
 )
 from sanderling.config.layers import Layers, guards_in, place_of
 from sanderling.config.lines import key_lines
-from sanderling.config.mistakes import checked
 from sanderling.config.project import KINDS, PROJECT_FILE, allowed_by, read_project_file
 from sanderling.config.show import as_toml, places, settings_report, shown_tables
 from sanderling.errors import ConfigError
@@ -327,19 +326,6 @@ def test_a_path_is_written_as_in_a_file(path, text):
 class Part(msgspec.Struct, forbid_unknown_fields=True):
     wire: str
     port: int = 0
-
-
-def test_a_part_checks_its_own_tables_with_their_path():
-    assert checked({"wire": "x"}, Part, ("providers", "a")).wire == "x"
-    for value, path, words in (
-        ({"wire": "x", "prot": 1}, ("providers", "a", "prot"), "did you mean 'providers.a.port'?"),
-        ({"wire": 5}, ("providers", "a", "wire"), "must be a string"),
-        ({}, ("providers", "a"), "'providers.a': there is no `wire`"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            checked(value, Part, ("providers", "a"))
-        assert caught.value.path == path
-        assert words in str(caught.value)
 
 
 def test_the_types_of_a_part_name_its_mistakes_with_their_lines():

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -11,7 +11,6 @@ from sanderling.config import NEOVIM_KEYS, KeyPath, dotted
 from sanderling.errors import ConfigError
 from sanderling.text import did_you_mean
 
-Kind = TypeVar("Kind")
 _NAMES = {
     "array": "a list",
     "bool": "true or false",
@@ -25,21 +24,6 @@ _PLACE = re.compile(r" - at `(key in )?\$.*`$")
 LIKE = 0.75  # from where on a key is rather a neighbour misspelt than one of another table
 
 NearestElsewhere = Callable[[str], str]
-
-
-def checked(value: object, kind: type[Kind], path: KeyPath) -> Kind:
-    """
-    The settings at `path` as the type `kind`.
-
-    Raises:
-        ConfigError: naming the first mistake, with its path.
-    """
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        for mistake in mistakes_in(value, kind, path):
-            raise mistake from error
-        raise ConfigError(f"'{dotted(path)}': {_said(error)}", path) from error
 
 
 def mistakes_in(
@@ -117,7 +101,6 @@ def _expected(kind: Any, value: object, error: msgspec.ValidationError) -> str:
 def _said(error: msgspec.ValidationError) -> str:
     """The library's words, in those of a person who writes TOML."""
     words = _PLACE.sub("", str(error))
-    words = words.replace("Object missing required field", "there is no")
     if not words.startswith("Expected"):
         return words
     words = words.replace("Expected", "must be").replace(", got", ", not")

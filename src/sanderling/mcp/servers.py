@@ -1,6 +1,5 @@
 """Servers as settings declare them: a program that runs in the sandbox, or a URL."""
 
-import difflib
 import os
 from collections.abc import Mapping
 from hashlib import sha256
@@ -12,6 +11,7 @@ from sanderling.config.expansion import expand, variables_in
 from sanderling.errors import ConfigError
 from sanderling.mcp.names import fitted_server
 from sanderling.mcp.place import Place
+from sanderling.text import did_you_mean
 
 _OF_PROGRAMS = ("paths", "write_paths", "env")
 
@@ -100,8 +100,7 @@ def load_server(name: str, fields: Mapping[str, Any]) -> McpServer:
     known = McpServer.__struct_fields__
     for key in fields:
         if key not in known:
-            nearest = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+            hint = did_you_mean(key, known)
             raise ConfigError(f"tool server '{name}': unknown key '{key}'{hint}")
     try:
         return msgspec.convert(dict(fields), McpServer)
