@@ -1,12 +1,11 @@
 """A model behind Chat Completions: OpenAI's servers, and everybody else's."""
 
 from sanderling.config import Settings
-from sanderling.providers import ModelLimits, ModelRequest
+from sanderling.providers import ModelRequest
 from sanderling.providers.chat.reply import ChatDecoder
 from sanderling.providers.chat.request import ChatEncoder
 from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.direct import DirectProvider
-from sanderling.providers.http.models import decode_models
 from sanderling.providers.http.provider import Decoder
 
 
@@ -30,10 +29,3 @@ class ChatProvider(DirectProvider):
 
     def _decoder(self, model: str) -> Decoder:
         return ChatDecoder(self.endpoint.quirks_of(model), self._without_key, self._key_remedy)
-
-    async def fetch_limits(self) -> ModelLimits:
-        model = self.model
-        return decode_models(await self._get("/models")).get(model, ModelLimits())
-
-    async def list_models(self) -> tuple[str, ...]:
-        return tuple(decode_models(await self._get("/models")))

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, ClassVar
 
+from sanderling.providers import ModelLimits
+from sanderling.providers.http.models import decode_models
 from sanderling.providers.http.provider import Event, HttpProvider
 from sanderling.providers.http.setup import header_secrets, header_values, make_client
 from sanderling.providers.http.transport import with_error_events
@@ -22,9 +24,9 @@ def events_of(response: "httpx2.Response") -> AsyncIterator[Event]:
 
 class DirectProvider(HttpProvider["httpx2.AsyncClient"]):
     """
-    A provider whose wire says `path`, `_encode` and `_decoder`, and how limits and models are told.
+    A provider whose wire says `path`, `_encode` and `_decoder`.
 
-    The answer is a stream of server-sent events, unless `_events` and `content_type` say otherwise.
+    The answer is a stream of server-sent events, unless `_events` and `content_type` say otherwise; limits are those of the list of models.
     """
 
     path: ClassVar[str]
@@ -61,6 +63,16 @@ class DirectProvider(HttpProvider["httpx2.AsyncClient"]):
         self, client: "httpx2.AsyncClient", path: str, **query: object
     ) -> "httpx2.Response":
         return await client.get(path, params={name: str(value) for name, value in query.items()})
+
+    async def fetch_limits(self) -> ModelLimits:
+        model = self.model
+        return (await self._models()).get(model, ModelLimits())
+
+    async def list_models(self) -> tuple[str, ...]:
+        return tuple(await self._models())
+
+    async def _models(self) -> dict[str, ModelLimits]:
+        return decode_models(await self._get("/models"))
 
     def _events(self, response: "httpx2.Response") -> AsyncIterator[Event]:
         return events_of(response)

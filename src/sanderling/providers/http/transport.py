@@ -3,7 +3,7 @@
 import codecs
 import re
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,8 @@ async def receive_head(response: "httpx2.Response") -> None:
     is_refusal = not response.is_success
     encoding = response.headers.pop("content-encoding", "")
     limit = MAX_REFUSAL_BYTES if is_refusal else MAX_REPLY_BYTES
-    response.stream = _bounded(response.stream, encoding, limit, is_cut=is_refusal)
+    pieces = _bounded(response.stream, encoding, limit, is_cut=is_refusal)
+    response.stream = _stream_of(pieces, response.stream)
     if is_refusal:
         with suppress(ProviderError):  # not packed as it says: the status says enough
             await response.aread()
@@ -66,28 +67,35 @@ def is_page(response: "httpx2.Response") -> bool:
     return "html" in response.headers.get("content-type", "").lower().partition(";")[0]
 
 
-def _bounded(stream: Any, encoding: str, limit: int, *, is_cut: bool) -> "httpx2.AsyncByteStream":
-    """`stream` unpacked, of which no more than `limit` bytes are read: what is longer is an error, unless it `is_cut`."""
+def _stream_of(pieces: AsyncIterator[bytes], stream: Any) -> "httpx2.AsyncByteStream":
+    """The body that `pieces` make of `stream`."""
     import httpx2
 
-    class Bounded(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            left, unpacker = limit, Unpacker(encoding)
-            async with aclosing(aiter(stream)) as packed:
-                async for data in packed:
-                    for piece in unpacker.feed(data):
-                        left -= len(piece)
-                        if left >= 0:
-                            yield piece
-                        elif is_cut:
-                            return
-                        else:
-                            raise _endless(limit)
+    class Body(httpx2.AsyncByteStream):
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return pieces
 
         async def aclose(self) -> None:
             await stream.aclose()
 
-    return Bounded()
+    return Body()
+
+
+async def _bounded(
+    stream: Any, encoding: str, limit: int, *, is_cut: bool
+) -> AsyncGenerator[bytes]:
+    """`stream` unpacked, of which no more than `limit` bytes are read: what is longer is an error, unless it `is_cut`."""
+    left, unpacker = limit, Unpacker(encoding)
+    async with aclosing(aiter(stream)) as packed:
+        async for data in packed:
+            for piece in unpacker.feed(data):
+                left -= len(piece)
+                if left >= 0:
+                    yield piece
+                elif is_cut:
+                    return
+                else:
+                    raise _endless(limit)
 
 
 def watched(stream: Any, watch: IdleWatch) -> "httpx2.AsyncByteStream":
@@ -96,53 +104,43 @@ def watched(stream: Any, watch: IdleWatch) -> "httpx2.AsyncByteStream":
 
     What is no UTF-8 becomes U+FFFD: one broken character is not worth an answer.
     """
-    import httpx2
+    return _stream_of(_watched(stream, watch), stream)
 
-    class Watched(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-            line_bytes = 0
-            async with aclosing(aiter(stream)) as pieces:
-                while True:
-                    with watch.wait():
-                        piece = await anext(pieces, None)
-                    if piece is None:
-                        return
-                    line_end = piece.rfind(b"\n") + 1
-                    line_bytes = len(piece) - line_end + (0 if line_end else line_bytes)
-                    if line_bytes > MAX_LINE_BYTES:
-                        raise _endless(MAX_LINE_BYTES)
-                    yield decode(piece).encode()
 
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Watched()
+async def _watched(stream: Any, watch: IdleWatch) -> AsyncGenerator[bytes]:
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    line_bytes = 0
+    async with aclosing(aiter(stream)) as pieces:
+        while True:
+            with watch.wait():
+                piece = await anext(pieces, None)
+            if piece is None:
+                return
+            line_end = piece.rfind(b"\n") + 1
+            line_bytes = len(piece) - line_end + (0 if line_end else line_bytes)
+            if line_bytes > MAX_LINE_BYTES:
+                raise _endless(MAX_LINE_BYTES)
+            yield decode(piece).encode()
 
 
 def with_error_events(stream: Any) -> "httpx2.AsyncByteStream":
     """`stream` with an event `error` for each line `error: …`, which no field of events is (llama.cpp, and gateways)."""
-    import httpx2
+    return _stream_of(_with_error_events(stream), stream)
 
-    class WithErrorEvents(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            held, begins_line = b"", True
-            async with aclosing(aiter(stream)) as pieces:
-                async for piece in pieces:
-                    data = held + piece
-                    start = 0 if begins_line else data.find(b"\n") + 1 or len(data)
-                    last = data[data.rfind(b"\n") + 1 :]
-                    is_line = begins_line or b"\n" in data
-                    held = last if is_line and _ERROR_LINE.startswith(last) else b""
-                    begins_line = is_line and (bool(held) or not last)
-                    end = len(data) - len(held)
-                    yield data[:start] + _ERROR_LINES.sub(_ERROR_EVENT, data[start:end])
-            yield held
 
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return WithErrorEvents()
+async def _with_error_events(stream: Any) -> AsyncGenerator[bytes]:
+    held, begins_line = b"", True
+    async with aclosing(aiter(stream)) as pieces:
+        async for piece in pieces:
+            data = held + piece
+            start = 0 if begins_line else data.find(b"\n") + 1 or len(data)
+            last = data[data.rfind(b"\n") + 1 :]
+            is_line = begins_line or b"\n" in data
+            held = last if is_line and _ERROR_LINE.startswith(last) else b""
+            begins_line = is_line and (bool(held) or not last)
+            end = len(data) - len(held)
+            yield data[:start] + _ERROR_LINES.sub(_ERROR_EVENT, data[start:end])
+    yield held
 
 
 def _endless(limit: int) -> ProviderError:

@@ -7,7 +7,6 @@ A library that unpacks what has arrived in one go makes 300 MB of 300 kB before 
 import zlib
 from collections.abc import Iterator
 
-from sanderling.errors import ProviderError
 from sanderling.providers.http.errors import malformed
 
 ACCEPTED = "gzip, deflate"
@@ -51,13 +50,9 @@ class Unpacker:
             return self._inflater.decompress(data, PIECE_BYTES)
         except zlib.error as error:
             if is_begun:
-                raise _not_packed(error) from error
+                raise malformed(str(error)) from error
         try:
             self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)  # some leave the header out
             return self._inflater.decompress(data, PIECE_BYTES)
         except zlib.error as error:
-            raise _not_packed(error) from error
-
-
-def _not_packed(error: zlib.error) -> ProviderError:
-    return malformed(f"{error}")
+            raise malformed(str(error)) from error

@@ -7,10 +7,9 @@ from contextlib import aclosing
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
-from sanderling.providers import ModelLimits, ModelRequest, StreamItem
+from sanderling.providers import ModelRequest, StreamItem
 from sanderling.providers.endpoint import Endpoint
 from sanderling.providers.http.direct import DirectProvider
-from sanderling.providers.http.models import decode_models
 from sanderling.providers.responses.reply import ResponsesDecoder
 from sanderling.providers.responses.request import ResponsesEncoder
 
@@ -55,10 +54,3 @@ class ResponsesProvider(DirectProvider):
     def _decoder(self, model: str) -> ResponsesDecoder:
         del model  # they all answer alike
         return ResponsesDecoder(self._without_key, self._key_remedy)
-
-    async def fetch_limits(self) -> ModelLimits:
-        model = self.model
-        return decode_models(await self._get("/models")).get(model, ModelLimits())
-
-    async def list_models(self) -> tuple[str, ...]:
-        return tuple(decode_models(await self._get("/models")))
