@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 import msgspec
 
-from sanderling.protocol.messages import Message
-from sanderling.providers import ModelRequest
+from sanderling.protocol.messages import Message, ToolResult, ToolUse
+from sanderling.providers import ModelRequest, ToolSpec
 from sanderling.providers.endpoint import Quirks
 from sanderling.text import printable
 
@@ -40,6 +41,20 @@ class EncodedHistory:
         return self._encoded.copy()
 
 
+class EncodedTools:
+    """The tools that were encoded last, each as `encode` has it."""
+
+    def __init__(self, encode: Callable[[ToolSpec], Any]) -> None:
+        self._encode = encode
+        self._specs: tuple[ToolSpec, ...] = ()
+        self._encoded = msgspec.Raw(b"[]")
+
+    def of(self, specs: tuple[ToolSpec, ...]) -> msgspec.Raw:
+        if specs is not self._specs:
+            self._specs, self._encoded = specs, encoded([*map(self._encode, specs)])
+        return self._encoded
+
+
 def _common_length(one: Sequence[Message], other: Sequence[Message]) -> int:
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (a, b) in pairs if a is not b), min(len(one), len(other)))
@@ -53,6 +68,17 @@ def encoded(value: Any) -> msgspec.Raw:
         # Half of a surrogate pair: whatever a file's name or a program's output was, the API must not refuse the conversation.
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
         return msgspec.Raw(msgspec.json.encode(json.loads(printable(text))))
+
+
+def replays_thoughts(quirks: Quirks, message: Message, previous: Message | None) -> bool:
+    """
+    Say whether the model gets back what it thought for `message`, its answer to the `previous` one.
+
+    What stands in the same turn before it decides, never what follows.
+    """
+    beside = chain(message.content, previous.content if previous else ())
+    has_tools = any(isinstance(block, ToolUse | ToolResult) for block in beside)
+    return {"never": False, "with_tools": has_tools, "always": True}[quirks.replay_reasoning]
 
 
 def previous_end(history: Sequence[Message]) -> int | None:

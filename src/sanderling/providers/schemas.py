@@ -3,7 +3,21 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from sanderling.providers import ToolSpec
+
 _NOT_STRICT = frozenset(("oneOf", "allOf", "not", "patternProperties", "default"))
+
+
+def function_tool(spec: ToolSpec, *, is_strict: bool = False) -> dict[str, Any]:
+    """The tool as Chat Completions has it, and Ollama; one that `is_strict` is so if its schema allows it."""
+    function: dict[str, Any] = {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.input_schema,
+    }
+    if is_strict and fits_strict(spec.input_schema):
+        function["strict"] = True
+    return {"type": "function", "function": function}
 
 
 def fits_strict(schema: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ Format: https://platform.openai.com/docs/api-reference/chat/create
 import base64
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from typing import Any
@@ -25,10 +26,17 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
 )
-from sanderling.providers import ModelRequest, ToolSpec
-from sanderling.providers.encoding import EncodedHistory, cache_key, encoded, previous_end
+from sanderling.providers import ModelRequest
+from sanderling.providers.encoding import (
+    EncodedHistory,
+    EncodedTools,
+    cache_key,
+    encoded,
+    previous_end,
+    replays_thoughts,
+)
 from sanderling.providers.endpoint import Quirks
-from sanderling.providers.schemas import fits_strict
+from sanderling.providers.schemas import function_tool
 
 _MARKS: dict[str, tuple[str, dict[str, str]]] = {
     "anthropic": ("cache_control", {"type": "ephemeral"}),
@@ -49,8 +57,7 @@ class ChatEncoder:
         self.quirks = quirks
         self._mark = _MARKS.get(quirks.cache)
         self._history = EncodedHistory(self._messages)
-        self._specs: tuple[ToolSpec, ...] = ()
-        self._tools = msgspec.Raw(b"[]")
+        self._tools = EncodedTools(partial(function_tool, is_strict=quirks.strict_schemas))
 
     def encode(
         self, request: ModelRequest, *, model: str, max_tokens: int = 0, thinking: bool = True
@@ -65,18 +72,12 @@ class ChatEncoder:
         if key := cache_key(request, quirks):
             body["prompt_cache_key"] = key
         if request.tools:
-            body["tools"] = self._encoded_tools(request.tools)
+            body["tools"] = self._tools.of(request.tools)
             if quirks.parallel_tools is not None:
                 body["parallel_tool_calls"] = quirks.parallel_tools
         body |= quirks.effort.get("on" if thinking else "off", {}) | quirks.body
         body["messages"] = self._all_messages(request)
         return msgspec.json.encode(body)
-
-    def _encoded_tools(self, specs: tuple[ToolSpec, ...]) -> msgspec.Raw:
-        if specs is not self._specs:
-            self._specs = specs
-            self._tools = encoded([_tool(spec, self.quirks) for spec in specs])
-        return self._tools
 
     def _all_messages(self, request: ModelRequest) -> list[msgspec.Raw]:
         parts = self._history.of(request.history)
@@ -142,17 +143,12 @@ class ChatEncoder:
             if isinstance(block, TextBlock | ToolUse):
                 told |= block.extra.get("message", {})
         uses = [block for block in message.content if isinstance(block, ToolUse)]
-        told |= self._thoughts(message, text, is_replayed=self._replays(uses, previous))
+        told |= self._thoughts(
+            message, text, is_replayed=replays_thoughts(self.quirks, message, previous)
+        )
         if uses:
             told["tool_calls"] = self._calls(uses)
         yield told
-
-    def _replays(self, uses: Sequence[ToolUse], previous: Message | None) -> bool:
-        """Say whether a message goes back with its thoughts. What stands in the same turn before it decides, never what follows."""
-        replay = self.quirks.replay_reasoning
-        return replay == "always" or (
-            replay == "with_tools" and (bool(uses) or _has_result(previous))
-        )
 
     def _thoughts(self, message: Message, text: str, *, is_replayed: bool) -> dict[str, Any]:
         if not is_replayed:
@@ -189,17 +185,6 @@ class ChatEncoder:
         texts = [part["text"] for part in parts if part["type"] == "text"]
         is_plain = len(texts) == len(parts) and not self._mark
         return {"role": role, **fields, "content": "\n\n".join(texts) if is_plain else parts}
-
-
-def _tool(spec: ToolSpec, quirks: Quirks) -> dict[str, Any]:
-    function: dict[str, Any] = {
-        "name": spec.name,
-        "description": spec.description,
-        "parameters": spec.input_schema,
-    }
-    if quirks.strict_schemas and fits_strict(spec.input_schema):
-        function["strict"] = True
-    return {"type": "function", "function": function}
 
 
 def _text(text: str) -> dict[str, Any]:

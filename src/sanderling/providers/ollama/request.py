@@ -5,7 +5,7 @@ Ollama keeps what it has computed as long as the next request begins with the sa
 fit into the window it would drop without a word, the oldest first: `truncate` and `shift` make that an error.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -20,9 +20,10 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
 )
-from sanderling.providers import ModelRequest, ToolSpec
-from sanderling.providers.encoding import EncodedHistory, encoded
+from sanderling.providers import ModelRequest
+from sanderling.providers.encoding import EncodedHistory, EncodedTools, encoded, replays_thoughts
 from sanderling.providers.endpoint import Quirks
+from sanderling.providers.schemas import function_tool
 
 NO_IMAGE = "[an image, which this model cannot see]"
 
@@ -79,8 +80,7 @@ class OllamaEncoder:
         self.quirks = quirks
         self._has_images = True
         self._history = EncodedHistory(self._encode_message)
-        self._specs: tuple[ToolSpec, ...] = ()
-        self._tools = msgspec.Raw(b"[]")
+        self._tools = EncodedTools(function_tool)
 
     def encode(self, request: ModelRequest, ask: Ask) -> bytes:
         own = dict(self.quirks.body)
@@ -97,7 +97,7 @@ class OllamaEncoder:
             "options": options,
         }
         if request.tools:
-            body["tools"] = self._encoded_tools(request.tools)
+            body["tools"] = self._tools.of(request.tools)
         system = [encoded(_System(request.system))] if request.system else []
         if ask.has_images != self._has_images:
             self._has_images = ask.has_images
@@ -105,21 +105,16 @@ class OllamaEncoder:
         body["messages"] = [*system, *chain.from_iterable(self._history.of(request.history))]
         return msgspec.json.encode(body)
 
-    def _encoded_tools(self, specs: tuple[ToolSpec, ...]) -> msgspec.Raw:
-        if specs is not self._specs:
-            self._specs, self._tools = specs, encoded([_tool(spec) for spec in specs])
-        return self._tools
-
     def _effort(self, think: bool | None) -> dict[str, Any]:
         if think is None:
             return {}
         return self.quirks.effort.get("on" if think else "off") or {"think": think}
 
     def _encode_message(self, message: Message, previous: Message | None) -> Iterator[msgspec.Raw]:
-        before = previous.content if previous else ()
         if message.role == "assistant":
-            yield encoded(self._models_message(message, before))
+            yield encoded(self._models_message(message, previous))
             return
+        before = previous.content if previous else ()
         names = {block.id: block.name for block in before if isinstance(block, ToolUse)}
         for block in message.content:
             if isinstance(block, ToolResult):
@@ -127,16 +122,12 @@ class OllamaEncoder:
         if texts := _texts(message.content):
             yield encoded(_User(texts))
 
-    def _models_message(self, message: Message, before: Sequence[ContentBlock]) -> _Assistant:
+    def _models_message(self, message: Message, previous: Message | None) -> _Assistant:
         uses = [block for block in message.content if isinstance(block, ToolUse)]
-        # Results before it: its turn has used tools.
-        has_tools = uses or any(isinstance(block, ToolResult) for block in before)
-        replay = self.quirks.replay_reasoning
-        is_replayed = replay == "always" or (replay == "with_tools" and has_tools)
         thoughts = [each.thinking for each in message.content if isinstance(each, ThinkingBlock)]
         return _Assistant(
             _texts(message.content),
-            "\n\n".join(thoughts) if is_replayed else "",
+            "\n\n".join(thoughts) if replays_thoughts(self.quirks, message, previous) else "",
             tuple(_Call(use.id, _Function(use.name, use.input)) for use in uses),
         )
 
@@ -153,12 +144,3 @@ class OllamaEncoder:
 
 def _texts(blocks: Iterable[ContentBlock | ImageBlock]) -> str:
     return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))
-
-
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.input_schema,
-    }
-    return {"type": "function", "function": function}

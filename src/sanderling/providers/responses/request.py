@@ -11,8 +11,8 @@ request before, which those that look back for no ending of their own accord fin
 the text of every result is one then: what carries the mark may change, its form may not.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -28,7 +28,14 @@ from sanderling.protocol.messages import (
     ToolUse,
 )
 from sanderling.providers import ModelRequest, ToolSpec
-from sanderling.providers.encoding import EncodedHistory, cache_key, encoded, previous_end
+from sanderling.providers.encoding import (
+    EncodedHistory,
+    EncodedTools,
+    cache_key,
+    encoded,
+    previous_end,
+    replays_thoughts,
+)
 from sanderling.providers.endpoint import Quirks
 from sanderling.providers.schemas import fits_strict
 from sanderling.text import printable
@@ -124,6 +131,7 @@ class ResponsesEncoder:
         self.model = model
         self._quirks = quirks
         self._history = EncodedHistory(self._encode_message)
+        self._tools = EncodedTools(partial(_function, quirks=quirks))
         self._dropped: set[str] = set()
 
     def encode(self, request: ModelRequest, *, max_tokens: int = 0, thinking: bool = True) -> bytes:
@@ -138,7 +146,7 @@ class ResponsesEncoder:
             body["prompt_cache_key"] = key
         body |= quirks.effort.get("on" if thinking else "off", {}) | quirks.body
         if request.tools:
-            body["tools"] = [_function(tool, quirks) for tool in request.tools]
+            body["tools"] = self._tools.of(request.tools)
         return msgspec.json.encode(body | {"input": self._items(request)})
 
     def drop_thoughts(self, history: Sequence[Message]) -> bool:
@@ -175,7 +183,8 @@ class ResponsesEncoder:
             return map(encoded, _told(message, self._quirks))
         ids = {*map(_id, message.content)}
         is_whole = "" not in ids and self._dropped.isdisjoint(ids)
-        is_whole &= _thoughts_go_back(message, previous, self._quirks)
+        if any(isinstance(block, ThinkingBlock) for block in message.content):
+            is_whole &= replays_thoughts(self._quirks, message, previous)
         return map(encoded, _said(message, is_whole=is_whole))
 
 
@@ -268,7 +277,9 @@ def _said(message: Message, *, is_whole: bool) -> Iterator[_Item]:
                     else _Quoted("assistant", text, phase)
                 )
             case ToolUse(use_id, name, data):
-                yield _Call(id=item_id, call_id=use_id, name=name, arguments=_json(data))
+                yield _Call(
+                    id=item_id, call_id=use_id, name=name, arguments=bytes(encoded(data)).decode()
+                )
             case _:
                 pass
 
@@ -283,25 +294,9 @@ def _thought(block: ThinkingBlock) -> _Reasoning:
     )
 
 
-def _thoughts_go_back(message: Message, previous: Message | None, quirks: Quirks) -> bool:
-    """Say whether the model gets back what it thought for `message`, if it did, as an answer to the `previous` one."""
-    if not any(isinstance(block, ThinkingBlock) for block in message.content):
-        return True
-    beside = chain(message.content, previous.content if previous else ())
-    has_tools = any(isinstance(block, ToolUse | ToolResult) for block in beside)
-    return {"never": False, "with_tools": has_tools, "always": True}[quirks.replay_reasoning]
-
-
 def _id(block: ContentBlock) -> str:
     has_extra = isinstance(block, ThinkingBlock | TextBlock | ToolUse)
     return str(block.extra.get("id", "")) if has_extra else ""
-
-
-def _json(data: Mapping[str, Any]) -> str:
-    try:
-        return msgspec.json.encode(data).decode()
-    except UnicodeEncodeError:
-        return json.dumps(data, ensure_ascii=False)
 
 
 # --- tools -------------------------------------------------------------------------------------------------------------
