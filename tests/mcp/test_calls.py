@@ -179,5 +179,5 @@ async def test_first_request_waits_for_no_server_whose_tools_would_all_ask(tmp_p
     servers = load_servers({"bad": hostile("mute")})
     rules = (rule_from_text(rule),)
     talk = await Talk(tmp_path, servers=servers, patience_s=10.0, rules=rules).run()
-    [server] = talk.conversation.parts.servers.loaded().source.servers.values()
+    [server] = talk.conversation.parts.servers.source.servers.values()
     assert server.status.state in ("waiting", "starting")
