@@ -340,7 +340,7 @@ end
 ---@param place sanderling.ui.files.Place
 function M.show_in(win, place)
   local stat = vim.uv.fs_stat(place.path)
-  if stat and stat.size <= MAX_OPENED_BYTES and not is_read_by_plugin(place.path) then
+  if stat and stat.size <= MAX_OPENED_BYTES and not M.is_read_by_plugin(place.path) then
     pcall(api.nvim_win_call, win, function()
       show_here(place)
     end)
