@@ -34,7 +34,8 @@ def test_undo_redo_and_rewind_on_the_screen(start_agent, project, app, columns, 
     wait_until(lambda: app.read_text() == APP)
     buffer = "return table.concat(vim.api.nvim_buf_get_lines(vim.fn.bufnr('app.py'), 0, -1, true), '\\n')"
     wait_until(lambda: agent.lua(buffer) + "\n" == APP)
-    assert not agent.lua("return vim.bo[vim.fn.bufnr('app.py')].modified")
+    wait_until(lambda: not agent.lua("return vim.bo[vim.fn.bufnr('app.py')].modified"))
+    assert agent.lua("return #require('sanderling.review.hunks').list(vim.fn.bufnr('app.py'))") == 0
     agent.command("AgentRedo")
     wait_until(lambda: app.read_text() == FIXED)
     assert agent.lua("return vim.fn.getcompletion('AgentRewind ', 'cmdline')") == [

@@ -15,6 +15,9 @@ local log = require('sanderling.host.log')
 ---@field tool_use_id string
 ---@field hunks sanderling.editing.ChangedLines[] in their order
 
+-- How the host calls what the person takes back: nothing of that is to be reviewed. (tools/restoring.py)
+local RESTORING = 'restoring:'
+
 ---@type fun(changed: sanderling.editing.Changed)[]
 local listeners = {}
 
@@ -42,6 +45,9 @@ end
 ---@param tool_use_id string
 ---@param fn fun()
 function M.changing(buf, tool_use_id, fn)
+  if vim.startswith(tool_use_id, RESTORING) then
+    return fn()
+  end
   if not M.review then
     bus.tell('', { type = 'local_changing' })
   end
