@@ -22,6 +22,7 @@ from tests.bench.shared import Bench, Row, Server
 from tests.bench.start import chat, memory, start
 from tests.bench.stream import flood, grown, stream
 from tests.bench.tools import tools
+from tests.bench.undo import undo
 
 GROUPS = {
     group.__name__: group
@@ -44,6 +45,7 @@ GROUPS = {
         rounds,
         changes,
         review,
+        undo,
         print_mode,
         first_request,
         cache,

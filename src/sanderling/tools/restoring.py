@@ -182,9 +182,10 @@ class Restorer:
         self, undoing_id: str, steps: Sequence[Step], done: Iterable[Step] = ()
     ) -> tuple[tuple[Step, ...], tuple[Left, ...]]:
         taken, left = list(done), list[Left]()
+        files = await self._workspace.files()
         for step in steps:
             try:
-                await self._step(undoing_id, step)
+                await self._step(files, undoing_id, step)
             except LeftError as error:
                 left.append(Left(step.path, str(error)))
             except FileChangedError:
@@ -197,18 +198,17 @@ class Restorer:
             else:
                 taken.append(step)
         paths = tuple(step.path for step in taken)
-        with suppress(ToolError, SandboxError):  # which has ended: what it has done stands
-            await (await self._workspace.files()).sync(paths)
+        with suppress(SandboxError):  # which has ended: what it has done stands
+            await files.sync(paths)
         await self._journal.append(Restored(undoing_id, paths))
         if taken and self._workspace.editor:
             await self._workspace.editor.files_changed(())
         return tuple(taken), tuple(left)
 
-    async def _step(self, undoing_id: str, step: Step) -> None:
+    async def _step(self, files: Files, undoing_id: str, step: Step) -> None:
         if await self._workspace.sandbox.undoes(step.path):
             raise LeftError(PROTECTED)
         sight, then = self._sights[step.path], step.then.state
-        files = await self._workspace.files()
         if sight.buffer and then.kind == "file":
             await self._in_buffer(undoing_id, step, sight.buffer)
             look = await files.look(step.path, 0)
