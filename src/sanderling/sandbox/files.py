@@ -14,15 +14,17 @@ import anyio.to_thread
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
 from sanderling.sandbox.inside import worker
+from sanderling.sandbox.inside.naming import Sight
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.sandbox.processes import Process
 
 HEAD_BYTES = 64 * 1024
 WRITE_S = 60.0
 """A write that has begun is waited for, also by who is being cancelled: whether it was done must be known."""
-SYNCED_AT_ONCE = 1000
+SYNCED_AT_ONCE = LOOKED_AT_ONCE = 1000
+MAX_LOOKED_BYTES = 8 << 20
 RETIRE_S = 1.0
-LOOKS = frozenset(("read", "load", "lines", "identify", "list", "check", "look"))
+LOOKS = frozenset(("read", "load", "lines", "identify", "list", "check", "look", "looks"))
 """The operations that leave everything as it is, but for `check`, which leaves no trace."""
 ABSENT = ()
 """What is expected where there must be no file."""
@@ -141,8 +143,15 @@ class Files:
 
     async def look(self, path: str, limit: int) -> Look:
         """Return what has this name, and the content of a file that has no more than `limit` bytes."""
-        kind, mode, size, data, target, stamp = await self.ask("look", path, limit)
-        return Look(kind, mode, size, data, target, Stamp(*stamp) if stamp else ABSENT)
+        return _look(await self.ask("look", path, limit))
+
+    async def looks(self, paths: Sequence[str], limit: int) -> tuple[Look, ...]:
+        """Look at each of `paths`; what cannot be looked at is something other."""
+        found: tuple[Look, ...] = ()
+        while len(found) < len(paths):
+            some = tuple(paths[len(found) : len(found) + LOOKED_AT_ONCE])
+            found += tuple(map(_look, await self.ask("looks", some, limit, MAX_LOOKED_BYTES)))
+        return found
 
     async def unlink(self, path: str, expected: Expected) -> None:
         """Take away the name of a file or a link."""
@@ -254,6 +263,13 @@ class UnconfinedFiles(Files):
             abandon_on_cancel=operation in LOOKS,
         )
         return _result(answer, path)
+
+
+def _look(sight: Sight | int) -> Look:
+    if isinstance(sight, int):  # the number of an error
+        return Look("other", 0, 0, None, "", ABSENT)
+    kind, mode, size, data, target, stamp = sight
+    return Look(kind, mode, size, data, target, Stamp(*stamp) if stamp else ABSENT)
 
 
 def _result(answer: worker.Answer, path: str | tuple[str, ...]) -> Any:

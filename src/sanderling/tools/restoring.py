@@ -148,14 +148,12 @@ class Restorer:
     # --- looking -----------------------------------------------------------------------------------------------------------
 
     async def _look(self, paths: Iterable[str]) -> None:
-        files = await self._workspace.files()
-        self._sights = {}
-        for path in paths:
-            try:
-                look = await files.look(path, MAX_FILE_BYTES)
-            except OSError:
-                look = Look("other", 0, 0, None, "", ABSENT)
-            self._sights[path] = await self._with_buffer(path, look)
+        files, paths = await self._workspace.files(), list(paths)
+        looks = await files.looks(paths, MAX_FILE_BYTES)
+        self._sights = {
+            path: await self._with_buffer(path, look)
+            for path, look in zip(paths, looks, strict=True)
+        }
 
     async def _with_buffer(self, path: str, look: Look) -> _Sight:
         present = _present(look)

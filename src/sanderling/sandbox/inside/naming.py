@@ -9,8 +9,9 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Literal
 
 from sanderling.sandbox.inside.reading import (
     MAX_LOOKS,
@@ -22,7 +23,8 @@ from sanderling.sandbox.inside.reading import (
 )
 from sanderling.sandbox.inside.writing import PASSED_THROUGH, TEMPORARY, passed_through
 
-Sight = tuple[str, int, int, bytes | None, str, tuple[int, ...]]
+Kind = Literal["absent", "file", "link", "directory", "other"]
+Sight = tuple[Kind, int, int, bytes | None, str, tuple[int, ...]]
 
 
 def look(path: str, limit: int) -> Sight:
@@ -34,9 +36,11 @@ def look(path: str, limit: int) -> Sight:
     try:
         with _parent(path) as (directory, name):
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            kind, data, target = "other", None, ""
+            kind: Kind = "other"
+            data, target = None, ""
             if stat.S_ISLNK(status.st_mode):
-                kind, target = "link", os.readlink(name, dir_fd=directory)
+                kind = "link"
+                target = os.readlink(name, dir_fd=directory)
             elif stat.S_ISDIR(status.st_mode):
                 kind = "directory"
             elif stat.S_ISREG(status.st_mode):
@@ -47,6 +51,22 @@ def look(path: str, limit: int) -> Sight:
         return "absent", 0, 0, None, "", ()
     mode = 0 if kind == "link" else stat.S_IMODE(status.st_mode)
     return kind, mode, status.st_size, data, target, tuple(stamp_of(status))
+
+
+def looks(paths: Sequence[str], limit: int, room: int) -> list[Sight | int]:
+    """Look at several, as many as come to `room` bytes, one at least; the number of the error where one cannot be looked at."""
+    found: list[Sight | int] = []
+    for path in paths:
+        try:
+            sight = look(path, limit)
+        except OSError as error:
+            found.append(error.errno or errno.EIO)
+        else:
+            found.append(sight)
+            room -= len(sight[3] or b"")
+        if room <= 0:
+            break
+    return found
 
 
 def unlink(path: str, expected: tuple[int, ...]) -> None:

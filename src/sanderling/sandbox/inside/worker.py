@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from sanderling.sandbox import wire
 from sanderling.sandbox.inside.looking import copies, judged, scan, unclean
-from sanderling.sandbox.inside.naming import chmod, look, mkdir, rmdir, symlink, unlink
+from sanderling.sandbox.inside.naming import chmod, look, looks, mkdir, rmdir, symlink, unlink
 from sanderling.sandbox.inside.reading import identify, lines, list_directory, load, read
 from sanderling.sandbox.inside.writing import check, sync, write
 
@@ -49,6 +49,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "check": check,
     "write": write,
     "look": look,
+    "looks": looks,
     "unlink": unlink,
     "symlink": symlink,
     "chmod": chmod,
