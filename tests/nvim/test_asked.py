@@ -1,10 +1,11 @@
 """Changes that are reviewed in the file itself before they are made: what is proposed, kept, rejected, and what reaches the disk."""
 
 import os
+import random
 import signal
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove_rest, wait_until
 
 TWELVE = "".join(f"line {n}\n" for n in range(1, 13))
 FOUR = [{"old": f"line {n}\n", "new": f"LINE {n}\n"} for n in (2, 5, 8, 11)]
@@ -306,3 +307,126 @@ def test_a_new_file_that_is_rejected_leaves_nothing(start_agent, project):
     wait_for_turn(child)
     assert not path.exists()
     wait_until(lambda: child.lua("return vim.fn.bufexists((...))", str(path)) == 0)
+
+
+# --- exact bytes ---------------------------------------------------------------------------------------------------------
+
+FORMATTER = "autocmd BufWritePre *.txt silent keepjumps %s/LINE 8$/Line 8/e"
+AUTOSAVE = "autocmd TextChanged,InsertLeave,BufLeave *.txt silent! update"
+CRLF = TWELVE.replace("\n", "\r\n").encode()
+SITUATIONS = {
+    "formatter": (TWELVE.encode(), [FORMATTER]),
+    "autosave": (TWELVE.encode(), [AUTOSAVE]),
+    "folds": (TWELVE.encode(), ["autocmd BufWinEnter a.txt silent! 3,9fold"]),
+    "crlf": (CRLF, []),
+    "no final newline": (TWELVE.removesuffix("\n").encode(), []),
+    "all of it": (CRLF.removesuffix(b"\r\n"), ["set nofixendofline", FORMATTER, AUTOSAVE]),
+}
+
+
+@pytest.mark.parametrize("name", prove_rest(SITUATIONS))
+def test_the_first_and_third_of_four_hunks_are_in_the_file_byte_by_byte(proposed, name):
+    content, before = SITUATIONS[name]
+    child, path = proposed(content, before=before)
+    child.command("wincmd h | buffer a.txt")
+    decide(child, path, (1, True), (1, False))
+    child.feed("Gzvo<Esc>u")
+    child.command("doautocmd TextChanged | wincmd l")
+    assert path.read_bytes() == content
+    decide(child, path, (1, True), (1, False))
+    wait_for_turn(child)
+    third = b"Line 8" if FORMATTER in before else b"LINE 8"
+    assert path.read_bytes() == content.replace(b"line 2", b"LINE 2").replace(b"line 8", third)
+    assert not is_modified(child, path)
+    assert (b"format on save" in child.results()[0].encode()) == (FORMATTER in before)
+
+
+# --- several at once, while an answer streams and somebody types ------------------------------------------------------------
+
+
+def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, project):
+    for name in ("a.txt", "b.txt"):
+        (project / name).write_text(TWELVE)
+    uses = [
+        {"tool_use": {"id": name, "name": "edit", "input": {"path": name, "edits": FOUR}}}
+        for name in ("a.txt", "b.txt")
+    ]
+    child = start_agent({"step": uses}, DONE)
+    child.command("edit other.txt | vsplit")
+    child.ask()
+    paths = [project / "a.txt", project / "b.txt"]
+    child.feed("itype")
+    wait_until(lambda: all(hunk_count(child, path) == 4 for path in paths))
+    child.feed(" on")
+    wait_until(lambda: child.lua("return vim.api.nvim_get_current_line()") == "type on")
+    assert child.mode() == "i"
+    child.feed("<Esc>")
+    decide(child, paths[1], *[(1, True)] * 4)
+    wait_until(lambda: paths[1].read_text() == upper(2, 5, 8, 11))
+    assert paths[0].read_text() == TWELVE
+    assert hunk_count(child, paths[0]) == 4
+    decide(child, paths[0], *[(1, False)] * 4)
+    wait_for_turn(child)
+    assert paths[0].read_text() == TWELVE
+
+
+# --- any order --------------------------------------------------------------------------------------------------------------
+
+EDITS = [{"old": f"line {n}\n", "new": f"NEW {n}\n"} for n in range(2, 40, 4)]
+FORTY = "".join(f"line {n}\n" for n in range(1, 41))
+
+
+@pytest.mark.parametrize("seed", prove_rest(range(12), keep=(0,)))
+def test_in_any_order_of_keeping_rejecting_typing_and_writing_nothing_is_lost(proposed, seed):
+    rng = random.Random(seed)
+    child, path = proposed(FORTY, edits=EDITS)
+    child.command("wincmd h | buffer a.txt")
+    waiting, kept, typed = [int(each["old"].split()[1]) for each in EDITS], set(), []
+    while waiting:
+        match rng.choice(["keep", "reject", "type", "write", "undo", "update"]):
+            case "type":
+                text = lines(child, path)
+                typed.append(f"typed {len(typed)}")
+                row = rng.randrange(len(text) + 1)
+                child.lua("vim.api.nvim_buf_set_lines(0, ...)", row, row, True, [typed[-1]])
+            case "write":
+                child.command("silent write")
+            case "update":
+                child.command("silent update")
+            case "undo":
+                child.command("silent undo | silent redo")
+            case choice:
+                index = rng.randrange(len(waiting))
+                decide(child, path, (index + 1, choice == "keep"))
+                number = waiting.pop(index)
+                kept |= {number} if choice == "keep" else set()
+        if waiting:
+            assert "NEW" not in path.read_text()
+            assert hunk_count(child, path) == len(waiting)
+    wait_for_turn(child)
+    child.command("silent wall")
+    written = path.read_text().splitlines()
+    assert sorted(line for line in written if "typed" in line) == sorted(typed)
+    wanted = [f"NEW {n}" if n in kept else f"line {n}" for n in range(1, 41)]
+    assert [line for line in written if "typed" not in line] == wanted
+    assert lines(child, path) == written
+
+
+def test_a_file_that_changes_on_the_disk_meanwhile_is_looked_at_again(proposed):
+    child, path = proposed()
+    path.write_text("first\n" + TWELVE)
+    child.lua("require('sanderling.editing').files_changed({ (...) })", str(path))
+    wanted = ("first\n" + upper(2, 5, 8, 11)).splitlines()
+    wait_until(lambda: lines(child, path) == wanted and hunk_count(child, path) == 4)
+    decide(child, path, (1, True), *[(1, False)] * 3)
+    wait_for_turn(child)
+    assert path.read_text() == "first\n" + upper(2)
+
+
+def test_a_file_that_changed_unnoticed_keeps_that_change(proposed):
+    child, path = proposed()
+    path.write_text("first\n" + TWELVE)
+    decide(child, path, *[(1, True)] * 4)
+    wait_for_turn(child)
+    assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
+    assert lines(child, path) == path.read_text().splitlines()

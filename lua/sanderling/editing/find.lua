@@ -54,7 +54,9 @@ end
 ---@param buf integer
 ---@return boolean
 function M.is_file_buffer(buf)
-  if not (api.nvim_buf_is_loaded(buf) and vim.bo[buf].buftype == '') then
+  if not api.nvim_buf_is_loaded(buf) then
+    return false
+  elseif vim.bo[buf].buftype ~= '' and not vim.b[buf].sanderling_proposed then
     return false
   end
   local name = api.nvim_buf_get_name(buf)

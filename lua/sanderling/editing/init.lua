@@ -214,7 +214,9 @@ function M.files_changed(paths)
   for _, buf in ipairs(api.nvim_list_bufs()) do
     local is_meant = #paths == 0 or changed[find.identity(api.nvim_buf_get_name(buf))]
     if is_meant and find.is_file_buffer(buf) then
-      busy.when_possible(buf, disk.refresh, function()
+      busy.when_possible(buf, function()
+        reviews.reading(buf, disk.refresh)
+      end, function()
         return not undo.is_under_hands(buf, VISUAL)
       end)
     end

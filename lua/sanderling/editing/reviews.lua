@@ -39,4 +39,11 @@ function M.aside(_buf, fn)
   return fn()
 end
 
+--- Run `fn`, which reads the file of a buffer again if it has changed. What was proposed for another text is looked at again.
+---@param buf integer
+---@param fn fun(buf: integer)
+function M.reading(buf, fn)
+  fn(buf)
+end
+
 return M

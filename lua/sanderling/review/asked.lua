@@ -17,7 +17,6 @@ local lifting = require('sanderling.review.lifting')
 local live = require('sanderling.session.live')
 local outcome = require('sanderling.review.outcome')
 local place = require('sanderling.review.place')
-local queue = require('sanderling.approval.queue')
 local wording = require('sanderling.approval.wording')
 local writing = require('sanderling.review.writing')
 
@@ -31,6 +30,7 @@ local MAX_LOOKS = 3 -- at a text that becomes another each time
 ---@field source sanderling.review.Source
 ---@field made table<integer, sanderling.review.outcome.Made> hunks as they were proposed, or rejected, by id
 ---@field clean? string[] the person's own text where the buffer is not modified
+---@field stamp string of the file when it was proposed
 ---@field is_touched boolean a hunk was decided on
 ---@field is_answered boolean
 
@@ -103,17 +103,6 @@ end
 
 -- the answer --------------------------------------------------------------------------------------------------------------
 
----@param session_id string
----@param id string
----@return sanderling.session.state.Question?
-local function question_of(session_id, id)
-  for _, q in ipairs(queue.list()) do
-    if q.session_id == session_id and q.event.id == id then
-      return q
-    end
-  end
-end
-
 --- The review that goes along with the answer to a question; nothing where the person has left all as it was proposed, or taken all of it out
 --- by undo.
 ---@param q sanderling.session.state.Question
@@ -126,7 +115,7 @@ end
 --- Answer, if all hunks are decided on.
 ---@param asked sanderling.review.asked.Asked
 local function answer_if_decided(asked)
-  local q = question_of(asked.session_id, asked.id)
+  local q = outcome.question_of(asked.session_id, asked.id)
   local is_open = vim.iter(hunks.list(asked.buf)):any(function(hunk)
     return hunk.source == asked.source
   end)
@@ -139,16 +128,6 @@ local function answer_if_decided(asked)
   end)
   local choice = keeps_any and 'once' or 'deny'
   answers.send(q, { answer = choice, is_alone = true, review = review })
-end
-
---- Have the question asked again, for a text that has become another one.
----@param session_id string
----@param id string
-local function ask_again(session_id, id)
-  local q = question_of(session_id, id)
-  if q then
-    answers.send(q, { answer = 'again' })
-  end
 end
 
 -- proposing -------------------------------------------------------------------------------------------------------------------
@@ -165,7 +144,7 @@ local function watch(asked)
       known[asked.id].looks = MAX_LOOKS -- the person has closed it: it is not opened again
     end
     forget(asked, true)
-    ask_again(asked.session_id, asked.id)
+    outcome.ask_again(asked.session_id, asked.id)
   end)
   api.nvim_buf_attach(asked.buf, false, {
     on_lines = function()
@@ -209,10 +188,10 @@ local function begin(session_id, event)
     or { session_id = session_id, tool_use_id = id, turn = state.turn or '', is_proposed = true }
   known[id].looks = known[id].looks + 1
   busy.when_possible(buf, function()
-    if not question_of(session_id, id) then
+    if not outcome.question_of(session_id, id) then
       return
     elseif by_buf[buf] or not lifting.fits(buf, proposal.hunks) then
-      ask_again(session_id, id)
+      outcome.ask_again(session_id, id)
       return
     end
     put({
@@ -222,6 +201,7 @@ local function begin(session_id, event)
       proposal = proposal,
       source = known[id].source,
       made = {},
+      stamp = place.stamp_of(buf),
       is_touched = false,
       is_answered = false,
     })
@@ -316,6 +296,23 @@ function M.aside(buf, fn)
   return value
 end
 
+---@param buf integer
+---@param fn fun(buf: integer)
+function M.reading(buf, fn)
+  local asked = by_buf[buf]
+  if not asked or asked.is_answered then
+    return fn(buf)
+  elseif place.stamp_of(buf) ~= asked.stamp then
+    local modified = is_modified(asked)
+    take_out(asked)
+    vim.bo[buf].modified = modified
+    fn(buf)
+    vim.schedule(function()
+      outcome.ask_again(asked.session_id, asked.id)
+    end)
+  end
+end
+
 -- what happens ------------------------------------------------------------------------------------------------------------------
 
 hunks.on_decision(function(list, is_kept, reason)
@@ -347,6 +344,9 @@ end)
 
 writing.on_written(function(buf)
   local asked = by_buf[buf]
+  if asked then
+    asked.stamp = place.stamp_of(buf)
+  end
   if asked and not vim.bo[buf].modified then
     asked.clean = api.nvim_buf_get_lines(buf, 0, -1, true)
   end
@@ -360,6 +360,7 @@ bus.subscribe('local_answered', function(_, event)
     drop(asked)
   elseif asked then
     asked.is_answered = true
+    writing.release(asked.buf) -- the person has accepted all that stands there
   end
 end)
 

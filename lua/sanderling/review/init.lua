@@ -82,5 +82,6 @@ reviews.open = asked.open
 reviews.own_text = asked.own_text
 reviews.accepted = asked.accepted
 reviews.aside = asked.aside
+reviews.reading = asked.reading
 
 return M

@@ -1,7 +1,9 @@
 --- The outcome of a review: what a person makes of a proposal, as Python is told.
 local M = {}
 
+local answers = require('sanderling.approval.answers')
 local lifting = require('sanderling.review.lifting')
+local queue = require('sanderling.approval.queue')
 
 ---@class (exact) sanderling.review.outcome.Made
 ---@field row integer
@@ -83,6 +85,28 @@ function M.replaced(text, ends, replacements)
     return vim.list_slice(lines, 1, #lines - 1), true
   end
   return lines, false
+end
+
+--- The question that is open under this id.
+---@param session_id string
+---@param id string
+---@return sanderling.session.state.Question?
+function M.question_of(session_id, id)
+  for _, q in ipairs(queue.list()) do
+    if q.session_id == session_id and q.event.id == id then
+      return q
+    end
+  end
+end
+
+--- Have the question asked again, for a text that has become another one.
+---@param session_id string
+---@param id string
+function M.ask_again(session_id, id)
+  local q = M.question_of(session_id, id)
+  if q then
+    answers.send(q, { answer = 'again' })
+  end
 end
 
 return M

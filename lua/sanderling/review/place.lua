@@ -42,7 +42,7 @@ end
 ---@param where string see editing/find.lua
 ---@return integer? buf
 function M.load(path, device, inode, where)
-  if config.options.review ~= 'inline' or not files.has_code_window() then
+  if config.options.review ~= 'inline' or not files.code_window(path) then
     return nil
   end
   local buf = find.buffer_of(path, device, inode, where)
@@ -65,14 +65,37 @@ function M.load(path, device, inode, where)
   return api.nvim_buf_get_offset(buf, api.nvim_buf_line_count(buf)) <= MAX_BYTES and buf or nil
 end
 
+--- The state of a buffer's file.
+---@param buf integer
+---@return string
+function M.stamp_of(buf)
+  local stat = vim.uv.fs_stat(api.nvim_buf_get_name(buf))
+  return stat and ('%d.%d %d'):format(stat.mtime.sec, stat.mtime.nsec, stat.size) or ''
+end
+
+--- The window in which files were looked at last, else another one for code: never the one that the person is in.
+---@param buf integer
+---@param is_free fun(buf: integer): boolean
+---@return integer? win
+local function free_window(buf, is_free)
+  local best = files.code_window(api.nvim_buf_get_name(buf))
+  for _, win in ipairs({ best, unpack(api.nvim_tabpage_list_wins(0)) }) do
+    local is_meant = win ~= api.nvim_get_current_win() and files.is_code_window(win)
+    if is_meant and is_free(api.nvim_win_get_buf(win)) then
+      return win
+    end
+  end
+end
+
 --- Show the buffer, if it is not on the screen, with line `row` in view.
 ---@param buf integer
 ---@param row integer
 ---@param is_free fun(buf: integer): boolean another buffer may go for it
 function M.show(buf, row, is_free)
   vim.bo[buf].buflisted = true
-  local win, before = files.show(buf, is_free)
-  if win then
+  local win = #vim.fn.win_findbuf(buf) == 0 and free_window(buf, is_free) or nil
+  local before = win and api.nvim_win_get_buf(win)
+  if win and pcall(api.nvim_win_set_buf, win, buf) then
     local lnum = math.max(1, math.min(row + 1, api.nvim_buf_line_count(buf)))
     pcall(api.nvim_win_set_cursor, win, { lnum, 0 })
     if loaded[buf] then

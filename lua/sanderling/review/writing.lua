@@ -1,10 +1,14 @@
 --- Writing: what is proposed in a buffer never reaches the disk. While something is, writing it is ours: the person's own text is in
 --- the buffer for as long as Neovim writes, with all of its hooks and checks; then what is proposed is laid in again.
+---
+--- An autocommand that does not nest runs no others, so that a write in it would not come here. Such buffers are "acwrite": then
+--- Neovim writes nothing without us.
 local M = {}
 
 local api = vim.api
 local lifting = require('sanderling.review.lifting')
 local log = require('sanderling.host.log')
+local scratch = require('sanderling.ui.scratch')
 
 local GROUP = 'sanderling_proposals' -- editing/find.lua knows it, too
 local group = api.nvim_create_augroup(GROUP, {})
@@ -53,9 +57,6 @@ end
 ---@param args { event: string, buf: integer, match: string, file: string }
 local function write(args)
   local buf = args.buf
-  if vim.bo[buf].buftype ~= '' then
-    return -- editing/disk.lua adopts the file, and writes nothing
-  end
   local range = ''
   if args.event ~= 'BufWriteCmd' then
     local first, last = own_range(buf, vim.fn.line("'["), vim.fn.line("']"))
@@ -85,6 +86,8 @@ end
 ---@param buf integer
 function M.guard(buf)
   M.release(buf)
+  vim.b[buf].sanderling_proposed = true
+  scratch.set_buf_options(buf, { buftype = 'acwrite' })
   api.nvim_create_autocmd({ 'BufWriteCmd', 'FileWriteCmd', 'FileAppendCmd' }, {
     group = group,
     buffer = buf,
@@ -96,8 +99,10 @@ end
 
 ---@param buf integer
 function M.release(buf)
-  if api.nvim_buf_is_valid(buf) then
+  if api.nvim_buf_is_valid(buf) and vim.b[buf].sanderling_proposed then
     api.nvim_clear_autocmds({ group = group, buffer = buf })
+    vim.b[buf].sanderling_proposed = nil
+    scratch.set_buf_options(buf, { buftype = '' })
   end
 end
 

@@ -194,10 +194,10 @@ local code_win
 
 ---@param win integer
 ---@return boolean a file can be shown here
-local function is_code_window(win)
+function M.is_code_window(win)
   local buf = api.nvim_win_get_buf(win)
   return api.nvim_win_get_config(win).relative == ''
-    and vim.bo[buf].buftype == ''
+    and (vim.bo[buf].buftype == '' or vim.b[buf].sanderling_proposed) -- see review/writing.lua
     and not vim.b[buf].sanderling_session
     and not vim.wo[win].winfixbuf
 end
@@ -207,7 +207,7 @@ api.nvim_create_autocmd('WinLeave', {
   desc = 'Agent: remember where files are to open',
   callback = function()
     local win = api.nvim_get_current_win()
-    code_win = is_code_window(win) and win or code_win
+    code_win = M.is_code_window(win) and win or code_win
   end,
 })
 
@@ -226,7 +226,7 @@ local LARGER_THAN_ANY = 1e9 -- window, in cells
 function M.code_window(path)
   local best, best_size = nil, 0
   for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
-    if is_code_window(win) then
+    if M.is_code_window(win) then
       local size = api.nvim_win_get_width(win) * api.nvim_win_get_height(win)
       if is_shown_in(path, api.nvim_win_get_buf(win)) then
         size = math.huge
@@ -239,30 +239,6 @@ function M.code_window(path)
     end
   end
   return best
-end
-
----@return boolean files can be shown in this tab page
-function M.has_code_window()
-  return vim.iter(api.nvim_tabpage_list_wins(0)):any(is_code_window)
-end
-
---- Show a buffer where files were looked at last, unless it is on the screen: never in the window that the person is in.
----@param buf integer
----@param is_free fun(buf: integer): boolean the buffer that a window shows may go
----@return integer? win
----@return integer? before the buffer that it showed
-function M.show(buf, is_free)
-  local best
-  for _, win in ipairs(api.nvim_tabpage_list_wins(0)) do
-    local shown = api.nvim_win_get_buf(win)
-    if shown == buf then
-      return nil
-    elseif win ~= api.nvim_get_current_win() and is_code_window(win) and is_free(shown) then
-      best = (not best or win == code_win) and win or best
-    end
-  end
-  local before = best and api.nvim_win_get_buf(best)
-  return best and pcall(api.nvim_win_set_buf, best, buf) and best or nil, before
 end
 
 ---@param path string real and absolute

@@ -324,8 +324,11 @@ class Change:
         is_in_its_words = data is None or is_in_step(buffer, data)
         old = plain(buffer.text) if is_in_its_words else await text_of(data or b"")
         if accepted := self.context.accepted:
-            text = await accepted.onto(self._name, buffer.text, self.context.overruled)
-            new_data = bytes_of(replace(buffer, text=text))
+            if is_in_its_words:
+                text = await accepted.onto(self._name, buffer.text, self.context.overruled)
+                new_data = bytes_of(replace(buffer, text=text))
+            else:
+                new_data = await accepted.in_bytes(self._name, data, self.context.overruled)
             proposal, known = await self._as_accepted(accepted, new_data, data, old, stamp)
         else:
             proposal, known = await self._knowledge.considered(data, old.strip("\n") and old, stamp)
