@@ -535,6 +535,7 @@
 ---@field type 'show_difference'
 ---@field session_id string
 ---@field what 'session'|'turn'
+---@field path string
 
 ---@class (exact) sanderling.PreviewRewind
 ---@field type 'preview_rewind'

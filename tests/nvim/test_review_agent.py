@@ -169,3 +169,19 @@ def test_the_file_that_the_agent_changes_is_shown_where_the_person_is_not(
         assert agent.lua("return vim.api.nvim_get_current_win()") == focus
     if shown == "app.py":
         assert "return a + b" in agent.screen_text()
+
+
+def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(start_agent, app):
+    agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_turns()
+    agent.command("AgentReviews")
+    listed = agent.lua("return vim.fn.getqflist()")
+    assert [(each["lnum"], each["text"]) for each in listed] == [
+        (2, "Changed while it was not open.")
+    ]
+    agent.command("cclose | edit app.py")
+    wait_until(lambda: hunks(agent) == [[1, 1, ["    return a - b"]]])
+    agent.command("2AgentReject")
+    assert app.read_text() == APP

@@ -40,6 +40,18 @@ function M.allow(tool_use_id)
   allowed[tool_use_id] = true
 end
 
+---@param tool_use_id string
+---@return boolean
+function M.is_allowed(tool_use_id)
+  return allowed[tool_use_id] or false
+end
+
+local function load_review()
+  if not M.review then
+    bus.tell('', { type = 'local_changing' })
+  end
+end
+
 --- Change a buffer for a tool use, which `fn` does.
 ---@param buf integer
 ---@param tool_use_id string
@@ -48,9 +60,7 @@ function M.changing(buf, tool_use_id, fn)
   if vim.startswith(tool_use_id, RESTORING) then
     return fn()
   end
-  if not M.review then
-    bus.tell('', { type = 'local_changing' })
-  end
+  load_review()
   if M.review and not allowed[tool_use_id] then
     M.review(buf, tool_use_id, fn)
   else
@@ -84,6 +94,7 @@ function M.tell(path, buf, tool_use_id, parts)
   if #parts == 0 then
     return
   end
+  load_review()
   local hunks, shift = {}, 0
   for i, part in ipairs(parts) do
     local first = part.row + shift + 1

@@ -2,6 +2,7 @@
 local M = {}
 
 local api = vim.api
+local closed = require('sanderling.review.closed')
 local draw = require('sanderling.review.draw')
 local hunks = require('sanderling.review.hunks')
 local icons = require('sanderling.ui.icons')
@@ -239,12 +240,12 @@ end
 
 --- List all hunks of all files.
 function M.show_all()
-  local list = all()
-  if #list == 0 then
+  local list, more = all(), closed.entries()
+  if #list + #more == 0 then
     tell(NOTHING .. '.')
     return
   end
-  M.show_list("The agent's changes, not reviewed", list)
+  M.show_list("The agent's changes, not reviewed", list, more)
 end
 
 return M

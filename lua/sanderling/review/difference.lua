@@ -3,6 +3,7 @@ local M = {}
 
 local api = vim.api
 local ask = require('sanderling.host.ask')
+local closed = require('sanderling.review.closed')
 local commands = require('sanderling.review.commands')
 local files = require('sanderling.ui.files')
 local hunks = require('sanderling.review.hunks')
@@ -15,16 +16,6 @@ require('sanderling.review') -- which draws them
 M.SCOPES = { 'turn', 'session' }
 
 local MAX_TABS = 10
-
----@param text string
----@return string[]
-local function lines_of(text)
-  local lines = vim.split(text, '\n', { plain = true })
-  if lines[#lines] == '' then
-    lines[#lines] = nil
-  end
-  return lines
-end
 
 ---@param path string
 ---@return integer buf loaded
@@ -47,7 +38,7 @@ local function show_inline(result, source)
       items[#items + 1] = { filename = file.path, text = 'The file was removed.' }
     else
       local buf = load(file.path)
-      hunks.add(buf, lines_of(file.text or ''), source)
+      hunks.add(buf, closed.lines_of(file.text or ''), source)
       vim.list_extend(list, hunks.list(buf))
     end
   end
@@ -74,7 +65,7 @@ local function show_side_by_side(result)
     local filetype = vim.bo.filetype
     vim.cmd('diffthis | leftabove vnew')
     local buf = api.nvim_get_current_buf()
-    api.nvim_buf_set_lines(buf, 0, -1, true, lines_of(file.text or ''))
+    api.nvim_buf_set_lines(buf, 0, -1, true, closed.lines_of(file.text or ''))
     scratch.set_buf_options(buf, { buftype = 'nofile', bufhidden = 'wipe', modifiable = false })
     vim.bo[buf].syntax = filetype
     vim.wo.winbar = 'Before the agent changed it'

@@ -3,6 +3,7 @@ local M = {}
 
 local asked = require('sanderling.review.asked')
 local bus = require('sanderling.host.bus')
+local closed = require('sanderling.review.closed')
 local draw = require('sanderling.review.draw')
 local hunks = require('sanderling.review.hunks')
 local keys = require('sanderling.review.keys')
@@ -26,9 +27,21 @@ local function state_using(tool_use_id)
   return in_turn or live.state_of(live.current_id())
 end
 
-function listeners.review(buf, tool_use_id, fn)
+---@param tool_use_id string
+---@return sanderling.review.Source
+local function source_of(tool_use_id)
   local state = state_using(tool_use_id)
-  local source = { session_id = state.id, tool_use_id = tool_use_id, turn = state.turn or '' }
+  return { session_id = state.id, tool_use_id = tool_use_id, turn = state.turn or '' }
+end
+
+listeners.on_change(function(changed)
+  if not changed.buf and not listeners.is_allowed(changed.tool_use_id) then
+    closed.add(changed.path, changed.hunks[1].first_line, source_of(changed.tool_use_id))
+  end
+end)
+
+function listeners.review(buf, tool_use_id, fn)
+  local source = source_of(tool_use_id)
   draw.keeping_views(buf, function()
     hunks.changing(buf, source, fn)
   end)

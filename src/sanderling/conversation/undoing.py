@@ -195,9 +195,9 @@ class Undoer:
             shown.append(TurnShown(each, number, texts.get(each, ""), files, is_undone))
         return Changes(tuple(shown))
 
-    async def before(self, what: Literal["turn", "session"]) -> FilesBefore:
+    async def before(self, what: Literal["turn", "session"], path: str = "") -> FilesBefore:
         """
-        Return the files that the agent has changed as they would be without that.
+        Return the files that the agent has changed, or the one at `path`, as they would be without that.
 
         Raises:
             ToolError: there is no sandbox to be had, or the editor does not answer.
@@ -206,7 +206,8 @@ class Undoer:
         last = timeline.last_turn
         turns = tuple(timeline.turns) if what == "session" else (last.turn,) if last else ()
         planned = Plan(())
-        if changes := timeline.changes_of(turns):
+        changes = timeline.changes_of(turns)
+        if changes := tuple(each for each in changes if each.path == (path or each.path)):
             planned = await Restorer(self._workspace).plan(changes)
         files = await to_thread.run_sync(
             lambda: [each for step in planned.steps if (each := _before(step))]

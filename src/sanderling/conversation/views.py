@@ -103,8 +103,8 @@ class Views:
                 return await self._tool_use(tool_use_id)
             case ListChanges(_, turn):
                 return await self._parts.undoer.changes(turn)
-            case ShowDifference(_, what):
-                return await self._parts.undoer.before(what)
+            case ShowDifference(_, what, path):
+                return await self._parts.undoer.before(what, path)
             case PreviewRewind(_, prompt_id):
                 return await self._parts.undoer.preview(prompt_id)
 

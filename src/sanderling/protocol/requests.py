@@ -224,10 +224,11 @@ class Changes(msgspec.Struct, frozen=True):
 class ShowDifference(
     msgspec.Struct, tag="show_difference", frozen=True, forbid_unknown_fields=True
 ):
-    """All that the agent has changed in the last turn, or in the session, by commands, too: `FilesBefore`."""
+    """All that the agent has changed in the last turn, or in the session, by commands, too, or only in a `path`: `FilesBefore`."""
 
     session_id: str
     what: Literal["turn", "session"] = "turn"
+    path: str = ""
 
 
 class FileBefore(msgspec.Struct, frozen=True, omit_defaults=True):
