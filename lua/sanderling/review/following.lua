@@ -272,7 +272,7 @@ function M.follow(buf)
   return self
 end
 
-api.nvim_create_autocmd('BufReadPost', {
+api.nvim_create_autocmd({ 'BufReadPost', 'BufNewFile' }, {
   group = api.nvim_create_augroup('sanderling_hunks', {}),
   desc = 'Agent: a file is loaded again whose changes are not reviewed',
   callback = function(args)

@@ -7,6 +7,7 @@ local M = {}
 
 local api = vim.api
 local message = require('sanderling.ui.message')
+local reading = require('sanderling.ui.reading')
 local scratch = require('sanderling.ui.scratch')
 
 M.NOT_NAMED = 'No file that exists is named here.'
@@ -97,95 +98,8 @@ function M.place_in(line, col, project)
   end
 end
 
--- what plugins read in their own way ----------------------------------------------------------------------------------
-
----@type table<string, vim.regex|false> by pattern of an autocommand
-local regexes = {}
-
----@param pattern string
----@return vim.regex|false
-local function regex_of(pattern)
-  if regexes[pattern] == nil then
-    local ok, regex = pcall(function()
-      return vim.regex(vim.fn.glob2regpat(pattern))
-    end)
-    regexes[pattern] = ok and regex
-  end
-  return regexes[pattern]
-end
-
---- Are there autocommands of `event` for what is called by one of `names`? Those of BufReadCmd and BufWriteCmd stand in for
---- reading and writing it.
----@param event string|string[]
----@param names string[]
----@param buf? integer those of this buffer, too
----@param is_meant? fun(autocmd: vim.api.keyset.get_autocmds.ret): boolean
----@return boolean
-function M.is_handled(event, names, buf, is_meant)
-  for _, autocmd in ipairs(api.nvim_get_autocmds({ event = event })) do
-    local is_of_buf = autocmd.buflocal and autocmd.buffer == buf
-    local regex = not autocmd.buflocal and regex_of(autocmd.pattern)
-    local is_of_name = regex
-      and vim.iter(names):any(function(name)
-        return regex:match_str(name) ~= nil
-      end)
-    if (is_of_buf or is_of_name) and (not is_meant or is_meant(autocmd)) then
-      return true
-    end
-  end
-  return false
-end
-
--- How an autocommand gives text to a program: Neovim's own plugin for packed files, a filter, a shell's command.
-local GIVING = { 'gzip#read', "[%%%]%$%d.']!", '^%s*!', '|%s*!', 'system%(', 'systemlist%(' }
-
---- Does it give what was read to a program? One that is written in Lua cannot be looked into.
----@param autocmd vim.api.keyset.get_autocmds.ret
----@return boolean
-local function gives_to_program(autocmd)
-  return vim.iter(GIVING):any(function(pattern)
-    return (autocmd.command or ''):find(pattern) ~= nil
-  end)
-end
-
---- Is what is called by one of `names` read in a way of its own: by a plugin, or through a program that unpacks or decrypts it?
----@param names string[]
----@param buf? integer autocommands of this buffer, too
----@return boolean
-function M.is_read_otherwise(names, buf)
-  return M.is_handled('BufReadCmd', names, buf)
-    or M.is_handled({ 'BufReadPre', 'BufReadPost' }, names, buf, gives_to_program)
-end
-
---- The names that Neovim compares with the patterns of autocommands, wherever its working directory is or will be.
----@param path string absolute
----@return string[]
-local function names_of(path)
-  local names = { path }
-  for first in path:gmatch('/()') do
-    names[#names + 1] = path:sub(first)
-  end
-  return names
-end
-
---- Would a plugin read the file in its own way, where an editor shows what is in it?
----@param path string absolute
----@return boolean
-function M.is_read_by_plugin(path)
-  return M.is_read_otherwise(names_of(path))
-end
-
---- Run `fn`, which loads a file or may: nothing but Neovim itself reads it.
----@param fn fun()
-function M.reading_plainly(fn)
-  local before = vim.go.eventignore
-  vim.go.eventignore = before == '' and 'BufReadCmd' or before .. ',BufReadCmd'
-  local ok, err = pcall(fn)
-  vim.go.eventignore = before
-  if not ok then
-    error(err, 0)
-  end
-end
+M.is_handled, M.is_read_otherwise = reading.is_handled, reading.is_read_otherwise
+M.is_read_by_plugin, M.reading_plainly = reading.is_read_by_plugin, reading.reading_plainly
 
 -- opening -------------------------------------------------------------------------------------------------------------
 
@@ -243,10 +157,11 @@ end
 
 ---@param path string real and absolute
 ---@param cmd 'edit'|'tabedit'
-local function load(path, cmd)
+---@param is_silent? boolean
+local function load(path, cmd, is_silent)
   M.reading_plainly(function()
-    local magic = { file = false, bar = false }
-    api.nvim_cmd({ cmd = cmd, args = { path }, magic = magic, mods = { hide = true } }, {})
+    local magic, mods = { file = false, bar = false }, { hide = true, silent = is_silent }
+    api.nvim_cmd({ cmd = cmd, args = { path }, magic = magic, mods = mods }, {})
   end)
 end
 
@@ -282,10 +197,11 @@ end
 
 --- Show a file in the current window, from its line on if that is known.
 ---@param place sanderling.ui.files.Place
-local function show_here(place)
+---@param is_silent? boolean no message, which could ask for <Enter>
+local function show_here(place, is_silent)
   vim.cmd("normal! m'")
   if not is_shown_in(place.path, api.nvim_get_current_buf()) then
-    load(place.path, 'edit')
+    load(place.path, 'edit', is_silent)
   end
   if place.lnum then
     local lnum = math.max(1, math.min(place.lnum, api.nvim_buf_line_count(0)))
@@ -318,7 +234,7 @@ function M.show_in(win, place)
   local stat = vim.uv.fs_stat(place.path)
   if stat and stat.size <= MAX_OPENED_BYTES and not M.is_read_by_plugin(place.path) then
     pcall(api.nvim_win_call, win, function()
-      show_here(place)
+      show_here(place, true)
     end)
   end
 end
