@@ -216,3 +216,24 @@ def test_a_rejection_is_written_where_the_file_had_no_unsaved_changes(opened):
     wait_until(lambda: text(child) == "mine a B c")
     child.command("3AgentReject")
     assert (text(child), path.read_text()) == ("mine a b c", "a\nb\nc\n")
+
+
+def test_the_bytes_are_exact_after_two_of_four_hunks_are_kept(opened):
+    child, path = opened("a")
+    path.write_bytes(b"\r\n".join(bytes([letter]) for letter in b"abcdefghij"))
+    child.command("set nofixendofline foldmethod=manual | silent edit!")
+    assert child.lua("return vim.bo.fileformat") == "dos"
+    child.command("4,8fold")
+    for row in (9, 6, 4, 1):
+        agent(child, path, row, row + 1, "new", "lines")
+    child.lua("""
+      local hunks = require('sanderling.review.hunks')
+      local list = hunks.list(vim.fn.bufnr())
+      _G.count = #list
+      hunks.keep({ list[1], list[3] })
+    """)
+    assert child.lua("return _G.count") == 4
+    child.command("AgentReject file")
+    child.command("silent write")
+    kept = b"a new lines c d e f new lines h i j".replace(b" ", b"\r\n")
+    assert path.read_bytes() == kept
