@@ -365,6 +365,9 @@ def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, p
     wait_until(lambda: paths[1].read_text() == upper(2, 5, 8, 11))
     assert paths[0].read_text() == TWELVE
     assert hunk_count(child, paths[0]) == 4
+    child.command("only")
+    child.command("AgentApprovals")
+    child.wait_for_screen("4 hunks to review, :AgentReviews goes there")
     decide(child, paths[0], *[(1, False)] * 4)
     wait_for_turn(child)
     assert paths[0].read_text() == TWELVE

@@ -204,9 +204,10 @@ local function add_rule(lines, marks, event)
   marks[#marks + 1] = { row = #lines - 1, col = 0, end_col = #rule, hl = 'AgentStatus' }
 end
 
----@class (exact) sanderling.approval.Progress
----@field left integer hunks on which nothing is decided
+---@class (exact) sanderling.approval.Progress hunks, and whether a window shows them
+---@field left integer on which nothing is decided
 ---@field count integer
+---@field is_shown boolean
 
 --- The progress of a review that goes on in the file itself; the review of changes, which ranks above this, gives the function.
 ---@type fun(q: sanderling.session.state.Question): sanderling.approval.Progress?
@@ -226,8 +227,13 @@ local function review_line(progress)
     keys[#keys + 1] = name ~= '' and ('%s %s'):format(name, key[2]) or nil
   end
   local of = progress.left < progress.count and ('%d of '):format(progress.left) or ''
-  local what = of .. words.counted(progress.count, 'hunk')
-  return what .. ' to review in the file' .. (#keys > 0 and ': ' or '') .. table.concat(keys, ', ')
+  local where = progress.is_shown and ' to review in the file'
+    or ' to review, :AgentReviews goes there'
+  return of
+    .. words.counted(progress.count, 'hunk')
+    .. where
+    .. (#keys > 0 and ': ' or '')
+    .. table.concat(keys, ', ')
 end
 
 --- The body of a question whose subject is reviewed in its file: short.

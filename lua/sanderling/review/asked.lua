@@ -216,7 +216,8 @@ function wording.progress_of(q)
     local left = vim.tbl_filter(function(hunk)
       return hunk.source == asked.source
     end, hunks.list(asked.buf))
-    return { left = #left, count = vim.tbl_count(asked.made) }
+    local is_shown = #vim.fn.win_findbuf(asked.buf) > 0
+    return { left = #left, count = vim.tbl_count(asked.made), is_shown = is_shown }
   end
 end
 
