@@ -65,6 +65,14 @@ def test_schema_that_an_api_refuses_does_not_get_there(wrong):
     assert fitted(wrong) == NOTHING
 
 
+def test_schema_that_is_a_reference_is_what_that_leads_to():
+    parts = {"type": "array", "items": {"$ref": "#/$defs/Node"}}
+    node = {"type": "object", "properties": {"parts": parts}, "required": ["parts"]}
+    definitions = {"$defs": {"Node": node}}
+    assert fitted(definitions | {"$ref": "#/$defs/Node"}) == definitions | node
+    assert fitted(definitions | {"$ref": "#"}) == definitions | NOTHING
+
+
 def test_schema_keeps_what_is_right_beside_what_is_wrong():
     good = {
         "type": "object",

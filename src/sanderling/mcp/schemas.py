@@ -6,14 +6,15 @@ An API refuses a whole request for one schema that is none, so a server's must n
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import msgspec
 
 MAX_SCHEMA_BYTES = 64_000
 MAX_DEPTH = 32
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else")
+_NOT_AT_THE_TOP = ("$ref", "oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else")
+_DEFINITION = re.compile(r"#/(\$defs|definitions)/([^/~%]+)")
 _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 
 
@@ -21,13 +22,13 @@ def fitted(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema with an object at the top, and without the properties that no API would take."""
     told = {
         key: value
-        for key, value in schema.items()
+        for key, value in {**_referred(schema), **schema}.items()
         if key not in _NOT_AT_THE_TOP and (key == "properties" or _is_sound({key: value}))
     }
     listed = told.get("properties")
     properties = {
         name: part
-        for name, part in (cast("dict[str, Any]", listed) if _is_table(listed) else {}).items()
+        for name, part in (listed if _is_table(listed) else {}).items()
         if _PROPERTY.fullmatch(name) and _is_sound(part)
     }
     if "required" in told:
@@ -36,6 +37,14 @@ def fitted(schema: Mapping[str, Any]) -> dict[str, Any]:
     if len(msgspec.json.encode(whole)) > MAX_SCHEMA_BYTES:
         return {"type": "object", "properties": {}}
     return whole
+
+
+def _referred(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The definition that a schema is which refers to it, as some of types that hold themselves do."""
+    found = _DEFINITION.fullmatch(str(schema.get("$ref")))
+    definitions = schema.get(found[1]) if found else None
+    definition = definitions.get(found[2]) if found and _is_table(definitions) else None
+    return definition if _is_table(definition) else {}
 
 
 def _is_sound(schema: object) -> bool:
@@ -47,7 +56,7 @@ def _is_sound(schema: object) -> bool:
             continue
         if not _is_table(part) or depth > MAX_DEPTH:
             return False
-        for key, value in cast("dict[str, Any]", part).items():
+        for key, value in part.items():
             if key in _VALUES and not _VALUES[key](value):
                 return False
             left += ((each, depth + 1) for each in _parts(key, value))
@@ -64,7 +73,7 @@ def _parts(key: str, value: Any) -> Iterator[object]:
         yield from value.values()
 
 
-def _is_table(value: object) -> bool:
+def _is_table(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
