@@ -55,16 +55,22 @@ def examples(count: int) -> int:
     return count // 5 if _Session.is_quick else count
 
 
-def prove_rest(cases: Iterable[Any], keep: Collection[int] = (0, -1)) -> list[Any]:
-    """Parameters, of which `make test` takes those at `keep` alone: the first, and the strangest."""
-    cases = list(cases)
+def prove_rest(
+    cases: Iterable[Any], keep: Collection[int] = (0, -1), *, is_one: bool = False
+) -> list[Any]:
+    """
+    Parameters, of which `make test` takes those at `keep` alone: the first, and the strangest.
+
+    A case that is a tuple has a value for each of several names; where they are for a single name, `is_one` says so.
+    """
+    cases = [pytest.param(case) for case in cases] if is_one else list(cases)
     kept = {range(len(cases))[index] for index in keep}
     return [case if n in kept else _for_prove(case) for n, case in enumerate(cases)]
 
 
 def _for_prove(case: Any) -> Any:
     if not hasattr(case, "marks"):
-        case = pytest.param(*case) if isinstance(case, tuple) else pytest.param(case)
+        case = pytest.param(*case) if type(case) is tuple else pytest.param(case)
     return case._replace(marks=(*case.marks, prove))
 
 

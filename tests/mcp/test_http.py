@@ -9,7 +9,7 @@ from sanderling.errors import ConfigError
 from sanderling.mcp.place import Place
 from sanderling.mcp.problems import ServerError
 from sanderling.protocol.events import Notice
-from tests.conftest import prove
+from tests.conftest import prove, prove_rest
 from tests.mcp.talk import everything_over_http, notes_over_http, says, talking, uses
 
 # --- where it leads ----------------------------------------------------------------------------------------------------
@@ -88,7 +88,9 @@ def _home(tmp_path, monkeypatch, plain_environment):  # noqa: ARG001
 ALLOWED = ({"action": "allow", "tool": "mcp__it__*"},)
 
 
-@pytest.mark.parametrize("how", [(), pytest.param(("json",), marks=prove)], ids=["events", "json"])
+@pytest.mark.parametrize(
+    "how", prove_rest([(), ("json",)], keep=(0,), is_one=True), ids=["events", "json"]
+)
 async def test_a_server_over_http_is_called_with_its_headers(
     tmp_path, unused_port, monkeypatch, how
 ):
