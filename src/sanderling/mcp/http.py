@@ -11,7 +11,7 @@ Whatever goes wrong ends the connection: the SDK does not make another one, its 
 
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +26,7 @@ from sanderling.mcp.messages import MAX_MESSAGE_BYTES, envelope_of, message_of
 from sanderling.mcp.place import Place
 from sanderling.mcp.problems import LastingError, ServerError, why
 from sanderling.protocol.remedies import remedies
+from sanderling.providers.http.transport import causes_of, words_of
 from sanderling.sandbox.network.hosts import authority_of, canonical_host, is_loopback
 
 if TYPE_CHECKING:
@@ -225,17 +226,9 @@ def port_of(url: httpx2.URL) -> int:
 
 def _explained(request: httpx2.Request, error: httpx2.TransportError) -> ServerError:
     host = authority_of(request.url.host, port_of(request.url))
-    causes = tuple(_causes(error))
-    words = [text for cause in causes if (text := str(cause))]
-    said = words[0] if words else type(error).__name__
-    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+    said = words_of(error)
+    if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):
         return ServerError(f"there is no safe connection to {host} ({said})")
     if isinstance(error, httpx2.TimeoutException):
         return ServerError(f"{host} does not answer")
     return ServerError(f"{host} cannot be reached ({said})")
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error:
-        yield error
-        error = error.__cause__ or error.__context__

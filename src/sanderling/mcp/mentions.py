@@ -38,7 +38,8 @@ async def put_in(prompt: Prompt, servers: Mapping[str, Server]) -> Prompt:
         server, remote, typed = found
         values = remote.values(typed)
         try:
-            text = told_prompt(await server.get_prompt(remote.name, values))
+            result = await server.request(lambda client: client.get_prompt(remote.name, values))
+            text = told_prompt(result)
         except ServerError as error:
             raise ConfigError(f"/{remote.command} cannot be had: {error}.") from error
         if not text.strip():
@@ -50,7 +51,8 @@ async def put_in(prompt: Prompt, servers: Mapping[str, Server]) -> Prompt:
 
 async def _told(server: Server, uri: str) -> str:
     try:
-        return told_resource(server.name, uri, await server.read_resource(uri))
+        result = await server.request(lambda client: client.read_resource(uri))
+        return told_resource(server.name, uri, result)
     except ServerError as error:
         raise ConfigError(f"@{server.name}:{uri} cannot be read: {error}.") from error
 

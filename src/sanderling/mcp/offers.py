@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sanderling.errors import ConfigError
+from sanderling.mcp.remote import listed
 from sanderling.protocol.events import SlashCommand
 from sanderling.text import fence_around, printable, visible_prose
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from mcp import Client
 
-MAX_PAGES = 20
 MAX_OFFERED = 500  # of each kind
 MAX_DESCRIPTION_CHARS = 100
 MAX_URI_CHARS = 1_000
@@ -79,32 +79,18 @@ class RemotePrompt(msgspec.Struct, frozen=True):
 async def remote_prompts(client: "Client", server: str) -> tuple[RemotePrompt, ...]:
     """Ask for all prompts of the server that the person calls `server`."""
     prompts: dict[str, RemotePrompt] = {}
-    cursor = None
-    for _ in range(MAX_PAGES):
-        page = await client.list_prompts(cursor=cursor)
-        for each in page.prompts:
-            command = f"{_behind_slash(server)}:{_behind_slash(each.name)}"
-            arguments = tuple(
-                RemoteArgument(a.name, bool(a.required)) for a in each.arguments or ()
-            )
-            about = _line(each.description or each.title or "")
-            prompts.setdefault(command, RemotePrompt(each.name, command, about, arguments))
-        cursor = page.next_cursor
-        if not cursor or len(prompts) >= MAX_OFFERED:
-            break
+    for each in await listed(client.list_prompts, "prompts", MAX_OFFERED):
+        command = f"{_behind_slash(server)}:{_behind_slash(each.name)}"
+        arguments = tuple(RemoteArgument(a.name, bool(a.required)) for a in each.arguments or ())
+        about = _line(each.description or each.title or "")
+        prompts.setdefault(command, RemotePrompt(each.name, command, about, arguments))
     return tuple(prompts.values())[:MAX_OFFERED]
 
 
 async def remote_resources(client: "Client") -> tuple[str, ...]:
     """Ask for the URIs of all resources, and the templates of those that are made when they are read."""
-    uris: dict[str, None] = {}
-    cursor = None
-    for _ in range(MAX_PAGES):
-        page = await client.list_resources(cursor=cursor)
-        uris |= dict.fromkeys(str(each.uri) for each in page.resources)
-        cursor = page.next_cursor
-        if not cursor or len(uris) >= MAX_OFFERED:
-            break
+    resources = await listed(client.list_resources, "resources", MAX_OFFERED)
+    uris = dict.fromkeys(str(each.uri) for each in resources)
     with suppress(Exception):  # not every server that has resources has these
         templates = await client.list_resource_templates()
         uris |= dict.fromkeys(each.uri_template for each in templates.resource_templates)

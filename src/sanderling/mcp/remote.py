@@ -1,6 +1,6 @@
 """Tools as a server tells of them, as data of ours: no more of it than a model can be told."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +34,21 @@ class RemoteTool(msgspec.Struct, frozen=True):
 async def remote_tools(client: "Client") -> tuple[RemoteTool, ...]:
     """Ask for all of the server's tools."""
     tools: dict[str, RemoteTool] = {}
-    cursor = None
-    for _ in range(MAX_PAGES):
-        page = await client.list_tools(cursor=cursor)
-        for tool in page.tools:
-            tools.setdefault(tool.name, _as_told(tool))
-        cursor = page.next_cursor
-        if not cursor or len(tools) >= MAX_TOOLS:
-            break
+    for tool in await listed(client.list_tools, "tools", MAX_TOOLS):
+        tools.setdefault(tool.name, _as_told(tool))
     return tuple(tools.values())[:MAX_TOOLS]
+
+
+async def listed(ask: Callable[..., Awaitable[Any]], kind: str, enough: int) -> list[Any]:
+    """Ask for page after page of what the server lists as `kind`, until there is no other, or there are `enough`."""
+    found, cursor = list[Any](), None
+    for _ in range(MAX_PAGES):
+        page = await ask(cursor=cursor)
+        found += getattr(page, kind)
+        cursor = page.next_cursor
+        if not cursor or len(found) >= enough:
+            break
+    return found
 
 
 async def listen(client: "Client", on_change: Callable[[], None]) -> None:

@@ -129,11 +129,11 @@ class Server:
             while True:
                 await self._wanted.wait()
                 if not self._failures:
-                    self._set("starting")
+                    self._set(Status("starting"))
                 terms = self._surroundings.terms()
                 problem = await self._hold(terms)
                 if not self._wanted.is_set():
-                    self._set("stopped", self._stopped_for)
+                    self._set(Status("stopped", self._stopped_for))
                 elif problem and self._surroundings.terms() == terms:
                     await self._back_off(problem)
         finally:
@@ -152,7 +152,7 @@ class Server:
                     ready_at = anyio.current_time()
                     self._holding.deadline = float("inf")
                     self.connection = Connection(client, client.protocol_version, terms)
-                    self._set("ready")
+                    self._set(Status("ready"))
                     await self._follow(client)
         # Whatever a server makes of the SDK, or of our use of it, is the server's failure, and told as such.
         except Exception as error:  # noqa: BLE001
@@ -247,20 +247,17 @@ class Server:
         self._failures += 1
         if self._failures >= MAX_FAILURES or problem.is_lasting:
             self._wanted = anyio.Event()
-            self._set_status(problem)
+            self._set(problem)
             return
-        self._set("restarting", problem.why)
+        self._set(Status("restarting", problem.why))
         delay_s = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (self._failures - 1))
         with anyio.CancelScope(deadline=anyio.current_time() + delay_s) as self._holding:
             await anyio.sleep_forever()
         self._holding = None
         if not self._wanted.is_set():
-            self._set("stopped", self._stopped_for)
+            self._set(Status("stopped", self._stopped_for))
 
-    def _set(self, state: State, why: str = "") -> None:
-        self._set_status(Status(state, why))
-
-    def _set_status(self, status: Status) -> None:
+    def _set(self, status: Status) -> None:
         if status == self.status:
             return
         self.status = status
@@ -274,7 +271,7 @@ class Server:
         """Connect anew, also where it has failed or was stopped."""
         self._failures = 0
         self._wanted.set()
-        self._set("starting")
+        self._set(Status("starting"))
         if self._holding:
             self._holding.cancel()
 
@@ -286,7 +283,7 @@ class Server:
         if self._holding:
             self._holding.cancel()
         else:
-            self._set("stopped", why)
+            self._set(Status("stopped", why))
 
     def change(self, declared: McpServer, surroundings: Surroundings) -> None:
         """Be the server that is declared now, from its next start on."""
@@ -341,31 +338,19 @@ class Server:
         Call one of its tools.
 
         Raises:
-            ServerError: it cannot be called, refuses, does not answer in time, or ended meanwhile.
+            ServerError: as `request`.
         """
-        return await self._request(
+        return await self.request(
             lambda client: client.call_tool(tool, arguments, None, on_progress)
         )
 
-    async def get_prompt(self, name: str, values: dict[str, str]) -> "mcp_types.GetPromptResult":
+    async def request(self, make: "Callable[[Client], Awaitable[T]]") -> T:
         """
-        Ask for a prompt of its.
+        Return what `make` asks the server for.
 
         Raises:
-            ServerError: as `call`.
+            ServerError: it cannot be asked, refuses, does not answer in time, or ended meanwhile.
         """
-        return await self._request(lambda client: client.get_prompt(name, values))
-
-    async def read_resource(self, uri: str) -> "mcp_types.ReadResourceResult":
-        """
-        Ask for what a resource holds.
-
-        Raises:
-            ServerError: as `call`.
-        """
-        return await self._request(lambda client: client.read_resource(uri))
-
-    async def _request(self, make: "Callable[[Client], Awaitable[T]]") -> T:
         connection = await self.connected()
         try:
             with self._patience.limited():

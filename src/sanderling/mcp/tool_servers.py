@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
@@ -60,6 +59,8 @@ class Surroundings(NamedTuple):
 class ToolServers:
     """The servers of one session; `source` has their tools."""
 
+    giving_way = staticmethod(giving_way)
+
     def __init__(
         self,
         own: Mapping[str, McpServer],
@@ -102,10 +103,6 @@ class ToolServers:
                 for name, each in self._projects.items():
                     if each.server and each.server.enabled:
                         tasks.start_soon(self._let_start, name)
-
-    def giving_way(self) -> AbstractContextManager[None]:
-        """Load nothing more of the SDK in this context than what is being loaded already."""
-        return giving_way()
 
     def declare(self, projects: Mapping[str, Proposal]) -> None:
         """Have the servers that the project declares now, below the person's own."""

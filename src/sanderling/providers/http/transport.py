@@ -173,7 +173,7 @@ def explain_transport(
         return otherwise
     if isinstance(error, httpx2.DecodingError) or _BROKEN_HTTP.match(words):
         return malformed(words)
-    if any(map(_is_refusal_of_tls, _causes(error))):
+    if any(map(_is_refusal_of_tls, causes_of(error))):
         return ProviderError(
             "network",
             f"No safe connection to {host} ({words}).",
@@ -199,7 +199,7 @@ def explain_transport(
 
 def _speaks_otherwise(error: BaseException, words: str, host: str) -> ProviderError | None:
     """The error that says that one end speaks TLS and the other does not; None if that is not what happened."""
-    if any(map(_is_without_tls, _causes(error))):
+    if any(map(_is_without_tls, causes_of(error))):
         what, scheme = "does not speak TLS", "If it is meant to be so, base_url begins with http://"
     elif _NO_HTTP.match(words):
         what, scheme = "does not answer in HTTP", "If it speaks TLS, base_url begins with https://"
@@ -211,11 +211,11 @@ def _speaks_otherwise(error: BaseException, words: str, host: str) -> ProviderEr
 
 def words_of(error: BaseException) -> str:
     """The error's own words, else those of what it comes from."""
-    told = [words for cause in _causes(error) if (words := str(cause))]
+    told = [words for cause in causes_of(error) if (words := str(cause))]
     return told[0] if told else type(error).__name__
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def causes_of(error: BaseException | None) -> Iterator[BaseException]:
     while error:
         yield error
         error = error.__cause__ or error.__context__
