@@ -147,6 +147,14 @@ async def test_it_is_asked_as_in_a_conversation_with_all_tools(tmp_path, serve, 
     assert FILE in words
 
 
+async def test_calls_that_bear_one_id_fail_no_trial_as_they_fail_no_conversation(tmp_path, serve):
+    server = serve(LoopbackServer)
+    first, (_, use, done), last = (each.steps for each in claude_answers())
+    again = loopback.tool_use("use", "ls", '{"path": "."}', index=1)
+    server.answer(Reply(*first), Reply(loopback.message_start(), use, again, done), Reply(*last))
+    assert (await try_one(tmp_path, server, "anthropic", "claude-test")).is_passed
+
+
 async def test_without_a_model_the_first_that_is_listed_is_tried(tmp_path, serve):
     server = serve(OllamaServer)
     server.answer(*ollama_answers())

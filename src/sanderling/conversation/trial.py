@@ -21,7 +21,6 @@ from sanderling.protocol.messages import (
     ContentBlock,
     Message,
     TextBlock,
-    ThinkingBlock,
     ToolResult,
     ToolUse,
     Usage,
@@ -37,6 +36,7 @@ from sanderling.providers import (
 )
 from sanderling.providers.choice import DEFAULT, full_name, make_at
 from sanderling.providers.endpoint import Endpoint, load_endpoint
+from sanderling.session.history import History
 from sanderling.session.prices import prompt_tokens
 from sanderling.text import duration, markdown_table
 from sanderling.tools.catalog import TOOLS, specs_of
@@ -147,7 +147,7 @@ class _Talk:
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
-        self._history: list[Message] = []
+        self._history = History()
         self._usage = Usage()
 
     async def ping(self) -> str:
@@ -198,11 +198,13 @@ class _Talk:
         column.told = f"{kept / taken:.0%}" if kept else "none"
 
     def _say(self, *blocks: ContentBlock) -> None:
-        self._history.append(Message("user", blocks))
+        self._history.add(Message("user", blocks))
 
     async def _ask(self) -> tuple[float, Sequence[ContentBlock]]:
         """When the first piece came, and the blocks of the answer, which the history has then."""
-        request = ModelRequest(system_prompt(), tuple(self._history), specs_of(TOOLS.values()))
+        request = ModelRequest(
+            system_prompt(), tuple(self._history.messages), specs_of(TOOLS.values())
+        )
         first, blocks = 0.0, list[ContentBlock]()
         async with aclosing(self._provider.stream(request)) as items:
             async for item in items:
@@ -217,23 +219,11 @@ class _Talk:
                     case UsageReport(usage):
                         self._usage = usage
                     case ReplyDone():
-                        kept = tuple(filter(_is_kept, blocks))
-                        self._history.append(Message("assistant", kept))
+                        self._history.add(Message("assistant", tuple(blocks)))
                         return first, blocks
                     case _:
                         pass
         raise cut_off()
-
-
-def _is_kept(block: ContentBlock) -> bool:
-    """Say whether a history keeps `block`: no blank text, and no thought that nobody takes back."""
-    match block:
-        case TextBlock(text):
-            return bool(text.strip())
-        case ThinkingBlock(signature=signature, extra=extra):
-            return bool(signature or extra)
-        case _:
-            return True
 
 
 def _failed(problem: str, remedy: str) -> ProviderError:
