@@ -133,9 +133,8 @@ class Parts:
     def restore(self, mode: Mode | None) -> None:
         """Take up what the session has left; `mode` for this time, instead of its own."""
         session, provider = self.session, self.provider
-        if isinstance(model := session.state("model"), str) and self._can_ask(model):
-            pass
-        elif session.history and session.model != provider.model:
+        is_own = isinstance(model := session.state("model"), str) and self._can_ask(model)
+        if not is_own and session.history and session.model != provider.model:
             session.switch_model(provider.model)
         self.memory.restore(self._remembered(), {"mode": mode})
 
