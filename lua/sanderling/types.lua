@@ -434,6 +434,10 @@
 ---@field hunks sanderling.RejectedHunk[]
 ---@field reason string
 
+---@class (exact) sanderling.NoteSaved
+---@field type 'note_saved'
+---@field path string
+
 ---@class (exact) sanderling.WatchJob
 ---@field type 'watch_job'
 ---@field id string
@@ -700,6 +704,7 @@
 ---| sanderling.SetMode
 ---| sanderling.AnswerApproval
 ---| sanderling.RejectChanges
+---| sanderling.NoteSaved
 ---| sanderling.WatchJob
 ---| sanderling.StopJob
 ---| sanderling.ControlToolServer

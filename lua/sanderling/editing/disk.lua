@@ -25,6 +25,9 @@ function M.shown_name(buf)
   return vim.fn.fnamemodify(api.nvim_buf_get_name(buf), ':~:.')
 end
 
+---@type boolean the hooks of the person run, but it is not they who write
+M.are_hooks_running = false
+
 --- Run the autocommands of `event` as `:write` does. Their errors are told, and stop nothing.
 ---@param buf integer
 ---@param event 'BufWritePre'|'BufWritePost'
@@ -34,9 +37,11 @@ function M.run_hooks(buf, event)
   end
   local views, name, earlier = windows.save(buf), M.shown_name(buf), vim.v.errmsg
   vim.v.errmsg = ''
+  M.are_hooks_running = true
   local ok, err = pcall(api.nvim_buf_call, buf, function()
     vim.cmd('silent! doautocmd <nomodeline> ' .. event)
   end)
+  M.are_hooks_running = false
   local problem = ok and vim.v.errmsg or tostring(err)
   vim.v.errmsg = earlier
   if problem ~= '' then

@@ -104,6 +104,14 @@ local function notify(session_id, action)
   end
 end
 
+--- Tell the sessions that the running host serves; where none runs, nobody.
+---@param action sanderling.Action
+function M.tell_open_sessions(action)
+  for session_id in pairs(channel and opened or {}) do
+    notify(session_id, action)
+  end
+end
+
 --- The host serves the session no longer.
 ---@param session_id string
 local function forget(session_id)

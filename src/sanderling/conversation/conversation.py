@@ -18,6 +18,7 @@ from sanderling.protocol.actions import (
     Compact,
     ControlToolServer,
     EditWaiting,
+    NoteSaved,
     RedoTurn,
     RejectChanges,
     ReleaseWaiting,
@@ -104,6 +105,8 @@ class Conversation:
                 parts.approvals.answer(action)
             case RejectChanges():
                 parts.notes.add_rejected(action)
+            case NoteSaved(path):
+                parts.workspace.changes.saved(path)
             case Compact(focus):
                 parts.compactor.ask(focus)
             case UndoCompaction():

@@ -176,6 +176,12 @@ class RejectChanges(msgspec.Struct, tag="reject_changes", frozen=True, forbid_un
     reason: str = ""
 
 
+class NoteSaved(msgspec.Struct, tag="note_saved", frozen=True, forbid_unknown_fields=True):
+    """The person has just written the file `path`, its links followed: that is no work of a command which runs meanwhile."""
+
+    path: str
+
+
 class WatchJob(msgspec.Struct, tag="watch_job", frozen=True, forbid_unknown_fields=True):
     """Tell what the job writes: its output so far, then what comes; or no longer."""
 
@@ -230,6 +236,7 @@ Action = (
     | SetMode
     | AnswerApproval
     | RejectChanges
+    | NoteSaved
     | WatchJob
     | StopJob
     | ControlToolServer
