@@ -21,6 +21,7 @@ from sanderling.protocol.messages import (
     Usage,
 )
 from sanderling.session.codec import Codec
+from sanderling.session.log import changes_dir
 from sanderling.session.records import (
     LOG_VERSION,
     LoggedCommand,
@@ -297,8 +298,12 @@ def test_a_deleted_session_leaves_nothing_behind(tmp_path, make):
     outputs = tmp_path / "s"
     outputs.mkdir()
     (outputs / "c1.log").write_text("long")
+    changes = changes_dir(tmp_path / "s.jsonl")
+    changes.mkdir(parents=True)
+    (changes / "journal.jsonl").write_text("{}")
     delete(tmp_path, "s")
     assert [path.name for path in tmp_path.iterdir()] == ["other.jsonl"]
+    assert not changes.exists()
 
 
 def test_an_open_session_is_neither_renamed_nor_deleted(tmp_path, make):

@@ -1,4 +1,4 @@
---- What the person saves while the agent works: told to the host, which would take it for the work of a command that just runs.
+--- Saves of the person's are told to the host, which would take them for the work of a command that just runs.
 local api = vim.api
 local disk = require('sanderling.editing.disk')
 local host = require('sanderling.host')

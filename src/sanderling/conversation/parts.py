@@ -1,7 +1,6 @@
 """The parts of a conversation, put together: what its turns and its views work with."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,6 +46,7 @@ from sanderling.providers import Provider
 from sanderling.sandbox.confinement import SessionEvent, SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import Grant, SandboxPolicy
+from sanderling.session.log import changes_dir
 from sanderling.session.session import Session
 from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
 from sanderling.tools.editor import Editor
@@ -190,10 +190,10 @@ class Parts:
 
     def _make_journal(self) -> Journal:
         """The journal of what the agent changes: beside the logs, or where a session's log is that is not to be kept."""
-        log, settings = self.session.log.path, self.settings
-        is_kept = log.parent == settings.session_dir
-        root = Path(settings.state_dir) if is_kept else log.parent
-        return Journal(root / "changes", log.stem, self.session.project, self._warn)
+        log = self.session.log.path
+        is_kept = log.parent == self.settings.session_dir
+        directory = changes_dir(log) if is_kept else log.parent / "changes" / log.stem
+        return Journal(directory.parent, log.stem, self.session.project, self._warn)
 
     def _warn(self, text: str) -> None:
         self.emit(Notice("warning", text))

@@ -173,5 +173,6 @@ class Turn:
                 await parts.calls.tool_use_begun.wait()
         await parts.sandbox.get_ready()
         parts.servers.begin()
-        tasks.start_soon(parts.workspace.changes.get_ready, parts.sandbox)
         await to_thread.run_sync(grammar.parse, "", abandon_on_cancel=True)  # loads it
+        await parts.calls.tool_use_begun.wait()  # a turn without one does not use the sandbox
+        await parts.workspace.changes.get_ready(parts.sandbox)

@@ -291,6 +291,11 @@ def output_dir(log: Path) -> Path:
     return log.with_suffix("")
 
 
+def changes_dir(log: Path) -> Path:
+    """The directory for what the agent has changed in a session."""
+    return log.parent.parent / "changes" / log.stem
+
+
 @contextmanager
 def opened(log: Path) -> Generator[BinaryIO]:
     """

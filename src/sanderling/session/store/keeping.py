@@ -13,7 +13,7 @@ from sanderling.errors import SessionError
 from sanderling.paths import replacing
 from sanderling.protocol.messages import Message, Prompt, ToolResult
 from sanderling.session.codec import Codec
-from sanderling.session.log import log_path, opened, output_dir, records_of
+from sanderling.session.log import changes_dir, log_path, opened, output_dir, records_of
 from sanderling.session.records import (
     LOG_VERSION,
     Header,
@@ -53,7 +53,7 @@ def rename(session_dir: Path, session_id: str, title: str) -> None:
 
 def delete(session_dir: Path, session_id: str) -> None:
     """
-    Remove a session's log, and what its commands have put out.
+    Remove a session's log, what its commands have put out, and the journal of what the agent has changed.
 
     Raises:
         SessionError: there is none, it is open, or it cannot be removed.
@@ -67,8 +67,9 @@ def delete(session_dir: Path, session_id: str) -> None:
                 "the session is open, here or in another Neovim: close it first"
             ) from None
         try:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(output_dir(log))
+            for directory in (output_dir(log), changes_dir(log)):
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(directory)
             log.unlink()
         except OSError as error:
             raise SessionError(f"cannot remove {error.filename}: {error.strerror}") from error
