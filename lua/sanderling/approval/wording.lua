@@ -218,13 +218,9 @@ M.progress_of = nil
 ---@return string
 local function review_line(progress)
   local keys = {}
-  for _, key in ipairs({
-    { 'next_hunk', 'next' },
-    { 'keep_hunk', 'keep' },
-    { 'reject_hunk', 'reject' },
-  }) do
-    local name = config.key_name(config.options.keys[key[1]], '')
-    keys[#keys + 1] = name ~= '' and ('%s %s'):format(name, key[2]) or nil
+  for _, word in ipairs({ 'next', 'keep', 'reject' }) do
+    local name = config.key_name(config.options.keys[word .. '_hunk'], '')
+    keys[#keys + 1] = name ~= '' and ('%s %s'):format(name, word) or nil
   end
   local of = progress.left < progress.count and ('%d of '):format(progress.left) or ''
   local where = progress.is_shown and ' to review in the file'
