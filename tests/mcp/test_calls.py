@@ -17,6 +17,7 @@ from sanderling.protocol.events import (
     ToolOutput,
 )
 from sanderling.protocol.messages import ImageBlock, TextBlock
+from tests.conftest import prove
 from tests.mcp.conftest import hostile
 from tests.unit.test_tool_uses import Talk, uses
 
@@ -129,6 +130,7 @@ async def test_progress_is_shown_while_it_runs(tmp_path):
     )
 
 
+@prove
 async def test_long_result_is_told_in_bounds_and_all_of_it_is_in_a_file_for_the_model(tmp_path):
     replies = uses(call("big")), uses(call("echo"))
     talk = talk_with(tmp_path, *replies, rules=(rule_from_text("allow mcp__bad__big"),))

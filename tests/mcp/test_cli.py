@@ -80,6 +80,7 @@ def test_what_is_declared_is_listed(shell):
     assert shell.rows("list")[-1] == {"name": "docs", "place": "docs", "is_projects": True}
 
 
+@prove
 def test_each_is_started_and_its_row_says_what_came_of_it(shell, unused_port):
     (shell.project / ".mcp.json").write_text(
         '{"mcpServers": {"docs": {"command": "docs"}, "old": {"type": "sse", "url": "http://x"}}}'

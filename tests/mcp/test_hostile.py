@@ -103,6 +103,7 @@ async def test_program_that_is_not_there_is_named(place, monkeypatch):
         assert "paths" in mcp["bad"].status.why
 
 
+@prove
 async def test_server_that_never_answers_is_given_up_after_its_time(place, monkeypatch):
     monkeypatch.setattr(owner, "CONNECT_S", 0.2)
     monkeypatch.setattr(owner, "MAX_FAILURES", 2)
@@ -144,6 +145,7 @@ async def test_server_that_floods_its_output_is_ended(place, where, monkeypatch)
         assert await mcp.called("bad", "echo") == "hi"
 
 
+@prove
 @pytest.mark.parametrize(
     "where", prove_rest(["progress", "stderr", "requests", "answers"], keep=(0,))
 )
@@ -202,6 +204,7 @@ async def test_call_that_is_cancelled_is_cancelled_in_the_server(place):
         assert await mcp.called("bad", "echo") == "hi"
 
 
+@prove
 async def test_call_that_takes_too_long_is_given_up_and_cancelled(place):
     mark = place.project / "cancelled"
     async with served(place, bad=hostile(timeout_s=0.5)) as mcp:
@@ -240,6 +243,7 @@ async def test_server_that_asks_us_something_is_refused_and_its_call_goes_on(pla
         assert await mcp.called("bad", "ask") == "hi"
 
 
+@prove
 async def test_progress_is_told_as_it_comes(place):
     steps: list[tuple[float, float | None, str | None]] = []
 

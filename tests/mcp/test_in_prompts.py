@@ -95,6 +95,7 @@ async def test_a_server_without_templates_has_its_resources():
     assert await remote_resources(Client()) == ("note://a",)
 
 
+@prove
 async def test_what_a_server_puts_in_steers_with_the_words(notes):
     async with notes(uses("bash", command="sleep 0.3"), says("Done.")) as talk:
         await talk.state("it", "ready")
@@ -105,6 +106,7 @@ async def test_what_a_server_puts_in_steers_with_the_words(notes):
         await talk.until(lambda: "Buy bread." in talk.told())
 
 
+@prove
 async def test_a_prompt_that_waits_for_a_server_can_be_stopped(notes):
     async with notes() as talk:
         await talk.state("it", "ready")
@@ -179,6 +181,7 @@ async def test_a_form_of_the_newer_era_is_filled_in(notes):
         assert talk.results()[0].startswith("Ada is 36, agrees")
 
 
+@prove
 @pytest.mark.parametrize("answer", prove_rest(["deny", "cancel"], keep=(0,)))
 async def test_a_form_that_is_not_filled_in_ends_the_call(notes, answer):
     async with notes(uses("mcp__it__introduce"), says("Done.")) as talk:
@@ -189,6 +192,7 @@ async def test_a_form_that_is_not_filled_in_ends_the_call(notes, answer):
         assert "Ada" not in talk.results()[0]
 
 
+@prove
 async def test_a_form_goes_with_the_turn_that_is_stopped(notes):
     async with notes(uses("mcp__it__introduce"), says("Done.")) as talk:
         await talk.state("it", "ready")
@@ -199,6 +203,7 @@ async def test_a_form_goes_with_the_turn_that_is_stopped(notes):
         await talk.until(lambda: talk.of(TurnEnded))
 
 
+@prove
 async def test_forms_and_pages_of_the_older_era(tmp_path):
     servers = {"it": of_node("everything")}
     script = (

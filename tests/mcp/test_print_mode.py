@@ -68,6 +68,7 @@ def test_tool_of_a_server_is_denied_where_nobody_can_be_asked(shell):
     assert "from the server" not in str(msgspec.to_builtins(session.history[2:]))
 
 
+@prove
 def test_server_that_fails_is_told_and_the_answer_comes(shell):
     declare(shell, bad=hostile("exit"), good=hostile())
     done = shell.play(ANSWER, args=("--allow", "mcp__*"))
@@ -106,6 +107,7 @@ def propose(shell: Shell, **servers: Any) -> None:
     trust.trust({".mcp.json": trust.look(".mcp.json").sha256})
 
 
+@prove
 def test_server_of_the_project_that_may_start_is_there_at_the_first_request(shell):
     shutil.copy(HOSTILE, shell.project)
     propose(shell, bad={"command": PYTHON, "args": ["hostile.py"]})

@@ -184,6 +184,7 @@ def test_a_chat_that_is_low_does_not_cut_a_question(start_agent):
     assert "more lines" not in screen
 
 
+@prove
 @pytest.mark.parametrize("has_buffer", prove_rest([True, False], keep=(0,)))
 def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
     start_agent, app, project, has_buffer
@@ -220,6 +221,7 @@ def test_project_that_was_replaced_is_the_one_that_is_changed_and_that_is_told(
         assert not agent.lua("return vim.bo[vim.fn.bufnr('app.py')].modified")
 
 
+@prove
 def test_without_a_project_nothing_is_done_until_it_is_back(start_agent, app, project):
     agent = start_agent(
         reply(bash("true")),
@@ -657,6 +659,7 @@ def test_a_command_that_takes_too_long_goes_on_as_a_job_that_can_be_watched_and_
     wait_until(lambda: not pids_of(marker))
 
 
+@prove
 @pytest.mark.parametrize("way", prove_rest(["AgentStop", "quit", "kill", "clear"], keep=(0,)))
 def test_nothing_is_left_running(start_agent, way):
     marker = f"4712.{os.getpid()}"
@@ -958,6 +961,7 @@ def test_the_tour_goes_to_its_end_and_shows_each_stop(start_agent, columns, line
     assert not agent.is_blocked()
 
 
+@prove
 def test_a_command_is_shown_again_as_it_was_with_its_output_and_what_stood_below_it(start_agent):
     use = {"name": "bash", "input": {"command": "echo said; mkdir -p src; cd src"}}
     agent = start_agent({"step": [{"tool_use": use}]}, {"step": [{"text": "done"}]})

@@ -5,7 +5,7 @@ import random
 import signal
 
 import pytest
-from tests.conftest import prove_rest, wait_until
+from tests.conftest import prove, prove_rest, wait_until
 
 TWELVE = "".join(f"line {n}\n" for n in range(1, 13))
 FOUR = [{"old": f"line {n}\n", "new": f"LINE {n}\n"} for n in (2, 5, 8, 11)]
@@ -415,6 +415,7 @@ def test_in_any_order_of_keeping_rejecting_typing_and_writing_nothing_is_lost(pr
     assert lines(child, path) == written
 
 
+@prove
 def test_a_file_that_changes_on_the_disk_meanwhile_is_looked_at_again(proposed):
     child, path = proposed()
     path.write_text("first\n" + TWELVE)
@@ -426,6 +427,7 @@ def test_a_file_that_changes_on_the_disk_meanwhile_is_looked_at_again(proposed):
     assert path.read_text() == "first\n" + upper(2)
 
 
+@prove
 def test_a_file_that_changed_unnoticed_keeps_that_change(proposed):
     child, path = proposed()
     path.write_text("first\n" + TWELVE)

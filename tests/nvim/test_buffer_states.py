@@ -742,6 +742,7 @@ def test_a_pending_operator_is_waited_for_and_does_what_it_would_have(child, ope
     assert text_of(child) == TEXT.replace("line 10\n", "").replace(FIFTY, "fifty\n")
 
 
+@prove
 @pytest.mark.parametrize(
     "keys, what, leave",
     prove_rest(
@@ -914,6 +915,7 @@ def test_a_full_disk_leaves_the_buffer_and_the_file_as_they_were(full_disk, chil
     assert path.read_text() == CHANGED
 
 
+@prove
 def test_a_host_that_dies_between_change_and_write_leaves_both_texts(child, opened, desk):
     path = opened()
     child.command(f"autocmd BufWritePre * ++once call system('kill -9 {desk.process.pid}')")

@@ -1,7 +1,7 @@
 """:AgentConfig opens the files of settings; a mistake in one is told where a person looks."""
 
 import pytest
-from tests.conftest import ROOT, wait_until
+from tests.conftest import ROOT, prove, wait_until
 
 TEMPLATES = ROOT / "src" / "sanderling" / "config"
 
@@ -176,6 +176,7 @@ def test_the_old_name_of_a_projects_file_is_told_once(child, project):
     assert child.transcript_text().replace("\n", " ").count(told) == 1
 
 
+@prove
 def test_health_tells_what_is_wrong_and_what_is_in_force(child, user_file):
     user_file.parent.mkdir(parents=True)
     user_file.write_text("modle = 'x'\n")

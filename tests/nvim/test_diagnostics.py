@@ -171,6 +171,7 @@ def test_a_server_that_was_put_right_and_broken_again_is_told_again(watched):
     assert watched.told("one", "two", "three") == [(1, "one is bad")]
 
 
+@prove
 def test_what_the_persons_typing_brings_is_not_told(watched):
     buf = watched.open("a.txt", "fine\nfine\n", "push")
     watched.edit(buf, 0, 1, "bad one")

@@ -168,6 +168,7 @@ chmod +x "$environment/bin/python"
 """
 
 
+@prove
 def test_when_the_environment_is_built_nothing_is_left_to_do(start_nvim, bare_plugin, tmp_path):
     (bare_plugin / "doc").unlink()
     shutil.copytree(ROOT / "doc", bare_plugin / "doc", ignore=shutil.ignore_patterns("tags"))

@@ -30,6 +30,7 @@ def assert_shown_in_part(agent):
     return lines
 
 
+@prove
 @pytest.mark.parametrize("chunk_chars", prove_rest([0, 50_000]))
 def test_an_answer_of_one_line_is_shown_in_part_and_kept_whole(start_agent, chunk_chars):
     answer = {"text": f"{LINE}\nand more\n\nThe end.", "chunk_chars": chunk_chars}

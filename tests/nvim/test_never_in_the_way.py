@@ -115,6 +115,7 @@ def view(child):
     """)
 
 
+@prove
 def test_a_reader_who_left_the_last_line_is_not_moved(scripted):
     child = scripted(STREAM)
     child.open_chat()
@@ -126,6 +127,7 @@ def test_a_reader_who_left_the_last_line_is_not_moved(scripted):
     assert view(child) == before
 
 
+@prove
 def test_a_reader_on_the_last_line_goes_along(scripted):
     child = scripted(STREAM)
     child.open_chat()
@@ -169,6 +171,7 @@ def test_every_window_on_the_transcript_keeps_its_own_place(scripted):
     assert child.lua("return vim.api.nvim_win_get_cursor(_G.other_tab)")[0] == last
 
 
+@prove
 def test_a_fold_that_the_user_made_survives_the_stream(scripted):
     child = scripted(STREAM)
     child.open_chat()

@@ -160,6 +160,7 @@ def test_a_wrong_option_of_the_screen_is_left_out_and_the_chat_works(child):
     assert child.transcript()[-1] == "pong"
 
 
+@prove
 @pytest.mark.parametrize(
     "options, message",
     prove_rest(
@@ -331,6 +332,7 @@ def test_an_error_in_a_users_autocommand_does_not_stop_the_stream(child):
     assert not child.is_blocked()
 
 
+@prove
 def test_options_set_while_the_host_runs_take_effect_with_the_next_session(child, tmp_path):
     child.open_chat()
     child.submit("ping")

@@ -88,6 +88,7 @@ def test_it_stays_at_the_end_of_what_is_written_meanwhile(screen):
     assert last_file < first
 
 
+@prove
 def test_nobody_counts_for_a_chat_that_is_hidden_and_it_goes_on_when_it_is_shown(screen):
     screen.send(TURN_STARTED, scheduled(600))
     screen.command("AgentChat")

@@ -127,6 +127,7 @@ def test_a_count_goes_further_and_one_session_alone_says_so(chat):
     wait_until(lambda: current_id(chat) == first)
 
 
+@prove
 def test_a_session_in_the_background_streams_on_and_is_shown_at_its_end(chat):
     chat.feed("idrip<C-s><Esc>")
     wait_until(lambda: "drop" in chat.transcript_text())
@@ -627,6 +628,7 @@ def test_the_current_session_is_renamed(chat):
     wait_until(lambda: title(chat) == "A better name")
 
 
+@prove
 def test_what_was_typed_for_a_path_does_not_stay_on_the_screen(chat):
     say(chat, "hello", 1)
     chat.feed(":AgentExport<CR>")
@@ -654,6 +656,7 @@ def test_a_session_is_exported_to_the_path_that_is_given_and_to_no_file_that_is_
 # --- forks -------------------------------------------------------------------------------------------------------------
 
 
+@prove
 @pytest.mark.parametrize("height", [22, 24])
 def test_a_fork_shows_the_end_of_a_last_line_that_is_wrapped(chat, height):
     chat.lua("vim.o.lines = ...", height)
@@ -728,6 +731,7 @@ def test_who_leaves_a_session_that_another_neovim_has_open_has_an_empty_one(chat
 # --- requests ----------------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_a_request_starts_the_host_and_one_that_a_dying_host_leaves_is_answered_with_an_error(
     start_nvim,
 ):

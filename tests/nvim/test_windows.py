@@ -72,6 +72,7 @@ def buffer_of(child: ChildNvim, filetype: str) -> int:
     )
 
 
+@prove
 @pytest.mark.parametrize("which", ["sanderling", pytest.param("sanderling_prompt", marks=prove)])
 @pytest.mark.parametrize(
     "command",
@@ -102,6 +103,7 @@ def test_a_turn_goes_on_when_a_buffer_of_the_chat_is_deleted_and_stands_in_the_n
     agent.wait_for_screen("second")
 
 
+@prove
 @pytest.mark.parametrize("which", ["sanderling", "sanderling_prompt"])
 @pytest.mark.parametrize("command", prove_rest(["edit", "edit!", "noautocmd edit"], keep=[0]))
 def test_edit_in_a_window_of_the_chat_leaves_it_as_it_was(start_agent, which, command):
@@ -126,6 +128,7 @@ def test_edit_in_a_window_of_the_chat_leaves_it_as_it_was(start_agent, which, co
     assert not agent.messages().count("something went wrong")
 
 
+@prove
 def test_a_question_waits_on_when_the_chat_is_wiped(start_agent):
     agent = start_agent(
         {"step": [{"tool_use": {"name": "write", "input": {"path": "new.txt", "content": "x\n"}}}]},
@@ -163,6 +166,7 @@ def test_what_is_sent_is_seen_wherever_the_transcript_stood(start_agent):
     agent.wait_for_screen("second 60")
 
 
+@prove
 def test_text_that_arrives_moves_no_view_that_has_left_the_end(start_agent):
     agent = start_agent(
         long_answer("first"),
@@ -178,6 +182,7 @@ def test_text_that_arrives_moves_no_view_that_has_left_the_end(start_agent):
     assert "first 20" in agent.screen_text()
 
 
+@prove
 @pytest.mark.parametrize("mode", ["n", "i"])
 def test_keys_of_the_prompt_turn_the_pages_of_the_transcript(start_agent, mode):
     agent = start_agent(long_answer("line", 200), long_answer("second", 3))
@@ -325,6 +330,7 @@ def test_closing_a_window_of_a_chat_in_a_tab_page_closes_the_page(child):
 # --- what windows and buffers are called ------------------------------------------------------------------------------
 
 
+@prove
 def test_a_statusline_a_tab_and_a_list_of_buffers_call_the_chat_by_names_for_people(child):
     child.command("set laststatus=2 showtabline=2")
     child.open_chat(position="tab")
@@ -348,6 +354,7 @@ def test_a_statusline_of_the_users_is_left_alone(child):
     assert "mine:[Sanderling]" in child.screen_text(), child.screen_text()
 
 
+@prove
 @pytest.mark.parametrize("key", prove_rest(["/", "?"], keep=(0,)))
 def test_a_search_that_is_given_up_at_the_end_goes_on_following(start_agent, key):
     agent = start_agent(
@@ -364,6 +371,7 @@ def test_a_search_that_is_given_up_at_the_end_goes_on_following(start_agent, key
     agent.wait_for_screen("last")
 
 
+@prove
 def test_a_refusal_without_a_line_for_messages_is_seen_and_asks_for_nothing(start_agent):
     agent = start_agent({"step": [{"text": "begun"}, {"delay_ms": 60000}]})
     agent.command("set cmdheight=0 showtabline=0")
@@ -390,6 +398,7 @@ def test_a_refusal_while_text_is_inserted_is_seen_until_it_can_have_been_read(ag
     assert agent.messages().count("/close takes") == 1
 
 
+@prove
 def test_a_message_that_is_longer_than_the_line_is_shown_whole(start_agent):
     agent = start_agent(columns=60, lines=20)
     agent.feed(":AgentResume 20260101-000000-abcd<CR>")
@@ -514,6 +523,7 @@ def test_what_stands_unsent_in_a_prompt_outlives_a_neovim_that_is_killed(start_n
     wait_until(lambda: drafts(other) == [])
 
 
+@prove
 def test_what_stands_unsent_where_nothing_was_said_comes_back_in_the_next_session(start_nvim):
     child = start_nvim()
     child.command("AgentChat")

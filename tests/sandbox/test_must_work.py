@@ -836,6 +836,7 @@ def test_a_name_fails_at_once_while_the_network_is_off(sandboxed):
     assert run.stdout in ("2\n", "1\n"), run  # not found; 124 would be the timeout
 
 
+@prove
 def test_what_a_command_leaves_in_the_background_ends_with_it(sandboxed):
     sleeps = [
         f"{how} sleep 7{os.getpid()}.{n} >/dev/null 2>&1 &"

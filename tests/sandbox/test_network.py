@@ -511,6 +511,7 @@ async def test_a_head_must_arrive_in_time_and_size(monkeypatch):
             writer.transport.abort()
 
 
+@prove
 async def test_an_idle_tunnel_is_closed(monkeypatch):
     async with server_for(echo) as port, proxy_for(f"127.0.0.1:{port}") as proxy:
         monkeypatch.setattr(serving, "IDLE_S", 0.3)

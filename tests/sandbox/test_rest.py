@@ -70,6 +70,7 @@ async def test_tmp_goes_with_a_session_that_ends_at_rest(place):
     assert place.temporary_directories() == []
 
 
+@prove
 @pytest.mark.parametrize("is_moved", prove_rest([False, True], keep=(-1,)))
 async def test_sandbox_whose_private_directories_go_is_opened_anew(place, is_moved):
     async with session_of(place) as session:
@@ -101,6 +102,7 @@ async def rests_when_it_has_ended(session: SessionSandbox, process: Process) -> 
     await rest(session)
 
 
+@prove
 async def test_session_does_not_rest_while_a_command_runs(place):
     async with session_of(place) as session:
         process = await session.ground.spawn(["sleep", "600"])

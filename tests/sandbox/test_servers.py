@@ -231,6 +231,7 @@ async def test_errors_of_a_server_come_apart(place):
         process.close()
 
 
+@prove
 async def test_session_does_not_rest_while_a_server_lives(place):
     async with session_of(place) as session, server_in(session) as server:
         await would_rest(session)
@@ -261,6 +262,7 @@ async def test_twenty_servers_start_side_by_side(place):
         assert sorted(map(int, found)) == list(range(20))
 
 
+@prove
 async def test_looks_are_seldom_while_only_servers_run_and_often_again_with_a_command(
     place, monkeypatch
 ):

@@ -824,6 +824,7 @@ READING = (
 )  # fmt: skip
 
 
+@prove
 @pytest.mark.parametrize("is_confined", prove_rest([True, False], keep=(0,)))
 async def test_git_that_only_reads_runs_nothing_that_the_repository_names(tmp_path, is_confined):
     desk = Desk(tmp_path, is_confined=is_confined)

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.conftest import ROOT
+from tests.conftest import ROOT, prove
 from tests.loopback import HANG_UP, HTML, RESET, STALL, Reply, Status, Verbatim, Wait
 from tests.wires import chat
 from tests.wires.servers import ChatServer, told
@@ -315,11 +315,13 @@ async def test_what_breaks_after_the_reason_to_stop_breaks_nothing(
     assert items[1:] == [BlockDone(ToolUse("call_1", "ls", {})), ReplyDone("end_turn")]
 
 
+@prove
 async def test_usage_that_comes_late_is_waited_for(server, connect):
     server.answer(Reply(chat.begin(), chat.finish(), Wait(0.3), chat.usage(7, 3), STALL))
     assert UsageReport(Usage(7, 3)) in await ask(connect())
 
 
+@prove
 async def test_silence_is_stalled_and_comments_are_no_silence(server, connect):
     server.answer(Reply(chat.begin(), chat.text("Hel"), STALL))
     assert (await fail(connect(idle_timeout_s=0.2))).kind == "stalled"

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.conftest import ROOT, examples
+from tests.conftest import ROOT, examples, prove
 
 from sanderling.config import (
     DEFAULT_MODEL,
@@ -776,6 +776,7 @@ def test_tables_without_an_end_are_told(text):
     assert "tables in tables" in str(mistakes[0])
 
 
+@prove
 def test_countless_unknown_keys_take_no_time_without_an_end():
     layer, _ = parse("f", "\n".join(f"k{number} = 1" for number in range(50_000)))
     start = time.process_time()

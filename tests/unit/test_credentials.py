@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.conftest import ROOT
+from tests.conftest import ROOT, prove
 from tests.loopback import LoopbackServer, Status
 
 from sanderling.config import Settings
@@ -376,6 +376,7 @@ def state(use, monkeypatch, tmp_path) -> Path:
     return tmp_path / "nvim/sanderling"
 
 
+@prove
 def test_key_that_is_piped_into_login_is_kept_for_its_provider_until_logout(state):
     status, told = command_line("login", "mistral", key=f"{KEY}\n")
     assert status == 0

@@ -78,6 +78,7 @@ async def test_only_what_is_new_is_read(desk):
     await desk.ask(action="stop", id="j1")
 
 
+@prove
 async def test_read_waits_no_longer_than_it_is_told(desk):
     await desk.say("sleep 1000", background=True)
     began = time.monotonic()

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from tests import loopback
-from tests.conftest import happens, prove_rest
+from tests.conftest import happens, prove, prove_rest
 from tests.fuzz.wires import WIRES
 from tests.loopback import HANG_UP, RESET, STALL, LoopbackServer, Reply, Step, Verbatim, Wait
 from tests.wires import chat, ollama, responses
@@ -249,6 +249,7 @@ async def test_wait_that_the_api_asks_for_is_kept(server, talk):
     assert second.at - first.at >= 0.3
 
 
+@prove
 async def test_signs_of_life_are_no_silence(server, talk):
     noise = [step for _ in range(4) for step in (Wait(0.2), talk.words.noise)]
     server.answer(talk.reply(*noise, talk.words.hello))

@@ -863,6 +863,7 @@ async def test_command_that_is_granted_something_runs_again_where_it_ran_first(t
     assert talk.told().startswith(f"{talk.project}/sub\nmy notes\n")
 
 
+@prove
 @pytest.mark.parametrize("is_on", [True, False])
 async def test_what_a_command_has_exported_without_being_asked_about_asks_before_it_decides(
     tmp_path, is_on

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.conftest import prove
 
 from sanderling.protocol.events import (
     CommandEnded,
@@ -235,6 +236,7 @@ def test_new_session_has_one_empty_page(session):
     assert (page.events, page.has_earlier) == ((), False)
 
 
+@prove
 def test_session_that_another_process_has_open_cannot_be_opened(session, tmp_path):
     say(session, 1)
     code = (

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests import loopback
+from tests.conftest import prove
 from tests.loopback import LoopbackServer, Reply, Status
 from tests.wires import chat, ollama, responses
 from tests.wires.servers import ChatServer, OllamaServer, ResponsesServer, told
@@ -241,6 +242,7 @@ def check(tmp_path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@prove
 def test_a_shell_gets_the_row_as_text_or_json_and_an_exit_status(tmp_path, serve):
     server = serve(OllamaServer)
     (tmp_path / "sanderling").mkdir()

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from sanderling.changes.journal import Edit
 from sanderling.changes.states import ABSENT as NOTHING
 from sanderling.changes.states import FileChange, State
-from sanderling.editing.lines import Hunk, applied, buffer_hunks
+from sanderling.editing.lines import Difference, Hunk, applied, buffer_hunks
 from sanderling.errors import ToolError
 from sanderling.sandbox.files import ABSENT, FileChangedError, Loaded
 from sanderling.sandbox.inside.reading import Stamp
@@ -40,7 +40,7 @@ from sanderling.tools.buffers import (
 from sanderling.tools.editor import Buffer, Editor
 from sanderling.tools.known import Knowledge, Known, Proposal
 from sanderling.tools.outcome import OverlapError, Preview
-from sanderling.tools.reviewed import Accepted, proposed
+from sanderling.tools.reviewed import Accepted, is_reviewable, proposed
 from sanderling.tools.texts import asked_of_person, difference, done, text_of
 from sanderling.tools.unsaved import merged
 
@@ -148,11 +148,12 @@ class Change:
 
     async def _previewed(self) -> Preview:
         loaded, buffer = await self._look()
-        place = await self._place(loaded)
         if buffer and self._stays_unsaved(loaded, buffer):
             text, _ = await merged(self._knowledge, buffer.text, self.context.overruled)
-            preview = asked_of_person(await difference(buffer.text, text))
+            change = await difference(buffer.text, text)
+            place = await self._place(loaded, change)
             is_same = place is not None and place.text == buffer.text
+            preview = asked_of_person(change)
             return self._in_place(preview, place if is_same else None, text, is_new=False)
         data, stamp = (loaded.data, loaded.stamp) if loaded else (None, None)
         if data is None and not self.is_whole:
@@ -162,17 +163,19 @@ class Change:
             # The model may not know the file; the person is shown what would be lost, and decides.
             self._workspace.seen.note(self.path, old)
         proposal, _ = await self._knowledge.considered(data, old, stamp)
-        preview = asked_of_person(await difference(old, await text_of(proposal.data)))
+        change = await difference(old, await text_of(proposal.data))
+        preview = asked_of_person(change)
+        place = await self._place(loaded, change)
         with suppress(ToolError):  # the buffer's encoding is another one
             if place and not place.is_modified and (data is None or is_in_step(place, data)):
                 new = text_in(place, proposal.data)
                 return self._in_place(preview, place, new, is_new=data is None)
         return preview
 
-    async def _place(self, loaded: Loaded | None) -> Buffer | None:
+    async def _place(self, loaded: Loaded | None, change: Difference) -> Buffer | None:
         """The buffer in which the person is to review it, if there is a place for that."""
         editor = self._workspace.editor
-        if editor is None:
+        if editor is None or not is_reviewable(change):
             return None
         place = await opened(self._workspace, self.path, loaded, self.context.tool_use_id)
         if place and loaded and not place.is_modified and not is_in_step(place, loaded.data):

@@ -16,7 +16,7 @@ from sanderling.tools.outcome import OverlapError
 from sanderling.tools.texts import asked_of_person, difference, done
 from sanderling.tools.unsaved import overlap
 
-MAX_HUNKS, MAX_HUNK_LINES = 500, 5000
+MAX_HUNKS, MAX_HUNK_LINES, MAX_HUNK_CHARS = 500, 5000, 1 << 20
 """What is larger than that, nobody reviews in a window."""
 MAX_TOLD_LINES = 200
 
@@ -28,13 +28,18 @@ class Told(NamedTuple):
     is_all: bool = True
 
 
-def proposed(path: str, buffer: Buffer, new: str, *, is_new: bool) -> Proposal | None:
-    """The change of a buffer's text into `new`, for a review; None if that is too large, or no line of it changes."""
+def is_reviewable(change: Difference) -> bool:
+    """Say whether a person can review it in a window: it is not too large, and some line of it changes."""
+    if not 0 < len(change.hunks) <= MAX_HUNKS:
+        return False
+    line_count = sum(hunk.line_count + len(hunk.lines) for hunk in change.hunks)
+    char_count = sum(len(line) for hunk in change.hunks for line in hunk.lines)
+    return line_count <= MAX_HUNK_LINES and char_count <= MAX_HUNK_CHARS
+
+
+def proposed(path: str, buffer: Buffer, new: str, *, is_new: bool) -> Proposal:
+    """The change of a buffer's text into `new`, which `is_reviewable`."""
     hunks = Difference(buffer.text, new).hunks
-    if not 0 < len(hunks) <= MAX_HUNKS:
-        return None
-    if sum(hunk.line_count + len(hunk.lines) for hunk in hunks) > MAX_HUNK_LINES:
-        return None
     old = lines_of(buffer.text)
     return Proposal(
         path,
