@@ -504,6 +504,20 @@ async def test_what_would_not_stand_still_for_another_view_ends_with_the_session
     process.close()
 
 
+async def test_a_view_in_which_something_is_about_to_start_is_not_retired(place):
+    async with place.open("full") as sandbox, anyio.create_task_group() as tasks:
+
+        async def retire() -> None:
+            while True:
+                sandbox.retire_views()
+                await anyio.lowlevel.checkpoint()
+
+        tasks.start_soon(retire)
+        granted = sandbox.policy._replace(read_paths=(str(place.base / "granted"),))
+        assert await run(sandbox, "echo fine", policy=granted) == (0, "fine\n", "")
+        tasks.cancel_scope.cancel()
+
+
 @prove
 async def test_nothing_outlives_a_session_that_is_cancelled(place, marker):
     async with anyio.create_task_group() as tasks:

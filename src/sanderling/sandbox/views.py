@@ -26,6 +26,7 @@ class View:
         self.servers = WeakSet[Process]()
         self.file_workers = WeakSet[Process]()
         self._sending = anyio.Lock()
+        self._wanted = 0  # by those who are about to start something in it
 
     def hold(self, path: str) -> None:
         with suppress(OSError):  # it is gone, and what ran in it
@@ -42,7 +43,11 @@ class View:
 
     @property
     def is_used(self) -> bool:
-        return self.runs_commands or any(worker.is_running for worker in self.file_workers)
+        return (
+            self._wanted > 0
+            or self.runs_commands
+            or any(worker.is_running for worker in self.file_workers)
+        )
 
     async def holds_memory(self) -> bool:
         """Say whether commands have left something there that is on no disk; not, if it does not answer any more."""
@@ -66,12 +71,16 @@ class View:
         Raises:
             OSError: it is gone.
         """
-        async with self._sending:
-            while True:
-                with suppress(BlockingIOError):
-                    wire.send(self.channel, message, descriptors)
-                    return
-                await anyio.wait_writable(self.channel)
+        self._wanted += 1
+        try:
+            async with self._sending:
+                while True:
+                    with suppress(BlockingIOError):
+                        wire.send(self.channel, message, descriptors)
+                        return
+                    await anyio.wait_writable(self.channel)
+        finally:
+            self._wanted -= 1
 
     def signal(self, key: int, number: int) -> None:
         try:
