@@ -266,6 +266,18 @@ async def test_tools_that_come_later_are_told_after_the_others(place, monkeypatc
         assert after == [*before, "mcp__bad__later1"]
 
 
+async def test_server_that_has_other_tools_each_time_has_only_so_many(place, monkeypatch):
+    async with served(place, bad=hostile()) as mcp:
+        own = len(mcp["bad"].tools)
+        monkeypatch.setattr("sanderling.mcp.source.MAX_MADE", own + 2)
+        for count in range(own + 1, own + 6):
+            await mcp.called("bad", "more")
+            await happens(lambda count=count: len(mcp["bad"].tools) >= count)
+            names = [tool.name for tool in await mcp.source.tools()]
+        assert names[-1] == "mcp__bad__later2"
+        assert "mcp__bad__echo" in names
+
+
 async def test_server_is_started_on_the_terms_of_now(place):
     async with served(place, bad=hostile()) as mcp:
         await mcp.called("bad", "write", str(place.project / "one"))

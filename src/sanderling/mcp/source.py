@@ -14,7 +14,7 @@ from sanderling.mcp.log import ServerLog
 from sanderling.mcp.logins import Login
 from sanderling.mcp.names import MAX_NUMBER, fitted_server, tool_name
 from sanderling.mcp.place import Place
-from sanderling.mcp.remote import RemoteTool
+from sanderling.mcp.remote import MAX_TOOLS, RemoteTool
 from sanderling.mcp.search import Shelf
 from sanderling.mcp.server import OpenTransport, Server, Surroundings
 from sanderling.mcp.servers import McpServer, filled_in
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
     from mcp.client._transport import TransportStreams
 
+MAX_MADE = 2 * MAX_TOOLS
+"""Tools of one server in a session, those among them that it has told anew."""
 AskFor = Callable[[str, Any], Awaitable[Any]]
 """Puts the question of the server of that name before the person."""
 
@@ -142,16 +144,17 @@ class McpSource:
                         await server.begun()
 
     def _made(self, server: Server, remote: RemoteTool) -> OutsideTool | None:
-        """The tool that `remote` is for the model; None if it was made already, or is another one each time."""
-        told = self._names[server.name].setdefault(remote.name, [])
-        if remote in told:
+        """The tool that `remote` is for the model; None if it was made already, or its server never stops to have others."""
+        names = self._names[server.name]
+        told = names.get(remote.name, [])
+        if remote in told or sum(map(len, names.values())) >= MAX_MADE:
             return None
         number = 1
         while (name := tool_name(server.name, remote.name, number=number)) in self._made_names:
             number += 1
         if number > MAX_NUMBER:
             return None
-        told.append(remote)
+        names[remote.name] = [*told, remote]
         self._made_names.add(name)
         return tool_of(server, remote, name)
 
