@@ -1,5 +1,6 @@
 """A conversation whose turns are undone: files, what the model is told, and what a session that is resumed knows of it."""
 
+from tests.conftest import happens
 from tests.unit.test_conversation import Talk
 
 from sanderling.protocol.actions import RedoTurn, Rewind, UndoTurn
@@ -119,3 +120,17 @@ async def test_nothing_is_undone_in_plan_mode_and_while_the_model_is_asked(tmp_p
         talk.conversation.submit(TWO)
         talk.conversation.act(UndoTurn())
         assert (tmp_path / "project" / "a").exists()
+
+
+async def test_what_a_job_has_changed_since_is_listed_when_its_turn_is_undone(tmp_path):
+    command = "touch begun; while [ ! -e go ]; do sleep 0.02; done; echo late > late; sleep 60"
+    job = {"tool_use": {"name": "bash", "input": {"command": command, "background": True}}}
+    talk = Talk(tmp_path, [job], [{"text": "It runs."}], answer="once")
+    async with talk.served():
+        talk.conversation.submit(ONE)
+        await talk.until(TurnEnded)
+        (talk.project / "go").touch()
+        await happens((talk.project / "late").exists)
+        talk.conversation.act(UndoTurn())
+        undone = await talk.until(FilesRestored)
+        assert "late" in {file.path for file in undone.files if file.how == "left"}

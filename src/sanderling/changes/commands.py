@@ -83,6 +83,11 @@ class CommandChanges:
         """Take note that the person has just saved the file `path`, its links followed."""
         self._saved.add(path)
 
+    async def look_at_jobs(self, ground: Ground) -> None:
+        """Record what jobs in the background have changed up to now."""
+        if self._had_job:
+            await self.look(ground)
+
     async def look(self, ground: Ground) -> None:
         """Record what has changed since this was called last, if the agent may have done it."""
         if self._refused:

@@ -79,6 +79,7 @@ class Undoer:
     async def run(self) -> None:
         """Do what was asked for first."""
         action = self._asked.popleft()
+        await self._workspace.changes.look_at_jobs(self._workspace.ground)
         try:
             match action:
                 case UndoTurn(turn):
