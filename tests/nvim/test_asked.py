@@ -367,7 +367,7 @@ def test_two_files_are_reviewed_while_the_person_types_in_a_third(start_agent, p
     assert hunk_count(child, paths[0]) == 4
     child.command("only")
     child.command("AgentApprovals")
-    child.wait_for_screen("4 hunks to review, :AgentReviews goes there")
+    child.wait_for_screen(":AgentReviews shows it in the file")
     decide(child, paths[0], *[(1, False)] * 4)
     wait_for_turn(child)
     assert paths[0].read_text() == TWELVE

@@ -50,7 +50,7 @@ def test_undo_redo_and_rewind_on_the_screen(start_agent, project, app, columns, 
     assert "c conversation" in screen
     agent.feed("b")
     wait_until(lambda: app.read_text() == APP)
-    agent.wait_for_screen("back to before the prompt")
+    wait_until(lambda: "back to before the prompt" in " ".join(agent.transcript_text().split()))
     wait_until(lambda: "Fix it." in "\n".join(agent.prompt_lines()))
 
 

@@ -219,9 +219,7 @@ function watch(buf)
     if is_ours and M.is_focused() then
       M.set_left() -- `:quit` in it
     end
-    if is_ours then
-      update_soon()
-    end
+    update_soon() -- another may have shown the file that is reviewed
   end, 'a question survives :only')
   on({ 'CursorMoved', 'CursorMovedI' }, function()
     if

@@ -207,7 +207,7 @@ end
 ---@class (exact) sanderling.approval.Progress hunks, and whether a window shows them
 ---@field left integer on which nothing is decided
 ---@field count integer
----@field is_shown boolean
+---@field is_shown boolean in this tab page
 
 --- The progress of a review that goes on in the file itself; the review of changes, which ranks above this, gives the function.
 ---@type fun(q: sanderling.session.state.Question): sanderling.approval.Progress?
@@ -223,11 +223,9 @@ local function review_line(progress)
     keys[#keys + 1] = name ~= '' and ('%s %s'):format(name, word) or nil
   end
   local of = progress.left < progress.count and ('%d of '):format(progress.left) or ''
-  local where = progress.is_shown and ' to review in the file'
-    or ' to review, :AgentReviews goes there'
   return of
     .. words.counted(progress.count, 'hunk')
-    .. where
+    .. ' to review in the file'
     .. (#keys > 0 and ': ' or '')
     .. table.concat(keys, ', ')
 end
@@ -253,12 +251,14 @@ end
 function M.body_of(q, width)
   local event = q.event
   local progress = event.proposal and M.progress_of and M.progress_of(q)
-  if progress then
+  if progress and progress.is_shown then
     return small_body_of(q, width, progress)
   end
   local asker = asker_of(q)
   local lines = asker and { asker } or {}
-  vim.list_extend(lines, words.wrapped(words.plain(event.reason), width))
+  local reason = words.plain(event.reason)
+    .. (progress and ' :AgentReviews shows it in the file.' or '')
+  vim.list_extend(lines, words.wrapped(reason, width))
   local is_cut = api.nvim_strwidth(heading_of(q)) > heading_room(width)
   if is_cut and not headings[event.kind] and not says_title(event) then
     lines[#lines + 1] = words.plain(event.title)

@@ -216,7 +216,9 @@ function wording.progress_of(q)
     local left = vim.tbl_filter(function(hunk)
       return hunk.source == asked.source
     end, hunks.list(asked.buf))
-    local is_shown = #vim.fn.win_findbuf(asked.buf) > 0
+    local is_shown = vim.iter(api.nvim_tabpage_list_wins(0)):any(function(win)
+      return api.nvim_win_get_buf(win) == asked.buf
+    end)
     return { left = #left, count = vim.tbl_count(asked.made), is_shown = is_shown }
   end
 end

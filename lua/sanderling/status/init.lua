@@ -222,14 +222,14 @@ local function count_jobs(state)
   end, state.jobs)
 end
 
---- Count the changes of a session that nobody has reviewed.
+--- Count the changes of a session that nobody has reviewed; what a question proposes counts as the question.
 ---@param session_id string
 ---@return integer
 local function count_unreviewed(session_id)
   local hunks = package.loaded['sanderling.review.hunks']
   return hunks
       and (hunks.counts(function(hunk)
-        return hunk.source.session_id == session_id
+        return hunk.source.session_id == session_id and not hunk.source.is_proposed
       end))
     or 0
 end
