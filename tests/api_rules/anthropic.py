@@ -102,7 +102,13 @@ def changed_thoughts(
 
 
 def _thoughts(content: Sequence[Block]) -> list[Block]:
-    return [block for block in content if block["type"] in THOUGHTS]
+    """The thoughts without blank ones that nobody has signed: DeepSeek wants one where its model has not thought."""
+    return [
+        block
+        for block in content
+        if block["type"] in THOUGHTS
+        and not (block.get("thinking", "x").isspace() and not block.get("signature"))
+    ]
 
 
 def _begin_of_loop(messages: Sequence[Mapping[str, Any]]) -> int:
