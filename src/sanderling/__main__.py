@@ -95,6 +95,25 @@ def run_command(argv: list[str]) -> int:
     gc.enable()
     parser = argparse.ArgumentParser(prog="sanderling", description=sanderling.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    _add_own_commands(commands)
+    if argv[0] == "config":
+        from sanderling.cli.config import add_config_commands  # loads much that the others need not
+
+        add_config_commands(commands)
+    if argv[0] == "mcp":
+        from sanderling.cli.mcp import add_mcp_commands
+
+        add_mcp_commands(commands)
+    if argv[0] in UNDOING:
+        from sanderling.cli.undo import add_undo_commands
+
+        add_undo_commands(commands)
+    add_sandbox_commands(commands)
+    arguments = parser.parse_args(argv)
+    return arguments.run(arguments)
+
+
+def _add_own_commands(commands: Any) -> None:
     check = commands.add_parser(
         "check",
         help="print versions, the key's presence and, with --api, the API's answer as JSON; of a PROVIDER, what it can do",
@@ -123,21 +142,6 @@ def run_command(argv: list[str]) -> int:
         command = commands.add_parser(name, help=what)
         command.add_argument("provider", nargs="?", default="", help="else that of the settings")
         command.set_defaults(run=run)
-    if argv[0] == "config":
-        from sanderling.cli.config import add_config_commands  # loads much that the others need not
-
-        add_config_commands(commands)
-    if argv[0] == "mcp":
-        from sanderling.cli.mcp import add_mcp_commands
-
-        add_mcp_commands(commands)
-    if argv[0] in UNDOING:
-        from sanderling.cli.undo import add_undo_commands
-
-        add_undo_commands(commands)
-    add_sandbox_commands(commands)
-    arguments = parser.parse_args(argv)
-    return arguments.run(arguments)
 
 
 def list_sessions(arguments: argparse.Namespace) -> int:

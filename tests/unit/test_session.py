@@ -16,7 +16,6 @@ from tests.api_rules.anthropic import refusals
 from tests.conftest import prove, prove_rest
 
 from sanderling.errors import SessionError
-from sanderling.protocol.events import FilesRestored, RestoredFile
 from sanderling.protocol.messages import (
     CommandEnding,
     CommandRecord,
@@ -32,6 +31,7 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
+from sanderling.protocol.restoring import FilesRestored, RestoredFile
 from sanderling.session.codec import Codec
 from sanderling.session.history import NOT_RUN, UNKNOWN_OUTCOME, with_results
 from sanderling.session.log import SessionInUseError

@@ -4,16 +4,10 @@ from tests.conftest import happens
 from tests.unit.test_conversation import Talk
 
 from sanderling.protocol.actions import RedoTurn, Rewind, UndoTurn
-from sanderling.protocol.events import (
-    ConversationRewound,
-    FilesRestored,
-    Notice,
-    PromptsReturned,
-    RestoredFile,
-    TurnEnded,
-)
+from sanderling.protocol.events import Notice, PromptsReturned, TurnEnded
 from sanderling.protocol.messages import Prompt, TextBlock
 from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, PreviewRewind
+from sanderling.protocol.restoring import ConversationRewound, FilesRestored, RestoredFile
 
 
 def write(path: str, content: str) -> dict:

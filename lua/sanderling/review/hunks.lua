@@ -218,6 +218,20 @@ function M.keep(hunks)
   end
 end
 
+--- Make edits in an undo block: marks, selection and jumps stay, as far as the text does.
+---@param buf integer
+---@param joins boolean undo does not stop before it
+---@param list sanderling.editing.Edit[] in order
+function M.write(buf, joins, list)
+  undo.in_block(buf, joins, function()
+    undo.keeping_selection(buf, function()
+      changes.with_modifiers('keepjumps', function()
+        changes.apply(buf, edits.narrow(list))
+      end)
+    end)
+  end)
+end
+
 --- Put back what stood there, in one undo block.
 ---@param self sanderling.review.following.Followed
 ---@param hunks sanderling.review.Hunk[]
@@ -227,13 +241,7 @@ local function put_back(self, hunks)
     list[i] = { row = hunk.row, old = M.text_of(hunk), new = hunk.old }
     ids[hunk.id] = true
   end
-  undo.in_block(buf, false, function()
-    undo.keeping_selection(buf, function()
-      changes.with_modifiers('keepjumps', function()
-        changes.apply(buf, edits.narrow(list))
-      end)
-    end)
-  end)
+  M.write(buf, false, list)
   for _, hunk in ipairs(hunks) do
     if hunk.had_end ~= nil then
       vim.bo[buf].endofline = hunk.had_end

@@ -3,13 +3,11 @@
 local M = {}
 
 local api = vim.api
-local changes = require('sanderling.editing.changes')
 local draw = require('sanderling.review.draw')
 local edits = require('sanderling.editing.hunks')
 local following = require('sanderling.review.following')
 local hunks = require('sanderling.review.hunks')
 local regions = require('sanderling.review.regions')
-local undo = require('sanderling.editing.undo')
 local views = require('sanderling.editing.views')
 
 ---@class (exact) sanderling.review.lifting.Part
@@ -40,19 +38,6 @@ function M.parts(buf)
     end
   end
   return parts, vim.list_extend(text, self and self.lines or {}, next_row + 1)
-end
-
----@param buf integer
----@param list sanderling.editing.Edit[]
----@param joins boolean undo does not stop at it
-local function apply(buf, list, joins)
-  undo.in_block(buf, joins, function()
-    undo.keeping_selection(buf, function()
-      changes.with_modifiers('keepjumps', function()
-        changes.apply(buf, edits.narrow(list))
-      end)
-    end)
-  end)
 end
 
 --- Is the text still the one that the proposal is for, and no change of the agent's that waits for a review in its way?
@@ -87,7 +72,7 @@ function M.propose(buf, source, proposed)
   end, proposed)
   draw.keeping_views(buf, function()
     hunks.changing(buf, source, function()
-      apply(buf, list, false)
+      hunks.write(buf, false, list)
     end)
   end)
 end
@@ -106,7 +91,7 @@ function M.lift(buf)
   self.hunks = vim.tbl_filter(function(hunk)
     return not hunk.source.is_proposed
   end, self.hunks)
-  apply(buf, list, true)
+  hunks.write(buf, true, list)
   following.settle(self)
   return lifted
 end
@@ -149,7 +134,7 @@ function M.lay(lifted)
     list[i] = { row = row, old = hunk.old, new = part.new }
     shift = shift + #part.new - #hunk.old
   end
-  apply(buf, list, true)
+  hunks.write(buf, true, list)
   following.settle(self)
   for _, part in ipairs(lifted.parts) do
     table.insert(self.hunks, part.hunk)

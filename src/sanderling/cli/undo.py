@@ -18,8 +18,9 @@ from sanderling.print_mode.inputs import (
 )
 from sanderling.protocol.actions import RedoTurn, UndoTurn
 from sanderling.protocol.agent import Agent
-from sanderling.protocol.events import Event, FilesRestored, Notice, RestoredFile
+from sanderling.protocol.events import Event, Notice
 from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, TurnShown
+from sanderling.protocol.restoring import FilesRestored, RestoredFile
 from sanderling.session.records import is_session_id
 from sanderling.text import visible
 

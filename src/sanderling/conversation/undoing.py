@@ -17,15 +17,7 @@ from sanderling.editing.text import decode
 from sanderling.errors import SessionError, ToolError
 from sanderling.permissions.gate import Gate
 from sanderling.protocol.actions import RedoTurn, Rewind, UndoTurn
-from sanderling.protocol.events import (
-    ConversationRewound,
-    Event,
-    FilesRestored,
-    Notice,
-    PromptsReturned,
-    Restoration,
-    RestoredFile,
-)
+from sanderling.protocol.events import Event, Notice, PromptsReturned
 from sanderling.protocol.requests import (
     ChangedFile,
     Changes,
@@ -33,6 +25,12 @@ from sanderling.protocol.requests import (
     FilesBefore,
     RewindPreview,
     TurnShown,
+)
+from sanderling.protocol.restoring import (
+    ConversationRewound,
+    FilesRestored,
+    Restoration,
+    RestoredFile,
 )
 from sanderling.session.records import LoggedRestored, LoggedRewind
 from sanderling.session.session import Session, derived_title

@@ -1,7 +1,6 @@
 """The prompts and resources that a server offers beside its tools, and what is made of them in a prompt of the person's."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ import msgspec
 
 from sanderling.errors import ConfigError
 from sanderling.mcp.remote import listed
+from sanderling.project.slash_commands import words_of
 from sanderling.protocol.events import SlashCommand
 from sanderling.text import fence_around, printable, visible_prose
 
@@ -54,7 +54,7 @@ class RemotePrompt(msgspec.Struct, frozen=True):
         if len(names) == 1 and typed:
             found = _ARGUMENT.fullmatch(typed)
             return {names[0]: found[2] if found and found[1] == names[0] else typed}
-        values = self._in_order(names, _words(self.command, typed))
+        values = self._in_order(names, words_of(self.command, typed))
         missing = [a.name for a in self.arguments if a.is_required and a.name not in values]
         if missing:
             raise ConfigError(f"/{self.command} needs {' and '.join(missing)}")
@@ -153,12 +153,3 @@ def _behind_slash(name: str) -> str:
 def _line(text: str) -> str:
     line = " ".join(visible_prose(printable(text)).split())
     return line[:MAX_DESCRIPTION_CHARS]
-
-
-def _words(command: str, typed: str) -> list[str]:
-    try:
-        return shlex.split(typed)
-    except ValueError as error:
-        raise ConfigError(
-            f"the arguments of /{command} cannot be split into words: {error}"
-        ) from error

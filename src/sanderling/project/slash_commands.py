@@ -209,7 +209,7 @@ def _expanded(template: _Template, arguments: str) -> str:
     placeholders = [(found[1], found[2]) for found in _PLACEHOLDER.finditer(template.text)]
     numbers = [int(number) for _, number in placeholders if number]
     takes_all = any(everything for everything, _ in placeholders)
-    words = _words(template.shown.name, arguments) if numbers else []
+    words = words_of(template.shown.name, arguments) if numbers else []
     if numbers and not takes_all and len(words) > max(numbers):
         raise ConfigError(
             f"/{template.shown.name} takes {max(numbers)} arguments, not {len(words)}; quote what belongs together"
@@ -224,7 +224,13 @@ def _expanded(template: _Template, arguments: str) -> str:
     return text if takes_all or numbers or not arguments else f"{text}\n\n{arguments}"
 
 
-def _words(name: str, arguments: str) -> list[str]:
+def words_of(name: str, arguments: str) -> list[str]:
+    """
+    The words of what was typed behind the command `name`, as a shell splits them.
+
+    Raises:
+        ConfigError: a quote is not closed.
+    """
     try:
         return shlex.split(arguments)
     except ValueError as error:

@@ -12,6 +12,7 @@ import msgspec
 from sanderling.errors import ErrorKind
 from sanderling.protocol.messages import Prompt, StopReason, Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
+from sanderling.protocol.restoring import ConversationRewound, FilesRestored
 from sanderling.protocol.reviews import Proposal
 
 
@@ -137,38 +138,6 @@ class Compacted(msgspec.Struct, tag="compacted", frozen=True, omit_defaults=True
 
 class CompactionUndone(msgspec.Struct, tag="compaction_undone", frozen=True):
     """The model is shown again what the last compaction took away."""
-
-
-class RestoredFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """
-    A file that was brought back to what it was: `merged` with what the person has changed, or `left` as it is, and `why`.
-
-    `path` is relative to the project where it lies inside.
-    """
-
-    path: str
-    how: Literal["restored", "merged", "left"] = "restored"
-    why: str = ""
-    added: int = 0
-    removed: int = 0
-
-
-Restoration = Literal["undo", "redo", "rewind", "finish"]
-"""The last finishes what a process has begun that was killed."""
-
-
-class FilesRestored(msgspec.Struct, tag="files_restored", frozen=True, omit_defaults=True):
-    """The changes that the agent has made in these turns were taken back, or made again; `turns` are the ids of their prompts."""
-
-    kind: Restoration
-    turns: tuple[str, ...]
-    files: tuple[RestoredFile, ...] = ()
-
-
-class ConversationRewound(msgspec.Struct, tag="conversation_rewound", frozen=True):
-    """From here on the model is shown what was said before the prompt that begins with `text`. The transcript keeps everything."""
-
-    text: str
 
 
 class TrustNeeded(msgspec.Struct, tag="trust_needed", frozen=True):

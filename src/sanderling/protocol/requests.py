@@ -4,7 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from sanderling.protocol.events import RestoredFile, ToolServer
+from sanderling.protocol.events import ToolServer
+from sanderling.protocol.restoring import RestoredFile
 
 
 class ListSessions(msgspec.Struct, tag="list_sessions", frozen=True, forbid_unknown_fields=True):

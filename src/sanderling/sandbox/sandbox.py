@@ -44,7 +44,7 @@ from sanderling.sandbox.policy import (
 )
 from sanderling.sandbox.processes import DEVNULL, PIPE, STDOUT, Process, stream_in, stream_out
 from sanderling.sandbox.report import LAYERS, ROUTINE_SHARE, GuardEvent, Report
-from sanderling.sandbox.views import Views
+from sanderling.sandbox.views import View, Views
 
 NO_PROXY = "The proxy needs namespaces, which this machine does not allow."
 DISK_CHECK_S = 0.1
@@ -179,16 +179,20 @@ class Sandbox:
             unless_started.pop_all()
         signal_it = partial(view.signal, key)
         process = Process(signal_it, our_status, our_stdin, our_stdout, our_stderr)
-        if not argv:
+        if argv:
+            self._keep_watch(view, process, is_server=is_server)
+        else:
             view.file_workers.add(process)
-            return process
+        return process
+
+    def _keep_watch(self, view: View, process: Process, *, is_server: bool) -> None:
+        """Watch what runs, from now on `process`, too."""
         if not is_server and self._views.only_serve:
             self._is_needed.set()
         (view.servers if is_server else view.commands).add(process)
         if not self._is_watching:
             self._is_watching = True
             self._tasks.start_soon(self._watch)
-        return process
 
     async def spawn_server(
         self,

@@ -10,7 +10,6 @@ from sanderling.protocol.events import (
     CommandStarted,
     Compacted,
     CompactionUndone,
-    ConversationRewound,
     ErrorOccurred,
     HistoryEvent,
     HistoryShown,
@@ -30,6 +29,7 @@ from sanderling.protocol.messages import (
     ToolResult,
     ToolUse,
 )
+from sanderling.protocol.restoring import ConversationRewound
 from sanderling.session.records import (
     LoggedClearing,
     LoggedCommand,

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import msgspec
 
 from sanderling import __version__
-from sanderling.protocol.events import FilesRestored
 from sanderling.protocol.messages import (
     CommandRecord,
     Message,
@@ -20,6 +19,7 @@ from sanderling.protocol.messages import (
     ToolResult,
     Usage,
 )
+from sanderling.protocol.restoring import FilesRestored
 
 LOG_VERSION = 6
 READABLE_VERSIONS = (4, 5, 6)
