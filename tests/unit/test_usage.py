@@ -13,7 +13,7 @@ from tests.wires.servers import ChatServer, told
 from sanderling.config import Settings
 from sanderling.conversation.conversation import Conversation
 from sanderling.conversation.parts import Parts
-from sanderling.conversation.usage_report import report, shown_cost
+from sanderling.conversation.usage_report import shown_cost, usage_report
 from sanderling.errors import ConfigError
 from sanderling.models.known import LENGTH_STEP_TOKENS, KnownModels, Price
 from sanderling.protocol.events import UsageUpdated
@@ -178,7 +178,7 @@ def test_report_shows_context_budget_models_and_turns():
     ledger.begin_turn()
     ledger.add("claude-sonnet-5-5", Usage(500, 1_500, 520, 9_000))
     ledger.add("claude-opus-5-5", Usage(10_000, 2_000))
-    text = report(
+    text = usage_report(
         ledger,
         SHIPPED,
         model="claude-opus-5-5",
@@ -205,17 +205,17 @@ def test_report_shows_context_budget_models_and_turns():
 
 
 def test_report_rounds_the_context_up_as_the_winbar_does():
-    text = report(Ledger(), SHIPPED, model="m", context_used=3_001, window=1_000_000)
+    text = usage_report(Ledger(), SHIPPED, model="m", context_used=3_001, window=1_000_000)
     assert "* Context: 3,001 of 1,000,000 tokens (1%)\n" in text
 
 
 def test_report_says_what_has_no_price_and_still_gives_the_rest():
     ledger = Ledger()
     ledger.add("mystery", Usage(1_000, 10))
-    assert "cost" in report(ledger, SHIPPED, model="mystery", context_used=10, window=0)
+    assert "cost" in usage_report(ledger, SHIPPED, model="mystery", context_used=10, window=0)
     ledger.add("claude-opus-5-5", Usage(1_000_000))
     ledger.add("", Usage(1))
-    text = report(ledger, SHIPPED, model="mystery", context_used=1_010, window=0)
+    text = usage_report(ledger, SHIPPED, model="mystery", context_used=1_010, window=0)
     assert "* Context: 1,010 tokens\n" in text
     assert "* Session: $4.00 + ?\n" in text
     assert "Without a price: mystery, a model that is not known." in text
@@ -223,7 +223,7 @@ def test_report_says_what_has_no_price_and_still_gives_the_rest():
 
 
 def test_report_of_a_session_without_requests_has_no_tables():
-    text = report(Ledger(), SHIPPED, model="", context_used=0, window=0)
+    text = usage_report(Ledger(), SHIPPED, model="", context_used=0, window=0)
     assert text == "* Model: not known\n* Context: 0 tokens\n* Session: $0.00\n"
 
 

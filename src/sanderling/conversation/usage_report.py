@@ -8,7 +8,7 @@ from sanderling.session.prices import Cost, Prices, prompt_tokens
 from sanderling.text import markdown_table
 
 
-def report(
+def usage_report(
     ledger: Ledger,
     prices: Prices,
     *,

@@ -2,18 +2,13 @@
 
 import codecs
 from contextlib import suppress
-from typing import Literal
 
 import anyio
 import msgspec
 from anyio import to_thread
 
-from sanderling.config.show import settings_report
 from sanderling.conversation.parts import Parts
-from sanderling.conversation.trial import shown, try_all
-from sanderling.conversation.usage_report import report
-from sanderling.errors import ProviderError, SanderlingError, SessionError, ToolError
-from sanderling.models.known import split
+from sanderling.errors import SanderlingError, SessionError, ToolError
 from sanderling.protocol.actions import Action, ShowEarlier, WatchJob
 from sanderling.protocol.events import (
     JobOutput,
@@ -28,9 +23,7 @@ from sanderling.protocol.requests import (
     ListChanges,
     ListModels,
     ListToolServers,
-    Models,
     PreviewRewind,
-    Report,
     SessionRequest,
     ShowDifference,
     ShowSettings,
@@ -41,8 +34,6 @@ from sanderling.protocol.requests import (
     ToolServers,
     WholeToolUse,
 )
-from sanderling.providers.listing import Listing, known_models, listed_models
-from sanderling.providers.redaction import hide_secrets
 from sanderling.session.pages import Pages
 from sanderling.tools.outcome import Content
 
@@ -81,18 +72,10 @@ class Views:
             SanderlingError: it has no answer.
         """
         match request:
-            case ListModels(_, scope):
-                return await self._models(scope)
-            case TestProvider(_, provider):
-                name = provider or ":".join(split(self._parts.provider.model))
-                return Report("Provider", shown(await try_all([name], "", self._parts.settings)))
-            case ShowUsage():
-                return self._usage()
-            case ShowSettings():
-                text = settings_report(
-                    self._parts.settings, self._parts.provider.model, hide_secrets
-                )
-                return Report("Settings", text)
+            case ListModels() | TestProvider() | ShowUsage() | ShowSettings():
+                from sanderling.conversation import reports  # with what only they need
+
+                return await reports.answer(self._parts, request)
             case ShowTrust():
                 return await to_thread.run_sync(self._parts.project.shown)
             case ListToolServers():
@@ -150,45 +133,6 @@ class Views:
             except SanderlingError as error:
                 text = f"What was said before cannot be shown: {error}"
                 self._parts.emit(Notice("warning", text))
-
-    async def _models(self, scope: Literal["known", "own", "all"]) -> Models:
-        """Models that can be chosen: those that were listed, and what is known of providers that have listed nothing."""
-        settings, models = self._parts.settings, self._parts.calls.models
-        known = await to_thread.run_sync(known_models, settings, models)
-        listing = Listing()
-        if scope == "all":
-            listing = await listed_models(settings)
-        elif scope == "own":
-            listing = await self._own_models()
-        told = {split(name)[0] for name in listing.models}
-        rest = (
-            name
-            for name in known
-            if split(name)[0] not in told and (scope == "known" or not name.endswith(":"))
-        )
-        names = tuple(dict.fromkeys((*listing.models, *rest, self._parts.provider.model)))
-        notes = {name: note for name in names if (note := models.of(name).note)}
-        return Models(names, notes, tuple(listing.problems))
-
-    async def _own_models(self) -> Listing:
-        provider = self._parts.provider
-        try:
-            await provider.prepare()
-            return Listing([*await provider.list_models()])
-        except ProviderError as error:
-            return Listing([], [f"{error.message} {error.remedy}".rstrip()])
-
-    def _usage(self) -> Report:
-        session, provider, calls = self._parts.session, self._parts.provider, self._parts.calls
-        text = report(
-            session.ledger,
-            calls.prices,
-            model=provider.model,
-            context_used=session.last_usage.context_tokens,
-            window=provider.limits.context_window_tokens if provider.limits else 0,
-            budget_usd=calls.budget_usd,
-        )
-        return Report("Usage", text)
 
     async def _tool_use(self, tool_use_id: str) -> WholeToolUse:
         find = self._parts.session.find_tool_use
