@@ -27,9 +27,8 @@ from sanderling.changes.store import MAX_FILE_BYTES, Packed, Store, packed
 from sanderling.paths import is_within, real_path
 from sanderling.sandbox.files import Files
 from sanderling.sandbox.ground import Ground
-from sanderling.sandbox.inside.git_index import Row
 from sanderling.sandbox.inside.reading import Stamp
-from sanderling.sandbox.inside.tree import Seen
+from sanderling.sandbox.inside.rows import Row, Seen
 from sanderling.sandbox.looks import Copied, Looks
 
 MAX_COPIES_BYTES = 256 << 20

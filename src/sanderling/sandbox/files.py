@@ -6,17 +6,18 @@ import os
 import select
 import socket
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
 import anyio.to_thread
 
 from sanderling.errors import SandboxError
 from sanderling.sandbox import wire
-from sanderling.sandbox.inside import worker
-from sanderling.sandbox.inside.naming import Sight
 from sanderling.sandbox.inside.reading import Stamp
 from sanderling.sandbox.processes import Process
+
+if TYPE_CHECKING:
+    from sanderling.sandbox.inside.naming import Sight
 
 HEAD_BYTES = 64 * 1024
 WRITE_S = 60.0
@@ -29,6 +30,8 @@ LOOKS = frozenset(("read", "load", "lines", "identify", "list", "check", "look",
 ABSENT = ()
 """What is expected where there must be no file."""
 Expected = Stamp | tuple[()]
+Answer = tuple[str, Any]
+"""A worker's: "ok" and the result, or "error" and its number."""
 
 
 class Loaded(NamedTuple):
@@ -230,7 +233,7 @@ class Files:
             else:
                 return
 
-    async def _receive(self, number: int) -> worker.Answer:
+    async def _receive(self, number: int) -> Answer:
         while True:
             await anyio.wait_readable(self._channel)
             if (received := wire.receive(self._channel)) is None:
@@ -255,6 +258,8 @@ class UnconfinedFiles(Files):
     def close(self) -> None: ...
 
     async def ask(self, operation: str, path: str | tuple[str, ...], *arguments: object) -> Any:
+        from sanderling.sandbox.inside import worker  # what else works beyond the host
+
         answer = await anyio.to_thread.run_sync(
             worker.answer,
             operation,
@@ -265,14 +270,14 @@ class UnconfinedFiles(Files):
         return _result(answer, path)
 
 
-def _look(sight: Sight | int) -> Look:
+def _look(sight: "Sight | int") -> Look:
     if isinstance(sight, int):  # the number of an error
         return Look("other", 0, 0, None, "", ABSENT)
     kind, mode, size, data, target, stamp = sight
     return Look(kind, mode, size, data, target, Stamp(*stamp) if stamp else ABSENT)
 
 
-def _result(answer: worker.Answer, path: str | tuple[str, ...]) -> Any:
+def _result(answer: Answer, path: str | tuple[str, ...]) -> Any:
     kind, value = answer
     if kind == "error":
         raise OSError(value, os.strerror(value), path if isinstance(path, str) else None)

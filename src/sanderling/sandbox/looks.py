@@ -1,13 +1,12 @@
 """Looks at a project's tree: what has changed in it, and the bytes of that."""
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from sanderling.sandbox.files import Files
-from sanderling.sandbox.inside import looking
-from sanderling.sandbox.inside.git_index import Row
-from sanderling.sandbox.inside.tree import Seen
+from sanderling.sandbox.inside.rows import Row, Seen
 
 
 class Copied(NamedTuple):
@@ -64,4 +63,5 @@ class Looks:
 
     def close(self) -> None:
         """Let go of what was seen in this process, without a sandbox; a worker lets go of it with its end."""
-        looking.forget(self._token)
+        if looking := sys.modules.get("sanderling.sandbox.inside.looking"):  # else none was seen
+            looking.forget(self._token)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from sanderling.sandbox.inside.ignoring import Rules, matcher
 from sanderling.sandbox.inside.reading import load
+from sanderling.sandbox.inside.rows import Row
 
 MAX_INDEX_BYTES = 256 << 20
 MAX_TEXT_BYTES = 1 << 20
@@ -24,26 +25,6 @@ _ENTRY = struct.Struct(
 _EXTENDED, _NAME_MASK = 0x4000, 0x0FFF
 _REGULAR = 0o100000
 _CONVERTING = ("filter", "ident", "working-tree-encoding")
-
-
-class Row(NamedTuple):
-    """The state of a name, as far as it can be seen without reading."""
-
-    mode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-
-
-def row_of(status: os.stat_result) -> Row:
-    return Row(
-        status.st_mode,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        status.st_ino,
-    )
 
 
 class Entry(NamedTuple):

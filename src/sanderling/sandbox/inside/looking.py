@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from sanderling.sandbox.inside.git_index import Row, row_of
 from sanderling.sandbox.inside.reading import OPENED, take
+from sanderling.sandbox.inside.rows import Row, row_of
 from sanderling.sandbox.inside.tree import Tree
 
 DIGEST_BYTES = 32

@@ -12,33 +12,17 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
-from sanderling.sandbox.inside.git_index import Index, Row, row_of
+from sanderling.sandbox.inside.git_index import Index
 from sanderling.sandbox.inside.ignoring import NAME, Rules, is_ignored
 from sanderling.sandbox.inside.reading import TICK_NS, load
+from sanderling.sandbox.inside.rows import Row, Seen, row_of
 from sanderling.sandbox.inside.watches import Watches
 
 MAX_FILES = 200_000
 MAX_WALK_S = 20.0
 MAX_RULES_BYTES = 1 << 20
 OWN = frozenset((".git", ".hg", ".jj", ".svn"))
-
-
-class Seen(NamedTuple):
-    """
-    A name that has changed: its row `before` and `after`, None where there was nothing.
-
-    `object` names that of git's which held the bytes before, in a `repository`. `was_ignored`: something may have been there, but
-    nobody had looked.
-    """
-
-    path: str
-    before: Row | None
-    after: Row | None
-    object: str = ""
-    repository: str = ""
-    was_ignored: bool = False
 
 
 class _Directory:
