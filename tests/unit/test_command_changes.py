@@ -4,6 +4,8 @@ import os
 import random
 import socket
 import subprocess
+import tracemalloc
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -346,6 +348,47 @@ async def test_no_program_of_a_hostile_repository_runs_outside(place, project):
         assert await bench.text((await bench.changed())["a"].before) == b"old"
     assert not trap.exists()
     assert (project / ".git" / "index").stat().st_ctime_ns == index
+
+
+def forge(project: Path, named: str, data: bytes) -> str:
+    """Have git's object of this name hold other bytes, as a command can."""
+    path = project / ".git" / "objects" / named[:2] / named[2:]
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.write_bytes(zlib.compress(b"blob %d\0" % len(data) + data))
+    return named
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_an_object_that_was_forged_is_no_copy(place, project, is_on):
+    for name in ("a", "b"):
+        (project / name).write_text(f"of the person {name}")
+    settle(project)
+    place.commit()
+    async with place.bench(is_on=is_on) as bench:
+        await bench.run("true")
+        forge(project, place.git("rev-parse", ":a").strip(), b"of the attacker")
+        await bench.run("printf new > a; printf new > b")
+        changed = await bench.changed()
+        assert await bench.text(changed["a"].before) is None
+        assert changed["a"].before.lost
+        assert await bench.text(changed["b"].before) == b"of the person b"
+
+
+async def test_no_more_of_an_object_is_read_than_its_file_can_have_held(place, project):
+    for name in ("a", "b"):
+        (project / name).write_text(f"of the person {name}")
+    settle(project)
+    place.commit()
+    async with place.bench() as bench:
+        await bench.run("true")
+        forge(project, place.git("rev-parse", ":a").strip(), bytes(64 << 20))
+        tracemalloc.start()
+        await bench.run("printf new > a; printf new > b")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert (await bench.changed())["a"].before.lost
+    assert peak < 8 << 20
 
 
 async def test_two_commands_at_once_change_what_they_change(place, project):

@@ -1,6 +1,12 @@
-"""git's objects: what files held that it knows, read by git itself where commands run; nothing is written, fetched or filtered."""
+"""
+git's objects: what files held that it knows, read by git itself where commands run; nothing is written, fetched or filtered.
+
+A command may have written what git reads. So an object counts only if it has the digest that it is called by (git does not look), and
+no more is taken in than files of these sizes can be.
+"""
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha1
 
 import anyio
 
@@ -10,6 +16,8 @@ from sanderling.sandbox.guard.git_program import TrustedGit
 
 MAX_OBJECTS, MAX_BYTES = 1000, 32 << 20
 """Read in one go."""
+HEADER_BYTES = 100
+"""At most, of what `cat-file` writes beside an object's bytes."""
 TIMEOUT_S = 20.0
 SCRIPT = (
     'git=$1; shift; printf "%s\\n" "$@" | "$git" --no-replace-objects cat-file --batch 2>/dev/null'
@@ -35,19 +43,22 @@ async def read_objects(
         argv = ["/bin/sh", "-c", SCRIPT, "sh", program, *names]
         try:
             with anyio.fail_after(TIMEOUT_S):
-                found |= _objects(await _output(ground, argv, repository))
+                limit = sum(sizes[name] + HEADER_BYTES for name in names)
+                found |= _objects(await _output(ground, argv, repository, limit))
         except (OSError, SandboxError, TimeoutError):
             return found
     return found
 
 
-async def _output(ground: Ground, argv: Sequence[str], cwd: str) -> bytes:
+async def _output(ground: Ground, argv: Sequence[str], cwd: str, limit: int) -> bytes:
+    """The output of a command, or where that is longer than `limit` the first of it."""
     process = await ground.spawn(argv, cwd=cwd, env=ENVIRONMENT)
     pieces: list[bytes] = []
     try:
         assert process.stdout
-        while True:
+        while limit > 0:
             pieces.append(await process.stdout.receive())
+            limit -= len(pieces[-1])
     except anyio.EndOfStream:
         await process.wait()
     finally:
@@ -76,10 +87,16 @@ def _objects(output: bytes) -> dict[str, bytes]:
         position = end + 1
         if len(words) == 3 and words[1] == b"blob" and words[2].isdigit():  # noqa: PLR2004 - else it is "missing"
             end = position + int(words[2])
-            if end < len(output):
-                found[words[0].decode()] = output[position:end]
+            data = output[position:end]
+            if end < len(output) and _digest(data) == words[0].decode():
+                found[words[0].decode()] = data
             position = end + 1
     return found
+
+
+def _digest(data: bytes) -> str:
+    """The name that git gives to these bytes."""
+    return sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def as_file(data: bytes, size: int) -> bytes | None:
