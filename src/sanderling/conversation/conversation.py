@@ -105,6 +105,7 @@ class Conversation:
                 parts.approvals.answer(action)
             case RejectChanges():
                 parts.notes.add_rejected(action)
+                parts.memory.keep()
             case NoteSaved(path):
                 parts.workspace.changes.saved(path)
             case Compact(focus):
