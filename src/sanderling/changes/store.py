@@ -15,6 +15,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
+from sanderling.changes.alone import Alone
+
 HEADER = struct.Struct(">32sII")
 DIGEST_BYTES = 32
 MAX_PACK_BYTES = 32 << 20
@@ -53,7 +55,7 @@ class _Place(NamedTuple):
 
 class Store:
     """
-    The store of one session, below `directory`; `root` holds those of all. One process writes it.
+    The store of one session, below `directory`; `root` holds those of all. One process writes it, and any of its threads.
 
     Every method blocks, and may raise `OSError`: call it from a thread.
     """
@@ -61,6 +63,7 @@ class Store:
     def __init__(self, directory: Path, root: Path) -> None:
         self._directory = directory
         self._root = root
+        self._alone = Alone()
         self._places: dict[bytes, _Place] | None = None
         self._pack: Path | None = None
         self._fd: int | None = None
@@ -68,6 +71,10 @@ class Store:
 
     def put(self, content: Packed) -> str:
         """Keep `content`; return how it is called. The disk has it after `sync`."""
+        with self._alone.using():
+            return self._put(content)
+
+    def _put(self, content: Packed) -> str:
         places = self._known()
         name = content.digest.hex()
         known = places.get(content.digest)
@@ -76,7 +83,7 @@ class Store:
         fd, pack = self._opened(HEADER.size + len(content.data))
         header = HEADER.pack(content.digest, content.size, len(content.data))
         try:
-            _write_all(fd, header + content.data)
+            write_all(fd, header + content.data)
         except OSError:
             with suppress(OSError):
                 os.ftruncate(fd, self._end)
@@ -88,7 +95,8 @@ class Store:
 
     def get(self, name: str) -> bytes | None:
         """Return the bytes that are called `name`; None if they are not kept any more."""
-        place = self._known().get(bytes.fromhex(name))
+        with self._alone.using():
+            place = self._known().get(bytes.fromhex(name))
         if place is None:
             return None
         try:
@@ -101,10 +109,16 @@ class Store:
 
     def sync(self) -> None:
         """Wait until the disk has what was put."""
-        if self._fd is not None:
-            os.fsync(self._fd)
+        with self._alone.using():
+            if self._fd is not None:
+                os.fsync(self._fd)
 
     def close(self) -> None:
+        """Wait for the threads that are at work with it, and let none begin."""
+        with self._alone.closing():
+            self._close_pack()
+
+    def _close_pack(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -118,9 +132,8 @@ class Store:
 
     def _opened(self, room: int) -> tuple[int, Path]:
         """The pack that is written now, with room for so many bytes more."""
-        is_gone = self._fd is not None and not os.fstat(self._fd).st_nlink
-        if self._fd is None or is_gone or self._end + room > MAX_PACK_BYTES:
-            self.close()
+        if self._fd is None or self._is_gone() or self._end + room > MAX_PACK_BYTES:
+            self._close_pack()
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._make_room(room)
             numbers = [int(pack.stem) for pack in self._directory.glob(PACKS)]
@@ -130,6 +143,15 @@ class Store:
             self._end = 0
         assert self._pack
         return self._fd, self._pack
+
+    def _is_gone(self) -> bool:
+        """Say whether another process has dropped the pack that is written. It may live on in a fork, so links do not count."""
+        assert self._fd is not None
+        assert self._pack
+        try:
+            return not os.path.samestat(os.fstat(self._fd), self._pack.stat())
+        except FileNotFoundError:
+            return True
 
     def _make_room(self, room: int) -> None:
         """Drop the oldest packs, of this session and of all, until a new one has its place."""
@@ -179,7 +201,8 @@ def _drop(packs: list[tuple[Path, int]], limit: int) -> None:
         total -= size
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
+    """Write `data`: one call may write a part of it, on a disk that is about to be full, for instance."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
