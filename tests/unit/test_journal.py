@@ -4,15 +4,17 @@ import errno
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.conftest import ROOT, prove_rest
 
+from sanderling.changes.forking import Origin
 from sanderling.changes.journal import Journal
-from sanderling.changes.records import Changing, encoded, read_journal
+from sanderling.changes.records import Changing, Restored, Restoring, encoded, read_journal
 from sanderling.changes.states import ABSENT, FileChange, State
-from sanderling.changes.store import MAX_FILE_BYTES
+from sanderling.changes.store import MAX_FILE_BYTES, Store, packed
 
 pytestmark = pytest.mark.anyio
 
@@ -215,3 +217,86 @@ async def test_the_lines_of_a_journal_stay_readable():
     records = list(read_journal(path))
     lines = path.read_bytes().splitlines(keepends=True)
     assert [encoded(record) for record in records] == lines[1:]
+
+
+async def test_threads_that_keep_something_at_the_same_time_lose_nothing(place):
+    """A command's changes are kept by one thread while another one keeps those of an edit."""
+    store = Store(place.root / "changes" / "s", place.root / "changes")
+    texts = [os.urandom(2000) for _ in range(400)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            names = list(threads.map(lambda text: store.put(packed(text)), texts))
+    finally:
+        sys.setswitchinterval(interval)
+    again = Store(place.root / "changes" / "s", place.root / "changes")
+    for each in (store, again):
+        assert [each.get(name) for name in names] == texts
+    store.close()
+
+
+async def test_what_is_closed_is_not_written_by_a_thread_that_comes_late(place):
+    journal = place.journal()
+    kept = await journal.keep("/a", b"kept", 0o644)
+    await journal.note(FileChange("/a", ABSENT, kept, "t1"))
+    journal.close()
+    other = os.open(place.root / "of somebody else", os.O_RDWR | os.O_CREAT)  # has their numbers
+    others = [os.dup(other) for _ in range(20)]
+    assert (await journal.keep("/b", os.urandom(100), 0o644)).lost == "no room"
+    await journal.note(FileChange("/b", ABSENT, kept, "t1"))
+    assert os.fstat(other).st_size == 0
+    assert len(place.problems) == 1
+    for descriptor in (other, *others):
+        os.close(descriptor)
+
+
+async def test_what_could_not_be_written_is_written_with_what_comes_next(place, monkeypatch):
+    journal = place.journal()
+    journal.begin_turn("p1")
+    await journal.note(FileChange("/a", ABSENT, State("link", target="1"), "t1"))
+    journal.begin_turn("p2")
+
+    def full(fd: int, data: bytes) -> None:
+        os.write(fd, data[:7])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("sanderling.changes.records.write_all", full)
+    await journal.note(FileChange("/b", ABSENT, State("link", target="2"), "t2"))
+    monkeypatch.undo()
+    assert [turn.turn for turn in await place.journal().turns()] == ["p1"]
+    await journal.note(FileChange("/c", ABSENT, State("link", target="3"), "t3"))
+    for each in (journal, place.journal()):
+        turns = await each.turns()
+        assert [(turn.turn, len(turn.changes)) for turn in turns] == [("p1", 1), ("p2", 2)]
+
+
+async def test_a_fork_has_what_was_changed_in_its_turns_and_nothing_of_the_others(place):
+    journal = place.journal()
+    for number in "123":
+        journal.begin_turn(f"p{number}")
+        state = await journal.keep("/a", number.encode(), 0o644)
+        await journal.note(FileChange(f"/{number}", ABSENT, state, "t"))
+    await journal.append(Restoring("u1", ("p1",), ()), Restored("u1", ()))
+    await journal.append(Restoring("u2", ("p2", "p3"), ()), Restored("u2", ()))
+    await journal.append(Restoring("u3", ("p1",), ()))  # which is still going on
+    root = place.root / "changes"
+    origin = Origin(root / "s", "/project", frozenset({"p1", "p2"}))
+    fork = Journal(root, "fork", "/project", place.problems.append, origin)
+    turns = await fork.turns()
+    assert [turn.turn for turn in turns] == ["p1", "p2"]
+    assert await fork.content(turns[1].changes[0].after) == b"2"
+    ids = [each.id for each in await fork.records() if isinstance(each, Restoring)]
+    assert ids == ["u1"]
+    # Each goes on by itself, whatever becomes of the other one.
+    mine = await fork.keep("/b", b"of the fork", 0o644)
+    for pack in (root / "s").glob("*.pack"):
+        pack.unlink()
+    theirs = await journal.keep("/b", b"of the other one", 0o644)
+    assert await fork.content(turns[1].changes[0].after) == b"2"
+    assert [await each.content(state) for each, state in ((fork, mine), (journal, theirs))] == [
+        b"of the fork",
+        b"of the other one",
+    ]
+    assert await place.journal().content(theirs) == b"of the other one"
+    assert place.problems == []

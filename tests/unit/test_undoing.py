@@ -1,13 +1,22 @@
 """A conversation whose turns are undone: files, what the model is told, and what a session that is resumed knows of it."""
 
+from msgspec.structs import replace
 from tests.conftest import happens
 from tests.unit.test_conversation import Talk
 
-from sanderling.protocol.actions import RedoTurn, Rewind, UndoTurn
+from sanderling.changes.records import Restoring
+from sanderling.protocol.actions import (
+    RedoTurn,
+    RejectChanges,
+    RejectedHunk,
+    Rewind,
+    UndoTurn,
+)
 from sanderling.protocol.events import Notice, PromptsReturned, TurnEnded
 from sanderling.protocol.messages import Prompt, TextBlock
 from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, PreviewRewind
 from sanderling.protocol.restoring import ConversationRewound, FilesRestored, RestoredFile
+from sanderling.session.store import fork
 
 
 def write(path: str, content: str) -> dict:
@@ -128,3 +137,128 @@ async def test_what_a_job_has_changed_since_is_listed_when_its_turn_is_undone(tm
         talk.conversation.act(UndoTurn())
         undone = await talk.until(FilesRestored)
         assert "late" in {file.path for file in undone.files if file.how == "left"}
+
+
+async def test_what_the_person_rejected_is_told_though_the_process_was_killed_in_between(tmp_path):
+    talk = Talk(tmp_path, *REPLIES[:2], answer="once")
+    async with talk.served():
+        talk.conversation.submit(ONE)
+        await talk.until(TurnEnded)
+        hunk = RejectedHunk(1, ("one",), ())
+        talk.conversation.act(RejectChanges("a", (hunk,), "Two is better."))
+    again = await Talk(tmp_path, [{"text": "I see."}]).run(THREE)
+    (told,) = [text for text in said_last(again) if "rejected these" in text]
+    assert "-one" in told
+    assert "Two is better." in told
+    once_more = await Talk(tmp_path, [{"text": "I know."}]).run(Prompt("p4", "And?"))
+    assert not any("rejected these" in text for text in said_last(once_more))
+
+
+async def test_a_turn_of_which_nothing_could_be_undone_can_be_undone_later(tmp_path):
+    talk = Talk(tmp_path, *REPLIES[:2], answer="once")
+    async with talk.served():
+        talk.conversation.submit(ONE)
+        await talk.until(TurnEnded)
+        (talk.project / "a").write_text("mine\none\n")
+        talk.conversation.act(UndoTurn())
+        assert [file.how for file in (await talk.until(FilesRestored)).files] == ["left"]
+        changes = await talk.conversation.answer(ListChanges("s1"))
+        assert isinstance(changes, Changes)
+        assert not changes.turns[0].is_undone
+        talk.conversation.act(RedoTurn())
+        assert "Nothing was undone" in (await talk.until(Notice)).text
+        (talk.project / "a").write_text("one\n")
+        talk.conversation.act(UndoTurn())
+        assert [file.how for file in (await talk.until(FilesRestored, 2)).files] == ["restored"]
+    assert not (talk.project / "a").exists()
+
+
+async def test_what_was_undone_while_a_job_runs_is_not_taken_for_its_work(tmp_path):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "old").write_text("old\n")
+    (tmp_path / "project" / "shut").mkdir()
+    command = "rm old; mkdir made; echo x > made/in; ln -s a link; chmod 700 shut; echo a > new"
+    job = {"tool_use": {"name": "bash", "input": {"command": "sleep 60", "background": True}}}
+    act = {"tool_use": {"name": "bash", "input": {"command": command}}}
+    talk = Talk(tmp_path, [act], [job], [{"text": "It runs."}], answer="once")
+    async with talk.served():
+        talk.conversation.submit(ONE)
+        await talk.until(TurnEnded)
+        assert (talk.project / "made" / "in").exists()
+        for action in (UndoTurn(), RedoTurn(), UndoTurn()):
+            talk.conversation.act(action)
+        restored = [await talk.until(FilesRestored, count) for count in (1, 2, 3)]
+        assert [file for each in restored for file in each.files if file.how == "left"] == []
+        await talk.conversation.parts.workspace.changes.look_at_jobs(
+            talk.conversation.parts.sandbox.ground
+        )
+        (turn,) = await talk.conversation.parts.workspace.journal.turns()
+        assert turn.doubtful == ()
+    assert (talk.project / "old").read_text() == "old\n"
+    assert not (talk.project / "made").exists()
+
+
+async def test_an_undoing_that_cannot_be_recorded_does_nothing(tmp_path, monkeypatch):
+    talk = Talk(tmp_path, *REPLIES[:2], answer="once")
+    async with talk.served():
+        talk.conversation.submit(ONE)
+        await talk.until(TurnEnded)
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("sanderling.changes.records.write_all", full)
+        talk.conversation.act(UndoTurn())
+        text = (await talk.until(Notice)).text
+        assert text.startswith("Nothing was changed")
+        assert "No space left" in text
+        assert (talk.project / "a").read_text() == "one\n"
+        monkeypatch.undo()
+        talk.conversation.act(UndoTurn())
+        await talk.until(FilesRestored)
+        assert not (talk.project / "a").exists()
+
+
+async def test_a_fork_undoes_what_was_done_before_it(tmp_path):
+    talk = Talk(tmp_path, *REPLIES[:4], answer="once")
+    await talk.run(ONE, TWO)
+    directory = talk.session.path.parent
+    fork(directory, "s1", "s2", "p1")
+    other = Talk(tmp_path, session_id="s2")
+    async with other.served():
+        changes = await other.conversation.answer(ListChanges("s2"))
+        assert isinstance(changes, Changes)
+        assert [turn.turn for turn in changes.turns] == ["p1"]
+        other.conversation.act(UndoTurn())
+        undone = await other.until(FilesRestored)
+        # What came after the fork is nobody's whose work may go.
+        assert [(file.path, file.how) for file in undone.files] == [("a", "left")]
+        (other.project / "a").write_text("one\n")
+        other.conversation.act(UndoTurn())
+        assert (await other.until(FilesRestored, 2)).files[0].how == "restored"
+    assert not (talk.project / "a").exists()
+    source = Talk(tmp_path)
+    async with source.served():
+        source.conversation.act(UndoTurn())
+        undone = await source.until(FilesRestored)
+        assert {file.path for file in undone.files if file.how == "restored"} == {"b"}
+
+
+async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
+    talk = Talk(tmp_path, *REPLIES[:2], answer="once")
+    await talk.run(ONE)
+    journal = talk.conversation.parts.workspace.journal
+    (turn,) = await journal.turns()
+    (change,) = turn.changes
+    step = replace(change, before=change.after, after=change.before)
+    await journal.append(Restoring("u1", ("p1",), (step,), kind="rewind", prompt_id="p1"))
+    again = Talk(tmp_path)
+    again.conversation.set_mode("plan")
+    async with again.served():
+        assert "In plan mode" in (await again.until(Notice)).text
+        assert (again.project / "a").exists()
+        again.conversation.set_mode("auto")
+        again.conversation.act(RedoTurn("p1"))
+        assert (await again.until(FilesRestored)).kind == "finish"
+        await again.until(ConversationRewound)
+        assert [prompt.id for prompt in again.session.asked] == []

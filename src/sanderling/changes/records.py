@@ -11,11 +11,13 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from sanderling.changes.alone import Alone
 from sanderling.changes.states import FileChange, State
+from sanderling.changes.store import write_all
 from sanderling.paths import open_plain
 
 VERSION = 1
@@ -55,20 +57,24 @@ class Restoring(msgspec.Struct, tag="restoring", frozen=True, omit_defaults=True
     """
     Files are about to be brought from one state to another, `before` to `after` in each step: the undoing `id` of `turns`.
 
-    With `undoes` it is that undoing which is taken back: the turns are redone.
+    With `undoes` it is that undoing which is taken back: the turns are redone. `kind` is what the person has asked for, and with a
+    `prompt_id` the conversation goes back to before that prompt as well.
     """
 
     id: str
     turns: tuple[str, ...]
     steps: tuple[FileChange, ...]
     undoes: str = ""
+    kind: Literal["", "undo", "redo", "rewind"] = ""
+    prompt_id: str = ""
 
 
-class Restored(msgspec.Struct, tag="restored", frozen=True):
-    """The undoing `id` has come to its end; `paths` are those that it has changed."""
+class Restored(msgspec.Struct, tag="restored", frozen=True, omit_defaults=True):
+    """The undoing `id` has come to its end; `paths` are those that it has changed, `left` those that it could not, each with the reason."""
 
     id: str
     paths: tuple[str, ...]
+    left: tuple[tuple[str, str], ...] = ()
 
 
 class Reviewed(msgspec.Struct, tag="reviewed", frozen=True):
@@ -98,31 +104,42 @@ class JournalFile:
         self._path = path
         self._project = project
         self._fd: int | None = None
+        self._is_torn = False
+        self._alone = Alone()
 
     def read(self) -> list[Record]:
         """Return the records; none if there is no journal, or one that this version cannot read."""
         return list(read_journal(self._path))
 
-    def append(self, records: Iterable[Record], is_durable: bool) -> None:
-        """Write `records`; if that `is_durable`, the disk has them when this returns."""
-        if self._fd is None:
-            self._fd = self._opened()
+    def append(self, records: Iterable[Record]) -> None:
+        """Write `records`, all or none of them."""
         data = b"".join(map(encoded, records))
-        end = os.fstat(self._fd).st_size
-        try:
-            while data:
-                data = data[os.write(self._fd, data) :]
-        except OSError:
-            with suppress(OSError):
+        with self._alone.using():
+            if self._fd is None:
+                self._fd = self._opened()
+            end = os.fstat(self._fd).st_size
+            data = b"\n" * self._is_torn + data
+            try:
+                write_all(self._fd, data)
+            except OSError:
+                self._is_torn = True
                 os.ftruncate(self._fd, end)
-            raise
-        if is_durable:
-            os.fsync(self._fd)
+                self._is_torn = False
+                raise
+            self._is_torn = False
+
+    def sync(self) -> None:
+        """Wait until the disk has what was written."""
+        with self._alone.using():
+            if self._fd is not None:
+                os.fsync(self._fd)
 
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        """Wait for the thread that is at work with it, and let none begin."""
+        with self._alone.closing():
+            if self._fd is not None:
+                os.close(self._fd)
+                self._fd = None
 
     def _opened(self) -> int:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -132,7 +149,7 @@ class JournalFile:
             data = self._path.read_bytes()
             os.ftruncate(fd, data.rfind(b"\n") + 1)
             if b"\n" not in data:
-                os.write(fd, encoded(Header(VERSION, self._project)))
+                write_all(fd, encoded(Header(VERSION, self._project)))
         except BaseException:
             os.close(fd)
             raise

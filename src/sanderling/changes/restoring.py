@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from sanderling.changes.states import ABSENT, FileChange, State
+from sanderling.changes.states import ABSENT, ANY_MODE, FileChange, State
 from sanderling.changes.store import name_of
 from sanderling.editing.merge import merge
 from sanderling.editing.text import decode
@@ -109,21 +109,51 @@ def is_same(one: State, other: State) -> bool:
         case "link":
             return one.target == other.target
         case "directory":
-            return one.mode == other.mode
+            return _has_same_mode(one, other)
         case "file":
-            is_known = bool(one.content and other.content)
-            return is_known and (one.content, one.mode) == (other.content, other.mode)
+            return bool(one.content) and one.content == other.content and _has_same_mode(one, other)
         case "other":
             return False
 
 
+def _has_same_mode(one: State, other: State) -> bool:
+    return one.mode == other.mode or ANY_MODE in (one.mode, other.mode)
+
+
+def is_torn(now: Present, before: bytes | None, after: bytes | None) -> bool:
+    """Say whether a file holds a part of `after` over what is left of `before`: whoever overwrote it was killed meanwhile."""
+    if now.data is None or before is None or after is None or now.data in (before, after):
+        return False
+    same = _same_bytes(now.data, after)
+    padded = before.ljust(len(after), b"\0")  # room is made before anything is written
+    return now.data[same:] in (before[same:], padded[same:])
+
+
+def _same_bytes(one: bytes, other: bytes) -> int:
+    """The number of bytes that both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def _place(step: Step) -> tuple[int, int]:
-    """Names go before others come: files, then directories from the deepest on; then directories come from the highest on, then files."""
+    """
+    Names go before others come: files, then directories from the deepest on; then directories come from the highest on, then files.
+
+    Modes of directories come last: nothing may be changed any more in some of them.
+    """
     depth = step.path.count("/")
     before, after = step.now.state.kind, step.then.state.kind
     if after == "absent":
         return (1, -depth) if before == "directory" else (0, 0)
-    return (2, depth) if after == "directory" else (3, depth)
+    if after == "directory":
+        return (4, -depth) if before == "directory" else (2, depth)
+    return 3, depth
 
 
 def _taken_back(
@@ -134,11 +164,17 @@ def _taken_back(
     for change in reversed(changes):
         if is_same(now.state, change.before):
             continue
-        if is_same(now.state, change.after):
+        if is_same(now.state, change.after) or _is_torn(now, change, content):
             now = _kept(change.before, content)
         else:
             now, is_merged = _merged(change, now, content), True
     return now, is_merged
+
+
+def _is_torn(now: Present, change: FileChange, content: Content) -> bool:
+    if {now.state.kind, change.before.kind, change.after.kind} != {"file"}:
+        return False
+    return is_torn(now, content(change.before), content(change.after))
 
 
 def _kept(state: State, content: Content) -> Present:

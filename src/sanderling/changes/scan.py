@@ -111,11 +111,16 @@ class Scan:
         self._copies = _Copies(directory)
         self._looks = Looks(root)
         self._known: dict[str, tuple[Row, State]] = {}
-        self._edited: dict[str, tuple[Stamp, State]] = {}
+        self._edited: dict[str, tuple[Stamp | None, State]] = {}
 
     def edited(self, path: str, stamp: Stamp, state: State) -> None:
-        """Take note of what a tool has written, so that it is nobody else's change."""
-        self._edited[path] = (stamp, state)
+        """Take note of what a tool has written, so that it is nobody else's change; with no inode it stands in a buffer alone."""
+        if stamp.inode:
+            self._edited[path] = (stamp, state)
+
+    def removed(self, path: str) -> None:
+        """Take note that what stood at `path` was taken away, so that it is nobody else's change."""
+        self._edited[path] = (None, ABSENT)
 
     async def look(self, ground: Ground, *, is_whole: bool = True) -> list[Change]:
         """
@@ -135,6 +140,7 @@ class Scan:
             changes: list[Change] = []
             if is_whole and not is_first:
                 changes = await self._changes(ground, files, seen)
+            self._forget_edited(seen)
             await self._copy_unclean(files)
         except OSError as error:
             reason = REFUSED.get(error.errno or 0)
@@ -197,8 +203,22 @@ class Scan:
         return changes
 
     def _is_known(self, seen: Seen) -> bool:
-        """Say whether what is there now was there before the command, or a tool has written it."""
-        return seen.after is not None and self._state(seen.path, seen.after) is not None
+        """Say whether what is there now was there before the command, or a tool has written it, or taken away what was there."""
+        if seen.after is None:
+            return self._edited.get(seen.path) == (None, ABSENT)
+        _, edited = self._edited.get(seen.path, (None, None))
+        if edited and edited.kind == "directory":  # whose times are those of what is done in it
+            return edited == _directory(seen.after)
+        return self._state(seen.path, seen.after) is not None
+
+    def _forget_edited(self, seen: Iterable[Seen]) -> None:
+        """Let what is known without a stamp hold for one look: the next one who makes or removes such a thing is somebody else."""
+        for each in seen:
+            if each.path in self._edited and self._edited[each.path][1].kind in (
+                "absent",
+                "directory",
+            ):
+                del self._edited[each.path]
 
     async def _copied(self, files: Files, seen: Iterable[Seen]) -> dict[str, Copied]:
         paths = [each.path for each in seen if each.after and not stat.S_ISDIR(each.after.mode)]

@@ -5,6 +5,8 @@ from typing import Literal
 
 import msgspec
 
+ANY_MODE = -1
+"""The mode of what was about to be made, when nobody has seen which one it got."""
 TOO_LARGE, NO_ROOM, UNREADABLE = "too large", "no room", "unreadable"
 
 

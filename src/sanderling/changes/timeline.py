@@ -9,13 +9,25 @@ from sanderling.changes.states import FileChange, TurnChanges
 
 
 class Undoing(NamedTuple):
-    """An undoing, or with `undoes` one that was taken back. Of one that `is_finished`, `changes` are what it has done."""
+    """
+    An undoing, or with `undoes` one that was taken back. Of one that `is_finished`, `changes` are what it has done.
+
+    `left` are the paths that it could not change, each with the reason; `kind` and `prompt_id` are those of the record.
+    """
 
     id: str
     turns: tuple[str, ...]
     changes: tuple[FileChange, ...]
     undoes: str
     is_finished: bool
+    left: tuple[tuple[str, str], ...] = ()
+    kind: str = ""
+    prompt_id: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        """Say whether it came to its end, and could do nothing of what there was to do."""
+        return self.is_finished and bool(self.left) and not self.changes
 
 
 class Timeline:
@@ -27,10 +39,14 @@ class Timeline:
         self.undoings = list(_undoings(records))
 
     @property
+    def latest(self) -> Undoing | None:
+        """The last undoing, or taking back of one."""
+        return self.undoings[-1] if self.undoings else None
+
+    @property
     def unfinished(self) -> Undoing | None:
         """The undoing that was interrupted, if the last one was."""
-        last = self.undoings[-1] if self.undoings else None
-        return last if last and not last.is_finished else None
+        return self.latest if self.latest and not self.latest.is_finished else None
 
     @property
     def last_turn(self) -> TurnChanges | None:
@@ -43,15 +59,27 @@ class Timeline:
     @property
     def last_undoing(self) -> Undoing | None:
         """The last undoing that was not taken back."""
-        return next(reversed(self._in_force()), None)
+        return next((each for each in reversed(self._in_force()) if each.changes), None)
 
     def last_undoing_of(self, turn: str) -> Undoing | None:
         """The last undoing of this turn that was not taken back."""
-        return next((each for each in reversed(self._in_force()) if turn in each.turns), None)
+        in_force = reversed(self._in_force())
+        return next((each for each in in_force if each.changes and turn in each.turns), None)
 
     @property
     def undone_turns(self) -> set[str]:
-        return {turn for each in self._in_force() for turn in each.turns}
+        """The turns that were undone, at least in part: not those of which nothing could be."""
+        return {
+            turn
+            for each in self._in_force()
+            for turn in each.turns
+            if not self._is_all_left(turn, each)
+        }
+
+    def _is_all_left(self, turn: str, undoing: Undoing) -> bool:
+        made = self.turns[turn].changes if turn in self.turns else ()
+        left = {path for path, _ in undoing.left}
+        return bool(made) and all(change.path in left for change in made)
 
     def changes_of(self, turns: Collection[str]) -> tuple[FileChange, ...]:
         """The changes of these turns that are not undone, the oldest first."""
@@ -76,15 +104,26 @@ class Timeline:
         )
 
     def _in_force(self) -> list[Undoing]:
-        taken_back = {each.undoes for each in self.undoings if each.undoes}
+        taken_back = {each.undoes for each in self.undoings if each.undoes and not each.has_failed}
         return [each for each in self.undoings if not each.undoes and each.id not in taken_back]
 
 
 def _undoings(records: Iterable[Record]) -> Iterator[Undoing]:
     records = list(records)
-    ends = {each.id: set(each.paths) for each in records if isinstance(each, Restored)}
+    ends = {each.id: each for each in records if isinstance(each, Restored)}
     for each in records:
         if isinstance(each, Restoring):
-            done = ends.get(each.id)
-            steps = (step for step in each.steps if done is None or step.path in done)
-            yield Undoing(each.id, each.turns, tuple(steps), each.undoes, done is not None)
+            end = ends.get(each.id)
+            done = set(end.paths) if end else None
+            steps = tuple(step for step in each.steps if done is None or step.path in done)
+            left = end.left if end else ()
+            yield Undoing(
+                each.id,
+                each.turns,
+                steps,
+                each.undoes,
+                done is not None,
+                left,
+                each.kind,
+                each.prompt_id,
+            )

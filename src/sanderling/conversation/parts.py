@@ -1,11 +1,13 @@
 """The parts of a conversation, put together: what its turns and its views work with."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from sanderling.changes.commands import CommandChanges
+from sanderling.changes.forking import Origin
 from sanderling.changes.journal import Journal
 from sanderling.commands.jobs import Jobs
 from sanderling.commands.persons import Command, Commands
@@ -47,6 +49,7 @@ from sanderling.sandbox.confinement import SessionEvent, SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import Grant, SandboxPolicy
 from sanderling.session.log import changes_dir
+from sanderling.session.records import is_session_id
 from sanderling.session.session import Session
 from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
 from sanderling.tools.editor import Editor
@@ -119,6 +122,7 @@ class Parts:
             self.gate,
             emit,
             notes=self.notes,
+            keep=self.memory.keep,
             on_rewound=self.calls.show_usage,
         )
 
@@ -193,7 +197,15 @@ class Parts:
         log = self.session.log.path
         is_kept = log.parent == self.settings.session_dir
         directory = changes_dir(log) if is_kept else log.parent / "changes" / log.stem
-        return Journal(directory.parent, log.stem, self.session.project, self._warn)
+        origin = self._origin(directory.parent)
+        return Journal(directory.parent, log.stem, self.session.project, self._warn, origin)
+
+    def _origin(self, root: Path) -> Origin | None:
+        """The journal of the session that this one was forked from."""
+        source = self.session.log.header.forked_from
+        if not isinstance(source, str) or not is_session_id(source):
+            return None
+        return Origin(root / source, self.session.project, frozenset(self.session.turn_ids))
 
     def _warn(self, text: str) -> None:
         self.emit(Notice("warning", text))

@@ -43,11 +43,18 @@ NOTHING_TO_UNDO = "The agent has changed nothing that could be undone."
 NOTHING_TO_REDO = "Nothing was undone that could be done again."
 NO_SUCH_TURN = "There is no such turn in this session."
 READ_ONLY = "In plan mode the project is read-only. Switch to another mode first."
+UNFINISHED = "Undoing was interrupted, and cannot be finished now: {reason}"
 FORGOTTEN = "The conversation cannot go back to before this prompt: it was summarized away. A fork of the session can be made there."
 
 
 class Undoer:
-    """Undoes what one session has done. What is asked for is done between turns."""
+    """
+    Undoes what one session has done. What is asked for is done between turns.
+
+    An undoing has three parts: the files, of which the journal knows; that it was done, which the session's log has; and for a
+    rewind the conversation. `finish_interrupted` does those that a process which was killed has left. `keep` writes down what the
+    model was told.
+    """
 
     def __init__(
         self,
@@ -57,6 +64,7 @@ class Undoer:
         emit: Callable[[Event], None],
         *,
         notes: Notes,
+        keep: Callable[[], None],
         on_rewound: Callable[[], None],
     ) -> None:
         self._session = session
@@ -64,6 +72,7 @@ class Undoer:
         self._gate = gate
         self._notes = notes
         self._emit = emit
+        self._keep = keep
         self._on_rewound = on_rewound
         self._asked = deque[Asked]()
 
@@ -77,6 +86,7 @@ class Undoer:
     async def run(self) -> None:
         """Do what was asked for first."""
         action = self._asked.popleft()
+        await self.finish_interrupted()
         await self._workspace.changes.look_at_jobs(self._workspace.ground)
         try:
             match action:
@@ -91,17 +101,22 @@ class Undoer:
 
     async def finish_interrupted(self) -> None:
         """Finish what a process that was killed has begun to undo."""
-        unfinished = (await self._timeline()).unfinished
-        if unfinished is None:
+        last = (await self._timeline()).latest
+        if last is None:
             return
         try:
-            done = await Restorer(self._workspace).finish(unfinished)
-        except ToolError as error:
-            self._emit(
-                Notice("warning", f"Undoing was interrupted, and cannot be finished: {error}")
-            )
-        else:
-            await self._tell("finish", unfinished.turns, done)
+            if not last.is_finished:
+                self._require_writable()
+                done = await Restorer(self._workspace).finish(last)
+                await self._tell("finish", last.turns, done, last.id)
+            elif last.kind and last.id != self._session.undoing_id:
+                done = await Restorer(self._workspace).done(last)
+                await self._tell("finish", last.turns, done, last.id)
+        except (ToolError, SessionError) as error:
+            self._emit(Notice("warning", UNFINISHED.format(reason=error)))
+            return
+        if last.prompt_id and self._session.has_just_restored(last.id):
+            self._rewind_conversation(last.prompt_id)
 
     # --- what is asked for -------------------------------------------------------------------------------------------------
 
@@ -110,7 +125,7 @@ class Undoer:
         last = timeline.last_turn
         turns = (turn,) if turn else (last.turn,) if last else ()
         self._require_turn(turn)
-        await self._restore("undo", turns, timeline, NOTHING_TO_UNDO)
+        await self._restore("undo", turns, timeline, otherwise=NOTHING_TO_UNDO)
 
     async def _redo(self, turn: str) -> None:
         timeline = await self._timeline()
@@ -120,48 +135,69 @@ class Undoer:
             self._emit(Notice("info", NOTHING_TO_REDO))
             return
         self._require_writable()
+        undoing_id = _new_id()
         done = await Restorer(self._workspace).restore(
-            _new_id(), undoing.turns, undoing.changes, undoing.id
+            undoing_id, undoing.turns, undoing.changes, undoing.id, kind="redo"
         )
-        await self._tell("redo", undoing.turns, done)
+        await self._tell("redo", undoing.turns, done, undoing_id)
 
     async def _rewind(self, prompt_id: str, what: str) -> None:
         self._require_turn(prompt_id)
-        messages = self._session.history_before(prompt_id)
-        if what != "files" and messages is None:
+        is_forgotten = self._session.history_before(prompt_id) is None
+        if what != "files" and is_forgotten:
             raise SessionError(FORGOTTEN)
         if what != "conversation":
             timeline = await self._timeline()
             turns = self._turns_from(prompt_id, timeline)
-            await self._restore(
-                "rewind", turns, timeline, "" if what == "both" else NOTHING_TO_UNDO
-            )
-        if what != "files" and messages is not None:
-            prompt = next(each for each in self._session.asked if each.id == prompt_id)
-            title = derived_title(prompt)
-            self._session.append(LoggedRewind(prompt_id, title, estimated_tokens(messages)))
-            self._workspace.seen.forget_all()
-            self._notes.forget()
-            self._emit(ConversationRewound(title))
-            self._emit(PromptsReturned((prompt,)))
-            self._on_rewound()
+            if what == "both":
+                await self._restore("rewind", turns, timeline, prompt_id=prompt_id)
+            else:
+                await self._restore("rewind", turns, timeline, otherwise=NOTHING_TO_UNDO)
+        if what != "files":
+            self._rewind_conversation(prompt_id)
+
+    def _rewind_conversation(self, prompt_id: str) -> None:
+        messages = self._session.history_before(prompt_id)
+        if messages is None:
+            return
+        prompt = next(each for each in self._session.asked if each.id == prompt_id)
+        title = derived_title(prompt)
+        self._notes.forget()
+        self._keep()  # first: else whoever is killed in between never tells the model again
+        self._session.append(LoggedRewind(prompt_id, title, estimated_tokens(messages)))
+        self._workspace.seen.forget_all()
+        self._emit(ConversationRewound(title))
+        self._emit(PromptsReturned((prompt,)))
+        self._on_rewound()
 
     async def _restore(
-        self, kind: Restoration, turns: tuple[str, ...], timeline: Timeline, otherwise: str
+        self,
+        kind: Literal["undo", "rewind"],
+        turns: tuple[str, ...],
+        timeline: Timeline,
+        *,
+        otherwise: str = "",
+        prompt_id: str = "",
     ) -> None:
+        """Take back what was done in `turns`, say `otherwise` where that is nothing; with a `prompt_id` a rewind of the conversation follows."""
         changes, doubtful = timeline.changes_of(turns), timeline.doubtful_of(turns)
         if not changes and not doubtful:
             if otherwise:
                 self._emit(Notice("info", otherwise))
             return
         self._require_writable()
-        done = await Restorer(self._workspace).restore(_new_id(), turns, changes)
-        await self._tell(kind, turns, _with_doubtful(done, doubtful))
+        undoing_id = _new_id()
+        done = await Restorer(self._workspace).restore(
+            undoing_id, turns, changes, kind=kind, prompt_id=prompt_id
+        )
+        await self._tell(kind, turns, _with_doubtful(done, doubtful), undoing_id)
 
-    async def _tell(self, kind: Restoration, turns: Sequence[str], done: Plan) -> None:
+    async def _tell(
+        self, kind: Restoration, turns: Sequence[str], done: Plan, undoing_id: str
+    ) -> None:
         files = await to_thread.run_sync(self._shown, done)
         restored = FilesRestored(kind, tuple(turns), files)
-        self._session.append(LoggedRestored(restored))
+        self._session.append(LoggedRestored(restored, undoing_id))
         self._emit(restored)
 
     def _require_turn(self, prompt_id: str) -> None:

@@ -168,10 +168,15 @@ class LoggedUndo(msgspec.Struct, tag="compaction_undone", frozen=True):
     at: datetime = msgspec.field(default_factory=now)
 
 
-class LoggedRestored(msgspec.Struct, tag="restored", frozen=True):
-    """The person has taken back what was changed in files, or has had it made again; the model is told of it with the next prompt."""
+class LoggedRestored(msgspec.Struct, tag="restored", frozen=True, omit_defaults=True):
+    """
+    The person has taken back what was changed in files, or has had it made again; the model is told of it with the next prompt.
+
+    `undoing_id` is how the journal of changes calls that.
+    """
 
     restored: FilesRestored
+    undoing_id: str = ""
     at: datetime = msgspec.field(default_factory=now)
 
 

@@ -67,6 +67,7 @@ class Session:
         self.commands: list[CommandRecord] = []
         self.taken_back: list[LoggedRestored | LoggedRewind] = []
         self.turn_ids: list[str] = []
+        self.undoing_id = ""  # of the last of them
         self.ledger = Ledger()
         self._history = History()
         self._asked: list[tuple[Message, Prompt]] = []  # what stands in the history for a prompt
@@ -146,6 +147,7 @@ class Session:
                 self.commands.append(command)
             case LoggedRestored():
                 self.taken_back.append(record)
+                self.undoing_id = record.undoing_id
             case LoggedRewind():
                 self._apply_rewind(record)
             case LoggedPartial(block="text", text=text):
@@ -230,6 +232,11 @@ class Session:
     def asked(self) -> list[Prompt]:
         """The prompts of the turns, without those that were rewound."""
         return [prompt for _, prompt in self._asked]
+
+    def has_just_restored(self, undoing_id: str) -> bool:
+        """Say whether this undoing is the last thing that happened, so that a rewind which was to follow has not."""
+        last = self.taken_back[-1] if self.taken_back else None
+        return isinstance(last, LoggedRestored) and last.undoing_id == undoing_id
 
     def history_before(self, prompt_id: str) -> list[Message] | None:
         """The messages that the model would be shown after rewinding to this prompt; None if they are not known any more."""

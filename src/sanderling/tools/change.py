@@ -10,8 +10,8 @@ The kernel decides about every path, also where only a buffer is changed: the pe
 
 import os
 import stat
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -90,8 +90,8 @@ class Change:
 
     `propose` makes the new bytes of the old ones (None: there is no file), and raises `ToolError` if it cannot. If it gives the
     file's `is_whole` content, the file may be a new one, and what is replaced must be known to the model. If it `counts_lines`,
-    they are those of the file as the model knows it. If it `is_restoring`, it is the person's, who has it journaled, and their hooks
-    are not run.
+    they are those of the file as the model knows it. If a state is to be `restored`, the change is the person's, who has it journaled:
+    their hooks are not run, no link is followed, and the file gets the mode of that state.
     """
 
     context: Context
@@ -99,7 +99,7 @@ class Change:
     propose: Callable[[bytes | None], Proposal]
     is_whole: bool = False
     counts_lines: bool = False
-    is_restoring: bool = False
+    restored: State | None = None
 
     def __post_init__(self) -> None:
         self._workspace = self.context.workspace
@@ -272,9 +272,14 @@ class Change:
             expected = loaded.stamp if loaded else ABSENT
             made = [] if loaded else self._missing_directories()
             try:
-                async with self._journaled(loaded.data if loaded else None, data, loaded) as edit:
+                old = loaded.data if loaded else None
+                async with self._journaled(old, data, loaded, made) as edit:
                     edit.stamp = await files.write(
-                        self.path, data, expected=expected, makes_parents=self.is_whole
+                        self.path,
+                        data,
+                        expected=expected,
+                        makes_parents=self.is_whole,
+                        mode=self.restored.mode if self.restored else None,
                     )
             except FileChangedError:
                 now = await self._load()
@@ -309,14 +314,21 @@ class Change:
         )
 
     def _journaled(
-        self, old: bytes | None, new: bytes, loaded: Loaded | None
+        self,
+        old: bytes | None,
+        new: bytes,
+        loaded: Loaded | None,
+        directories: Sequence[str] = (),
     ) -> AbstractAsyncContextManager[Edit]:
-        """The context in which `new` takes the place of `old`: the journal has both then."""
+        """The context in which `new` takes the place of `old`, in new `directories`: the journal has all of it then."""
         path = self._workspace.disk.real_path(self.path)
-        if self.is_restoring:
-            return nullcontext(Edit(FileChange(path, NOTHING, NOTHING, self.context.tool_use_id)))
+        if self.restored:
+            return self._workspace.journal.restoring(path, self.restored)
         mode = loaded.stamp.mode if loaded else NEW_MODE
-        return self._workspace.journal.editing(path, old, mode, new, self.context.tool_use_id)
+        use_id = self.context.tool_use_id
+        return self._workspace.journal.editing(
+            path, old, mode, new, use_id, directories=directories
+        )
 
     # --- in a buffer without unsaved changes -----------------------------------------------------------------------------
 
@@ -422,7 +434,7 @@ class Change:
 
     async def _ready(self, editor: Editor, buffer: Buffer, changed: str) -> Buffer | None:
         """The buffer as it is to be written; None if the person has changed it since."""
-        if not self.is_restoring:
+        if not self.restored:
             return await editor.before_write(buffer)
         now = await editor.again(buffer)
         return now if now and now.text == changed else None

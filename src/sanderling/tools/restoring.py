@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import anyio
 from anyio import to_thread
@@ -26,17 +26,20 @@ from sanderling.changes.restoring import (
     Step,
     by_path,
     file_state,
+    is_torn,
     plan,
     states_needed,
 )
-from sanderling.changes.states import TOO_LARGE, UNREADABLE, FileChange, State
+from sanderling.changes.states import NO_ROOM, TOO_LARGE, UNREADABLE, FileChange, State
 from sanderling.changes.store import MAX_FILE_BYTES
 from sanderling.changes.timeline import Undoing
 from sanderling.errors import SandboxError, ToolError
 from sanderling.sandbox.files import ABSENT, FileChangedError, Files, Look
+from sanderling.sandbox.inside.reading import Stamp
 from sanderling.tools.base import Context
 from sanderling.tools.buffers import buffer_of, bytes_or_text, text_in
 from sanderling.tools.change import Change
+from sanderling.tools.directory_modes import OWNERS, Modes
 from sanderling.tools.editor import Buffer
 from sanderling.tools.known import Proposal
 from sanderling.tools.seen import Seen
@@ -48,6 +51,7 @@ JUST_CHANGED = "it was changed by somebody else just now"
 PROTECTED = "the sandbox's guard protects it while it is open"
 UNSAVED = "it has unsaved changes"
 INTERRUPTED = "undoing was interrupted, and it has changed since"
+UNRECORDED = "Nothing was changed: what is to be taken back cannot be recorded first ({reason})."
 REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -104,20 +108,39 @@ class Restorer:
         turns: tuple[str, ...],
         changes: Sequence[FileChange],
         undoes: str = "",
+        *,
+        kind: Literal["", "undo", "redo", "rewind"] = "",
+        prompt_id: str = "",
     ) -> Plan:
         """
         Take `changes` back, the undoing `undoing_id` of `turns`; return what was done, and what was left.
 
+        `kind` and `prompt_id` are what the journal has to know to finish it.
+
         Raises:
-            ToolError: there is no sandbox to be had, or the editor does not answer: nothing was done.
+            ToolError: there is no sandbox to be had, the editor does not answer, or it cannot be recorded: nothing was done.
         """
         planned = await self.plan(changes)
         with anyio.CancelScope(shield=True):  # once begun, it comes to its end
-            steps = [await self._kept(undoing_id, step) for step in planned.steps]
-            await self._journal.append(Restoring(undoing_id, turns, tuple(steps), undoes))
-            done, left = await self._take(undoing_id, planned.steps)
-            return Plan(done, (*planned.left, *left))
+            steps = tuple([await self._kept(undoing_id, step) for step in planned.steps])
+            await self._announce(Restoring(undoing_id, turns, steps, undoes, kind, prompt_id))
+            done, left = await self._take(undoing_id, planned.steps, left=planned.left)
+            return Plan(done, left)
         raise AssertionError  # a shield lets no cancellation out
+
+    async def done(self, undoing: Undoing) -> Plan:
+        """Return what an undoing has done and left that has come to its end."""
+        states = [state for each in undoing.changes for state in (each.before, each.after)]
+        kept = await self._journal.contents(states)
+        steps = (
+            Step(
+                each.path,
+                Present(each.before, kept.get(each.before.content)),
+                Present(each.after, kept.get(each.after.content)),
+            )
+            for each in undoing.changes
+        )
+        return Plan(tuple(steps), tuple(Left(*each) for each in undoing.left))
 
     async def finish(self, undoing: Undoing) -> Plan:
         """
@@ -127,22 +150,21 @@ class Restorer:
             ToolError: there is no sandbox to be had, or the editor does not answer.
         """
         await self._look(change.path for change in undoing.changes)
-        kept = await self._journal.contents([change.after for change in undoing.changes])
+        planned = await self.done(undoing)
         steps: list[Step] = []
         done: list[Step] = []
         left: list[Left] = []
-        for change in undoing.changes:
-            now = self._sights[change.path].present
-            then = Present(change.after, kept.get(change.after.content))
-            if now.state == change.after:
-                done.append(Step(change.path, now, then))
-            elif now.state == change.before and (then.data is not None or not change.after.content):
-                steps.append(Step(change.path, now, then))
+        for step in planned.steps:
+            now = self._sights[step.path].present
+            is_kept = step.then.data is not None or not step.then.state.content
+            if now.state == step.then.state:
+                done.append(step)
+            elif is_kept and (now.state == step.now.state or _is_half_done(now, step)):
+                steps.append(step._replace(now=now))
             else:
-                left.append(Left(change.path, INTERRUPTED))
+                left.append(Left(step.path, INTERRUPTED))
         with anyio.CancelScope(shield=True):
-            taken, not_taken = await self._take(undoing.id, steps, done)
-            return Plan(taken, (*left, *not_taken))
+            return Plan(*await self._take(undoing.id, steps, done, left))
         raise AssertionError
 
     # --- looking -----------------------------------------------------------------------------------------------------------
@@ -168,22 +190,41 @@ class Restorer:
     # --- doing -------------------------------------------------------------------------------------------------------------
 
     async def _kept(self, undoing_id: str, step: Step) -> FileChange:
-        """The step as the journal has it: what was put together is kept, with what stood there."""
+        """
+        The step as the journal has it: what was put together is kept, with what stood there.
+
+        Raises:
+            ToolError: there is no room for that.
+        """
         change = FileChange(step.path, step.now.state, step.then.state, PREFIX + undoing_id)
         if step.is_merged:
             for each in (step.now, step.then):
                 if each.data is not None:
-                    await self._journal.keep(step.path, each.data, each.state.mode)
+                    kept = await self._journal.keep(step.path, each.data, each.state.mode)
+                    if kept.lost == NO_ROOM:
+                        raise ToolError(UNRECORDED.format(reason="there is no room"))
         return change
 
+    async def _announce(self, record: Restoring) -> None:
+        try:
+            await self._journal.announce(record)
+        except OSError as error:
+            raise ToolError(UNRECORDED.format(reason=error.strerror)) from error
+
     async def _take(
-        self, undoing_id: str, steps: Sequence[Step], done: Iterable[Step] = ()
+        self,
+        undoing_id: str,
+        steps: Sequence[Step],
+        done: Iterable[Step] = (),
+        left: Iterable[Left] = (),
     ) -> tuple[tuple[Step, ...], tuple[Left, ...]]:
-        taken, left = list(done), list[Left]()
+        taken, left = list(done), list(left)
         files = await self._workspace.files()
+        modes = Modes(files, steps)
+        await modes.open()
         for step in steps:
             try:
-                await self._step(files, undoing_id, step)
+                await self._step(files, modes, undoing_id, step)
             except LeftError as error:
                 left.append(Left(step.path, str(error)))
             except FileChangedError:
@@ -197,13 +238,15 @@ class Restorer:
                 taken.append(step)
         paths = tuple(step.path for step in taken)
         with suppress(SandboxError):  # which has ended: what it has done stands
+            await modes.close()
             await files.sync(paths)
-        await self._journal.append(Restored(undoing_id, paths))
+        end = Restored(undoing_id, paths, tuple((each.path, each.why) for each in left))
+        await self._journal.append(end)
         if taken and self._workspace.editor:
             await self._workspace.editor.files_changed(())
         return tuple(taken), tuple(left)
 
-    async def _step(self, files: Files, undoing_id: str, step: Step) -> None:
+    async def _step(self, files: Files, modes: Modes, undoing_id: str, step: Step) -> None:
         if await self._workspace.sandbox.undoes(step.path):
             raise LeftError(PROTECTED)
         sight, then = self._sights[step.path], step.then.state
@@ -212,11 +255,25 @@ class Restorer:
             look = await files.look(step.path, 0)
             if look.kind == "file" and look.mode != then.mode:
                 await files.chmod(step.path, then.mode, look.stamp)
+                await self._note(files, step)
         elif sight.buffer and sight.buffer.is_modified:
             raise LeftError(UNSAVED)
         else:
             async with self._workspace.lock(step.path):
-                await _on_disk(files, step, sight.look)
+                stamp = await _on_disk(files, modes, step, sight.look)
+                await self._note(files, step, stamp)
+
+    async def _note(self, files: Files, step: Step, stamp: Stamp | None = None) -> None:
+        """Have the scan know what stands there now, so that it is nobody else's change."""
+        scan, then = self._journal.scan, step.then.state
+        if then.kind == "absent":
+            scan.removed(step.path)
+        elif stamp:
+            scan.edited(step.path, stamp, then)
+        else:
+            look = await files.look(step.path, 0)
+            if look.kind == then.kind and look.stamp:
+                scan.edited(step.path, look.stamp, then)
 
     async def _in_buffer(self, undoing_id: str, step: Step, buffer: Buffer) -> None:
         was, will = step.now.data, step.then.data
@@ -233,10 +290,11 @@ class Restorer:
             raise LeftError(JUST_CHANGED)
 
         context = Context(self._workspace, PREFIX + undoing_id, lambda _: None)
-        await Change(context, step.path, propose, is_restoring=True).make()
+        await Change(context, step.path, propose, restored=step.then.state).make()
 
 
-async def _on_disk(files: Files, step: Step, look: Look) -> None:
+async def _on_disk(files: Files, modes: Modes, step: Step, look: Look) -> Stamp | None:
+    """Do a step; return the stamp of the file that was written, if one was."""
     path, now, then, expected = step.path, step.now.state, step.then.state, look.stamp
     if now.kind == "directory" and then.kind != "directory":
         await files.rmdir(path)
@@ -249,15 +307,29 @@ async def _on_disk(files: Files, step: Step, look: Look) -> None:
             await files.chmod(path, then.mode, expected)
         case "file":
             data = step.then.data or b""
-            await files.write(path, data, expected=expected, makes_parents=True, mode=then.mode)
+            return await files.write(
+                path, data, expected=expected, makes_parents=True, mode=then.mode
+            )
         case "link":
             await files.symlink(path, then.target, expected)
         case "directory" if now.kind == "directory":
-            await files.chmod(path, then.mode, expected)
+            await modes.set(path, now.mode, then.mode)
         case "directory":
-            await files.mkdir(path, then.mode)
+            await modes.make(path, then.mode)
         case _:
             pass
+    return None
+
+
+def _is_half_done(now: Present, step: Step) -> bool:
+    """Say whether who was killed has left `now` on the way of this step: a file overwritten in part, a directory opened for us."""
+    kinds = {now.state.kind, step.now.state.kind, step.then.state.kind}
+    if kinds == {"file"}:
+        return is_torn(now, step.now.data, step.then.data)
+    sides = (step.now.state, step.then.state)
+    return now.state.kind == "directory" and any(
+        each.kind == "directory" and now.state.mode == each.mode | OWNERS for each in sides
+    )
 
 
 def _present(look: Look) -> Present:
