@@ -15,7 +15,7 @@ LUA = ROOT / "lua" / "sanderling"
 
 # A part may import itself and the parts of the layers above it in this list.
 LAYERS = (
-    {"text", "paths"},
+    {"text", "paths", "hosts"},
     {"errors"},
     {"config", "protocol"},
     {"models"},

@@ -21,10 +21,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sanderling.errors import SandboxError
+from sanderling.hosts import is_public
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.network import denied
 from sanderling.sandbox.network import proxy as serving
-from sanderling.sandbox.network.hosts import HostRules, is_public
+from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.names import answer_names
 from sanderling.sandbox.network.proxy import proxy_environment, serve_proxy
 from tests.conftest import examples, prove

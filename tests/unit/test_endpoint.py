@@ -15,7 +15,7 @@ from sanderling.providers.endpoint import (
     ProviderTable,
     Quirks,
     endpoint_names,
-    is_loopback,
+    is_local,
     load_endpoint,
     presets,
 )
@@ -28,7 +28,7 @@ def test_each_preset_can_be_used_as_it_stands(name):
     endpoint = load_endpoint(name, {})
     assert endpoint.name == name
     assert endpoint.base_url.startswith("http") or endpoint == ANTHROPIC
-    assert endpoint.is_keyed is not is_loopback(endpoint.base_url)
+    assert endpoint.is_keyed is not is_local(endpoint.base_url)
     assert endpoint.model or not endpoint.is_keyed or name == "anthropic"
 
 

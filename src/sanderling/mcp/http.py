@@ -22,12 +22,12 @@ import httpx2
 from mcp.client import streamable_http
 
 from sanderling import __version__
+from sanderling.hosts import authority_of, canonical_host, is_loopback
 from sanderling.mcp.messages import MAX_MESSAGE_BYTES, envelope_of, message_of
 from sanderling.mcp.place import Place
 from sanderling.mcp.problems import LastingError, ServerError, why
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.http.transport import causes_of, words_of
-from sanderling.sandbox.network.hosts import authority_of, canonical_host, is_loopback
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams

@@ -19,12 +19,12 @@ from mcp.shared.auth import (
     ProtectedResourceMetadata,
 )
 
+from sanderling.hosts import canonical_host, is_loopback
 from sanderling.mcp.callback import Callback
 from sanderling.mcp.logins import Kept, Login
 from sanderling.mcp.place import Place
 from sanderling.mcp.problems import LastingError, LoginNeededError, ServerError
 from sanderling.providers.credentials import CredentialsError
-from sanderling.sandbox.network.hosts import canonical_host, is_loopback
 
 EARLY_S = 30.0  # before its end a token is renewed: clocks differ
 NO_PAGE = "http://127.0.0.1/callback"  # where no login is begun

@@ -3,13 +3,8 @@
 from urllib.parse import urlsplit
 
 from sanderling.errors import ConfigError, SandboxError
-from sanderling.sandbox.network.hosts import (
-    HostRules,
-    canonical_host,
-    is_address,
-    is_loopback,
-    is_public,
-)
+from sanderling.hosts import canonical_host, is_address, is_loopback, is_public
+from sanderling.sandbox.network.host_rules import HostRules
 
 PORTS = {"https": 443, "http": 80}
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from sanderling.hosts import is_loopback, split_authority
 from sanderling.permissions.allowing import covers, uncovered
 from sanderling.permissions.forbidding import forbids
 from sanderling.permissions.only_reading import is_read_only
@@ -17,7 +18,6 @@ from sanderling.permissions.rules import Action, Rule, concerns
 from sanderling.permissions.use import Use
 from sanderling.protocol.modes import Mode
 from sanderling.sandbox.ground import LOCAL_DISK, Disk
-from sanderling.sandbox.network.hosts import is_loopback, split_authority
 from sanderling.tools.effects import Effect
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from sanderling.config.expansion import is_reference, variables_in
 from sanderling.errors import ConfigError
+from sanderling.hosts import canonical_host, is_loopback
 from sanderling.providers.credentials import Account
 from sanderling.text import did_you_mean
 
@@ -229,7 +230,7 @@ def _endpoint(name: str, where: str, table: Mapping[str, Any]) -> Endpoint:
         wire=told.wire,
         base_url=base_url,
         variables=variables or (_variable_of(name),),
-        is_keyed=bool(variables) and not is_loopback(base_url),
+        is_keyed=bool(variables) and not is_local(base_url),
         model=told.model,
         headers=told.headers,
         quirks=_quirks(where, told.quirks),
@@ -273,13 +274,10 @@ def key_variables(name: str, told: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(name for each in references for name in variables_in(each))
 
 
-def is_loopback(url: str) -> bool:
+def is_local(url: str) -> bool:
     """Say whether `url` is on this machine."""
-    from ipaddress import ip_address
-
-    host = urlsplit(url).hostname or ""
     try:
-        return host == "localhost" or ip_address(host).is_loopback
+        return is_loopback(canonical_host(urlsplit(url).hostname or ""))
     except ValueError:
         return False
 

@@ -10,7 +10,7 @@ from sanderling.errors import ConfigError, ProviderError
 from sanderling.models.known import KnownModels
 from sanderling.providers import Provider
 from sanderling.providers.choice import at_hand, full_name, make_at
-from sanderling.providers.endpoint import Endpoint, is_loopback, load_endpoint, presets
+from sanderling.providers.endpoint import Endpoint, is_local, load_endpoint, presets
 from sanderling.text import duration
 
 DEADLINE_S = 10.0
@@ -48,7 +48,7 @@ async def listed_models(settings: Settings, *, deadline_s: float = DEADLINE_S) -
 def _local(settings: Settings) -> Iterator[Endpoint]:
     for name in presets():
         endpoint = load_endpoint(name, settings.providers)
-        if is_loopback(endpoint.base_url):
+        if is_local(endpoint.base_url):
             yield endpoint
 
 

@@ -7,11 +7,12 @@ from itertools import chain
 import anyio
 
 from sanderling.errors import SandboxError
+from sanderling.hosts import is_loopback, split_authority
 from sanderling.paths import is_in_any, real_path
 from sanderling.protocol.remedies import remedies
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.ground import LOCAL_DISK, existing
-from sanderling.sandbox.network.hosts import HostRules, is_loopback, split_authority
+from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.policy import (
     NO_GRANT,
     Grant,

@@ -14,7 +14,7 @@ import anyio
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
-from sanderling.providers.endpoint import Endpoint, is_loopback
+from sanderling.providers.endpoint import Endpoint, is_local
 from sanderling.providers.http.bodies import decode_refusal
 from sanderling.providers.http.errors import (
     explain_status,
@@ -151,7 +151,7 @@ class Connection(ABC, Generic[Client]):
         words = self._without_key(words_of(cause))
         told = explain_transport(cause, words, host, is_streaming=is_streaming)
         is_absent = told.is_temporary and isinstance(cause, httpx2.ConnectError)
-        if is_absent and is_loopback(self.endpoint.base_url):
+        if is_absent and is_local(self.endpoint.base_url):
             # Nobody listens there, and waiting starts no server.
             told.remedy, told.is_temporary = self.start_it, False
         return told

@@ -13,7 +13,7 @@ from sanderling.config.expansion import expand, variables_in
 from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.remedies import remedies
 from sanderling.providers.credentials import is_mangled
-from sanderling.providers.endpoint import Endpoint, is_loopback
+from sanderling.providers.endpoint import Endpoint, is_local
 from sanderling.providers.http.transport import receive_head, words_of
 from sanderling.providers.http.unpacking import ACCEPTED
 
@@ -38,7 +38,7 @@ def make_client(base_url: str, headers: dict[str, str]) -> "httpx2.AsyncClient":
     check_address("base_url", base_url)
     import httpx2
 
-    is_here = is_loopback(base_url)  # no proxy leads there
+    is_here = is_local(base_url)  # no proxy leads there
     verify: ssl.SSLContext | bool = False
     try:
         check_proxies()

@@ -23,9 +23,10 @@ import anyio
 import anyio.lowlevel
 import h11
 
+from sanderling.hosts import authority_of, is_public, split_authority
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.network.denied import DENIED_REASON, Once, OnDenial
-from sanderling.sandbox.network.hosts import HostRules, authority_of, is_public, split_authority
+from sanderling.sandbox.network.host_rules import HostRules
 
 MAX_HEAD_BYTES = 16 << 10  # node's limit; one read may double it: 8000 headers, 30 ms in h11
 MAX_CONNECTIONS = 256

@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from sanderling.protocol.modes import NetworkMode
 from sanderling.sandbox.denials import Denial
-from sanderling.sandbox.network.hosts import HostRules
+from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.sandbox.network.names import answer_names
 from sanderling.sandbox.network.proxy import serve_proxy
 

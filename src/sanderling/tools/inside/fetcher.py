@@ -27,8 +27,8 @@ import msgspec
 
 from sanderling import __version__
 from sanderling.errors import ToolError
+from sanderling.hosts import is_address, is_loopback, is_public, split_authority
 from sanderling.sandbox.network.denied import DENIED_REASON
-from sanderling.sandbox.network.hosts import is_address, is_loopback, is_public, split_authority
 from sanderling.sandbox.policy import PROXY_PORT
 from sanderling.tools.inside.page import (
     HTML,

@@ -1,13 +1,7 @@
-"""Hosts: how they are spelled, which are public, which ones a person allows."""
+"""Hosts: how they are spelled, which are public, which are this machine."""
 
 import re
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-
-import anyio
-
-from sanderling.errors import SandboxError
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 
@@ -29,68 +23,6 @@ _NOT_GLOBAL = (
 )
 
 _NAT64 = IPv6Network("64:ff9b::/96")
-
-
-class HostRules:
-    """
-    The hosts that can be reached.
-
-    Each is a name, `*.name` (every name below, not itself) or an address (IPv6 in brackets), and means its ports 443 and 80, or
-    the one that it ends in: `:port`.
-
-    Raises:
-        SandboxError: an entry is none of these.
-    """
-
-    def __init__(self, hosts: tuple[str, ...]) -> None:
-        self._entries: set[tuple[str, int]] = set()
-        self._in_use: dict[anyio.CancelScope, tuple[str, int]] = {}
-        self.change(hosts)
-
-    def change(self, hosts: tuple[str, ...]) -> None:
-        """Let in these from now on; connections to what is not among them are cut."""
-        entries: set[tuple[str, int]] = set()
-        for text in hosts:
-            try:
-                entries.update(_entries(text))
-            except ValueError as error:
-                raise SandboxError(
-                    f"{text!r} is no host: write a name, *.name or an address ([::1] for IPv6), with or without :port"
-                ) from error
-        self._entries = entries
-        for connection, target in self._in_use.items():
-            if not self.allows(*target):
-                connection.cancel()
-
-    @contextmanager
-    def in_use(self, host: str, port: int, connection: anyio.CancelScope) -> Generator[None]:
-        """While this lasts, `connection` is cancelled when the host is no longer among them."""
-        self._in_use[connection] = (host, port)
-        try:
-            yield
-        finally:
-            del self._in_use[connection]
-
-    def allows(self, host: str, port: int) -> bool:
-        try:
-            host = canonical_host(host)
-        except ValueError:
-            return False
-        labels = host.split(".")
-        above = ("*." + ".".join(labels[i:]) for i in range(1, len(labels)))
-        return any((name, port) in self._entries for name in (host, *above))
-
-    def allow_all_of(self, entry: str) -> bool:
-        """Say whether `entry` adds nothing to them."""
-        return all(self.allows(host, port) for host, port in _entries(entry))
-
-
-def _entries(text: str) -> Iterator[tuple[str, int]]:
-    below = "*." if text.startswith("*.") else ""
-    host, port = split_authority(text.removeprefix(below))
-    if below and is_address(host):
-        raise ValueError(text)
-    yield from ((below + host, port) for port in ((port,) if port else (443, 80)))
 
 
 def canonical_host(host: str) -> str:
