@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import aclosing
@@ -11,13 +12,13 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.conftest import ROOT, prove
-from tests.loopback import LoopbackServer, Status
+from tests.conftest import ROOT, prove, wait_until
+from tests.loopback import LoopbackServer, Reply, Status, Until, done, hello, message_start, text
 
 from sanderling.config import Settings
 from sanderling.errors import ProviderError
 from sanderling.protocol.messages import Message, TextBlock
-from sanderling.providers import ModelRequest
+from sanderling.providers import ModelRequest, ReplyDone
 from sanderling.providers.anthropic.provider import AnthropicProvider
 from sanderling.providers.credentials import Credentials, CredentialsError
 from sanderling.providers.endpoint import ANTHROPIC, load_endpoint
@@ -327,6 +328,23 @@ async def test_login_and_logout_hold_from_the_next_request_on(use, server, provi
     assert error.kind == "no_key"
     assert ":AgentLogin" in error.remedy
     assert keys(server) == [KEY, KEY, OTHER_KEY]
+
+
+async def test_an_answer_goes_on_while_another_key_is_stored_and_used(use, server, provider):
+    credentials, rest = use("FileKeychain"), threading.Event()
+    credentials.store(KEY)
+    gull = (message_start(), text("The gull"), Until(rest), text(" sleeps.", index=1), done())
+    server.answer(Reply(*gull), hello())
+    with anyio.fail_after(DEADLINE_S):
+        async with aclosing(provider.stream(REQUEST)) as stream:
+            await anext(stream)
+            credentials.store(OTHER_KEY)
+            assert await ask(provider) is None
+            rest.set()
+            items = [item async for item in stream]
+    assert isinstance(items[-1], ReplyDone)
+    assert keys(server) == [KEY, OTHER_KEY]
+    wait_until(lambda: server.prompts[0].closed_at, "the connection with the old key is closed")
 
 
 async def test_kept_key_that_the_api_refuses_can_be_replaced(use, server, provider):

@@ -5,9 +5,10 @@ What fails becomes one sentence with a remedy, without the key.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from http import HTTPStatus
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import anyio
@@ -56,6 +57,7 @@ class Connection(ABC, Generic[Client]):
         self._settings = settings
         self._key = Key(endpoint.account, settings.state_dir)
         self._client: Client | None = None
+        self._in_use: list[Client] = []  # once for each request
         self._loading = anyio.Lock()
         self._key_version: int | None = None
 
@@ -107,8 +109,11 @@ class Connection(ABC, Generic[Client]):
                 await in_thread(self._load)
 
     async def _connect(self) -> None:
+        """Make a client with the key of the moment; the one before is left to those who still use it."""
         if not self.is_ready:
-            await self.aclose()
+            before, self._client = self._client, None
+            if before and before not in self._in_use:
+                await self._close_client(before)
             version = self._key.version
             self._client = await in_thread(self._make_client)
             self._key_version = version
@@ -118,12 +123,33 @@ class Connection(ABC, Generic[Client]):
         if client:
             await self._close_client(client)
 
-    async def _ready_client(self) -> Client:
+    async def _get_ready(self) -> None:
         if not self.is_ready:
             async with self._loading:
                 await self._connect()
-        assert self._client is not None
-        return self._client
+
+    @asynccontextmanager
+    async def _using_client(self) -> AsyncGenerator[Client]:
+        """
+        Use the client of the moment in this context: it is not closed before, whoever logs in meanwhile.
+
+        Errors that leave the context have no keys in them, wherever in the answer their words stood.
+        """
+        await self._get_ready()
+        client = self._client
+        assert client is not None
+        self._in_use.append(client)
+        try:
+            yield client
+        except ProviderError as error:
+            error.message = self._without_key(error.message)
+            error.args = (error.message,)
+            raise
+        finally:
+            self._in_use.remove(client)
+            if client is not self._client and client not in self._in_use:
+                with anyio.CancelScope(shield=True):
+                    await self._close_client(client)
 
     def _read_key(self) -> str:
         """
@@ -156,18 +182,9 @@ class Connection(ABC, Generic[Client]):
             told.remedy, told.is_temporary = self.start_it, False
         return told
 
-    @contextmanager
-    def _hiding_keys(self) -> Generator[None]:
-        """Take the keys out of any error that leaves this context, wherever in the answer its words stood."""
-        try:
-            yield
-        except ProviderError as error:
-            error.message = self._without_key(error.message)
-            error.args = (error.message,)
-            raise
-
     def _without_key(self, words: str) -> str:
-        return without_keys(words, self._keys(self._client) if self._client else ())
+        clients = (*self._in_use, *filter(None, (self._client,)))
+        return without_keys(words, chain.from_iterable(map(self._keys, clients)))
 
     def _explain_refusal(self, response: "httpx2.Response") -> ProviderError:
         """The error that `response` tells of: whatever a proxy has made of it, as text, and without the key."""

@@ -142,7 +142,7 @@ class HttpProvider(Connection[Client]):
     async def learn_limits(self) -> None:
         model = self.model
         try:
-            await self._ready_client()  # which a prompt may wait for, too
+            await self._get_ready()  # which a prompt may wait for, too
             await anyio.sleep(BEHIND_S)
             limits = await self.fetch_limits()
         except ProviderError as error:
@@ -178,8 +178,7 @@ class HttpProvider(Connection[Client]):
         Raises:
             ProviderError: it cannot be had.
         """
-        client = await self._ready_client()
-        with self._hiding_keys():
+        async with self._using_client() as client:
             try:
                 with self._watch.wait():
                     answer = await self._fetch(client, path, **query)
@@ -192,10 +191,9 @@ class HttpProvider(Connection[Client]):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamItem]:
         model = self.model  # the one whose thoughts the request holds, whoever is chosen meanwhile
-        client = await self._ready_client()
-        await self._look_at(model)
-        reply = self._decoder(model)
-        with self._hiding_keys():
+        async with self._using_client() as client:
+            await self._look_at(model)
+            reply = self._decoder(model)
             try:
                 response = await self._send(client, self._encode(request, model))
                 try:
