@@ -113,7 +113,7 @@ async def test_a_prompt_that_waits_for_a_server_can_be_stopped(notes):
         server = talk.parts.servers.source.servers["it"]
         server.connection.client.session.read_resource = hang
         talk.submit("See @it:note://today")
-        await talk.until(lambda: server._patience._requests)
+        await talk.until(lambda: server.connection._patience._requests)
         talk.agent.act(CancelTurn())
         (returned,) = await talk.until(lambda: talk.of(PromptsReturned))
         assert returned.prompts[0].text == "See @it:note://today"

@@ -7,33 +7,30 @@ its own, waits until the server is ready, and is told why when it is not. What g
 
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import anyio
 import msgspec
 from anyio import to_thread
+from msgspec.structs import replace
 
 from sanderling.mcp import CONNECT_S
+from sanderling.mcp.connection import Connection, Offers, Question
 from sanderling.mcp.log import ServerLog
-from sanderling.mcp.offers import RemotePrompt, remote_prompts, remote_resources
-from sanderling.mcp.patience import Patience
 from sanderling.mcp.problems import LoginNeededError, ServerError, lasting, why
-from sanderling.mcp.remote import RemoteTool, listen, remote_tools
+from sanderling.mcp.remote import RemoteTool
 from sanderling.mcp.sdk import load_sdk
 from sanderling.mcp.servers import McpServer
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    import mcp_types
     from mcp.client._transport import TransportStreams
     from mcp.shared.dispatcher import ProgressFnT
     from mcp_types import CallToolResult
 
     from mcp import Client
 
-CHANGE_S = 0.2
 END_S = 2.0  # in which it is known why a connection has ended: the server is given a second for it
 CONNECTION_CLOSED = -32000  # the code of the SDK's error
 MAX_FAILURES = 5  # in a row; then a person has to look at it
@@ -41,13 +38,10 @@ FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
 SETTLED_S = 60.0  # who was ready for so long begins anew with its failures
 
 T = TypeVar("T")
-State = Literal["waiting", "starting", "ready", "restarting", "failed", "stopped"]
-"""`waiting`: it is started in a moment, when nothing else is to be done. `stopped`: by the person, or by the settings."""
-
 OpenTransport = Callable[[ServerLog], "AbstractAsyncContextManager[TransportStreams]"]
 
-Question = Callable[["mcp_types.ElicitRequestParams"], Awaitable[Any]]
-"""Puts what the server wants to know before the person, and returns what the SDK takes for an answer."""
+State = Literal["waiting", "starting", "ready", "restarting", "failed", "stopped"]
+"""`waiting`: it is started in a moment, when nothing else is to be done. `stopped`: by the person, or by the settings."""
 
 log = logging.getLogger(__name__)
 
@@ -65,25 +59,9 @@ class Status(msgspec.Struct, frozen=True):
     needs_login: bool = False
 
 
-class Offers(msgspec.Struct, frozen=True):
-    """The tools, prompts and resources of a server; resources by their URIs, with the templates of others."""
-
-    tools: tuple[RemoteTool, ...] = ()
-    prompts: tuple[RemotePrompt, ...] = ()
-    resources: tuple[str, ...] = ()
-
-
-class Connection(NamedTuple):
-    """A connection that stands: the SDK's client, the `era` of the protocol, and the terms on which the server was started."""
-
-    client: "Client"
-    era: str
-    terms: object
-
-
-class Surroundings(NamedTuple):
+class Access(NamedTuple):
     """
-    The surroundings of a server. `open_transport` starts it, or finds it where it is; `on_change` is called when it is another than before.
+    The access to a server. `open_transport` starts it, or finds it where it is; `on_change` is called when it is another than before.
 
     `ask` puts its questions before the person; without that, it is told that it cannot ask any. `terms` are those on which it is
     started: when they have changed, it ends, and that is no failure.
@@ -98,20 +76,18 @@ class Surroundings(NamedTuple):
 class Server:
     """The server `name`: as it was `declared`, as it is now, and what it offers."""
 
-    def __init__(self, name: str, declared: McpServer, surroundings: Surroundings) -> None:
+    def __init__(self, name: str, declared: McpServer, access: Access) -> None:
         self.name = name
         self.declared = declared
         self.log = ServerLog()
         self.status = Status("waiting" if declared.enabled else "stopped")
         self.offers = Offers()  # of the last connection
         self.connection: Connection | None = None
-        self._patience = Patience(declared.timeout_s)
-        self._surroundings = surroundings
+        self._access = access
         self._mode = "auto"
         self._failures = 0
         self._stopped_for = ""
         self._settled = anyio.Event()  # the state is another one than before
-        self._has_changed = anyio.Event()  # what the server says of its tools
         self._wanted = anyio.Event()
         self._holding: anyio.CancelScope | None = None
         if declared.enabled:
@@ -130,11 +106,11 @@ class Server:
                 await self._wanted.wait()
                 if not self._failures:
                     self._set(Status("starting"))
-                terms = self._surroundings.terms()
+                terms = self._access.terms()
                 problem = await self._hold(terms)
                 if not self._wanted.is_set():
                     self._set(Status("stopped", self._stopped_for))
-                elif problem and self._surroundings.terms() == terms:
+                elif problem and self._access.terms() == terms:
                     await self._back_off(problem)
         finally:
             self.connection = None
@@ -145,15 +121,14 @@ class Server:
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + CONNECT_S) as self._holding:
                 await to_thread.run_sync(load_sdk, abandon_on_cancel=True)
-                async with self._client() as client:
-                    # A schema of the server's could keep us busy for ever (`pattern`): what it returns is for the model to judge.
-                    setattr(client.session, "validate_tool_result", _accept)  # noqa: B010
-                    await self._look(client)
+                connection = self._new_connection(terms)
+                async with connection.opened():
+                    self.offers = replace(self.offers, tools=await connection.tools())
                     ready_at = anyio.current_time()
                     self._holding.deadline = float("inf")
-                    self.connection = Connection(client, client.protocol_version, terms)
+                    self.connection = connection
                     self._set(Status("ready"))
-                    await self._follow(client)
+                    await connection.follow(self.name, self.offers, self._take)
         # Whatever a server makes of the SDK, or of our use of it, is the server's failure, and told as such.
         except Exception as error:  # noqa: BLE001
             log.info("the tool server %s: %r", self.name, type(error))
@@ -176,72 +151,15 @@ class Server:
             self._mode = "legacy" if self._mode == "auto" else "auto"
         return problem
 
-    def _client(self) -> "Client":
-        from mcp import Client
+    def _new_connection(self, terms: object) -> Connection:
+        transport = self._access.open_transport(self.log)
+        timeout_s, ask = self.declared.timeout_s, self._access.ask
+        return Connection(transport, self._mode, timeout_s, ask, terms)
 
-        return Client(
-            self._surroundings.open_transport(self.log),
-            mode=self._mode,
-            cache=None,
-            message_handler=self._hear,
-            elicitation_callback=self._answer if self._surroundings.ask else None,
-        )
-
-    async def _answer(
-        self,
-        context: object,  # noqa: ARG002
-        params: "mcp_types.ElicitRequestParams",
-    ) -> "mcp_types.ElicitResult | mcp_types.ErrorData":
-        """Answer a question of the server's, which comes with a request of ours, or not at all."""
-        from mcp_types import ElicitResult
-
-        ask = self._surroundings.ask
-        with self._patience.asking() as is_in_request:
-            if ask and is_in_request:
-                return await ask(params)
-        return ElicitResult(action="cancel")
-
-    async def _look(self, client: "Client") -> None:
-        tools = await remote_tools(client) if client.server_capabilities.tools else ()
-        self.offers = msgspec.structs.replace(self.offers, tools=tools)
-
-    async def _follow(self, client: "Client") -> None:
-        """Ask for what it offers whenever the server says that this has changed, and never return."""
-        async with anyio.create_task_group() as tasks:
-            if client.server_capabilities.tools and client.server_capabilities.tools.list_changed:
-                tasks.start_soon(listen, client, self._note_change)
-            while True:
-                await self._look_further(client)
-                await self._has_changed.wait()
-                await anyio.sleep(CHANGE_S)  # what changes together is asked for together
-                self._has_changed = anyio.Event()
-                with anyio.fail_after(CONNECT_S):
-                    await self._look(client)
-                self._surroundings.on_change(self)
-
-    def _note_change(self) -> None:
-        self._has_changed.set()
-
-    async def _hear(self, message: object) -> None:
-        import mcp_types as types
-
-        changed = types.PromptListChangedNotification | types.ResourceListChangedNotification
-        if isinstance(message, types.ToolListChangedNotification | changed):
-            self._note_change()
-
-    async def _look_further(self, client: "Client") -> None:
-        """Find out what else it offers. It is ready without that, and some say that they offer what they do not."""
-        can = client.server_capabilities
-        prompts, resources = tuple[RemotePrompt, ...](), tuple[str, ...]()
-        with anyio.move_on_after(CONNECT_S):
-            with suppress(Exception):
-                prompts = await remote_prompts(client, self.name) if can.prompts else ()
-            with suppress(Exception):
-                resources = await remote_resources(client) if can.resources else ()
-        offers = Offers(self.tools, prompts, resources)
+    def _take(self, offers: Offers) -> None:
         if offers != self.offers:
             self.offers = offers
-            self._surroundings.on_change(self)
+            self._access.on_change(self)
 
     async def _back_off(self, problem: Status) -> None:
         self._failures += 1
@@ -263,7 +181,7 @@ class Server:
         self.status = status
         settled, self._settled = self._settled, anyio.Event()
         settled.set()
-        self._surroundings.on_change(self)
+        self._access.on_change(self)
 
     # --- for everybody else --------------------------------------------------------------------------------------------
 
@@ -285,10 +203,9 @@ class Server:
         else:
             self._set(Status("stopped", why))
 
-    def change(self, declared: McpServer, surroundings: Surroundings) -> None:
+    def change(self, declared: McpServer, access: Access) -> None:
         """Be the server that is declared now, from its next start on."""
-        self.declared, self._surroundings = declared, surroundings
-        self._patience = Patience(declared.timeout_s)
+        self.declared, self._access = declared, access
 
     async def begun(self) -> None:
         """Return when it is known how its first start has ended."""
@@ -321,10 +238,10 @@ class Server:
             self.restart()  # the network may be there again
         with anyio.move_on_after(CONNECT_S):
             await self.settled()
-            while self.connection and self.connection.terms != self._surroundings.terms():
+            while self.connection and self.connection.terms != self._access.terms():
                 await self._settled.wait()  # it is being ended
                 await self.settled()
-        if self.connection is None or self.connection.terms != self._surroundings.terms():
+        if self.connection is None or self.connection.terms != self._access.terms():
             state, reason = self.status.state, self.status.why
             raise ServerError(
                 f"it is {'not ready' if state == 'starting' else state}{reason and ': '}{reason}"
@@ -353,8 +270,7 @@ class Server:
         """
         connection = await self.connected()
         try:
-            with self._patience.limited():
-                return await make(connection.client)
+            return await connection.request(make)
         except TimeoutError as error:
             raise ServerError(f"it did not answer within {self.declared.timeout_s:g} s") from error
         except Exception as error:
@@ -369,6 +285,3 @@ class Server:
                 await self._settled.wait()
         reason = self.status.why or "what it may do was changed"
         return f"it ended meanwhile ({reason}): it may have done its work, or a part of it"
-
-
-async def _accept(*_: object) -> None: ...

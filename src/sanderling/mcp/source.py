@@ -16,7 +16,7 @@ from sanderling.mcp.names import MAX_NUMBER, fitted_server, tool_name
 from sanderling.mcp.place import Place
 from sanderling.mcp.remote import MAX_TOOLS, RemoteTool
 from sanderling.mcp.search import Shelf
-from sanderling.mcp.server import OpenTransport, Server, Surroundings
+from sanderling.mcp.server import Access, OpenTransport, Server
 from sanderling.mcp.servers import McpServer, filled_in
 from sanderling.mcp.stdio import over_pipes
 from sanderling.mcp.tools import tool_of
@@ -79,16 +79,16 @@ class McpSource:
 
     def declare(self, name: str, declared: McpServer) -> Server:
         """Have a server of this name, as it is declared now; one that there is already starts so when it starts again."""
-        surroundings = Surroundings(
+        access = Access(
             self._transport(name, declared),
             self._on_change,
             partial(self._ask, name) if self._ask else None,
             (lambda: None) if declared.url else (lambda: self._sandbox.terms),
         )
         if server := self.servers.get(name):
-            server.change(declared, surroundings)
+            server.change(declared, access)
             return server
-        server = self.servers[name] = Server(name, declared, surroundings)
+        server = self.servers[name] = Server(name, declared, access)
         self._names[name] = {}
         if self._tasks:
             self._tasks.start_soon(server.run)

@@ -1,0 +1,142 @@
+"""One connection to a server, from its beginning to its end: what the server offers, what it is asked, what it asks itself."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import msgspec
+
+from sanderling.mcp import CONNECT_S
+from sanderling.mcp.offers import RemotePrompt, remote_prompts, remote_resources
+from sanderling.mcp.patience import Patience
+from sanderling.mcp.remote import RemoteTool, listen, remote_tools
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    import mcp_types
+    from mcp.client._transport import TransportStreams
+
+    from mcp import Client
+
+CHANGE_S = 0.2
+
+T = TypeVar("T")
+
+Question = Callable[["mcp_types.ElicitRequestParams"], Awaitable[Any]]
+"""Puts what the server wants to know before the person, and returns what the SDK takes for an answer."""
+
+
+class Offers(msgspec.Struct, frozen=True):
+    """The tools, prompts and resources of a server; resources by their URIs, with the templates of others."""
+
+    tools: tuple[RemoteTool, ...] = ()
+    prompts: tuple[RemotePrompt, ...] = ()
+    resources: tuple[str, ...] = ()
+
+
+class Connection:
+    """A connection over `transport` to a server that was started on `terms`. Without `ask` it is told that it cannot ask anything."""
+
+    def __init__(
+        self,
+        transport: "AbstractAsyncContextManager[TransportStreams]",
+        mode: str,
+        timeout_s: float,
+        ask: Question | None,
+        terms: object,
+    ) -> None:
+        from mcp import Client
+
+        self.terms = terms
+        self.client = Client(
+            transport,
+            mode=mode,
+            cache=None,
+            message_handler=self._hear,
+            elicitation_callback=self._answer if ask else None,
+        )
+        self._patience = Patience(timeout_s)
+        self._ask = ask
+        self._has_changed = anyio.Event()  # what the server says of its offers
+
+    @property
+    def era(self) -> str:
+        return self.client.protocol_version
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Connect, and end the connection with this context."""
+        async with self.client:
+            # A schema of the server's could keep us busy for ever (`pattern`): what it returns is for the model to judge.
+            setattr(self.client.session, "validate_tool_result", _accept)  # noqa: B010
+            yield
+
+    async def request(self, make: "Callable[[Client], Awaitable[T]]") -> T:
+        """
+        Return what `make` asks the server for.
+
+        Raises:
+            TimeoutError: it has not answered in time.
+        """
+        with self._patience.limited():
+            return await make(self.client)
+
+    async def _answer(
+        self,
+        context: object,  # noqa: ARG002
+        params: "mcp_types.ElicitRequestParams",
+    ) -> "mcp_types.ElicitResult | mcp_types.ErrorData":
+        """Answer a question of the server's, which comes with a request of ours, or not at all."""
+        from mcp_types import ElicitResult
+
+        with self._patience.asking() as is_in_request:
+            if self._ask and is_in_request:
+                return await self._ask(params)
+        return ElicitResult(action="cancel")
+
+    # --- what it offers ------------------------------------------------------------------------------------------------
+
+    async def tools(self) -> tuple[RemoteTool, ...]:
+        return await remote_tools(self.client) if self.client.server_capabilities.tools else ()
+
+    async def follow(self, name: str, offers: Offers, tell: Callable[[Offers], None]) -> None:
+        """Tell what it offers beside the tools that are known, and all of that whenever it changes. Never return."""
+        tools = self.client.server_capabilities.tools
+        async with anyio.create_task_group() as tasks:
+            if tools and tools.list_changed:
+                tasks.start_soon(listen, self.client, self._note_change)
+            while True:
+                offers = await self._with_the_rest(name, offers)
+                tell(offers)
+                await self._has_changed.wait()
+                await anyio.sleep(CHANGE_S)  # what changes together is asked for together
+                self._has_changed = anyio.Event()
+                with anyio.fail_after(CONNECT_S):
+                    offers = msgspec.structs.replace(offers, tools=await self.tools())
+                tell(offers)
+
+    async def _with_the_rest(self, name: str, offers: Offers) -> Offers:
+        """Find out what else it offers. It is ready without that, and some say that they offer what they do not."""
+        can = self.client.server_capabilities
+        prompts, resources = tuple[RemotePrompt, ...](), tuple[str, ...]()
+        with anyio.move_on_after(CONNECT_S):
+            with suppress(Exception):
+                prompts = await remote_prompts(self.client, name) if can.prompts else ()
+            with suppress(Exception):
+                resources = await remote_resources(self.client) if can.resources else ()
+        return Offers(offers.tools, prompts, resources)
+
+    async def _hear(self, message: object) -> None:
+        import mcp_types as types
+
+        changed = types.PromptListChangedNotification | types.ResourceListChangedNotification
+        if isinstance(message, types.ToolListChangedNotification | changed):
+            self._note_change()
+
+    def _note_change(self) -> None:
+        self._has_changed.set()
+
+
+async def _accept(*_: object) -> None: ...
