@@ -37,6 +37,11 @@ local drawn = {}
 local function chunks_of(line, tabstop, spans)
   local chunks, col = {}, 0
   local function add(text, hl)
+    if not text:find('[^ -~]') then
+      col = col + #text
+      chunks[#chunks + 1] = text ~= '' and { text, hl } or nil
+      return
+    end
     local shown = text:gsub('[^\t]*\t?', function(piece)
       local plain = vim.fn.strtrans((piece:gsub('\t$', '')))
       col = col + api.nvim_strwidth(plain)
@@ -82,16 +87,29 @@ local function virtual_lines(buf, old, textoff, gone)
   return lines
 end
 
+local blank = { { '' } }
+
+--- Put blank lines there: no window shows them yet.
+---@param count integer
+---@return [string][][]
+local function blank_lines(count)
+  local lines = {}
+  for i = 1, math.min(count, MAX_REMOVED + 1) do
+    lines[i] = blank
+  end
+  return lines
+end
+
 ---@param buf integer
 ---@param one sanderling.review.draw.Drawn
----@param gone table<integer, sanderling.review.words.Span[]>
+---@param gone? table<integer, sanderling.review.words.Span[]> nil: no window shows them yet
 local function set_virtual_lines(buf, one, gone)
   if #one.old == 0 then
     return
   end
   one.mark = api.nvim_buf_set_extmark(buf, ns, one.row, 0, {
     id = one.mark,
-    virt_lines = virtual_lines(buf, one.old, one.textoff, gone),
+    virt_lines = gone and virtual_lines(buf, one.old, one.textoff, gone) or blank_lines(#one.old),
     virt_lines_above = not one.is_below,
     virt_lines_leftcol = true,
     undo_restore = false,
@@ -293,7 +311,7 @@ function M.update(buf)
       local row, is_below = place_of(buf, hunk)
       local one = { old = hunk.old, row = row, is_below = is_below, details = {}, textoff = 2 }
       now[hunk.id] = one
-      set_virtual_lines(buf, one, {})
+      set_virtual_lines(buf, one)
     end
   end)
 end

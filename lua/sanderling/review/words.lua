@@ -1,7 +1,9 @@
 --- Words: which parts of lines differ from the lines that they replaced.
 local M = {}
 
-local MAX_LINES = 60 -- of a hunk, on each side; linematch takes their product
+local MAX_LINES = 60 -- of a hunk, on each side
+-- Of both sides, which are matched by how alike they are: 1 ms, and it grows with the square. A screen may come to show several.
+local MAX_MATCHED_LINES, MAX_MATCHED_BYTES = 24, 2000
 local MAX_BYTES = 500 -- of a line
 
 ---@alias sanderling.review.words.Span [integer, integer] bytes from 0, the second behind it
@@ -62,6 +64,21 @@ local function compare(old, new)
   return gone, come
 end
 
+--- Compare lines one by one.
+---@param old string[]
+---@param new string[]
+---@param words sanderling.review.words.Words takes what differs
+---@return boolean is_alike each has a counterpart
+local function compare_each(old, new, words)
+  for i, line in ipairs(old) do
+    words.old[i], words.new[i] = compare(line, new[i])
+    if not words.old[i] then
+      return false
+    end
+  end
+  return true
+end
+
 --- The words that have gone and come, in lines that are alike.
 ---@param old string[]
 ---@param new string[]
@@ -71,12 +88,14 @@ function M.differing(old, new)
   if #old == 0 or #new == 0 or math.max(#old, #new) > MAX_LINES then
     return words
   end
-  if #old == 1 and #new == 1 then
-    words.old[1], words.new[1] = compare(old[1], new[1])
+  if #old == #new and compare_each(old, new, words) or #old + #new == 2 then
     return words
   end
-  local options = { result_type = 'indices', linematch = MAX_LINES }
-  local parts = vim.diff(joined(old), joined(new), options) --[[@as [integer, integer, integer, integer][] ]]
+  words = { old = {}, new = {} }
+  local before, after = joined(old), joined(new)
+  local is_matched = #old + #new <= MAX_MATCHED_LINES and #before + #after <= MAX_MATCHED_BYTES
+  local options = { result_type = 'indices', linematch = is_matched and MAX_MATCHED_LINES or nil }
+  local parts = vim.diff(before, after, options) --[[@as [integer, integer, integer, integer][] ]]
   for _, part in ipairs(parts) do
     local from, count, new_from, new_count = unpack(part)
     for i = 0, math.min(count, new_count) - 1 do
