@@ -225,6 +225,92 @@ def test_a_reload_shows_the_change_anew(proposed):
     assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
 
 
+# --- undo afterwards -------------------------------------------------------------------------------------------------------
+
+
+def undone(child, path, count=20):
+    """The text of each state that `u` leads to, from now on, and those that redo leads back through."""
+    child.command("wincmd h | buffer a.txt")
+    texts = []
+    for command in ["silent undo"] * count + ["silent redo"] * count:
+        child.command(command)
+        child.lua("vim.wait(0, function() return false end)")
+        texts.append("".join(f"{line}\n" for line in lines(child, path)))
+    return texts
+
+
+def typed_before(child, path):
+    """The person has typed in the file before anything is proposed, and saved that."""
+    child.command("edit a.txt")
+    child.feed("ggOtyped<Esc>")
+    wait_until(lambda: lines(child, path)[0] == "typed")
+    child.command("silent write")
+
+
+UNDO = {
+    "rejected": [(1, False)] * 4,
+    "two of them kept": [(1, True), (1, False), (1, True), (1, False)],
+    "typed in between": [(1, False), "typed", (1, True), (1, False), (1, False)],
+    "written in between": [(1, False), "typed", "write", (1, True), (1, False), (1, False)],
+    "undone in between": [(1, False), "undo", (1, True), *[(1, False)] * 3],
+}
+
+
+@pytest.mark.parametrize("undofile", prove_rest([False, True], keep=(0,)))
+@pytest.mark.parametrize("name", prove_rest(UNDO, keep=(2,)))
+def test_undo_never_brings_back_what_was_not_accepted(proposed, name, undofile):
+    before = ["set undofile"] if undofile else []
+    child, path = proposed("typed\n" + TWELVE, is_open=True, before=before)
+    child.command("wincmd h | buffer a.txt")
+    for step in UNDO[name]:
+        match step:
+            case "typed":
+                child.command("$put ='mine'")
+            case "write":
+                child.command("silent write")
+            case "undo":
+                child.command("silent undo")
+            case choice:
+                decide(child, path, choice)
+    wait_for_turn(child)
+    wait_until(
+        lambda: child.lua("return next(require('sanderling.review.proposals').by_buf) == nil")
+    )
+    final = "".join(f"{line}\n" for line in lines(child, path))
+    accepted = {line for line in final.splitlines() if "LINE" in line}
+    states = undone(child, path)
+    for text in states:
+        assert {line for line in text.splitlines() if "LINE" in line} in ({*()}, accepted)
+    assert "typed\n" + TWELVE in states or (not accepted and "mine" not in final)
+    assert states[-1] == final
+    if name == "written in between" and undofile:
+        child.command("silent write | edit other.txt | bwipeout a.txt | edit a.txt")
+        for text in undone(child, path):
+            assert {line for line in text.splitlines() if "LINE" in line} in ({*()}, accepted)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_undo_of_a_reload_brings_back_what_the_person_had_and_nothing_else(proposed, count):
+    child, path = proposed(is_open=True)
+    child.command("wincmd h | buffer a.txt | $put ='mine'")
+    path.write_text("first\n" + TWELVE)
+    wanted = ("first\n" + upper(2, 5, 8, 11)).splitlines()
+    for _ in range(count):
+        child.command("edit!")
+        wait_until(lambda: lines(child, path) == wanted and hunk_count(child, path) == 4)
+    child.command("silent undo")  # the proposal
+    wait_until(lambda: lines(child, path) == ("first\n" + TWELVE).splitlines())
+    assert not is_modified(child, path)
+    states = undone(child, path, 10)
+    assert TWELVE + "mine\n" in states
+    for text in states[:10]:
+        assert "LINE" not in text
+    assert hunk_count(child, path) == 4
+    decide(child, path, *[(1, True)] * 4)
+    wait_for_turn(child)
+    assert path.read_text() == "first\n" + upper(2, 5, 8, 11)
+
+
 ENDS = {
     "stopped": "lua require('sanderling').stop()",
     "closed": "lua require('sanderling').close()",

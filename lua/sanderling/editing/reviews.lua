@@ -23,6 +23,13 @@ end
 ---@return boolean? is_modified
 function M.own_text(_buf) end
 
+--- Is something proposed in the buffer, and the person has changed neither that nor the text around it?
+---@param _buf integer
+---@return boolean
+function M.is_as_proposed(_buf)
+  return false
+end
+
 --- Is what is to be changed the very text that the person has accepted? Then it stands there already, and is no proposal any more.
 ---@param _buf integer
 ---@param _replacements sanderling.editing.Hunk[]

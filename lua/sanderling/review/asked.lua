@@ -12,92 +12,26 @@ local busy = require('sanderling.editing.busy')
 local draw = require('sanderling.review.draw')
 local describing = require('sanderling.editing.find')
 local float = require('sanderling.approval.float')
+local history = require('sanderling.review.history')
+local following = require('sanderling.review.following')
 local hunks = require('sanderling.review.hunks')
 local lifting = require('sanderling.review.lifting')
 local live = require('sanderling.session.live')
 local outcome = require('sanderling.review.outcome')
 local place = require('sanderling.review.place')
+local proposals = require('sanderling.review.proposals')
 local wording = require('sanderling.approval.wording')
 local writing = require('sanderling.review.writing')
 
 local MAX_LOOKS = 3 -- at a text that becomes another each time
 
----@class (exact) sanderling.review.asked.Asked
----@field session_id string
----@field id string of the question, which is that of the tool use
----@field buf integer
----@field proposal sanderling.Proposal
----@field source sanderling.review.Source
----@field made table<integer, sanderling.review.outcome.Made> hunks as they were proposed, or rejected, by id
----@field clean? string[] the person's own text where the buffer is not modified
----@field stamp string of the file when it was proposed
----@field is_touched boolean a hunk was decided on
----@field is_answered boolean
-
----@type table<integer, sanderling.review.asked.Asked> by buffer
-local by_buf = {}
 ---@type table<string, { source: sanderling.review.Source, looks: integer }> by tool use
 local known = {}
 
--- the buffer and its text -----------------------------------------------------------------------------------------------
-
----@param id string
----@return sanderling.review.asked.Asked?
-local function find(id)
-  for _, asked in pairs(by_buf) do
-    if asked.id == id then
-      return asked
-    end
-  end
-end
-
---- Is it modified, what is proposed aside?
----@param asked sanderling.review.asked.Asked
----@return boolean
-local function is_modified(asked)
-  if not vim.bo[asked.buf].modified then
-    return false
-  end
-  local _, text = lifting.parts(asked.buf)
-  return not vim.deep_equal(text, asked.clean)
-end
-
---- Let 'modified' say whether the person has changed something.
----@param asked sanderling.review.asked.Asked
-local function set_modified(asked)
-  if vim.bo[asked.buf].modified and not is_modified(asked) then
-    vim.bo[asked.buf].modified = false
-  end
-end
-
---- Nothing is proposed in the buffer any more.
----@param asked sanderling.review.asked.Asked
----@param is_here_only? boolean
-local function forget(asked, is_here_only)
-  by_buf[asked.buf] = nil
-  writing.release(asked.buf)
-  lifting.forget(asked.buf, asked.source, is_here_only)
-end
-
---- Give the person their own text back, with what they have changed.
----@param asked sanderling.review.asked.Asked
-local function take_out(asked)
-  if by_buf[asked.buf] ~= asked then
-    return
-  end
-  local modified = is_modified(asked)
-  draw.keeping_views(asked.buf, function()
-    lifting.lift(asked.buf)
-  end)
-  vim.bo[asked.buf].modified = modified
-  forget(asked)
-  place.leave(asked.buf, asked.proposal.is_new or false)
-end
-
----@param asked sanderling.review.asked.Asked
+---@param asked sanderling.review.proposals.Asked
 local function drop(asked)
   busy.when_possible(asked.buf, function()
-    take_out(asked)
+    proposals.take_out(asked)
   end)
 end
 
@@ -108,12 +42,12 @@ end
 ---@param q sanderling.session.state.Question
 ---@return sanderling.Review?
 function answers.review_of(q)
-  local asked = find(q.event.id)
+  local asked = proposals.find(q.event.id)
   return asked and #lifting.parts(asked.buf) > 0 and outcome.review_of(asked) or nil
 end
 
 --- Answer, if all hunks are decided on.
----@param asked sanderling.review.asked.Asked
+---@param asked sanderling.review.proposals.Asked
 local function answer_if_decided(asked)
   local q = outcome.question_of(asked.session_id, asked.id)
   local is_open = vim.iter(hunks.list(asked.buf)):any(function(hunk)
@@ -132,44 +66,58 @@ end
 
 -- proposing -------------------------------------------------------------------------------------------------------------------
 
----@param asked sanderling.review.asked.Asked
+---@param asked sanderling.review.proposals.Asked
 local function watch(asked)
+  local buf = asked.buf
   local function is_current()
-    return by_buf[asked.buf] == asked
+    return proposals.by_buf[buf] == asked
   end
-  local give_up = vim.schedule_wrap(function()
+  local give_up = vim.schedule_wrap(function(own)
     if not is_current() then
       return
-    elseif not api.nvim_buf_is_loaded(asked.buf) then
-      known[asked.id].looks = MAX_LOOKS -- the person has closed it: it is not opened again
     end
-    forget(asked, true)
+    proposals.forget(asked)
+    if not api.nvim_buf_is_loaded(buf) then
+      known[asked.id].looks = MAX_LOOKS -- the person has closed it: it is not opened again
+      history.drop(asked.history)
+    else
+      local text, modified = history.text_of(buf), vim.bo[buf].modified
+      proposals.bring_history_back(asked, own)
+      history.set_text(buf, text, true)
+      vim.bo[buf].modified = modified
+    end
     outcome.ask_again(asked.session_id, asked.id)
   end)
-  api.nvim_buf_attach(asked.buf, false, {
+  local function on_unload() -- `:edit` is one, too
+    local kept = following.by_buf[buf] or following.unloaded[api.nvim_buf_get_name(buf)]
+    local _, own = lifting.last_parts(kept)
+    give_up(own)
+  end
+  api.nvim_buf_attach(buf, false, {
     on_lines = function()
       return not is_current()
     end,
-    on_reload = give_up,
-    on_detach = give_up,
+    on_reload = on_unload,
+    on_detach = on_unload,
   })
 end
 
----@param asked sanderling.review.asked.Asked
+---@param asked sanderling.review.proposals.Asked
 local function put(asked)
   local buf, was_modified = asked.buf, vim.bo[asked.buf].modified
+  asked.history = history.save(buf)
   lifting.propose(buf, asked.source, asked.proposal.hunks)
-  by_buf[buf] = asked
+  proposals.by_buf[buf] = asked
   local parts, text = lifting.parts(buf)
   for _, part in ipairs(parts) do
     asked.made[part.hunk.id] = { row = part.hunk.row, old = part.hunk.old, new = part.new }
   end
   asked.clean = not was_modified and text or nil
-  set_modified(asked)
+  proposals.set_modified(asked)
   writing.guard(buf)
   watch(asked)
   place.show(buf, parts[1] and parts[1].hunk.row or 0, function(other)
-    return by_buf[other] == nil
+    return proposals.by_buf[other] == nil
   end)
   float.update()
 end
@@ -190,7 +138,7 @@ local function begin(session_id, event)
   busy.when_possible(buf, function()
     if not outcome.question_of(session_id, id) then
       return
-    elseif by_buf[buf] or not lifting.fits(buf, proposal.hunks) then
+    elseif proposals.by_buf[buf] or not lifting.fits(buf, proposal.hunks) then
       outcome.ask_again(session_id, id)
       return
     end
@@ -211,7 +159,7 @@ end
 ---@param q sanderling.session.state.Question
 ---@return sanderling.approval.Progress?
 function wording.progress_of(q)
-  local asked = find(q.event.id)
+  local asked = proposals.find(q.event.id)
   if asked then
     local left = vim.tbl_filter(function(hunk)
       return hunk.source == asked.source
@@ -236,7 +184,7 @@ function M.open(path, device, inode, where, tool_use_id)
     return false
   end
   local buf = place.load(path, device, inode, where)
-  if not buf or by_buf[buf] then
+  if not buf or proposals.by_buf[buf] then
     return false
   end
   return describing.describe(buf, path)
@@ -246,10 +194,10 @@ end
 ---@return string[]?
 ---@return boolean?
 function M.own_text(buf)
-  local asked = by_buf[buf]
+  local asked = proposals.by_buf[buf]
   if asked then
     local _, text = lifting.parts(buf)
-    return text, is_modified(asked)
+    return text, proposals.is_modified(asked)
   end
 end
 
@@ -258,7 +206,7 @@ end
 ---@param tool_use_id string
 ---@return sanderling.editing.Part[]?
 function M.accepted(buf, replacements, tool_use_id)
-  local asked = by_buf[buf]
+  local asked = proposals.by_buf[buf]
   if not asked or asked.id ~= tool_use_id then
     return nil
   end
@@ -266,10 +214,17 @@ function M.accepted(buf, replacements, tool_use_id)
   local wanted, has_end = outcome.replaced(text, vim.bo[buf].endofline, replacements)
   local standing = api.nvim_buf_get_lines(buf, 0, -1, true)
   if not vim.deep_equal(wanted, standing) then
-    take_out(asked)
+    proposals.take_out(asked)
     return nil
+  elseif history.is_one_ahead(buf, asked.history) then
+    history.drop(asked.history)
+  elseif asked.history then
+    draw.keeping_views(buf, function()
+      proposals.bring_history_back(asked, lifting.lift(buf).text)
+      history.set_text(buf, wanted, true)
+    end)
   end
-  forget(asked)
+  proposals.forget(asked)
   vim.bo[buf].endofline, vim.bo[buf].modified = has_end, true
   return vim.tbl_map(function(part)
     local old = part.hunk.old
@@ -282,32 +237,21 @@ end
 ---@param fn fun(): T
 ---@return T
 function M.aside(buf, fn)
-  local asked = by_buf[buf]
-  if not asked then
-    return fn()
+  if proposals.by_buf[buf] then
+    return lifting.aside(buf, fn)
   end
-  local lifted = lifting.lift(buf)
-  local ok, value = pcall(fn)
-  local modified = api.nvim_buf_is_loaded(buf) and vim.bo[buf].modified
-  lifting.lay(lifted)
-  if api.nvim_buf_is_loaded(buf) then
-    vim.bo[buf].modified = modified
-  end
-  if not ok then
-    error(value, 0)
-  end
-  return value
+  return fn()
 end
 
 ---@param buf integer
 ---@param fn fun(buf: integer)
 function M.reading(buf, fn)
-  local asked = by_buf[buf]
+  local asked = proposals.by_buf[buf]
   if not asked or asked.is_answered then
     return fn(buf)
   elseif place.stamp_of(buf) ~= asked.stamp then
-    local modified = is_modified(asked)
-    take_out(asked)
+    local modified = proposals.is_modified(asked)
+    proposals.take_out(asked)
     vim.bo[buf].modified = modified
     fn(buf)
     vim.schedule(function()
@@ -319,7 +263,7 @@ end
 -- what happens ------------------------------------------------------------------------------------------------------------------
 
 hunks.on_decision(function(list, is_kept, reason)
-  local asked = by_buf[list[1].buf]
+  local asked = proposals.by_buf[list[1].buf]
   if not asked then
     return
   end
@@ -337,28 +281,39 @@ hunks.on_decision(function(list, is_kept, reason)
 end)
 
 hunks.on_change(function(buf)
-  local asked = by_buf[buf]
+  local asked = proposals.by_buf[buf]
   if asked and api.nvim_buf_is_loaded(buf) then
-    set_modified(asked)
+    proposals.set_modified(asked)
     answer_if_decided(asked)
     float.update()
   end
 end)
 
+writing.on_lifted(function(lifted)
+  local asked = proposals.by_buf[lifted.buf]
+  if asked and asked.history then
+    proposals.bring_history_back(asked, lifted.text)
+    lifted.is_apart = true
+  end
+end)
+
 writing.on_written(function(buf)
-  local asked = by_buf[buf]
+  local asked = proposals.by_buf[buf]
   if asked then
     asked.stamp = place.stamp_of(buf)
   end
   if asked and not vim.bo[buf].modified then
     asked.clean = api.nvim_buf_get_lines(buf, 0, -1, true)
   end
+  if asked and not asked.history then
+    asked.history = history.save(buf)
+  end
 end)
 
 bus.subscribe('approval_requested', begin)
 
 bus.subscribe('local_answered', function(_, event)
-  local asked = find(event.id)
+  local asked = proposals.find(event.id)
   if asked and (event.answer == 'deny' or event.answer == 'cancel') then
     drop(asked)
   elseif asked then
@@ -368,14 +323,14 @@ bus.subscribe('local_answered', function(_, event)
 end)
 
 bus.subscribe('approval_settled', function(_, event)
-  local asked = find(event.id)
+  local asked = proposals.find(event.id)
   if asked and not asked.is_answered then
     drop(asked)
   end
 end)
 
 bus.subscribe('tool_ended', function(_, event)
-  local asked = find(event.id)
+  local asked = proposals.find(event.id)
   known[event.id] = nil
   if asked then
     drop(asked)
@@ -384,7 +339,7 @@ end)
 
 for _, type in ipairs({ 'turn_ended', 'local_failed', 'local_closed' }) do
   bus.subscribe(type, function(session_id)
-    for _, asked in pairs(by_buf) do
+    for _, asked in pairs(proposals.by_buf) do
       if asked.session_id == session_id then
         drop(asked)
       end

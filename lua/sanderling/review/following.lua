@@ -166,6 +166,19 @@ function M.settle(self, source)
   follow_undo(self, source ~= nil)
 end
 
+--- The undo tree was exchanged for one of before, and the text has come to what it was.
+---@param self sanderling.review.following.Followed
+---@param last integer state of that tree
+---@param hunks sanderling.review.Hunk[] of the text
+function M.exchange_tree(self, last, hunks)
+  for nr in pairs(self.states) do
+    self.states[nr] = nr <= last and self.states[nr] or nil
+  end
+  M.settle(self)
+  self.hunks, self.nr = hunks, undo_state(self.buf)
+  self.states[self.nr] = regions.copy(hunks)
+end
+
 ---@param self sanderling.review.following.Followed
 function M.stop_unless_needed(self)
   if M.by_buf[self.buf] == self and not has_any(self) then

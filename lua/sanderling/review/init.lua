@@ -9,6 +9,7 @@ local hunks = require('sanderling.review.hunks')
 local keys = require('sanderling.review.keys')
 local listeners = require('sanderling.editing.listeners')
 local live = require('sanderling.session.live')
+local proposals = require('sanderling.review.proposals')
 local reviews = require('sanderling.editing.reviews')
 
 --- The session that uses a tool. The frame that tells of the use may be on its way yet.
@@ -93,6 +94,7 @@ end)
 
 reviews.open = asked.open
 reviews.own_text = asked.own_text
+reviews.is_as_proposed = proposals.is_as_proposed
 reviews.accepted = asked.accepted
 reviews.aside = asked.aside
 reviews.reading = asked.reading

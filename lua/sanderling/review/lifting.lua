@@ -19,13 +19,13 @@ local views = require('sanderling.editing.views')
 ---@field parts sanderling.review.lifting.Part[]
 ---@field text string[] of the buffer without them
 ---@field views sanderling.editing.Views
+---@field is_apart? boolean it is to be an undo block of its own when it is laid in again
 
---- The parts that are proposed, with what is kept of them; rows are those of the text without it.
----@param buf integer
+--- The parts that were proposed when the text was looked at last, with what is kept of them; rows are those of the text without it.
+---@param self? sanderling.review.following.Followed
 ---@return sanderling.review.lifting.Part[] parts
 ---@return string[] text without it; none of a buffer without text
-function M.parts(buf)
-  local self = following.settled(buf)
+function M.last_parts(self)
   local parts, text, next_row = {}, {}, 0
   for _, hunk in ipairs(self and self.hunks or {}) do
     if hunk.source.is_proposed then
@@ -38,6 +38,14 @@ function M.parts(buf)
     end
   end
   return parts, vim.list_extend(text, self and self.lines or {}, next_row + 1)
+end
+
+--- The parts that are proposed, and the text without them.
+---@param buf integer
+---@return sanderling.review.lifting.Part[] parts
+---@return string[] text
+function M.parts(buf)
+  return M.last_parts(following.settled(buf))
 end
 
 --- Is the text still the one that the proposal is for, and no change of the agent's that waits for a review in its way?
@@ -134,7 +142,7 @@ function M.lay(lifted)
     list[i] = { row = row, old = hunk.old, new = part.new }
     shift = shift + #part.new - #hunk.old
   end
-  hunks.write(buf, true, list)
+  hunks.write(buf, not lifted.is_apart, list)
   following.settle(self)
   for _, part in ipairs(lifted.parts) do
     table.insert(self.hunks, part.hunk)
@@ -147,11 +155,29 @@ function M.lay(lifted)
   following.tell(buf)
 end
 
+--- Run `fn` on the person's own text.
+---@generic T
+---@param buf integer
+---@param fn fun(): T
+---@return T
+function M.aside(buf, fn)
+  local lifted = M.lift(buf)
+  local ok, value = pcall(fn)
+  local modified = api.nvim_buf_is_loaded(buf) and vim.bo[buf].modified
+  M.lay(lifted)
+  if api.nvim_buf_is_loaded(buf) then
+    vim.bo[buf].modified = modified
+  end
+  if not ok then
+    error(value, 0)
+  end
+  return value
+end
+
 --- Forget hunks: what has come into the text from this source is no proposal any more.
 ---@param buf integer
 ---@param source sanderling.review.Source
----@param is_here_only? boolean undo may lead back to where it is one
-function M.forget(buf, source, is_here_only)
+function M.forget(buf, source)
   local function is_other(hunk)
     return hunk.source ~= source
   end
@@ -164,7 +190,7 @@ function M.forget(buf, source, is_here_only)
     return
   end
   self.hunks = vim.tbl_filter(is_other, self.hunks)
-  for nr, known in pairs(is_here_only and {} or self.states) do
+  for nr, known in pairs(self.states) do
     self.states[nr] = vim.tbl_filter(is_other, known)
   end
   following.stop_unless_needed(self)

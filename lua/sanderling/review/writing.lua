@@ -15,6 +15,8 @@ local group = api.nvim_create_augroup(GROUP, {})
 
 ---@type fun(buf: integer) called when a write is over, with the person's own text in the buffer
 local on_written
+---@type fun(lifted: sanderling.review.lifting.Lifted) called before a write that keeps the undo tree with the file
+local on_lifted
 
 --- The lines of the person's own text among those from `first` to `last`, counted from 1.
 ---@param buf integer
@@ -68,6 +70,11 @@ local function write(args)
   local cmd = command_of(args, range)
   M.release(buf)
   local lifted = lifting.lift(buf)
+  if vim.bo[buf].undofile then
+    local was_modified = vim.bo[buf].modified
+    log.guarded(on_lifted, lifted)
+    vim.bo[buf].modified = was_modified
+  end
   local ok, err = pcall(vim.cmd --[[@as fun(cmd: string)]], cmd)
   log.guarded(on_written, buf)
   local is_modified = api.nvim_buf_is_loaded(buf) and vim.bo[buf].modified
@@ -104,6 +111,11 @@ function M.release(buf)
     vim.b[buf].sanderling_proposed = nil
     scratch.set_buf_options(buf, { buftype = '' })
   end
+end
+
+---@param fn fun(lifted: sanderling.review.lifting.Lifted)
+function M.on_lifted(fn)
+  on_lifted = fn
 end
 
 ---@param fn fun(buf: integer)

@@ -1,0 +1,130 @@
+--- History: the undo tree of a buffer, kept while something is proposed in it.
+---
+--- What is proposed are real lines, so Neovim's undo tree knows states that hold them. Once nothing is proposed any more, undo must
+--- not lead there: the lines would look like the person's own. So the tree from before is kept in a file, and brought back; what the
+--- person has changed meanwhile is one change on top of it.
+local M = {}
+
+local api = vim.api
+local changes = require('sanderling.editing.changes')
+local edits = require('sanderling.editing.hunks')
+local find = require('sanderling.editing.find')
+local following = require('sanderling.review.following')
+local regions = require('sanderling.review.regions')
+local undo = require('sanderling.editing.undo')
+local views = require('sanderling.editing.views')
+
+---@class (exact) sanderling.review.history.Saved
+---@field lines string[] the text that the tree is of; none of a buffer without text
+---@field file? string nil: there was nothing to undo
+---@field last integer the number of its last state
+
+---@return integer last
+---@return integer current
+---@return boolean has_any
+local function tree()
+  local found = vim.fn.undotree()
+  return found.seq_last, found.seq_cur, #found.entries > 0
+end
+
+---@param buf integer
+---@return string[]
+function M.text_of(buf)
+  return find.is_empty(buf) and {} or api.nvim_buf_get_lines(buf, 0, -1, true)
+end
+
+--- Keep the undo tree of a buffer as it is now.
+---@param buf integer
+---@return sanderling.review.history.Saved? nil: it cannot be kept
+function M.save(buf)
+  undo.end_block(buf)
+  return api.nvim_buf_call(buf, function()
+    local last, _, has_any = tree()
+    local file = has_any and vim.fn.tempname() or nil
+    if file then
+      vim.cmd('silent! noautocmd wundo! ' .. vim.fn.fnameescape(file))
+    end
+    if not file or vim.uv.fs_stat(file) then
+      return { lines = M.text_of(buf), file = file, last = last }
+    end
+  end)
+end
+
+---@param saved? sanderling.review.history.Saved
+function M.drop(saved)
+  if saved and saved.file then
+    os.remove(saved.file)
+  end
+end
+
+--- Has the tree got one state more, and nothing else?
+---@param buf integer
+---@param saved? sanderling.review.history.Saved
+---@return boolean
+function M.is_one_ahead(buf, saved)
+  local last, current = api.nvim_buf_call(buf, tree)
+  return saved ~= nil and last == saved.last + 1 and current == last
+end
+
+--- Change a buffer's text into `lines`, in an undo block.
+---@param buf integer
+---@param lines string[]
+---@param is_modified boolean 'modified' of the text that undo leads back to
+function M.set_text(buf, lines, is_modified)
+  undo.end_block(buf)
+  vim.bo[buf].modified = is_modified
+  undo.keeping_selection(buf, function()
+    api.nvim_buf_call(buf, function()
+      changes.with_modifiers('keepjumps', function()
+        changes.apply(buf, edits.narrow({ { row = 0, old = M.text_of(buf), new = lines } }))
+      end)
+    end)
+  end)
+  undo.end_block(buf)
+end
+
+--- Forget all that could be undone in the current buffer.
+local function clear()
+  local levels = vim.bo.undolevels
+  vim.bo.undolevels = -1
+  api.nvim_buf_set_text(0, 0, 0, 0, 0, { '' })
+  vim.bo.undolevels = levels
+end
+
+---@param buf integer
+---@param saved sanderling.review.history.Saved
+local function read_tree(buf, saved)
+  api.nvim_buf_call(buf, function()
+    local _, current = tree()
+    M.set_text(buf, saved.lines, true)
+    if saved.file then
+      vim.cmd('silent! noautocmd rundo ' .. vim.fn.fnameescape(saved.file))
+    else
+      clear()
+    end
+    if current <= saved.last then -- the person went back to it while the change was proposed
+      vim.cmd(('silent! noautocmd keepjumps undo %d'):format(current))
+    end
+  end)
+end
+
+--- Bring the tree back, and end with the text `own` and its hunks. 'modified' is left to the caller.
+---@param buf integer
+---@param saved? sanderling.review.history.Saved
+---@param own string[]
+---@param is_modified boolean the text that the tree is of differs from the file
+function M.bring_back(buf, saved, own, is_modified)
+  if not saved then
+    return
+  end
+  local self = following.follow(buf)
+  following.settle(self)
+  local hunks, shown = regions.copy(self.hunks), views.save(buf)
+  read_tree(buf, saved)
+  M.drop(saved)
+  M.set_text(buf, own, is_modified)
+  following.exchange_tree(self, saved.last, hunks)
+  views.restore(buf, shown)
+end
+
+return M
