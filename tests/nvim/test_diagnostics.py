@@ -303,6 +303,40 @@ def test_ten_in_the_file_and_five_elsewhere_are_told(start_watched, project):
     assert len(told) == 10 + 1 + 5 + 1
 
 
+DECIDE = """
+vim.cmd('wincmd t | buffer a.txt')
+local hunks, is_kept = require('sanderling.review.hunks'), ...
+local list = hunks.list(vim.api.nvim_get_current_buf())
+if not is_kept[2] then
+  hunks.reject({ list[2] })
+end
+hunks.keep({ list[1], is_kept[2] and list[2] or nil })
+"""
+
+
+@pytest.mark.parametrize("is_second_kept", [True, False])
+def test_what_a_server_says_of_a_proposal_is_new_once_that_is_kept(
+    start_agent, project, is_second_kept
+):
+    both = use(
+        "edit",
+        path="a.txt",
+        edits=[{"old": "first", "new": "bad one"}, {"old": "last", "new": "bad two"}],
+    )
+    agent = start_agent(reply(use("read", path="a.txt")), reply(both), DONE)
+    (project / "a.txt").write_text("first\nbad old\nlast\n")
+    agent.command("edit a.txt")
+    start_server(agent, project, "push")
+    wait_until_said(agent, "old is bad")
+    agent.ask()
+    wait_until_said(agent, "old is bad", "one is bad", "two is bad")
+    agent.lua(DECIDE, [True, is_second_kept])
+    agent.wait_for_turns()
+    wanted = ["a.txt:1: error: one is bad [tests B1]", "a.txt:3: error: two is bad [tests B1]"]
+    told = agent.results()[-1].partition(NEW)[2].strip().splitlines()
+    assert told == wanted[: 1 + is_second_kept]
+
+
 @prove
 def test_late_ones_go_with_the_next_result(start_watched):
     agent = start_watched(

@@ -15,6 +15,7 @@ local api = vim.api
 local config = require('sanderling.config')
 local door = require('sanderling.host.door')
 local known = require('sanderling.editing.known')
+local reviews = require('sanderling.editing.reviews')
 local undo = require('sanderling.editing.undo')
 
 local METHOD = 'textDocument/diagnostic'
@@ -181,7 +182,8 @@ end)
 
 on({ 'TextChanged', 'TextChangedI', 'TextChangedP' }, function(event)
   local buf = event.buf
-  if next(clients_of(buf)) and not undo.untouched_change(buf) then
+  local is_typed = not undo.untouched_change(buf) and not reviews.is_as_proposed(buf)
+  if is_typed and next(clients_of(buf)) then
     typed_at[buf] = now_ms()
     for _, watch in pairs(watches) do
       watch.typed[buf] = true
@@ -211,7 +213,7 @@ local function begin_watch(buf, id)
     return false
   end
   for each, watch in pairs(watches) do
-    if now_ms() - watch.began > EXPIRES_MS then
+    if each ~= id and now_ms() - watch.began > EXPIRES_MS then
       known.forget(watch.known)
       watches[each] = nil
     end
@@ -222,12 +224,15 @@ local function begin_watch(buf, id)
     known.add(watch.known, said())
     watches[id] = watch
   end
+  watch.began = now_ms()
   for each, at in pairs(typed_at) do
     if now_ms() - at < TYPED_MS then
       watch.typed[each] = true
     end
   end
-  watch.edits[buf] = { reports = 0, pulling = 0 }
+  -- What was proposed and stands there does not change the text any more: nothing new is said.
+  local is_told = watch.edits[buf] and reviews.is_as_proposed(buf)
+  watch.edits[buf] = is_told and watch.edits[buf] or { reports = 0, pulling = 0 }
   return true
 end
 

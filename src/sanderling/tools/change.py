@@ -178,6 +178,8 @@ class Change:
         if editor is None or not is_reviewable(change):
             return None
         place = await opened(self._workspace, self.path, loaded, self.context.tool_use_id)
+        if place:
+            await self._workspace.watches.prepare(editor, place, self.context.tool_use_id)
         if place and loaded and not place.is_modified and not is_in_step(place, loaded.data):
             with suppress(_MovedError):
                 return await self._reloaded(editor, place)

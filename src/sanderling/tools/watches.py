@@ -27,12 +27,20 @@ class Watches:
     def __init__(self) -> None:
         self._watches: dict[str, float] = {}  # when each began
         self._current = ""  # the one that takes in the edits of now
+        self._prepared = ""  # likewise, before the first of them is made
+
+    async def prepare(self, editor: Editor, buffer: Buffer, tool_use_id: str) -> None:
+        """Keep what is said before a change is proposed in `buffer`: servers read what is proposed, too."""
+        if buffer.is_diagnosed:
+            self._prepared = self._current or self._prepared or tool_use_id
+            with suppress(ToolError):
+                await editor.watch(buffer, self._prepared)
 
     async def begin(self, editor: Editor, buffer: Buffer, tool_use_id: str) -> None:
         """Keep what is said before the edit `tool_use_id` of `buffer`, if another edit has not done that since `take`."""
         if not buffer.is_diagnosed:
             return
-        watch = self._current or tool_use_id
+        watch = self._current or self._prepared or tool_use_id
         with suppress(ToolError):
             await editor.watch(buffer, watch)
             self._watches[watch] = time.monotonic()
@@ -42,7 +50,7 @@ class Watches:
         """Return each new diagnostic once; if it `waits`, when those of the edits since it was called last have had time to come."""
         since = time.monotonic() - EXPIRES_S
         self._watches = {watch: at for watch, at in self._watches.items() if at > since}
-        waits, self._current = waits and bool(self._current), ""
+        waits, self._current, self._prepared = waits and bool(self._current), "", ""
         if editor and self._watches:
             with suppress(ToolError), anyio.move_on_after(LIMIT_S):
                 return await editor.new_diagnostics(tuple(self._watches), waits=waits)
