@@ -23,6 +23,7 @@ LAYERS = (
     {"commands", "changes"},
     {"tools"},
     {"permissions", "mcp"},
+    {"agents"},
     {"conversation"},
     {"editor", "print_mode"},
     {"cli"},

@@ -112,6 +112,9 @@ def test_no_secret_is_shown(run, user, monkeypatch):
         [mcp.servers.s]
         command = ["s", "--token", "sk-proj-abcdefghijklmnopqrstuvwx", "ghp_abcdefghijklmnopqrstuvwxyz012345"]
         env = { T = "literal-secret", U = "$MY_TOKEN" }
+        [agents.mine]
+        command = ["agent", "--api-key", "ghp_abcdefghijklmnopqrstuvwxyz012345"]
+        env = { T = "literal-secret", U = "$MY_TOKEN" }
         """
     )
     for argv in (["show"], ["show", "--origin"], ["show", "--json"], ["check", "--json"]):
@@ -181,6 +184,15 @@ WRONG_IN_PARTS = {
         3,
         "headers.X-Y",
     ),
+    "[agents.claude]\nhsots = []": (2, "did you mean 'agents.claude.hosts'?"),
+    "\n[agents.mine]\nargs = ['--acp']": (2, "needs a command, or preset = one of: claude, codex"),
+    "[agents.mine]\ncommand = 'agent'": (2, "must be a list, not a string"),
+    "[agents.mine]\npreset = 'cluade'": (2, "which is no preset; did you mean 'claude'?"),
+    "[agents.'a b']\ncommand = ['x']": (1, "is no name of an agent"),
+    "[agents.claude]\nhosts = ['a b']": (2, "a host, like"),
+    "[agents.claude]\nhome = [\n'~/.claude/.credentials.json',\n'~/.bashrc']": (2, "~/.bashrc runs something"),
+    "[agents.claude]\npaths = ['~']": (2, "~ holds more than a command may touch"),
+    "[agents.claude]\nenv = { ANTHROPIC_API_KEY = 'hunter22' }": (2, "env.ANTHROPIC_API_KEY"),
     "[sandbox]\nread = ['/usr/share/dict']\nwrite = ['/']": (3, "/ holds more than a command may touch"),
     "[sandbox]\nread = ['~']": (2, "~ holds more than a command may touch"),
     "[mcp.servers.git]\ncommand = ['x']\npaths = ['~/x', '~/']": (3, "mcp.servers.git.paths"),

@@ -207,6 +207,15 @@ M.rows = {
     to_host = checks.without_empty,
   },
   {
+    name = 'agents',
+    default = {},
+    class = 'table<string, table>',
+    doc = 'agents of others (Agent Client Protocol), by name',
+    check = checks.tables_by_name("{ mine = { command = { 'my-agent', '--acp' } } }"),
+    host = true,
+    to_host = checks.without_empty,
+  },
+  {
     name = 'sandbox.min_level',
     default = 'landlock',
     choices = { 'full', 'full-bwrap', 'namespaces', 'landlock' },

@@ -115,6 +115,7 @@
 ---@field permissions table[] rules: what may be done without asking, what asks, what is denied
 ---@field tools sanderling.config.Tools
 ---@field mcp sanderling.config.Mcp
+---@field agents table<string, table> agents of others (Agent Client Protocol), by name
 ---@field sandbox sanderling.config.Sandbox
 ---@field icons 'unicode'|'ascii' signs on the screen; 'ascii' where the font lacks them
 ---@field follow 'off'|'show'|'jump' show the file that the agent reads or changes; 'jump': also where you are

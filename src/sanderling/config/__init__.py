@@ -106,6 +106,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp_servers: Annotated[
         dict[str, Table], Meta(description="servers of tools (Model Context Protocol), by name")
     ] = {}
+    agents: Annotated[
+        dict[str, Table], Meta(description="agents of others (Agent Client Protocol), by name")
+    ] = {}
     sandbox_min_level: Annotated[Level, Meta(description="below it commands are refused")] = (
         "landlock"
     )

@@ -10,7 +10,11 @@ from sanderling.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|(\{))", re.ASCII)
 
-_SECRETS = ((("providers",), ("api_key", "headers")), (("mcp", "servers"), ("env", "headers")))
+_SECRETS = (
+    (("providers",), ("api_key", "headers")),
+    (("mcp", "servers"), ("env", "headers")),
+    (("agents",), ("env",)),
+)
 
 
 def expand(text: str, environment: Mapping[str, str] = os.environ) -> str:

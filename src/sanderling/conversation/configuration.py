@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
+from sanderling.agents.declared import AgentTable, load_agent
 from sanderling.config import KeyPath, Settings, Table, dotted
 from sanderling.config.expansion import variables_in
 from sanderling.config.file import Mistake, in_order, mistakes_of, refusal
@@ -37,6 +38,7 @@ KINDS: dict[str, Any] = {
     "prices": dict[str, Price],
     "providers": dict[str, _Provider],
     "mcp_servers": dict[str, McpServer],
+    "agents": dict[str, AgentTable],
 }
 """The types of what `Settings` holds as it was written."""
 
@@ -89,6 +91,7 @@ def _literal_secrets(settings: Settings) -> Iterator[ConfigError]:
     for above, tables in (
         (("providers",), settings.providers),
         (("mcp", "servers"), settings.mcp_servers),
+        (("agents",), settings.agents),
     ):
         for name, table in tables.items():
             for group in ("headers", "env", "oauth"):
@@ -113,6 +116,8 @@ def _wide_paths(settings: Settings) -> Iterator[ConfigError]:
     for name, table in settings.mcp_servers.items():
         for key in ("paths", "write_paths"):
             lists["mcp", "servers", name, key] = table.get(key)
+    for name, table in settings.agents.items():
+        lists["agents", name, "paths"] = table.get("paths")
     home = real_path(os.path.expanduser("~"))  # noqa: PTH111 - a name as text
     for path, told in lists.items():
         for number, each in enumerate(
@@ -134,6 +139,8 @@ def _checks(settings: Settings, project: str) -> Iterator[tuple[KeyPath, Callabl
     for name, table in servers.items():
         yield ("mcp", "servers", name), partial(load_server, name, table)
     yield ("mcp", "servers"), partial(load_servers, servers)
+    for name in settings.agents:
+        yield ("agents", name), partial(load_agent, name, settings.agents)
     for name, price in settings.prices.items():
         yield ("prices", name), partial(KnownModels, prices={name: price})
     yield ("tools", "disabled"), partial(check_disabled, settings.tools_disabled)
