@@ -1,7 +1,7 @@
 """The gate before every tool use: rules and mode say whether it may run, must not, or is the person's to decide."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import anyio
@@ -9,7 +9,7 @@ import msgspec
 
 from sanderling.errors import ConfigError, ToolError
 from sanderling.permissions.approvals import Approvals
-from sanderling.permissions.decide import decide, exports_told, is_told_whole
+from sanderling.permissions.decide import Decision, decide, exports_told, is_told_whole
 from sanderling.permissions.forbidding import unguarded
 from sanderling.permissions.offers import Offers
 from sanderling.permissions.proposing import propose, propose_wider
@@ -130,9 +130,9 @@ class Gate:
         rules = (*self._own_rules, *self._store.load().rules)
         return unguarded(rules, self._workspace.project, self._workspace.disk)
 
-    async def permit(self, request: Request) -> Permit:
+    async def permit(self, request: Request, *, is_answered: bool = False) -> Permit:
         """
-        Return when the tool use may run.
+        Return when the tool use may run. If it `is_answered`, the person has said yes to exactly this, and is not asked again.
 
         Raises:
             DeniedError: the person said no.
@@ -144,22 +144,15 @@ class Gate:
         stored = self._store.load()
         rules = (*self._own_rules, *stored.rules, *self._session_rules[conditions])
         unseen = tuple(setting for setting in effect.exported if setting not in self._seen_exports)
-        decision = decide(
-            msgspec.structs.replace(effect, exported=unseen),
-            self.mode,
-            rules,
-            project=workspace.project,
-            is_confined=request.ground.is_confined,
-            write_paths=workspace.sandbox.admissions.write_paths,
-            disk=workspace.disk,
-        )
+        seen = msgspec.structs.replace(effect, exported=unseen)
+        decision = self._decide(seen, rules, is_confined=request.ground.is_confined)
         if decision.action == "deny":
             raise ForbiddenError(decision.reason)
         grant = _needed(request)
         workspace.sandbox.confined.check_grant(grant)
         permit = Permit(grant, unguarded(rules, workspace.project, workspace.disk))
         is_allowed = decision.action == "allow" and _is_named(grant, decision.rule)
-        if is_allowed or (conditions, effect, grant) in self._session_effects:
+        if is_allowed or is_answered or (conditions, effect, grant) in self._session_effects:
             return permit
         parts = (decision.reason, exports_told(unseen), _leaving(grant), self._link(request))
         while True:
@@ -179,6 +172,25 @@ class Gate:
             self._seen_exports |= {*unseen}
             self._on_allowed()
         return permit
+
+    def judge(self, effect: Effect, *, is_confined: bool) -> Decision:
+        """Decide by rules and mode alone; "ask": it would be the person's. Nothing is let into the sandbox for it."""
+        conditions = Conditions(self.mode, not is_confined)
+        session = self._session_rules[conditions]
+        rules = (*self._own_rules, *self._store.load().rules, *session)
+        return self._decide(effect, rules, is_confined=is_confined)
+
+    def _decide(self, effect: Effect, rules: Sequence[Rule], *, is_confined: bool) -> Decision:
+        workspace = self._workspace
+        return decide(
+            effect,
+            self.mode,
+            rules,
+            project=workspace.project,
+            is_confined=is_confined,
+            write_paths=workspace.sandbox.admissions.write_paths,
+            disk=workspace.disk,
+        )
 
     def may_allow(self, beginning: str, server: str) -> bool:
         """Say whether a rule may let tools of this server run without a question (`rules.may_allow`)."""
