@@ -59,11 +59,14 @@ class Confined:
         env: Mapping[str, str],
         grant: Grant,
         on_denied: Callable[[Denial], None],
+        is_stranger: bool = False,
     ) -> Process:
         sandbox = await self._keeper.opened()
         policy = sandbox.policy
-        if env or grant != NO_GRANT:  # else it has what commands have, and can be with them
+        if env or grant != NO_GRANT or is_stranger:  # else it can be with the commands
             policy = self._admissions.of_server(sandbox, name, grant)
+        if is_stranger:
+            policy = policy._replace(env_pass=())
         return await sandbox.spawn_server(argv, env=env, policy=policy, on_denied=on_denied)
 
     async def files(self, grant: Grant = NO_GRANT) -> Files:

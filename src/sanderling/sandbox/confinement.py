@@ -111,6 +111,32 @@ class SessionSandbox:
         self._end_servers_of_other_terms()
         return server
 
+    async def spawn_stranger(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        grant: Grant = NO_GRANT,
+        on_denied: Callable[[Denial], None] = lambda _: None,
+        is_confined: bool = True,
+    ) -> Serving:
+        """
+        Start a program that the person has not made ours, likewise: an agent of somebody else's.
+
+        It shares no place with commands or servers: `name` must be one that none of those has. If it is not to be confined, the person
+        has written that down for this one; then nothing that they change here later changes what it can do, and it is left alone.
+        """
+        ground = self.ground if is_confined else self._unconfined
+        terms = self.terms
+        server = await ground.spawn_server(
+            name, argv, env=env, grant=grant, on_denied=on_denied, is_stranger=True
+        )
+        if is_confined:
+            self._servers[server] = terms
+            self._end_servers_of_other_terms()
+        return server
+
     @property
     def terms(self) -> tuple[object, ...]:
         """All that the person may change of what a server can do."""

@@ -141,11 +141,13 @@ class Ground(Protocol):
         env: Mapping[str, str],
         grant: Grant,
         on_denied: Callable[[Denial], None],
+        is_stranger: bool = False,
     ) -> Serving:
         """
         Start the server `name` in the project's root. Beside what commands have, it has `env` and `grant`, for itself alone.
 
-        The hosts that it is refused are told to `on_denied`.
+        The hosts that it is refused are told to `on_denied`. One that `is_stranger` shares no place with commands, whatever it is
+        given, and no variable that the person lets commands see; where nothing confines it, `env` is all that it has.
 
         Raises:
             SandboxError: it cannot be confined, so it was not started, or there is no project.

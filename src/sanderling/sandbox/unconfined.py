@@ -128,9 +128,10 @@ async def spawn_unconfined(
     env: Mapping[str, str] | None = None,
     stdin: int = DEVNULL,
     stderr: int = STDOUT,
+    inherits: bool = True,
 ) -> UnconfinedProcess:
     """
-    Start a command, its errors in with its output unless `stderr` is `PIPE`; `env` comes on top of our own environment.
+    Start a command, its errors in with its output unless `stderr` is `PIPE`; `env` comes on top of our own environment, if it `inherits`.
 
     Raises:
         OSError: it cannot be started.
@@ -149,7 +150,7 @@ async def spawn_unconfined(
                 stdout=stdout_end,
                 stderr=stderr_end,
                 cwd=cwd,
-                env={**os.environ, **env} if env else None,
+                env={**(os.environ if inherits else {}), **(env or {})},
                 start_new_session=True,
             )
         unless_started.pop_all()
@@ -207,10 +208,16 @@ class Unconfined:
         env: Mapping[str, str],
         grant: Grant,  # noqa: ARG002 - it can do all of that
         on_denied: Callable[[Denial], None],  # noqa: ARG002
+        is_stranger: bool = False,
     ) -> UnconfinedProcess:
         self._look_at_project()
         return await spawn_unconfined(
-            argv, cwd=self._policy.project, env=env, stdin=PIPE, stderr=PIPE
+            argv,
+            cwd=self._policy.project,
+            env=env,
+            stdin=PIPE,
+            stderr=PIPE,
+            inherits=not is_stranger,
         )
 
     async def files(self, _grant: Grant = NO_GRANT) -> UnconfinedFiles:

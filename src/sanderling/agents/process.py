@@ -1,0 +1,247 @@
+"""
+The process of an agent: started with what was declared for it, watched while it runs, and ended with all that it has started.
+
+Inside, it is a server of its own (`sandbox/`): the project is its to change as far as the mode lets commands, its HOME is a private one
+that lasts as long as the project's state, and of the person's it has what it declares. What it says beside the protocol is kept in
+bounds. When the person changes the terms on which it runs (plan mode, the network, the sandbox off or on) it is ended; whoever drives
+it sees that in `is_outdated`, and starts it anew.
+"""
+
+import os
+import shutil
+import signal
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+from anyio import to_thread
+from anyio.abc import ByteReceiveStream, ByteSendStream
+
+from sanderling.agents.declared import DeclaredAgent
+from sanderling.agents.home import HomeWatch
+from sanderling.commands.output import ScreenText, follow
+from sanderling.errors import ConfigError, SandboxError, SanderlingError
+from sanderling.mcp.log import ServerLog
+from sanderling.paths import is_within, real_path
+from sanderling.providers.redaction import is_secret
+from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.denials import Denial
+from sanderling.sandbox.ground import Serving
+from sanderling.sandbox.policy import Grant
+from sanderling.sandbox.report import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
+from sanderling.sandbox.sandbox import alone
+from sanderling.text import signal_name
+
+PLACE = "_agent_"
+"""Begins the name of an agent's place in the sandbox: no tool server's has such a beginning (`mcp/names.py`)."""
+PATIENCE_S = 1.0  # with one that is to end
+KILL_S = 2.0
+LOOK_S = 5.0
+
+NOT_CONFINED = "{title} runs outside of the sandbox, with all of your rights: its entry says `sandbox = false`."
+SANDBOX_OFF = "{title} runs outside of the sandbox, with all of your rights: you have switched the sandbox off."
+
+
+class AgentError(SanderlingError):
+    """An agent cannot be started, or has ended: `str(error)` says why, and what a person can do."""
+
+
+class AgentProcess:
+    """
+    An agent that was started. `stdin` and `stdout` are for its connection, `log` has what it says beside that.
+
+    `is_confined`: the kernel holds it. `warnings` are sentences for the person on what it was not given.
+    """
+
+    def __init__(
+        self,
+        declared: DeclaredAgent,
+        process: Serving,
+        sandbox: SessionSandbox,
+        log: ServerLog,
+        *,
+        is_confined: bool,
+    ) -> None:
+        self.declared = declared
+        self.log = log
+        self.is_confined = is_confined
+        self.warnings: tuple[str, ...] = ()
+        self._process = process
+        self._sandbox = sandbox
+        self._terms = sandbox.terms
+
+    @property
+    def stdin(self) -> ByteSendStream:
+        assert self._process.stdin
+        return self._process.stdin
+
+    @property
+    def stdout(self) -> ByteReceiveStream:
+        assert self._process.stdout
+        return self._process.stdout
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Say whether the person has changed the terms on which it runs: then it was ended for that, and is to be started anew."""
+        return self.declared.is_confined and self._terms != self._sandbox.terms
+
+    @property
+    def notice(self) -> str:
+        """The sentence that the screen shows where nothing confines it; "" where the kernel does."""
+        if self.is_confined:
+            return ""
+        words = SANDBOX_OFF if self.declared.is_confined else NOT_CONFINED
+        return words.format(title=self.declared.title)
+
+    async def wait(self) -> str:
+        """Wait for its end; return in words how that was, with the last that it said."""
+        try:
+            return self._ending(await self._process.wait())
+        except SandboxError as error:
+            return str(error).rstrip(".")
+
+    def look(self) -> None:
+        """Have the guard look at the project, after something that the agent may have done there."""
+        self._sandbox.look_after("", has_failed=False)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    async def end(self) -> None:
+        """End it: it sees the end of its input, then a signal, then all that it has started is killed."""
+        try:
+            if self._process.stdin:
+                self._process.stdin.close()
+            for number in (None, signal.SIGTERM):
+                if number:
+                    self._process.send_signal(number)
+                with anyio.move_on_after(PATIENCE_S), suppress(SandboxError):
+                    await self._process.wait()
+                    return
+            self._process.kill()
+            with anyio.move_on_after(KILL_S), suppress(SandboxError):
+                await self._process.wait()
+        finally:
+            self._process.close()
+
+    def _ending(self, status: int) -> str:
+        if self.is_outdated:
+            return "what it may do was changed"
+        words = self.log.last_line()
+        hint = f": {words}" if words else ""
+        if status < 0:
+            return f"it was ended by {signal_name(-status)}{hint}"
+        if status == 0:
+            return "it ended"
+        if status in (EXIT_NOT_FOUND, EXIT_NOT_EXECUTABLE) and self.is_confined:
+            hint += " (what its program needs outside of the project and the system must be in its `paths`)"
+        return f"it ended with exit status {status}{hint}"
+
+
+@asynccontextmanager
+async def running(
+    declared: DeclaredAgent, sandbox: SessionSandbox, project: str
+) -> AsyncGenerator[AgentProcess]:
+    """
+    Run the agent in this context; at its end nothing of it is left, whatever happens.
+
+    Raises:
+        AgentError: it cannot be started.
+    """
+    log = ServerLog()
+    is_confined = declared.is_confined and sandbox.ground.is_confined
+    argv = _argv(declared, project)
+    writable, warnings = _there(declared.home)
+    readable, more = _there(declared.paths)
+    try:
+        variables = declared.variables()
+        log.hide(variables.values())
+        watch = await to_thread.run_sync(HomeWatch, writable)
+        process = await sandbox.spawn_stranger(
+            f"{PLACE}{declared.name}",
+            argv,
+            env=variables if is_confined else _surroundings(os.environ) | variables,
+            grant=Grant(readable, writable, declared.hosts).identified(),
+            on_denied=lambda denial: log.add(_refused(denial)),
+            is_confined=declared.is_confined,
+        )
+    except (SandboxError, ConfigError, OSError) as error:
+        reason = str(error).rstrip(".")
+        raise AgentError(f"{declared.title} cannot be started: {reason}.") from error
+    agent = AgentProcess(declared, process, sandbox, log, is_confined=is_confined)
+    agent.warnings = (*warnings, *more) if is_confined else ()
+    try:
+        with alone():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_log, process, log)
+                tasks.start_soon(_watch, watch, log)
+                yield agent
+                tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await agent.end()
+            _note(log, await to_thread.run_sync(watch.look))
+            agent.look()
+
+
+async def _log(process: Serving, log: ServerLog) -> None:
+    assert process.stderr
+    with suppress(anyio.ClosedResourceError):
+        await follow(process.stderr, ScreenText(), log.add, lambda _: None)
+
+
+async def _watch(watch: HomeWatch, log: ServerLog) -> None:
+    while True:
+        await anyio.sleep(LOOK_S)
+        _note(log, await to_thread.run_sync(watch.look))
+
+
+def _note(log: ServerLog, sentences: list[str]) -> None:
+    for sentence in sentences:
+        log.add(f"[{sentence}]\n".encode(errors="replace"))
+
+
+def _refused(denial: Denial) -> bytes:
+    words = f"[refused: {denial.operation} {denial.target}: {denial.reason}]\n"
+    return words.encode(errors="replace")
+
+
+def _argv(declared: DeclaredAgent, project: str) -> tuple[str, ...]:
+    """
+    Return what is started, if the person has its program.
+
+    Raises:
+        AgentError: it is not there, with how to get it.
+    """
+    program = os.path.expanduser(declared.argv[0])
+    found = shutil.which(os.path.join(project, program) if "/" in program else program)
+    if found:
+        return (program, *declared.argv[1:])
+    remedy = f" To install it: {declared.install}." if declared.install else ""
+    raise AgentError(
+        f"{declared.title} cannot be started: there is no program '{declared.argv[0]}'.{remedy}"
+    )
+
+
+def _there(paths: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
+    """Those of the paths that are there, and sentences on those that lead elsewhere: what a link names can change."""
+    found, warnings = list[str](), list[str]()
+    home = os.path.expanduser("~")
+    for told in paths:
+        path = os.path.normpath(os.path.expanduser(told))
+        real = real_path(path)
+        expected = real_path(home) + path.removeprefix(home) if is_within(path, home) else real
+        if real != expected:  # HOME is another one there, in which no link of the person's is
+            warnings.append(f"It does not see {told}, which a link leads to: {real}.")
+        elif os.path.exists(path):
+            found.append(path)
+    return tuple(found), warnings
+
+
+def _surroundings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of ours without those that hold secrets: what is another's key is not its own."""
+    return {name: value for name, value in environment.items() if not is_secret(name, value)}
