@@ -15,7 +15,7 @@ import pytest
 from sanderling.agents.declared import DeclaredAgent, load_agent
 from sanderling.agents.process import AgentError, AgentProcess, running
 from sanderling.sandbox.confinement import SessionSandbox
-from tests.conftest import ROOT, happens, prove_rest
+from tests.conftest import ROOT, happens, prove, prove_rest
 from tests.sandbox.child import STRANGER, open_directory
 from tests.sandbox.test_cli import SYSTEM_PATH, stranger
 from tests.sandbox.test_network import server_for
@@ -101,12 +101,14 @@ async def test_agent_has_the_project_and_its_login_and_nothing_else_of_home(
     assert (place.project / "made").read_text() == "new\n"
 
 
+@prove
 async def test_what_an_agent_keeps_in_its_private_home_is_there_again(place):
     for said in ("echo 1 >~/.state; cat ~/.state", "cat ~/.state"):
         async with session_at(place, "full") as session, shell_in(session, place) as it:
             assert await it.said(said) == "1\n"
 
 
+@prove
 async def test_an_agent_shares_no_place_with_commands_or_a_server_of_its_name(place):
     async with (
         session_at(place, "full") as session,
@@ -202,6 +204,7 @@ async def test_nothing_is_left_of_an_agent(place):
         await happens(lambda: not running_now(mark))
 
 
+@prove
 async def test_an_agent_that_does_not_end_by_itself_is_killed(place):
     agent = declared(command=["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
     async with session_at(place, "full") as session:
@@ -213,11 +216,13 @@ async def test_an_agent_that_does_not_end_by_itself_is_killed(place):
 
 @pytest.mark.parametrize(
     "command, words",
-    [
-        ("echo no key >&2; exit 3", "it ended with exit status 3: no key"),
-        ("exit 0", "it ended"),
-        ("echo dying >&2; kill -9 $$", "it was ended by SIGKILL: dying"),
-    ],
+    prove_rest(
+        [
+            ("echo no key >&2; exit 3", "it ended with exit status 3: no key"),
+            ("exit 0", "it ended"),
+            ("echo dying >&2; kill -9 $$", "it was ended by SIGKILL: dying"),
+        ]
+    ),
 )
 async def test_end_of_an_agent_is_told_with_its_last_words(place, command, words):
     agent = declared(command=["sh", "-c", command])
@@ -242,6 +247,7 @@ async def test_an_agent_that_is_not_installed_says_how_it_is(place):
                 pass
 
 
+@prove
 async def test_stderr_of_an_agent_is_kept_in_bounds_and_without_its_key(place, monkeypatch):
     monkeypatch.setenv("OWN", "hunter22hunter22")
     line = "(echo begin; yes line | head -c 3000000; echo $OWN) >&2; exec cat"
@@ -286,6 +292,7 @@ async def test_an_agent_whose_entry_says_so_runs_outside_and_has_no_key_of_other
         assert not it.agent.is_outdated
 
 
+@prove
 async def test_an_agent_runs_outside_while_the_sandbox_is_off_and_that_is_said(place):
     async with session_at(place, "full") as session:
         session.switch(is_on=False)
@@ -296,6 +303,7 @@ async def test_an_agent_runs_outside_while_the_sandbox_is_off_and_that_is_said(p
             assert await it.agent.wait() == "what it may do was changed"
 
 
+@prove
 async def test_a_login_that_a_link_leads_to_is_named(place):
     real = place.base / "granted/login.json"
     real.write_text("token\n")
@@ -310,6 +318,7 @@ async def test_a_login_that_a_link_leads_to_is_named(place):
         )
 
 
+@prove
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 def test_an_unprivileged_persons_agent_is_held_likewise():
     with open_directory() as base:

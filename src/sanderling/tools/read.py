@@ -82,7 +82,7 @@ async def read(args: ReadInput, context: Context) -> Outcome:
         raise
     if media_type := _image_type(loaded.data):
         return await _image(workspace, path, loaded, media_type)
-    if buffer := await _buffer(workspace, path, loaded):
+    if buffer := await buffer_in_step(workspace, path, loaded):
         workspace.seen.note(path, plain(buffer.text))
         note = await _note(loaded)
         if buffer.is_modified:
@@ -95,7 +95,7 @@ async def _load(workspace: Workspace, path: str) -> Loaded:
     return await (await workspace.files()).load(path, WHOLE_BYTES)
 
 
-async def _buffer(workspace: Workspace, path: str, loaded: Loaded) -> Buffer | None:
+async def buffer_in_step(workspace: Workspace, path: str, loaded: Loaded) -> Buffer | None:
     """
     The buffer of the file, after it has noticed what others have written.
 

@@ -1,0 +1,211 @@
+"""
+Files as an agent reads and writes them through its client: the newest text, wherever that is, and changed as our own tools change it.
+
+What it may read is what commands see. What it writes goes through the gate, the journal and the merge with what the person has not
+saved, and nowhere but into the project and the directories that were added to it. It may have read a file by itself, beside us: so
+what is on the disk counts as known to it, but what has changed since it last read it through us is merged with what it writes.
+"""
+
+import os
+from collections.abc import Callable
+
+from anyio import to_thread
+
+from sanderling.agents.permits import Permits
+from sanderling.editing.merge import merge
+from sanderling.editing.text import decode
+from sanderling.errors import ToolError
+from sanderling.paths import is_in_any
+from sanderling.permissions.gate import DeniedError, Permit
+from sanderling.sandbox.files import Loaded
+from sanderling.tools.base import Context, Request
+from sanderling.tools.buffers import buffer_of, plain
+from sanderling.tools.outcome import OverlapError
+from sanderling.tools.read import ReadInput, buffer_in_step, read
+from sanderling.tools.texts import done
+from sanderling.tools.workspace import Workspace
+from sanderling.tools.write import WriteInput, write
+
+MAX_BYTES = 16 << 20
+"""Of a file that is read as a whole: it travels in one line."""
+
+OUTSIDE = "{path} is outside of the project: only what is in the project can be written here."
+RELATIVE = "{path} is no absolute path."
+STALE = (
+    "{path} has changed since you read it, in the same lines: nothing was written. Read it again."
+)
+
+
+class NotThereError(ToolError):
+    """There is no such file, as far as the sandbox lets it be seen."""
+
+
+class ServedFiles:
+    """
+    The files of a session for its agent. `additional` are directories beside the project that it was given, absolute.
+
+    `show` is given what a write says while it runs.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        permits: Permits,
+        additional: tuple[str, ...] = (),
+        show: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._workspace = workspace
+        self._permits = permits
+        self._additional = additional
+        self._show = show
+
+    async def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
+        """
+        The text of a file as the person sees it, unsaved text included; from `line`, counted from 1, at most `limit` lines.
+
+        Raises:
+            NotThereError: there is none.
+            ToolError: it cannot be read, is no text, or a rule keeps it.
+            DeniedError: the person keeps it.
+        """
+        path = self._absolute(path)
+        request = self._permits.request(read, ReadInput(path=path))
+        permit = await self._permits.gate.permit(request)
+        workspace = self._workspace.granted(permit.grant)
+        async with workspace.ground.lending(permit.grant):
+            text = await self._text(workspace, path)
+        if not _is_text(text):
+            raise ToolError(f"{path} has bytes that are no text.")
+        workspace.seen.note(path, text)
+        return await to_thread.run_sync(_excerpt, text, line, limit)
+
+    async def write(self, path: str, content: str, use_id: str = "") -> None:
+        """
+        Make `content` the text of a file, or its text in the buffer where the person has unsaved changes, merged with those.
+
+        The journal has it under `use_id`, which is a write's own; without one it gets one.
+
+        Raises:
+            ToolError: it cannot be written, a rule or the mode forbids it, or the person took only a part of it: `str` says which.
+            DeniedError: the person does not want it.
+        """
+        path = self._absolute(path)
+        roots = map(self._workspace.disk.real_path, (self._workspace.project, *self._additional))
+        if not is_in_any(self._workspace.disk.real_path(path), roots):
+            raise ToolError(OUTSIDE.format(path=path))
+        content = await self._merged(path, content)
+        args = WriteInput(path=path, content=content)
+        request = self._permits.request(write, args, use_id=use_id)
+        permit = await self._permits.of_write(request, path, content)
+        await self._run(request, permit)
+
+    # --- reading ---------------------------------------------------------------------------------------------------------
+
+    async def _text(self, workspace: Workspace, path: str) -> str:
+        loaded = await self._load(workspace, path)
+        if loaded is None:
+            if buffer := await buffer_of(workspace, path, None):
+                return plain(buffer.text)
+            raise NotThereError(str(await workspace.missing(path)))
+        if buffer := await buffer_in_step(workspace, path, loaded):
+            return plain(buffer.text)
+        return await self._text_on_disk(path, loaded)
+
+    async def _text_on_disk(self, path: str, loaded: Loaded) -> str:
+        if not loaded.is_whole:
+            limit = f"{MAX_BYTES >> 20} MB"
+            raise ToolError(f"{path} has more than {limit}: read it with a command.")
+        text = await to_thread.run_sync(decode, loaded.data)
+        if text.is_binary:
+            raise ToolError(f"{path} is a binary file of {loaded.stamp.size:,} bytes.")
+        return text.text
+
+    async def _load(self, workspace: Workspace, path: str) -> Loaded | None:
+        """The file as it is now; None if there is none."""
+        try:
+            with workspace.explaining(path, "read"):
+                return await (await workspace.files()).load(path, MAX_BYTES)
+        except ToolError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+
+    def _absolute(self, path: str) -> str:
+        if not os.path.isabs(path):
+            raise ToolError(RELATIVE.format(path=path))
+        return self._workspace.path(path)
+
+    # --- writing ---------------------------------------------------------------------------------------------------------
+
+    async def _merged(self, path: str, content: str) -> str:
+        """
+        The content with what others have changed in the file since the agent read it; what it has read by itself it knows.
+
+        Raises:
+            ToolError: both have changed the same lines.
+        """
+        workspace, sight = self._workspace, self._workspace.seen.get(path)
+        loaded = await self._load(workspace, path)
+        if loaded is None or not loaded.is_whole:
+            return content
+        text = await to_thread.run_sync(decode, loaded.data)
+        if text.is_binary:
+            return content
+        buffer = await buffer_of(workspace, path, loaded.stamp)
+        if (
+            buffer and buffer.is_modified
+        ):  # that is merged with what it has seen, when it is changed
+            if sight is None:
+                workspace.seen.note(path, text.text)
+            return content
+        if sight and sight.text is not None and not sight.is_of(text.text, loaded.stamp):
+            found = await done(len(content), merge, sight.text, text.text, content)
+            if found.conflicts:
+                raise ToolError(STALE.format(path=workspace.shown(path)))
+            content = found.text
+        workspace.seen.note(path, text.text)
+        return content
+
+    async def _run(self, request: Request, permit: Permit) -> None:
+        """Write it; what the person has not saved meanwhile is theirs to give up, as often as that happens."""
+        while True:
+            try:
+                return await self._write(request, permit)
+            except OverlapError as overlap:
+                try:
+                    permit = await self._permits.gate.review(request, overlap, permit)
+                except DeniedError as denied:
+                    raise DeniedError(f"{denied}\n{overlap}", denied.reason) from denied
+
+    async def _write(self, request: Request, permit: Permit) -> None:
+        workspace = self._workspace.granted(permit.grant)
+        self._permits.check_ground(request)
+        context = Context(
+            workspace,
+            request.tool_use_id,
+            self._show,
+            overruled=permit.overruled,
+            accepted=permit.accepted,
+        )
+        async with workspace.ground.lending(permit.grant):
+            outcome = await request.tool.run(request.args, context)
+        if permit.accepted and (told := permit.accepted.told()).notes:
+            raise ToolError("\n".join((str(outcome.content).partition("\n")[0], *told.notes)))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _excerpt(text: str, line: int | None, limit: int | None) -> str:
+    """The lines from number `line`, as many as `limit`, each with its end."""
+    if line is None and limit is None:
+        return text
+    *lines, rest = text.split("\n")
+    lines = [*(f"{each}\n" for each in lines), *([rest] if rest else [])]
+    first = max(0, (line or 1) - 1)
+    return "".join(lines[first : None if limit is None else first + max(0, limit)])
