@@ -15,9 +15,9 @@ LUA = ROOT / "lua" / "sanderling"
 
 # A part may import itself and the parts of the layers above it in this list.
 LAYERS = (
-    {"text", "paths", "hosts"},
+    {"text", "paths", "hosts", "json_lines"},
     {"errors"},
-    {"config", "protocol"},
+    {"config", "protocol", "acp"},
     {"models"},
     {"sandbox", "editing", "session", "providers", "project"},
     {"commands", "changes"},

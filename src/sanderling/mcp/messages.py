@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sanderling.json_lines import has_more_values
+
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
@@ -56,10 +58,10 @@ def message_of(data: bytes, envelope: Envelope) -> "JSONRPCMessage":
     from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
     if envelope.method:
-        if len(data) > MAX_UNASKED_BYTES or _has_too_many_values(data):
+        if len(data) > MAX_UNASKED_BYTES or has_more_values(data, MAX_VALUES):
             raise ValueError("it has too many values, and answers nothing")
         return jsonrpc_message_adapter.validate_json(data, by_name=False)
-    if _has_too_many_values(data):
+    if has_more_values(data, MAX_VALUES):
         data = msgspec.json.encode({"id": envelope.id, "error": TOO_MANY_VALUES})
     response = msgspec.json.decode(data, type=_Response)
     if response.result is not None and response.id is not None:
@@ -69,14 +71,3 @@ def message_of(data: bytes, envelope: Envelope) -> "JSONRPCMessage":
     return JSONRPCError.model_validate(
         {"jsonrpc": "2.0", "id": response.id, "error": response.error}, by_name=False
     )
-
-
-def _has_too_many_values(data: bytes) -> bool:
-    """Say whether more values stand in the JSON than are taken; told by what divides them outside of strings, without an object for each."""
-    if len(data) <= MAX_VALUES:
-        return False
-    bare = data.replace(rb"\\", b"").replace(rb"\"", b"")
-    if bare.count(b'"') > 2 * MAX_VALUES:
-        return True
-    outside = b"".join(bare.split(b'"')[::2])
-    return sum(map(outside.count, (b",", b"[", b"{"))) > MAX_VALUES

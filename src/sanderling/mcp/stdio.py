@@ -18,6 +18,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from sanderling.commands.output import ScreenText, follow
 from sanderling.errors import SandboxError
+from sanderling.json_lines import Lines, LineTooLongError
 from sanderling.mcp.log import ServerLog
 from sanderling.mcp.messages import MAX_MESSAGE_BYTES, MAX_UNASKED_BYTES, envelope_of, message_of
 from sanderling.mcp.problems import ServerError
@@ -170,19 +171,13 @@ class _Reader:
 
     async def run(self) -> None:
         assert self._process.stdout
-        parts: list[bytes] = []
-        size = 0
+        lines = Lines(MAX_MESSAGE_BYTES)
         with suppress(anyio.EndOfStream, anyio.ClosedResourceError):
             while True:
-                chunk = await self._process.stdout.receive()
-                *lines, rest = chunk.split(b"\n")
-                for line in lines:
-                    await self._take(b"".join((*parts, line)))
-                    parts, size = [], 0
-                parts.append(rest)
-                size += len(rest)
-                if size > MAX_MESSAGE_BYTES:
-                    raise ServerError(f"it wrote a line of more than {MAX_MESSAGE_BYTES >> 20} MB")
+                for line in lines.feed(await self._process.stdout.receive()):
+                    if isinstance(line, LineTooLongError):
+                        raise ServerError(f"it wrote {line}")
+                    await self._take(line)
         await _raise_ended(self._process, self._log, "it closed its output")
 
     async def _take(self, line: bytes) -> None:

@@ -1,0 +1,117 @@
+"""Messages with which an agent asks the client: for permission, for files and terminals, for what only the person knows."""
+
+from typing import Any
+
+from sanderling.acp.base import Wire
+from sanderling.acp.sessions import Pair
+from sanderling.acp.updates import ToolCallFields
+
+
+class PermissionOption(Wire, frozen=True):
+    """`kind` is allow_once, allow_always, reject_once or reject_always."""
+
+    option_id: str
+    name: str
+    kind: str
+
+
+class PermissionRequest(Wire, frozen=True):
+    session_id: str
+    tool_call: ToolCallFields
+    options: list[PermissionOption]
+
+
+class Outcome(Wire, frozen=True):
+    """`outcome` is cancelled, or selected with an `option_id`."""
+
+    outcome: str
+    option_id: str | None = None
+
+
+class PermissionResponse(Wire, frozen=True):
+    outcome: Outcome
+
+
+# --- files -------------------------------------------------------------------------------------------------------------
+
+
+class ReadTextFileRequest(Wire, frozen=True):
+    """`line` counts from 1."""
+
+    session_id: str
+    path: str
+    line: int | None = None
+    limit: int | None = None
+
+
+class ReadTextFileResponse(Wire, frozen=True):
+    content: str
+
+
+class WriteTextFileRequest(Wire, frozen=True):
+    session_id: str
+    path: str
+    content: str
+
+
+# --- terminals ---------------------------------------------------------------------------------------------------------
+
+
+class CreateTerminalRequest(Wire, frozen=True):
+    session_id: str
+    command: str
+    args: list[str] | None = None
+    env: list[Pair] | None = None
+    cwd: str | None = None
+    output_byte_limit: int | None = None
+
+
+class CreateTerminalResponse(Wire, frozen=True):
+    terminal_id: str
+
+
+class TerminalRequest(Wire, frozen=True):
+    """The parameters of terminal/output, terminal/wait_for_exit, terminal/kill and terminal/release."""
+
+    session_id: str
+    terminal_id: str
+
+
+class ExitStatus(Wire, frozen=True):
+    """The end of a command: an `exit_code`, or the name of a `signal`. The result of terminal/wait_for_exit, too."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+
+
+class TerminalOutputResponse(Wire, frozen=True):
+    output: str
+    truncated: bool
+    exit_status: ExitStatus | None = None
+
+
+# --- what only the person knows ------------------------------------------------------------------------------------------
+
+
+class ElicitationRequest(Wire, frozen=True):
+    """`mode` is form, with a `requested_schema`, or url, with a `url` and an `elicitation_id`."""
+
+    message: str
+    mode: str
+    session_id: str | None = None
+    tool_call_id: str | None = None
+    request_id: int | str | None = None
+    requested_schema: dict[str, Any] | None = None
+    url: str | None = None
+    elicitation_id: str | None = None
+
+
+class ElicitationResponse(Wire, frozen=True):
+    """`action` is accept, decline or cancel; `content` is what a form was filled in with."""
+
+    action: str
+    content: dict[str, Any] | None = None
+
+
+class ElicitationComplete(Wire, frozen=True):
+    elicitation_id: str

@@ -1,0 +1,40 @@
+"""Settings of a session that the client shows: config options, and modes, which are older."""
+
+from sanderling.acp.base import Wire
+
+
+class ConfigChoice(Wire, frozen=True):
+    """A value of an option, or a group of values: then it has `group` and `options`."""
+
+    value: str | None = None
+    name: str = ""
+    description: str | None = None
+    group: str | None = None
+    options: "list[ConfigChoice] | None" = None
+
+
+class ConfigOption(Wire, frozen=True):
+    """
+    An option: its `type` is select, with `options`, or boolean.
+
+    `category` is mode, model, model_config, thought_level, or nothing that is known.
+    """
+
+    id: str
+    name: str
+    type: str
+    current_value: str | bool
+    description: str | None = None
+    category: str | None = None
+    options: list[ConfigChoice] | None = None
+
+
+class SessionMode(Wire, frozen=True):
+    id: str
+    name: str
+    description: str | None = None
+
+
+class SessionModes(Wire, frozen=True):
+    current_mode_id: str
+    available_modes: list[SessionMode]

@@ -1,0 +1,320 @@
+"""
+A connection: JSON-RPC 2.0 over two streams of bytes, a message a line, both sides asking.
+
+Notifications are taken in the order in which they come, before anything that came after them, and each request is answered by a task
+of its own: one that takes long holds up nobody. What is no message is answered as the specification says, and survived; a defect in
+what answers a request fails that request, and is logged.
+"""
+
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from sanderling.acp.envelope import (
+    Id,
+    Notification,
+    Request,
+    Response,
+    decoded,
+    error_line,
+    message_of,
+    notification_line,
+    request_line,
+    result_line,
+)
+from sanderling.acp.errors import (
+    CANCELLED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    BadAnswerError,
+    ClosedError,
+    MalformedError,
+    RpcError,
+)
+from sanderling.acp.outbox import Outbox, Writer
+from sanderling.acp.wire_log import WireLog
+from sanderling.json_lines import Lines, LineTooLongError
+
+MAX_LINE_BYTES = 32 << 20
+MAX_RUNNING = 1_000  # requests of the other side that are being answered
+GRACE_S = 2.0  # for answers that are due when the other side has said its last
+
+CANCEL = "$/cancel_request"
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class Reader(Protocol):
+    async def receive(self) -> bytes:
+        """
+        Return some bytes.
+
+        Raises:
+            anyio.EndOfStream: there are no more.
+        """
+        ...
+
+
+class Method(NamedTuple):
+    """
+    A method that the other side may call: `handle` gives its result, None for an empty one, or raises `RpcError`.
+
+    `on_arrival` is called before anything that came after the request is taken, and may raise likewise. `on_cancel` is called in the
+    place of `handle`'s being cancelled: it is to come to an end by itself then.
+    """
+
+    handle: Callable[[msgspec.Raw], Awaitable[Any]]
+    on_arrival: Callable[[msgspec.Raw], None] | None = None
+    on_cancel: Callable[[msgspec.Raw], None] | None = None
+
+
+class _Cancelled(msgspec.Struct, rename="camel"):
+    request_id: Id
+
+
+class _Running(NamedTuple):
+    scope: anyio.CancelScope
+    cancel: Callable[[], None]
+
+
+class _Waiting:
+    """An answer that somebody waits for."""
+
+    def __init__(self) -> None:
+        self.has_come = anyio.Event()
+        self.response: Response | None = None
+
+    def take(self, response: Response | None) -> None:
+        self.response = response
+        self.has_come.set()
+
+
+class Connection:
+    """
+    One end of a connection.
+
+    `methods` and `notifications` are what the other side may call. `on_end` is told that it will say no more; answers that are due
+    have `GRACE_S` to come then.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        writer: Writer,
+        methods: Mapping[str, Method],
+        notifications: Mapping[str, Callable[[msgspec.Raw], None]],
+        *,
+        wire_log: WireLog | None = None,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        self._reader = reader
+        self._methods, self._notifications = methods, notifications
+        self._log = wire_log
+        self._on_end = on_end
+        self._ids = itertools.count(1)
+        self._waiting: dict[Id, _Waiting] = {}
+        self._running: dict[bytes, _Running] = {}
+        self._has_answered = anyio.Event()
+        self._is_over = False  # it says nothing more
+        self._outbox = Outbox(writer)
+        self._scope = anyio.CancelScope()
+
+    @property
+    def is_over(self) -> bool:
+        """Say whether the other side will say nothing more."""
+        return self._is_over
+
+    async def serve(self) -> None:
+        """Take what the other side sends until it has said its last, or `close` is called. Call it once."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._write)
+                with self._scope:
+                    await self._read(tasks)
+                self._end()
+                with anyio.move_on_after(GRACE_S):
+                    await self._answer_all()
+                    await self._outbox.drain()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._end()
+
+    def close(self) -> None:
+        """Take nothing more from the other side; `serve` returns when what is due has been answered."""
+        self._scope.cancel()
+
+    async def request(self, method: str, params: object, kind: type[T]) -> T:
+        """
+        Ask the other side, and return its answer. If the caller is cancelled, the other side is told so.
+
+        Raises:
+            RpcError: the other side refuses it, or answers with something else.
+            ClosedError: the connection has ended.
+        """
+        if self._is_over:
+            raise ClosedError
+        request_id, waiting = next(self._ids), _Waiting()
+        self._waiting[request_id] = waiting
+        self._send(request_line(request_id, method, params))
+        try:
+            await waiting.has_come.wait()
+        except anyio.get_cancelled_exc_class():
+            self.notify(CANCEL, {"requestId": request_id})
+            raise
+        finally:
+            self._waiting.pop(request_id, None)
+        if waiting.response is None:
+            raise ClosedError
+        if waiting.response.error:
+            raise waiting.response.error
+        try:
+            return decoded(waiting.response.result, kind)
+        except RpcError as error:
+            raise BadAnswerError(method, str(error)) from error
+
+    def notify(self, method: str, params: object) -> None:
+        """Tell the other side; what cannot be sent any more is dropped."""
+        self._send(notification_line(method, params))
+
+    async def drain(self) -> None:
+        """Wait until all that was said has been sent."""
+        await self._outbox.drain()
+
+    # --- what comes ----------------------------------------------------------------------------------------------------
+
+    async def _read(self, tasks: TaskGroup) -> None:
+        lines = Lines(MAX_LINE_BYTES)
+        with suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            while True:
+                chunk = await self._reader.receive()
+                for line in lines.feed(chunk):
+                    self._take_line(line, tasks)
+
+    def _take_line(self, line: bytes | LineTooLongError, tasks: TaskGroup) -> None:
+        if isinstance(line, LineTooLongError):
+            self._note_in(str(line).encode(), is_message=False)
+            self._refuse(None, RpcError(INVALID_REQUEST, f"{line} is not taken"))
+        elif line.strip():
+            self._take(line, tasks)
+
+    def _refuse(self, request_id: Id, error: RpcError) -> None:
+        self._send(error_line(request_id, error))
+
+    def _take(self, line: bytes, tasks: TaskGroup) -> None:
+        try:
+            message = message_of(line)
+        except MalformedError as error:
+            self._note_in(line, is_message=False)
+            self._refuse(error.id, error)
+            return
+        self._note_in(line)
+        match message:
+            case Request():
+                self._take_request(message, tasks)
+            case Notification(method, params):
+                self._take_notification(method, params)
+            case Response(response_id) if waiting := self._waiting.pop(response_id, None):
+                waiting.take(message)
+            case Response():
+                log.info("an answer to nothing that was asked: %r", message.id)
+
+    def _note_in(self, line: bytes, *, is_message: bool = True) -> None:
+        if self._log:
+            self._log.note("in", line, is_message=is_message)
+
+    def _take_notification(self, method: str, params: msgspec.Raw) -> None:
+        handler = self._cancel_running if method == CANCEL else self._notifications.get(method)
+        if handler is None:
+            log.info("a notification that nobody knows: %s", method)
+            return
+        try:
+            handler(params)
+        except RpcError as error:  # nobody waits for an answer
+            log.warning("%s: %s", method, error)
+        except Exception as defect:  # the door
+            log.critical("%s fails: a defect", method, exc_info=defect)
+
+    def _cancel_running(self, params: msgspec.Raw) -> None:
+        if running := self._running.get(_key(decoded(params, _Cancelled).request_id)):
+            running.cancel()
+
+    # --- requests of the other side --------------------------------------------------------------------------------------
+
+    def _take_request(self, request: Request, tasks: TaskGroup) -> None:
+        method, key = self._methods.get(request.method), _key(request.id)
+        if key in self._running:  # under its own id the first one would seem to have failed
+            self._refuse(None, RpcError(INVALID_REQUEST, f"the id {request.id!r} is in use"))
+            return
+        if method is None:
+            words = f"there is no method {request.method!r}"
+            self._refuse(request.id, RpcError(METHOD_NOT_FOUND, words))
+            return
+        if len(self._running) >= MAX_RUNNING:
+            words = f"{MAX_RUNNING:,} requests are being answered"
+            self._refuse(request.id, RpcError(INTERNAL_ERROR, words))
+            return
+        try:
+            if method.on_arrival:
+                method.on_arrival(request.params)
+        except RpcError as error:
+            self._refuse(request.id, error)
+            return
+        scope, on_cancel = anyio.CancelScope(), method.on_cancel
+        cancel = (lambda: on_cancel(request.params)) if on_cancel else scope.cancel
+        self._running[key] = _Running(scope, cancel)
+        tasks.start_soon(self._answer, request, method, scope)
+
+    async def _answer(self, request: Request, method: Method, scope: anyio.CancelScope) -> None:
+        line = error_line(request.id, RpcError(CANCELLED, "the request was cancelled"))
+        try:
+            with scope:
+                line = result_line(request.id, await method.handle(request.params))
+        except RpcError as error:
+            line = error_line(request.id, error)
+        except Exception as defect:  # the door: whoever asks must not wait for ever
+            log.critical("%s fails: a defect", request.method, exc_info=defect)
+            words = f"{request.method} has failed: {type(defect).__name__}"
+            line = error_line(request.id, RpcError(INTERNAL_ERROR, words))
+        finally:
+            del self._running[_key(request.id)]
+            self._has_answered.set()
+        self._send(line)
+
+    async def _answer_all(self) -> None:
+        while self._running:
+            self._has_answered = anyio.Event()
+            await self._has_answered.wait()
+
+    def _end(self) -> None:
+        """No answers will come any more."""
+        self._is_over = True
+        if self._on_end:
+            on_end, self._on_end = self._on_end, None
+            on_end()
+        for waiting in self._waiting.values():
+            waiting.take(None)
+        self._waiting.clear()
+
+    # --- what is sent --------------------------------------------------------------------------------------------------
+
+    def _send(self, line: bytes) -> None:
+        if self._log and not self._outbox.is_closed:
+            self._log.note("out", line)
+        self._outbox.add(line)
+
+    async def _write(self) -> None:
+        await self._outbox.serve()
+        self._scope.cancel()  # it has gone
+
+
+def _key(request_id: Id) -> bytes:
+    """A key for an id: 1, 1.0 and "1" are three."""
+    return msgspec.json.encode(request_id)

@@ -1,0 +1,188 @@
+"""
+Envelopes of JSON-RPC 2.0: which kind of message a line is, and lines made of messages.
+
+A line is looked at in two steps, so that a request whose parameters are wrong is still answered under its id. Source:
+https://www.jsonrpc.org/specification
+"""
+
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from sanderling.acp.errors import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    MalformedError,
+    RpcError,
+)
+from sanderling.json_lines import has_more_values
+from sanderling.text import printable
+
+MAX_VALUES = 200_000
+NOTHING = msgspec.Raw(b"{}")
+
+Id = int | float | str | None
+T = TypeVar("T")
+
+
+class Request(NamedTuple):
+    id: Id
+    method: str
+    params: msgspec.Raw
+
+
+class Notification(NamedTuple):
+    method: str
+    params: msgspec.Raw
+
+
+class Response(NamedTuple):
+    id: Id
+    result: msgspec.Raw
+    error: RpcError | None = None
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+    data: Any = None
+
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_id = msgspec.json.Decoder(int | float | str | None)
+_text = msgspec.json.Decoder(str)
+_error = msgspec.json.Decoder(_Error)
+
+
+def message_of(line: bytes) -> Request | Notification | Response:
+    """
+    The message that stands in `line`.
+
+    Raises:
+        MalformedError: none does.
+    """
+    fields = _fields_of(line)
+    if "method" not in fields and ("result" in fields or "error" in fields):
+        return _response(fields)
+    is_request = "id" in fields
+    request_id = _id_of(fields) if is_request else None
+    try:
+        version, method = _text.decode(fields["jsonrpc"]), _text.decode(fields["method"])
+    except KeyError as error:
+        raise _invalid(f"the message has no {error}", request_id) from error
+    except msgspec.DecodeError as error:
+        raise _invalid("`jsonrpc` and `method` are text", request_id) from error
+    if version != "2.0":
+        raise _invalid(f'`jsonrpc` is "2.0", not {version!r}', request_id)
+    params = fields.get("params", NOTHING)
+    if bytes(params) == b"null":
+        params = NOTHING
+    return Request(request_id, method, params) if is_request else Notification(method, params)
+
+
+def _fields_of(line: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        line.decode()  # what is passed over here is not looked at again before it is in the log
+        if has_more_values(line, MAX_VALUES):
+            raise _invalid(f"the message has more than {MAX_VALUES:,} values")
+        return _fields.decode(line)
+    except msgspec.ValidationError as error:
+        _check_syntax(line)
+        is_batch = line.lstrip()[:1] == b"["
+        raise _invalid(
+            "there are no batches: a message a line" if is_batch else "a message is an object"
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedError(PARSE_ERROR, f"the line is no JSON: {error}") from error
+    except RecursionError as error:
+        raise MalformedError(PARSE_ERROR, "the line is nested too deeply") from error
+
+
+def _check_syntax(line: bytes) -> None:
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MalformedError(PARSE_ERROR, f"the line is no JSON: {error}") from error
+
+
+def _invalid(message: str, request_id: Id = None) -> MalformedError:
+    return MalformedError(INVALID_REQUEST, message, request_id)
+
+
+def _id_of(fields: dict[str, msgspec.Raw]) -> Id:
+    try:
+        return _id.decode(fields["id"])
+    except msgspec.DecodeError as error:
+        raise _invalid("`id` is a number, text or null") from error
+
+
+def _response(fields: dict[str, msgspec.Raw]) -> Response:
+    """The response; one that has both a result and an error has failed."""
+    response_id = _id_of(fields) if "id" in fields else None
+    result = fields.get("result", NOTHING)
+    if bytes(result) == b"null":
+        result = NOTHING
+    if "error" not in fields or bytes(fields["error"]) == b"null":
+        return Response(response_id, result)
+    try:
+        error = _error.decode(fields["error"])
+    except msgspec.DecodeError:
+        error = _Error(message="it has failed, and does not say why")
+    return Response(response_id, NOTHING, RpcError(error.code, error.message, error.data))
+
+
+def decoded(params: msgspec.Raw, kind: type[T]) -> T:
+    """
+    Read what `params` say, as a `kind`.
+
+    Raises:
+        RpcError: they are something else.
+    """
+    try:
+        return msgspec.json.decode(params, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RpcError(INVALID_PARAMS, f"invalid parameters: {error}") from error
+
+
+# --- lines -------------------------------------------------------------------------------------------------------------
+
+
+def request_line(request_id: Id, method: str, params: object) -> bytes:
+    return _line({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+
+
+def notification_line(method: str, params: object) -> bytes:
+    return _line({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def result_line(request_id: Id, result: object) -> bytes:
+    return _line(
+        {"jsonrpc": "2.0", "id": request_id, "result": NOTHING if result is None else result}
+    )
+
+
+def error_line(request_id: Id, error: RpcError) -> bytes:
+    said: dict[str, Any] = {"code": error.code, "message": str(error)}
+    if error.data is not None:
+        said["data"] = error.data
+    return _line({"jsonrpc": "2.0", "id": request_id, "error": said})
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(message) + b"\n"
+    except UnicodeEncodeError:  # a file that is no UTF-8, quoted
+        return msgspec.json.encode(_printable(msgspec.to_builtins(message))) + b"\n"
+
+
+def _printable(value: Any) -> Any:
+    match value:
+        case str():
+            return printable(value)
+        case dict():
+            return {key: _printable(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        case list():
+            return [_printable(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return value

@@ -1,0 +1,72 @@
+"""Lines on their way to the other side: whoever has something to say never waits for who reads it."""
+
+from typing import Protocol
+
+import anyio
+
+MAX_UNSENT_BYTES = 256 << 20
+
+
+class Writer(Protocol):
+    async def send(self, item: bytes) -> None:
+        """
+        Write all of them.
+
+        Raises:
+            anyio.BrokenResourceError: nobody reads them.
+        """
+        ...
+
+
+class Outbox:
+    """Lines to be sent, as much at once as there is. `is_closed`: nobody reads it any more, and nothing is kept."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.is_closed = False
+        self._writer = writer
+        self._unsent = bytearray()
+        self._is_sending = False
+        self._has_more = anyio.Event()
+        self._is_sent = anyio.Event()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.is_closed or not (self._unsent or self._is_sending)
+
+    def add(self, line: bytes) -> None:
+        if self.is_closed:
+            return
+        self._unsent += line
+        if len(self._unsent) > MAX_UNSENT_BYTES:
+            self.close()
+        self._has_more.set()
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._unsent.clear()
+        self._has_more.set()
+        self._is_sent.set()
+
+    async def serve(self) -> None:
+        """Send what comes; return when nobody reads it."""
+        try:
+            while not self.is_closed:
+                await self._has_more.wait()
+                self._has_more = anyio.Event()
+                await self._send_all()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self.close()
+
+    async def _send_all(self) -> None:
+        self._is_sending = True
+        while self._unsent:
+            data, self._unsent = bytes(self._unsent), bytearray()
+            await self._writer.send(data)
+        self._is_sending = False
+        self._is_sent.set()
+
+    async def drain(self) -> None:
+        """Wait until all is sent, or nobody reads it."""
+        while not self.is_empty:
+            self._is_sent = anyio.Event()
+            await self._is_sent.wait()

@@ -1,0 +1,107 @@
+"""Messages about sessions: to begin, list, resume and end them, to ask in them and to stop."""
+
+from sanderling.acp.base import Wire
+from sanderling.acp.config_options import ConfigOption, SessionModes
+from sanderling.acp.content import ContentBlock
+
+
+class Pair(Wire, frozen=True):
+    """A variable of the environment, or a header."""
+
+    name: str
+    value: str
+
+
+class McpServer(Wire, frozen=True):
+    """A tool server: a `command` where there is no `type`, else http or sse with a `url`."""
+
+    name: str
+    type: str | None = None
+    command: str | None = None
+    args: list[str] | None = None
+    env: list[Pair] | None = None
+    url: str | None = None
+    headers: list[Pair] | None = None
+
+
+class NewSessionRequest(Wire, frozen=True):
+    """All paths are absolute."""
+
+    cwd: str
+    mcp_servers: list[McpServer] | None = None
+    additional_directories: list[str] | None = None
+
+
+class NewSessionResponse(Wire, frozen=True):
+    session_id: str
+    modes: SessionModes | None = None
+    config_options: list[ConfigOption] | None = None
+
+
+class OldSessionRequest(Wire, frozen=True):
+    """The parameters of session/load, which tells what was said, and of session/resume, which does not."""
+
+    session_id: str
+    cwd: str
+    mcp_servers: list[McpServer] | None = None
+    additional_directories: list[str] | None = None
+
+
+class OldSessionResponse(Wire, frozen=True):
+    modes: SessionModes | None = None
+    config_options: list[ConfigOption] | None = None
+
+
+class ListSessionsRequest(Wire, frozen=True):
+    cwd: str | None = None
+    cursor: str | None = None
+
+
+class SessionInfo(Wire, frozen=True):
+    """`updated_at` is a time as ISO 8601 has it."""
+
+    session_id: str
+    cwd: str
+    title: str | None = None
+    updated_at: str | None = None
+    additional_directories: list[str] | None = None
+
+
+class ListSessionsResponse(Wire, frozen=True):
+    sessions: list[SessionInfo]
+    next_cursor: str | None = None
+
+
+class SessionRequest(Wire, frozen=True):
+    """The parameters of session/close, session/delete and session/cancel."""
+
+    session_id: str
+
+
+class PromptRequest(Wire, frozen=True):
+    session_id: str
+    prompt: list[ContentBlock]
+
+
+class PromptResponse(Wire, frozen=True):
+    """`stop_reason` is end_turn, max_tokens, max_turn_requests, refusal or cancelled."""
+
+    stop_reason: str
+
+
+class SetModeRequest(Wire, frozen=True):
+    session_id: str
+    mode_id: str
+
+
+class SetConfigOptionRequest(Wire, frozen=True):
+    """`type` is boolean where the value is one."""
+
+    session_id: str
+    config_id: str
+    value: str | bool
+    type: str | None = None
+
+
+class SetConfigOptionResponse(Wire, frozen=True):
+    config_options: list[ConfigOption]

@@ -1,0 +1,324 @@
+"""The messages of the Agent Client Protocol: what we write is what the official schema knows, what comes is read as it is meant."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sanderling.acp import asking, sessions, setup, updates
+from sanderling.acp.base import EMPTY, Empty, Implementation, Wire
+from sanderling.acp.config_options import ConfigChoice, ConfigOption, SessionMode, SessionModes
+from sanderling.acp.content import (
+    Annotations,
+    ContentBlock,
+    Location,
+    Resource,
+    shown_diff,
+    shown_terminal,
+    shown_text,
+    text_block,
+)
+from sanderling.acp.errors import RpcError
+from sanderling.acp.updates import IncomingUpdate, SessionNotification, update_of
+from sanderling.acp.versions import check_agents, offered_by_agent
+from tests.acp.schema import check
+from tests.conftest import examples
+
+BLOCKS = [
+    text_block("hello"),
+    ContentBlock(type="image", data="aGk=", mime_type="image/png"),
+    ContentBlock(type="audio", data="aGk=", mime_type="audio/wav"),
+    ContentBlock(type="resource_link", uri="file:///a.py", name="a.py", size=3),
+    ContentBlock(type="resource", resource=Resource(uri="file:///a.py", text="x = 1")),
+    ContentBlock(type="resource", resource=Resource(uri="file:///a.bin", blob="aGk=")),
+    ContentBlock(type="text", text="", annotations=Annotations(audience=["user"], priority=1.0)),
+]
+OPTIONS = [
+    ConfigOption(
+        id="model",
+        name="Model",
+        type="select",
+        category="model",
+        current_value="a",
+        options=[ConfigChoice(value="a", name="A", description="the first")],
+    ),
+    ConfigOption(
+        id="grouped",
+        name="Grouped",
+        type="select",
+        current_value="a",
+        options=[ConfigChoice(group="g", name="G", options=[ConfigChoice(value="a", name="A")])],
+    ),
+    ConfigOption(id="fast", name="Fast", type="boolean", current_value=False),
+]
+MODES = SessionModes(current_mode_id="ask", available_modes=[SessionMode(id="ask", name="Ask")])
+FIELDS = {
+    "title": "Run pytest",
+    "kind": "execute",
+    "status": "pending",
+    "name": "bash",
+    "content": [
+        shown_text("x"),
+        shown_diff("/a", None, "x"),
+        shown_diff("/a", "", "y"),
+        shown_terminal("t"),
+    ],
+    "locations": [Location(path="/a", line=3), Location(path="/b")],
+    "raw_input": {"command": "pytest"},
+    "raw_output": ["x"],
+    "meta": {"theirs": 1},
+}
+UPDATES: list[updates.SessionUpdate] = [
+    *(updates.UserMessageChunk(content=block, message_id="m") for block in BLOCKS),
+    updates.AgentMessageChunk(content=BLOCKS[0]),
+    updates.AgentThoughtChunk(content=BLOCKS[0], message_id="m"),
+    updates.ToolCall(tool_call_id="t", **FIELDS),
+    updates.ToolCall(tool_call_id="t", title=""),
+    updates.ToolCallUpdate(tool_call_id="t", **FIELDS),
+    updates.ToolCallUpdate(tool_call_id="t", content=[]),
+    updates.Plan(entries=[]),
+    updates.Plan(entries=[updates.PlanEntry(content="x", priority="high", status="pending")]),
+    updates.AvailableCommandsUpdate(available_commands=[]),
+    updates.AvailableCommandsUpdate(
+        available_commands=[
+            updates.AvailableCommand(name="a", description="b"),
+            updates.AvailableCommand(name="a", description="", input=updates.CommandInput(hint="")),
+        ]
+    ),
+    updates.CurrentModeUpdate(current_mode_id="plan"),
+    updates.ConfigOptionUpdate(config_options=OPTIONS),
+    updates.SessionInfoUpdate(title="T", updated_at="2026-11-23T00:00:00Z"),
+    updates.SessionInfoUpdate(title=None),
+    updates.UsageUpdate(used=0, size=0),
+    updates.UsageUpdate(used=1, size=2, cost=updates.Cost(amount=0.5, currency="USD")),
+    updates.Notice(severity="warning", title="Look", description="there"),
+    updates.CompactionUpdate(compaction_id="c", status="completed", summary=[BLOCKS[0]]),
+    updates.CompactionSummaryChunk(compaction_id="c", content=BLOCKS[0]),
+]
+SERVERS = [
+    sessions.McpServer(
+        name="a", command="/bin/a", args=["-x"], env=[sessions.Pair(name="A", value="1")]
+    ),
+    sessions.McpServer(name="b", type="http", url="https://b", headers=[]),
+]
+MESSAGES: list[tuple[str, Wire]] = [
+    (
+        "InitializeRequest",
+        setup.InitializeRequest(
+            protocol_version=1,
+            client_capabilities=setup.ClientCapabilities(
+                fs=setup.FileCapabilities(read_text_file=True, write_text_file=True),
+                terminal=True,
+                session=setup.ClientSessionCapabilities(
+                    config_options=setup.BooleanOptions(boolean=EMPTY),
+                    notices=EMPTY,
+                    compaction=EMPTY,
+                ),
+                elicitation=setup.ElicitationCapabilities(form=EMPTY, url=EMPTY),
+                auth=setup.AuthCapabilities(terminal=True),
+            ),
+            client_info=Implementation(name="a", version="1", title="A"),
+        ),
+    ),
+    ("InitializeRequest", setup.InitializeRequest(protocol_version=1)),
+    (
+        "InitializeResponse",
+        setup.InitializeResponse(
+            protocol_version=1,
+            agent_capabilities=setup.AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=setup.PromptCapabilities(image=True, embedded_context=True),
+                mcp_capabilities=setup.McpCapabilities(http=True),
+                session_capabilities=setup.SessionCapabilities(
+                    list=EMPTY,
+                    resume=EMPTY,
+                    close=EMPTY,
+                    delete=EMPTY,
+                    additional_directories=EMPTY,
+                ),
+                auth=setup.LogoutCapabilities(logout=EMPTY),
+            ),
+            agent_info=Implementation(name="a", version="1"),
+            auth_methods=[
+                setup.AuthMethod(id="a", name="A"),
+                setup.AuthMethod(id="b", name="B", type="terminal", args=["login"], env={"A": "1"}),
+            ],
+        ),
+    ),
+    ("AuthenticateRequest", setup.AuthenticateRequest(method_id="a")),
+    ("NewSessionRequest", sessions.NewSessionRequest(cwd="/", mcp_servers=[])),
+    (
+        "NewSessionRequest",
+        sessions.NewSessionRequest(cwd="/", mcp_servers=SERVERS, additional_directories=["/x"]),
+    ),
+    (
+        "NewSessionResponse",
+        sessions.NewSessionResponse(session_id="s", modes=MODES, config_options=OPTIONS),
+    ),
+    ("LoadSessionRequest", sessions.OldSessionRequest(session_id="s", cwd="/", mcp_servers=[])),
+    ("ResumeSessionRequest", sessions.OldSessionRequest(session_id="s", cwd="/")),
+    ("LoadSessionResponse", sessions.OldSessionResponse(modes=MODES)),
+    ("ListSessionsRequest", sessions.ListSessionsRequest(cwd="/", cursor="5")),
+    (
+        "ListSessionsResponse",
+        sessions.ListSessionsResponse(
+            sessions=[sessions.SessionInfo(session_id="s", cwd="/", title="T", updated_at="now")]
+        ),
+    ),
+    ("PromptRequest", sessions.PromptRequest(session_id="s", prompt=BLOCKS)),
+    ("PromptResponse", sessions.PromptResponse(stop_reason="end_turn")),
+    ("CancelNotification", sessions.SessionRequest(session_id="s")),
+    ("SetSessionModeRequest", sessions.SetModeRequest(session_id="s", mode_id="m")),
+    (
+        "SetSessionConfigOptionRequest",
+        sessions.SetConfigOptionRequest(session_id="s", config_id="c", value=True, type="boolean"),
+    ),
+    (
+        "SetSessionConfigOptionRequest",
+        sessions.SetConfigOptionRequest(session_id="s", config_id="c", value="v"),
+    ),
+    ("SetSessionConfigOptionResponse", sessions.SetConfigOptionResponse(config_options=[])),
+    (
+        "RequestPermissionRequest",
+        asking.PermissionRequest(
+            session_id="s",
+            tool_call=updates.ToolCallFields(tool_call_id="t", **FIELDS),
+            options=[asking.PermissionOption(option_id="a", name="A", kind="allow_once")],
+        ),
+    ),
+    (
+        "RequestPermissionResponse",
+        asking.PermissionResponse(outcome=asking.Outcome(outcome="cancelled")),
+    ),
+    (
+        "RequestPermissionResponse",
+        asking.PermissionResponse(outcome=asking.Outcome(outcome="selected", option_id="a")),
+    ),
+    ("ReadTextFileRequest", asking.ReadTextFileRequest(session_id="s", path="/a", line=1, limit=2)),
+    ("ReadTextFileResponse", asking.ReadTextFileResponse(content="")),
+    ("WriteTextFileRequest", asking.WriteTextFileRequest(session_id="s", path="/a", content="")),
+    ("WriteTextFileResponse", EMPTY),
+    (
+        "CreateTerminalRequest",
+        asking.CreateTerminalRequest(
+            session_id="s", command="ls", args=[], env=[], cwd="/", output_byte_limit=5
+        ),
+    ),
+    ("CreateTerminalResponse", asking.CreateTerminalResponse(terminal_id="t")),
+    ("TerminalOutputRequest", asking.TerminalRequest(session_id="s", terminal_id="t")),
+    (
+        "TerminalOutputResponse",
+        asking.TerminalOutputResponse(
+            output="", truncated=False, exit_status=asking.ExitStatus(exit_code=0)
+        ),
+    ),
+    ("WaitForTerminalExitResponse", asking.ExitStatus(signal="SIGTERM")),
+    (
+        "CreateElicitationRequest",
+        asking.ElicitationRequest(
+            message="?",
+            mode="form",
+            session_id="s",
+            requested_schema={"type": "object", "properties": {"a": {"type": "string"}}},
+        ),
+    ),
+    (
+        "CreateElicitationRequest",
+        asking.ElicitationRequest(
+            message="?", mode="url", session_id="s", url="https://a", elicitation_id="e"
+        ),
+    ),
+    ("CreateElicitationResponse", asking.ElicitationResponse(action="accept", content={"a": "b"})),
+    ("CreateElicitationResponse", asking.ElicitationResponse(action="cancel")),
+    ("CompleteElicitationNotification", asking.ElicitationComplete(elicitation_id="e")),
+    *(
+        ("SessionNotification", SessionNotification(session_id="s", update=each))
+        for each in UPDATES
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "kind, message", MESSAGES, ids=lambda it: it if isinstance(it, str) else ""
+)
+def test_what_is_written_is_what_the_schema_knows(kind, message):
+    data = msgspec.json.encode(message)
+    check(kind, msgspec.json.decode(data))
+    assert b"null" not in data or b'"title":null' in data
+    assert msgspec.json.decode(data, type=type(message)) == message
+
+
+def test_the_judge_knows_what_is_wrong():
+    with pytest.raises(AssertionError, match="no PromptResponse"):
+        check("PromptResponse", {"stopReason": "because"})
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_an_update_that_comes_is_read_by_its_kind(update):
+    data = msgspec.json.encode(SessionNotification(session_id="s", update=update))
+    incoming = msgspec.json.decode(data, type=IncomingUpdate)
+    assert update_of(incoming.update) == update
+
+
+@pytest.mark.parametrize(
+    "update, kind",
+    [
+        ({"sessionUpdate": "subagent_update", "x": [1]}, "subagent_update"),
+        ({"sessionUpdate": "state_update"}, "state_update"),
+        ({}, ""),
+    ],
+)
+def test_an_update_of_a_kind_that_is_not_known_is_its_name(update, kind):
+    assert update_of(msgspec.Raw(msgspec.json.encode(update))) == kind
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"sessionUpdate": "tool_call"},
+        {"sessionUpdate": 5},
+        {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": 5}},
+        [],
+        "plan",
+    ],
+)
+def test_an_update_that_is_malformed_is_refused(update):
+    with pytest.raises(RpcError):
+        update_of(msgspec.Raw(msgspec.json.encode(update)))
+
+
+def test_what_a_later_schema_adds_is_passed_over_and_null_says_nothing():
+    update: Any = {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "t",
+        "title": "T",
+        "kind": "teleport",
+        "status": None,
+        "content": [{"type": "hologram", "text": "x", "more": 1}],
+        "later": {},
+    }
+    read = update_of(msgspec.Raw(msgspec.json.encode(update)))
+    assert isinstance(read, updates.ToolCall)
+    assert (read.kind, read.status, read.content and read.content[0].type) == (
+        "teleport",
+        None,
+        "hologram",
+    )
+
+
+@given(st.integers(-5, 1_000_000))
+@settings(max_examples=examples(50))
+def test_an_agent_answers_with_a_version_that_it_speaks(version):
+    assert offered_by_agent(version) == 1
+
+
+def test_a_client_goes_on_with_a_version_that_it_speaks_alone():
+    check_agents(1)
+    with pytest.raises(RpcError, match=r"version 2 .* version 1"):
+        check_agents(2)
+
+
+def test_nothing_says_nothing():
+    assert msgspec.json.encode(Empty()) == b"{}"
