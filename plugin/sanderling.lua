@@ -69,7 +69,7 @@ local function command(name, opts)
   end, opts)
 end
 
-command('Chat', { desc = 'show or hide the chat', nargs = '?', bar = true, complete = true })
+command('Chat', { desc = 'show or hide the chat', nargs = '?', complete = true })
 command('Ask', {
   desc = 'ask, about the selected lines if there are any',
   nargs = '+',
@@ -113,6 +113,11 @@ command('Model', {
   desc = 'choose the model; with ! ask all providers for their models',
   nargs = '?',
   bang = true,
+  complete = true,
+})
+command('Option', {
+  desc = 'choose what another agent offers: its mode, for instance',
+  nargs = '*',
   complete = true,
 })
 command('ProviderTest', { desc = 'try what a provider can do', nargs = '?', complete = true })

@@ -6,6 +6,7 @@
 ---@field model string
 ---@field title? string
 ---@field is_resumed? boolean
+---@field agent? string
 
 ---@class (exact) sanderling.SessionInUse
 ---@field type 'session_in_use'
@@ -136,7 +137,7 @@
 ---@field name string
 ---@field description? string
 ---@field arguments? string
----@field source? 'mcp'|'project'|'sanderling'|'user'
+---@field source? 'agent'|'mcp'|'project'|'sanderling'|'user'
 
 ---@class (exact) sanderling.SlashCommandsChanged
 ---@field type 'slash_commands_changed'
@@ -249,6 +250,11 @@
 ---@field is_new? boolean
 ---@field ends_in_newline? boolean
 
+---@class (exact) sanderling.AnswerOption
+---@field id string
+---@field title string
+---@field choice 'always'|'deny'|'once'
+
 ---@class (exact) sanderling.ApprovalRequested
 ---@field type 'approval_requested'
 ---@field id string
@@ -266,6 +272,7 @@
 ---@field kind? 'form'|'grant'|'limit'|'link'|'overlap'|'server'|'use'|'write'
 ---@field fields? sanderling.FormField[]
 ---@field proposal? sanderling.Proposal|nil
+---@field options? sanderling.AnswerOption[]
 
 ---@class (exact) sanderling.ApprovalSettled
 ---@field type 'approval_settled'
@@ -318,15 +325,33 @@
 ---@field url string
 ---@field text string
 
+---@class (exact) sanderling.GuestChoice
+---@field value string
+---@field title string
+---@field description? string
+
+---@class (exact) sanderling.GuestOption
+---@field id string
+---@field title string
+---@field value string
+---@field choices? sanderling.GuestChoice[]
+---@field category? string
+---@field description? string
+
+---@class (exact) sanderling.GuestOptionsChanged
+---@field type 'guest_options_changed'
+---@field options sanderling.GuestOption[]
+
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
 ---@field project string
 ---@field wants_history boolean
+---@field agent string
 
 ---@class (exact) sanderling.SubmitPrompt
 ---@field type 'submit_prompt'
@@ -422,6 +447,7 @@
 ---@field is_alone boolean
 ---@field values table<string, any>
 ---@field review sanderling.Review|nil
+---@field option string
 
 ---@class (exact) sanderling.RejectedHunk
 ---@field first_line integer
@@ -451,6 +477,11 @@
 ---@field type 'control_tool_server'
 ---@field name string
 ---@field what 'login'|'start'|'stop'
+
+---@class (exact) sanderling.SetGuestOption
+---@field type 'set_guest_option'
+---@field id string
+---@field value string
 
 ---@class (exact) sanderling.CancelTurn
 ---@field type 'cancel_turn'
@@ -493,6 +524,9 @@
 ---@class (exact) sanderling.Logout
 ---@field type 'logout'
 ---@field provider string
+
+---@class (exact) sanderling.ListAgents
+---@field type 'list_agents'
 
 ---@class (exact) sanderling.ListModels
 ---@field type 'list_models'
@@ -661,6 +695,7 @@
 ---| sanderling.JobOutput
 ---| sanderling.ToolServersChanged
 ---| sanderling.LinkOffered
+---| sanderling.GuestOptionsChanged
 ---| sanderling.TurnEnded
 
 ---@alias sanderling.HistoryEvent
@@ -708,6 +743,7 @@
 ---| sanderling.WatchJob
 ---| sanderling.StopJob
 ---| sanderling.ControlToolServer
+---| sanderling.SetGuestOption
 ---| sanderling.CancelTurn
 ---| sanderling.CloseSession
 
@@ -719,6 +755,7 @@
 ---| sanderling.ExportSession
 ---| sanderling.Login
 ---| sanderling.Logout
+---| sanderling.ListAgents
 ---| sanderling.ListModels
 ---| sanderling.TestProvider
 ---| sanderling.ShowUsage

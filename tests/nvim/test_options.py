@@ -254,7 +254,8 @@ def test_a_wrong_position_on_the_command_line_is_refused(start_nvim, is_shown):
     child.feed(":AgentChat middle<CR>")
     message = wait_until(lambda: child.messages().strip())
     assert ("Prompt" in child.screen_text()) == is_shown
-    assert message.startswith("sanderling: option 'chat.position' must be one of 'right'")
+    assert message.startswith("AgentChat: right, left,")
+    assert message.endswith("claude, codex, gemini, opencode, vibe, goose or kimi, not 'middle'.")
     assert "\n" not in message
 
 

@@ -9,6 +9,7 @@ local listeners = lazy('sanderling.editing.listeners')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
 local queue = require('sanderling.approval.queue')
+local words = require('sanderling.ui.words')
 
 ---@return string[]
 function M.choices()
@@ -25,7 +26,7 @@ end
 M.review_of = nil
 
 ---@param q sanderling.session.state.Question
----@param answer { answer: 'once'|'session'|'always'|'deny'|'cancel'|'again', reason?: string, rule?: string, is_alone?: boolean, values?: table<string, string>, review?: sanderling.Review }
+---@param answer { answer: 'once'|'session'|'always'|'deny'|'cancel'|'again', reason?: string, rule?: string, is_alone?: boolean, values?: table<string, string>, review?: sanderling.Review, option?: string }
 function M.send(q, answer)
   if not vim.list_contains(queue.list(), q) then
     tell('That question is not open any more.')
@@ -42,6 +43,7 @@ function M.send(q, answer)
     reason = answer.reason or '',
     rule = answer.rule or '',
     is_alone = answer.is_alone,
+    option = answer.option or '',
     values = answer.values,
     review = answer.review or is_yes and M.review_of and M.review_of(q) or nil,
   }, { type = 'local_answered', id = q.event.id, answer = answer.answer })
@@ -84,6 +86,8 @@ function M.allow(choice, q)
   elseif kind == 'link' then
     links.open(q.event.subject)
     M.send(q, { answer = choice })
+  elseif q.event.options then
+    M.send(q, { answer = choice }) -- what it covers is the other agent's to say
   elseif choice == 'always' and kind ~= 'server' then
     choose_rule(q, 'Always allow', function(chosen)
       local default = chosen ~= '' and chosen or q.event.rule or ''
@@ -100,6 +104,25 @@ function M.allow(choice, q)
   else
     M.send(q, { answer = choice })
   end
+end
+
+--- Have one of the answers chosen that another agent offers.
+---@param q sanderling.session.state.Question
+function M.choose_option(q)
+  if not q.event.options then
+    return tell('There are no other answers.')
+  end
+  vim.ui.select(q.event.options, {
+    prompt = 'Answer:',
+    kind = 'sanderling_answer',
+    format_item = function(option)
+      return words.plain(option.title)
+    end,
+  }, function(option)
+    if option then
+      M.send(q, { answer = option.choice, option = option.id })
+    end
+  end)
 end
 
 --- The question that an answer is for. Where it is not on the screen, or only just, it is shown, and nothing is answered.

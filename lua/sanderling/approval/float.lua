@@ -4,6 +4,7 @@ local M = {}
 local api = vim.api
 local attention = require('sanderling.ui.attention')
 local diff = require('sanderling.transcript.diff')
+local footer = require('sanderling.approval.footer')
 local geometry = require('sanderling.approval.place')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
@@ -148,7 +149,7 @@ local function draw()
     zindex = ui_float.ZINDEX.question,
     border = 'rounded',
     title = wording.title_of(q, place.width),
-    footer = M.is_focused() and wording.keys_line(q, place.width)
+    footer = M.is_focused() and footer.keys_line(q, place.width)
       or { { (' %s '):format(wording.ways_in('to answer')), 'AgentApprovalKey' } },
     footer_pos = 'right',
   }

@@ -91,6 +91,7 @@ local actions = {
   question_reason = denying_because(),
   question_alone = denying(true), -- as `question_deny` where it is the only one
   question_alone_reason = denying_because(true),
+  question_option = answering(answers.choose_option),
   question_next = function()
     go_to_question(1)
   end,

@@ -156,9 +156,10 @@ end
 ---@param session sanderling.chat.session.Session
 ---@param id? string
 ---@param project? string
+---@param agent? string that answers, if it is not ours
 ---@return sanderling.chat.session.Session
-local function begin(session, id, project)
-  session:begin(id or stored.new_id(), project or stored.root_here())
+local function begin(session, id, project, agent)
+  session:begin(id or stored.new_id(), project or stored.root_here(), agent)
   set_up(session)
   live.add(session)
   return session
@@ -176,11 +177,12 @@ end
 --- Begin a session in buffers of its own, or resume the one that `id` names. It is current.
 ---@param id? string
 ---@param project? string
+---@param agent? string
 ---@return sanderling.chat.session.Session
-local function add_session(id, project)
+local function add_session(id, project, agent)
   local session = new_session()
   session:make_prompt()
-  begin(session, id, project)
+  begin(session, id, project, agent)
   live.set_current(session)
   return session
 end
@@ -213,11 +215,12 @@ end
 ---@param session sanderling.chat.session.Session
 ---@param id string
 ---@param project string
+---@param agent? string
 ---@return sanderling.chat.session.Session
-function M.replace(session, id, project)
+function M.replace(session, id, project, agent)
   local previous_id = session.id
   session:close()
-  session:begin(id, project)
+  session:begin(id, project, agent)
   bus.announce('AgentSessionChanged', { session_id = id, previous_id = previous_id })
   session:open()
   return session
@@ -322,7 +325,7 @@ end
 --- Show the session `id`, which is open here or whose log exists. It takes the place of one in which nothing was said.
 ---@param id string
 ---@param project string
----@param opts sanderling.ChatOpts
+---@param opts sanderling.ChatOpts|{ agent?: string } the agent that answers in a new one, if it is not ours
 ---@return sanderling.chat.session.Session
 function M.open(id, project, opts)
   local open_one, current = live.find(id), live.current()
@@ -330,9 +333,9 @@ function M.open(id, project, opts)
     M.give_prompt(open_one)
     live.set_current(open_one)
   elseif current and current.is_fresh then
-    M.replace(current, id, project)
+    M.replace(current, id, project, opts.agent)
   else
-    add_session(id, project)
+    add_session(id, project, opts.agent)
   end
   M.show(opts)
   return assert(live.current())
@@ -373,7 +376,7 @@ end
 function M.clear()
   local session = live.current()
   if session then
-    M.replace(session, stored.new_id(), stored.root_here())
+    M.replace(session, stored.new_id(), stored.root_here(), session.agent or session.state.agent)
   end
 end
 
@@ -384,7 +387,7 @@ end
 function M.reopen(is_wanted)
   local session = live.current()
   if session and session.is_fresh then
-    M.replace(session, stored.new_id(), session.project)
+    M.replace(session, stored.new_id(), session.project, session.agent)
   elseif session then
     session:open()
   end

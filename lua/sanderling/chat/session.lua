@@ -33,6 +33,7 @@ local M = {}
 
 ---@class (exact) sanderling.chat.session.Session: sanderling.chat.buffers.Buffers
 ---@field project string root that the session is about
+---@field agent? string that was asked for, if it is not ours
 ---@field private hooks sanderling.chat.session.Hooks
 ---@field view? sanderling.chat.session.View of the transcript, when it was last hidden
 ---@field is_open boolean the host has opened it, in this process or in one before
@@ -56,8 +57,9 @@ end
 --- Be the session `id` from now on: one of its own that begins, or one whose log exists. The transcript is emptied.
 ---@param id string
 ---@param project string
-function Session:begin(id, project)
-  self.id, self.project, self.state = id, project, states.new(id)
+---@param agent? string that answers in a new one, if it is not ours
+function Session:begin(id, project, agent)
+  self.id, self.project, self.agent, self.state = id, project, agent, states.new(id)
   self.is_open, self.is_fresh, self.view, self.hint = false, true, nil, nil
   self.todo:draw()
   self.transcript = transcripts.new(self.transcript_buf, log.note_defect)
@@ -67,7 +69,7 @@ function Session:begin(id, project)
   for _, buf in ipairs(self:buffers()) do
     vim.b[buf].sanderling_session = id
   end
-  host.register(id, project)
+  host.register(id, project, agent)
   self:keep_draft()
 end
 

@@ -17,6 +17,8 @@ local channel
 local host_python = ''
 ---@type table<string, string> project of each session that is to be open, by session id
 local sessions = {}
+---@type table<string, string> the agent that was asked for in each, where it is not ours
+local agents = {}
 ---@type table<string, true> sessions that the running host has been told to open
 local opened = {}
 ---@type table<string, true> sessions that a host has opened before: what was said in them is on the screen
@@ -286,8 +288,9 @@ end
 --- Make a session known, without starting anything.
 ---@param session_id string
 ---@param project string absolute path of the root that it is about
-function M.register(session_id, project)
-  sessions[session_id] = project
+---@param agent? string that answers in a new one, if it is not ours
+function M.register(session_id, project, agent)
+  sessions[session_id], agents[session_id] = project, agent
 end
 
 --- Open a session in the host, starting it when needed. What is sent before it listens waits in the pipe.
@@ -300,6 +303,7 @@ function M.open(session_id)
     err = notify(session_id, {
       type = 'open_session',
       project = sessions[session_id],
+      agent = agents[session_id],
       wants_history = not shown[session_id],
     })
   end
@@ -331,7 +335,7 @@ end
 ---@param session_id string
 function M.close(session_id)
   forget(session_id)
-  sessions[session_id], shown[session_id] = nil, nil
+  sessions[session_id], agents[session_id], shown[session_id] = nil, nil, nil
   bus.tell(session_id, { type = 'local_closed' })
 end
 

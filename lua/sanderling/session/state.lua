@@ -27,6 +27,8 @@ local M = {}
 ---@field id string of the session
 ---@field title string empty while there is none
 ---@field model string
+---@field agent string that answers, if it is not ours; else empty
+---@field guest_options sanderling.GuestOption[] that it lets a person choose
 ---@field models? string[] that can be chosen, once they were asked for
 ---@field model_notes? table<string, string> what is known of them
 ---@field activity 'idle'|'starting'|'thinking'|'streaming'|'summarizing'|'stopping'|'waiting for you'|'failed'
@@ -66,6 +68,7 @@ local function at_rest()
     commands_running = 0,
     jobs = {},
     tool_servers = {},
+    guest_options = {},
   }
 end
 
@@ -74,6 +77,7 @@ end
 function M.new(session_id)
   local state = at_rest()
   state.id, state.title, state.model, state.todo, state.stream_bytes = session_id, '', '', {}, 0
+  state.agent = ''
   return state
 end
 
@@ -197,7 +201,7 @@ local changes = {
 }
 
 function changes.session_opened(state, event)
-  state.model, state.title = event.model, event.title or ''
+  state.model, state.title, state.agent = event.model, event.title or '', event.agent or ''
 end
 
 function changes.title_changed(state, event)
@@ -212,20 +216,18 @@ function changes.local_models_known(state, event)
   state.models, state.model_notes = event.models, event.notes
 end
 
-function changes.slash_commands_changed(state, event)
-  state.slash_commands = event.commands
-end
-
-function changes.todo_changed(state, event)
-  state.todo = event.items
-end
-
-function changes.jobs_changed(state, event)
-  state.jobs = event.jobs
-end
-
-function changes.tool_servers_changed(state, event)
-  state.tool_servers = event.servers
+--- Lists that an event replaces as a whole, and what they are called in it.
+local lists = {
+  guest_options = 'options',
+  jobs = 'jobs',
+  slash_commands = 'commands',
+  todo = 'items',
+  tool_servers = 'servers',
+}
+for field, name in pairs(lists) do
+  changes[field .. '_changed'] = function(state, event)
+    state[field] = event[name]
+  end
 end
 
 function changes.usage_updated(state, event)

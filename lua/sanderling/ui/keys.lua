@@ -66,6 +66,7 @@ M.rows = {
   key('question_reason', 'D', { question = 'n' }, 'the same for a reason'),
   key('question_alone', 'x', { question = 'n' }, 'deny only this one'),
   key('question_alone_reason', 'X', { question = 'n' }, 'the same for a reason'),
+  key('question_option', 'o', { question = 'n' }, "choose among another agent's answers"),
   key('question_next', '<Tab>', { question = 'n' }, 'next question'),
   key('question_previous', '<S-Tab>', { question = 'n' }, 'previous question'),
   key('question_whole', 'p', { question = 'n' }, 'show all that it is about, in a tab page'),

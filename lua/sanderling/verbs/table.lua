@@ -22,6 +22,9 @@ local sessions = lazy('sanderling.chat.sessions')
 local stored = require('sanderling.session.stored')
 local trust = lazy('sanderling.screens.trust')
 
+local agents = lazy('sanderling.chat.agents')
+local guests = require('sanderling.verbs.guests')
+
 local always, unless_empty = calls.always, calls.unless_empty
 local with_args, with_session = calls.with_args, calls.with_session
 
@@ -53,12 +56,9 @@ return {
     name = 'chat',
     desc = 'show or hide the chat',
     forms = 'ex',
-    args = '? position',
-    words = always(config.POSITIONS),
-    is_word = true,
-    run = function(call)
-      chat.toggle({ position = unless_empty(call.args) })
-    end,
+    args = '? position or agent',
+    complete = agents.complete,
+    run = agents.chat,
   },
   {
     name = 'ask',
@@ -155,6 +155,7 @@ return {
     on_session = true,
     run = commands.set_or_choose_model,
   },
+  guests.option,
   {
     name = 'provider_test',
     desc = 'try what a provider can do',

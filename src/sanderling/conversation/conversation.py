@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import AsyncExitStack, contextmanager, suppress
+from typing import Protocol
 
 import anyio
 
@@ -55,6 +56,14 @@ BUSY = "Stop the turn first: the model is being asked."
 LAST_WORDS_S = 1.0  # for what is given back at the end
 
 
+class OneTurn(Protocol):
+    """A turn as a conversation sees it: it runs once, and can be stopped."""
+
+    async def run(self, prompt: Prompt) -> StopReason: ...
+
+    def cancel(self) -> None: ...
+
+
 class Conversation:
     """
     One session's turns and commands: an `Agent`.
@@ -75,7 +84,7 @@ class Conversation:
         self.views = Views(parts)
         self._is_eager = is_eager
         self._resources = resources or AsyncExitStack()
-        self._turn: Turn | anyio.CancelScope | None = None  # a scope where it is only a summary
+        self._turn: OneTurn | anyio.CancelScope | None = None  # a scope where it is only a summary
         self._arrived = anyio.Event()
         self._is_closed = False
         parts.restore(mode)
@@ -150,7 +159,7 @@ class Conversation:
 
     async def serve(self) -> None:
         """Run the turn of each prompt, one after the other, and beside them the person's commands, until closed."""
-        self.parts.declare_servers()
+        self.declare_servers()
         try:
             async with self.parts.tasks.running():
                 if self._is_eager:
@@ -159,6 +168,10 @@ class Conversation:
         finally:
             with anyio.move_on_after(LAST_WORDS_S, shield=True):
                 await self._resources.aclose()
+
+    def declare_servers(self) -> None:
+        """Have the tool servers of the project, as far as they are trusted."""
+        self.parts.declare_servers()
 
     async def _prepare(self) -> None:
         """Get the provider ready; what goes wrong is told by the turn that needs it."""
@@ -192,7 +205,7 @@ class Conversation:
         asked = None
         with anyio.CancelScope() as scope, self._going_on(scope):
             try:
-                asked = await self._expanded(prompt)
+                asked = await self.expanded(prompt)
             except ConfigError as error:
                 self._refuse(prompt, str(error))
                 return
@@ -203,14 +216,17 @@ class Conversation:
         if not prompt_message(asked).content:
             self._refuse(prompt, "The prompt is empty: nothing was sent.")
             return
-        turn = Turn(self.parts, self.parts.waiting.take_steering, is_eager=self._is_eager)
+        turn = self.make_turn()
         with self._going_on(turn):
             stop_reason = await turn.run(asked)
         if self._is_eager:
             self.parts.servers.begin()  # a short turn has not come to it
         await self._show_end(stop_reason)
 
-    async def _expanded(self, prompt: Prompt) -> Prompt:
+    def make_turn(self) -> OneTurn:
+        return Turn(self.parts, self.parts.waiting.take_steering, is_eager=self._is_eager)
+
+    async def expanded(self, prompt: Prompt) -> Prompt:
         """
         The prompt with what its slash command stands for, a file's or a tool server's, and the resources that it mentions.
 
@@ -249,7 +265,7 @@ class Conversation:
         self.parts.memory.report_problem()
 
     @contextmanager
-    def _going_on(self, turn: Turn | anyio.CancelScope) -> Generator[None]:
+    def _going_on(self, turn: OneTurn | anyio.CancelScope) -> Generator[None]:
         """In this context `turn` is what `cancel` stops, and nothing else is drawn into it."""
         self._turn, self.parts.waiting.is_in_turn = turn, True
         self.parts.commands.hold()
@@ -284,7 +300,7 @@ class Conversation:
     async def _steer_expanded(self, prompt: Prompt) -> None:
         """Steer with what servers have to put in; where that cannot be had, the words go alone."""
         try:
-            prompt = await self._expanded(prompt)
+            prompt = await self.expanded(prompt)
         except ConfigError as error:
             self.parts.emit(Notice("warning", str(error)))
         self.parts.waiting.steer(prompt)
@@ -362,7 +378,7 @@ class Conversation:
         except ConfigError as error:
             self.parts.emit(Notice("warning", str(error)))
         else:
-            self.parts.declare_servers()
+            self.declare_servers()
             self.parts.tell_commands()
 
     async def _stop_job(self, job_id: str) -> None:

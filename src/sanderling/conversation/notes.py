@@ -128,6 +128,11 @@ class Notes:
         taken_back = map(_taken_back, self._session.taken_back)
         return [*taken_back, *self._news(paths, is_prompt=True)]
 
+    def of_person(self) -> list[str]:
+        """The notes on what the person has taken back of the agent's work: all that an agent is told that is not ours."""
+        rejected, self._rejected = self._rejected, []
+        return [*map(_taken_back, self._session.taken_back), *rejected]
+
     def with_results(self, paths: Iterable[str]) -> list[str]:
         """The notes that go along with the results of tools that were about these paths."""
         return self._news(list(paths), is_prompt=False)

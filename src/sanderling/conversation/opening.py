@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from anyio import to_thread
@@ -30,6 +30,7 @@ from sanderling.tools.catalog import check_disabled
 from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
+    from sanderling.agents.declared import DeclaredAgent
     from sanderling.mcp.servers import McpServer
 
 NO_KEY_NOTICE = (
@@ -50,7 +51,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     `is_shown`: what the session begins or goes on with is emitted while it opens, `has_history` with what was said last; and the
     demo model gets a project of its own. `wrap` has the last word on the provider for a project. `log_dir` is where the log is, if not
     with the other sessions', and `face` what a new one says of where it began. The first request waits `patience_s` at most for the
-    tool servers of which a rule allows something.
+    tool servers of which a rule allows something. `agent` is the guest that answers in a new session; one that is resumed knows its
+    own.
     """
 
     mode: Mode | None = None
@@ -64,6 +66,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     log_dir: Path | None = None
     face: str = ""
     patience_s: float = GRACE_S
+    agent: str = ""
 
 
 class Opened(NamedTuple):
@@ -100,7 +103,12 @@ async def open_conversation(
         place = Project(own, session.project)
         settings = place.settings(layers)
         try:
-            conversation = _begin(session, place, settings, emit, wishes, resources=resources)
+            if agent := _agent_of(session, wishes, settings):
+                conversation = _begin_guest(
+                    session, place, settings, emit, wishes, resources=resources, agent=agent
+                )
+            else:
+                conversation = _begin(session, place, settings, emit, wishes, resources=resources)
         except ConfigError as error:
             from sanderling.conversation.configuration import explained  # only for whoever erred
 
@@ -151,6 +159,53 @@ def _begin(
     return Conversation(parts, resources, mode=wishes.mode, is_eager=wishes.is_eager)
 
 
+def _agent_of(session: Session, wishes: Wishes, settings: Settings) -> "DeclaredAgent | None":
+    """
+    The guest that answers in the session, if one does.
+
+    Raises:
+        ConfigError: there is none of that name, or it is declared wrongly.
+    """
+    kept: dict[str, Any] = session.state("agent") or {}
+    name = str(kept.get("name", "")) or ("" if session.is_resumed else wishes.agent)
+    if not name:
+        return None
+    from sanderling.agents.declared import load_agent  # only for whoever wants another agent
+
+    return load_agent(name, settings.agents)
+
+
+def _begin_guest(
+    session: Session,
+    project: Project,
+    settings: Settings,
+    emit: Callable[[Event], None],
+    wishes: Wishes,
+    *,
+    resources: AsyncExitStack,
+    agent: "DeclaredAgent",
+) -> Conversation:
+    from sanderling.acp_client.provider import GuestProvider
+    from sanderling.conversation.guest_conversation import GuestConversation
+
+    provider = GuestProvider(agent.name)
+    policy = policy_for(settings, session.project)._replace(network=wishes.network)
+    parts = Parts(
+        session,
+        provider,
+        emit,
+        policy,
+        settings,
+        project=project,
+        rules=(*load_rules(settings.permissions, session.project), *wishes.rules),
+        editor=wishes.editor,
+    )
+    resources.callback(parts.workspace.journal.close)
+    return GuestConversation(
+        parts, agent, provider, resources, is_eager=wishes.is_eager, mode=wishes.mode
+    )
+
+
 def _servers(settings: Settings) -> "dict[str, McpServer]":
     if not settings.mcp_servers:  # then nothing of them is loaded
         return {}
@@ -161,6 +216,8 @@ def _servers(settings: Settings) -> "dict[str, McpServer]":
 
 def _tell_of_demo(conversation: Conversation) -> None:
     settings = conversation.parts.settings
+    if conversation.parts.guest:
+        return
     is_without_key = settings.provider == "auto" and choose(settings) == "demo"
     if is_without_key and not conversation.parts.session.is_resumed:
         conversation.parts.emit(Notice("info", NO_KEY_NOTICE))

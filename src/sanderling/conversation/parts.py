@@ -81,6 +81,7 @@ class Parts:
         patience_s: float = GRACE_S,
     ) -> None:
         self.session = session
+        self.guest = ""  # the name of the agent that answers, if it is not ours
         self.provider = provider
         self.emit = emit
         self.settings = settings

@@ -59,6 +59,26 @@ def _row(name: str, usage: Usage, cost: Cost) -> tuple[str, ...]:
     return name, f"{taken:,}", cached, f"{usage.output_tokens:,}", shown_cost(cost)
 
 
+def guest_report(
+    ledger: Ledger, *, name: str, context_used: int, window: int, cost_usd: float | None
+) -> str:
+    """Return what the guest `name` has told of its tokens and dollars, as Markdown; a cost of None is not known."""
+    percent = -(-100 * context_used // window) if window else 0
+    share = f" of {window:,} tokens ({percent}%)" if window else " tokens"
+    usage = ledger.total
+    facts = (
+        f"* Agent: {name}",
+        f"* Context: {context_used:,}{share}" if context_used else "* Context: not told",
+        f"* Session: ${cost_usd:,.2f}"
+        if cost_usd is not None
+        else "* Session: its cost is not told",
+        f"* Tokens in: {prompt_tokens(usage):,}, out: {usage.output_tokens:,}"
+        if usage != Usage()
+        else "* Tokens: not told",
+    )
+    return "\n".join(facts) + "\n"
+
+
 def _table(name: str, rows: Iterator[tuple[str, ...]]) -> str:
     table = [(name, "tokens in", "cached", "tokens out", "cost"), *rows]
     return markdown_table(table) if len(table) > 1 else ""

@@ -96,7 +96,9 @@ class Views:
     async def show_opened(self, *, has_history: bool) -> None:
         """Show the session that was opened just now, with what was said last if that is wanted."""
         parts, session = self._parts, self._parts.session
-        parts.emit(SessionOpened(parts.provider.model, session.title, session.is_resumed))
+        parts.emit(
+            SessionOpened(parts.provider.model, session.title, session.is_resumed, parts.guest)
+        )
         if session.is_resumed and has_history:
             await self._show_earlier()
         if count := session.log.damaged_lines:

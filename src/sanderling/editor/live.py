@@ -149,7 +149,12 @@ class LiveSession:
     # --- opening -------------------------------------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        wishes = Wishes(editor=self._buffers, is_shown=True, has_history=self.opening.wants_history)
+        wishes = Wishes(
+            editor=self._buffers,
+            is_shown=True,
+            has_history=self.opening.wants_history,
+            agent=self.opening.agent,
+        )
         try:
             layers = await to_thread.run_sync(self._layers.read_again)
             opened = await open_conversation(

@@ -8,6 +8,7 @@ from anyio import to_thread
 
 from sanderling.config import Settings
 from sanderling.errors import SanderlingError, SessionError
+from sanderling.protocol.guests import ListAgents
 from sanderling.protocol.requests import (
     DeleteSession,
     ExportSession,
@@ -41,6 +42,10 @@ async def answer(request: Request, settings: Settings, open_ids: Collection[str]
 def _answer(request: Request, settings: Settings, open_ids: Collection[str]) -> dict[str, Any]:
     directory = settings.session_dir
     match request:
+        case ListAgents():
+            from sanderling.agents.declared import agent_names
+
+            return {"agents": list(agent_names(settings.agents))}
         case ListSessions(project, text, has_printed):
             found = list_sessions(directory, project, text, is_in_editor=not has_printed)
             return {"sessions": msgspec.to_builtins(found)}

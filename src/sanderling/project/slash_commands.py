@@ -37,6 +37,7 @@ BUILT_IN = frozenset(
         "rewind",
         "config",
         "model",
+        "option",
         "mode",
         "net",
         "sandbox",

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from sanderling.protocol.guests import SetGuestOption
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode, NetworkMode
 from sanderling.protocol.reviews import Review
@@ -13,11 +14,12 @@ class OpenSession(msgspec.Struct, tag="open_session", frozen=True, forbid_unknow
     """
     Open the session, or resume it when its log exists. `project` is the absolute path of the project's root.
 
-    `wants_history`: what was said is to be shown, as `HistoryShown`.
+    `wants_history`: what was said is to be shown, as `HistoryShown`. `agent` is the name of the guest that is to answer in a new one.
     """
 
     project: str
     wants_history: bool = False
+    agent: str = ""
 
 
 class SubmitPrompt(msgspec.Struct, tag="submit_prompt", frozen=True, forbid_unknown_fields=True):
@@ -144,7 +146,7 @@ class AnswerApproval(
     With "session", it is what holds until that ends, if not what was proposed. `is_alone`: "deny" is about this one only, not about
     other tool uses of the same message. `values` are what a form was filled in with, as `FormField` has them; "cancel" neither
     answers it nor says no to it. `review` is what the person takes of a proposal, where that is not all of it as it is. "again":
-    the text is not the one that the proposal is for; look at it, and ask again.
+    the text is not the one that the proposal is for; look at it, and ask again. `option` is the answer of a guest's that was chosen.
     """
 
     id: str
@@ -154,6 +156,7 @@ class AnswerApproval(
     is_alone: bool = False
     values: dict[str, str] = {}
     review: Review | None = None
+    option: str = ""
 
 
 class RejectedHunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -240,6 +243,7 @@ Action = (
     | WatchJob
     | StopJob
     | ControlToolServer
+    | SetGuestOption
     | CancelTurn
     | CloseSession
 )

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from sanderling.errors import ErrorKind
+from sanderling.protocol.guests import AnswerOption, GuestOptionsChanged
 from sanderling.protocol.messages import Prompt, StopReason, Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
 from sanderling.protocol.restoring import ConversationRewound, FilesRestored
@@ -17,11 +18,16 @@ from sanderling.protocol.reviews import Proposal
 
 
 class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True, omit_defaults=True):
-    """The session can be talked to. One that is resumed shows the newest of what was said next, as `HistoryShown`."""
+    """
+    The session can be talked to. One that is resumed shows the newest of what was said next, as `HistoryShown`.
+
+    `agent` is the name of the guest that answers in it, if one does.
+    """
 
     model: str
     title: str = ""
     is_resumed: bool = False
+    agent: str = ""
 
 
 class SessionInUse(msgspec.Struct, tag="session_in_use", frozen=True):
@@ -152,7 +158,7 @@ class SlashCommand(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     description: str = ""
     arguments: str = ""  # what it takes, as a hint: "[focus]"
-    source: Literal["project", "user", "sanderling", "mcp"] = "user"
+    source: Literal["project", "user", "sanderling", "mcp", "agent"] = "user"
 
 
 class SlashCommandsChanged(msgspec.Struct, tag="slash_commands_changed", frozen=True):
@@ -295,7 +301,8 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
     `subject` is what would be done, whole, in the syntax `filetype`: the command, the diff, the address. `reason` says why
     that is asked, `cwd` where it would be done. `rule` is what the answer "always" would keep, as text that can be edited;
     "always" and "session" are offered as `choices` says, `wider` is a rule that can be taken instead: for all tools of a server.
-    `path` is the file that it is about. `is_of_several`: to deny it denies other tool uses of the same message.
+    `path` is the file that it is about. `is_of_several`: to deny it denies other tool uses of the same message. A guest asks in its
+    own words: `options` are the answers that it knows.
 
     It is about the use of `tool`, about a change of a file, whose `proposal` is reviewed in the editor's buffer ("write"), about a grant for what the sandbox refused to it, about unsaved changes that it would go over
     ("overlap"), or about a limit that the turn has reached, of which `tool` is the name then. Of a tool server, which `tool` names
@@ -318,6 +325,7 @@ class ApprovalRequested(msgspec.Struct, tag="approval_requested", frozen=True, o
     kind: Literal["use", "write", "grant", "overlap", "limit", "server", "form", "link"] = "use"
     fields: tuple[FormField, ...] = ()
     proposal: Proposal | None = None
+    options: tuple[AnswerOption, ...] = ()
 
 
 class ApprovalSettled(msgspec.Struct, tag="approval_settled", frozen=True):
@@ -473,5 +481,6 @@ Event = (
     | JobOutput
     | ToolServersChanged
     | LinkOffered
+    | GuestOptionsChanged
     | TurnEnded
 )

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from sanderling.protocol.events import ToolServer
+from sanderling.protocol.guests import ListAgents
 from sanderling.protocol.restoring import RestoredFile
 
 
@@ -287,5 +288,6 @@ Request = (
     | ExportSession
     | Login
     | Logout
+    | ListAgents
     | SessionRequest
 )

@@ -43,7 +43,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-StateKey = Literal["shell", "todo", "title", "model", "mode", "waiting", "told", "grants"]
+StateKey = Literal["shell", "todo", "title", "model", "mode", "waiting", "told", "grants", "agent"]
 
 
 class Header(msgspec.Struct, tag="session", frozen=True):

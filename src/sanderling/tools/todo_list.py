@@ -50,6 +50,19 @@ class TodoList:
         if items != before:
             self._changed()
 
+    def show(self, items: Sequence[TodoItem]) -> None:
+        """Make it the plan of another agent, which has rules of its own, as far as that can be shown."""
+        lines = (" ".join(printable(item.content).split()) for item in items[:MAX_ITEMS])
+        shown = (
+            TodoItem(line[:MAX_CONTENT_CHARS], item.status)
+            for line, item in zip(lines, items, strict=False)
+            if line
+        )
+        self.items, before = tuple(shown), self.items
+        self._is_known = True
+        if self.items != before:
+            self._changed()
+
     def state(self) -> list[dict[str, str]]:
         """The list as plain data, for the session's log."""
         return [{"content": item.content, "status": item.status} for item in self.items]

@@ -1,0 +1,200 @@
+--- Other agents in the chat: a session in which one of them answers, and what it lets a person choose.
+local M = {}
+
+local ask = require('sanderling.host.ask')
+local config = require('sanderling.config')
+local host = require('sanderling.host')
+local live = require('sanderling.session.live')
+local message = require('sanderling.ui.message')
+local open = require('sanderling.chat.open')
+local stored = require('sanderling.session.stored')
+local words = require('sanderling.ui.words')
+
+local MAX_WAIT_MS = 1000 -- of a person who completes a name, while the host starts
+local NONE = 'This agent offers nothing to choose.'
+
+---@type string[]? the names of agents, as they were told last
+local names
+
+--- The names of the agents that can be talked to.
+---@return string[]
+local function known_names()
+  if not names then
+    host.request({ type = 'list_agents' }, function(result)
+      names = result.agents
+    end)
+    vim.wait(MAX_WAIT_MS, function()
+      return names ~= nil
+    end, 5)
+  end
+  return names or {}
+end
+
+--- Complete where the chat opens, or who answers in it.
+---@param lead string
+---@return string[]
+function M.complete(lead)
+  return words.beginning_with(vim.list_extend(vim.list_slice(config.POSITIONS), known_names()), lead)
+end
+
+---@param session sanderling.chat.session.Session
+---@return string name of the agent that answers; empty: ours
+function M.of(session)
+  return session.agent or session.state.agent or ''
+end
+
+--- Show a session in which the agent `name` answers: the current one, else one that is open, else a new one.
+---@param name string
+local function show(name)
+  local current = live.current()
+  if current and M.of(current) == name then
+    return open.show({})
+  end
+  for _, session in ipairs(live.chats()) do
+    if M.of(session) == name then
+      open.open(session.id, session.project, {})
+      return
+    end
+  end
+  open.open(stored.new_id(), stored.project_here(), { agent = name })
+end
+
+--- `:AgentChat`: show or hide the chat, at a position, or with another agent.
+---@param call sanderling.verbs.Call
+function M.chat(call)
+  local word = vim.trim(call.args)
+  if word == '' or vim.list_contains(config.POSITIONS, word) then
+    open.toggle({ position = word ~= '' and word or nil })
+  else
+    ask({ type = 'list_agents' }, function(result)
+      names = result.agents
+      if vim.list_contains(result.agents, word) then
+        show(word)
+      else
+        local known = vim.list_extend(vim.list_slice(config.POSITIONS), result.agents)
+        message.tell(words.not_one_of('AgentChat', known, word), vim.log.levels.ERROR)
+      end
+    end, function(sentence)
+      message.tell(sentence, vim.log.levels.ERROR)
+    end)
+  end
+end
+
+-- what an agent offers ------------------------------------------------------------------------------------------------
+
+---@param session sanderling.chat.session.Session?
+---@return sanderling.GuestOption[]
+local function options_of(session)
+  return session and session.state.guest_options or {}
+end
+
+---@param option sanderling.GuestOption
+---@return sanderling.GuestChoice[]
+local function choices_of(option)
+  return option.choices
+    or { { value = 'true', title = 'on' }, { value = 'false', title = 'off' } }
+end
+
+---@param option sanderling.GuestOption
+---@return string the title of the value that is in force
+local function current_title(option)
+  for _, choice in ipairs(choices_of(option)) do
+    if choice.value == option.value then
+      return choice.title
+    end
+  end
+  return option.value
+end
+
+---@param session sanderling.chat.session.Session
+---@param id string
+---@param value string
+local function set(session, id, value)
+  session:act({ type = 'set_guest_option', id = id, value = value })
+end
+
+---@param session sanderling.chat.session.Session
+---@param option sanderling.GuestOption
+local function choose_value(session, option)
+  vim.ui.select(choices_of(option), {
+    prompt = words.plain(option.title) .. ':',
+    kind = 'sanderling_option',
+    format_item = function(choice)
+      local mark = choice.value == option.value and ' (now)' or ''
+      local more = (choice.description or '') ~= '' and ': ' .. choice.description or ''
+      return words.plain(choice.title .. mark .. more)
+    end,
+  }, function(choice)
+    if choice then
+      set(session, option.id, choice.value)
+    end
+  end)
+end
+
+---@param session sanderling.chat.session.Session
+---@param list sanderling.GuestOption[]
+local function choose_option(session, list)
+  vim.ui.select(list, {
+    prompt = 'Option:',
+    kind = 'sanderling_option',
+    format_item = function(option)
+      return words.plain(('%s: %s'):format(option.title, current_title(option)))
+    end,
+  }, function(option)
+    if option then
+      choose_value(session, option)
+    end
+  end)
+end
+
+---@param list sanderling.GuestOption[]
+---@param name string
+---@return sanderling.GuestOption?
+local function find(list, name)
+  for _, option in ipairs(list) do
+    if vim.list_contains({ option.id, option.title, option.category }, name) then
+      return option
+    end
+  end
+end
+
+--- Have an option of the agent's chosen, or set: `mode plan`.
+---@param call sanderling.verbs.Call
+function M.set_or_choose_option(call)
+  local session, list = call.session, options_of(call.session)
+  local name, value = vim.trim(call.args):match('^(%S+)%s*(.*)$')
+  if #list == 0 then
+    message.tell(M.of(session) == '' and 'Our own agent has settings: /settings.' or NONE)
+  elseif not name then
+    choose_option(session, list)
+  elseif value ~= '' then
+    set(session, name, value)
+  elseif find(list, name) then
+    choose_value(session, assert(find(list, name)))
+  else
+    local known = vim.tbl_map(function(option)
+      return option.id
+    end, list)
+    message.tell(words.not_one_of('AgentOption', known, name), vim.log.levels.ERROR)
+  end
+end
+
+--- Complete an option, and behind it its values.
+---@param lead string
+---@param line string
+---@param pos integer
+---@return string[]
+function M.complete_option(lead, line, pos)
+  local list = options_of(live.current())
+  local before = vim.split(vim.trim(line:sub(1, pos - #lead)), '%s+')
+  local option = find(list, before[#before])
+  local all = option and choices_of(option) or list
+  return words.beginning_with(
+    vim.tbl_map(function(each)
+      return option and each.value or each.id
+    end, all),
+    lead
+  )
+end
+
+return M

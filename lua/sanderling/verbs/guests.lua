@@ -1,0 +1,17 @@
+--- The verbs about agents that are not ours.
+local lazy = require('sanderling.ui.lazy')
+
+local agents = lazy('sanderling.chat.agents')
+
+return {
+  ---@type sanderling.verbs.Verb
+  option = {
+    name = 'option',
+    desc = 'choose what another agent offers: its mode, for instance',
+    forms = 'ex slash',
+    args = '* option and value',
+    complete = agents.complete_option,
+    on_session = true,
+    run = agents.set_or_choose_option,
+  },
+}

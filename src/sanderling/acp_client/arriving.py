@@ -1,0 +1,63 @@
+"""Updates that have come and are not shown yet: in order, and only so many."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import anyio
+import msgspec
+
+MAX_BYTES = 64 << 20
+MAX_COUNT = 50_000
+PAUSE_BYTES, PAUSE_S = 1 << 20, 0.004
+"""A flood, and we who read it, would keep the editor waiting."""
+
+
+class Arriving:
+    """The updates of one connection."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[msgspec.Raw] = deque()
+        self._bytes = 0
+        self._taken = 0
+        self._come = 0
+        self._is_closed = False
+        self._changed = anyio.Event()
+
+    def add(self, update: msgspec.Raw) -> bool:
+        """Take an update; False if there are too many by now."""
+        self._come += 1
+        self._bytes += len(bytes(update))
+        self._waiting.append(update)
+        self._note()
+        return len(self._waiting) <= MAX_COUNT and self._bytes <= MAX_BYTES
+
+    async def show(self, take: Callable[[msgspec.Raw], Awaitable[None]]) -> None:
+        """Have `take` show one after the other, until this is cancelled."""
+        since_pause = 0
+        while True:
+            while not self._waiting:
+                await self._changed.wait()
+            update = self._waiting.popleft()
+            size = len(bytes(update))
+            self._bytes -= size
+            await take(update)
+            self._taken += 1
+            self._note()
+            since_pause += size
+            if since_pause > PAUSE_BYTES:
+                since_pause = 0
+                await anyio.sleep(PAUSE_S)
+
+    async def all_shown(self) -> None:
+        """Wait until what has come so far is shown, or nothing is shown any more."""
+        last = self._come
+        while self._taken < last and not self._is_closed:
+            await self._changed.wait()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._note()
+
+    def _note(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()

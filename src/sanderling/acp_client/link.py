@@ -1,0 +1,424 @@
+"""
+A guest's link: its process, the connection to it and its session, from the first need of it until it ends.
+
+One task owns all three, so that nothing of a process outlives it. Whoever needs the guest waits until that task has got it ready, or
+could not; when it ends, what was asked of it fails, and the next need begins another one, which goes on with the same session where the
+guest can.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import anyio
+import msgspec
+
+from sanderling import __version__
+from sanderling.acp.base import EMPTY, PROTOCOL_VERSION, Empty, Implementation
+from sanderling.acp.connection import Connection, Method
+from sanderling.acp.content import ContentBlock
+from sanderling.acp.errors import AUTH_REQUIRED, ClosedError, RpcError
+from sanderling.acp.sessions import (
+    NewSessionRequest,
+    NewSessionResponse,
+    OldSessionRequest,
+    OldSessionResponse,
+    PromptRequest,
+    SessionRequest,
+    SetConfigOptionResponse,
+)
+from sanderling.acp.setup import (
+    AgentCapabilities,
+    AuthenticateRequest,
+    AuthMethod,
+    BooleanOptions,
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    FileCapabilities,
+    InitializeRequest,
+    InitializeResponse,
+)
+from sanderling.acp.updates import IncomingUpdate
+from sanderling.acp.versions import check_agents
+from sanderling.acp.wire_log import WireLog
+from sanderling.acp_client.arriving import Arriving
+from sanderling.acp_client.options import Options, Wish
+from sanderling.agents.process import AgentProcess
+from sanderling.errors import ProviderError, SanderlingError
+
+START_S = 120.0  # a program may be fetched first
+CLOSE_S = 0.5
+AGAIN = "The next prompt starts it again."
+
+log = logging.getLogger(__name__)
+
+
+class Place(Protocol):
+    """The place of a guest in our session: what it needs of us."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cwd(self) -> str: ...
+
+    def start(self) -> AbstractAsyncContextManager[AgentProcess]:
+        """
+        Run it in that context.
+
+        Raises:
+            SanderlingError: it cannot be started.
+        """
+        ...
+
+    def methods(self) -> Mapping[str, Method]:
+        """All that it may ask of us."""
+        ...
+
+    def begun(self, process: AgentProcess) -> None:
+        """It runs."""
+        ...
+
+    async def take(self, update: msgspec.Raw) -> None:
+        """Show an update."""
+        ...
+
+    async def log_in(self, methods: Sequence[AuthMethod]) -> str:
+        """Return the method by which the person wants to log in; empty: none."""
+        ...
+
+    def options_changed(self) -> None: ...
+
+    def tell(self, text: str) -> None:
+        """Say something to the person."""
+        ...
+
+    @property
+    def session_id(self) -> str:
+        """Its own id of the session, if there is one to go on with."""
+        ...
+
+    def session_begun(self, session_id: str, *, is_new: bool) -> None: ...
+
+
+class _Live:
+    """All that is there while the guest runs."""
+
+    def __init__(self, process: AgentProcess, connection: Connection) -> None:
+        self.process = process
+        self.connection = connection
+        self.session_id = ""
+        self.capabilities = AgentCapabilities()
+        self.auth_methods: Sequence[AuthMethod] = ()
+
+
+class Link:
+    """The link to one guest, in one session. `spawn` starts a task that lives as long as the session is served."""
+
+    def __init__(
+        self, place: Place, spawn: Callable[..., None], *, wire_log: WireLog | None = None
+    ) -> None:
+        self.options = Options()
+        self._place = place
+        self._spawn = spawn
+        self._wire_log = wire_log
+        self._live: _Live | None = None
+        self._settled: anyio.Event | None = None  # while there is a task that owns it
+        self._problem: SanderlingError | None = None
+        self._ended = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._why = ""
+        self._is_replaying = False
+        self._updates = Arriving()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._live is not None and self._live.session_id != ""
+
+    @property
+    def capabilities(self) -> AgentCapabilities:
+        return self._live.capabilities if self._live else AgentCapabilities()
+
+    # --- what is asked of it -------------------------------------------------------------------------------------------------
+
+    async def ready(self) -> None:
+        """
+        Have the guest run, and its session open.
+
+        Raises:
+            ProviderError: that cannot be.
+        """
+        if self._settled is None:
+            self._settled = anyio.Event()
+            self._problem = None
+            self._spawn(self._own)
+        await self._settled.wait()
+        if self._problem:
+            raise ProviderError("server", str(self._problem), _remedy(self._problem))
+
+    async def prompt(self, blocks: Sequence[ContentBlock]) -> "Answer":
+        """
+        Ask it; all that it says comes as updates, which are taken when this returns.
+
+        Raises:
+            ProviderError: it has ended, or refuses.
+        """
+        live = self._live
+        if live is None:
+            raise ProviderError("cut", self._ending(), AGAIN)
+        request = PromptRequest(session_id=live.session_id, prompt=list(blocks))
+        try:
+            answer = await live.connection.request("session/prompt", request, Answer)
+        except ClosedError as error:
+            await self._ended.wait()
+            raise ProviderError("cut", self._ending(), AGAIN) from error
+        except RpcError as error:
+            raise _failed(self._place.name, error) from error
+        finally:
+            await self._updates.all_shown()
+        return answer
+
+    async def all_shown(self) -> None:
+        """Wait until all that it has said so far is shown."""
+        await self._updates.all_shown()
+
+    def cancel(self) -> None:
+        """Ask it to stop; `prompt` returns when it has."""
+        if live := self._live:
+            request = SessionRequest(session_id=live.session_id)
+            live.connection.notify("session/cancel", request)
+
+    async def set_option(self, name: str, value: str) -> None:
+        """
+        Have an option be `value`.
+
+        Raises:
+            SanderlingError: it cannot be.
+        """
+        await self.ready()
+        live = self._live
+        if live is None:
+            raise ProviderError("cut", self._ending(), AGAIN)
+        wish = self.options.wish(live.session_id, name, value)
+        await self._choose(live, wish, value)
+        self._place.options_changed()
+
+    async def _choose(self, live: _Live, wish: Wish, value: str) -> None:
+        if wish.method == "session/set_mode":
+            await live.connection.request(wish.method, wish.params, Empty)
+            self.options.take_mode(getattr(wish.params, "mode_id", value))
+        else:
+            told = await live.connection.request(wish.method, wish.params, SetConfigOptionResponse)
+            self.options.take(told.config_options)
+
+    def end(self, why: str = "") -> None:
+        """End the guest, with all that it has started; `why` is what the turn is told that goes on."""
+        self._why = why or self._why
+        if live := self._live:
+            live.process.kill()
+        self._scope.cancel()
+
+    # --- its life ------------------------------------------------------------------------------------------------------------
+
+    async def _own(self) -> None:
+        """Own the guest until it ends."""
+        settled = self._settled
+        assert settled
+        self._ended, self._why, self._scope = anyio.Event(), "", anyio.CancelScope()
+        self._updates = Arriving()
+        try:
+            with self._scope:
+                await self._live_through(settled)
+        except SanderlingError as error:
+            self._problem = error
+        except OSError as error:
+            self._problem = SanderlingError(f"{self._place.name} cannot be started: {error}.")
+        finally:
+            self._live, self._settled = None, None
+            self._updates.close()
+            if not settled.is_set() and self._problem is None:
+                self._problem = SanderlingError(self._ending())
+            settled.set()
+            self._ended.set()
+
+    async def _live_through(self, settled: anyio.Event) -> None:
+        async with self._place.start() as process:
+            connection = Connection(
+                process.stdout,
+                process.stdin,
+                self._place.methods(),
+                {"session/update": self._take_update},
+                wire_log=self._wire_log,
+            )
+            live = self._live = _Live(process, connection)
+            self._place.begun(process)
+            problem: SanderlingError | None = None
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._serve, live, tasks.cancel_scope)
+                tasks.start_soon(self._updates.show, self._show)
+                try:
+                    await self._shake_hands(live)
+                    settled.set()
+                    await anyio.sleep_forever()
+                except SanderlingError as error:
+                    problem = error
+                    tasks.cancel_scope.cancel()
+            if problem:
+                raise await self._explained(problem, live)
+
+    async def _serve(self, live: _Live, scope: anyio.CancelScope) -> None:
+        """Serve the connection; when that ends, so does the guest, however much it still does."""
+        await live.connection.serve()
+        with anyio.move_on_after(CLOSE_S):
+            ending = await live.process.wait()
+            self._why = self._why or f"{self._place.name} has ended: {ending}."
+        self._why = self._why or f"{self._place.name} has closed its output."
+        await self._updates.all_shown()
+        scope.cancel()
+
+    async def _explained(self, problem: SanderlingError, live: _Live) -> SanderlingError:
+        """The problem, or where the guest has ended, how."""
+        if not isinstance(problem, ClosedError):
+            return problem
+        with anyio.move_on_after(CLOSE_S):
+            ending = await live.process.wait()
+            return SanderlingError(
+                f"{self._place.name} has ended before it could be asked: {ending}."
+            )
+        return SanderlingError(self._ending())
+
+    def _ending(self) -> str:
+        return self._why or f"{self._place.name} does not run."
+
+    # --- the beginning -------------------------------------------------------------------------------------------------------
+
+    async def _shake_hands(self, live: _Live) -> None:
+        with anyio.move_on_after(START_S) as patience:
+            request = InitializeRequest(
+                protocol_version=PROTOCOL_VERSION,
+                client_capabilities=ClientCapabilities(
+                    fs=FileCapabilities(read_text_file=True, write_text_file=True),
+                    terminal=True,
+                    session=ClientSessionCapabilities(
+                        config_options=BooleanOptions(boolean=EMPTY),
+                        notices=EMPTY,
+                        compaction=EMPTY,
+                    ),
+                ),
+                client_info=Implementation(
+                    name="sanderling", title="Sanderling", version=__version__
+                ),
+            )
+            answer = await live.connection.request("initialize", request, InitializeResponse)
+            check_agents(answer.protocol_version)
+            live.capabilities = answer.agent_capabilities or live.capabilities
+            live.auth_methods = answer.auth_methods or ()
+        if patience.cancelled_caught:
+            raise SanderlingError(
+                f"{self._place.name} does not answer: it was asked {START_S:.0f} s ago to begin."
+            )
+        try:
+            await self._open_session(live)
+        except RpcError as error:
+            if error.code != AUTH_REQUIRED:
+                raise
+            await self._log_in(live, error)
+            await self._open_session(live)
+        self._place.options_changed()
+
+    async def _log_in(self, live: _Live, refusal: RpcError) -> None:
+        method = await self._place.log_in(live.auth_methods)
+        if not method:
+            raise ProviderError("auth", f"{self._place.name} wants you to log in: {refusal}", AGAIN)
+        request = AuthenticateRequest(method_id=method)
+        await live.connection.request("authenticate", request, Empty)
+
+    async def _open_session(self, live: _Live) -> None:
+        """Open the session that it knows, if it can, else a new one."""
+        if (known := self._place.session_id) and await self._open_again(live, known):
+            return
+        request = NewSessionRequest(cwd=self._place.cwd, mcp_servers=[])
+        told = await live.connection.request("session/new", request, NewSessionResponse)
+        live.session_id = told.session_id
+        self.options = Options()
+        self.options.take(told.config_options or (), told.modes)
+        self._place.session_begun(told.session_id, is_new=True)
+
+    async def _open_again(self, live: _Live, known: str) -> bool:
+        sessions = live.capabilities.session_capabilities
+        method = "session/resume" if sessions and sessions.resume else ""
+        method = method or ("session/load" if live.capabilities.load_session else "")
+        if not method:
+            self._place.tell(
+                f"{self._place.name} cannot go on with an earlier session: it begins anew, and does not know what was said before."
+            )
+            return False
+        request = OldSessionRequest(session_id=known, cwd=self._place.cwd, mcp_servers=[])
+        self._is_replaying = True  # what was said stands in the transcript
+        try:
+            told = await live.connection.request(method, request, OldSessionResponse)
+        except ClosedError:
+            raise
+        except RpcError as error:
+            if error.code == AUTH_REQUIRED:
+                raise
+            self._place.tell(
+                f"{self._place.name} begins anew, and does not know what was said before: {error}"
+            )
+            return False
+        finally:
+            self._is_replaying = False
+        live.session_id = known
+        self.options = Options()
+        self.options.take(told.config_options or (), told.modes)
+        self._place.session_begun(known, is_new=False)
+        return True
+
+    # --- updates -------------------------------------------------------------------------------------------------------------
+
+    def _take_update(self, params: msgspec.Raw) -> None:
+        """Put an update in line; a guest that floods us with more than can be shown is ended."""
+        if self._is_replaying and not _is_state(params):
+            return
+        if not self._updates.add(params):
+            self.end(f"{self._place.name} has said more than can be shown, and was ended.")
+
+    async def _show(self, params: msgspec.Raw) -> None:
+        live = self._live
+        try:
+            incoming = msgspec.json.decode(params, type=IncomingUpdate)
+            is_ours = live is not None and live.session_id in ("", incoming.session_id)
+            if is_ours:
+                await self._place.take(incoming.update)
+        except (msgspec.DecodeError, RecursionError) as error:
+            log.warning("a malformed update of %s: %s", self._place.name, error)
+
+
+class Answer(msgspec.Struct, rename="camel"):
+    """The answer to a prompt; `usage` are the tokens of the turn, where the guest tells them."""
+
+    stop_reason: str
+    usage: Any = None
+
+
+_STATES = (
+    *(b'"available_commands_update"', b'"current_mode_update"', b'"config_option_update"'),
+    *(b'"plan"', b'"usage_update"', b'"session_info_update"'),
+)
+
+
+def _is_state(params: msgspec.Raw) -> bool:
+    """Say whether an update tells how things stand, not what was said."""
+    head = bytes(params)[:4096]
+    return any(state in head for state in _STATES)
+
+
+def _failed(name: str, error: RpcError) -> ProviderError:
+    if error.code == AUTH_REQUIRED:
+        return ProviderError("auth", f"{name} wants you to log in: {error}", AGAIN)
+    return ProviderError("server", f"{name} could not answer: {error}")
+
+
+def _remedy(problem: SanderlingError) -> str:
+    return problem.remedy if isinstance(problem, ProviderError) else ""

@@ -1,0 +1,134 @@
+"""Options of a guest: what it lets a person choose, and the requests that choose it. What it lacks is not offered."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from sanderling.acp.config_options import ConfigChoice, ConfigOption, SessionModes
+from sanderling.acp.sessions import SetConfigOptionRequest, SetModeRequest
+from sanderling.errors import SanderlingError
+from sanderling.protocol.guests import GuestChoice, GuestOption
+from sanderling.text import did_you_mean
+
+MAX_CHOICES = 500
+MODE = "mode"
+WORDS = {"on": "true", "yes": "true", "1": "true", "off": "false", "no": "false", "0": "false"}
+
+
+class OptionError(SanderlingError):
+    """There is no such option, or it has no such value."""
+
+
+class Wish(NamedTuple):
+    """A request that sets an option: its method and parameters."""
+
+    method: str
+    params: SetModeRequest | SetConfigOptionRequest
+
+
+class Options:
+    """The options of one session."""
+
+    def __init__(self) -> None:
+        self._options: Sequence[ConfigOption] = ()
+        self._modes: SessionModes | None = None
+
+    def take(
+        self, options: Sequence[ConfigOption] | None, modes: SessionModes | None = None
+    ) -> None:
+        """Take what the guest has told; what it leaves out stays."""
+        self._options = self._options if options is None else options
+        self._modes = modes or self._modes
+
+    def take_mode(self, mode_id: str) -> None:
+        if self._modes:
+            self._modes = SessionModes(
+                current_mode_id=mode_id, available_modes=self._modes.available_modes
+            )
+
+    def shown(self) -> tuple[GuestOption, ...]:
+        """All of them; the modes of old are left out where an option stands for them."""
+        options = tuple(map(_shown, self._options))
+        if self._modes and not any(each.category == MODE for each in options):
+            return (_shown_modes(self._modes), *options)
+        return options
+
+    def of_category(self, category: str) -> GuestOption | None:
+        return next((each for each in self.shown() if each.category == category), None)
+
+    def wish(self, session_id: str, name: str, value: str) -> Wish:
+        """
+        The request by which the option called `name`, by its id, title or category, becomes `value`, an id or a title.
+
+        Raises:
+            OptionError: there is no such option, or it has no such value.
+        """
+        option = self._find(name)
+        chosen = _chosen(option, value)
+        if option.id == MODE and not any(each.id == MODE for each in self._options):
+            return Wish("session/set_mode", SetModeRequest(session_id=session_id, mode_id=chosen))
+        is_switch = not option.choices
+        request = SetConfigOptionRequest(
+            session_id=session_id,
+            config_id=option.id,
+            value=chosen == "true" if is_switch else chosen,
+            type="boolean" if is_switch else None,
+        )
+        return Wish("session/set_config_option", request)
+
+    def _find(self, name: str) -> GuestOption:
+        options = self.shown()
+        for of in ("id", "title", "category"):
+            for each in options:
+                if str(getattr(each, of)).casefold() == name.casefold():
+                    return each
+        known = [each.id for each in options]
+        if not known:
+            raise OptionError("this agent offers nothing to choose")
+        hint = did_you_mean(name, known)
+        raise OptionError(f"there is no option '{name}'{hint}; there are {', '.join(known)}")
+
+
+def _chosen(option: GuestOption, value: str) -> str:
+    if not option.choices:
+        chosen = WORDS.get(value.casefold(), value.casefold())
+        if chosen in ("true", "false"):
+            return chosen
+        raise OptionError(f"'{option.id}' is on or off, not '{value}'")
+    for of in ("value", "title"):
+        for each in option.choices:
+            if str(getattr(each, of)).casefold() == value.casefold():
+                return each.value
+    known = [each.value for each in option.choices]
+    hint = did_you_mean(value, known)
+    raise OptionError(f"'{option.id}' cannot be '{value}'{hint}; it can be {', '.join(known)}")
+
+
+def _shown(option: ConfigOption) -> GuestOption:
+    current = option.current_value
+    value = str(current).lower() if isinstance(current, bool) else current
+    choices = tuple(_choices(option.options or ()))[:MAX_CHOICES]
+    return GuestOption(
+        option.id,
+        option.name or option.id,
+        value,
+        () if option.type == "boolean" else choices,
+        option.category or "",
+        option.description or "",
+    )
+
+
+def _choices(told: Sequence[ConfigChoice]) -> Iterator[GuestChoice]:
+    """The values, those of groups one after the other."""
+    for each in told:
+        if each.options:
+            yield from _choices(each.options)
+        elif each.value is not None:
+            yield GuestChoice(each.value, each.name or each.value, each.description or "")
+
+
+def _shown_modes(modes: SessionModes) -> GuestOption:
+    choices = tuple(
+        GuestChoice(each.id, each.name or each.id, each.description or "")
+        for each in modes.available_modes[:MAX_CHOICES]
+    )
+    return GuestOption(MODE, "Mode", modes.current_mode_id, choices, MODE)

@@ -1,0 +1,269 @@
+"""
+Telling: what a guest says and does, on its way to the screen and into the session's log.
+
+On the screen the calls of its tools stand one after the other, each with what it puts out, as those of our own do: what a later one
+has to show waits until the one before has ended. Words do not wait; a call that has not ended then gets its end later, in its line
+alone. In the log a message is written as soon as no call in it goes on, so that a host that is killed loses little.
+"""
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Literal
+
+from sanderling.acp_client.calls import Call, Ending, Told
+from sanderling.protocol.events import (
+    BlockEnded,
+    Event,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    ToolOutput,
+    ToolStarted,
+)
+from sanderling.protocol.messages import ContentBlock, Message, TextBlock, ToolResult, ToolUse
+from sanderling.session.history import MAX_NAME_CHARS, fit_name, plain
+from sanderling.session.records import LoggedPartial, LoggedToolEnd, LoggedToolStart
+from sanderling.session.session import Session
+
+UNTIL_SHOWN_S = 0.15  # that a call may take to say what it is about
+MAX_CALLS = 5_000  # in one turn
+
+
+class _InLine:
+    """Shows calls one after the other. `emit` takes the events."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._front = ""
+        self._held: dict[str, list[Event]] = {}
+        self._passed: set[str] = set()
+
+    def show(self, call_id: str, event: Event) -> None:
+        if call_id in self._passed:
+            self._emit(_without_detail(event))
+        elif call_id == self._front or not self._front:
+            self._front = call_id
+            self._emit(event)
+            if isinstance(event, ToolEnded):
+                self._go_on()
+        else:
+            self._held.setdefault(call_id, []).append(event)
+
+    def pass_all(self) -> None:
+        """Words come: what waits is shown before them, and what has not ended is not waited for any more."""
+        while self._front:
+            self._passed.add(self._front)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._front = next(iter(self._held), "")
+        for event in self._held.pop(self._front, ()):
+            self.show(self._front or event_id(event), event)
+
+
+def event_id(event: Event) -> str:
+    assert isinstance(event, ToolStarted | ToolOutput | ToolEnded)
+    return event.id
+
+
+def _without_detail(event: Event) -> Event:
+    """The event of a call below whose block others stand already: nothing can be put into it."""
+    match event:
+        case ToolEnded(id=call_id, summary=summary, is_error=is_error, is_denied=is_denied):
+            return ToolEnded(call_id, summary, is_error=is_error, is_denied=is_denied)
+        case _:
+            return event
+
+
+class Telling:
+    """
+    Tells of one session's guest. `shown` says how a path is shown; `on_ended` is called with each call that has ended.
+
+    `output_of` gives what a terminal has written so far.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        emit: Callable[[Event], None],
+        shown: Callable[[str], str],
+        on_ended: Callable[[Call], None],
+        output_of: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        self._session = session
+        self._emit = emit
+        self._shown = shown
+        self._on_ended = on_ended
+        self._output_of = output_of
+        self._line = _InLine(emit)
+        self._calls: dict[str, Call] = {}
+        self._block_id = 0
+        self._open: Literal["", "text", "thinking"] = ""
+        self._message_id = ""
+        self._pieces: list[str] = []
+        self._logged_pieces = 0
+        self._blocks: list[ContentBlock] = []
+        self._endings: dict[str, tuple[Call, Ending]] = {}
+
+    # --- words -------------------------------------------------------------------------------------------------------------
+
+    def say(self, kind: Literal["text", "thinking"], text: str, message_id: str = "") -> None:
+        """Show a piece of its words; another message begins another block."""
+        is_other = bool(message_id and self._message_id and message_id != self._message_id)
+        if self._open != kind or is_other:
+            self._end_block()
+            self._start_waiting(monotonic())
+            self._line.pass_all()
+            self._open = kind
+        self._message_id = message_id or self._message_id
+        self._pieces.append(text)
+        piece = TextDelta if kind == "text" else ThinkingDelta
+        self._emit(piece(self._block_id, text))
+
+    def _end_block(self) -> None:
+        if not self._open:
+            return
+        self.log_what_grows()
+        text = "".join(self._pieces)
+        if self._open == "text" and text.strip():
+            self._blocks.append(TextBlock(text))
+        self._emit(BlockEnded(self._block_id))
+        self._block_id += 1
+        self._pieces, self._logged_pieces = [], 0
+        self._open, self._message_id = "", ""
+
+    def log_what_grows(self) -> None:
+        """Have the log know what was said so far: call it every now and then."""
+        new = "".join(self._pieces[self._logged_pieces :])
+        self._logged_pieces = len(self._pieces)
+        if new and self._open:
+            self._session.append(LoggedPartial(self._open, new))
+
+    # --- calls -------------------------------------------------------------------------------------------------------------
+
+    def call_of(self, told: Told) -> Call | None:
+        """The call that `told` is about, with what it says; None if there are too many."""
+        call = self._calls.get(told.tool_call_id)
+        if call is None:
+            if len(self._calls) >= MAX_CALLS:
+                return None
+            call = self._calls[told.tool_call_id] = Call(
+                self._own_id(told.tool_call_id), self._shown
+            )
+        if not call.is_ended:
+            call.take(told)
+        return call
+
+    async def take_call(self, told: Told) -> None:
+        """Show what the guest says of a call; one of which nothing was known begins with that."""
+        call = self.call_of(told)
+        if call is None or call.is_ended:
+            return
+        if call.is_telling:
+            self.start(call)
+        if call.has_ended:
+            await self._end(call)
+        elif call.is_started and (text := call.news()):
+            self._line.show(call.id, ToolOutput(call.id, text))
+
+    def start(self, call: Call) -> None:
+        """Show that the call has begun."""
+        if not call.is_started:
+            call.is_started = True
+            self._end_block()
+            name = fit_name(call.name)
+            self._blocks.append(ToolUse(call.id, name, call.input or {"title": call.title}))
+            self._line.show(call.id, ToolStarted(call.id, name, call.title))
+
+    def put_out(self, terminal_id: str, text: str) -> None:
+        """Show what a terminal has written, in the call that it belongs to."""
+        for call in self._calls.values():
+            if terminal_id in call.terminals and call.is_started and not call.is_ended:
+                self._line.show(call.id, ToolOutput(call.id, text))
+
+    async def _end(self, call: Call, how: Literal["", "stopped"] = "") -> None:
+        call.is_ended = True
+        self.start(call)
+        output = "\n".join(filter(None, map(self._output_of, call.terminals)))
+        ending = await call.ending(how, output)
+        self._line.show(
+            call.id,
+            ToolEnded(
+                call.id,
+                ending.summary,
+                ending.detail,
+                ending.filetype,
+                ending.is_error,
+                ending.is_denied,
+            ),
+        )
+        self._endings[call.id] = (call, ending)
+        if all(each.is_ended for each in self._calls.values() if each.is_started):
+            self._keep()
+        self._on_ended(call)
+
+    def _own_id(self, told: str) -> str:
+        """An id that the log has not had: a guest may count anew with each process."""
+        fit = plain(told, MAX_NAME_CHARS - len("_9999")) or "call"
+        taken = {call.id for call in self._calls.values()} | self._session.tool_use_ids
+        own, number = fit, 1
+        while own in taken:
+            number += 1
+            own = f"{fit}_{number}"
+        return own
+
+    def _start_waiting(self, now: float) -> None:
+        """Show those that have not said in time what they are about."""
+        for call in self._calls.values():
+            if not call.is_started and now - call.begun_at >= UNTIL_SHOWN_S:
+                self.start(call)
+
+    # --- the log -----------------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do what time brings: call it every tenth of a second."""
+        self._start_waiting(monotonic())
+        self.log_what_grows()
+
+    async def end_turn(self, how: Literal["", "stopped"]) -> None:
+        """The turn is over: what goes on is stopped, or has had no end, and all is in the log."""
+        for call in self._calls.values():
+            if not call.is_ended and (call.is_started or call.is_telling):
+                await self._end(call, how)
+        self._end_block()
+        self._line.pass_all()
+        self._keep()
+        self._calls, self._line = {}, _InLine(self._emit)
+
+    def _keep(self) -> None:
+        """Write the message that the guest has come to the end of, with the results of its calls."""
+        self._end_block()
+        blocks, self._blocks = self._blocks, []
+        endings, self._endings = self._endings, {}
+        uses = self._session.append_reply(Message("assistant", tuple(blocks)))
+        for use in uses:
+            if ended := endings.get(use.id):
+                self._session.append(LoggedToolStart(use.id))
+                self._session.append(_logged(*ended))
+        results = tuple(_result(use.id, endings.get(use.id)) for use in uses)
+        if results:
+            self._session.append_message(Message("user", results))
+
+
+def _logged(call: Call, ending: Ending) -> LoggedToolEnd:
+    return LoggedToolEnd(
+        call.id,
+        call.title,
+        ending.summary,
+        ending.detail,
+        ending.filetype,
+        ending.is_error,
+        ending.is_denied,
+    )
+
+
+def _result(use_id: str, ended: tuple[Call, Ending] | None) -> ToolResult:
+    if ended is None:
+        return ToolResult(use_id, "It has not said how it ended.")
+    _, ending = ended
+    return ToolResult(use_id, ending.told, ending.is_error)

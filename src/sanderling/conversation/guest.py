@@ -1,0 +1,344 @@
+"""A guest in a session: what it says goes to the screen and the log, what it asks to the person, and the parts of the session serve it."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import msgspec
+
+from sanderling.acp import updates
+from sanderling.acp.asking import PermissionRequest, PermissionResponse
+from sanderling.acp.connection import Method
+from sanderling.acp.envelope import decoded
+from sanderling.acp.errors import RpcError
+from sanderling.acp.setup import AuthMethod
+from sanderling.acp_client.calls import WRITING, Call, text_of
+from sanderling.acp_client.link import Link
+from sanderling.acp_client.provider import GuestProvider
+from sanderling.acp_client.questions import CANCELLED, answered, asked_of, offered, question_of
+from sanderling.acp_client.telling import Telling
+from sanderling.agents.declared import DeclaredAgent
+from sanderling.agents.permits import Permits, Verdict
+from sanderling.agents.process import AgentProcess, running
+from sanderling.conversation.guest_service import GuestService
+from sanderling.conversation.guest_usage import GuestUsage
+from sanderling.conversation.parts import Parts
+from sanderling.errors import SanderlingError
+from sanderling.protocol.actions import AnswerApproval
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    CompactionStarted,
+    ModelChanged,
+    Notice,
+    SlashCommand,
+    TitleChanged,
+    TodoItem,
+)
+from sanderling.protocol.guests import AnswerOption, GuestOptionsChanged
+from sanderling.protocol.messages import Prompt
+from sanderling.text import visible_prose
+
+MAX_COMMANDS = 500
+MAX_NOTICE_CHARS = 2000
+TOLD_ONCE = 20  # kinds of updates that are not known
+
+log = logging.getLogger(__name__)
+
+
+class Guest:
+    """The guest `declared` in the session of `parts`; it is the `Place` that its link knows."""
+
+    def __init__(self, parts: Parts, declared: DeclaredAgent, provider: GuestProvider) -> None:
+        self.parts = parts
+        self._provider = provider
+        self.declared = declared
+        self.commands: tuple[SlashCommand, ...] = ()
+        self._permits = Permits(
+            declared.name, parts.workspace, parts.gate, lambda: self._is_confined
+        )
+        self.service = GuestService(
+            parts.workspace, self._permits, parts.tasks.start, self._terminal_wrote
+        )
+        self.telling = Telling(
+            parts.session,
+            parts.emit,
+            parts.workspace.shown,
+            self._call_has_ended,
+            self.service.output_of,
+        )
+        self.usage = GuestUsage(parts.session, parts.emit, declared.name)
+        self.link = Link(self, parts.tasks.start)
+        self.is_in_turn = False
+        self._process: AgentProcess | None = None
+        self._asking: set[anyio.CancelScope] = set()
+        self._told: set[str] = set()
+        self._told_title = ""
+        self._session_id = _kept_session(parts)
+
+    # --- its place, as the link knows it -----------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.declared.title
+
+    @property
+    def cwd(self) -> str:
+        return self.parts.session.project
+
+    @property
+    def session_id(self) -> str:
+        return self._session_id
+
+    def start(self) -> AbstractAsyncContextManager[AgentProcess]:
+        return running(self.declared, self.parts.sandbox, self.parts.session.project)
+
+    async def get_ready(self) -> None:
+        """Start it ahead of the first prompt, and look at the project."""
+        await self.link.ready()
+        if self.parts.sandbox.can_write:
+            await self.parts.workspace.changes.get_ready(self.parts.sandbox)
+
+    def begun(self, process: AgentProcess) -> None:
+        self._process = process
+        for text in (process.notice, *process.warnings):
+            if text:
+                self._tell_once(text, "warning")
+
+    def methods(self) -> Mapping[str, Method]:
+        return {"session/request_permission": Method(self._ask), **self.service.methods()}
+
+    def tell(self, text: str) -> None:
+        if self.parts.session.prompts:  # else there is nothing that it would have to know
+            self.parts.emit(Notice("warning", text))
+
+    def session_begun(self, session_id: str, *, is_new: bool) -> None:  # noqa: ARG002
+        self._session_id = session_id
+        if self.parts.session.prompts:
+            self.keep()
+
+    def keep(self) -> None:
+        """Have the log know with which agent, and with which session of its own, this one goes on."""
+        of, name = self.parts.session.id, self.declared.name
+        self.parts.session.keep_state(
+            "agent", {"name": name, "session": self._session_id, "of": of}
+        )
+
+    def options_changed(self) -> None:
+        options = self.link.options.shown()
+        self.parts.emit(GuestOptionsChanged(options))
+        model = self.link.options.of_category("model")
+        titles = {each.value: each.title for each in model.choices} if model else {}
+        label = titles.get(model.value, model.value) if model else ""
+        shown = f"{self.declared.name}: {label}" if label else self.declared.name
+        if shown != self._provider.model:
+            self._provider.model = shown
+            self.parts.emit(ModelChanged(shown))
+
+    # --- what it tells -----------------------------------------------------------------------------------------------------
+
+    async def take(self, update: msgspec.Raw) -> None:
+        try:
+            told = updates.update_of(update)
+        except RpcError as error:
+            log.warning("%s: %s", self.name, error)
+            self._tell_once(f"{self.name} has sent something malformed, which is passed over.")
+            return
+        if not await self._take_saying(told):
+            self._take_state(told)
+
+    async def _take_saying(self, told: updates.SessionUpdate | str) -> bool:
+        """Show what it says and does; outside of a turn nobody has asked it."""
+        match told:
+            case updates.AgentMessageChunk(content=content, message_id=message_id):
+                if self.is_in_turn and (text := text_of(content)):
+                    self.telling.say("text", text, message_id or "")
+            case updates.AgentThoughtChunk(content=content, message_id=message_id):
+                if self.is_in_turn and (text := text_of(content)):
+                    self.telling.say("thinking", text, message_id or "")
+            case updates.ToolCall() | updates.ToolCallUpdate():
+                if self.is_in_turn:
+                    await self.telling.take_call(told)
+            case updates.UserMessageChunk():
+                pass
+            case _:
+                return False
+        return True
+
+    def _take_state(self, told: updates.SessionUpdate | str) -> None:
+        match told:
+            case updates.Plan(entries=entries):
+                items = [TodoItem(each.content, _status(each.status)) for each in entries]
+                self.parts.workspace.todo.show(items)
+            case updates.AvailableCommandsUpdate(available_commands=commands):
+                self.commands = tuple(map(_command, commands[:MAX_COMMANDS]))
+                self.parts.tell_commands()
+            case updates.CurrentModeUpdate(current_mode_id=mode):
+                self.link.options.take_mode(mode)
+                self.options_changed()
+            case updates.ConfigOptionUpdate(config_options=options):
+                self.link.options.take(options)
+                self.options_changed()
+            case updates.SessionInfoUpdate(title=title):
+                self._take_title(title)
+            case updates.UsageUpdate():
+                self.usage.take(told)
+            case updates.Notice(title=title, description=description, severity=severity):
+                words = visible_prose(". ".join(filter(None, (title, description))))
+                level = "info" if severity == "info" else "warning"
+                self.parts.emit(Notice(level, f"{self.name}: {words[:MAX_NOTICE_CHARS]}"))
+            case updates.CompactionUpdate():
+                self._take_compaction(told)
+            case str():
+                self._tell_once(
+                    f"{self.name} tells of '{told[:40]}', which this version of Sanderling cannot show."
+                )
+            case _:
+                pass
+
+    def _take_title(self, title: object) -> None:
+        session = self.parts.session
+        before, told = session.state("title"), self._told_title
+        if isinstance(title, str) and title.strip() and before in (None, "", told):
+            self._told_title = " ".join(visible_prose(title).split())[:60]
+            if session.prompts:
+                session.keep_state("title", self._told_title)
+            self.parts.emit(TitleChanged(self._told_title))
+
+    def _take_compaction(self, told: updates.CompactionUpdate) -> None:
+        match told.status:
+            case "in_progress":
+                self.parts.emit(CompactionStarted())
+            case "completed":
+                self.parts.emit(Notice("info", f"{self.name} has summarized the conversation."))
+            case "failed" | "cancelled":
+                why = f": {told.error}" if told.error else "."
+                self.parts.emit(
+                    Notice("warning", f"{self.name} has not summarized the conversation{why}")
+                )
+            case _:
+                pass
+
+    def _tell_once(self, text: str, level: Any = "info") -> None:
+        if text not in self._told and len(self._told) < TOLD_ONCE:
+            self._told.add(text)
+            self.parts.emit(Notice(level, visible_prose(text)))
+
+    def _call_has_ended(self, call: Call) -> None:
+        if call.kind in WRITING:
+            self.parts.tasks.start(self._look)
+
+    async def _look(self) -> None:
+        """Record what a tool of its has changed, and have the editor load it."""
+        workspace = self.parts.workspace
+        if workspace.sandbox.can_write:
+            await workspace.changes.look(workspace.ground)
+        if workspace.editor:
+            await workspace.editor.files_changed(())
+
+    # --- what it asks ------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, params: msgspec.Raw) -> PermissionResponse:
+        """Have the person say whether it may go on, unless the mode does."""
+        request = decoded(params, PermissionRequest)
+        await self.link.all_shown()
+        call = self.telling.call_of(request.tool_call) if self.is_in_turn else None
+        if call is None:
+            return CANCELLED
+        self.telling.start(call)
+        options = offered(request.options)
+        wanted = asked_of(call)
+        verdict = self._permits.judge(wanted)
+        if verdict.action != "ask" and call.kind != "switch_mode":
+            return self._judged(call, options, verdict)
+        question = await question_of(
+            call, options, f"{call.id}:{uuid4().hex[:8]}", self.name, self.cwd
+        )
+        response = await self._answer(question, call, options)
+        if not call.is_denied:
+            self._permits.allowed(wanted)
+        return response
+
+    def _judged(
+        self, call: Call, options: Sequence[AnswerOption], verdict: Verdict
+    ) -> PermissionResponse:
+        """The answer that rules and mode give, without a question to the person."""
+        choice = "once" if verdict.action == "allow" else "deny"
+        call.is_denied = choice == "deny"
+        if call.is_denied:
+            self._tell_once(f"{call.name} {call.title}: {verdict.reason}", "warning")
+        return answered(AnswerApproval("", choice), options)
+
+    @property
+    def _is_confined(self) -> bool:
+        return self._process is not None and self._process.is_confined
+
+    async def _answer(
+        self, question: ApprovalRequested, call: Call, options: Sequence[AnswerOption]
+    ) -> PermissionResponse:
+        with anyio.CancelScope() as scope:
+            self._asking.add(scope)
+            try:
+                answer = await self.parts.approvals.ask(question)
+            finally:
+                self._asking.discard(scope)
+            response = answered(answer, options)
+            chosen = next((each for each in options if each.id == response.outcome.option_id), None)
+            call.is_denied = chosen is None or chosen.choice == "deny"
+            if call.is_denied and (reason := answer.reason.strip()):
+                # The protocol has no place for it: it goes when the turn has ended.
+                self.parts.waiting.steer(Prompt(uuid4().hex, reason))
+            return response
+        return CANCELLED
+
+    def stop_asking(self) -> None:
+        """The turn is stopped: nobody waits for an answer any more."""
+        self.service.stop_asking()
+        for scope in tuple(self._asking):
+            scope.cancel()
+
+    def _terminal_wrote(self, terminal_id: str, text: str) -> None:
+        self.telling.put_out(terminal_id, text)
+
+    async def log_in(self, methods: Sequence[AuthMethod]) -> str:
+        """Have the person choose how to log in; what has to be done in a terminal is said."""
+        own = [each for each in methods if each.type in (None, "", "agent")]
+        words = "\n".join(f"{each.name}: {each.description or ''}".rstrip(": ") for each in methods)
+        if not own:
+            how = f" It offers:\n{words}" if words else ""
+            raise SanderlingError(
+                f"{self.name} wants you to log in. Start it in a terminal, and log in there.{how}"
+            )
+        offers = (AnswerOption(each.id, visible_prose(each.name), "once") for each in own)
+        options = (*offers, AnswerOption("", "do not", "deny"))
+        question = ApprovalRequested(
+            f"login:{uuid4().hex[:8]}",
+            self.declared.name,
+            "log in",
+            visible_prose(words),
+            f"{self.name} wants you to log in, and does so with what you choose.",
+            self.cwd,
+            ("once",),
+            options=options,
+        )
+        answer = await self.parts.approvals.ask(question)
+        return answered(answer, options).outcome.option_id or ""
+
+
+def _kept_session(parts: Parts) -> str:
+    """The guest's own id of the session; that of another of ours, of which this one is a fork, is not this one's."""
+    kept: dict[str, Any] = parts.session.state("agent") or {}
+    return str(kept.get("session", "")) if kept.get("of") == parts.session.id else ""
+
+
+def _status(told: str) -> Any:
+    return told if told in ("pending", "in_progress", "completed") else "pending"
+
+
+def _command(told: updates.AvailableCommand) -> SlashCommand:
+    hint = told.input.hint if told.input else ""
+    return SlashCommand(
+        told.name.removeprefix("/"), told.description.partition("\n")[0][:200], hint[:100], "agent"
+    )

@@ -1,0 +1,126 @@
+"""A conversation in which a guest answers: turns, queue, commands, undo and log are those of any other, and the guest is asked in ours."""
+
+from contextlib import AsyncExitStack
+from uuid import uuid4
+
+from sanderling.acp_client.provider import GuestProvider
+from sanderling.agents.declared import DeclaredAgent
+from sanderling.conversation.conversation import Conversation, OneTurn
+from sanderling.conversation.guest import Guest
+from sanderling.conversation.guest_turn import GuestTurn
+from sanderling.conversation.parts import Parts
+from sanderling.conversation.usage_report import guest_report
+from sanderling.errors import SanderlingError, SessionError
+from sanderling.protocol.actions import Action, Compact, Rewind, UndoCompaction
+from sanderling.protocol.events import Notice
+from sanderling.protocol.guests import SetGuestOption
+from sanderling.protocol.messages import Prompt
+from sanderling.protocol.modes import Mode
+from sanderling.protocol.requests import (
+    Answer,
+    ListModels,
+    Models,
+    Report,
+    SessionRequest,
+    ShowUsage,
+    TestProvider,
+)
+
+COMPACT = "compact"
+
+
+class GuestConversation(Conversation):
+    """The conversation of a session with the guest `declared`; `provider` stands for it in the `parts`."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        declared: DeclaredAgent,
+        provider: GuestProvider,
+        resources: AsyncExitStack,
+        *,
+        is_eager: bool = True,
+        mode: Mode | None = None,
+    ) -> None:
+        self.guest = Guest(parts, declared, provider)
+        parts.guest = declared.name
+        parts.servers.commands = lambda: self.guest.commands  # pyright: ignore[reportAttributeAccessIssue]
+        provider.on_prepare = self.guest.get_ready
+        super().__init__(parts, resources, is_eager=is_eager, mode=mode)
+
+    def act(self, action: Action) -> None:
+        match action:
+            case SetGuestOption(name, value):
+                self.parts.tasks.start(self._set_option, name, value)
+            case Compact(focus):
+                self._compact(focus)
+            case UndoCompaction():
+                self._tell(f"{self.guest.name} keeps what it has read by itself.")
+            case Rewind(prompt_id, what) if what != "files":
+                self._tell(
+                    f"{self.guest.name} cannot forget what was said: only files can be taken back."
+                )
+                if what == "both":
+                    super().act(Rewind(prompt_id, "files"))
+            case _:
+                super().act(action)
+
+    async def answer(self, request: SessionRequest) -> Answer:
+        match request:
+            case ListModels():
+                return self._models()
+            case ShowUsage():
+                usage = self.guest.usage
+                text = guest_report(
+                    self.parts.session.ledger,
+                    name=self.guest.name,
+                    context_used=usage.used,
+                    window=usage.window,
+                    cost_usd=usage.cost_usd if usage.is_priced else None,
+                )
+                return Report("Usage", text)
+            case TestProvider(provider="") | TestProvider(provider=self.guest.declared.name):
+                raise SessionError(f"{self.guest.name} is no provider: there is nothing to try")
+            case _:
+                return await super().answer(request)
+
+    def make_turn(self) -> OneTurn:
+        return GuestTurn(self.guest)
+
+    def declare_servers(self) -> None:
+        """The guest has tool servers of its own."""
+
+    async def expanded(self, prompt: Prompt) -> Prompt:
+        """The prompt with what its slash command stands for; a command of the guest's is its to expand."""
+        word = prompt.text.split(maxsplit=1)[0] if prompt.text.strip() else ""
+        if word.startswith("/") and any(word[1:] == each.name for each in self.guest.commands):
+            return prompt
+        return self.parts.project.expand_or_keep(prompt)
+
+    def set_model(self, model: str) -> None:
+        self.parts.tasks.start(self._set_option, "model", model)
+
+    def _compact(self, focus: str) -> None:
+        if any(each.name == COMPACT for each in self.guest.commands):
+            self.submit(Prompt(uuid4().hex, f"/{COMPACT} {focus}".rstrip()))
+        else:
+            self._tell(f"{self.guest.name} cannot be asked to summarize the conversation.")
+
+    def _models(self) -> Models:
+        option = self.guest.link.options.of_category("model")
+        if option is None:
+            raise SessionError(f"{self.guest.name} lets nobody choose its model")
+        notes = {
+            each.value: each.title if not each.description else f"{each.title}: {each.description}"
+            for each in option.choices
+        }
+        return Models(tuple(notes), notes)
+
+    async def _set_option(self, name: str, value: str) -> None:
+        try:
+            await self.guest.link.set_option(name, value)
+        except SanderlingError as error:
+            self._tell(f"Nothing has changed: {error}.".replace("..", "."))
+
+    def _tell(self, text: str) -> None:
+        self.parts.emit(Notice("warning", text))

@@ -1,0 +1,140 @@
+"""A guest's turn: the prompt goes to it, all that it does comes as updates, and what it changes is in the journal."""
+
+from collections.abc import Sequence
+
+import anyio
+
+from sanderling.acp.content import ContentBlock, text_block
+from sanderling.conversation.guest import Guest
+from sanderling.conversation.prompt import prompt_message
+from sanderling.errors import ProviderError
+from sanderling.protocol.events import (
+    ErrorOccurred,
+    Notice,
+    ProviderStarting,
+    TitleChanged,
+    TurnStarted,
+)
+from sanderling.protocol.messages import Prompt, StopReason, TextBlock
+from sanderling.session.records import LoggedTurnEnd
+
+GRACE_S = 5.0  # for a guest that was asked to stop
+TICK_S = 0.1
+STOP_REASONS: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "max_tokens": "max_tokens",
+    "max_turn_requests": "max_calls",
+    "refusal": "refusal",
+    "cancelled": "cancelled",
+}
+
+
+class GuestTurn:
+    """One turn of a guest, from its prompt to the stop reason. Stopped twice, it does not wait for the guest any more."""
+
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+        self._parts = guest.parts
+        self._scope = anyio.CancelScope()
+        self._asked_to_stop = anyio.Event()
+        self._is_asking = False
+
+    def cancel(self) -> None:
+        if self._asked_to_stop.is_set() or not self._is_asking:
+            self._scope.cancel()
+        self._asked_to_stop.set()
+
+    async def run(self, prompt: Prompt) -> StopReason:
+        """Have `prompt` answered. However that ends, the next turn can go on."""
+        blocks = self._begin(prompt)
+        stop_reason: StopReason = "cancelled"
+        error_message = ""
+        with self._scope, self._parts.sandbox.keeper.kept_open():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._parts.memory.sync)
+                tasks.start_soon(self._keep_up)
+                tasks.start_soon(self._stop_when_asked)
+                try:
+                    stop_reason = await self._answer(prompt, blocks)
+                except ProviderError as error:
+                    stop_reason, error_message = "error", error.message
+                    self._parts.emit(ErrorOccurred(error.kind, error.message, error.remedy))
+                tasks.cancel_scope.cancel()
+        if self._scope.cancel_called and self._is_asking:
+            name = self._guest.name
+            text = f"{name} did not stop in time, and was ended. The next prompt starts it again."
+            self._guest.link.end(f"{name} was ended.")
+            self._parts.emit(Notice("warning", text))
+        if self._asked_to_stop.is_set():
+            stop_reason, error_message = "cancelled", ""
+        await self._end(stop_reason, error_message)
+        return stop_reason
+
+    def _begin(self, prompt: Prompt) -> list[ContentBlock]:
+        parts = self._parts
+        parts.emit(TurnStarted(prompt))
+        parts.workspace.journal.begin_turn(prompt.id)
+        notes = parts.notes.of_person()
+        message = prompt_message(prompt, parts.commands.records(), notes)
+        parts.session.append_prompt(message, prompt)
+        self._guest.keep()
+        parts.memory.keep()
+        if len(parts.session.prompts) == 1:
+            parts.emit(TitleChanged(parts.session.title))
+        parts.memory.report_problem()
+        texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+        return _blocks(prompt, texts)
+
+    async def _answer(self, prompt: Prompt, blocks: Sequence[ContentBlock]) -> StopReason:
+        parts, guest = self._parts, self._guest
+        if not guest.link.is_ready:
+            parts.emit(ProviderStarting())
+        await guest.link.ready()
+        guest.usage.begin_turn()
+        guest.is_in_turn = True
+        if not parts.sandbox.can_write:
+            return await self._ask(blocks)
+        async with parts.workspace.changes.during(parts.workspace.ground, prompt.id):
+            return await self._ask(blocks)
+
+    async def _ask(self, blocks: Sequence[ContentBlock]) -> StopReason:
+        self._is_asking = True
+        answer = await self._guest.link.prompt(blocks)
+        self._is_asking = False
+        if answer.usage:
+            self._guest.usage.take_turn(answer.usage)
+        return STOP_REASONS.get(answer.stop_reason, "end_turn")
+
+    async def _stop_when_asked(self) -> None:
+        """Have the guest stop; one that does not is ended."""
+        await self._asked_to_stop.wait()
+        self._guest.stop_asking()
+        self._guest.link.cancel()
+        await anyio.sleep(GRACE_S)
+        self._scope.cancel()
+
+    async def _keep_up(self) -> None:
+        while True:
+            await anyio.sleep(TICK_S)
+            self._guest.telling.tick()
+
+    async def _end(self, stop_reason: StopReason, error_message: str) -> None:
+        parts, guest = self._parts, self._guest
+        guest.is_in_turn = False
+        guest.stop_asking()
+        with anyio.CancelScope(shield=True):
+            is_whole = stop_reason not in ("cancelled", "error")
+            await guest.telling.end_turn("" if is_whole else "stopped")
+        if stop_reason == "error":
+            parts.waiting.hold()
+        parts.session.append(LoggedTurnEnd(stop_reason, error_message))
+        if parts.workspace.editor:
+            await parts.workspace.editor.files_changed(())
+
+
+def _blocks(prompt: Prompt, texts: Sequence[str]) -> list[ContentBlock]:
+    """The prompt as the guest is sent it; a command of its own has to come first."""
+    *before, words = texts or [""]
+    is_command = (prompt.sent or prompt.text).startswith("/")
+    ordered = (words, *before) if is_command else (*before, words)
+    return [text_block(text) for text in ordered if text]

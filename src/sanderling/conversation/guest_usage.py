@@ -1,0 +1,62 @@
+"""The tokens and dollars of a guest, as far as it tells them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from sanderling.acp.sessions import TokenUsage
+from sanderling.acp.updates import UsageUpdate
+from sanderling.protocol.events import Event, UsageUpdated
+from sanderling.protocol.messages import Usage
+from sanderling.session.records import LoggedUsage
+from sanderling.session.session import Session
+
+
+class GuestUsage:
+    """What a session with a guest has used. `window` is that of its model, in tokens; 0: not known."""
+
+    def __init__(self, session: Session, emit: Callable[[Event], None], name: str) -> None:
+        self.window = 0
+        self.used = 0
+        self.cost_usd = 0.0
+        self.is_priced = False
+        self._session = session
+        self._emit = emit
+        self._name = name
+        self._before_usd = 0.0  # when the turn began
+
+    def begin_turn(self) -> None:
+        self._before_usd = self.cost_usd
+
+    def take(self, told: UsageUpdate) -> None:
+        self.used, self.window = max(0, told.used), max(0, told.size)
+        if told.cost and told.cost.currency.upper() == "USD":
+            self.cost_usd, self.is_priced = told.cost.amount, True
+        self.show()
+
+    def take_turn(self, told: Any) -> None:
+        """Put down the tokens of a turn, where its answer tells them."""
+        try:
+            usage = msgspec.convert(told, TokenUsage)
+        except msgspec.ValidationError:
+            return
+        written, read = usage.cached_write_tokens or 0, usage.cached_read_tokens or 0
+        self._session.append(
+            LoggedUsage(self._name, Usage(usage.input_tokens, usage.output_tokens, written, read))
+        )
+        self.show()
+
+    def show(self) -> None:
+        ledger = self._session.ledger
+        self._emit(
+            UsageUpdated(
+                Usage(self.used),
+                ledger.total,
+                self.window,
+                ledger.turn,
+                self.cost_usd - self._before_usd,
+                self.cost_usd,
+                self.is_priced,
+            )
+        )
