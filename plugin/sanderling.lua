@@ -53,11 +53,15 @@ end
 local function command(name, opts)
   local verb, full = name:gsub('(%l)(%u)', '%1_%2'):lower(), 'Agent' .. name
   local needs_text = opts.nargs == '+'
-  if not is_too_old then
+  if opts.operator and not is_too_old then
+    map(opts.plug, name, opts.desc, '', function()
+      call(full, 'operate', verb)
+    end)
+  elseif not is_too_old then
     local rhs = needs_text and (':%s '):format(full) or ('<Cmd>%s<CR>'):format(full)
     map(opts.plug or 'n', name, opts.desc, rhs)
   end
-  opts.plug = nil
+  opts.plug, opts.operator = nil, nil
   opts.bar = opts.bar or not opts.nargs
   opts.complete = opts.complete == true
       and function(...)
@@ -180,6 +184,21 @@ command('Health', {
   desc = 'check the installation; with ! ask the API and the keychain too',
   bang = true,
 })
+command('Edit', {
+  desc = 'have lines rewritten in place; where an edit waits, change it',
+  nargs = '+',
+  range = true,
+  plug = 'nx',
+  operator = true,
+})
+command('Accept', {
+  desc = 'put in what an edit has written; with ! of all edits in the buffer',
+  bang = true,
+})
+command('Discard', {
+  desc = 'take an edit away, or stop it; with ! all edits in the buffer',
+  bang = true,
+})
 command('Keep', {
   desc = 'keep what the agent changed: here, in the file, in the turn, or all',
   nargs = '?',
@@ -266,6 +285,9 @@ for name, link in pairs({
   AgentHunkSignAdd = 'Added',
   AgentHunkSignChange = 'Changed',
   AgentHunkSignDelete = 'Removed',
+  AgentEditTitle = 'Title',
+  AgentEditRange = 'Visual',
+  AgentEditSame = 'Comment',
   AgentApproval = 'NormalFloat',
   AgentApprovalBorder = 'DiagnosticWarn',
   AgentApprovalTitle = 'Title',

@@ -71,11 +71,15 @@ end
 local function command(name, opts)
   local verb, full = name:gsub('(%l)(%u)', '%1_%2'):lower(), 'Agent' .. name
   local needs_text = opts.nargs == '+'
-  if not is_too_old then
+  if opts.operator and not is_too_old then
+    map(opts.plug, name, opts.desc, '', function()
+      call(full, 'operate', verb)
+    end)
+  elseif not is_too_old then
     local rhs = needs_text and (':%s '):format(full) or ('<Cmd>%s<CR>'):format(full)
     map(opts.plug or 'n', name, opts.desc, rhs)
   end
-  opts.plug = nil
+  opts.plug, opts.operator = nil, nil
   opts.bar = opts.bar or not opts.nargs
   opts.complete = opts.complete == true
       and function(...)
@@ -159,6 +163,7 @@ local function command_code(verb)
     verb.range and 'range = true,' or '',
     complete and ('complete = %s,'):format(complete) or '',
     verb.plug and ('plug = %s,'):format(quoted(verb.plug)) or '',
+    verb.operator and 'operator = true,' or '',
   }
   fields = vim.tbl_filter(function(field)
     return field ~= ''

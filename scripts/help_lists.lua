@@ -91,7 +91,9 @@ local function maps_list()
     if is_command or verb.plug then
       local name = verbs.capitalized(verb.name)
       local does = is_command and ('|:Agent%s|'):format(name) or verb.desc
-      if verbs.argument_of(verb) == '+' then
+      if verb.operator then
+        does = does .. ' as an operator'
+      elseif verbs.argument_of(verb) == '+' then
         does = 'begins ' .. does
       end
       local modes = (verb.plug or 'n'):gsub('.', '%0, '):sub(1, -3)
@@ -154,6 +156,7 @@ local PLACES = {
   { 'job', 'In a job, |:AgentTerminal|' },
   { 'mcp', 'In the list of |:AgentMcp|' },
   { 'file', 'In a file whose changes are not reviewed, |sanderling-review|' },
+  { 'edit', 'In a file where an edit waits, |:AgentEdit|' },
   { 'rewind', 'In the preview of |:AgentRewind|' },
   { 'page', 'In all other floats' },
 }

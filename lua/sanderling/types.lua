@@ -528,6 +528,27 @@
 ---@class (exact) sanderling.ListAgents
 ---@field type 'list_agents'
 
+---@class (exact) sanderling.Draft
+---@field instruction string
+---@field text string
+
+---@class (exact) sanderling.Rewrite
+---@field type 'rewrite'
+---@field project string
+---@field path string
+---@field shown_as string
+---@field filetype string
+---@field first_line integer
+---@field text string
+---@field instruction string
+---@field kind 'block'|'characters'|'lines'
+---@field before string
+---@field after string
+---@field lines string
+---@field outline string
+---@field drafts sanderling.Draft[]
+---@field model string
+
 ---@class (exact) sanderling.ListModels
 ---@field type 'list_models'
 ---@field session_id string
@@ -650,6 +671,20 @@
 ---@field files? sanderling.RestoredFile[]
 ---@field refusal? string
 
+---@class (exact) sanderling.RewritePiece
+---@field kept? integer
+---@field text? string
+---@field notice? string
+
+---@class (exact) sanderling.Rewritten
+---@field text string
+---@field model string
+---@field stop_reason 'budget'|'cancelled'|'context_full'|'end_turn'|'error'|'interrupted'|'max_calls'|'max_tokens'|'refusal'|'stop_sequence'
+---@field usage sanderling.Usage
+---@field usd number
+---@field is_priced boolean
+---@field total_usd number
+
 ---@alias sanderling.Event
 ---| sanderling.SessionOpened
 ---| sanderling.SessionInUse
@@ -756,6 +791,7 @@
 ---| sanderling.Login
 ---| sanderling.Logout
 ---| sanderling.ListAgents
+---| sanderling.Rewrite
 ---| sanderling.ListModels
 ---| sanderling.TestProvider
 ---| sanderling.ShowUsage

@@ -51,6 +51,11 @@ class SanderlingHost:
     def request(self, request_id: int, request: dict[str, Any]) -> None:
         self.host.request(request_id, request)
 
+    @pynvim.rpc_export("sanderling_stop_request")
+    @_logged
+    def stop_request(self, request_id: int) -> None:
+        self.host.stop_request(request_id)
+
     @pynvim.rpc_export("sanderling_acknowledge")
     @_logged
     def acknowledge(self, session_id: str, seq: int) -> None:

@@ -38,7 +38,7 @@
 ---@class (exact) sanderling.config.Keys
 ---@field send_normal sanderling.config.Key send the prompt
 ---@field send_insert sanderling.config.Key send the prompt, stay in insert mode
----@field stop sanderling.config.Key stop the turn, or the job
+---@field stop sanderling.config.Key stop the turn, the job or the edit
 ---@field steer sanderling.config.Key send in the middle of the turn: |sanderling-waiting|
 ---@field hide sanderling.config.Key hide the chat
 ---@field hide_prompt sanderling.config.Key hide the chat
@@ -65,6 +65,7 @@
 ---@field question_reason sanderling.config.Key the same for a reason
 ---@field question_alone sanderling.config.Key deny only this one
 ---@field question_alone_reason sanderling.config.Key the same for a reason
+---@field question_option sanderling.config.Key choose among another agent's answers
 ---@field question_next sanderling.config.Key next question
 ---@field question_previous sanderling.config.Key previous question
 ---@field question_whole sanderling.config.Key show all that it is about, in a tab page
@@ -88,6 +89,9 @@
 ---@field reject_hunk sanderling.config.Key reject the change here
 ---@field keep_file sanderling.config.Key keep all changes of the file
 ---@field reject_file sanderling.config.Key reject all changes of the file
+---@field edit_accept sanderling.config.Key put what was written in its place
+---@field edit_discard sanderling.config.Key take it away
+---@field edit_refine sanderling.config.Key ask for something different
 ---@field rewind_both sanderling.config.Key take back the conversation and the files
 ---@field rewind_conversation sanderling.config.Key take back the conversation alone
 ---@field rewind_files sanderling.config.Key take back the files alone

@@ -26,6 +26,8 @@ local shown = {}
 ---@alias sanderling.host.OnAnswer fun(result: table) `result.error` says in a sentence what went wrong
 ---@type table<integer, sanderling.host.OnAnswer> what waits for an answer of the running host, by the request's id
 local requests = {}
+---@type table<integer, fun(piece: table)> what is told of an answer while it comes, by the request's id
+local on_pieces = {}
 local last_request = 0
 ---@type boolean the running host has sent something
 local has_answered = false
@@ -145,9 +147,19 @@ end
 ---@param result table
 local function settle(request_id, result)
   local on_answer = requests[request_id]
-  requests[request_id] = nil
+  requests[request_id], on_pieces[request_id] = nil, nil
   if on_answer then
     log.guarded(on_answer, result)
+  end
+end
+
+--- The host's way in: the next piece of an answer that streams.
+---@param request_id integer
+---@param piece table
+function M.streamed(request_id, piece)
+  has_answered = true
+  if on_pieces[request_id] then
+    log.guarded(on_pieces[request_id], piece)
   end
 end
 
@@ -321,14 +333,26 @@ end
 --- Ask the host something, starting it when needed. The answer comes later, whatever it is.
 ---@param request sanderling.Request
 ---@param on_answer sanderling.host.OnAnswer
-function M.request(request, on_answer)
+---@param on_piece? fun(piece: table) told of the answer while it comes, where it streams
+---@return integer request_id
+function M.request(request, on_answer, on_piece)
   local err = start()
   last_request = last_request + 1
-  requests[last_request] = on_answer
+  requests[last_request], on_pieces[last_request] = on_answer, on_piece
   local ok = not err and pcall(vim.rpcnotify, channel, 'sanderling_request', last_request, request)
   if not ok then
     err = err or 'The agent process is just ending. Try it again.'
     vim.schedule_wrap(settle)(last_request, { error = err })
+  end
+  return last_request
+end
+
+--- Stop a request whose answer streams: nothing more is heard of it.
+---@param request_id integer
+function M.stop_request(request_id)
+  if requests[request_id] then
+    requests[request_id], on_pieces[request_id] = nil, nil
+    pcall(vim.rpcnotify, channel, 'sanderling_stop_request', request_id)
   end
 end
 

@@ -2,7 +2,7 @@
 --- given where they are set. `make format` writes the tables in the help from it.
 local M = {}
 
----@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rewind'|'file'|'page'
+---@alias sanderling.ui.keys.Place 'prompt'|'transcript'|'question'|'whole'|'form'|'trust'|'waiting'|'job'|'mcp'|'rewind'|'file'|'edit'|'page'
 
 ---@class (exact) sanderling.ui.keys.Row
 ---@field option string of the table `keys`
@@ -31,8 +31,8 @@ M.rows = {
   key(
     'stop',
     '<C-c>',
-    { prompt = 'niv', transcript = 'nv', job = 'nt' },
-    'stop the turn, or the job'
+    { prompt = 'niv', transcript = 'nv', job = 'nt', edit = 'n' },
+    'stop the turn, the job or the edit'
   ),
   key('steer', '<M-s>', { prompt = 'ni' }, 'send in the middle of the turn: |sanderling-waiting|'),
   key('hide', { 'q', '<LocalLeader>q' }, { transcript = 'n' }, 'hide the chat'),
@@ -95,6 +95,10 @@ M.rows = {
   key('reject_hunk', '<LocalLeader>hr', { file = 'n' }, 'reject the change here'),
   key('keep_file', '<LocalLeader>hK', { file = 'n' }, 'keep all changes of the file'),
   key('reject_file', '<LocalLeader>hR', { file = 'n' }, 'reject all changes of the file'),
+
+  key('edit_accept', '<LocalLeader>ea', { edit = 'n' }, 'put what was written in its place'),
+  key('edit_discard', '<LocalLeader>ed', { edit = 'n' }, 'take it away'),
+  key('edit_refine', '<LocalLeader>er', { edit = 'n' }, 'ask for something different'),
 
   key('rewind_both', 'b', { rewind = 'n' }, 'take back the conversation and the files'),
   key('rewind_conversation', 'c', { rewind = 'n' }, 'take back the conversation alone'),
@@ -199,7 +203,8 @@ end
 ---@param lhs string
 ---@return boolean
 local function is_free(place, modes, lhs)
-  return place ~= 'file' or vim.fn.mapcheck(lhs, modes) == ''
+  local is_persons = place == 'file' or place == 'edit'
+  return not is_persons or vim.fn.mapcheck(lhs, modes) == ''
 end
 
 --- Give `buf` the keys of `place` for which there is an action. An action is told its key, nil for the <Plug> map.

@@ -43,9 +43,13 @@ bus.load_at('local_in_use', 'sanderling.chat.sessions')
 ---@field fits? fun(args: string): boolean says whether the argument may be one
 ---@field refusal? string of what stands behind it and may not
 ---@field run? fun(call: sanderling.verbs.Call)
+---@field operator? fun() what its <Plug> map begins, in the place of the command
 
 ---@type sanderling.verbs.Verb[]
-M.list = vim.list_extend(require('sanderling.verbs.table'), require('sanderling.verbs.changes'))
+M.list = vim.list_extend(
+  vim.list_extend(require('sanderling.verbs.table'), require('sanderling.verbs.editing')),
+  require('sanderling.verbs.changes')
+)
 
 ---@type table<string, sanderling.verbs.Verb>
 local by_name = {}
@@ -92,6 +96,12 @@ function M.run(name, cmd)
   end
   local range = cmd and cmd.range > 0 and { cmd.line1, cmd.line2 } or nil
   verb.run({ args = args, bang = bang, range = range })
+end
+
+--- Begin the operator of a verb.
+---@param name string
+function M.operate(name)
+  by_name[name].operator()
 end
 
 --- Complete the argument of a verb, as |:command-completion-customlist| has it.

@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 from sanderling.config import Settings, make_private
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
+from sanderling.editor.asides import Asides
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
 from sanderling.editor.live import LiveSession
@@ -35,6 +36,7 @@ from sanderling.protocol.actions import (
     SubmitPrompt,
 )
 from sanderling.protocol.requests import RenameSession, Request, SessionRequest
+from sanderling.protocol.rewriting import Rewrite
 from sanderling.text import printable
 
 MAX_LOG_BYTES = 1_000_000
@@ -55,6 +57,7 @@ class EditorHost:
         self.bridge = bridge
         self._layers: Layers | None = None
         self._buffers = NeovimBuffers(bridge)
+        self._asides = Asides(bridge)
         self._sessions: dict[str, LiveSession] = {}
         self._ending: dict[str, LiveSession] = {}
         self._broken: dict[str, OpenSession] = {}  # by a defect; how to open them again
@@ -89,6 +92,10 @@ class EditorHost:
         """Answer `request`: Neovim is told under the same id."""
         self._inbox.send_nowait((request_id, msgspec.convert(_printable(request), Request)))
 
+    def stop_request(self, request_id: int) -> None:
+        """Stop what `request_id` asks for, if it streams."""
+        self._asides.stop(request_id)
+
     def acknowledge(self, session_id: str, seq: int) -> None:
         if live := self._sessions.get(session_id):
             live.acknowledge(seq)
@@ -101,6 +108,9 @@ class EditorHost:
                         self._route(session_id, action, tasks)
                     case (int() as request_id, request) if isinstance(request, SessionRequest):
                         self._ask(request_id, request, tasks)
+                    case (int() as request_id, Rewrite() as request):
+                        assert self._layers is not None
+                        tasks.start_soon(self._asides.serve, request_id, request, self._layers)
                     case (request_id, request):
                         tasks.start_soon(self._answer, request_id, request)
 

@@ -7,6 +7,7 @@ import msgspec
 from sanderling.protocol.events import ToolServer
 from sanderling.protocol.guests import ListAgents
 from sanderling.protocol.restoring import RestoredFile
+from sanderling.protocol.rewriting import Rewrite
 
 
 class ListSessions(msgspec.Struct, tag="list_sessions", frozen=True, forbid_unknown_fields=True):
@@ -289,5 +290,6 @@ Request = (
     | Login
     | Logout
     | ListAgents
+    | Rewrite
     | SessionRequest
 )

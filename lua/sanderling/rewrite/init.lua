@@ -1,0 +1,471 @@
+--- Edits: lines, a selection or a block that the model writes anew, on an instruction. The buffer is untouched until the person
+--- accepts; any number may be going on, each below what it is about.
+local M = {}
+
+local api = vim.api
+local bus = require('sanderling.host.bus')
+local config = require('sanderling.config')
+local context = require('sanderling.rewrite.context')
+local host = require('sanderling.host')
+local icons = require('sanderling.ui.icons')
+local install = require('sanderling.host.install')
+local keys = require('sanderling.ui.keys')
+local live = require('sanderling.session.live')
+local locked = require('sanderling.ui.locked')
+local message = require('sanderling.ui.message')
+local preview = require('sanderling.rewrite.preview')
+local stored = require('sanderling.session.stored')
+local words = require('sanderling.ui.words')
+
+local NOTHING_HERE = 'No edit waits here: :AgentEdit asks for one.'
+local STOP_REASONS = {
+  max_tokens = 'The answer was cut at the limit of its tokens: it cannot be accepted.',
+  refusal = 'The model refuses to write this.',
+  context_full = "The model's context window is full: it cannot be accepted.",
+}
+
+---@class (exact) sanderling.rewrite.Edit
+---@field id integer
+---@field region sanderling.rewrite.region.Region
+---@field project string
+---@field instruction string the last one
+---@field drafts sanderling.Draft[] what came of those before, and of this one when it is done
+---@field text string as it is written
+---@field is_empty boolean nothing of it has come yet
+---@field request? integer that it waits for
+---@field notice string what is waited for, or why it cannot be accepted
+---@field tokens_in integer
+---@field tokens_out integer
+---@field usd number
+---@field is_priced boolean
+---@field mark? integer of the preview
+
+---@type table<integer, sanderling.rewrite.Edit>
+local edits = {}
+local last_id = 0
+
+---@param text string
+---@param level? integer
+local function tell(text, level)
+  message.tell(text, level or vim.log.levels.WARN)
+end
+
+--- The model of the session that is open, if that is about the same project; else the settings say which.
+---@param project string
+---@return string
+local function model_for(project)
+  local session = live.current()
+  return session and session.project == project and session.state.model or ''
+end
+
+-- what is shown -------------------------------------------------------------------------------------------------------
+
+---@param edit sanderling.rewrite.Edit
+---@return string[]
+local function lines_of(edit)
+  local text = edit.text
+  return text == '' and edit.region.kind == 'lines' and {}
+    or vim.split(text, '\n', { plain = true })
+end
+
+--- Tokens and dollars of an edit so far, all its requests together.
+---@param edit sanderling.rewrite.Edit
+---@return string
+local function cost_of(edit)
+  local tokens = icons.sent
+    .. words.short(edit.tokens_in)
+    .. ' '
+    .. icons.received
+    .. words.short(edit.tokens_out)
+  local dollars = edit.is_priced and ('$%.4f'):format(edit.usd) or 'price unknown'
+  return tokens .. icons.separator .. dollars
+end
+
+---@param option string
+---@param command string
+---@param does string
+---@return string
+local function key_hint(option, command, does)
+  return ('%s %s'):format(keys.name(keys.chosen[option], command), does)
+end
+
+---@param edit sanderling.rewrite.Edit
+---@return sanderling.rewrite.preview.Chunks
+local function status_of(edit)
+  if edit.request then
+    local doing = edit.notice ~= '' and edit.notice or edit.is_empty and 'Asked' or 'Writing'
+    local stop = key_hint('stop', ':AgentDiscard', 'stops')
+    return { { words.plain(doing) .. icons.separator .. stop, 'AgentBusy' } }
+  end
+  local can_be_accepted = edit.notice == ''
+  local hints = {
+    can_be_accepted and key_hint('edit_accept', ':AgentAccept', 'accepts') or nil,
+    key_hint('edit_discard', ':AgentDiscard', 'discards'),
+    key_hint('edit_refine', ':AgentEdit', 'refines'),
+  }
+  table.insert(hints, 1, cost_of(edit))
+  local chunks = { { table.concat(vim.tbl_values(hints), icons.separator), 'AgentStatus' } }
+  if not can_be_accepted then
+    table.insert(chunks, 1, { edit.notice .. ' ', 'AgentWarning' })
+  end
+  return chunks
+end
+
+--- Draw an edit as it is by now.
+---@param edit sanderling.rewrite.Edit
+local function draw(edit)
+  local first, last = edit.region:rows()
+  if not first then
+    return
+  end
+  local is_whole = edit.request == nil
+  local old = vim.tbl_map(function(line)
+    return (line:gsub('\r$', ''))
+  end, edit.region.text)
+  local new = edit.is_empty and not is_whole and {} or lines_of(edit)
+  local height
+  edit.mark, height = preview.draw(edit.region.buf, last, edit.mark, {
+    title = words.first_line(edit.instruction),
+    difference = preview.difference(old, new, is_whole),
+    is_whole = is_whole,
+    status = status_of(edit),
+  })
+  preview.reveal(edit.region.buf, first, last, height)
+end
+
+-- keys ----------------------------------------------------------------------------------------------------------------
+
+---@param buf integer
+---@return sanderling.rewrite.Edit[] in the order of their lines
+local function edits_in(buf)
+  local list = vim.tbl_filter(function(edit)
+    return edit.region.buf == buf
+  end, vim.tbl_values(edits))
+  table.sort(list, function(one, other)
+    return (one.region:rows() or -1) < (other.region:rows() or -1)
+  end)
+  return list
+end
+
+--- The edit at the cursor; where only one waits in the buffer, that.
+---@return sanderling.rewrite.Edit?
+function M.here()
+  local list, row = edits_in(api.nvim_get_current_buf()), api.nvim_win_get_cursor(0)[1] - 1
+  for _, edit in ipairs(list) do
+    local first, last = edit.region:rows()
+    if first and row >= first and row <= last then
+      return edit
+    end
+  end
+  return #list == 1 and list[1] or nil
+end
+
+---@type table<string, fun()>
+local actions = {
+  edit_accept = function()
+    M.accept()
+  end,
+  edit_discard = function()
+    M.discard()
+  end,
+  edit_refine = function()
+    M.ask_to_refine()
+  end,
+  stop = function()
+    M.stop()
+  end,
+}
+
+---@type table<integer, true> buffers that have the keys
+local has_keys = {}
+
+---@param buf integer
+local function update_keys(buf)
+  local is_loaded = api.nvim_buf_is_loaded(buf)
+  local has_edits = is_loaded and #edits_in(buf) > 0
+  if has_edits and not has_keys[buf] then
+    has_keys[buf] = true
+    keys.set(buf, 'edit', actions)
+  elseif not has_edits and has_keys[buf] then
+    has_keys[buf] = nil
+    if is_loaded then
+      keys.clear(buf, 'edit')
+    end
+  end
+end
+
+-- beginning and end ---------------------------------------------------------------------------------------------------
+
+--- An edit is over: nothing of it is left but what it has changed.
+---@param edit sanderling.rewrite.Edit
+---@param outcome 'accepted'|'discarded'|'stopped'|'failed'|'closed'
+local function finish(edit, outcome)
+  if edit.request then
+    host.stop_request(edit.request)
+  end
+  edits[edit.id], edit.request = nil, nil
+  preview.clear(edit.region.buf, edit.mark)
+  edit.region:forget()
+  update_keys(edit.region.buf)
+  vim.schedule(function()
+    bus.announce('AgentEditEnded', { buf = edit.region.buf, outcome = outcome, usd = edit.usd })
+  end)
+end
+
+---@param edit sanderling.rewrite.Edit
+---@param piece sanderling.RewritePiece
+local function take_piece(edit, piece)
+  edit.notice = piece.notice or ''
+  local text = edit.text:sub(1, piece.kept or 0) .. (piece.text or '')
+  edit.is_empty = edit.is_empty and text == ''
+  edit.text = text
+  draw(edit)
+end
+
+--- The last request has not brought a draft: the one before stands again, if there is one.
+---@param edit sanderling.rewrite.Edit
+---@param outcome 'stopped'|'failed'
+local function fall_back(edit, outcome)
+  local draft = edit.drafts[#edit.drafts]
+  if not draft then
+    return finish(edit, outcome)
+  end
+  edit.request, edit.notice = nil, ''
+  edit.instruction, edit.text, edit.is_empty = draft.instruction, draft.text, false
+  draw(edit)
+end
+
+---@param edit sanderling.rewrite.Edit
+---@param result sanderling.Rewritten|{ error: string }
+local function take_answer(edit, result)
+  edit.request = nil
+  if result.error then
+    fall_back(edit, 'failed')
+    tell(result.error, vim.log.levels.ERROR)
+    return
+  end
+  edit.text, edit.is_empty = result.text, false
+  edit.notice = STOP_REASONS[result.stop_reason] or ''
+  local usage = result.usage
+  edit.tokens_in = edit.tokens_in
+    + (usage.input_tokens or 0)
+    + (usage.cache_creation_input_tokens or 0)
+    + (usage.cache_read_input_tokens or 0)
+  edit.tokens_out = edit.tokens_out + (usage.output_tokens or 0)
+  edit.usd, edit.is_priced = edit.usd + result.usd, edit.is_priced and result.is_priced
+  if edit.notice == '' then
+    table.insert(edit.drafts, { instruction = edit.instruction, text = result.text })
+  end
+  draw(edit)
+  bus.announce('AgentEditReady', { buf = edit.region.buf, usd = edit.usd })
+end
+
+--- Ask for what `edit.instruction` says.
+---@param edit sanderling.rewrite.Edit
+---@return string? error
+local function ask(edit)
+  local request, err = context.of(edit.region, edit.project)
+  if not request then
+    return err
+  end
+  request.type, request.instruction, request.drafts = 'rewrite', edit.instruction, edit.drafts
+  request.model = model_for(edit.project)
+  edit.text, edit.is_empty, edit.notice = '', true, ''
+  local function while_it_lives(fn)
+    return function(told)
+      if edits[edit.id] then
+        locked.retry(function()
+          if edits[edit.id] then
+            fn(edit, told)
+          end
+        end, function(why)
+          require('sanderling.host.log').note_defect(why)
+        end)
+      end
+    end
+  end
+  edit.request = host.request(request, while_it_lives(take_answer), while_it_lives(take_piece))
+  draw(edit)
+end
+
+--- Say why the buffer cannot be edited, if it cannot.
+---@param buf integer
+---@return string?
+local function refusal(buf)
+  local python, err = host.python()
+  if config.problem or not python then
+    vim.schedule(install.offer)
+    return config.problem or err
+  elseif not vim.bo[buf].modifiable then
+    return "This buffer is locked ('nomodifiable'): nothing was asked."
+  end
+end
+
+--- The edit that lies where `first` to `last` do, in part at least.
+---@param buf integer
+---@param first integer row
+---@param last integer
+---@return sanderling.rewrite.Edit?
+---@return boolean is_same it is about exactly these
+local function overlapping(buf, first, last)
+  for _, edit in ipairs(edits_in(buf)) do
+    local from, to = edit.region:rows()
+    if from and from <= last and to >= first then
+      return edit, from == first and to == last
+    end
+  end
+  return nil, false
+end
+
+--- Give a further instruction on an edit.
+---@param edit sanderling.rewrite.Edit
+---@param instruction string
+function M.refine(edit, instruction)
+  if not edit.region:is_as_sent() then
+    return tell(edit.region:refusal({}) or '')
+  elseif edit.request then
+    host.stop_request(edit.request)
+    edit.request = nil
+  end
+  edit.instruction = instruction
+  local err = ask(edit)
+  if err then
+    tell(err, vim.log.levels.ERROR)
+  end
+end
+
+--- Begin an edit of `region`, or go on with the one that is there.
+---@param region sanderling.rewrite.region.Region
+---@param instruction string
+function M.begin(region, instruction)
+  local first, last = region:rows()
+  local err = refusal(region.buf)
+  local other, is_same = overlapping(region.buf, assert(first), last)
+  if err or other then
+    region:forget()
+    if err then
+      tell(err, vim.log.levels.ERROR)
+    elseif other and is_same then
+      M.refine(other, instruction)
+    else
+      tell('Another edit waits in these lines: accept or discard it first.')
+    end
+    return
+  end
+  last_id = last_id + 1
+  local edit = { ---@type sanderling.rewrite.Edit
+    id = last_id,
+    region = region,
+    project = stored.root_here(),
+    instruction = instruction,
+    drafts = {},
+    text = '',
+    is_empty = true,
+    notice = '',
+    tokens_in = 0,
+    tokens_out = 0,
+    usd = 0,
+    is_priced = true,
+  }
+  edits[edit.id] = edit
+  err = ask(edit)
+  if err then
+    finish(edit, 'failed')
+    return tell(err, vim.log.levels.ERROR)
+  end
+  update_keys(region.buf)
+  api.nvim_buf_attach(region.buf, false, {
+    on_detach = vim.schedule_wrap(function()
+      if edits[edit.id] and not edit.region:rows() then
+        finish(edit, 'closed')
+      end
+    end),
+  })
+end
+
+-- what a person does with it ------------------------------------------------------------------------------------------
+
+---@return sanderling.rewrite.Edit? edit else it is said that there is none
+local function wanted()
+  local edit = M.here()
+  if not edit then
+    tell(NOTHING_HERE)
+  end
+  return edit
+end
+
+---@param edit sanderling.rewrite.Edit
+---@return string? refusal
+local function put_in(edit)
+  if edit.request then
+    return 'It is still being written.'
+  elseif edit.notice ~= '' then
+    return edit.notice
+  end
+  local lines = lines_of(edit)
+  if context.has_returns(edit.region.text) then
+    lines = vim.tbl_map(function(line)
+      return line .. '\r'
+    end, lines)
+  end
+  local why = edit.region:refusal(lines)
+  if not why then
+    edit.region:replace(lines)
+    finish(edit, 'accepted')
+  end
+  return why
+end
+
+--- Put what was written in its place: of the edit at the cursor, or of all in the buffer.
+---@param is_all? boolean
+function M.accept(is_all)
+  local list = is_all and edits_in(api.nvim_get_current_buf()) or { M.here() }
+  if #list == 0 then
+    return tell(NOTHING_HERE)
+  end
+  for _, edit in ipairs(list) do
+    local why = put_in(edit)
+    if why then
+      tell(why)
+    end
+  end
+end
+
+--- Take the edit at the cursor away, or all in the buffer.
+---@param is_all? boolean
+function M.discard(is_all)
+  local list = is_all and edits_in(api.nvim_get_current_buf()) or { M.here() }
+  if #list == 0 then
+    return tell(NOTHING_HERE)
+  end
+  for _, edit in ipairs(list) do
+    finish(edit, 'discarded')
+  end
+end
+
+--- Stop what is being written at the cursor; what stood there before comes back.
+function M.stop()
+  local edit = M.here()
+  if edit and edit.request then
+    host.stop_request(edit.request)
+    edit.request = nil
+    fall_back(edit, 'stopped')
+    message.tell('Stopped.')
+  else
+    api.nvim_feedkeys(vim.keycode('<C-c>'), 'ni', false)
+  end
+end
+
+--- Ask what is to be different in the edit at the cursor.
+function M.ask_to_refine()
+  local edit = wanted()
+  if edit then
+    message.ask({ prompt = 'Change it how? ' }, function(instruction)
+      if instruction and instruction:find('%S') and edits[edit.id] then
+        M.refine(edit, instruction)
+      end
+    end)
+  end
+end
+
+return M

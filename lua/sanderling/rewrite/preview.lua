@@ -1,0 +1,192 @@
+--- The preview of an edit: virtual lines below what is to be replaced, with what goes and what comes. The buffer is as it was.
+local M = {}
+
+local api = vim.api
+local hunks = require('sanderling.editing.hunks')
+local icons = require('sanderling.ui.icons')
+local words = require('sanderling.ui.words')
+
+local ns = api.nvim_create_namespace('sanderling_rewrite')
+
+local AROUND = 3 -- lines that stay, shown beside those that differ
+local MAX_ROWS = 300 -- Neovim makes them anew each time
+local MAX_BYTES = 1000 -- of a line: they do not wrap
+
+---@alias sanderling.rewrite.preview.Row [string, string] sign and text
+---@alias sanderling.rewrite.preview.Chunks [string, string][]
+
+---@class (exact) sanderling.rewrite.preview.Difference
+---@field rows sanderling.rewrite.preview.Row[]
+---@field added integer
+---@field removed integer
+
+--- Compare `new` with `old`. While it is written, what is left of `old` behind the last line that both have is still to come.
+---@param old string[]
+---@param new string[]
+---@param is_whole boolean
+---@return sanderling.rewrite.preview.Difference
+function M.difference(old, new, is_whole)
+  local rows, at, added, removed = {}, 1, 0, 0
+  local function add(sign, lines, first, last)
+    for i = first, last do
+      rows[#rows + 1] = { sign, lines[i] }
+    end
+  end
+  for _, part in ipairs(hunks.differences(old, new)) do
+    local from, count, new_from, new_count = unpack(part)
+    local is_open = not is_whole and from + count - 1 == #old
+    local gone = is_open and math.min(count, new_count) or count
+    add(' ', old, at, from - 1)
+    add('-', old, from, from + gone - 1)
+    add('+', new, new_from, new_from + new_count - 1)
+    at, added, removed = from + count, added + new_count, removed + gone
+  end
+  add(' ', old, at, #old)
+  return { rows = rows, added = added, removed = removed }
+end
+
+--- Leave out what stays, but for some lines beside what does not.
+---@param rows sanderling.rewrite.preview.Row[]
+---@return sanderling.rewrite.preview.Row[]
+local function folded(rows)
+  local is_near, kept, skipped = {}, {}, 0
+  for i, row in ipairs(rows) do
+    for near = row[1] ~= ' ' and i - AROUND or 1, row[1] ~= ' ' and i + AROUND or 0 do
+      is_near[near] = true
+    end
+  end
+  local function tell()
+    if skipped > 0 then
+      local text = ('%s %s as before'):format(icons.more, words.counted(skipped, 'line'))
+      kept[#kept + 1], skipped = { '', text }, 0
+    end
+  end
+  for i, row in ipairs(rows) do
+    if is_near[i] then
+      tell()
+      kept[#kept + 1] = row
+    else
+      skipped = skipped + 1
+    end
+  end
+  tell()
+  return kept
+end
+
+--- At most `count` rows: those at the end while it is written, those at the beginning when it is done.
+---@param rows sanderling.rewrite.preview.Row[]
+---@param count integer
+---@param is_whole boolean
+---@return sanderling.rewrite.preview.Row[]
+local function bounded(rows, count, is_whole)
+  local hidden = #rows - count
+  if hidden <= 0 then
+    return rows
+  end
+  local note = { '', ('%s %s more'):format(icons.more, words.counted(hidden, 'line')) }
+  if is_whole then
+    return vim.list_extend(vim.list_slice(rows, 1, count), { note })
+  end
+  return vim.list_extend({ note }, vim.list_slice(rows, hidden + 1))
+end
+
+--- `line` as it is shown: tabs as wide as they are, nothing that hides.
+---@param line string
+---@param tabstop integer
+---@return string
+local function expanded(line, tabstop)
+  local parts, col = {}, 0
+  for text, tab in line:sub(1, MAX_BYTES):gmatch('([^\t]*)(\t?)') do
+    text = vim.fn.strtrans(text)
+    col = col + api.nvim_strwidth(text)
+    local width = tab ~= '' and tabstop - col % tabstop or 0
+    parts[#parts + 1], col = text .. (' '):rep(width), col + width
+  end
+  return table.concat(parts)
+end
+
+local HIGHLIGHTS = { ['+'] = 'AgentHunkAdd', ['-'] = 'AgentHunkDelete', [' '] = 'AgentEditSame' }
+
+---@param row sanderling.rewrite.preview.Row
+---@param tabstop integer
+---@return sanderling.rewrite.preview.Chunks
+local function chunks_of(row, tabstop)
+  local sign, text = unpack(row)
+  local shown = ({ ['+'] = icons.added, ['-'] = icons.minus })[sign] or ' '
+  local gap = (' '):rep(3 - api.nvim_strwidth(shown))
+  return { { shown .. gap .. expanded(text, tabstop), HIGHLIGHTS[sign] or 'AgentPlaceholder' } }
+end
+
+---@class (exact) sanderling.rewrite.preview.View
+---@field title string
+---@field difference sanderling.rewrite.preview.Difference
+---@field is_whole boolean
+---@field status sanderling.rewrite.preview.Chunks below it
+
+---@param view sanderling.rewrite.preview.View
+---@param tabstop integer
+---@param height integer
+---@return sanderling.rewrite.preview.Chunks[]
+local function lines_of(view, tabstop, height)
+  local difference = view.difference
+  local counts = ('  +%d %s%d'):format(difference.added, icons.minus, difference.removed)
+  local lines = { { { icons.header .. view.title, 'AgentEditTitle' }, { counts, 'AgentStatus' } } }
+  local count = view.is_whole and MAX_ROWS or math.max(5, height - 8)
+  for _, row in ipairs(bounded(folded(difference.rows), count, view.is_whole)) do
+    lines[#lines + 1] = chunks_of(row, tabstop)
+  end
+  lines[#lines + 1] = view.status
+  return lines
+end
+
+--- Draw the preview below row `row`, which is `mark` from then on.
+---@param buf integer
+---@param row integer
+---@param mark? integer that it was before
+---@param view sanderling.rewrite.preview.View
+---@return integer mark
+---@return integer height in rows
+function M.draw(buf, row, mark, view)
+  local win = vim.fn.bufwinid(buf)
+  local height = win ~= -1 and api.nvim_win_get_height(win) or vim.o.lines
+  local lines = lines_of(view, vim.bo[buf].tabstop, height)
+  local options = { id = mark, virt_lines = lines, undo_restore = false, strict = false }
+  return api.nvim_buf_set_extmark(buf, ns, row, 0, options), #lines
+end
+
+--- Scroll the current window so far that what is below `last` is seen, and `first` still is, if the cursor is there.
+---@param buf integer
+---@param first integer row
+---@param last integer
+---@param height integer rows of what is drawn below
+function M.reveal(buf, first, last, height)
+  local win = api.nvim_get_current_win()
+  local lnum = api.nvim_win_get_cursor(win)[1]
+  if api.nvim_win_get_buf(win) ~= buf or lnum < first + 1 or lnum > last + 1 then
+    return
+  end
+  local top = vim.fn.line('w0') - 1
+  if top > first or not api.nvim_get_mode().mode:find('^n') then
+    return
+  end
+  local function below(from)
+    return api.nvim_win_text_height(win, { start_row = from, end_row = last }).all + height
+  end
+  local room, wanted = api.nvim_win_get_height(win), top
+  while wanted < math.min(first, lnum - 1) and below(wanted) > room do
+    wanted = wanted + 1
+  end
+  if wanted > top then
+    vim.fn.winrestview({ topline = wanted + 1 })
+  end
+end
+
+---@param buf integer
+---@param mark? integer
+function M.clear(buf, mark)
+  if mark and api.nvim_buf_is_loaded(buf) then
+    api.nvim_buf_del_extmark(buf, ns, mark)
+  end
+end
+
+return M
