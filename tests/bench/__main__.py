@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.bench.cache import cache
 from tests.bench.changes import changes
+from tests.bench.edit import edit
 from tests.bench.first_request import first_request
 from tests.bench.interrupt import interrupt
 from tests.bench.latency import cancel, cold, first_text, long, warm
@@ -45,6 +46,7 @@ GROUPS = {
         rounds,
         changes,
         review,
+        edit,
         undo,
         print_mode,
         first_request,
