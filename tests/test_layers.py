@@ -24,6 +24,7 @@ LAYERS = (
     {"tools"},
     {"permissions", "mcp"},
     {"agents"},
+    {"acp_client"},
     {"conversation", "rewriting"},
     {"editor", "print_mode"},
     {"cli"},

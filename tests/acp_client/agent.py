@@ -33,7 +33,13 @@ def send(message):
 
 
 def update(session, **fields):
-    send({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": fields}})
+    send(
+        {
+            "jsonrpc": "2.0",
+            "method": "session/update",
+            "params": {"sessionId": session, "update": fields},
+        }
+    )
 
 
 def chunk(session, kind, text):
@@ -53,7 +59,9 @@ def filled(value, session):
 
 
 def play(session, text, prompt_id):
-    steps = script["prompts"].get(text.strip(), script["prompts"].get("*", [{"say": f"heard: {text}"}]))
+    steps = script["prompts"].get(
+        text.strip(), script["prompts"].get("*", [{"say": f"heard: {text}"}])
+    )
     stop = "end_turn"
     for step in steps:
         [(key, value)] = step.items()
@@ -72,10 +80,18 @@ def play(session, text, prompt_id):
                 send(value)
             case "ask":
                 answer = request("session/request_permission", {"sessionId": session, **value})
-                chunk(session, "agent_message_chunk", "answer: " + json.dumps(answer.get("result", answer.get("error"))))
+                chunk(
+                    session,
+                    "agent_message_chunk",
+                    "answer: " + json.dumps(answer.get("result", answer.get("error"))),
+                )
             case "call":
                 answer = request(value["method"], {"sessionId": session, **value["params"]})
-                chunk(session, "agent_message_chunk", "got: " + json.dumps(answer.get("result", answer.get("error"))))
+                chunk(
+                    session,
+                    "agent_message_chunk",
+                    "got: " + json.dumps(answer.get("result", answer.get("error"))),
+                )
             case "write":
                 open(value["path"], "w").write(value["text"])
             case "sleep":
@@ -97,7 +113,13 @@ def play(session, text, prompt_id):
     if cancelled.is_set() and not settings.get("is_deaf"):
         stop = "cancelled"
     if not settings.get("is_mute"):
-        send({"jsonrpc": "2.0", "id": prompt_id, "result": {"stopReason": stop, **script.get("answer", {})}})
+        send(
+            {
+                "jsonrpc": "2.0",
+                "id": prompt_id,
+                "result": {"stopReason": stop, **script.get("answer", {})},
+            }
+        )
 
 
 def handle(message):
@@ -111,17 +133,32 @@ def handle(message):
         case "initialize":
             if settings.get("is_silent"):
                 return
-            result = {"protocolVersion": settings.get("version", 1), "agentCapabilities": settings.get("capabilities", {})}
+            result = {
+                "protocolVersion": settings.get("version", 1),
+                "agentCapabilities": settings.get("capabilities", {}),
+            }
             result["authMethods"] = settings.get("auth_methods", [])
             send({"jsonrpc": "2.0", "id": number, "result": result})
         case "authenticate":
             settings["needs_login"] = False
             send({"jsonrpc": "2.0", "id": number, "result": {}})
         case "session/new" if settings.get("needs_login"):
-            send({"jsonrpc": "2.0", "id": number, "error": {"code": -32000, "message": "Authentication required"}})
+            send(
+                {
+                    "jsonrpc": "2.0",
+                    "id": number,
+                    "error": {"code": -32000, "message": "Authentication required"},
+                }
+            )
         case "session/new":
             session = f"session-{os.getpid()}-{next(sessions)}"
-            send({"jsonrpc": "2.0", "id": number, "result": {"sessionId": session, **script.get("session", {})}})
+            send(
+                {
+                    "jsonrpc": "2.0",
+                    "id": number,
+                    "result": {"sessionId": session, **script.get("session", {})},
+                }
+            )
             for each in script.get("begin", []):
                 update(session, **each)
         case "session/load" | "session/resume":
@@ -132,19 +169,37 @@ def handle(message):
         case "session/prompt":
             cancelled.clear()
             text = "\n".join(block.get("text", "") for block in params["prompt"])
-            threading.Thread(target=play, args=(params["sessionId"], text, number), daemon=True).start()
+            threading.Thread(
+                target=play, args=(params["sessionId"], text, number), daemon=True
+            ).start()
         case "session/cancel":
             cancelled.set()
         case "session/set_mode":
             send({"jsonrpc": "2.0", "id": number, "result": {}})
-            update(params["sessionId"], sessionUpdate="current_mode_update", currentModeId=params["modeId"])
+            update(
+                params["sessionId"],
+                sessionUpdate="current_mode_update",
+                currentModeId=params["modeId"],
+            )
         case "session/set_config_option":
             for option in script["session"]["configOptions"]:
                 if option["id"] == params["configId"]:
                     option["currentValue"] = params["value"]
-            send({"jsonrpc": "2.0", "id": number, "result": {"configOptions": script["session"]["configOptions"]}})
+            send(
+                {
+                    "jsonrpc": "2.0",
+                    "id": number,
+                    "result": {"configOptions": script["session"]["configOptions"]},
+                }
+            )
         case _ if number is not None:
-            send({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": f"no {method}"}})
+            send(
+                {
+                    "jsonrpc": "2.0",
+                    "id": number,
+                    "error": {"code": -32601, "message": f"no {method}"},
+                }
+            )
 
 
 for line in sys.stdin:

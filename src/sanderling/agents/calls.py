@@ -5,7 +5,7 @@ import shlex
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from sanderling.sandbox.network.hosts import authority_of, canonical_host
+from sanderling.hosts import authority_of, canonical_host
 
 _SHELLS = frozenset(("bash", "sh", "zsh", "dash", "fish"))
 _PATH_KEYS = (

@@ -18,7 +18,7 @@ from sanderling.agents.home import problem_of
 from sanderling.config import HostText, PathText, VariableText
 from sanderling.config.expansion import expand
 from sanderling.errors import ConfigError, SandboxError
-from sanderling.sandbox.network.hosts import HostRules
+from sanderling.sandbox.network.host_rules import HostRules
 from sanderling.text import did_you_mean
 
 PRESETS = Path(__file__).with_name("presets.toml")
