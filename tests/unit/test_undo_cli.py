@@ -1,9 +1,11 @@
 """`sanderling changes|undo|redo` after a run of print mode: output, exit statuses, and what stands on the disk."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
-from tests.conftest import prove
+from tests.conftest import ROOT, prove
 from tests.unit.test_print_mode import Shell
 
 from sanderling.session.session import Session
@@ -80,3 +82,92 @@ def test_what_is_wrong_is_named(shell):
         held.close()
     assert failed.returncode == 1
     assert "open" in failed.stderr
+
+
+ODD = [
+    {
+        "tool_use": {
+            "name": "bash",
+            "input": {
+                "command": r"""printf one > "$(printf 'caf\351')"; printf two > 'new
+line'; printf three > "$(printf '\033[31m')" """
+            },
+        }
+    }
+]
+
+
+def names_in(project: Path) -> set[bytes]:
+    return {os.fsencode(path.name) for path in project.iterdir()}
+
+
+def test_names_that_are_no_text_can_be_listed_and_taken_back(tmp_path):
+    shell = Shell(tmp_path)
+    done = shell.play(ODD, [{"text": "Done."}], args=("--mode", "auto"))
+    assert done.returncode == 0, done.stderr
+    names = {b"caf\xe9", b"new\nline", b"\x1b[31m"}
+    assert names_in(shell.project) >= names
+    changes = shell.run("changes")
+    assert (changes.returncode, changes.stderr) == (0, "")
+    assert "\x1b" not in changes.stdout
+    listed = json.loads(shell.run("changes", "--json").stdout)
+    assert {file["path"] for file in listed["turns"][0]["files"]} == {
+        "caf\ufffd",
+        "new\nline",
+        "\x1b[31m",
+    }
+    undone = shell.run("undo", "--json")
+    assert (undone.returncode, undone.stderr) == (0, "")
+    assert len(json.loads(undone.stdout)["files"]) == 3
+    assert not names_in(shell.project) & names
+    assert shell.run("redo").returncode == 0
+    assert names_in(shell.project) >= names
+
+
+@prove
+def test_what_is_printed_as_json_stays_as_it_is(shell):
+    outputs = [
+        shell.run(*arguments).stdout.replace(turn_of(shell), "TURN")
+        for arguments in (
+            ("changes", "--json"),
+            ("undo", "--json"),
+            ("changes", "--turn", "1", "--json"),
+            ("redo", "--json"),
+        )
+    ]
+    golden = ROOT / "tests" / "golden" / "undo_json_v1.jsonl"
+    assert "".join(outputs).splitlines() == golden.read_text().splitlines()
+
+
+def turn_of(shell: Shell) -> str:
+    (turn,) = json.loads(shell.run("changes", "--json").stdout)["turns"]
+    return turn["turn"]
+
+
+@prove
+@pytest.mark.parametrize(
+    "command, words",
+    [
+        ("changes", ["List what the agent has changed", "--session ID", "--turn N", "--json"]),
+        ("undo", ["Take back what the agent has changed", "--session ID", "--turn N", "--json"]),
+        ("redo", ["Do again what was undone last", "--session ID", "--turn N", "--json"]),
+    ],
+)
+def test_help_says_what_a_command_does_and_takes(tmp_path, command, words):
+    shell = Shell(tmp_path)
+    shown = shell.run(command, "--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    text = " ".join(shown.stdout.split())
+    words = [*words, "The exit status is 0, 1 if"]
+    assert [word for word in words if word not in text] == []
+    wrong = shell.run(command, "--turn", "x")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+
+
+@prove
+def test_without_a_session_nothing_can_be_listed(tmp_path):
+    shell = Shell(tmp_path)
+    for command in ("changes", "undo", "redo"):
+        failed = shell.run(command)
+        assert (failed.returncode, failed.stdout) == (2, ""), failed.stderr
+        assert "session" in failed.stderr

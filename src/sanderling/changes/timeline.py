@@ -24,11 +24,6 @@ class Undoing(NamedTuple):
     kind: str = ""
     prompt_id: str = ""
 
-    @property
-    def has_failed(self) -> bool:
-        """Say whether it came to its end, and could do nothing of what there was to do."""
-        return self.is_finished and bool(self.left) and not self.changes
-
 
 class Timeline:
     """All turns in which something was changed, and all undoings, the oldest first."""
@@ -68,12 +63,13 @@ class Timeline:
 
     @property
     def undone_turns(self) -> set[str]:
-        """The turns that were undone, at least in part: not those of which nothing could be."""
+        """The turns that were undone, at least in part: not those of which nothing could be, or of which some was done again."""
+        redone = {each.undoes for each in self.undoings if each.changes}
         return {
             turn
             for each in self._in_force()
             for turn in each.turns
-            if not self._is_all_left(turn, each)
+            if each.id not in redone and not self._is_all_left(turn, each)
         }
 
     def _is_all_left(self, turn: str, undoing: Undoing) -> bool:
@@ -104,8 +100,19 @@ class Timeline:
         )
 
     def _in_force(self) -> list[Undoing]:
-        taken_back = {each.undoes for each in self.undoings if each.undoes and not each.has_failed}
-        return [each for each in self.undoings if not each.undoes and each.id not in taken_back]
+        """The undoings of which something is not taken back, with what that is."""
+        found: list[Undoing] = []
+        for each in self.undoings:
+            takers = [other for other in self.undoings if other.undoes == each.id]
+            if each.undoes:
+                continue
+            if not takers:
+                found.append(each)
+                continue
+            left = set.intersection(*({path for path, _ in taker.left} for taker in takers))
+            if changes := tuple(change for change in each.changes if change.path in left):
+                found.append(each._replace(changes=changes))
+        return found
 
 
 def _undoings(records: Iterable[Record]) -> Iterator[Undoing]:

@@ -1,6 +1,7 @@
 """`sanderling changes`, `undo` and `redo`: what the agent has changed in a session that nobody has open, and taking it back."""
 
 import argparse
+import json
 import sys
 from typing import Any
 
@@ -22,9 +23,10 @@ from sanderling.protocol.events import Event, Notice
 from sanderling.protocol.requests import ChangedFile, Changes, ListChanges, TurnShown
 from sanderling.protocol.restoring import FilesRestored, RestoredFile
 from sanderling.session.records import is_session_id
-from sanderling.text import visible
+from sanderling.text import printable, visible
 
 EXIT_LEFT, EXIT_USAGE = 1, 2
+EXIT_STATUS = "The exit status is 0, 1 if something had to be left as it is or could not be done, 2 if the command line or the session is wrong."
 DID = {
     "undo": "undone",
     "redo": "done again",
@@ -39,7 +41,8 @@ def add_undo_commands(commands: Any) -> None:
         ("undo", "take back what the agent has changed in its last turn"),
         ("redo", "do again what was undone last"),
     ):
-        command = commands.add_parser(name, help=what)
+        description = f"{what.capitalize()}. {EXIT_STATUS}"
+        command = commands.add_parser(name, help=what, description=description)
         command.add_argument("--session", metavar="ID", help="else the last one of this project")
         command.add_argument("--turn", metavar="N", type=int, help="its number, as in `changes`")
         command.add_argument("--json", action="store_true")
@@ -116,7 +119,7 @@ class _Face:
         if any(file.how == "left" for file in restored.files):
             self._status = EXIT_LEFT
         if self._arguments.json:
-            sys.stdout.write(msgspec.json.encode(restored).decode() + "\n")
+            sys.stdout.write(_json(restored) + "\n")
             return
         count = len(restored.files)
         sys.stdout.write(f"{DID[restored.kind]}: {count} file{'s' * (count != 1)}\n")
@@ -126,12 +129,18 @@ class _Face:
     def _show_changes(self, changes: Changes, turn: str) -> None:
         shown = [each for each in changes.turns if turn in ("", each.turn)]
         if self._arguments.json:
-            sys.stdout.write(msgspec.json.encode(Changes(tuple(shown))).decode() + "\n")
+            sys.stdout.write(_json(Changes(tuple(shown))) + "\n")
             return
         for each in shown:
             sys.stdout.write(_turn_line(each))
             for file in each.files:
                 sys.stdout.write(f"  {_changed_line(file)}\n")
+
+
+def _json(shown: FilesRestored | Changes) -> str:
+    """One line of JSON. Bytes of names that are no text stand there as U+FFFD."""
+    plain = msgspec.to_builtins(shown)
+    return printable(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
 
 
 def _turn(changes: Changes, number: int | None) -> str:

@@ -26,6 +26,7 @@ from sanderling.changes.restoring import (
     Step,
     by_path,
     file_state,
+    is_same,
     is_torn,
     plan,
     states_needed,
@@ -224,7 +225,7 @@ class Restorer:
         await modes.open()
         for step in steps:
             try:
-                await self._step(files, modes, undoing_id, step)
+                await self._step_or_same(files, modes, undoing_id, step)
             except LeftError as error:
                 left.append(Left(step.path, str(error)))
             except FileChangedError:
@@ -245,6 +246,18 @@ class Restorer:
         if taken and self._workspace.editor:
             await self._workspace.editor.files_changed(())
         return tuple(taken), tuple(left)
+
+    async def _step_or_same(self, files: Files, modes: Modes, undoing_id: str, step: Step) -> None:
+        """Do a step, unless it is done already: a file was brought back by another one of its names."""
+        try:
+            await self._step(files, modes, undoing_id, step)
+        except FileChangedError:
+            if step.then.state.kind != "file":
+                raise
+            look = await files.look(step.path, MAX_FILE_BYTES)
+            if not is_same(_present(look).state, step.then.state):
+                raise
+            await self._note(files, step)
 
     async def _step(self, files: Files, modes: Modes, undoing_id: str, step: Step) -> None:
         if await self._workspace.sandbox.undoes(step.path):

@@ -1,0 +1,300 @@
+"""Whole trees that a command has changed and an undoing brings back: links, odd names and modes, many files, repositories of all kinds."""
+
+import os
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.conftest import prove, prove_rest
+from tests.sandbox.child import USERS, in_child, open_directory
+from tests.unit.test_command_changes import GIT
+from tests.unit.test_file_tools import Desk, Place
+from tests.unit.test_file_tools import place as place  # noqa: PLC0414 - a fixture
+from tests.unit.test_file_tools import project as project  # noqa: PLC0414
+from tests.unit.test_restorer import Agent, tree
+
+from sanderling.changes.restoring import Plan
+from sanderling.tools.restoring import Restorer
+
+ODD = [
+    b"new\nline",
+    b"\xff\xfe bytes",
+    b"-rf",
+    b" ",
+    b"a'\"`$(id)",
+    b"x" * 255,
+    "ä".encode() * 127,
+    b"\\",
+    b"caf\xc3",
+]
+
+
+async def run(desk: Desk, command: str, act: Callable[[], object] = lambda: None) -> None:
+    """Run a command as the agent does; `act` is part of what it does."""
+    workspace = desk.workspace
+    async with workspace.changes.during(workspace.ground, "c"):
+        process = await workspace.ground.spawn(["/bin/sh", "-c", f"{command}\n echo end"])
+        assert process.stdout
+        said = b""
+        while not said.endswith(b"end\n"):
+            said += await process.stdout.receive()
+        await process.wait()
+        process.close()
+        act()
+
+
+async def taken_back(place: Place, command: str, *, is_on: bool = False) -> tuple[Plan, Plan]:
+    """Run a command, undo and redo it, and undo it again; return what came of the first two."""
+
+    def found() -> dict[str, object]:  # without what the sandbox puts into a bare repository
+        return {name: what for name, what in tree(place.project).items() if name != "commondir"}
+
+    before = found()
+    async with place.desk(is_on=is_on) as desk:
+        agent = Agent(desk)
+        await run(desk, command)
+        after = found()
+        assert after != before
+        undone = await agent.undo()
+        assert undone.left == ()
+        assert found() == before
+        redone = await agent.redo()
+        assert redone.left == ()
+        assert found() == after
+        await agent.undo()
+        assert found() == before
+    return undone, redone
+
+
+def as_user(uid: int, prepare: Callable[[Path], object], command: str, monkeypatch) -> None:
+    """Have a user take back what a command does in a project of theirs."""
+
+    def scenario() -> None:
+        place = Place(base)
+        place.project.mkdir(parents=True)
+        prepare(place.project)
+        anyio.run(taken_back, place, command)
+
+    with open_directory() as base:
+        monkeypatch.setenv("HOME", str(base / "home"))
+        in_child(scenario, uid)
+
+
+def closed_directories(project: Path) -> None:
+    for name in ("closed", "gone", "opened", "shut"):
+        (project / name / "deep").mkdir(parents=True)
+        (project / name / "file").write_text("before\n")
+        (project / name / "deep" / "file").write_text("before\n")
+    (project / "closed").chmod(0o555)
+    (project / "gone" / "deep").chmod(0o500)
+    (project / "gone").chmod(0o555)
+    (project / "shut" / "file").chmod(0o400)
+
+
+@pytest.mark.parametrize("uid", prove_rest(USERS, keep=(-1,)))
+def test_what_lies_in_directories_that_may_not_be_written_comes_back(uid, monkeypatch):
+    as_user(
+        uid,
+        closed_directories,
+        """
+        chmod -R u+w gone; rm -r gone
+        chmod 755 closed; echo after > closed/file; chmod 555 closed
+        mkdir made; echo x > made/file; chmod 500 made
+        echo after > opened/file; rm opened/deep/file; chmod 500 opened/deep; chmod 555 opened
+        echo new > shut/new; chmod 500 shut
+        """,
+        monkeypatch,
+    )
+
+
+def test_a_directory_that_is_not_empty_keeps_the_mode_that_it_has(place, project):
+    async def scenario() -> None:
+        async with place.desk() as desk:
+            agent = Agent(desk)
+            await run(desk, "mkdir made; echo x > made/file; chmod 555 made")
+            (project / "made").chmod(0o755)
+            (project / "made" / "mine").write_text("mine\n")
+            (project / "made").chmod(0o555)
+            undone = await agent.undo()
+            assert undone.left == ()
+            assert [path.name for path in (project / "made").iterdir()] == ["mine"]
+            assert (project / "made").stat().st_mode & 0o777 == 0o555
+
+    anyio.run(scenario)
+
+
+@pytest.mark.parametrize("uid", prove_rest(USERS, keep=(0,)))
+def test_links_and_odd_names_come_back(uid, monkeypatch):
+    def prepare(project: Path) -> None:
+        for name in ODD:
+            (project / os.fsdecode(name)).write_bytes(b"before " + name)
+        (project / "directory").mkdir()
+        (project / "directory" / os.fsdecode(ODD[1])).write_text("before\n")
+        (project / "to a directory").symlink_to("directory")
+        (project / "to nothing").symlink_to(os.fsdecode(b"\xff/nothing"))
+        (project / "out").symlink_to("/etc/hostname")
+        (project / "hard").write_text("before\n")
+        os.link(project / "hard", project / "directory" / "hard too")
+        os.mkfifo(project / "pipe")
+
+    command = r"""
+        for each in ./* ./-rf; do [ -f "$each" ] && [ ! -L "$each" ] && echo after >> "$each"; done
+        ln -sfn . "to a directory"; rm "to nothing"; ln -sfn /etc/passwd out; echo after > directory/hard\ too
+        mv "new
+line" moved; ln -s moved "another
+link"; mkdir "new
+directory"; echo x > "new
+directory/in it"; chmod 600 ./-rf; rm -r ./x*
+    """
+    as_user(uid, prepare, command, monkeypatch)
+
+
+@prove
+async def test_ten_thousand_files_come_back(place, project, monkeypatch):
+    monkeypatch.setattr("tests.unit.test_file_tools.DEADLINE_S", 300)
+    for number in range(10_000):
+        path = project / f"d{number % 100}" / f"f{number}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{number}\n")
+    undone, _ = await taken_back(
+        place, "for each in d*/*; do echo after >> $each; done; rm -r d7; chmod 700 d8"
+    )
+    assert len(undone.steps) == 10_002
+
+
+@pytest.mark.parametrize("is_on", prove_rest([True, False], keep=(-1,)))
+async def test_what_is_too_large_is_left_and_all_else_comes_back(place, project, is_on):
+    for name in ("changed", "removed", "moved"):
+        with (project / name).open("wb") as file:
+            file.truncate(1 << 30)
+    (project / "small").write_text("before\n")
+    async with place.desk(is_on=is_on) as desk:
+        agent = Agent(desk)
+        await run(
+            desk,
+            "echo x >> changed; rm removed; mv moved to; truncate -s 1G made; echo after > small",
+        )
+        undone = await agent.undo()
+    assert {Path(path).name for path, _ in undone.left} == {
+        "changed",
+        "removed",
+        "moved",
+        "to",
+        "made",
+    }
+    assert all("too large" in why for _, why in undone.left)
+    assert (project / "small").read_text() == "before\n"
+    assert (project / "to").stat().st_size == 1 << 30
+
+
+def git(project: Path, *arguments: str) -> None:
+    subprocess.run([*GIT, *arguments], cwd=project, check=True, capture_output=True)
+
+
+def filled(path: Path) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    for number in range(5):
+        (path / f"file{number}").write_text(f"before {path.name} {number}\n")
+        os.utime(path / f"file{number}", (1, 1))
+    return path
+
+
+def repository(path: Path) -> None:
+    filled(path)
+    git(path, "init", "-q")
+    git(path, "add", "-A")
+    git(path, "commit", "-qm", "first")
+
+
+def submodules(project: Path) -> None:
+    repository(project)
+    repository(project.parent / "library")
+    git(project, "-c", "protocol.file.allow=always", "submodule", "add", "-q", "../library", "sub")
+    git(project, "commit", "-qm", "with a library")
+
+
+def worktree(project: Path) -> None:
+    main = project.parent / "main"
+    repository(main)
+    project.rmdir()
+    git(main, "worktree", "add", "-q", str(project))
+    filled(project / "nested")
+
+
+def bare(project: Path) -> None:
+    repository(project.parent / "source")
+    git(project, "clone", "-q", "--bare", str(project.parent / "source"), ".")
+
+
+COMMIT = "git -c user.name=A -c user.email=a@example.com commit -qam second"
+
+
+@pytest.mark.parametrize(
+    "prepare, command",
+    prove_rest(
+        [
+            (filled, "echo after > file0; rm file1; mkdir d; mv file2 d"),
+            (repository, f"echo after > file0; git rm -q file1; git mv file2 file9; {COMMIT}"),
+            (submodules, f"cd sub; echo after > file0; rm file1; {COMMIT}; cd ..; {COMMIT}"),
+            (
+                worktree,
+                f"echo after > file0; rm file1; rm -r nested; {COMMIT}; git checkout -q -b x",
+            ),
+            (
+                bare,
+                "git update-ref refs/heads/other HEAD; git gc -q; echo x | git hash-object -w --stdin",
+            ),
+        ],
+        keep=(0, 2, -1),
+    ),
+)
+@pytest.mark.parametrize("is_on", prove_rest([True, False], keep=(-1,)))
+async def test_the_files_of_any_repository_come_back(place, project, prepare, command, is_on):
+    prepare(project)
+    await taken_back(place, command, is_on=is_on)
+
+
+class Swapped(Restorer):
+    """Restores after somebody has put something else in the place of what was looked at."""
+
+    swap: Callable[[], object]
+
+    async def _take(self, *arguments, **more):
+        self.swap()
+        return await super()._take(*arguments, **more)
+
+
+@pytest.mark.parametrize("seed", prove_rest(range(12), keep=(0, 1)))
+async def test_nothing_outside_is_touched_whatever_is_swapped_for_a_link(place, project, seed):
+    """The sandbox is off: no kernel helps. What lies outside holds just what the agent had made of the project."""
+    chance = random.Random(seed)
+    outside = place.base / "outside"
+    for base in (project, outside):
+        for name in ("d/deep/a", "d/b", "e/c", "f"):
+            (base / name).parent.mkdir(parents=True, exist_ok=True)
+            (base / name).write_text("after\n" if base is outside else "before\n")
+    async with place.desk() as desk:
+        agent = Agent(desk)
+        await run(
+            desk,
+            "for each in d/deep/a d/b e/c f; do echo after > $each; done; mkdir g; echo new > g/new; chmod 700 d e",
+        )
+        (outside / "g").mkdir()
+        (outside / "g" / "new").write_text("new\n")
+        before = tree(outside)
+
+        def swap() -> None:
+            for name in chance.sample(["d", "d/deep", "e", "f", "g"], 2):
+                path = project / name
+                if not path.is_symlink() and path.exists():
+                    path.rename(path.with_name(path.name + " moved"))
+                    path.symlink_to(outside / name)
+
+        restorer = Swapped(desk.workspace)
+        restorer.swap = swap
+        timeline = await agent.timeline()
+        await restorer.restore("u1", ("p1",), timeline.changes_of(("p1",)))
+        assert tree(outside) == before
