@@ -10,13 +10,16 @@ import pytest
 from sanderling.commands.output import MAX_TOLD_BYTES
 from sanderling.mcp.servers import load_servers
 from sanderling.permissions.rules import Rule, rule_from_text
+from sanderling.protocol.actions import UndoTurn
 from sanderling.protocol.events import (
     ApprovalRequested,
     Notice,
     ToolEnded,
     ToolOutput,
+    TurnEnded,
 )
 from sanderling.protocol.messages import ImageBlock, TextBlock
+from sanderling.protocol.restoring import FilesRestored
 from tests.conftest import prove
 from tests.mcp.conftest import hostile
 from tests.unit.test_tool_uses import Talk, uses
@@ -183,3 +186,17 @@ async def test_first_request_waits_for_no_server_whose_tools_would_all_ask(tmp_p
     talk = await Talk(tmp_path, servers=servers, patience_s=10.0, rules=rules).run()
     [server] = talk.conversation.parts.servers.source.servers.values()
     assert server.status.state in ("waiting", "starting")
+
+
+@prove
+async def test_what_a_server_changes_when_it_is_called_is_undone_with_the_turn(tmp_path):
+    app = tmp_path / "home" / "project" / "app.py"
+    talk = talk_with(tmp_path, uses(call("write", words=str(app))), rules=ALLOWED)
+    async with talk.asked():
+        await talk.until(ToolEnded)
+        await talk.until(TurnEnded)
+        assert app.read_text() == "written"
+        talk.conversation.act(UndoTurn())
+        (file,) = (await talk.until(FilesRestored)).files
+        assert (file.path, file.how) == ("app.py", "restored")
+    assert app.read_text() == "def f():\n    return 1\n"
