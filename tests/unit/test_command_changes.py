@@ -4,6 +4,7 @@ import os
 import random
 import socket
 import subprocess
+import threading
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -11,13 +12,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
-from tests.conftest import prove_rest
+from tests.conftest import happens, prove_rest
 
 from sanderling.changes.commands import CommandChanges
 from sanderling.changes.journal import Journal
 from sanderling.changes.states import FileChange, State
 from sanderling.sandbox.confinement import SessionSandbox
+from sanderling.sandbox.inside.tree import Tree
 from sanderling.sandbox.policy import SandboxPolicy
 
 DEADLINE_S = 30.0
@@ -545,3 +548,35 @@ async def test_any_change_of_a_tree_is_found(place, project, seed, is_watched, m
                 assert await known(change.after) == after.get(name)
                 before[name] = after.get(name)
             assert {name: what for name, what in before.items() if what is not None} == after
+
+
+async def test_directories_count_as_well_as_files(place, project, monkeypatch):
+    monkeypatch.setattr("sanderling.sandbox.inside.tree.MAX_FILES", 50)
+    for number in range(60):
+        (project / f"d{number}").mkdir()
+    async with place.bench() as bench:
+        await bench.run("true")
+        assert "more than 200,000 files" in bench.told[0]
+
+
+async def test_a_look_that_ends_after_its_session_leaves_nothing_open(place, project, monkeypatch):
+    (project / "a").write_text("1")
+    begun, go_on = threading.Event(), threading.Event()
+    look = Tree.look
+
+    def slowly(tree: Tree) -> object:
+        begun.set()
+        assert go_on.wait(DEADLINE_S)
+        return look(tree)
+
+    monkeypatch.setattr(Tree, "look", slowly)
+    closed: list[Tree] = []
+    close = Tree.close
+    monkeypatch.setattr(Tree, "close", lambda tree: (close(tree), closed.append(tree)))
+    async with place.bench() as bench, anyio.create_task_group() as tasks:
+        tasks.start_soon(bench.run, "true")
+        await anyio.to_thread.run_sync(begun.wait)
+        bench.journal.close()
+        go_on.set()
+        await happens(lambda: closed)
+        assert not closed[0].is_watched

@@ -6,6 +6,7 @@ import stat
 import zlib
 from collections.abc import Sequence
 from hashlib import blake2b
+from threading import Lock
 
 from sanderling.sandbox.inside.reading import OPENED, take
 from sanderling.sandbox.inside.rows import Row, row_of
@@ -16,6 +17,9 @@ MAX_ANSWER_BYTES = 4 << 20
 MAX_TRIES = 3
 MAX_TREES = 16
 _trees: dict[str, Tree] = {}
+_forgotten: set[str] = set()
+_turn = Lock()
+"""Without a sandbox these are functions of the host, and each runs in a thread."""
 
 Copy = tuple[str, tuple[int, ...], bytes, int, bytes]
 """A path, its row, and of a file the digest and size of its bytes, and the bytes, compressed; of a link, where it leads."""
@@ -28,7 +32,8 @@ def scan(root: str, token: str) -> tuple[bool, list[tuple[object, ...]]]:
     Raises:
         OSError: there is nothing to be looked at, or too much: E2BIG, ETIME.
     """
-    tree = _trees.pop(token, None)
+    with _turn:
+        tree = _trees.pop(token, None)
     is_first = tree is None
     tree = tree or Tree(root)
     try:
@@ -36,13 +41,22 @@ def scan(root: str, token: str) -> tuple[bool, list[tuple[object, ...]]]:
     except BaseException:
         tree.close()
         raise
-    _trees[token] = tree
-    while len(_trees) > MAX_TREES:
-        _trees.pop(next(iter(_trees))).close()
+    _keep(token, tree)
     return is_first, [
         (path, before and tuple(before), after and tuple(after), *rest)
         for path, before, after, *rest in changes
     ]
+
+
+def _keep(token: str, tree: Tree) -> None:
+    """Have the tree for the next look, unless whoever looks has ended meanwhile."""
+    with _turn:
+        if token in _forgotten:
+            tree.close()
+            return
+        _trees[token] = tree
+        while len(_trees) > MAX_TREES:
+            _trees.pop(next(iter(_trees))).close()
 
 
 def unclean(_root: str, token: str) -> list[tuple[str, tuple[int, ...]]]:
@@ -58,8 +72,11 @@ def judged(_root: str, token: str, paths: Sequence[str]) -> None:
 
 
 def forget(token: str) -> None:
-    if tree := _trees.pop(token, None):
-        tree.close()
+    """Let go of a tree: now, or when the look at it ends that a thread is at."""
+    with _turn:
+        _forgotten.add(token)
+        if tree := _trees.pop(token, None):
+            tree.close()
 
 
 def copies(_root: str, paths: Sequence[str], limit: int) -> list[Copy]:

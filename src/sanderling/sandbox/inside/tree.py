@@ -191,6 +191,9 @@ class Tree:
             return
         directory = _Directory(row, above.rules, above.index, is_ignored=is_ignored)
         self._directories[path] = directory
+        self._count += 1
+        if self._count > MAX_FILES:
+            raise OSError(errno.E2BIG, "too many files")
         self._watches.add(path)  # before it is listed, so that nothing comes between
         self._note(path, None, row, was_ignored=was_ignored)
         self._waiting.append((path, directory, was_ignored))
@@ -206,7 +209,7 @@ class Tree:
             self._note(path, directory.row, None)
             for name, row in directory.files.items():
                 self._note(f"{path}/{name}", row, None)
-            self._count -= len(directory.files)
+            self._count -= len(directory.files) + 1
             going += [f"{path}/{name}" for name in directory.subdirectories]
 
     def _list_waiting(self) -> None:
