@@ -125,6 +125,15 @@
 ---@field turns string[]
 ---@field files? sanderling.RestoredFile[]
 
+---@class (exact) sanderling.UnreviewedFile
+---@field path string
+---@field count integer
+---@field line integer
+
+---@class (exact) sanderling.ChangesUnreviewed
+---@field type 'changes_unreviewed'
+---@field files sanderling.UnreviewedFile[]
+
 ---@class (exact) sanderling.ConversationRewound
 ---@field type 'conversation_rewound'
 ---@field text string
@@ -345,7 +354,7 @@
 ---@class (exact) sanderling.Frame
 ---@field session_id string
 ---@field seq integer
----@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.TurnEnded)[]
+---@field events (sanderling.SessionOpened|sanderling.SessionInUse|sanderling.TitleChanged|sanderling.ModelChanged|sanderling.TurnStarted|sanderling.PromptSteered|sanderling.WaitingChanged|sanderling.PromptsReturned|sanderling.RetryScheduled|sanderling.RetryStarted|sanderling.AnswerRestarted|sanderling.ProviderStarting|sanderling.ThinkingDelta|sanderling.TextDelta|sanderling.BlockEnded|sanderling.UsageUpdated|sanderling.CompactionStarted|sanderling.Compacted|sanderling.CompactionUndone|sanderling.FilesRestored|sanderling.ChangesUnreviewed|sanderling.ConversationRewound|sanderling.TrustNeeded|sanderling.SlashCommandsChanged|sanderling.HistoryShown|sanderling.Notice|sanderling.ErrorOccurred|sanderling.SandboxChanged|sanderling.AccessDenied|sanderling.GuardActed|sanderling.CommandStarted|sanderling.CommandOutput|sanderling.CommandEnded|sanderling.CommandsRunning|sanderling.ToolStarted|sanderling.ToolOutput|sanderling.ToolEnded|sanderling.ApprovalRequested|sanderling.ApprovalSettled|sanderling.ModeChanged|sanderling.TodoChanged|sanderling.JobsChanged|sanderling.JobOutput|sanderling.ToolServersChanged|sanderling.LinkOffered|sanderling.GuestOptionsChanged|sanderling.TurnEnded)[]
 
 ---@class (exact) sanderling.OpenSession
 ---@field type 'open_session'
@@ -459,6 +468,18 @@
 ---@field path string
 ---@field hunks sanderling.RejectedHunk[]
 ---@field reason string
+
+---@class (exact) sanderling.ReviewLeft
+---@field before string
+---@field after string
+---@field encoding string
+---@field line_ending 'dos'|'mac'|'unix'
+---@field has_bom boolean
+
+---@class (exact) sanderling.NoteReviewed
+---@field type 'note_reviewed'
+---@field path string
+---@field left sanderling.ReviewLeft|nil
 
 ---@class (exact) sanderling.NoteSaved
 ---@field type 'note_saved'
@@ -593,7 +614,7 @@
 ---@class (exact) sanderling.ShowDifference
 ---@field type 'show_difference'
 ---@field session_id string
----@field what 'session'|'turn'
+---@field what 'session'|'turn'|'unreviewed'
 ---@field path string
 
 ---@class (exact) sanderling.PreviewRewind
@@ -706,6 +727,7 @@
 ---| sanderling.Compacted
 ---| sanderling.CompactionUndone
 ---| sanderling.FilesRestored
+---| sanderling.ChangesUnreviewed
 ---| sanderling.ConversationRewound
 ---| sanderling.TrustNeeded
 ---| sanderling.SlashCommandsChanged
@@ -774,6 +796,7 @@
 ---| sanderling.SetMode
 ---| sanderling.AnswerApproval
 ---| sanderling.RejectChanges
+---| sanderling.NoteReviewed
 ---| sanderling.NoteSaved
 ---| sanderling.WatchJob
 ---| sanderling.StopJob

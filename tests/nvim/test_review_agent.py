@@ -179,9 +179,88 @@ def test_a_file_that_was_not_open_has_its_hunks_when_it_is_opened(start_agent, a
     agent.command("AgentReviews")
     listed = agent.lua("return vim.fn.getqflist()")
     assert [(each["lnum"], each["text"]) for each in listed] == [
-        (2, "Changed while it was not open.")
+        (2, "1 change while it was not open")
     ]
     agent.command("cclose | edit app.py")
     wait_until(lambda: hunks(agent) == [[1, 1, ["    return a - b"]]])
     agent.command("2AgentReject")
     assert app.read_text() == APP
+
+
+WRITE = reply({"tool_use": {"name": "write", "input": {"path": "new.py", "content": "x = 1\n"}}})
+TWO = reply(edit("a - b", "a + b"), edit("add(1, 2)", "add(2, 3)"))
+CHANGED = APP.replace("a - b", "a + b").replace("(1, 2)", "(2, 3)")
+
+
+def unreviewed(agent):
+    return agent.lua("return (require('sanderling').status() or {}).unreviewed")
+
+
+@pytest.fixture
+def closed(start_agent, app):
+    """An agent that has changed a file and made another, which are not open."""
+    agent = start_agent(READ, TWO, WRITE, DONE, DONE)
+    agent.command("AgentMode auto")
+    agent.ask()
+    agent.wait_for_turns()
+    assert app.read_text() == CHANGED
+    assert unreviewed(agent) == 3
+    return agent
+
+
+def test_changes_of_files_that_are_not_open_are_counted_and_rejected_with_the_rest(closed, app):
+    closed.command("AgentReject all no")
+    wait_until(lambda: app.read_text() == APP)
+    assert not (app.parent / "new.py").exists()
+    wait_until(lambda: unreviewed(closed) == 0)
+    assert "Rejected 3 changes." in closed.messages()
+
+
+def test_changes_of_files_that_are_not_open_are_kept_and_stay_so(closed, app, start_agent):
+    closed.command("AgentKeep turn")
+    assert "Kept 3 changes." in closed.messages()
+    assert unreviewed(closed) == 0
+    closed.command("edit app.py")
+    closed.ask("again")
+    closed.wait_for_turns(2)
+    assert hunks(closed) == []
+    closed.close()
+    again = start_agent(DONE)
+    again.command("edit app.py")
+    again.command("AgentResume")
+    again.wait_for_screen("Done.")
+    assert unreviewed(again) == 0
+    assert app.read_text() == CHANGED
+
+
+def test_the_next_change_may_be_in_a_file_that_is_not_open(closed, app):
+    app.with_name("here.txt").write_text("here\n")
+    closed.command("wincmd t | edit here.txt")
+    closed.lua("require('sanderling.review.commands').go(1)")
+    wait_until(
+        lambda: hunks(closed) == [[1, 1, ["    return a - b"]], [4, 1, ["print(add(1, 2))"]]]
+    )
+    assert closed.lua("return { vim.fn.bufname(), vim.fn.line('.') }") == ["app.py", 2]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_what_nobody_has_reviewed_comes_back_with_the_session(closed, app, start_agent, is_open):
+    closed.command("edit app.py")
+    wait_until(lambda: len(hunks(closed)) == 2)
+    closed.command("2AgentKeep")
+    closed.command("$put ='# mine'")
+    closed.command("silent write")
+    [journal] = (app.parent.parent / "home").rglob("journal.jsonl")
+    wait_until(lambda: journal.read_text().count('"type":"reviewed"') == 2)
+    closed.close()
+    again = start_agent(DONE)
+    again.command(f"edit {'app.py' if is_open else 'other.txt'}")
+    again.command("AgentResume")
+    wait_until(lambda: unreviewed(again) == 2)
+    if not is_open:
+        again.command("wincmd t | edit app.py")
+    wait_until(lambda: hunks(again) == [[4, 1, ["print(add(1, 2))"]]])
+    assert unreviewed(again) == 2
+    again.command("AgentReject all")
+    wait_until(lambda: not (app.parent / "new.py").exists())
+    assert app.read_text() == APP.replace("a - b", "a + b") + "# mine\n"

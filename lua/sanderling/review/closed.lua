@@ -1,17 +1,32 @@
---- Files that the agent has changed while no buffer held them: their hunks are made when they are opened.
+--- Files that the agent has changed while no buffer held them, or in an earlier life of the session: their hunks are made when they
+--- are opened.
 local M = {}
 
 local api = vim.api
 local ask = require('sanderling.host.ask')
+local files = require('sanderling.ui.files')
 local hunks = require('sanderling.review.hunks')
+local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
+local words = require('sanderling.ui.words')
 
 ---@class (exact) sanderling.review.closed.File
 ---@field source sanderling.review.Source of its last change
----@field lnum integer
+---@field lnum integer of the first change
+---@field count integer changes
+---@field nr integer the later the higher
 
 ---@type table<string, sanderling.review.closed.File> by real path
 local closed = {}
+local last_nr = 0
+
+---@type fun() called when it has become another number
+local on_change
+
+---@param fn fun()
+function M.on_change(fn)
+  on_change = fn
+end
 
 --- Lines of a text as a buffer would hold them.
 ---@param text string
@@ -25,26 +40,39 @@ function M.lines_of(text)
 end
 
 ---@param path string
----@param lnum integer
----@param source sanderling.review.Source
-function M.add(path, lnum, source)
-  closed[vim.uv.fs_realpath(path) or path] = { source = source, lnum = lnum }
+---@return integer? buf loaded
+local function buffer_of(path)
+  for _, buf in ipairs(api.nvim_list_bufs()) do
+    local name = api.nvim_buf_is_loaded(buf) and api.nvim_buf_get_name(buf) or ''
+    if name ~= '' and vim.uv.fs_realpath(name) == path then
+      return buf
+    end
+  end
 end
 
---- Make the hunks of a file that has just been loaded.
+--- Make the hunks of a file that is loaded.
 ---@param buf integer
 ---@param path string
----@param file sanderling.review.closed.File
-local function make_hunks(buf, path, file)
+---@param on_done? fun()
+local function make_hunks(buf, path, on_done)
+  local file = closed[path]
+  closed[path] = nil
   ask({
     type = 'show_difference',
     session_id = file.source.session_id,
-    what = 'session',
+    what = 'unreviewed',
     path = path,
   }, function(result)
     local before = result.files[1]
     if before and api.nvim_buf_is_loaded(buf) then
-      hunks.add(buf, M.lines_of(before.text or ''), file.source)
+      hunks.add(buf, M.lines_of(before.text or ''), file.source, before.what == 'created')
+    elseif (result.left or {})[1] then
+      local words_ = 'What the agent changed in %s is not known any more: %s.'
+      message.tell(words_:format(vim.fs.basename(path), result.left[1].why), vim.log.levels.WARN)
+    end
+    on_change()
+    if on_done then
+      on_done()
     end
   end, function(sentence)
     closed[path] = file
@@ -52,28 +80,163 @@ local function make_hunks(buf, path, file)
   end)
 end
 
+--- Note that changes of a file wait for a review.
+---@param path string
+---@param lnum integer
+---@param source sanderling.review.Source
+---@param count integer
+function M.add(path, lnum, source, count)
+  path = vim.uv.fs_realpath(path) or path
+  local file = closed[path] or { lnum = lnum, count = 0 }
+  last_nr = last_nr + 1
+  closed[path] = {
+    source = source,
+    lnum = math.min(lnum, file.lnum),
+    count = file.count + count,
+    nr = last_nr,
+  }
+  on_change()
+end
+
 api.nvim_create_autocmd('BufReadPost', {
   group = api.nvim_create_augroup('sanderling_closed', {}),
   desc = 'Agent: show what was changed in the file while it was not open',
   callback = function(args)
     local path = vim.uv.fs_realpath(api.nvim_buf_get_name(args.buf))
-    local file = path and closed[path]
-    if file then
-      closed[path] = nil
-      make_hunks(args.buf, path, file)
+    if path and closed[path] then
+      make_hunks(args.buf, path)
     end
   end,
 })
 
+--- Take over what was left by an earlier life of the session.
+---@param session_id string
+---@param left sanderling.UnreviewedFile[]
+function M.take_over(session_id, left)
+  for _, file in ipairs(left) do
+    local buf = buffer_of(file.path)
+    local is_known = buf and #hunks.list(buf) > 0
+      or closed[vim.uv.fs_realpath(file.path) or file.path]
+    if not is_known then
+      M.add(
+        file.path,
+        file.line,
+        { session_id = session_id, tool_use_id = '', turn = '' },
+        file.count
+      )
+      local path = buf and vim.uv.fs_realpath(file.path)
+      if buf and path then
+        make_hunks(buf, path)
+      end
+    end
+  end
+end
+
+---@param is_meant? fun(file: sanderling.review.closed.File): boolean
+---@return table<string, sanderling.review.closed.File>
+local function meant(is_meant)
+  local found = {}
+  for path, file in pairs(closed) do
+    found[path] = (not is_meant or is_meant(file)) and file or nil
+  end
+  return found
+end
+
+---@param is_meant? fun(file: sanderling.review.closed.File): boolean
+---@return integer changes
+---@return integer files
+function hunks.count_closed(is_meant)
+  local change_count, file_count = 0, 0
+  for _, file in pairs(meant(is_meant)) do
+    change_count, file_count = change_count + file.count, file_count + 1
+  end
+  return change_count, file_count
+end
+
+--- The source of the last change.
+---@return sanderling.review.Source?
+function M.last_source()
+  local last
+  for _, file in pairs(closed) do
+    last = (not last or file.nr > last.nr) and file or last
+  end
+  return last and last.source
+end
+
+--- Load a file, so that it is in the list of buffers.
+---@param path string
+---@return integer buf
+function M.load(path)
+  local buf = vim.fn.bufadd(vim.fn.fnamemodify(path, ':.'))
+  vim.bo[buf].buflisted = true
+  files.reading_plainly(function()
+    vim.fn.bufload(buf)
+  end)
+  return buf
+end
+
+--- Keep all that was changed in these files.
+---@param is_meant? fun(file: sanderling.review.closed.File): boolean
+---@return integer count
+function M.keep(is_meant)
+  local count = 0
+  for path, file in pairs(meant(is_meant)) do
+    live.act(file.source.session_id, { type = 'note_reviewed', path = path })
+    closed[path], count = nil, count + file.count
+  end
+  on_change()
+  return count
+end
+
+--- Load these files, and make their hunks; then call `fn`.
+---@param is_meant? fun(file: sanderling.review.closed.File): boolean
+---@param fn fun()
+function M.open(is_meant, fn)
+  local left = 1
+  local function done()
+    left = left - 1
+    if left == 0 then
+      fn()
+    end
+  end
+  for path in pairs(meant(is_meant)) do
+    if vim.uv.fs_stat(path) then
+      left = left + 1
+      local file = closed[path]
+      closed[path] = nil -- so that loading asks for nothing
+      local buf = M.load(path)
+      closed[path] = file
+      make_hunks(buf, path, done)
+    else
+      M.forget(path)
+    end
+  end
+  done()
+end
+
+---@param path string
+function M.forget(path)
+  closed[path] = nil
+  on_change()
+end
+
+--- The files, in order.
+---@return { path: string, lnum: integer }[]
+function M.list()
+  local list = {}
+  for path, file in vim.spairs(closed) do
+    list[#list + 1] = { path = path, lnum = file.lnum }
+  end
+  return list
+end
+
 --- The files, as entries of the quickfix list.
 ---@return vim.quickfix.entry[]
 function M.entries()
-  local entries = {}
-  for path, file in vim.spairs(closed) do
-    local text = 'Changed while it was not open.'
-    entries[#entries + 1] = { filename = path, lnum = file.lnum, text = text }
-  end
-  return entries
+  return vim.tbl_map(function(file)
+    local text = words.counted(closed[file.path].count, 'change') .. ' while it was not open'
+    return { filename = file.path, lnum = file.lnum, text = text }
+  end, M.list())
 end
 
 return M

@@ -4,6 +4,7 @@ local M = {}
 local api = vim.api
 local closed = require('sanderling.review.closed')
 local draw = require('sanderling.review.draw')
+local find = require('sanderling.editing.find')
 local hunks = require('sanderling.review.hunks')
 local icons = require('sanderling.ui.icons')
 local message = require('sanderling.ui.message')
@@ -31,33 +32,67 @@ local function all()
   return list
 end
 
---- Find those of the turn that the hunk at the cursor is of, else of the last one that left some.
----@param here? sanderling.review.Hunk
----@return sanderling.review.Hunk[]
-local function of_turn(here)
-  local list = all()
-  local last = here
-  for _, hunk in ipairs(list) do
-    last = (not here and (not last or hunk.id > last.id)) and hunk or last
+---@param buf integer
+---@return sanderling.review.Hunk?
+local function hunk_here(buf)
+  return hunks.at(buf, api.nvim_win_get_cursor(0)[1] - 1)
+end
+
+---@alias sanderling.review.commands.IsMeant fun(change: { source: sanderling.review.Source }): boolean
+
+--- The changes of the turn that the hunk at the cursor is of, else of the last one that left some.
+---@return sanderling.review.commands.IsMeant
+local function of_turn()
+  local last = hunk_here(api.nvim_get_current_buf())
+  if not last then
+    for _, hunk in ipairs(all()) do
+      last = (not last or hunk.id > last.id) and hunk or last
+    end
   end
-  return vim.tbl_filter(function(hunk)
-    local source = hunk.source
-    return source.turn == last.source.turn and source.session_id == last.source.session_id
-  end, list)
+  local source = last and last.source or closed.last_source()
+  return function(change)
+    local is_same = source and change.source.turn == source.turn
+    return is_same and change.source.session_id == source.session_id or false
+  end
+end
+
+--- The changes that a command is about which is not about this file alone.
+---@param scope string
+---@return sanderling.review.commands.IsMeant?
+local function anywhere(scope)
+  if scope == 'turn' then
+    return of_turn()
+  end
+  return scope == 'all' and function()
+    return true
+  end or nil
+end
+
+--- The hunk at the cursor, and those behind it.
+---@param buf integer
+---@param count integer
+---@return sanderling.review.Hunk[]
+local function from_here(buf, count)
+  local here, list = hunk_here(buf), hunks.list(buf)
+  for i, hunk in ipairs(list) do
+    if hunk == here then
+      return vim.list_slice(list, i, i + count - 1)
+    end
+  end
+  return {}
 end
 
 --- The hunks that a command is about; says so where there are none.
 ---@param scope string
+---@param is_meant? sanderling.review.commands.IsMeant
 ---@param range? [integer, integer] lines, which go before the hunk at the cursor
+---@param count? integer that one, and those behind it
 ---@return sanderling.review.Hunk[]
-local function meant(scope, range)
+local function meant(scope, is_meant, range, count)
   local buf = api.nvim_get_current_buf()
-  local here = hunks.at(buf, api.nvim_win_get_cursor(0)[1] - 1)
   local list, where
-  if scope == 'all' then
-    list, where = all(), ''
-  elseif scope == 'turn' then
-    list, where = of_turn(here), ''
+  if is_meant then
+    list, where = vim.tbl_filter(is_meant, all()), ''
   elseif scope == 'file' then
     list, where = vim.list_slice(hunks.list(buf)), ' in this file'
   elseif range then
@@ -67,9 +102,9 @@ local function meant(scope, range)
         return hunk.row + 1 <= range[2] and last >= range[1]
       end, hunks.list(buf)), ' in these lines'
   else
-    list, where = { here }, ' here'
+    list, where = from_here(buf, count or 1), ' here'
   end
-  if #list == 0 then
+  if #list == 0 and not (is_meant and hunks.count_closed(is_meant) > 0) then
     tell(NOTHING .. where .. '.')
   end
   return list
@@ -85,24 +120,25 @@ local function checked(scope)
 end
 
 ---@param done string
----@param list sanderling.review.Hunk[]
-local function report(done, list)
+---@param count integer of changes
+local function report(done, count)
   local left = hunks.counts()
-  if #list > 1 or left == 0 then
+  if count > 1 or count == 1 and left == 0 then
     local rest = left > 0 and ('; %d left'):format(left) or ''
-    message.tell(('%s %s%s.'):format(done, words.counted(#list, 'change'), rest))
+    message.tell(('%s %s%s.'):format(done, words.counted(count, 'change'), rest))
   end
 end
 
 --- Keep what the agent changed.
 ---@param scope string one of `SCOPES`; empty: the hunk at the cursor
 ---@param range? [integer, integer]
-function M.keep(scope, range)
-  local list = meant(checked(scope), range)
-  if #list > 0 then
-    hunks.keep(list)
-    report('Kept', list)
-  end
+---@param count? integer
+function M.keep(scope, range, count)
+  scope = checked(scope)
+  local is_meant = anywhere(scope)
+  local list = meant(scope, is_meant, range, count)
+  hunks.keep(list)
+  report('Kept', #list + (is_meant and closed.keep(is_meant) or 0))
 end
 
 --- The files of these hunks that hold on disk what their buffers hold, so that a rejection can be written at once.
@@ -118,10 +154,17 @@ local function unmodified(list)
   return vim.tbl_values(bufs)
 end
 
+--- Have the file hold what its buffer does; one that was made for what is rejected goes.
 ---@param buf integer
-local function write(buf)
+---@param made_file boolean
+local function write(buf, made_file)
   local ok, err = pcall(api.nvim_buf_call, buf, function()
-    vim.cmd('silent lockmarks update')
+    if made_file and find.is_empty(buf) and #hunks.list(buf) == 0 then
+      assert(os.remove(api.nvim_buf_get_name(buf)))
+      vim.bo[buf].modified = false
+    else
+      vim.cmd('silent lockmarks update')
+    end
   end)
   if not ok then
     message.tell_error('AgentReject', err)
@@ -132,25 +175,38 @@ end
 ---@param list sanderling.review.Hunk[]
 ---@param reason string
 function M.reject_hunks(list, reason)
-  local bufs = unmodified(list)
+  local bufs, made = unmodified(list), {} ---@type integer[], table<integer, boolean>
+  for _, hunk in ipairs(list) do
+    made[hunk.buf] = made[hunk.buf] or hunk.made_file
+  end
   for _, buf in ipairs(vim.tbl_keys(hunks.by_buffer(list))) do
     draw.keeping_views(buf, function()
       hunks.reject(hunks.by_buffer(list)[buf] or {}, reason)
     end)
   end
-  vim.tbl_map(write, bufs)
+  for _, buf in ipairs(bufs) do
+    write(buf, made[buf] or false)
+  end
 end
 
 --- Reject what the agent changed.
 ---@param args string a scope, if it begins with one, and the reason that the model reads
 ---@param range? [integer, integer]
-function M.reject(args, range)
+---@param count? integer
+function M.reject(args, range, count)
   local first, rest = args:match('^(%S*)%s*(.*)$')
   local is_scope = vim.list_contains(M.SCOPES, first)
-  local list = meant(is_scope and first or 'hunk', range)
-  if #list > 0 then
+  local scope = is_scope and first or 'hunk'
+  local is_meant = anywhere(scope)
+  local function reject()
+    local list = meant(scope, is_meant, range, count)
     M.reject_hunks(list, vim.trim(is_scope and rest or args))
-    report('Rejected', list)
+    report('Rejected', #list)
+  end
+  if is_meant then
+    closed.open(is_meant, reject)
+  else
+    reject()
   end
 end
 
@@ -194,6 +250,25 @@ function M.go_to(hunk)
   show_removed(hunk)
 end
 
+--- The file that was changed while it was not open and comes next: those are behind all buffers.
+---@param hunk? sanderling.review.Hunk that comes next in a buffer
+---@param buf integer
+---@param direction -1|1
+---@return { path: string, lnum: integer }?
+local function closed_beside(hunk, buf, direction)
+  local is_wrapped = not hunk or direction > 0 and hunk.buf < buf
+  return is_wrapped and closed.list()[1] or nil
+end
+
+---@param file { path: string, lnum: integer }
+local function go_to_file(file)
+  vim.cmd("normal! m'")
+  vim.cmd.buffer({ closed.load(file.path), mods = { hide = true } })
+  local lnum = math.min(file.lnum, api.nvim_buf_line_count(0))
+  api.nvim_win_set_cursor(0, { lnum, 0 })
+  vim.cmd('normal! ^zv')
+end
+
 --- Go to the next hunk, or the previous one: behind the last of a file to the first of the next file, round and round.
 ---@param direction -1|1
 function M.go(direction)
@@ -212,7 +287,11 @@ function M.go(direction)
         end
       end
     end
-    if not hunk then
+    local file = closed_beside(hunk, buf, direction)
+    if file then
+      go_to_file(file)
+      return
+    elseif not hunk then
       tell(NOTHING .. '.')
       return
     end

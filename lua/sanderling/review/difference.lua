@@ -5,7 +5,6 @@ local api = vim.api
 local ask = require('sanderling.host.ask')
 local closed = require('sanderling.review.closed')
 local commands = require('sanderling.review.commands')
-local files = require('sanderling.ui.files')
 local hunks = require('sanderling.review.hunks')
 local live = require('sanderling.session.live')
 local message = require('sanderling.ui.message')
@@ -17,30 +16,16 @@ M.SCOPES = { 'turn', 'session' }
 
 local MAX_TABS = 10
 
----@param path string
----@return integer buf loaded
-local function load(path)
-  local buf = vim.fn.bufadd(path)
-  vim.bo[buf].buflisted = true
-  files.reading_plainly(function()
-    vim.fn.bufload(buf)
-  end)
-  return buf
-end
-
 --- Make hunks of it, and list them.
 ---@param result sanderling.FilesBefore
 ---@param source sanderling.review.Source
 local function show_inline(result, source)
   local items, list = {}, {}
   for _, file in ipairs(result.files) do
-    if file.what == 'removed' then
-      items[#items + 1] = { filename = file.path, text = 'The file was removed.' }
-    else
-      local buf = load(file.path)
-      hunks.add(buf, closed.lines_of(file.text or ''), source)
-      vim.list_extend(list, hunks.list(buf))
-    end
+    closed.forget(file.path)
+    local buf = closed.load(file.path) -- that of a file that was removed is empty
+    hunks.add(buf, closed.lines_of(file.text or ''), source, file.what == 'created')
+    vim.list_extend(list, hunks.list(buf))
   end
   for _, file in ipairs(result.left or {}) do
     local text = ('Not known what was there before: %s.'):format(file.why)
@@ -60,7 +45,7 @@ local function show_side_by_side(result)
     vim.cmd.tabnew()
     vim.bo.bufhidden = 'wipe'
     if file.what ~= 'removed' then
-      vim.cmd.buffer(load(file.path))
+      vim.cmd.buffer(closed.load(file.path))
     end
     local filetype = vim.bo.filetype
     vim.cmd('diffthis | leftabove vnew')

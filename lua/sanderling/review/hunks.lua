@@ -60,14 +60,17 @@ end
 ---@param buf integer loaded
 ---@param old string[] its text before that, without what a person has changed
 ---@param source sanderling.review.Source
-function M.add(buf, old, source)
+---@param is_new? boolean there was no file before it
+function M.add(buf, old, source, is_new)
   local self = following.follow(buf)
   following.settle(self)
   if #self.hunks == 0 then
     for _, part in ipairs(edits.differences(old, self.lines)) do
       local from, count, new_from, new_count = unpack(part)
       local lines = vim.list_slice(old, from, from + count - 1)
-      table.insert(self.hunks, regions.new(buf, new_from - 1, new_count, lines, source))
+      local hunk = regions.new(buf, new_from - 1, new_count, lines, source)
+      hunk.made_file = is_new
+      table.insert(self.hunks, hunk)
     end
     self.states[self.nr] = regions.copy(self.hunks)
   end
@@ -138,12 +141,18 @@ function M.unloaded()
   end, following.unloaded)
 end
 
+--- Counts changes of files that no buffer has held since; given by the module that knows of them.
+---@type fun(is_meant?: fun(file: { source: sanderling.review.Source }): boolean): integer, integer
+function M.count_closed()
+  return 0, 0
+end
+
 --- Count the hunks, and the files that have some.
----@param is_meant? fun(hunk: sanderling.review.Hunk): boolean
+---@param is_meant? fun(hunk: { source: sanderling.review.Source }): boolean
 ---@return integer hunks
 ---@return integer files
 function M.counts(is_meant)
-  local hunk_count, file_count = 0, 0
+  local hunk_count, file_count = M.count_closed(is_meant)
   local function count(hunks)
     hunks = undecided(hunks)
     local here = is_meant and #vim.tbl_filter(is_meant, hunks) or #hunks

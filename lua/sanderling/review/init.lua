@@ -12,6 +12,8 @@ local live = require('sanderling.session.live')
 local proposals = require('sanderling.review.proposals')
 local reviews = require('sanderling.editing.reviews')
 
+require('sanderling.review.noting')
+
 --- The session that uses a tool. The frame that tells of the use may be on its way yet.
 ---@param tool_use_id string
 ---@return sanderling.session.state.State
@@ -37,7 +39,8 @@ end
 
 listeners.on_change(function(changed)
   if not changed.buf and not listeners.is_allowed(changed.tool_use_id) then
-    closed.add(changed.path, changed.hunks[1].first_line, source_of(changed.tool_use_id))
+    local source = source_of(changed.tool_use_id)
+    closed.add(changed.path, changed.hunks[1].first_line, source, #changed.hunks)
   end
 end)
 
@@ -79,7 +82,7 @@ hunks.on_change(keys.update)
 local known = 0 -- hunks that the bars tell of
 
 --- Have the bars count anew.
-hunks.on_change(function()
+local function count_anew()
   local count = hunks.counts()
   if count ~= known then
     known = count
@@ -90,6 +93,13 @@ hunks.on_change(function()
       pcall(vim.cmd.redrawstatus, { bang = true })
     end)
   end
+end
+
+hunks.on_change(count_anew)
+closed.on_change(count_anew)
+
+bus.subscribe('changes_unreviewed', function(session_id, event)
+  closed.take_over(session_id, event.files)
 end)
 
 reviews.open = asked.open

@@ -22,6 +22,7 @@ local M = {}
 ---@field old string[] the lines that they replaced
 ---@field is_kept? boolean it was proposed, and the person keeps it; its question is still open
 ---@field had_end? boolean how 'endofline' was, if the change is about that, too
+---@field made_file? boolean there was no file before it
 ---@field source sanderling.review.Source
 
 ---@class (exact) sanderling.review.Change lines that others have replaced
@@ -192,8 +193,8 @@ function M.add(hunks, lines, change, source, buf)
   local hunk = M.new(buf, change.row, change.count, {}, source)
   if first then
     local joined = join(hunks, first, last --[[@as integer]], lines, change)
-    hunk.row, hunk.count, hunk.old, hunk.had_end =
-      joined.row, joined.count, joined.old, joined.had_end
+    hunk.row, hunk.count, hunk.old = joined.row, joined.count, joined.old
+    hunk.had_end, hunk.made_file = joined.had_end, joined.made_file
     hunk.ids = vim.tbl_extend('keep', hunk.ids, joined.ids)
     hunks[index] = hunk
   else
@@ -235,6 +236,7 @@ function M.copy(hunks)
       old = hunk.old,
       is_kept = hunk.is_kept,
       had_end = hunk.had_end,
+      made_file = hunk.made_file,
       source = hunk.source,
     }
   end

@@ -99,6 +99,7 @@ class Journal:
         tool_use_id: str,
         *,
         directories: Iterable[str] = (),
+        is_seen: bool = False,
     ) -> AsyncGenerator[Edit]:
         """
         Record that `path`, its links followed, which holds `old` (None: there is no file), is given the bytes `new` in this context.
@@ -109,7 +110,7 @@ class Journal:
         contents = [new] if old is None else [old, new]
         *earlier, after = await self._kept(path, contents, mode)
         before = earlier[0] if earlier else ABSENT
-        edit = Edit(FileChange(path, before, after, tool_use_id))
+        edit = Edit(FileChange(path, before, after, tool_use_id, is_seen=is_seen))
         made = State("directory", ANY_MODE)
         above = [FileChange(each, ABSENT, made, tool_use_id) for each in directories]
         await self.append(*map(Changing, (*above, edit.change)))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from sanderling.changes.alone import Alone
-from sanderling.changes.states import FileChange, State
+from sanderling.changes.states import ABSENT, FileChange, State
 from sanderling.changes.store import write_all
 from sanderling.paths import open_plain
 
@@ -77,11 +77,16 @@ class Restored(msgspec.Struct, tag="restored", frozen=True, omit_defaults=True):
     left: tuple[tuple[str, str], ...] = ()
 
 
-class Reviewed(msgspec.Struct, tag="reviewed", frozen=True):
-    """The person has seen the file as it was then, and kept that."""
+class Reviewed(msgspec.Struct, tag="reviewed", frozen=True, omit_defaults=True):
+    """
+    The person has reviewed what the agent did to the file `path`: of that only what leads from `before` to `after` is left to be reviewed.
+
+    Where those are the same, nothing is.
+    """
 
     path: str
-    state: State
+    before: State = ABSENT
+    after: State = ABSENT
 
 
 Record = TurnBegun | Changing | Changed | Unchanged | Restoring | Restored | Reviewed

@@ -38,6 +38,7 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
     A change of the file `path`, which is absolute; bytes of a name that are no UTF-8 are surrogates (PEP 383).
 
     `doubt` says why it may not be the agent's: a job ran in the background, say, while the person worked. It is empty if it is.
+    `is_seen`: the person was shown it, and allowed it, before it was made.
     """
 
     path: str
@@ -45,6 +46,7 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True):
     after: State
     tool_use_id: str
     doubt: str = ""
+    is_seen: bool = False
 
 
 class TurnChanges(msgspec.Struct, frozen=True):

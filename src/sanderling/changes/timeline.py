@@ -54,11 +54,11 @@ class Timeline:
     @property
     def last_undoing(self) -> Undoing | None:
         """The last undoing that was not taken back."""
-        return next((each for each in reversed(self._in_force()) if each.changes), None)
+        return next((each for each in reversed(self.undoings_in_force) if each.changes), None)
 
     def last_undoing_of(self, turn: str) -> Undoing | None:
         """The last undoing of this turn that was not taken back."""
-        in_force = reversed(self._in_force())
+        in_force = reversed(self.undoings_in_force)
         return next((each for each in in_force if each.changes and turn in each.turns), None)
 
     @property
@@ -67,7 +67,7 @@ class Timeline:
         redone = {each.undoes for each in self.undoings if each.changes}
         return {
             turn
-            for each in self._in_force()
+            for each in self.undoings_in_force
             for turn in each.turns
             if each.id not in redone and not self._is_all_left(turn, each)
         }
@@ -81,7 +81,7 @@ class Timeline:
         """The changes of these turns that are not undone, the oldest first."""
         undone = {
             (turn, change.path)
-            for each in self._in_force()
+            for each in self.undoings_in_force
             for turn in each.turns
             for change in each.changes
         }
@@ -99,7 +99,8 @@ class Timeline:
             change for each in self.turns.values() if each.turn in turns for change in each.doubtful
         )
 
-    def _in_force(self) -> list[Undoing]:
+    @property
+    def undoings_in_force(self) -> list[Undoing]:
         """The undoings of which something is not taken back, with what that is."""
         found: list[Undoing] = []
         for each in self.undoings:

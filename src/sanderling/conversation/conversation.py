@@ -19,6 +19,7 @@ from sanderling.protocol.actions import (
     Compact,
     ControlToolServer,
     EditWaiting,
+    NoteReviewed,
     NoteSaved,
     RedoTurn,
     RejectChanges,
@@ -112,9 +113,8 @@ class Conversation:
                 parts.calls.retry_now()
             case AnswerApproval():
                 parts.approvals.answer(action)
-            case RejectChanges():
-                parts.notes.add_rejected(action)
-                parts.memory.keep()
+            case RejectChanges() | NoteReviewed():
+                self._note_review(action)
             case NoteSaved(path):
                 parts.workspace.changes.saved(path)
             case Compact(focus):
@@ -189,6 +189,7 @@ class Conversation:
         await parts.gate.grant_again()
         if parts.session.is_resumed:
             await parts.undoer.finish_interrupted()
+            await parts.reviews.show_waiting()
         while not self._is_closed:
             if parts.compactor.is_asked:
                 await self._summarize()
@@ -332,6 +333,13 @@ class Conversation:
             self.parts.emit(Notice("warning", BUSY))
         else:
             self.parts.undoer.ask(action)
+
+    def _note_review(self, action: RejectChanges | NoteReviewed) -> None:
+        if isinstance(action, RejectChanges):
+            self.parts.notes.add_rejected(action)
+            self.parts.memory.keep()
+        else:
+            self.parts.tasks.start(self.parts.reviews.note, action)
 
     def set_model(self, model: str) -> None:
         """Have `model` answer from the next request on."""

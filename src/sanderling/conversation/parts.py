@@ -19,6 +19,7 @@ from sanderling.conversation.model_calls import ModelCalls
 from sanderling.conversation.no_servers import NoServers
 from sanderling.conversation.notes import Notes
 from sanderling.conversation.prompt import prompt_message
+from sanderling.conversation.reviewing import Reviews
 from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
 from sanderling.conversation.tasks import Tasks
 from sanderling.conversation.undoing import Undoer
@@ -117,6 +118,7 @@ class Parts:
             is_automatic=settings.auto_compact,
         )
 
+        self.reviews = Reviews(self.workspace, emit)
         self.undoer = Undoer(
             session,
             self.workspace,

@@ -224,6 +224,7 @@ class ToolUses:
                     permit.may_read,
                     permit.overruled,
                     permit.accepted,
+                    permit.is_seen,
                 )
                 async with self._journaled(request):
                     outcome = await request.tool.run(request.args, context)

@@ -230,7 +230,7 @@ class Undoer:
             shown.append(TurnShown(each, number, texts.get(each, ""), files, is_undone))
         return Changes(tuple(shown))
 
-    async def before(self, what: Literal["turn", "session"], path: str = "") -> FilesBefore:
+    async def before(self, what: str, path: str = "") -> FilesBefore:
         """
         Return the files that the agent has changed, or the one at `path`, as they would be without that.
 
@@ -244,11 +244,7 @@ class Undoer:
         changes = timeline.changes_of(turns)
         if changes := tuple(each for each in changes if each.path == (path or each.path)):
             planned = await Restorer(self._workspace).plan(changes)
-        files = await to_thread.run_sync(
-            lambda: [each for step in planned.steps if (each := _before(step))]
-        )
-        left = tuple(RestoredFile(each.path, "left", each.why) for each in planned.left)
-        return FilesBefore(tuple(files), left)
+        return await to_thread.run_sync(files_before, planned)
 
     async def preview(self, prompt_id: str) -> RewindPreview:
         """
@@ -344,6 +340,13 @@ def _counts(old: bytes, new: bytes) -> tuple[int, int]:
 
 def _new_id() -> str:
     return uuid4().hex
+
+
+def files_before(planned: Plan) -> FilesBefore:
+    """The files that a plan would bring back; takes a moment."""
+    files = tuple(each for step in planned.steps if (each := _before(step)))
+    left = tuple(RestoredFile(each.path, "left", each.why) for each in planned.left)
+    return FilesBefore(files, left)
 
 
 def _before(step: Step) -> FileBefore | None:

@@ -19,6 +19,7 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import TextBlock, Usage
 from sanderling.protocol.requests import (
     Answer,
+    FilesBefore,
     InspectToolUse,
     ListChanges,
     ListModels,
@@ -86,8 +87,8 @@ class Views:
                 return await self._tool_use(tool_use_id)
             case ListChanges(_, turn):
                 return await self._parts.undoer.changes(turn)
-            case ShowDifference(_, what, path):
-                return await self._parts.undoer.before(what, path)
+            case ShowDifference():
+                return await self._difference(request)
             case PreviewRewind(_, prompt_id):
                 return await self._parts.undoer.preview(prompt_id)
 
@@ -135,6 +136,11 @@ class Views:
             except SanderlingError as error:
                 text = f"What was said before cannot be shown: {error}"
                 self._parts.emit(Notice("warning", text))
+
+    async def _difference(self, request: ShowDifference) -> FilesBefore:
+        if request.what == "unreviewed":
+            return await self._parts.reviews.before(request.path)
+        return await self._parts.undoer.before(request.what, request.path)
 
     async def _tool_use(self, tool_use_id: str) -> WholeToolUse:
         find = self._parts.session.find_tool_use

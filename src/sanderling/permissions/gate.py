@@ -61,13 +61,14 @@ class Permit(NamedTuple):
     """
     The terms on which a tool use may run.
 
-    `grant` is what that lets into the sandbox; `may_read`, `overruled` and `accepted` are those of its `Context`.
+    `grant` is what that lets into the sandbox; `may_read`, `overruled`, `accepted` and `is_seen` are those of its `Context`.
     """
 
     grant: Grant = NO_GRANT
     may_read: Callable[[str], bool] | None = None
     overruled: frozenset[str] = frozenset()
     accepted: Accepted | None = None
+    is_seen: bool = False
 
 
 class Conditions(NamedTuple):
@@ -167,7 +168,7 @@ class Gate:
             answer = await self._ask(question, conditions, effect, grant)
             if answer.answer != "again":
                 break
-        permit = permit._replace(accepted=_accepted(question, answer))
+        permit = permit._replace(accepted=_accepted(question, answer), is_seen=True)
         if unseen and is_told_whole(unseen):
             self._seen_exports |= {*unseen}
             self._on_allowed()

@@ -7,7 +7,7 @@ import msgspec
 from sanderling.protocol.guests import SetGuestOption
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode, NetworkMode
-from sanderling.protocol.reviews import Review
+from sanderling.protocol.reviews import Review, ReviewLeft
 
 
 class OpenSession(msgspec.Struct, tag="open_session", frozen=True, forbid_unknown_fields=True):
@@ -179,6 +179,13 @@ class RejectChanges(msgspec.Struct, tag="reject_changes", frozen=True, forbid_un
     reason: str = ""
 
 
+class NoteReviewed(msgspec.Struct, tag="note_reviewed", frozen=True, forbid_unknown_fields=True):
+    """The person has reviewed the changes of the file `path`, its links followed: all of them, or all but what is `left`."""
+
+    path: str
+    left: ReviewLeft | None = None
+
+
 class NoteSaved(msgspec.Struct, tag="note_saved", frozen=True, forbid_unknown_fields=True):
     """The person has just written the file `path`, its links followed: that is no work of a command which runs meanwhile."""
 
@@ -239,6 +246,7 @@ Action = (
     | SetMode
     | AnswerApproval
     | RejectChanges
+    | NoteReviewed
     | NoteSaved
     | WatchJob
     | StopJob

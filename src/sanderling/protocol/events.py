@@ -403,6 +403,20 @@ class TurnEnded(msgspec.Struct, tag="turn_ended", frozen=True):
     stop_reason: StopReason
 
 
+class UnreviewedFile(msgspec.Struct, frozen=True):
+    """A file with so many changes that nobody has reviewed, the first of them in the line `line`, from 1."""
+
+    path: str
+    count: int
+    line: int
+
+
+class ChangesUnreviewed(msgspec.Struct, tag="changes_unreviewed", frozen=True):
+    """The session was resumed, and there are changes of before that nobody has reviewed."""
+
+    files: tuple[UnreviewedFile, ...]
+
+
 HistoryEvent = (
     TurnStarted
     | PromptSteered
@@ -457,6 +471,7 @@ Event = (
     | Compacted
     | CompactionUndone
     | FilesRestored
+    | ChangesUnreviewed
     | ConversationRewound
     | TrustNeeded
     | SlashCommandsChanged

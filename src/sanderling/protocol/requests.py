@@ -227,10 +227,14 @@ class Changes(msgspec.Struct, frozen=True):
 class ShowDifference(
     msgspec.Struct, tag="show_difference", frozen=True, forbid_unknown_fields=True
 ):
-    """All that the agent has changed in the last turn, or in the session, by commands, too, or only in a `path`: `FilesBefore`."""
+    """
+    All that the agent has changed in the last turn, or in the session, by commands, too, or only in a `path`: `FilesBefore`.
+
+    What is "unreviewed" is what nobody has reviewed, of the files that its file tools have changed.
+    """
 
     session_id: str
-    what: Literal["turn", "session"] = "turn"
+    what: Literal["turn", "session", "unreviewed"] = "turn"
     path: str = ""
 
 

@@ -1,5 +1,7 @@
 """Reviews of a change before it is made: what is proposed, hunk by hunk, and what a person makes of that."""
 
+from typing import Literal
+
 import msgspec
 
 
@@ -39,6 +41,20 @@ class ReviewedHunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     proposed: tuple[str, ...]
     is_kept: bool = False
     reason: str = ""
+
+
+class ReviewLeft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """
+    A file of which some changes are still to be reviewed: its text, and what that would be `before` them.
+
+    The editor writes it with this `encoding`, `line_ending` and, if it `has_bom`, a byte order mark.
+    """
+
+    before: str
+    after: str
+    encoding: str = "utf-8"
+    line_ending: Literal["unix", "dos", "mac"] = "unix"
+    has_bom: bool = False
 
 
 class Review(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -327,9 +327,15 @@ class Change:
         if self.restored:
             return self._workspace.journal.restoring(path, self.restored)
         mode = loaded.stamp.mode if loaded else NEW_MODE
-        use_id = self.context.tool_use_id
+        context = self.context
         return self._workspace.journal.editing(
-            path, old, mode, new, use_id, directories=directories
+            path,
+            old,
+            mode,
+            new,
+            context.tool_use_id,
+            directories=directories,
+            is_seen=context.is_seen,
         )
 
     # --- in a buffer without unsaved changes -----------------------------------------------------------------------------

@@ -1,0 +1,80 @@
+"""The changes that nobody has reviewed: those that the file tools have made unasked since a person looked at the file, as the journal tells it."""
+
+from collections.abc import Iterable
+
+from sanderling.changes.records import Changed, Changing, Record, Reviewed, TurnBegun, Unchanged
+from sanderling.changes.states import FileChange
+from sanderling.changes.timeline import Timeline
+
+Made = tuple[str, FileChange]
+"""A change, and its turn."""
+
+
+def unreviewed(records: Iterable[Record]) -> dict[str, tuple[FileChange, ...]]:
+    """
+    The changes of each path of which some are not reviewed, the oldest first.
+
+    What commands have done to such a file is among them; to other files, no review is asked for that.
+    """
+    records = list(records)
+    walk = _Walk()
+    for record in records:
+        walk.take(record)
+    undone = {
+        (turn, change.path)
+        for each in Timeline(records).undoings_in_force
+        for turn in each.turns
+        for change in each.changes
+    }
+    left = {
+        path: tuple(change for turn, change in made if (turn, path) not in undone)
+        for path, made in walk.left.items()
+    }
+    return {path: changes for path, changes in left.items() if changes}
+
+
+def _is_directory(change: FileChange) -> bool:
+    return "directory" in (change.before.kind, change.after.kind)
+
+
+class _Walk:
+    """The way through the records of a journal; `left` is what nobody has reviewed so far."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, list[Made]] = {}
+        self._turn = ""
+        self._announced: set[str] = set()
+
+    def take(self, record: Record) -> None:
+        match record:
+            case TurnBegun(turn):
+                self._turn = turn
+            case Changing(change) if not (change.is_seen or _is_directory(change)):
+                self._announced.add(change.path)
+                self._append(change)
+            case Changed(change) if not (change.is_seen or change.doubt):
+                if self._take_announced(change.path) or change.path in self.left:
+                    self._append(change)
+            case Unchanged(path):
+                self._take_announced(path)
+            case Reviewed(path, before, after):
+                self.left.pop(path, None)
+                if before != after:
+                    self.left[path] = [("", FileChange(path, before, after, ""))]
+            case _:
+                pass
+
+    def _append(self, change: FileChange) -> None:
+        self.left.setdefault(change.path, []).append((self._turn, change))
+
+    def _take_announced(self, path: str) -> bool:
+        """Take out the change that was announced for `path`; False if none was."""
+        if path not in self._announced:
+            return False
+        self._announced.discard(path)
+        made = self.left.get(path, [])
+        if made:
+            made.pop()
+        if not made:
+            self.left.pop(path, None)
+        return True

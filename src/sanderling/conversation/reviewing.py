@@ -1,0 +1,100 @@
+"""Reviews of what the agent has changed, as far as they outlive the editor: what is left to be reviewed is in the journal."""
+
+from collections.abc import Callable, Sequence
+
+from anyio import to_thread
+
+from sanderling.changes.journal import Journal
+from sanderling.changes.records import Reviewed
+from sanderling.changes.restoring import Plan
+from sanderling.changes.states import FileChange, State
+from sanderling.changes.unreviewed import unreviewed
+from sanderling.conversation.undoing import files_before
+from sanderling.editing.lines import Difference
+from sanderling.editing.text import decode
+from sanderling.protocol.actions import NoteReviewed
+from sanderling.protocol.events import ChangesUnreviewed, Event, UnreviewedFile
+from sanderling.protocol.requests import FilesBefore
+from sanderling.protocol.reviews import ReviewLeft
+from sanderling.tools.buffers import bytes_or_text
+from sanderling.tools.editor import Buffer
+from sanderling.tools.restoring import Restorer
+from sanderling.tools.workspace import Workspace
+
+MODE = 0o644  # of what is kept for a review: it is compared, and never written
+
+
+class Reviews:
+    """The reviews of one session."""
+
+    def __init__(self, workspace: Workspace, emit: Callable[[Event], None]) -> None:
+        self._workspace = workspace
+        self._emit = emit
+
+    @property
+    def _journal(self) -> Journal:
+        return self._workspace.journal
+
+    async def note(self, action: NoteReviewed) -> None:
+        """Keep what is left to be reviewed of a file."""
+        path, left = action.path, action.left
+        if path not in unreviewed(await self._journal.records()):
+            return
+        if left is None:
+            await self._journal.append(Reviewed(path))
+        else:
+            before = await self._journal.keep(path, _bytes(left, left.before), MODE)
+            after = await self._journal.keep(path, _bytes(left, left.after), MODE)
+            await self._journal.append(Reviewed(path, before, after))
+
+    async def show_waiting(self) -> None:
+        """Tell of what is left from before, if anything is."""
+        changes = unreviewed(await self._journal.records())
+        states = [state for each in changes.values() for state in (each[0].before, each[-1].after)]
+        kept = await self._journal.contents(states)
+
+        def shown() -> tuple[UnreviewedFile, ...]:
+            return tuple(_shown(path, made, kept) for path, made in changes.items())
+
+        if changes:
+            self._emit(ChangesUnreviewed(await to_thread.run_sync(shown)))
+
+    async def before(self, path: str) -> FilesBefore:
+        """
+        Return the files with changes that nobody has reviewed, or the one at `path`, as they would be without those.
+
+        Raises:
+            ToolError: there is no sandbox to be had, or the editor does not answer.
+        """
+        left = unreviewed(await self._journal.records())
+        changes = [
+            change
+            for made in left.values()
+            for change in made
+            if change.path == (path or change.path)
+        ]
+        planned = await Restorer(self._workspace).plan(changes) if changes else Plan(())
+        return await to_thread.run_sync(files_before, planned)
+
+
+def _bytes(left: ReviewLeft, text: str) -> bytes:
+    return bytes_or_text(
+        Buffer(
+            0,
+            "",
+            0,
+            text,
+            is_modified=False,
+            encoding=left.encoding,
+            line_ending=left.line_ending,
+            has_bom=left.has_bom,
+        )
+    )
+
+
+def _shown(path: str, made: Sequence[FileChange], kept: dict[str, bytes]) -> UnreviewedFile:
+    def text_of(state: State) -> str:
+        return decode(kept.get(state.content, b"")).text
+
+    hunks = Difference(text_of(made[0].before), text_of(made[-1].after)).hunks
+    return UnreviewedFile(path, max(len(hunks), 1), hunks[0].first_line + 1 if hunks else 1)

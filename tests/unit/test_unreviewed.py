@@ -1,0 +1,54 @@
+"""What nobody has reviewed, as the journal tells it."""
+
+from sanderling.changes.records import (
+    Changed,
+    Changing,
+    Restored,
+    Restoring,
+    Reviewed,
+    TurnBegun,
+    Unchanged,
+)
+from sanderling.changes.states import FileChange, State
+from sanderling.changes.unreviewed import unreviewed
+
+
+def state(content):
+    return State("file", 0o644, 1, content)
+
+
+def change(before, after, use="use", path="/a", **more):
+    return FileChange(path, state(before), state(after), use, **more)
+
+
+def made(*changes):
+    return [record for each in changes for record in (Changing(each), Changed(each))]
+
+
+def test_edits_are_left_until_they_are_reviewed_and_what_commands_did_to_their_files():
+    first, other = change("0", "1"), change("0", "1", path="/b")
+    by_command = change("1", "2", "bash")
+    records = [*made(first, other), Changed(by_command), Changed(change("0", "1", path="/c"))]
+    assert unreviewed(records) == {"/a": (first, by_command), "/b": (other,)}
+    records += [Reviewed("/a"), Changed(change("2", "3", "bash"))]
+    assert unreviewed(records) == {"/b": (other,)}
+    again = change("3", "4")
+    assert unreviewed([*records, *made(again)]) == {"/a": (again,), "/b": (other,)}
+
+
+def test_what_is_left_of_a_file_takes_the_place_of_all_before():
+    records = [*made(change("0", "1"), change("1", "2")), Reviewed("/a", state("x"), state("2"))]
+    assert unreviewed(records) == {"/a": (change("x", "2", ""),)}
+
+
+def test_what_was_shown_before_it_was_made_what_failed_and_what_was_undone_is_not_left():
+    seen, failed, undone = change("0", "1", is_seen=True), change("1", "2"), change("1", "2")
+    assert unreviewed([*made(seen), Changing(failed), Unchanged("/a")]) == {}
+    records = [TurnBegun("t"), *made(undone), Restoring("u", ("t",), (undone,))]
+    assert unreviewed([*records, Restored("u", ("/a",))]) == {}
+    assert unreviewed([*made(seen), *made(undone), Changing(seen)]) == {"/a": (undone,)}
+
+
+def test_an_edit_that_was_interrupted_counts_as_made():
+    first = change("0", "1")
+    assert unreviewed([Changing(first)]) == {"/a": (first,)}
