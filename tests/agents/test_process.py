@@ -278,14 +278,17 @@ async def test_an_agent_whose_entry_says_so_runs_outside_and_has_no_key_of_other
     monkeypatch.setenv("OTHER_API_KEY", "k0")
     async with (
         session_at(place, "full") as session,
-        shell_in(session, place, sandbox=False, env={"MINE": "a"}) as it,
+        shell_in(
+            session, place, sandbox=False, env={"MINE": "a"}, sandboxed_env={"FREE": "1"}
+        ) as it,
     ):
         assert not it.agent.is_confined
         assert it.agent.notice == (
             "It runs outside of the sandbox, with all of your rights: its entry says `sandbox = false`."
         )
         assert (
-            await it.said(f"echo $OTHER_API_KEY,$MINE; cat {place.secret}/file") == ",a\nsecret\n"
+            await it.said(f"echo $FREE$OTHER_API_KEY,$MINE; cat {place.secret}/file")
+            == ",a\nsecret\n"
         )
         session.set_mode("ro")
         assert await it.said("echo still here") == "still here\n"

@@ -31,13 +31,14 @@ class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     `command` is a program and its arguments, `args` are more of them, to add to a preset's. It runs in the project's root, in the
     sandbox. There it sees what commands see, and `paths`; of HOME it may change `home`, and it reaches `hosts`. `env` are variables for
-    it, `inherits` names of variables of ours that it is given where they are set. Without `sandbox` it runs with all of the person's
-    rights. `title` is what a person calls it, `install` how they get it.
+    it, `sandboxed_env` those that it has only where the kernel holds it, `inherits` names of variables of ours that it is given where
+    they are set. Without `sandbox` it runs with all of the person's rights. `title` is what a person calls it, `install` how they get it.
     """
 
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     env: dict[VariableText, str] = {}
+    sandboxed_env: dict[VariableText, str] = {}
     inherits: tuple[VariableText, ...] = ()
     hosts: tuple[HostText, ...] = ()
     home: tuple[PathText, ...] = ()
@@ -55,6 +56,7 @@ class DeclaredAgent(msgspec.Struct, frozen=True):
     title: str
     argv: tuple[str, ...]
     env: dict[str, str] = {}
+    sandboxed_env: dict[str, str] = {}
     inherits: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     home: tuple[str, ...] = ()
@@ -62,7 +64,9 @@ class DeclaredAgent(msgspec.Struct, frozen=True):
     is_confined: bool = True
     install: str = ""
 
-    def variables(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    def variables(
+        self, environment: Mapping[str, str] = os.environ, *, is_confined: bool = True
+    ) -> dict[str, str]:
         """
         The variables that it is given besides those that name no secret.
 
@@ -70,7 +74,8 @@ class DeclaredAgent(msgspec.Struct, frozen=True):
             ConfigError: one that `env` refers to is not set.
         """
         passed = {name: environment[name] for name in self.inherits if name in environment}
-        return passed | {name: expand(value, environment) for name, value in self.env.items()}
+        told = self.env | (self.sandboxed_env if is_confined else {})
+        return passed | {name: expand(value, environment) for name, value in told.items()}
 
 
 @cache
@@ -118,6 +123,7 @@ def load_agent(name: str, declared: Mapping[str, Mapping[str, Any]]) -> Declared
         title=table.title or name,
         argv=(*table.command, *table.args),
         env=table.env,
+        sandboxed_env=table.sandboxed_env,
         inherits=table.inherits,
         hosts=table.hosts,
         home=table.home,
@@ -143,8 +149,9 @@ def _base_of(name: str, own: Mapping[str, Any]) -> Mapping[str, Any]:
 def _merged(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """`own` over `base`: its variables are added, and whatever else it has takes the place of the base's."""
     merged = {**base, **own}
-    if isinstance(own.get("env"), Mapping):
-        merged["env"] = {**base.get("env", {}), **own["env"]}
+    for key in ("env", "sandboxed_env"):
+        if isinstance(own.get(key), Mapping):
+            merged[key] = {**base.get(key, {}), **own[key]}
     return merged
 
 

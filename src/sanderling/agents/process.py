@@ -158,7 +158,7 @@ async def running(
     writable, warnings = _there(declared.home)
     readable, more = _there(declared.paths)
     try:
-        variables = declared.variables()
+        variables = declared.variables(is_confined=is_confined)
         log.hide(variables.values())
         watch = await to_thread.run_sync(HomeWatch, writable)
         process = await sandbox.spawn_stranger(

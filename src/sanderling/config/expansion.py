@@ -13,7 +13,7 @@ _REFERENCE = re.compile(r"\$(?:(\$)|([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|(\{))", re
 _SECRETS = (
     (("providers",), ("api_key", "headers")),
     (("mcp", "servers"), ("env", "headers")),
-    (("agents",), ("env",)),
+    (("agents",), ("env", "sandboxed_env")),
 )
 
 

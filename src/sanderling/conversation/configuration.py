@@ -94,7 +94,7 @@ def _literal_secrets(settings: Settings) -> Iterator[ConfigError]:
         (("agents",), settings.agents),
     ):
         for name, table in tables.items():
-            for group in ("headers", "env", "oauth"):
+            for group in ("headers", "env", "sandboxed_env", "oauth"):
                 for key, value in _texts(table.get(group)):
                     if value and not variables_in(value) and is_secret(key, value):
                         path = (*above, name, group, key)
