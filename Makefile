@@ -18,8 +18,9 @@ PARALLEL = --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist workste
 ATTACKS := tests/sandbox/test_escapes.py
 
 LITELLM = litellm[proxy]==1.106.2 # 1.82.7 and 1.82.8 stole keys
+ADAPTERS = @agentclientprotocol/claude-agent-acp@0.101.0 @agentclientprotocol/codex-acp@2.6.0
 
-.PHONY: help install chat test prove fuzz check bench lock format clean development peers litellm
+.PHONY: help install chat test prove fuzz check bench lock format clean development peers litellm adapters
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' "$(ROOT)/Makefile" | expand -t 10
@@ -68,6 +69,9 @@ litellm: ## install LiteLLM's proxy (750 MB) for the tests that talk through it;
 	if command -v uv >/dev/null; then uv venv -q litellm && uv pip install -q --python litellm/bin/python '$(strip $(LITELLM))'; \
 	else "$(PYTHON)" -m venv litellm && litellm/bin/python -m pip install -q '$(strip $(LITELLM))'; fi; fi
 
+adapters: ## install Claude Code and Codex as agents (840 MB) for the tests that start them; without them they skip
+	@cd "$(ROOT)/tests/peers" && mkdir -p adapters && npm install --prefix adapters --no-audit --no-fund --silent $(ADAPTERS)
+
 bench: development ## measure speed
 	cd "$(ROOT)" && "$(BIN)/python" -m tests.bench $(ARGS)
 
@@ -75,7 +79,7 @@ lock: ## pin what resolves now, in constraints.txt
 	@"$(PYTHON)" "$(ROOT)/scripts/lock.py"
 
 clean: ## remove what the other targets made
-	rm -rf "$(VENV)" "$(ROOT)/tests/peers/node_modules" "$(ROOT)/tests/peers/litellm" "$(ROOT)/.pytest_cache" "$(ROOT)/.ruff_cache"
+	rm -rf "$(VENV)" "$(ROOT)/tests/peers/node_modules" "$(ROOT)/tests/peers/litellm" "$(ROOT)/tests/peers/adapters" "$(ROOT)/.pytest_cache" "$(ROOT)/.ruff_cache"
 	find "$(ROOT)" -name __pycache__ -prune -exec rm -rf {} +
 
 development:
