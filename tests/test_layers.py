@@ -27,7 +27,7 @@ LAYERS = (
     {"acp_client"},
     {"conversation", "rewriting"},
     {"editor", "print_mode"},
-    {"cli"},
+    {"cli", "acp_agent"},
     {"__main__"},
 )
 RANKS = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
@@ -126,7 +126,9 @@ def test_each_package_says_what_lives_there():
 
 def test_a_face_knows_an_agent_and_how_to_open_one_and_nothing_behind_it():
     for path in (
-        path for face in ("editor", "print_mode") for path in (PACKAGE / face).glob("*.py")
+        path
+        for face in ("editor", "print_mode", "acp_agent")
+        for path in (PACKAGE / face).glob("*.py")
     ):
         module = ("sanderling", *path.relative_to(PACKAGE).with_suffix("").parts)
         known = {name for _, name in imports(path, module) if "sanderling.conversation" in name}

@@ -11,6 +11,9 @@ found (never the key), and with `--api` whether the API answers. Exit code 1: th
 `sanderling login|logout [PROVIDER]` keeps an API key in the system's keychain, or removes it. The key is typed, or piped in: as an
 argument others on the machine could see it.
 
+`sanderling acp` is the agent of an editor that speaks the Agent Client Protocol (`acp_agent`); `sanderling acp-log FILE` shows what was
+said there.
+
 `sanderling sandbox status|exec` is `sandbox/cli.py`, `sanderling changes|undo|redo` is `cli/undo.py`.
 """
 
@@ -35,7 +38,18 @@ if TYPE_CHECKING:
 
 WIDE = 1_000  # columns of what is no terminal
 UNDOING = ("changes", "undo", "redo")
-COMMANDS = ("check", "config", "login", "logout", "mcp", "sandbox", "sessions", *UNDOING)
+COMMANDS = (
+    "acp",
+    "acp-log",
+    "check",
+    "config",
+    "login",
+    "logout",
+    "mcp",
+    "sandbox",
+    "sessions",
+    *UNDOING,
+)
 EXIT_USAGE, EXIT_INTERRUPTED, EXIT_UNREAD = 2, 130, 141
 
 PACKAGES = (
@@ -61,6 +75,15 @@ def main() -> NoReturn:
 
 
 def run(argv: list[str]) -> int:
+    if argv[:1] == ["acp"] and argv[1:2] != ["login"]:
+        from sanderling.acp_agent.run import serve  # an editor waits for it
+
+        return serve(argv[1:])
+    if argv[:2] == [
+        "acp",
+        "login",
+    ]:  # the way of the protocol: the agent's own command, and something more
+        argv = argv[1:]
     return run_command(argv) if argv and argv[0] in COMMANDS else ask(argv)
 
 
@@ -96,6 +119,10 @@ def run_command(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="sanderling", description=sanderling.__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     _add_own_commands(commands)
+    if argv[0] == "acp-log":
+        from sanderling.cli.acp_log import add_acp_log_command
+
+        add_acp_log_command(commands)
     if argv[0] == "config":
         from sanderling.cli.config import add_config_commands  # loads much that the others need not
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 VARIABLE = "SANDERLING_ACP_LOG"
 
@@ -16,7 +17,7 @@ class Logged(msgspec.Struct, frozen=True, omit_defaults=True):
 
     at: datetime
     direction: Literal["in", "out"]
-    message: msgspec.Raw | None = None
+    message: msgspec.Raw | UnsetType = UNSET
     text: str = ""
 
 

@@ -21,6 +21,7 @@ from sanderling.project.project import Project
 from sanderling.protocol.agent import Agent
 from sanderling.protocol.events import Event, Notice
 from sanderling.protocol.modes import Mode, NetworkMode
+from sanderling.protocol.remedies import remedies
 from sanderling.providers import Provider
 from sanderling.providers.choice import DEFAULT, choose, make_provider
 from sanderling.providers.scripted import copy_sample
@@ -33,11 +34,7 @@ if TYPE_CHECKING:
     from sanderling.agents.declared import DeclaredAgent
     from sanderling.mcp.servers import McpServer
 
-NO_KEY_NOTICE = (
-    "There is no API key, so the demo model answers: it replays a script.\n"
-    "Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude.\n"
-    ":help sanderling-models tells how to talk to others."
-)
+NO_KEY_NOTICE = "There is no API key, so the demo model answers: it replays a script.\n{remedy}"
 
 
 def _alone(provider: Provider, _project: str) -> Provider:
@@ -220,4 +217,4 @@ def _tell_of_demo(conversation: Conversation) -> None:
         return
     is_without_key = settings.provider == "auto" and choose(settings) == "demo"
     if is_without_key and not conversation.parts.session.is_resumed:
-        conversation.parts.emit(Notice("info", NO_KEY_NOTICE))
+        conversation.parts.emit(Notice("info", NO_KEY_NOTICE.format(remedy=remedies().key)))

@@ -30,6 +30,8 @@ class Remedies(msgspec.Struct, frozen=True):
     """What opens the network, with "on" or "proxy" behind it."""
     server_login: str
     """What logs in at the tool server `{name}`."""
+    key: str
+    """Sentences, of a model that stands in for one with a key."""
 
 
 NEOVIM = Remedies(
@@ -43,6 +45,8 @@ NEOVIM = Remedies(
     login=":AgentLogin",
     network=":AgentNet",
     server_login="`L` in :AgentMcp opens its page",
+    key="Type /login, or set ANTHROPIC_API_KEY in the environment that starts Neovim, to talk to Claude.\n"
+    ":help sanderling-models tells how to talk to others.",
 )
 SHELL = Remedies(
     model="--model NAME",
@@ -55,7 +59,19 @@ SHELL = Remedies(
     login="sanderling login",
     network="--net",
     server_login="`sanderling mcp login {name}`",
+    key="Run `sanderling login` in a terminal, or set ANTHROPIC_API_KEY in the environment, to talk to Claude.",
 )
+CLIENT = msgspec.structs.replace(
+    SHELL,
+    model="the model in the editor's menu",
+    shorten="/compact makes it shorter; a new session begins with none of it.",
+    begin_anew="in a new session a new conversation begins",
+    go_on="Another prompt goes on from there.",
+    restart="start the agent again",
+    environment="the environment of the agent, in the editor's settings",
+    network="the network in the editor's menu, set to",
+)
+"""In an editor that speaks the Agent Client Protocol."""
 UNKEPT = msgspec.structs.replace(SHELL, go_on="Run it again.")
 """In a shell, of a session without a log."""
 

@@ -1,0 +1,38 @@
+"""The client at the other end: what it can do, by what it has said of itself."""
+
+from typing import TYPE_CHECKING, Any
+
+from sanderling.acp.setup import (
+    ClientCapabilities,
+    ClientSessionCapabilities,
+    ElicitationCapabilities,
+    FileCapabilities,
+    InitializeRequest,
+)
+
+if TYPE_CHECKING:
+    from sanderling.acp.base import Implementation
+
+TERMINAL_OUTPUT = "terminal_output"
+"""The key of `_meta` under which some clients say that they show a command's output as it comes, though it is not theirs."""
+
+
+class Client:
+    """The client of a connection. Until it has said what it can do, it can do nothing."""
+
+    def __init__(self, said: InitializeRequest | None = None) -> None:
+        can = (said and said.client_capabilities) or ClientCapabilities()
+        files, session = can.fs or FileCapabilities(), can.session or ClientSessionCapabilities()
+        asks = can.elicitation or ElicitationCapabilities()
+        meta: dict[str, Any] = can.meta or {}
+        self.info: Implementation | None = said.client_info if said else None
+        self.reads_files = files.read_text_file
+        self.writes_files = files.write_text_file
+        self.has_terminals = can.terminal
+        self.takes_notices = session.notices is not None
+        self.takes_compaction = session.compaction is not None
+        self.takes_booleans = bool(session.config_options and session.config_options.boolean)
+        self.fills_in_forms = asks.form is not None
+        self.opens_links = asks.url is not None
+        self.logs_in_terminals = bool(can.auth and can.auth.terminal)
+        self.shows_output = meta.get(TERMINAL_OUTPUT) is True

@@ -1,0 +1,156 @@
+"""
+The client's editor, for the file tools: what is unsaved there is what a file holds.
+
+A client gives text by a file's name, and says not whether it has the file open. So a file counts as open where its text is another one
+than the disk's. All else is written on the disk, by the tools themselves: the sandbox confines that, and nobody confines the client.
+"""
+
+import os
+from zlib import crc32
+
+import anyio
+from anyio import to_thread
+
+from sanderling.acp.asking import ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest
+from sanderling.acp.base import Empty
+from sanderling.acp.connection import Connection
+from sanderling.acp.errors import RpcError
+from sanderling.acp_agent.client import Client
+from sanderling.editing.lines import Hunk, applied
+from sanderling.errors import ToolError
+from sanderling.sandbox.files import Identity
+from sanderling.sandbox.inside.reading import Stamp
+from sanderling.text import printable
+from sanderling.tools.editor import Buffer, Diagnostic
+
+DEADLINE_S = 10.0
+MAX_BYTES = 8 << 20
+READ, WRITE = "fs/read_text_file", "fs/write_text_file"
+
+
+class ClientEditor:
+    """The `Editor` that the client of the session is."""
+
+    def __init__(self, session_id: str, connection: Connection, client: Client) -> None:
+        self._session_id = session_id
+        self._connection = connection
+        self._can_write = client.writes_files
+        self._identities: dict[int, Identity] = {}
+
+    async def buffer(self, path: str, identity: Identity) -> Buffer | None:
+        if not await to_thread.run_sync(_is_there, path, identity):
+            return None  # the sandbox has another file at this name than the person
+        text = await self._read(path)
+        on_disk = await to_thread.run_sync(_text_on_disk, path)
+        if text is None or on_disk is None or _plain(text) == _plain(on_disk):
+            return None
+        buffer = _buffer(path, text)
+        self._identities[buffer.id] = identity
+        return buffer
+
+    async def opened(self, path: str, identity: Identity, tool_use_id: str) -> Buffer | None:  # noqa: ARG002
+        return None  # a review is the client's own
+
+    async def again(self, buffer: Buffer) -> Buffer | None:
+        text = await self._read(buffer.path)
+        return None if text is None else _buffer(buffer.path, text)
+
+    async def change(self, buffer: Buffer, hunks: tuple[Hunk, ...], tool_use_id: str) -> bool:  # noqa: ARG002
+        if not self._can_write:
+            raise ToolError(
+                f"The person has unsaved changes in {buffer.path}, and their editor takes no changes: ask them to save it first."
+            )
+        now, identity = await self.again(buffer), self._identities.get(buffer.id)
+        if now is None or now.tick != buffer.tick or identity is None:
+            return False
+        if not await to_thread.run_sync(_is_there, buffer.path, identity):
+            return False
+        text = applied(buffer.text, hunks)
+        text = text.replace("\n", "\r\n") if buffer.line_ending == "dos" else text
+        asked = WriteTextFileRequest(
+            session_id=self._session_id, path=buffer.path, content=printable(text)
+        )
+        try:
+            with anyio.fail_after(DEADLINE_S):
+                await self._connection.request(WRITE, asked, Empty)
+        except RpcError as error:
+            raise ToolError(f"The editor does not take the change: {error}") from error
+        except TimeoutError as error:
+            raise _late() from error
+        return True
+
+    async def before_write(self, buffer: Buffer) -> Buffer | None:
+        return await self.again(buffer)
+
+    async def after_write(self, buffer: Buffer, stamp: Stamp) -> None: ...
+
+    async def not_written(self, buffer: Buffer) -> None: ...
+
+    async def files_changed(self, paths: tuple[str, ...]) -> None: ...
+
+    async def changed_on_disk(
+        self, path: str, hunks: tuple[Hunk, ...], tool_use_id: str
+    ) -> None: ...
+
+    async def watch(self, buffer: Buffer, watch: str) -> None: ...
+
+    async def new_diagnostics(
+        self,
+        watches: tuple[str, ...],  # noqa: ARG002
+        *,
+        waits: bool,  # noqa: ARG002
+    ) -> tuple[Diagnostic, ...]:
+        return ()
+
+    async def _read(self, path: str) -> str | None:
+        """The text as the client has it; None if it has none."""
+        asked = ReadTextFileRequest(session_id=self._session_id, path=path)
+        try:
+            with anyio.fail_after(DEADLINE_S):
+                return (await self._connection.request(READ, asked, ReadTextFileResponse)).content
+        except RpcError:  # there is no such file, or it is none that the client shows
+            return None
+        except TimeoutError as error:
+            raise _late() from error
+
+
+def _late() -> ToolError:
+    return ToolError(f"The editor did not answer within {DEADLINE_S:g} s. Try again.")
+
+
+def _is_there(path: str, identity: Identity) -> bool:
+    """Say whether `path` is the very file, or where there is none, in the very directory."""
+    try:
+        status = os.stat(os.path.dirname(path) if identity.place else path)
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == (identity.device, identity.inode)
+
+
+def _text_on_disk(path: str) -> str | None:
+    """The text of a file, empty if there is none; None if it is no text, or too long."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        return None if len(data) > MAX_BYTES else data.decode()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _plain(text: str) -> str:
+    """`text` without what clients may leave out or add: how lines end, and the mark at the beginning."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").removesuffix("\n")
+
+
+def _buffer(path: str, text: str) -> Buffer:
+    is_dos = "\r\n" in text and text.count("\r\n") == text.count("\n")
+    return Buffer(
+        id=crc32(path.encode(errors="replace")),
+        path=path,
+        tick=crc32(text.encode(errors="replace")),
+        text=text.replace("\r\n", "\n") if is_dos else text,
+        is_modified=True,
+        line_ending="dos" if is_dos else "unix",
+    )

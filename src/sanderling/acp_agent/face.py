@@ -1,0 +1,267 @@
+"""The agent's end of a connection: each method of the protocol that a client can call."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+import sanderling
+from sanderling.acp.base import EMPTY, Implementation, Wire
+from sanderling.acp.connection import Connection, Method
+from sanderling.acp.envelope import decoded
+from sanderling.acp.errors import INTERNAL_ERROR, INVALID_REQUEST, RpcError, invalid, not_found
+from sanderling.acp.sessions import (
+    ListSessionsRequest,
+    ListSessionsResponse,
+    NewSessionRequest,
+    NewSessionResponse,
+    OldSessionRequest,
+    OldSessionResponse,
+    PromptRequest,
+    PromptResponse,
+    SessionInfo,
+    SessionRequest,
+    SetConfigOptionRequest,
+    SetConfigOptionResponse,
+    SetModeRequest,
+)
+from sanderling.acp.setup import (
+    AgentCapabilities,
+    AuthenticateRequest,
+    InitializeRequest,
+    InitializeResponse,
+    LogoutCapabilities,
+    McpCapabilities,
+    PromptCapabilities,
+    SessionCapabilities,
+)
+from sanderling.acp.versions import offered_by_agent
+from sanderling.acp_agent import auth
+from sanderling.acp_agent.client import Client
+from sanderling.acp_agent.live import LiveSession
+from sanderling.acp_agent.opening import Opener
+from sanderling.acp_agent.prompts import prompt_of
+from sanderling.config.layers import Layers
+from sanderling.errors import ConfigError, SanderlingError
+from sanderling.session.records import is_session_id
+
+PAGE = 50
+CAPABILITIES = AgentCapabilities(
+    load_session=True,
+    prompt_capabilities=PromptCapabilities(embedded_context=True),
+    mcp_capabilities=McpCapabilities(http=True),
+    session_capabilities=SessionCapabilities(
+        list=EMPTY, resume=EMPTY, close=EMPTY, delete=EMPTY, additional_directories=EMPTY
+    ),
+    auth=LogoutCapabilities(logout=EMPTY),
+)
+
+
+class AgentFace:
+    """Answers a client. `layers` are the settings of now; sessions are tasks of `tasks`."""
+
+    def __init__(self, layers: Callable[[], Layers], tasks: TaskGroup) -> None:
+        self._layers = layers
+        self._tasks = tasks
+        self._client: Client | None = None
+        self._sessions: dict[str, LiveSession] = {}
+        self._connection: Connection | None = None
+
+    def connect(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def methods(self) -> Mapping[str, Method]:
+        answered: dict[str, Callable[[Any], Awaitable[Wire]]] = {
+            "initialize": self._initialize,
+            "authenticate": self._authenticate,
+            "logout": self._log_out,
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/resume": self._resume,
+            "session/list": self._list,
+            "session/close": self._close,
+            "session/delete": self._delete,
+            "session/set_mode": self._set_mode,
+            "session/set_config_option": self._set_config_option,
+        }
+        methods = {name: Method(_translated(handle)) for name, handle in answered.items()}
+        prompt = Method(_translated(self._prompt), self._reserve, self._cancel)
+        return methods | {"session/prompt": prompt}
+
+    def notifications(self) -> Mapping[str, Callable[[msgspec.Raw], None]]:
+        return {"session/cancel": self._cancel}
+
+    def end(self) -> None:
+        """Stop all that goes on: the client has gone."""
+        for session in self._sessions.values():
+            session.close()
+
+    async def ended(self) -> None:
+        for session in tuple(self._sessions.values()):
+            await session.ended.wait()
+
+    # --- setting up ----------------------------------------------------------------------------------------------------
+
+    async def _initialize(self, params: msgspec.Raw) -> Wire:
+        asked = decoded(params, InitializeRequest)
+        self._client = client = Client(asked)
+        return InitializeResponse(
+            protocol_version=offered_by_agent(asked.protocol_version),
+            agent_capabilities=CAPABILITIES,
+            agent_info=Implementation(
+                name="sanderling", title="Sanderling", version=sanderling.__version__
+            ),
+            auth_methods=auth.methods(client),
+        )
+
+    async def _authenticate(self, params: msgspec.Raw) -> Wire:
+        asked = decoded(params, AuthenticateRequest)
+        await auth.authenticate(asked.method_id, self._layers().settings())
+        return EMPTY
+
+    async def _log_out(self, _: msgspec.Raw) -> Wire:
+        await auth.log_out(self._layers().settings())
+        return EMPTY
+
+    # --- sessions ------------------------------------------------------------------------------------------------------
+
+    async def _new(self, params: msgspec.Raw) -> Wire:
+        asked = decoded(params, NewSessionRequest)
+        live = await self._opener().new(asked)
+        self._sessions[live.id] = live
+        live.announce_soon()
+        return NewSessionResponse(
+            session_id=live.id,
+            modes=live.options.shown_modes(),
+            config_options=live.options.shown(),
+            meta=live.told,
+        )
+
+    async def _load(self, params: msgspec.Raw) -> Wire:
+        return await self._open_again(params, is_told=True)
+
+    async def _resume(self, params: msgspec.Raw) -> Wire:
+        return await self._open_again(params, is_told=False)
+
+    async def _open_again(self, params: msgspec.Raw, *, is_told: bool) -> Wire:
+        asked = decoded(params, OldSessionRequest)
+        opener = self._opener()
+        opener.check(asked)
+        await self._end(asked.session_id)
+        live = await opener.again(asked, is_told=is_told)
+        self._sessions[live.id] = live
+        if is_told:
+            await live.replay()
+        live.announce_soon()
+        options = live.options
+        return OldSessionResponse(
+            modes=options.shown_modes(), config_options=options.shown(), meta=live.told
+        )
+
+    def _opener(self) -> Opener:
+        if self._connection is None or self._client is None:
+            raise RpcError(INVALID_REQUEST, "the first request is `initialize`")
+        return Opener(self._layers(), self._connection, self._client, self._tasks)
+
+    async def _list(self, params: msgspec.Raw) -> Wire:
+        from sanderling.session.store import list_sessions
+
+        asked = decoded(params, ListSessionsRequest)
+        start = int(asked.cursor) if (asked.cursor or "0").isdecimal() and asked.cursor else 0
+        directory = self._layers().settings().session_dir
+        found = await to_thread.run_sync(
+            lambda: list_sessions(directory, asked.cwd or "", "", is_in_editor=True)
+        )
+        page = found[start : start + PAGE]
+        shown = [
+            SessionInfo(
+                session_id=each.id,
+                cwd=each.project,
+                title=each.title or None,
+                updated_at=datetime.fromtimestamp(each.changed_at, UTC).isoformat(
+                    timespec="seconds"
+                ),
+            )
+            for each in page
+        ]
+        is_last = start + PAGE >= len(found)
+        return ListSessionsResponse(
+            sessions=shown, next_cursor=None if is_last else str(start + PAGE)
+        )
+
+    async def _close(self, params: msgspec.Raw) -> Wire:
+        asked = decoded(params, SessionRequest)
+        self._live(asked.session_id)
+        await self._end(asked.session_id)
+        return EMPTY
+
+    async def _delete(self, params: msgspec.Raw) -> Wire:
+        from sanderling.session.store import delete
+
+        session_id = decoded(params, SessionRequest).session_id
+        await self._end(session_id)
+        directory = self._layers().settings().session_dir
+        if not is_session_id(session_id) or not (directory / f"{session_id}.jsonl").is_file():
+            raise not_found(f"there is no session {session_id!r}")
+        await to_thread.run_sync(delete, directory, session_id)
+        return EMPTY
+
+    async def _end(self, session_id: str) -> None:
+        """End the session, if it is open, and wait until its log can be had again."""
+        if live := self._sessions.pop(session_id, None):
+            live.close()
+            await live.ended.wait()
+
+    def _live(self, session_id: str) -> LiveSession:
+        if live := self._sessions.get(session_id):
+            return live
+        raise not_found(f"the session {session_id!r} is not open")
+
+    # --- turns ---------------------------------------------------------------------------------------------------------
+
+    def _reserve(self, params: msgspec.Raw) -> None:
+        self._live(decoded(params, SessionRequest).session_id).reserve()
+
+    async def _prompt(self, params: msgspec.Raw) -> Wire:
+        live = self._live(decoded(params, SessionRequest).session_id)
+        try:
+            asked = decoded(params, PromptRequest)
+            prompt = prompt_of(asked.prompt, live.project)
+            return PromptResponse(stop_reason=await live.ask(prompt))
+        finally:
+            live.release()
+
+    def _cancel(self, params: msgspec.Raw) -> None:
+        if live := self._sessions.get(decoded(params, SessionRequest).session_id):
+            live.cancel()
+
+    async def _set_mode(self, params: msgspec.Raw) -> Wire:
+        asked = decoded(params, SetModeRequest)
+        await self._live(asked.session_id).set_option("mode", asked.mode_id)
+        return EMPTY
+
+    async def _set_config_option(self, params: msgspec.Raw) -> Wire:
+        asked = decoded(params, SetConfigOptionRequest)
+        options = await self._live(asked.session_id).set_option(asked.config_id, asked.value)
+        return SetConfigOptionResponse(config_options=options)
+
+
+def _translated(
+    handle: Callable[[msgspec.Raw], Awaitable[Wire]],
+) -> Callable[[msgspec.Raw], Awaitable[Wire]]:
+    """`handle`, with our own errors as those of the protocol."""
+
+    async def translated(params: msgspec.Raw) -> Wire:
+        try:
+            return await handle(params)
+        except RpcError:
+            raise
+        except ConfigError as error:
+            raise invalid(str(error)) from error
+        except SanderlingError as error:
+            raise RpcError(INTERNAL_ERROR, str(error)) from error
+
+    return translated

@@ -1,0 +1,136 @@
+"""What a client lets the person choose: the mode, the model, the network. Modes are told in the older way, too."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from sanderling.acp.config_options import ConfigChoice, ConfigOption, SessionMode, SessionModes
+from sanderling.acp.errors import RpcError, invalid
+from sanderling.protocol.actions import Action, SetMode, SetModel, SetNetwork
+from sanderling.protocol.events import Event, ModeChanged, ModelChanged, SandboxChanged
+from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
+
+MODES: dict[Mode, tuple[str, str]] = {
+    "ask": ("Ask", "Changes and commands ask first"),
+    "auto": ("Auto", "What the sandbox confines runs without a question"),
+    "plan": ("Plan", "Read only: the project cannot be changed"),
+}
+NETWORKS: dict[NetworkMode, tuple[str, str]] = {
+    "off": ("Off", "Commands reach nothing"),
+    "proxy": ("Listed hosts", "Commands reach the hosts of your settings"),
+    "on": ("On", "Commands reach all that this machine does"),
+}
+LEVELS: dict[SandboxLevel, str] = {
+    "": "Sandbox: not started yet",
+    "full": "Sandbox: full",
+    "full-bwrap": "Sandbox: full, by bubblewrap",
+    "namespaces": "Sandbox: namespaces only",
+    "landlock": "Sandbox: Landlock only",
+    "none": "No sandbox: nothing is run",
+    "off": "The sandbox is off",
+}
+
+
+class Options:
+    """The options of a session, as events have told them."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.mode: Mode = "ask"
+        self.sandbox = SandboxChanged("", "off")
+        self.models: Sequence[str] = (model,)
+        self.title = ""
+
+    def take(self, event: Event) -> bool:
+        """Take in what has changed; say whether that was an option."""
+        match event:
+            case ModeChanged(mode):
+                self.mode = mode
+            case ModelChanged(model):
+                self.model = model
+            case SandboxChanged():
+                self.sandbox = event
+            case _:
+                return False
+        return True
+
+    def action(self, option: str, value: str | bool) -> Action:
+        """
+        The action that gives an option a value.
+
+        Raises:
+            RpcError: there is no such option or value.
+        """
+        match option, value:
+            case "mode", _ if value in MODES:
+                return SetMode(msgspec.convert(value, Mode))
+            case "network", _ if value in NETWORKS:
+                return SetNetwork(msgspec.convert(value, NetworkMode))
+            case "model", str() if value:
+                return SetModel(value)
+            case (("mode" | "network" | "model"), _):
+                raise invalid(f"the option {option!r} has no value {value!r}")
+            case _:
+                raise invalid(f"there is no option {option!r}")
+
+    def shown_modes(self) -> SessionModes:
+        modes = [
+            SessionMode(id=mode, name=name, description=told)
+            for mode, (name, told) in MODES.items()
+        ]
+        return SessionModes(current_mode_id=self.mode, available_modes=modes)
+
+    def shown(self) -> list[ConfigOption]:
+        names = dict.fromkeys((*self.models, self.model))
+        return [
+            ConfigOption(
+                id="mode",
+                name="Mode",
+                description="How far the agent may go unasked",
+                category="mode",
+                type="select",
+                current_value=self.mode,
+                options=_choices(MODES),
+            ),
+            ConfigOption(
+                id="model",
+                name="Model",
+                description="What answers",
+                category="model",
+                type="select",
+                current_value=self.model,
+                options=[ConfigChoice(value=name, name=name) for name in names],
+            ),
+            ConfigOption(
+                id="network",
+                name="Network",
+                description=self.told_sandbox(),
+                type="select",
+                current_value=self.sandbox.network,
+                options=_choices(NETWORKS),
+            ),
+        ]
+
+    def told_sandbox(self) -> str:
+        """The sandbox's level in words, with what it leaves open."""
+        return ". ".join((LEVELS[self.sandbox.level], *self.sandbox.missing))
+
+    def check(self, option: str, value: str | bool) -> None:
+        """
+        Look whether an option has got its value.
+
+        Raises:
+            RpcError: it has another one; a notice has told why.
+        """
+        now = {"mode": self.mode, "model": self.model, "network": self.sandbox.network}[option]
+        # A model may be called by a shorter name than its own.
+        if now != value and not (option == "model" and str(value) in now):
+            raise RpcError(-32602, f"the {option} stays {now}")
+
+
+def _choices(table: Mapping[Any, tuple[str, str]]) -> list[ConfigChoice]:
+    return [
+        ConfigChoice(value=value, name=name, description=told)
+        for value, (name, told) in table.items()
+    ]

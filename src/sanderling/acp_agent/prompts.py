@@ -1,0 +1,69 @@
+"""Prompts as clients send them: contents of several kinds become words, and the lines that go along."""
+
+import re
+from pathlib import PurePath
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from sanderling.acp.content import ContentBlock, Resource
+from sanderling.acp.errors import invalid
+from sanderling.protocol.messages import Prompt, Selection
+from sanderling.text import printable
+
+LINES = re.compile(r"L?(\d+)(?:[:-]L?(\d+))?")
+
+
+class _Place(NamedTuple):
+    path: str
+    first_line: int = 1
+
+
+def prompt_of(blocks: list[ContentBlock], project: str) -> Prompt:
+    """
+    The prompt that `blocks` are.
+
+    Raises:
+        RpcError: there is one of a kind that was not offered, or there is nothing.
+    """
+    words: list[str] = []
+    selections: list[Selection] = []
+    for block in blocks:
+        match block:
+            case ContentBlock(type="text", text=str() as text):
+                words.append(text)
+            case ContentBlock(type="resource_link", uri=str() as uri):
+                words.append(_mention(_place(uri).path, project))
+            case ContentBlock(type="resource", resource=Resource() as resource):
+                if resource.text is None:
+                    raise invalid("an embedded resource must be text")
+                selections.append(_selection(resource, project))
+                words.append(_mention(_place(resource.uri).path, project))
+            case _:
+                raise invalid(f"a prompt cannot hold a content of the type {block.type!r}")
+    text = printable("".join(words))
+    if not text.strip():
+        raise invalid("the prompt is empty")
+    return Prompt(uuid4().hex, text, tuple(selections))
+
+
+def _place(uri: str) -> _Place:
+    """The file that a URI names, and its first line; what is no file is called as it is."""
+    parts = urlsplit(uri)
+    if parts.scheme not in {"file", ""}:
+        return _Place(uri)
+    found = LINES.search(parts.fragment)
+    return _Place(unquote(parts.path), int(found[1]) if found else 1)
+
+
+def _mention(path: str, project: str) -> str:
+    """The name of a file as the person would write it."""
+    shown = PurePath(path)
+    return str(shown.relative_to(project)) if shown.is_relative_to(project) else path
+
+
+def _selection(resource: Resource, project: str) -> Selection:
+    text = printable((resource.text or "").removesuffix("\n"))
+    path, first = _place(resource.uri)
+    last = first + text.count("\n")
+    return Selection(printable(_mention(path, project)), first, last, text)

@@ -1,0 +1,60 @@
+"""Standard input and output as streams of a connection, whatever they are: pipes, sockets, files."""
+
+import os
+import socket
+import stat
+from contextlib import suppress
+
+import anyio
+
+CHUNK_BYTES = 1 << 16
+ATOMIC_BYTES = 4096  # a pipe that can be written takes so many without waiting
+
+
+class Stdin:
+    """Standard input. Its flags stay as they are: others may have it, too."""
+
+    def __init__(self, descriptor: int = 0) -> None:
+        self._descriptor = descriptor
+        self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+
+    async def receive(self) -> bytes:
+        if not self._is_file:
+            await anyio.wait_readable(self._descriptor)
+        with suppress(ConnectionResetError):
+            if chunk := os.read(self._descriptor, CHUNK_BYTES):
+                return chunk
+        raise anyio.EndOfStream
+
+
+class Stdout:
+    """Standard output, which others on the loop never wait for."""
+
+    def __init__(self, descriptor: int = 1) -> None:
+        self._descriptor = descriptor
+        self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+
+    async def send(self, item: bytes) -> None:
+        rest = memoryview(item)
+        while rest:
+            if not self._is_file:
+                await anyio.wait_writable(self._descriptor)
+            try:
+                rest = rest[os.write(self._descriptor, rest[:ATOMIC_BYTES]) :]
+            except (
+                BlockingIOError
+            ):  # another program has made the pipe non-blocking, and was quicker
+                continue
+            except OSError as error:
+                raise anyio.BrokenResourceError from error
+
+
+def keep_to_messages() -> int:
+    """Have all that prints go to standard error; return a descriptor of standard output, which is for messages alone."""
+    messages = os.dup(1)
+    os.set_inheritable(messages, False)
+    os.dup2(2, 1)
+    if stat.S_ISSOCK(os.fstat(messages).st_mode):
+        with suppress(OSError), socket.socket(fileno=os.dup(messages)) as ours:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    return messages

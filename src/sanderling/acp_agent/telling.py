@@ -1,0 +1,318 @@
+"""
+Events of a conversation, told as updates of the protocol.
+
+What a tool puts out grows: `Told.rolling` names the calls whose output is to be told again, which whoever sends does now and then
+and not for every line. Clients that show a command's output as it comes get just what is new.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any, Literal
+from uuid import uuid4
+
+import msgspec
+
+from sanderling.acp.content import Location, ToolContent, shown_terminal, shown_text, text_block
+from sanderling.acp.updates import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    AvailableCommand,
+    AvailableCommandsUpdate,
+    CommandInput,
+    CompactionUpdate,
+    Cost,
+    Notice,
+    Plan,
+    PlanEntry,
+    SessionInfoUpdate,
+    SessionUpdate,
+    ToolCall,
+    ToolCallUpdate,
+    UsageUpdate,
+    UserMessageChunk,
+)
+from sanderling.acp_agent.client import Client
+from sanderling.acp_agent.diffs import first_line, shown_parts
+from sanderling.acp_agent.notices import sentence_of
+from sanderling.protocol import events
+from sanderling.protocol.events import Event, TodoItem
+from sanderling.text import fence_around
+
+KINDS = {
+    "read": "read",
+    "ls": "search",
+    "glob": "search",
+    "grep": "search",
+    "edit": "edit",
+    "write": "edit",
+    "bash": "execute",
+    "jobs": "execute",
+    "web_fetch": "fetch",
+    "todo": "think",
+}
+ABOUT_FILES = frozenset(("read", "edit", "write", "ls"))
+SHOWN_CHARS = 32_768  # of a command's output, the last
+OWN_COMMANDS = (
+    AvailableCommand(
+        name="compact",
+        description="Summarize the conversation, to make it shorter for the model",
+        input=CommandInput(hint="what matters"),
+    ),
+    AvailableCommand(name="undo", description="Take back what the last turn has changed in files"),
+    AvailableCommand(name="redo", description="Make the changes again that were taken back"),
+    AvailableCommand(name="usage", description="Tokens and dollars of this session"),
+    AvailableCommand(
+        name="trust", description="Look at what the project would tell the model, and trust it"
+    ),
+)
+
+
+class _Call:
+    """A tool call that goes on."""
+
+    def __init__(self, started: events.ToolStarted) -> None:
+        self.tool = started.tool
+        self.title = started.title
+        self.path = ""
+        self.output = ""
+        self.untold = ""  # of the output
+
+
+class Teller:
+    """Tells what happens in the session of `project` to `client`."""
+
+    def __init__(self, project: str, client: Client) -> None:
+        self._project = project
+        self._client = client
+        self._prefix = uuid4().hex[:8]
+        self.is_rolling = False
+        self._restarts = 0
+        self._calls: dict[str, _Call] = {}
+        self._compaction = ""
+        self.rolling: set[str] = set()
+        """The calls of which there is output that was not told."""
+
+    def updates(self, event: Event) -> Iterator[SessionUpdate]:  # noqa: C901, PLR0912 - one table
+        match event:
+            case events.TextDelta(block_id, text):
+                chunk = text_block(text)
+                yield AgentMessageChunk(content=chunk, message_id=self._message_id(block_id))
+            case events.ThinkingDelta(block_id, text):
+                chunk = text_block(text)
+                yield AgentThoughtChunk(content=chunk, message_id=self._message_id(block_id))
+            case events.AnswerRestarted():
+                self._restarts += 1
+                yield from self.say("info", "The answer was cut off; it begins again.")
+            case events.ToolStarted():
+                yield self._started(event)
+            case events.ToolOutput(call_id, text):
+                self._add_output(call_id, text)
+            case events.ToolEnded():
+                yield self._ended(event)
+            case events.CommandStarted() | events.CommandOutput() | events.CommandEnded():
+                yield from self._command(event)
+            case events.TodoChanged(items):
+                yield Plan(entries=list(map(_entry, items)))
+            case events.SlashCommandsChanged(commands):
+                yield self._commands(commands)
+            case events.TitleChanged(title):
+                yield SessionInfoUpdate(title=title or None)
+            case events.UsageUpdated():
+                yield from self._usage(event)
+            case events.CompactionStarted() | events.Compacted():
+                yield from self._compacted(event)
+            case _:
+                if said := sentence_of(event):
+                    yield from self.say(*said)
+
+    def prompt(self, prompt: events.Prompt) -> SessionUpdate:
+        """The words of the person, for a client that has not sent them itself."""
+        return UserMessageChunk(content=text_block(prompt.text), message_id=prompt.id)
+
+    def say(
+        self, severity: Literal["info", "warning", "error"], text: str
+    ) -> Iterator[SessionUpdate]:
+        """Tell the person what the model has not said: as a thought, where the client knows no notices."""
+        if self._client.takes_notices:
+            title, _, more = text.partition("\n")
+            yield Notice(severity=severity, title=title, description=more or None)
+        else:
+            words = text_block(f"{text}\n")
+            yield AgentThoughtChunk(content=words, message_id=f"{self._prefix}-{uuid4().hex[:8]}")
+
+    def answer(self, text: str) -> SessionUpdate:
+        """An answer of our own, to a command of ours."""
+        message_id = f"{self._prefix}-{uuid4().hex[:8]}"
+        return AgentMessageChunk(content=text_block(text), message_id=message_id)
+
+    def _message_id(self, block_id: int) -> str:
+        return f"{self._prefix}-{self._restarts}-{block_id}"
+
+    # --- tool calls ----------------------------------------------------------------------------------------------------
+
+    def _started(self, event: events.ToolStarted) -> ToolCall:
+        call = self._calls[event.id] = _Call(event)
+        call.path, line = self._place(event.tool, event.title)
+        terminal: dict[str, Any] | None = None
+        if event.tool == "bash" and self._client.shows_output:
+            terminal = {"terminal_info": {"terminal_id": event.id, "cwd": self._project}}
+        return ToolCall(
+            tool_call_id=event.id,
+            title=f"{event.tool} {event.title}".strip() if event.tool != "bash" else event.title,
+            kind=KINDS.get(event.tool, "other"),
+            status="in_progress",
+            name=event.tool,
+            content=[shown_terminal(event.id)] if terminal else None,
+            locations=[Location(path=call.path, line=line)] if call.path else None,
+            meta=terminal,
+        )
+
+    def _place(self, tool: str, title: str) -> tuple[str, int | None]:
+        """The file that a call is about, by its title, and its line."""
+        if tool not in ABOUT_FILES or not title:
+            return "", None
+        path, colon, line = title.rpartition(":")
+        if tool != "read" or not colon or not line.isdigit():
+            path, line = title, ""
+        return os.path.normpath(os.path.join(self._project, path)), int(line) if line else None
+
+    def _add_output(self, call_id: str, text: str) -> None:
+        if call := self._calls.get(call_id):
+            call.output = (call.output + text)[-SHOWN_CHARS:]
+            call.untold += text
+            self.rolling.add(call_id)
+
+    def rolled(self) -> Iterator[SessionUpdate]:
+        """Tell what has been put out since this was told last."""
+        rolling, self.rolling = self.rolling, set()
+        for call_id in sorted(rolling & self._calls.keys()):
+            yield self._rolled(call_id, self._calls[call_id])
+
+    def _rolled(self, call_id: str, call: _Call) -> ToolCallUpdate:
+        untold, call.untold = call.untold, ""
+        if self._is_shown_as_it_comes(call):
+            data = untold.replace("\n", "\r\n")
+            meta = {"terminal_output": {"terminal_id": call_id, "data": data}}
+            return ToolCallUpdate(tool_call_id=call_id, meta=meta)
+        return ToolCallUpdate(tool_call_id=call_id, content=[_fenced(call.output)])
+
+    def _is_shown_as_it_comes(self, call: _Call) -> bool:
+        return call.tool == "bash" and self._client.shows_output
+
+    def asked(self, call_id: str, *, is_open: bool) -> Iterator[SessionUpdate]:
+        """Tell that a call waits for an answer, or does no more."""
+        if call_id in self._calls:
+            yield ToolCallUpdate(
+                tool_call_id=call_id, status="pending" if is_open else "in_progress"
+            )
+
+    def _ended(self, event: events.ToolEnded) -> ToolCallUpdate:
+        call = self._calls.pop(event.id, None) or _Call(events.ToolStarted(event.id, "", ""))
+        self.rolling.discard(event.id)
+        meta: dict[str, Any] | None = None
+        content: list[ToolContent] | None = None
+        if self._is_shown_as_it_comes(call):
+            said = "\n".join(filter(None, (call.untold, event.detail))).replace("\n", "\r\n")
+            meta = {
+                "terminal_output": {"terminal_id": event.id, "data": said},
+                "terminal_exit": {"terminal_id": event.id, "exit_code": int(event.is_error)},
+            }
+        else:
+            content = list(_result(call, event))
+        line = first_line(event.detail) if event.filetype == "diff" else None
+        return ToolCallUpdate(
+            tool_call_id=event.id,
+            status="failed" if event.is_error or event.is_denied else "completed",
+            content=content or None,
+            locations=[Location(path=call.path, line=line)] if call.path and line else None,
+            raw_output=event.summary or None,
+            meta=meta,
+        )
+
+    def _command(
+        self, event: events.CommandStarted | events.CommandOutput | events.CommandEnded
+    ) -> Iterator[SessionUpdate]:
+        """Tell of a command of the person's as of a tool call."""
+        match event:
+            case events.CommandStarted(command_id, command):
+                yield self._started(events.ToolStarted(command_id, "bash", command))
+            case events.CommandOutput(command_id, text):
+                self._add_output(command_id, text)
+            case events.CommandEnded(command_id, outcome, is_success):
+                yield self._ended(
+                    events.ToolEnded(command_id, outcome, "", "", is_error=not is_success)
+                )
+
+    # --- the rest ------------------------------------------------------------------------------------------------------
+
+    def _commands(self, commands: tuple[events.SlashCommand, ...]) -> AvailableCommandsUpdate:
+        own = {each.name: each for each in OWN_COMMANDS}
+        theirs = {
+            each.name: AvailableCommand(
+                name=each.name,
+                description=each.description or f"A command of the {each.source}'s",
+                input=CommandInput(hint=each.arguments) if each.arguments else None,
+            )
+            for each in commands
+        }
+        return AvailableCommandsUpdate(available_commands=list((theirs | own).values()))
+
+    def _usage(self, event: events.UsageUpdated) -> Iterator[SessionUpdate]:
+        if event.context_window_tokens:
+            yield UsageUpdate(
+                used=event.last_request.context_tokens,
+                size=event.context_window_tokens,
+                cost=Cost(amount=event.cost_usd, currency="USD") if event.is_priced else None,
+            )
+
+    def _compacted(
+        self, event: events.CompactionStarted | events.Compacted
+    ) -> Iterator[SessionUpdate]:
+        if not self._client.takes_compaction:
+            if said := sentence_of(event):
+                yield from self.say(*said)
+            return
+        self._compaction = self._compaction or uuid4().hex
+        if isinstance(event, events.CompactionStarted):
+            yield CompactionUpdate(compaction_id=self._compaction, status="in_progress")
+            return
+        summary = [text_block(event.summary)] if event.summary else None
+        yield CompactionUpdate(compaction_id=self._compaction, status="completed", summary=summary)
+        self._compaction = ""
+
+    def end_compaction(self, status: Literal["failed", "cancelled"]) -> Iterator[SessionUpdate]:
+        """Tell that a compaction which goes on will not be done."""
+        if self._compaction:
+            compaction, self._compaction = self._compaction, ""
+            yield CompactionUpdate(compaction_id=compaction, status=status)
+
+
+def _result(call: _Call, event: events.ToolEnded) -> Iterator[ToolContent]:
+    if event.filetype == "diff" and call.path and not event.is_error:
+        parts = shown_parts(call.path, event.detail)
+        yield from parts or [shown_text(event.detail)]
+        return
+    if call.output:
+        yield _fenced(call.output)
+    if event.detail:
+        yield (
+            shown_text(event.detail)
+            if event.is_error or event.is_denied
+            else _fenced(event.detail[:SHOWN_CHARS], event.filetype)
+        )
+    elif not call.output and event.summary:
+        yield shown_text(event.summary)
+
+
+def _fenced(text: str, filetype: str = "") -> ToolContent:
+    fence = fence_around(text)
+    return shown_text(f"{fence}{filetype}\n{text.removesuffix(chr(10))}\n{fence}")
+
+
+def _entry(item: TodoItem) -> PlanEntry:
+    return PlanEntry(content=item.content, priority="medium", status=item.status)
+
+
+def input_of(text: str) -> Any:
+    """A tool's input, as its JSON says."""
+    return msgspec.json.decode(text)

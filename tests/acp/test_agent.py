@@ -1,0 +1,581 @@
+"""`sanderling acp`: an editor's agent over standard input and output."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from sanderling.session.session import Session
+from tests.acp.talk import FULL, AgentError, chosen
+from tests.conftest import wait_until
+
+LONG = {
+    "tool_use": {
+        "id": "t1",
+        "name": "bash",
+        "input": {"command": "touch made; echo begun; sleep 1000"},
+    }
+}
+EDIT = {
+    "tool_use": {
+        "id": "t1",
+        "name": "edit",
+        "input": {"path": "a.py", "edits": [{"old": "x = 1", "new": "x = 2"}]},
+    }
+}
+BASH = {
+    "tool_use": {
+        "id": "t1",
+        "name": "bash",
+        "input": {"command": "touch made; echo one; echo two >&2"},
+    }
+}
+DONE = {"text": "done"}
+
+
+# --- setting up ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", [1, 0, 2, 999])
+def test_the_agent_answers_with_the_version_that_it_speaks(start, wanted):
+    agent = start("--model", "demo")
+    said = agent.request("initialize", protocolVersion=wanted, clientCapabilities={})
+    assert said["protocolVersion"] == 1
+    assert said["agentInfo"]["name"] == "sanderling"
+    assert agent.prompt(agent.new(), "ping") == "end_turn"
+
+
+def test_ping_is_answered_with_exactly_one_chunk(start):
+    agent = start("--model", "demo")
+    agent.initialize()
+    session = agent.new()
+    assert agent.prompt(session, "ping") == "end_turn"
+    chunks = agent.of("agent_message_chunk")
+    assert [chunk["content"] for chunk in chunks] == [{"type": "text", "text": "pong"}]
+    assert chunks[0]["messageId"]
+    assert agent.prompt(session, "ping") == "end_turn"
+    again = agent.of("agent_message_chunk")[1]
+    assert again["messageId"] != chunks[0]["messageId"]
+    assert agent.finish() == 0
+
+
+def test_without_a_key_the_demo_model_answers_and_a_notice_says_so(start):
+    agent = start()
+    agent.initialize(session={"notices": {}})
+    assert agent.prompt(agent.new(), "ping") == "end_turn"
+    [notice] = agent.of("notice")
+    assert "no API key" in notice["title"]
+    assert "sanderling login" in notice["description"]
+
+
+def test_the_ways_to_log_in_fit_the_client(start):
+    agent = start()
+    ways = agent.initialize()["authMethods"]
+    assert [way["id"] for way in ways] == ["environment", "keychain"]
+    ways = agent.initialize(auth={"terminal": True})["authMethods"]
+    assert ways[2] | {"name": "", "description": ""} == {
+        "id": "login",
+        "type": "terminal",
+        "args": ["login"],
+        "name": "",
+        "description": "",
+    }
+    with pytest.raises(AgentError) as refused:
+        agent.request("authenticate", methodId="environment")
+    assert refused.value.code == -32000
+    with pytest.raises(AgentError) as refused:
+        agent.request("authenticate", methodId="keychain")
+    assert refused.value.code == -32000
+    with pytest.raises(AgentError) as refused:
+        agent.request("authenticate", methodId="magic")
+    assert refused.value.code == -32602
+    assert agent.request("logout") == {}
+
+
+def test_a_key_of_the_environment_authenticates(start):
+    agent = start(environment={"ANTHROPIC_API_KEY": "sk-1"})
+    agent.initialize()
+    assert agent.request("authenticate", methodId="environment") == {}
+
+
+def test_nothing_but_initialize_comes_first(start):
+    agent = start("--model", "demo")
+    with pytest.raises(AgentError) as refused:
+        agent.new()
+    assert refused.value.code == -32600
+    agent.initialize()
+    assert agent.new()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"cwd": "relative"},
+        {"cwd": "."},
+        {"cwd": ""},
+        {"cwd": "/nowhere/at/all"},
+        {"cwd": "/etc/passwd"},
+        {"cwd": 5},
+        {"additionalDirectories": ["relative"]},
+        {"mcpServers": [{"name": "a", "type": "sse", "url": "https://a", "headers": []}]},
+        {"mcpServers": {}},
+    ],
+)
+def test_a_session_needs_what_can_be_had(start, params):
+    agent = start("--model", "demo")
+    agent.initialize()
+    given = {"cwd": str(agent.home.project), "mcpServers": []} | params
+    # The schema is no judge of what is wrong on purpose.
+    agent._ids += 1
+    request = {"jsonrpc": "2.0", "id": "wrong", "method": "session/new", "params": given}
+    agent.write(json.dumps(request).encode() + b"\n")
+    wait_until(lambda: agent.errors)
+    assert agent.errors[0]["error"]["code"] == -32602
+    agent.messages = [each for each in agent.messages if each["message"].get("id") != "wrong"]
+
+
+def test_the_sandbox_is_told(start):
+    agent = start("--model", "demo")
+    agent.initialize()
+    said = agent.request("session/new", cwd=str(agent.home.project), mcpServers=[])
+    assert said["_meta"]["sanderling"]["sandbox"]["network"] == "off"
+    told = wait_until(
+        lambda: [
+            update["_meta"]["sanderling"]["sandbox"]
+            for update in agent.of("config_option_update")
+            if update.get("_meta")
+        ]
+    )
+    assert told[-1]["level"]
+    options = {each["id"]: each for each in agent.of("config_option_update")[-1]["configOptions"]}
+    assert "andbox" in options["network"]["description"]
+
+
+# --- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_modes_and_options_are_set_and_told(start):
+    agent = start("--model", "demo")
+    agent.initialize()
+    said = agent.request("session/new", cwd=str(agent.home.project), mcpServers=[])
+    session = said["sessionId"]
+    assert said["modes"]["currentModeId"] == "ask"
+    assert [each["id"] for each in said["modes"]["availableModes"]] == ["ask", "auto", "plan"]
+    assert [each["id"] for each in said["configOptions"]] == ["mode", "model", "network"]
+    assert agent.request("session/set_mode", sessionId=session, modeId="plan") == {}
+    assert agent.of("current_mode_update")[-1]["currentModeId"] == "plan"
+    for option, value in (("mode", "auto"), ("network", "proxy")):
+        options = agent.request(
+            "session/set_config_option", sessionId=session, configId=option, value=value
+        )["configOptions"]
+        assert {each["id"]: each["currentValue"] for each in options}[option] == value
+    for option, value in (("mode", "wild"), ("network", ""), ("colour", "red")):
+        with pytest.raises(AgentError) as refused:
+            agent.request(
+                "session/set_config_option", sessionId=session, configId=option, value=value
+            )
+        assert refused.value.code == -32602
+    with pytest.raises(AgentError):
+        agent.request("session/set_mode", sessionId=session, modeId="wild")
+
+
+# --- turns -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_command_asks_runs_and_shows_its_output(start, home):
+    agent = start("--model", home.script([{"thinking": "hm"}, BASH], [DONE]))
+    agent.answers["session/request_permission"] = chosen("once")
+    agent.initialize()
+    assert agent.prompt(agent.new(), "go") == "end_turn"
+    assert agent.text("agent_thought_chunk").startswith("hm")
+    [call] = agent.of("tool_call")
+    assert (call["toolCallId"], call["name"], call["kind"]) == ("t1", "bash", "execute")
+    [asked] = agent.asked
+    assert (
+        asked["params"]["toolCall"]["rawInput"]["command"] == "touch made; echo one; echo two >&2"
+    )
+    kinds = [option["kind"] for option in asked["params"]["options"]]
+    assert kinds[0] == "allow_once"
+    assert kinds[-1] == "reject_once"
+    last = agent.of("tool_call_update")[-1]
+    assert last["status"] == "completed"
+    assert "one\ntwo" in last["content"][0]["content"]["text"]
+    assert agent.text() == "done"
+
+
+def test_what_the_person_denies_is_not_done(start, home):
+    agent = start("--model", home.script([BASH], [DONE]))
+    agent.answers["session/request_permission"] = chosen("deny")
+    agent.initialize()
+    assert agent.prompt(agent.new(), "go") == "end_turn"
+    assert agent.of("tool_call_update")[-1]["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,  # the client knows no such method
+        lambda _: {"outcome": {"outcome": "selected", "optionId": "unheard of"}},
+        lambda _: {"outcome": {"outcome": "selected"}},
+        lambda _: {},
+        lambda _: [],
+    ],
+)
+def test_whatever_is_no_yes_is_a_no(start, home, answer):
+    agent = start("--model", home.script([EDIT], [DONE]))
+    (home.project / "a.py").write_text("x = 1\n")
+    if answer:
+        agent.answers["session/request_permission"] = answer
+    agent.initialize()
+    assert agent.prompt(agent.new(), "go") == "end_turn"
+    assert (home.project / "a.py").read_text() == "x = 1\n"
+    if answer:
+        agent.messages = []  # the client was not one of the schema's
+
+
+def test_an_edit_is_told_as_a_diff_with_its_place(start, home):
+    agent = start("--model", home.script([EDIT], [DONE]))
+    file = home.project / "a.py"
+    file.write_text("import os\nx = 1\ny = 1\n")
+    agent.answers["session/request_permission"] = chosen("once")
+    agent.initialize()
+    assert agent.prompt(agent.new(), "go") == "end_turn"
+    assert file.read_text() == "import os\nx = 2\ny = 1\n"
+    diff = {
+        "type": "diff",
+        "path": str(file),
+        "oldText": "import os\nx = 1\ny = 1\n",
+        "newText": "import os\nx = 2\ny = 1\n",
+    }
+    assert agent.asked[0]["params"]["toolCall"]["content"][0] == diff
+    last = agent.of("tool_call_update")[-1]
+    assert last["content"] == [diff]
+    assert last["locations"] == [{"path": str(file), "line": 1}]
+
+
+def test_output_rolls_while_a_command_runs(start, home):
+    command = "for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done"
+    step = {"tool_use": {"id": "t1", "name": "bash", "input": {"command": command}}}
+    agent = start("--model", home.script([step], [DONE]))
+    agent.initialize()
+    session = agent.new()
+    agent.request("session/set_mode", sessionId=session, modeId="auto")
+    assert agent.prompt(session, "go") == "end_turn"
+    texts = [
+        update["content"][0]["content"]["text"]
+        for update in agent.of("tool_call_update")
+        if update.get("content")
+    ]
+    assert len(texts) > 2
+    assert "line 5" not in texts[0]
+    assert "line 5" in texts[-1]
+
+
+def test_output_goes_to_a_client_that_shows_it_as_it_comes(start, home):
+    agent = start("--model", home.script([BASH], [DONE]))
+    agent.initialize(_meta={"terminal_output": True})
+    session = agent.new()
+    agent.request("session/set_mode", sessionId=session, modeId="auto")
+    assert agent.prompt(session, "go") == "end_turn"
+    [call] = agent.of("tool_call")
+    assert call["content"] == [{"type": "terminal", "terminalId": "t1"}]
+    metas = [update.get("_meta", {}) for update in agent.of("tool_call_update")]
+    data = "".join(meta["terminal_output"]["data"] for meta in metas if "terminal_output" in meta)
+    assert data.startswith("one\r\ntwo")
+    assert metas[-1]["terminal_exit"] == {"terminal_id": "t1", "exit_code": 0}
+
+
+def test_the_todo_list_is_the_plan(start, home):
+    items = [{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}]
+    step = {"tool_use": {"id": "t1", "name": "todo", "input": {"items": items}}}
+    agent = start("--model", home.script([step], [DONE]))
+    agent.initialize()
+    assert agent.prompt(agent.new(), "go") == "end_turn"
+    [plan] = agent.of("plan")
+    assert plan["entries"] == [item | {"priority": "medium"} for item in items]
+
+
+@pytest.mark.parametrize(
+    "step, code",
+    [
+        ({"error": {"kind": "invalid_request", "message": "No.", "remedy": "Go."}}, -32603),
+        ({"error": {"kind": "auth", "message": "No.", "remedy": "Log in."}}, -32000),
+    ],
+)
+def test_a_turn_that_fails_is_an_error(start, home, step, code):
+    agent = start("--model", home.script([{"text": "so "}, step], [DONE]))
+    agent.initialize()
+    session = agent.new()
+    with pytest.raises(AgentError, match=r"No\.") as failed:
+        agent.prompt(session, "go")
+    assert failed.value.code == code
+    assert agent.prompt(session, "again") == "end_turn"
+    assert agent.text().endswith("done")
+
+
+def test_links_and_embedded_files_go_along(start):
+    agent = start("--model", "demo")
+    agent.initialize()
+    session = agent.new()
+    project = agent.home.project
+    blocks = [
+        {"type": "text", "text": "look at "},
+        {"type": "resource_link", "uri": f"file://{project}/a%20b.py", "name": "a b.py"},
+        {"type": "resource", "resource": {"uri": f"file://{project}/c.py#L3:4", "text": "x\ny\n"}},
+    ]
+    asked = agent.request("session/prompt", sessionId=session, prompt=blocks)
+    assert asked["stopReason"] == "end_turn"
+    assert agent.finish() == 0
+    log = (agent.home.state / "sessions" / f"{session}.jsonl").read_text()
+    assert "look at a b.py" in log
+    assert "c.py:3-4" in log
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [],
+        [{"type": "text", "text": "  "}],
+        [{"type": "image", "data": "aGk=", "mimeType": "image/png"}],
+        [{"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk="}}],
+    ],
+)
+def test_a_prompt_that_cannot_be_sent_is_refused(start, blocks):
+    agent = start("--model", "demo")
+    agent.initialize()
+    session = agent.new()
+    with pytest.raises(AgentError) as refused:
+        agent.request("session/prompt", sessionId=session, prompt=blocks)
+    assert refused.value.code == -32602
+    assert agent.prompt(session, "ping") == "end_turn"
+
+
+# --- stopping ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cancelled_turn_ends_as_cancelled_and_the_session_lives(start, home):
+    agent = start("--model", home.script([LONG], [DONE]))
+    agent.answers["session/request_permission"] = chosen("once")
+    agent.initialize()
+    session = agent.new()
+    prompt = agent.begin_prompt(session, "go")
+    wait_until(lambda: "begun" in json.dumps(agent.of("tool_call_update")))
+    agent.notify("session/cancel", sessionId=session)
+    assert agent.end(prompt) == {"stopReason": "cancelled"}
+    assert agent.of("tool_call_update")[-1]["status"] == "failed"
+    assert agent.prompt(session, "go on") == "end_turn"
+
+
+def test_a_cancellation_that_comes_with_its_prompt_is_not_lost(start, home):
+    agent = start("--model", home.script([LONG], [DONE]))
+    agent.initialize()
+    session = agent.new()
+    for _ in range(3):
+        prompt = agent.begin_prompt(session, "go")
+        agent.notify("session/cancel", sessionId=session)
+        assert agent.end(prompt) == {"stopReason": "cancelled"}
+    agent.notify("session/cancel", sessionId=session)  # nothing goes on
+    agent.notify("session/cancel", sessionId="nobody")
+
+
+def test_cancelling_takes_back_a_question(start, home):
+    agent = start("--model", home.script([BASH], [DONE]))
+    agent.answers["session/request_permission"] = lambda _: None  # the person thinks
+    agent.initialize()
+    session = agent.new()
+    prompt = agent.begin_prompt(session, "go")
+    [asked] = wait_until(lambda: agent.asked)
+    agent.notify("session/cancel", sessionId=session)
+    agent.send({"id": asked["id"], "result": {"outcome": {"outcome": "cancelled"}}})
+    assert agent.end(prompt) == {"stopReason": "cancelled"}
+
+
+def test_cancelling_the_request_ends_the_turn_as_cancelled(start, home):
+    agent = start("--model", home.script([LONG], [DONE]))
+    agent.answers["session/request_permission"] = lambda _: None  # the person thinks
+    agent.initialize()
+    session = agent.new()
+    prompt = agent.begin_prompt(session, "go")
+    wait_until(lambda: agent.asked)
+    agent.notify("$/cancel_request", requestId=prompt)
+    assert agent.end(prompt) == {"stopReason": "cancelled"}
+
+
+def test_one_prompt_at_a_time(start, home):
+    agent = start("--model", home.script([LONG], [DONE]))
+    agent.initialize()
+    session = agent.new()
+    first = agent.begin_prompt(session, "go")
+    with pytest.raises(AgentError) as refused:
+        agent.prompt(session, "and this")
+    assert refused.value.code == -32600
+    agent.notify("session/cancel", sessionId=session)
+    assert agent.end(first) == {"stopReason": "cancelled"}
+
+
+@pytest.mark.parametrize(
+    "how", ["eof", "half a line", signal.SIGTERM, signal.SIGINT, signal.SIGKILL]
+)
+def test_nothing_runs_on_when_the_client_has_gone(start, home, how):
+    agent = start("--model", home.script([LONG], [DONE]))
+    agent.answers["session/request_permission"] = chosen("once")
+    agent.initialize()
+    prompt = agent.begin_prompt(agent.new(), "go")
+    wait_until(lambda: "begun" in json.dumps(agent.of("tool_call_update")))
+    assert agent.descendants()
+    began = time.monotonic()
+    if how == "half a line":
+        agent.write(b'{"jsonrpc": "2.0", "id": 77, "met')
+    if isinstance(how, int):
+        os.kill(agent.process.pid, how)
+    else:
+        agent.process.stdin.close()
+    status = agent.process.wait(20)
+    assert time.monotonic() - began < 10
+    wait_until(lambda: not agent.descendants())
+    expected = {"eof": 0, "half a line": 0, signal.SIGKILL: -9}
+    assert status == (expected[how] if how in expected else 128 + how)
+    if how != signal.SIGKILL:
+        assert agent.end(prompt) == {"stopReason": "cancelled"}
+
+
+# --- sessions ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_is_listed_loaded_resumed_closed_and_deleted(start, home):
+    (home.project / "a.py").write_text("x = 1\n")
+    agent = start("--model", home.script([{"thinking": "hm"}, {"text": "I look. "}, EDIT], [DONE]))
+    agent.answers["session/request_permission"] = chosen("once")
+    agent.initialize()
+    session = agent.new()
+    agent.prompt(session, "change it")
+    told = [update for update in agent.updates if update["sessionUpdate"] == "session_info_update"]
+    assert told[-1]["title"] == "change it"
+    assert agent.finish() == 0
+
+    agent = start("--model", "demo")
+    agent.initialize()
+    [listed] = agent.request("session/list", cwd=str(home.project))["sessions"]
+    assert (listed["sessionId"], listed["title"]) == (session, "change it")
+    assert agent.request("session/list", cwd="/elsewhere")["sessions"] == []
+    old = {"sessionId": session, "cwd": str(home.project), "mcpServers": []}
+    said = agent.request("session/load", **old)
+    assert said["modes"]["currentModeId"] == "ask"
+    replayed = [
+        (update["sessionUpdate"], update.get("content", {}) or update.get("status"))
+        for update in agent.updates
+    ]
+    assert replayed[0] == ("user_message_chunk", {"type": "text", "text": "change it"})
+    assert ("agent_message_chunk", {"type": "text", "text": "I look. "}) in replayed
+    assert "done" in agent.text()
+    assert agent.of("tool_call")[0]["name"] == "edit"
+    assert agent.of("tool_call_update")[0]["content"][0]["type"] == "diff"
+    count = len(agent.of("user_message_chunk", "agent_message_chunk"))
+    assert agent.request("session/close", sessionId=session) == {}
+    with pytest.raises(AgentError) as refused:
+        agent.prompt(session, "ping")
+    assert refused.value.code == -32002
+
+    agent.request("session/resume", **old)
+    assert len(agent.of("user_message_chunk", "agent_message_chunk")) == count
+    agent.request("session/set_config_option", sessionId=session, configId="model", value="demo")
+    assert agent.prompt(session, "ping") == "end_turn"
+    assert agent.request("session/delete", sessionId=session) == {}
+    assert agent.request("session/list")["sessions"] == []
+    for method in ("session/load", "session/resume"):
+        with pytest.raises(AgentError) as refused:
+            agent.request(method, **old)
+        assert refused.value.code == -32002
+
+
+def test_a_session_of_neovims_goes_on_here_and_one_that_is_open_does_not(start, home):
+    directory = home.state / "sessions"
+    session = Session.open(directory, "20261123-120000-aa", str(home.project))
+    session.keep_state("title", "of Neovim")
+    agent = start("--model", "demo")
+    agent.initialize()
+    old = {"sessionId": session.id, "cwd": str(home.project), "mcpServers": []}
+    with pytest.raises(AgentError, match="open elsewhere"):
+        agent.request("session/load", **old)
+    session.close()
+    agent.request("session/load", **old)
+    assert agent.prompt(session.id, "ping") == "end_turn"
+
+
+def test_many_sessions_are_listed_page_by_page(start, home):
+    for number in range(60):
+        name = f"20261123-120000-{number:02}"
+        session = Session.open(home.state / "sessions", name, str(home.project))
+        session.keep_state("title", name)
+        session.close()
+    agent = start("--model", "demo")
+    agent.initialize()
+    first = agent.request("session/list")
+    rest = agent.request("session/list", cursor=first["nextCursor"])
+    found = {each["sessionId"] for each in (*first["sessions"], *rest["sessions"])}
+    assert (len(first["sessions"]), len(found)) == (50, 60)
+    assert "nextCursor" not in rest
+
+
+# --- garbage -------------------------------------------------------------------------------------------------------------
+
+
+def test_garbage_is_answered_and_survived(start):
+    agent = start("--model", "demo")
+    agent.initialize()
+    session = agent.new()
+    garbage = [
+        (b"nonsense", -32700),
+        (b"[1,2,3]", -32600),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"initialize"}]', -32600),
+        (b"5", -32600),
+        (b"x" * 10_000_000, -32700),
+        (b'{"jsonrpc":"2.0","id":"a","method":"session/unheard_of"}', -32601),
+        (b'{"jsonrpc":"2.0","id":"b","method":"session/prompt"}', -32602),
+        (b'{"jsonrpc":"2.0","id":"c","method":"session/prompt","params":{"sessionId":5}}', -32602),
+        (
+            b'{"jsonrpc":"2.0","id":"d","method":"session/prompt","params":{"sessionId":"x"}}',
+            -32002,
+        ),
+        (
+            b'{"jsonrpc":"2.0","id":"e","method":"initialize","params":{"protocolVersion":"1"}}',
+            -32602,
+        ),
+    ]
+    for line, code in garbage:
+        count = len(agent.errors)
+        agent.write(line + b"\n")
+        wait_until(lambda count=count: len(agent.errors) > count)
+        assert agent.errors[-1]["error"]["code"] == code, line[:80]
+    agent.write(b'{"jsonrpc":"2.0","method":"session/unheard_of"}\n\n   \n')
+    assert agent.prompt(session, "ping") == "end_turn"
+    agent.messages = []  # its errors answer nothing that was asked
+
+
+def test_a_large_prompt_is_taken(start):
+    agent = start("--model", "demo")
+    agent.initialize()
+    session = agent.new()
+    assert agent.prompt(session, "x" * 5_000_000) == "end_turn"
+
+
+# --- the log -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["flag", "variable"])
+def test_each_message_is_logged(start, home, by):
+    directory = home.folder / "logs"
+    given = ("--log-dir", str(directory)) if by == "flag" else ()
+    variable = {"SANDERLING_ACP_LOG": str(directory)} if by == "variable" else {}
+    agent = start("--model", "demo", *given, environment=variable)
+    agent.initialize(**FULL)
+    agent.prompt(agent.new(), "ping")
+    assert agent.finish() == 0
+    [log] = directory.iterdir()
+    assert log.stat().st_mode & 0o777 == 0o600
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line["direction"], line["message"]) for line in lines] == [
+        (each["direction"], each["message"]) for each in agent.messages
+    ]
