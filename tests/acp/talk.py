@@ -66,6 +66,12 @@ class Home:
         path.write_text(json.dumps({"version": 1, "reply": [{"step": steps} for steps in replies]}))
         return f"script:{path}"
 
+    def script_of(self, *replies: dict[str, Any]) -> str:
+        """Write a script of whole replies; return the model that replays it."""
+        path = self.folder / "replies.json"
+        path.write_text(json.dumps({"version": 1, "reply": list(replies)}))
+        return f"script:{path}"
+
     def start(self, *arguments: str, environment: dict[str, str] | None = None) -> "Agent":
         return Agent(self, arguments, self.environment | (environment or {}))
 

@@ -119,7 +119,9 @@ def _late() -> ToolError:
 
 
 def _is_there(path: str, identity: Identity) -> bool:
-    """Say whether `path` is the very file, or where there is none, in the very directory."""
+    """Say whether `path` is the very file, or where there is none, in the very directory: what only the sandbox hides is there."""
+    if identity.place and os.path.lexists(path):
+        return False
     try:
         status = os.stat(os.path.dirname(path) if identity.place else path)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a client lets the person choose: the mode, the model, the network. Modes are told in the older way, too."""
+"""Options that a client lets the person choose: the mode, the model, the network. Modes are told in the older way, too."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

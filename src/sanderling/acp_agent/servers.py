@@ -1,4 +1,4 @@
-"""What a client wants a session to have: its directories, and tool servers, which are started as those of the person's settings."""
+"""Directories and tool servers that a client wants a session to have: they are started as those of the person's settings."""
 
 import os
 from collections.abc import Sequence

@@ -89,6 +89,7 @@ class Teller:
         self._restarts = 0
         self._calls: dict[str, _Call] = {}
         self._compaction = ""
+        self._failed: set[str] = set()  # servers
         self.rolling: set[str] = set()
         """The calls of which there is output that was not told."""
 
@@ -119,6 +120,8 @@ class Teller:
                 yield SessionInfoUpdate(title=title or None)
             case events.UsageUpdated():
                 yield from self._usage(event)
+            case events.ToolServersChanged(servers):
+                yield from self._servers(servers)
             case events.CompactionStarted() | events.Compacted():
                 yield from self._compacted(event)
             case _:
@@ -256,6 +259,13 @@ class Teller:
             for each in commands
         }
         return AvailableCommandsUpdate(available_commands=list((theirs | own).values()))
+
+    def _servers(self, servers: tuple[events.ToolServer, ...]) -> Iterator[SessionUpdate]:
+        """Tell of servers that have failed, once each."""
+        failed = {each.name: each.why for each in servers if each.state == "failed"}
+        for name in failed.keys() - self._failed:
+            yield from self.say("warning", f"The tool server {name} cannot be used: {failed[name]}")
+        self._failed = set(failed)
 
     def _usage(self, event: events.UsageUpdated) -> Iterator[SessionUpdate]:
         if event.context_window_tokens:
