@@ -42,8 +42,9 @@ needs_node = pytest.mark.skipif(
 def test_a_client_on_the_official_sdk_is_served(home: Home):
     file = home.project / "a.py"
     file.write_text("x = 1\n")
-    client = PEERS / "node_modules" / "sdk_client.mjs"
+    client = home.folder / "client.mjs"  # where Node finds the SDK
     client.write_text((ROOT / "tests" / "acp" / "sdk_client.mjs").read_text())
+    (home.folder / "node_modules").symlink_to(PEERS / "node_modules")
     done = subprocess.run(
         ["node", str(client), str(home.project), "go", *COMMAND, home.script_of(*REPLIES)],
         env=home.environment,

@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.bench.acp import acp
 from tests.bench.cache import cache
 from tests.bench.changes import changes
 from tests.bench.edit import edit
@@ -49,6 +50,7 @@ GROUPS = {
         edit,
         undo,
         print_mode,
+        acp,
         first_request,
         cache,
         resume,
