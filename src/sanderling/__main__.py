@@ -14,7 +14,7 @@ argument others on the machine could see it.
 `sanderling acp` is the agent of an editor that speaks the Agent Client Protocol (`acp_agent`); `sanderling acp-log FILE` shows what was
 said there.
 
-`sanderling sandbox status|exec` is `sandbox/cli.py`, `sanderling changes|undo|redo` is `cli/undo.py`.
+`sanderling client` is `cli/client.py`, `sanderling sandbox status|exec` is `sandbox/cli.py`, `sanderling changes|undo|redo` is `cli/undo.py`.
 """
 
 import argparse
@@ -42,6 +42,7 @@ COMMANDS = (
     "acp",
     "acp-log",
     "check",
+    "client",
     "config",
     "login",
     "logout",
@@ -123,6 +124,10 @@ def run_command(argv: list[str]) -> int:
         from sanderling.cli.acp_log import add_acp_log_command
 
         add_acp_log_command(commands)
+    if argv[0] == "client":
+        from sanderling.cli.client import add_client_command
+
+        add_client_command(commands)
     if argv[0] == "config":
         from sanderling.cli.config import add_config_commands  # loads much that the others need not
 

@@ -15,11 +15,12 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 lock = threading.Lock()
 answers: dict[int, tuple[threading.Event, list]] = {}
 cancelled = threading.Event()
-script = json.loads(open(sys.argv[1]).read())
+script = json.loads(Path(sys.argv[1]).read_text())
 settings = script.get("settings", {})
 numbers = iter(range(1000, 100000))
 sessions = iter(range(1, 1000))
@@ -55,7 +56,9 @@ def request(method, params):
 
 
 def filled(value, session):
-    return json.loads(json.dumps(value).replace("$CWD", os.getcwd()).replace("$SESSION", session))
+    return json.loads(
+        json.dumps(value).replace("$CWD", str(Path.cwd())).replace("$SESSION", session)
+    )
 
 
 def play(session, text, prompt_id):
@@ -93,13 +96,13 @@ def play(session, text, prompt_id):
                     "got: " + json.dumps(answer.get("result", answer.get("error"))),
                 )
             case "write":
-                open(value["path"], "w").write(value["text"])
+                Path(value["path"]).write_text(value["text"])
             case "sleep":
                 time.sleep(value)
             case "wait_cancel":
                 cancelled.wait(value)
             case "flood":
-                for number in range(value["count"]):
+                for _ in range(value["count"]):
                     chunk(session, "agent_message_chunk", value["text"] * value.get("times", 1))
             case "spawn":
                 subprocess.Popen(value)

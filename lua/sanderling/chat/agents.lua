@@ -34,7 +34,10 @@ end
 ---@param lead string
 ---@return string[]
 function M.complete(lead)
-  return words.beginning_with(vim.list_extend(vim.list_slice(config.POSITIONS), known_names()), lead)
+  return words.beginning_with(
+    vim.list_extend(vim.list_slice(config.POSITIONS), known_names()),
+    lead
+  )
 end
 
 ---@param session sanderling.chat.session.Session
@@ -91,8 +94,7 @@ end
 ---@param option sanderling.GuestOption
 ---@return sanderling.GuestChoice[]
 local function choices_of(option)
-  return option.choices
-    or { { value = 'true', title = 'on' }, { value = 'false', title = 'off' } }
+  return option.choices or { { value = 'true', title = 'on' }, { value = 'false', title = 'off' } }
 end
 
 ---@param option sanderling.GuestOption

@@ -107,8 +107,8 @@ class Call:
         words = " ".join(map(str, command)) if isinstance(command, list) else command  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         if self.kind == "execute" and isinstance(words, str) and words:
             line = words
-        elif self.kind in ("read", "edit", "delete") and self.paths:
-            line = self._shown(self.paths[0])
+        elif self.kind in ("read", "edit", "delete") and self.path:
+            line = self._shown(self.path)
         else:
             line = self._title.strip().strip("`")
         line = " ".join(clean(line).split())

@@ -40,8 +40,11 @@ async def question_of(
     """The question whether the call may go on, with all of what it would do."""
     subject, filetype = await call.preview()
     known = {each.choice for each in options}
-    kinds: tuple[Literal["once", "session", "always"], ...] = ("once", "always")
-    choices = tuple(choice for choice in kinds if choice in known)
+    choices: list[Literal["once", "session", "always"]] = []
+    if "once" in known:
+        choices.append("once")
+    if "always" in known:
+        choices.append("always")
     said = call.text if filetype in ("diff", "bash") else ""
     return ApprovalRequested(
         question_id,
@@ -50,7 +53,7 @@ async def question_of(
         visible(subject),
         visible_prose(" ".join((f"{agent} asks.", said)).strip())[:MAX_REASON_CHARS],
         project,
-        choices,
+        tuple(choices),
         filetype,
         path=call.path,
         options=options,

@@ -10,9 +10,9 @@ from sanderling.conversation.guest import Guest
 from sanderling.conversation.guest_turn import GuestTurn
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.usage_report import guest_report
-from sanderling.errors import SanderlingError, SessionError
+from sanderling.errors import ProviderError, SanderlingError, SessionError
 from sanderling.protocol.actions import Action, Compact, Rewind, UndoCompaction
-from sanderling.protocol.events import Notice
+from sanderling.protocol.events import ErrorOccurred, Notice, TurnEnded
 from sanderling.protocol.guests import SetGuestOption
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode
@@ -68,7 +68,7 @@ class GuestConversation(Conversation):
     async def answer(self, request: SessionRequest) -> Answer:
         match request:
             case ListModels():
-                return self._models()
+                return await self._models()
             case ShowUsage():
                 usage = self.guest.usage
                 text = guest_report(
@@ -97,6 +97,15 @@ class GuestConversation(Conversation):
             return prompt
         return self.parts.project.expand_or_keep(prompt)
 
+    async def _prepare(self) -> None:
+        """Start the guest; where that cannot be, the person is told before they ask."""
+        try:
+            await self.guest.get_ready()
+        except ProviderError as error:
+            if not self._turn:  # which tells it, too
+                self.parts.emit(ErrorOccurred(error.kind, error.message, error.remedy))
+                self.parts.emit(TurnEnded("error"))
+
     def set_model(self, model: str) -> None:
         self.parts.tasks.start(self._set_option, "model", model)
 
@@ -106,7 +115,8 @@ class GuestConversation(Conversation):
         else:
             self._tell(f"{self.guest.name} cannot be asked to summarize the conversation.")
 
-    def _models(self) -> Models:
+    async def _models(self) -> Models:
+        await self.guest.link.ready()
         option = self.guest.link.options.of_category("model")
         if option is None:
             raise SessionError(f"{self.guest.name} lets nobody choose its model")

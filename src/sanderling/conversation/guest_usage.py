@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from sanderling.acp.sessions import TokenUsage
 from sanderling.acp.updates import UsageUpdate
 from sanderling.protocol.events import Event, UsageUpdated
 from sanderling.protocol.messages import Usage
@@ -13,8 +12,17 @@ from sanderling.session.records import LoggedUsage
 from sanderling.session.session import Session
 
 
+class TokenUsage(msgspec.Struct, frozen=True, rename="camel"):
+    """The tokens of a turn, as some guests tell them with the answer."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_read_tokens: int | None = None
+    cached_write_tokens: int | None = None
+
+
 class GuestUsage:
-    """What a session with a guest has used. `window` is that of its model, in tokens; 0: not known."""
+    """The use that a session with a guest has made of its model. `window` is that of its model, in tokens; 0: not known."""
 
     def __init__(self, session: Session, emit: Callable[[Event], None], name: str) -> None:
         self.window = 0

@@ -1,0 +1,318 @@
+"""
+`sanderling client`: a conversation with another agent on a command line.
+
+Its words go to standard output, everything else to standard error. A line is a prompt, an answer to the question that is open, or one of
+`:ping`, `:cancel` and `:quit`.
+"""
+
+import argparse
+import os
+import secrets
+import shlex
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from msgspec.structs import replace
+
+from sanderling.agents.declared import agent_names
+from sanderling.config import Layer, make_private
+from sanderling.config.layers import Layers
+from sanderling.conversation.opening import Wishes, open_conversation
+from sanderling.errors import ConfigError, SanderlingError
+from sanderling.print_mode.inputs import UsageError, new_session_id, own_layers, project_root
+from sanderling.print_mode.streams import Stdout, open_missing_streams, say
+from sanderling.protocol.actions import AnswerApproval, CancelTurn, CloseSession, SubmitPrompt
+from sanderling.protocol.agent import Agent
+from sanderling.protocol.events import (
+    ApprovalRequested,
+    ApprovalSettled,
+    ErrorOccurred,
+    Event,
+    Notice,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
+from sanderling.protocol.guests import GuestOptionsChanged
+from sanderling.protocol.messages import Prompt
+from sanderling.text import printable
+
+EXIT_ERROR, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+TYPED = "typed"
+"""The name of an agent that is a command line of its own."""
+HELP = ":ping asks for a word and says how long it took, :cancel stops the turn, :quit leaves"
+NOBODY = "Nobody is there to answer."
+
+
+def add_client_command(commands: Any) -> None:
+    client = commands.add_parser(
+        "client", help="talk with another agent that speaks the Agent Client Protocol", epilog=HELP
+    )
+    client.add_argument(
+        "--agent",
+        default="",
+        metavar="NAME|COMMAND",
+        help="one that is known, one of your settings, or a command line; without it ours answers",
+    )
+    client.add_argument("--cwd", default="", metavar="DIR", help="the project's directory")
+    client.add_argument("-p", dest="prompt", metavar="TEXT", help="ask once, and leave")
+    client.add_argument(
+        "--no-sandbox", action="store_true", help="run the agent with all of your rights"
+    )
+    client.set_defaults(run=talk)
+
+
+def talk(arguments: argparse.Namespace) -> int:
+    open_missing_streams()
+    try:
+        return anyio.run(_talk, arguments)
+    except (UsageError, ConfigError) as error:
+        say(str(error))
+        return EXIT_USAGE
+    except SanderlingError as error:
+        say(str(error))
+        return EXIT_ERROR
+
+
+async def _talk(arguments: argparse.Namespace) -> int:
+    layers, name = _with_agent(own_layers(), arguments)
+    make_private(layers.settings())
+    face = _Face(arguments.prompt)
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        opened = await open_conversation(
+            new_session_id(),
+            project_root(arguments.cwd),
+            layers,
+            face.take,
+            Wishes(agent=name, is_shown=not name, face="print" if arguments.prompt else ""),
+        )
+        return await face.run(opened.agent, signals)
+
+
+def _with_agent(layers: Layers, arguments: argparse.Namespace) -> tuple[Layers, str]:
+    """The settings with the agent that the command line names, and what it is called in them."""
+    told = printable(arguments.agent)
+    if not told:
+        return layers, ""
+    tables: dict[str, Any] = {}
+    name = told
+    if told not in agent_names(layers.settings().agents):
+        words = _words_of(told)
+        if len(words) == 1 and not _is_program(words[0]):
+            return layers, told  # whoever opens it says which there are
+        name = TYPED
+        tables[name] = {"command": words, "title": os.path.basename(words[0])}  # noqa: PTH119
+    if arguments.no_sandbox:
+        tables.setdefault(name, dict(layers.settings().agents.get(name, {})))["sandbox"] = False
+    if tables:
+        layers = replace(layers, command_line=Layer("the command line", {"agents": tables}))
+    return layers, name
+
+
+def _words_of(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--agent cannot be read: {error}") from error
+    if not words:
+        raise UsageError("--agent is empty")
+    return words
+
+
+def _is_program(word: str) -> bool:
+    import shutil
+
+    return shutil.which(os.path.expanduser(word)) is not None  # noqa: PTH111
+
+
+class _Face:
+    """The person at a terminal, or `prompt` alone."""
+
+    def __init__(self, prompt: str | None) -> None:
+        self._prompt = prompt
+        self._stdout = Stdout()
+        self._agent: Agent | None = None
+        self._status = 0
+        self._open_turns = 0
+        self._is_running = self._is_known = self._is_leaving = False
+        self._questions = deque[ApprovalRequested]()
+        self._pinged_at = 0.0
+        self._is_at_line_start = True
+
+    async def run(self, agent: Agent, signals: AsyncIterator[signal.Signals]) -> int:
+        self._agent = agent
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stop_at_signal, signals)
+            tasks.start_soon(self._stdout.serve)
+            if self._prompt is None:
+                tasks.start_soon(self._read_lines)
+            else:
+                self._is_leaving = True
+                self._ask(self._prompt)
+            await agent.serve()
+            with anyio.move_on_after(1):
+                await self._stdout.drain()
+            tasks.cancel_scope.cancel()
+        return self._status
+
+    # --- what is typed -----------------------------------------------------------------------------------------------------
+
+    async def _read_lines(self) -> None:
+        if sys.stdin.isatty():
+            say(HELP)
+        while line := await to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
+            self._take_line(line.strip())
+        self._is_leaving = True
+        self._leave_if_done()
+
+    def _take_line(self, line: str) -> None:
+        assert self._agent
+        match line:
+            case "":
+                pass
+            case ":quit":
+                self._agent.act(CloseSession())
+            case ":cancel":
+                self._agent.act(CancelTurn())
+            case ":ping":
+                self._pinged_at = time.monotonic()
+                self._ask("ping")
+            case _ if line.startswith(":"):
+                say(f"there is no {line.split(maxsplit=1)[0]}: {HELP}")
+            case _ if self._questions:
+                self._answer(line)
+            case _:
+                self._ask(line)
+
+    def _ask(self, text: str) -> None:
+        assert self._agent
+        self._open_turns += 1
+        self._agent.act(SubmitPrompt(Prompt(secrets.token_hex(8), printable(text))))
+
+    def _answer(self, line: str) -> None:
+        assert self._agent
+        question, number = self._questions[0], int(line) if line.isdigit() else 0
+        answers = _answers_to(question)
+        if not 1 <= number <= len(answers):
+            say(f"answer with a number from 1 to {len(answers)}")
+            return
+        self._agent.act(answers[number - 1][1])
+
+    async def _stop_at_signal(self, signals: AsyncIterator[signal.Signals]) -> None:
+        assert self._agent
+        async for number in signals:
+            is_again = self._status == EXIT_INTERRUPTED
+            if self._prompt is not None or not self._is_running or number == signal.SIGTERM:
+                self._status = EXIT_INTERRUPTED
+            if is_again:
+                os._exit(EXIT_INTERRUPTED)  # the person does not want to wait
+            if self._is_running:
+                self._agent.act(CancelTurn())
+            if self._status == EXIT_INTERRUPTED and not self._is_running:
+                self._agent.act(CloseSession())
+            self._is_leaving = self._is_leaving or self._status == EXIT_INTERRUPTED
+
+    # --- what comes of it --------------------------------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._say_ping()
+                self._write(text)
+            case ToolStarted(tool=tool, title=title):
+                self._tell(f"{tool} {title}".rstrip())
+            case ToolEnded(summary=summary, is_error=is_error):
+                self._tell(f"  {'✗ ' if is_error else ''}{summary}".rstrip())
+            case ApprovalRequested():
+                self._take_question(event)
+            case ApprovalSettled(id=question_id):
+                self._questions = deque(q for q in self._questions if q.id != question_id)
+                self._show_question()
+            case Notice(text=text):
+                self._tell(text)
+            case ErrorOccurred(message=message, remedy=remedy):
+                self._tell(f"{message} {remedy}".rstrip())
+                self._status = EXIT_ERROR if self._is_known else EXIT_USAGE
+            case GuestOptionsChanged():
+                self._is_known = True
+            case TurnStarted():
+                self._is_running = True
+                self._status = 0
+            case TurnEnded():
+                self._end_turn(event)
+            case _:
+                pass
+
+    def _end_turn(self, ended: TurnEnded) -> None:
+        self._is_running = False
+        self._open_turns = max(0, self._open_turns - 1)
+        self._pinged_at = 0.0
+        if not self._is_at_line_start:
+            self._write("\n")
+        if ended.stop_reason not in ("end_turn", "error"):
+            self._tell(f"the turn has ended: {ended.stop_reason}")
+        if self._status == EXIT_USAGE and self._agent:  # it could not be started
+            self._agent.act(CloseSession())
+        self._leave_if_done()
+
+    def _leave_if_done(self) -> None:
+        if self._is_leaving and not self._open_turns and self._agent:
+            self._agent.act(CloseSession())
+
+    def _take_question(self, question: ApprovalRequested) -> None:
+        if self._prompt is not None:
+            assert self._agent
+            self._tell(f"denied: {question.tool} {question.title}: {NOBODY}")
+            self._agent.act(AnswerApproval(question.id, "deny"))
+            return
+        self._questions.append(question)
+        if len(self._questions) == 1:
+            self._show_question()
+
+    def _show_question(self) -> None:
+        if not self._questions:
+            return
+        question = self._questions[0]
+        answers = "\n".join(
+            f"{number}. {words}" for number, (words, _) in enumerate(_answers_to(question), 1)
+        )
+        said = (f"{question.tool} {question.title}? {question.reason}", question.subject, answers)
+        self._tell("\n".join(filter(None, said)))
+
+    def _say_ping(self) -> None:
+        if self._pinged_at:
+            took_ms = (time.monotonic() - self._pinged_at) * 1000
+            self._pinged_at = 0.0
+            self._tell(f"the first word took {took_ms:.0f} ms")
+
+    def _write(self, text: str) -> None:
+        self._is_at_line_start = text.endswith("\n")
+        self._stdout.write(text)
+
+    def _tell(self, text: str) -> None:
+        if not self._is_at_line_start:
+            self._write("\n")
+        say(text)
+
+
+def _answers_to(question: ApprovalRequested) -> list[tuple[str, AnswerApproval]]:
+    """The answers that can be given, in words, and as they are sent."""
+    if question.options:
+        return [
+            (option.title, AnswerApproval(question.id, option.choice, option=option.id))
+            for option in question.options
+        ]
+    words = {"once": "allow once", "session": "allow for the session", "always": "allow always"}
+    allowed = [
+        (words[choice], AnswerApproval(question.id, choice, rule=question.rule))
+        for choice in question.choices
+    ]
+    return [*allowed, ("deny", AnswerApproval(question.id, "deny"))]

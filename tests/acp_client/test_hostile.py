@@ -1,0 +1,171 @@
+"""Agents that end, hang, or say what is no message: their turn ends, and nothing else."""
+
+import os
+
+import anyio
+import pytest
+
+from sanderling.acp_client import link
+from sanderling.protocol.actions import CancelTurn
+from sanderling.protocol.events import TurnStarted
+from tests.acp_client.test_turns import OPTIONS, call, news, update
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_one_that_ends_in_mid_turn_is_started_again_by_the_next_prompt(guests):
+    script = {
+        "prompts": {
+            "go": [
+                call("1", title="Work", kind="other", status="in_progress"),
+                {"stderr": "something broke\n"},
+                {"sleep": 0.2},
+                {"exit": 3},
+            ]
+        }
+    }
+    async with guests.talk(script) as talk:
+        assert await talk.ask("go") == "error"
+        assert "Mine has ended: it ended with exit status 3: something broke" in talk.errors[0]
+        assert talk.tools() == [("tool", "Work", "stopped")]
+        assert await talk.ask("again") == "end_turn"
+        assert talk.text == "heard: again"
+
+
+async def test_one_that_cannot_be_started_is_told_before_anything_is_asked(guests):
+    async with guests.talk({}, command=["/no/such/program"]) as talk:
+        await talk.wait_for(lambda: talk.errors)
+        assert "there is no program '/no/such/program'" in talk.errors[0]
+        assert await talk.ask("go") == "error"
+
+
+async def test_one_that_speaks_another_version_is_refused(guests):
+    async with guests.talk({"settings": {"version": 2}}) as talk:
+        assert await talk.ask("go") == "error"
+        assert "the agent speaks version 2 of the Agent Client Protocol" in talk.errors[-1]
+
+
+async def test_one_that_never_answers_is_given_up(guests, monkeypatch):
+    monkeypatch.setattr(link, "START_S", 2.0)
+    async with guests.talk({"settings": {"is_silent": True}}) as talk:
+        assert await talk.ask("go") == "error"
+        assert "does not answer" in talk.errors[-1]
+
+
+async def test_one_that_does_not_stop_is_ended(guests):
+    script = {"settings": {"is_deaf": True}, "prompts": {"go": [{"say": "on"}, {"sleep": 60}]}}
+    async with guests.talk(script) as talk:
+        talk.submit("go")
+        await talk.wait_for(lambda: talk.text)
+        talk.act(CancelTurn())
+        talk.act(CancelTurn())  # the person does not want to wait
+        assert await talk.wait_for_turns() == "cancelled"
+        assert "did not stop in time" in talk.notices[-1]
+        assert await talk.ask("again") == "end_turn"
+
+
+async def test_what_it_has_started_ends_with_it(guests):
+    pid_file = guests.project / "pid"
+    code = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    script = {"prompts": {"go": [{"spawn": ["python3", "-c", code]}, {"sleep": 1}, {"exit": 0}]}}
+    async with guests.talk(script, sandbox=False) as talk:
+        assert await talk.ask("go") == "error"
+        assert "runs outside of the sandbox" in talk.notices[0]
+        pid = int(pid_file.read_text())
+        with anyio.fail_after(10):
+            while _is_running(pid):
+                await anyio.sleep(0.05)
+
+
+def _is_running(pid):
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123, ASYNC230
+            return stat.read().split(")")[1].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+GARBAGE = (
+    "no JSON at all",
+    "[1, 2, 3]",
+    '{"jsonrpc": "2.0"}',
+    '{"jsonrpc": "2.0", "method": "session/update"}',
+    '{"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": 1, "update": 2}}',
+    '{"jsonrpc": "2.0", "id": 77, "result": {}}',
+    '{"jsonrpc": "2.0", "id": "x", "method": "session/request_permission", "params": {}}',
+    '{"half": ',
+    "\x00\x01",
+    "[" * 5000,
+)
+
+
+async def test_garbage_unknown_updates_and_wrong_types_are_survived(guests):
+    steps = [{"raw": line} for line in GARBAGE]
+    steps += [
+        update("of_tomorrow", what=[1, 2]),
+        update("agent_message_chunk", content=7),
+        update("agent_message_chunk", content={"type": "hologram", "data": "x"}),
+        update("plan", entries="none"),
+        update("tool_call", title="without an id"),
+        news("nobody", status="strange", kind="unheard of"),
+        update("usage_update", used=-5, size="many"),
+        update("available_commands_update", availableCommands=[{"name": 5}]),
+        {"say": "still here"},
+    ]
+    async with guests.talk({"prompts": {"go": steps}}) as talk:
+        assert await talk.ask("go") == "end_turn"
+        assert talk.text == "[hologram]still here"
+        assert talk.notices == [
+            "Mine has sent something malformed, which is passed over.",
+            "Mine tells of 'of_tomorrow', which this version of Sanderling cannot show.",
+        ] or sorted(talk.notices) == sorted(
+            [
+                "Mine has sent something malformed, which is passed over.",
+                "Mine tells of 'of_tomorrow', which this version of Sanderling cannot show.",
+            ]
+        )
+        assert await talk.ask("again") == "end_turn"
+
+
+async def test_a_line_of_10_mb_is_shown_and_one_of_40_mb_passed_over(guests):
+    steps = [
+        {"flood": {"count": 1, "text": "0123456789", "times": 1 << 20}},
+        {"flood": {"count": 1, "text": "0123456789", "times": 4 << 20}},
+        {"say": "end"},
+    ]
+    async with guests.talk({"prompts": {"go": steps}}) as talk:
+        assert await talk.ask("go") == "end_turn"
+        assert len(talk.text) == (10 << 20) + 3
+
+
+async def test_a_flood_of_chunks_is_shown_whole(guests):
+    steps = [{"flood": {"count": 20_000, "text": "word "}}, {"say": "end"}]
+    async with guests.talk({"prompts": {"go": steps}}) as talk:
+        assert await talk.ask("go") == "end_turn"
+        assert len(talk.text) == 100_003
+
+
+async def test_stderr_that_nobody_reads_stops_nothing(guests):
+    steps = [{"stderr": "x" * 79 + "\n"}] * 3 + [{"stderr": "y" * 2_000_000}, {"say": "end"}]
+    async with guests.talk({"prompts": {"go": steps}}) as talk:
+        assert await talk.ask("go") == "end_turn"
+        assert talk.text == "end"
+
+
+async def test_questions_outside_of_a_turn_are_cancelled(guests):
+    asked = {"toolCall": {"toolCallId": "1", "title": "x", "kind": "other"}, "options": OPTIONS}
+    line = {"jsonrpc": "2.0", "id": 5, "method": "session/request_permission"}
+    steps = [{"raw": {**line, "params": {"sessionId": "another", **asked}}}, {"say": "end"}]
+    async with guests.talk({"prompts": {"go": steps}}) as talk:
+        talk.answer = {"answer": "once"}
+        assert await talk.ask("go") == "end_turn"
+
+
+async def test_closing_in_mid_turn_ends_it(guests):
+    script = {"prompts": {"go": [{"say": "on"}, {"wait_cancel": 60}]}}
+    with anyio.fail_after(20):
+        async with guests.talk(script) as talk:
+            talk.submit("go")
+            await talk.wait_for(lambda: talk.text)
+            assert talk.of(TurnStarted)
