@@ -162,6 +162,38 @@ def action(
     return decide(effect, mode, rules, project=project, is_confined=is_confined).action
 
 
+# --- Changes of several files --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rules, mode, expected",
+    [
+        ([], "ask", "ask"),
+        ([], "auto", "allow"),
+        ([], "plan", "deny"),
+        (["deny edit b.py"], "auto", "deny"),
+        (["ask write b.py"], "auto", "ask"),
+        (["allow code_refactor a.py"], "ask", "ask"),
+        (["allow code_refactor a.py", "allow code_refactor b.py"], "ask", "allow"),
+        (["allow edit *.py"], "ask", "ask"),
+    ],
+)
+def test_a_change_of_several_files_is_judged_by_each_of_them(tmp_path, rules, mode, expected):
+    project = str(tmp_path)
+    paths = (f"{project}/a.py", f"{project}/b.py")
+    effect = Effect("code_refactor", "write", path=project, paths=paths)
+    made = [rule_from_text(rule) for rule in rules]
+    assert action(effect, project, *made, mode=mode) == expected
+
+
+def test_no_rule_is_proposed_for_a_change_of_several_files(tmp_path):
+    paths = (f"{tmp_path}/a/a.py", f"{tmp_path}/b/b.py")
+    effect = Effect("code_refactor", "write", path=str(tmp_path), paths=paths)
+    assert propose(effect, project=str(tmp_path)) is None
+    one = Effect("code_refactor", "write", path=paths[0], paths=paths[:1])
+    assert str(propose(one, project=str(tmp_path))) == "allow code_refactor ./a/**"
+
+
 # --- The corpora ---------------------------------------------------------------------------------------------------------------
 
 

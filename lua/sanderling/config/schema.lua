@@ -318,7 +318,7 @@ M.checks = {
   ['permissions[].action'] = checks.one_of({ 'allow', 'ask', 'deny' }),
   ['permissions[].tool'] = function(value)
     local is_known, words =
-      checks.one_of({ 'bash', 'read', 'edit', 'write', 'web_fetch', '*' })(value)
+      checks.one_of({ 'bash', 'read', 'edit', 'write', 'code_refactor', 'web_fetch', '*' })(value)
     local is_outside = type(value) == 'string' and value:find('__', 1, true) ~= nil
     return is_known or is_outside, words .. ", or like 'mcp__server__*'"
   end,

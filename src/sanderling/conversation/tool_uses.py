@@ -134,7 +134,7 @@ class ToolUses:
         if use.problem or use.tool is None:
             return _failure(use.problem)
         try:
-            request = self._request(use, use.tool)
+            request = await self._request(use, use.tool)
             permit = await self._ask(request)
         except DeniedError as denied:
             return _denial(denied)
@@ -175,15 +175,20 @@ class ToolUses:
             summary=f"{outcome.summary} · {report.summary}" if is_edit else outcome.summary,
         )
 
-    def _request(self, use: _Use, tool: Tool) -> Request:
+    async def _request(self, use: _Use, tool: Tool) -> Request:
         """The use as it is now: what the shell begins with may have changed since its message came."""
-        workspace = self._workspace
+        workspace, args = self._workspace, use.args
+        if tool.plan and (self._gate.mode != "plan" or use.effect.kind != "write"):
+            context = Context(
+                workspace, use.asked.id, lambda _: None, may_read=self._gate.may_read()
+            )
+            args = await tool.plan(args, context)
         return Request(
             use.asked.id,
             tool,
-            use.args,
-            tool.effect(use.args, workspace),
-            tool.title(use.args, workspace),
+            args,
+            tool.effect(args, workspace),
+            tool.title(args, workspace),
             workspace.shell.now,
             workspace.sandbox.ground,
             is_of_several=any(

@@ -40,11 +40,40 @@ def decide(
     disk: Disk = LOCAL_DISK,
 ) -> Decision:
     """
-    Decide whether a tool use runs at once, asks first, or is not done.
+    Decide whether a tool use runs at once, asks first, or is not done: of several files, each as if it were the only one.
 
     `project` is the absolute root; `is_confined` says that the sandbox will hold what runs; `write_paths` are what it lets in beside
     the project. Looks on the `disk` for links, and for what PATH leads to.
     """
+    paths = effect.paths if len(effect.paths) > 1 else (effect.path,)
+    decisions = [
+        _decide(
+            msgspec.structs.replace(effect, path=path, paths=()),
+            mode,
+            rules,
+            project=project,
+            is_confined=is_confined,
+            write_paths=write_paths,
+            disk=disk,
+        )
+        for path in paths
+    ]
+    return min(decisions, key=lambda each: _STRICTNESS.index(each.action))
+
+
+_STRICTNESS: tuple[Action, ...] = ("deny", "ask", "allow")
+
+
+def _decide(
+    effect: Effect,
+    mode: Mode,
+    rules: Sequence[Rule],
+    *,
+    project: str,
+    is_confined: bool,
+    write_paths: Sequence[str],
+    disk: Disk,
+) -> Decision:
     if effect.kind == "none":
         return Decision("allow", "It touches nothing outside of the conversation.")
     use = Use(effect, project, disk)

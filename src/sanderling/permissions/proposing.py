@@ -64,6 +64,8 @@ def propose(effect: Effect, *, project: str) -> Rule | None:
             return _propose_command(effect, project)
         case "fetch":
             return _checked({"tool": "web_fetch", "host": effect.host.lower()}, effect, project)
+        case "write" if len(effect.paths) > 1:
+            return None
         case "write" | "read":
             return _propose_path(effect, project)
         case "call":

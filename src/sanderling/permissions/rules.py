@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "run": Kind("command", ("bash",)),
-    "write": Kind("path", ("edit", "write")),
+    "write": Kind("path", ("edit", "write", "code_refactor")),
     "read": Kind("path", ("read",)),
     "fetch": Kind("host", ("web_fetch",)),
     "call": Kind(""),

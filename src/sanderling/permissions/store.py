@@ -18,7 +18,7 @@ import msgspec
 from sanderling.errors import ConfigError
 from sanderling.paths import is_within, open_plain, replacing, state_directory
 from sanderling.permissions.decide import applies
-from sanderling.permissions.rules import Rule, is_for_any_server
+from sanderling.permissions.rules import KIND_OF_TOOL, Rule, is_for_any_server
 from sanderling.tools.effects import Effect
 
 VERSION = 1
@@ -80,7 +80,7 @@ def _effect_of(rule: Rule, example: str, project: str) -> Effect | None:
         return Effect("web_fetch", "fetch", host=example)
     if rule.path:
         path = os.path.join(project, os.path.expanduser(example))  # noqa: PTH111, PTH118 - a name as text
-        is_write = rule.tool in ("edit", "write")
+        is_write = KIND_OF_TOOL.get(rule.tool) == "write"
         return Effect(rule.tool, "write" if is_write else "read", path=os.path.normpath(path))
     return Effect("bash", "run", command=example) if rule.tool == "bash" else None
 

@@ -38,6 +38,7 @@ class Context(msgspec.Struct, frozen=True):
 
 Run = Callable[[Any, Context], Awaitable[Outcome]]
 Look = Callable[[Any, Context], Awaitable[Preview]]
+PlanFor = Callable[[Any, Context], Awaitable[Any]]
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -45,7 +46,8 @@ class Tool(msgspec.Struct, frozen=True):
     A tool as the conversation knows it.
 
     `effect` says what a use would do, for the permissions; `title` is its line on the screen, without the tool's name. `look` finds
-    out what the person is to see before it is allowed.
+    out what the person is to see before it is allowed. Where only somebody else can say what a use would do, `plan` asks them, and
+    makes of the input what `effect`, `title`, `look` and `run` are given then.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Tool(msgspec.Struct, frozen=True):
     effect: "Callable[[Any, Workspace], Effect]"
     title: "Callable[[Any, Workspace], str]"
     look: Look | None = None
+    plan: PlanFor | None = None
 
     @property
     def description(self) -> str:
@@ -115,12 +118,13 @@ def tool(
     effect: "Callable[[Any, Workspace], Effect]",
     title: "Callable[[Any, Workspace], str]",
     preview: Look | None = None,
+    plan: PlanFor | None = None,
 ) -> Callable[[Run], Tool]:
     """Make a tool of a function, which gives it its name and its description."""
 
     def make(run: Run) -> Tool:
         name = getattr(run, "__name__")  # noqa: B009 - a Callable need not have one
-        return Tool(name, input_type, run, effect, title, preview)
+        return Tool(name, input_type, run, effect, title, preview, plan)
 
     return make
 

@@ -24,6 +24,7 @@ class Effect(msgspec.Struct, frozen=True):
     `path` is absolute; `command` is a line for the shell, to be run in `cwd` (empty: the project's root); `host` may end in `:port`.
     `none` touches nothing outside of the conversation; `call` does what only the tool knows. `leaves_sandbox`: it wants more than
     the session's sandbox gives.
+    `paths` are all files of a change of several; `path` is then a directory that has them.
     `server` marks the declaration of the server that is called, so that what was allowed to one holds for no other of its name.
     `exported` is what earlier commands have set that can change what runs (`NAME='value'`, `NAME (unset)`), as a person can read it.
     """
@@ -31,6 +32,7 @@ class Effect(msgspec.Struct, frozen=True):
     tool: str
     kind: Literal["none", "read", "write", "run", "fetch", "call"]
     path: str = ""
+    paths: tuple[str, ...] = ()
     command: str = ""
     host: str = ""
     server: str = ""
