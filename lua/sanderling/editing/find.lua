@@ -54,7 +54,7 @@ end
 ---@param buf integer
 ---@return boolean
 function M.is_file_buffer(buf)
-  if not api.nvim_buf_is_loaded(buf) then
+  if not api.nvim_buf_is_loaded(buf) or vim.b[buf].sanderling_hidden then -- see hidden.lua
     return false
   elseif vim.bo[buf].buftype ~= '' and not vim.b[buf].sanderling_proposed then
     return false
@@ -94,6 +94,7 @@ function M.buffer_of(path, device, inode, place)
     local name = api.nvim_buf_get_name(buf)
     if
       name ~= ''
+      and api.nvim_buf_is_loaded(buf)
       and M.names_file(name, device, inode, place)
       and M.is_file_buffer(buf)
       and not M.is_plugins('BufReadCmd', buf)

@@ -21,8 +21,10 @@ local disk = require('sanderling.editing.disk')
 local door = require('sanderling.host.door')
 local find = require('sanderling.editing.find')
 local hunks = require('sanderling.editing.hunks')
+local lazy = require('sanderling.ui.lazy')
 local listeners = require('sanderling.editing.listeners')
 local reviews = require('sanderling.editing.reviews')
+local servers = lazy('sanderling.editing.servers')
 local undo = require('sanderling.editing.undo')
 
 --- Call a function each time an edit of the agent's has changed lines.
@@ -207,6 +209,10 @@ end
 --- Files have changed on disk: buffers that are not modified show it at once, or when nobody selects in them any more.
 ---@param paths string[] absolute; none: all
 function M.files_changed(paths)
+  local hidden = package.loaded['sanderling.editing.hidden']
+  if hidden then
+    hidden.drop_stale()
+  end
   local changed = {}
   for _, path in ipairs(paths) do
     changed[find.identity(path) or path] = true
@@ -229,6 +235,9 @@ end
 ---@param tool_use_id string
 function M.changed_on_disk(path, counts, tool_use_id)
   M.files_changed({ path })
+  if package.loaded['vim.lsp'] then
+    servers.tell({ { path, 'created' }, { path, 'changed' } }) -- the host does not say which
+  end
   local parts = {} ---@type sanderling.editing.Part[]
   for i, each in ipairs(counts) do
     parts[i] = { row = each[1], old_count = each[2], new_count = each[3] }

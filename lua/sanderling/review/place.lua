@@ -18,6 +18,10 @@ local function load(path)
   if files.is_read_by_plugin(path) then
     return nil
   end
+  local hidden = package.loaded['sanderling.editing.hidden']
+  if hidden then
+    hidden.drop_all()
+  end
   local buf = vim.fn.bufadd(path)
   local id = api.nvim_create_autocmd('SwapExists', {
     callback = function()
