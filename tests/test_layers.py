@@ -249,6 +249,7 @@ FOLDERS = [
     "session",
     "transcript",
     "editing",
+    "code",
     "approval",
     "review",
     "prompt",

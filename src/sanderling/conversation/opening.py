@@ -28,6 +28,7 @@ from sanderling.providers.scripted import copy_sample
 from sanderling.sandbox.confinement import policy_for
 from sanderling.session.session import Session
 from sanderling.tools.catalog import check_disabled
+from sanderling.tools.code.servers import LanguageServers
 from sanderling.tools.editor import Editor
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     network: NetworkMode = "off"
     rules: tuple[Rule, ...] = ()
     editor: Editor | None = None
+    code: LanguageServers | None = None
     is_eager: bool = True
     is_shown: bool = False
     has_history: bool = False
@@ -149,6 +151,7 @@ def _begin(
         project=project,
         rules=(*load_rules(settings.permissions, session.project), *wishes.rules),
         editor=wishes.editor,
+        code=wishes.code,
         servers=_servers(settings),
         patience_s=wishes.patience_s,
     )

@@ -53,6 +53,7 @@ from sanderling.session.log import changes_dir
 from sanderling.session.records import is_session_id
 from sanderling.session.session import Session
 from sanderling.tools.catalog import Catalog, OwnTools, ToolSource
+from sanderling.tools.code.servers import LanguageServers
 from sanderling.tools.editor import Editor
 from sanderling.tools.seen import Seen
 from sanderling.tools.todo_list import TodoList
@@ -77,6 +78,7 @@ class Parts:
         project: Project | None = None,
         rules: tuple[Rule, ...] = (),
         editor: Editor | None = None,
+        code: LanguageServers | None = None,
         sources: Sequence[ToolSource] = (OwnTools(),),
         servers: "Mapping[str, McpServer] | None" = None,
         patience_s: float = GRACE_S,
@@ -90,7 +92,7 @@ class Parts:
         self.tasks = Tasks()
         self.memory = Memory(session, emit)
         self.waiting = Waiting(self.memory.keep)
-        self.workspace = self._make_workspace(policy, editor)
+        self.workspace = self._make_workspace(policy, editor, code)
         self.commands = Commands(
             session,
             self.sandbox,
@@ -183,7 +185,9 @@ class Parts:
             Remembered("grants", self.gate.state, self.gate.restore),
         )
 
-    def _make_workspace(self, policy: SandboxPolicy, editor: Editor | None) -> Workspace:
+    def _make_workspace(
+        self, policy: SandboxPolicy, editor: Editor | None, code: LanguageServers | None
+    ) -> Workspace:
         sandbox = SessionSandbox(policy, self._note_sandbox_event, self._emit_sandbox)
         shell = Shell(policy.project, sandbox, only_reads_with)
         jobs = Jobs(shell, sandbox, self.tasks.start, self._emit_jobs, self._emit_denial)
@@ -192,7 +196,16 @@ class Parts:
         journal = self._make_journal()
         changes = CommandChanges(journal, lambda: jobs.are_running, self._warn)
         return Workspace(
-            self.session.project, sandbox, shell, jobs, journal, changes, editor, seen, todo
+            self.session.project,
+            sandbox,
+            shell,
+            jobs,
+            journal,
+            changes,
+            editor,
+            seen,
+            todo,
+            code=code,
         )
 
     def _make_journal(self) -> Journal:

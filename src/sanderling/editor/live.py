@@ -12,6 +12,7 @@ from sanderling.config.layers import Layers
 from sanderling.conversation.opening import Wishes, open_conversation
 from sanderling.editor.bridge import Bridge
 from sanderling.editor.buffers import NeovimBuffers
+from sanderling.editor.code import NeovimCode
 from sanderling.editor.frames import FrameQueue
 from sanderling.errors import SanderlingError
 from sanderling.protocol.actions import (
@@ -151,6 +152,7 @@ class LiveSession:
     async def _open(self) -> None:
         wishes = Wishes(
             editor=self._buffers,
+            code=NeovimCode(self._bridge),
             is_shown=True,
             has_history=self.opening.wants_history,
             agent=self.opening.agent,

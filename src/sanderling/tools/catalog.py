@@ -10,6 +10,9 @@ from sanderling.errors import ConfigError
 from sanderling.providers import ToolSpec
 from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.bash import bash
+from sanderling.tools.code.diagnostics import diagnostics
+from sanderling.tools.code.nav import code_nav
+from sanderling.tools.code.refactor import code_refactor
 from sanderling.tools.edit import edit
 from sanderling.tools.effects import OUTSIDE, is_outside_name
 from sanderling.tools.glob import glob
@@ -22,7 +25,11 @@ from sanderling.tools.web_fetch import web_fetch
 from sanderling.tools.write import write
 
 TOOLS: dict[str, Tool] = {
-    tool.name: tool for tool in (read, edit, write, bash, jobs, grep, glob, ls, todo, web_fetch)
+    tool.name: tool
+    for tool in (
+        *(read, edit, write, bash, jobs, grep, glob, ls, todo, web_fetch),
+        *(code_nav, code_refactor, diagnostics),
+    )
 }
 
 

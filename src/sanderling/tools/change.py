@@ -128,6 +128,19 @@ class Change:
             f"{self._name} was changed by somebody else each time it was about to be. Read it again, and try once more."
         )
 
+    async def check(self) -> None:
+        """
+        Look whether the change can be made now.
+
+        Raises:
+            ToolError: it cannot.
+        """
+        loaded, buffer = await self._look()
+        data = loaded.data if loaded else None
+        if buffer and self._stays_unsaved(loaded, buffer):
+            data = buffer.text.encode("utf-8", "surrogateescape")
+        await self._knowledge.proposal(data)
+
     async def preview(self) -> Preview:
         """
         Show the person what the change would do to the text, as it is now.

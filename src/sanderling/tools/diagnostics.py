@@ -64,12 +64,13 @@ async def _is_readable(
 def _listed(
     diagnostics: Sequence[Diagnostic], most: int, where: str, workspace: Workspace
 ) -> list[str]:
-    lines = [_line(each, workspace) for each in diagnostics[:most]]
+    lines = [line_of(each, workspace) for each in diagnostics[:most]]
     more = len(diagnostics) - most
     return [*lines, f"… and {more} more {where}"] if more > 0 else lines
 
 
-def _line(diagnostic: Diagnostic, workspace: Workspace) -> str:
+def line_of(diagnostic: Diagnostic, workspace: Workspace) -> str:
+    """The diagnostic in a line."""
     source = " ".join(filter(None, (diagnostic.source, diagnostic.code)))
     message = _one_line(diagnostic.message) + (f" [{_one_line(source)}]" if source else "")
     path = escaped(workspace.shown(diagnostic.path))

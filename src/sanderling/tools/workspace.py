@@ -23,6 +23,7 @@ from sanderling.sandbox.files import FileChangedError, Files
 from sanderling.sandbox.ground import Disk, Ground
 from sanderling.sandbox.policy import NO_GRANT, Grant
 from sanderling.text import printable
+from sanderling.tools.code.servers import LanguageServers
 from sanderling.tools.editor import Editor
 from sanderling.tools.outcome import RefusedError
 from sanderling.tools.paths import escaped
@@ -60,6 +61,7 @@ class Workspace:
     seen: Seen = field(default_factory=Seen)
     todo: TodoList = field(default_factory=TodoList)
     watches: Watches = field(default_factory=Watches)
+    code: LanguageServers | None = None
     grant: Grant = NO_GRANT
     _ground: Ground | None = None
     _locks: WeakValueDictionary[Hashable, anyio.Lock] = field(default_factory=_no_locks)

@@ -1,0 +1,123 @@
+--- Asking language servers: a question of Python's runs as a coroutine here, which waits for answers while keys and screen go on.
+---
+--- Nothing is waited for without an end: a server that has died is noticed, and one that is silent has as long as the question has.
+local M = {}
+
+local LIMIT_MS = 7000 -- of all that one question asks; Python waits for 10 s
+local LOOK_MS = 50 -- at whether the server still lives
+
+---@class (exact) sanderling.code.Problem
+---@field words string a sentence for the model
+
+---@type table<thread, number> when the questions that run have to be answered
+local ends = {}
+
+---@return number
+local function now_ms()
+  return vim.uv.hrtime() / 1e6
+end
+
+--- End the question with a sentence for the model.
+---@param words string
+function M.fail(words)
+  error({ words = words }, 0)
+end
+
+--- Run `fn` as a coroutine; `reply` is given what it returns, or its problem.
+---@param reply fun(answer: sanderling.host.door.Answer)
+---@param fn fun(): any
+function M.run(reply, fn)
+  local co = coroutine.create(function()
+    local ok, value = pcall(fn)
+    ends[coroutine.running()] = nil
+    if ok then
+      reply({ value = value })
+    else
+      reply({ error = type(value) == 'table' and value.words or tostring(value) })
+    end
+  end)
+  ends[co] = now_ms() + LIMIT_MS
+  assert(coroutine.resume(co))
+end
+
+--- Wait until what `begin` begins calls its argument, or `give_up`, which is asked now and then, says why that makes no sense any more.
+---@param begin fun(settle: fun(...: any))
+---@param give_up? fun(): string?
+---@return any ...
+local function await(begin, give_up)
+  local co = coroutine.running()
+  local answer, is_waiting, why ---@type any[]?, boolean, string?
+  local function go_on()
+    if is_waiting then
+      is_waiting = false
+      assert(coroutine.resume(co))
+    end
+  end
+  begin(function(...)
+    if not answer and not why then
+      answer = { n = select('#', ...), ... }
+      go_on()
+    end
+  end)
+  if not answer then
+    local timer = give_up and assert(vim.uv.new_timer())
+    local look = vim.schedule_wrap(function()
+      why = not answer and not why and give_up() or why
+      if why then
+        go_on()
+      end
+    end)
+    if timer then
+      timer:start(LOOK_MS, LOOK_MS, look)
+    end
+    is_waiting = true
+    coroutine.yield()
+    if timer then
+      timer:close()
+    end
+  end
+  if why then
+    M.fail(why)
+  end
+  return unpack(assert(answer), 1, answer.n)
+end
+
+---@param ms number
+function M.sleep(ms)
+  await(function(settle)
+    vim.defer_fn(settle, ms)
+  end)
+end
+
+--- Ask a server. Ends the question where it does not answer.
+---@param client vim.lsp.Client
+---@param method string
+---@param params table
+---@param buf integer
+---@return any result nil where there is none
+---@return string? problem in the server's words, where it refuses
+function M.ask(client, method, params, buf)
+  local id
+  local ends_at = ends[coroutine.running()]
+  local err, result = await(function(settle)
+    local is_sent
+    is_sent, id = client:request(method, params, settle, buf)
+    if not is_sent then
+      M.fail(('The language server %s has ended. Use grep.'):format(client.name))
+    end
+  end, function()
+    if client:is_stopped() or not vim.lsp.get_client_by_id(client.id) then
+      return ('The language server %s has ended while it was asked. Use grep.'):format(client.name)
+    elseif now_ms() > ends_at then
+      pcall(client.cancel_request, client, id)
+      local words = 'The language server %s has not answered within %d s. Use grep.'
+      return words:format(client.name, LIMIT_MS / 1000)
+    end
+  end)
+  if err then
+    return nil, tostring(err.message or err)
+  end
+  return result ~= vim.NIL and result or nil
+end
+
+return M

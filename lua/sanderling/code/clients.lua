@@ -1,0 +1,238 @@
+--- The person's language servers that run: which of them know a file, and how far they are.
+local M = {}
+
+local api = vim.api
+local asking = require('sanderling.code.asking')
+local hidden = require('sanderling.editing.hidden')
+
+local ATTACH_MS, POLL_MS = 1000, 20
+
+---@class (exact) sanderling.code.Progress
+---@field title string
+---@field percentage? number
+
+---@type table<integer, table<string|integer, sanderling.code.Progress>> by client and token
+local progress = {}
+
+--- The first of the words in which a server says what it does; some begin without one.
+---@param ... string?
+---@return string
+local function named(...)
+  for i = 1, select('#', ...) do
+    local words = select(i, ...)
+    if type(words) == 'string' and words ~= '' then
+      return words
+    end
+  end
+  return 'looking at files'
+end
+
+api.nvim_create_autocmd('LspProgress', {
+  group = api.nvim_create_augroup('sanderling_code', {}),
+  desc = 'Agent: remember how far language servers are',
+  callback = function(event)
+    local id, params = event.data.client_id, event.data.params
+    local value = type(params.value) == 'table' and params.value or {}
+    progress[id] = progress[id] or {}
+    local now = progress[id][params.token] or { title = named(value.title, value.message) }
+    now.percentage = tonumber(value.percentage) or now.percentage
+    progress[id][params.token] = value.kind ~= 'end' and now or nil
+  end,
+})
+
+--- The words for what a server is still at: "indexing 42 %".
+---@param client vim.lsp.Client
+---@return string?
+local function pending(client)
+  local token, title = next(client.progress.pending)
+  if not token then
+    return nil
+  end
+  local now = (progress[client.id] or {})[token] or { title = named(title) }
+  local share = now.percentage and (' %d %%'):format(now.percentage) or ''
+  return vim.trim(now.title:lower():gsub('[%.:]+$', '')) .. share
+end
+
+--- The sentence on a server that is not ready; nil if all are.
+---@param clients vim.lsp.Client[]
+---@return string?
+function M.still_at(clients)
+  for _, client in ipairs(clients) do
+    local words = pending(client)
+    if words then
+      return ('%s is still at work (%s)'):format(client.name, words)
+    end
+  end
+end
+
+--- Those that run, also those that have not answered yet.
+---@param filter? vim.lsp.get_clients.Filter
+---@return vim.lsp.Client[]
+function M.running(filter)
+  if not package.loaded['vim.lsp'] then
+    return {}
+  end
+  local all = vim.lsp.get_clients(vim.tbl_extend('force', { _uninitialized = true }, filter or {}))
+  return vim.tbl_filter(function(client)
+    return not client:is_stopped()
+  end, all)
+end
+
+--- The directories that the server works on.
+---@param client vim.lsp.Client
+---@return string[]
+local function roots_of(client)
+  local roots = { client.root_dir }
+  for _, folder in ipairs(client.workspace_folders or {}) do
+    roots[#roots + 1] = vim.uri_to_fname(folder.uri)
+  end
+  return vim.tbl_map(function(root)
+    return vim.uv.fs_realpath(root) or root
+  end, roots)
+end
+
+---@param path string
+---@param root string
+---@return boolean
+local function is_below(path, root)
+  return path == root or vim.startswith(path, root == '/' and root or root .. '/')
+end
+
+--- Is the file one that the server would be given, were it opened? It must lie in what the server works on already.
+---@param client vim.lsp.Client
+---@param path string real
+---@param filetype string
+---@return boolean
+local function is_for(client, path, filetype)
+  local filetypes = client.config.filetypes ---@type string[]?
+  if not filetypes then
+    filetypes = vim.tbl_map(function(buf)
+      return vim.bo[buf].filetype
+    end, vim.tbl_keys(client.attached_buffers))
+  end
+  return filetype ~= ''
+    and vim.list_contains(filetypes, filetype)
+    and vim.iter(roots_of(client)):any(function(root)
+      return is_below(path, root)
+    end)
+end
+
+---@param clients vim.lsp.Client[]
+---@return boolean
+local function is_starting(clients)
+  return vim.iter(clients):any(function(client)
+    return not client.initialized
+  end)
+end
+
+--- Wait a second at most for those of `list` that are starting.
+---@param list fun(): vim.lsp.Client[]
+---@return vim.lsp.Client[] ready
+---@return boolean is_starting
+local function ready(list)
+  local ends = vim.uv.hrtime() / 1e6 + ATTACH_MS
+  while is_starting(list()) and vim.uv.hrtime() / 1e6 < ends do
+    asking.sleep(POLL_MS)
+  end
+  local clients = vim.tbl_filter(function(client)
+    return client.initialized
+  end, list())
+  table.sort(clients, function(a, b)
+    return a.id < b.id
+  end)
+  return clients, is_starting(list())
+end
+
+--- Tell servers that run of a hidden buffer: those that know definitions. Linters, whose settings can be code of any directory of the
+--- project, are not told: nobody has opened the file. Nor do the person's autocommands hear of it.
+---@param buf integer
+function M.attach(buf)
+  local path, filetype = api.nvim_buf_get_name(buf), vim.bo[buf].filetype
+  local clients = ready(function()
+    return vim.tbl_filter(function(client)
+      return is_for(client, path, filetype)
+    end, M.running())
+  end)
+  for _, client in ipairs(clients) do
+    if client:supports_method('textDocument/definition') then
+      hidden.attach(buf, client.id)
+    end
+  end
+end
+
+local NONE =
+  'No language server of the editor has %s: use grep. The person can start one by opening such a file in Neovim.'
+local NONE_AT_ALL = 'No language server runs in the editor for this project: use grep.'
+local STARTING = 'The language server for %s is still starting: use grep, or try again later.'
+local CANNOT = '%s cannot say that (it has no %s). Use grep.'
+
+---@param clients vim.lsp.Client[]
+---@return string
+function M.names(clients)
+  return table.concat(
+    vim.tbl_map(function(client)
+      return client.name
+    end, clients),
+    ', '
+  )
+end
+
+---@param clients vim.lsp.Client[]
+---@param method string
+---@param buf? integer
+---@param must_know? boolean
+---@return vim.lsp.Client[]
+local function able(clients, method, buf, must_know)
+  local found = vim.tbl_filter(function(client)
+    return client:supports_method(method, buf)
+  end, clients)
+  if #found == 0 and must_know then
+    asking.fail(CANNOT:format(M.names(clients), method))
+  end
+  return found
+end
+
+--- The servers that have the buffer; ends the question where there is none.
+---@param buf integer
+---@return vim.lsp.Client[]
+function M.of(buf)
+  local clients, is_late = ready(function()
+    return M.running({ bufnr = buf })
+  end)
+  if #clients == 0 then
+    local name = vim.fs.basename(api.nvim_buf_get_name(buf))
+    asking.fail((is_late and STARTING or NONE):format(name))
+  end
+  return clients
+end
+
+--- Those of them that know `method`; ends the question where there is none.
+---@param buf integer
+---@param method string
+---@return vim.lsp.Client[]
+function M.knowing(buf, method)
+  return able(M.of(buf), method, buf, true)
+end
+
+--- The servers that work on the project, or a part of it, and know `method`; ends the question where there is no server, or, if
+--- one `must_know` it, none that does.
+---@param project string
+---@param method string
+---@param must_know boolean
+---@return vim.lsp.Client[]
+function M.of_project(project, method, must_know)
+  local real = vim.uv.fs_realpath(project) or project
+  local clients = ready(function()
+    return vim.tbl_filter(function(client)
+      return vim.iter(roots_of(client)):any(function(root)
+        return is_below(real, root) or is_below(root, real)
+      end)
+    end, M.running())
+  end)
+  if #clients == 0 then
+    asking.fail(NONE_AT_ALL)
+  end
+  return able(clients, method, nil, must_know)
+end
+
+return M

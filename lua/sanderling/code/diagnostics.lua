@@ -1,0 +1,96 @@
+--- Diagnostics when the model asks for them: all that language servers and linters in the editor say now.
+local M = {}
+
+local api = vim.api
+local asking = require('sanderling.code.asking')
+local clients = require('sanderling.code.clients')
+
+local METHOD = 'textDocument/diagnostic'
+local FIRST_MS, POLL_MS = 1000, 50
+local MAX_TOLD, MAX_MESSAGE_BYTES = 1000, 4000
+
+---@param diagnostic vim.Diagnostic
+---@return sanderling.editing.Diagnostic
+local function described(diagnostic)
+  local is_error = diagnostic.severity == vim.diagnostic.severity.ERROR
+  return {
+    path = api.nvim_buf_get_name(assert(diagnostic.bufnr)),
+    line = diagnostic.lnum + 1,
+    severity = is_error and 'error' or 'warning',
+    message = diagnostic.message:sub(1, MAX_MESSAGE_BYTES),
+    source = diagnostic.source or '',
+    code = tostring(diagnostic.code or ''),
+    is_in_edit = false,
+  }
+end
+
+--- Have the servers say what they have to say of a buffer: those that wait to be asked are asked; others have a second, if it is new.
+---@param buf integer
+---@param is_new boolean
+local function refresh(buf, is_new)
+  local began, pushes = vim.uv.hrtime() / 1e6, false
+  for _, client in ipairs(clients.of(buf)) do
+    if client:supports_method(METHOD, buf) then
+      local provider = client.server_capabilities.diagnosticProvider
+      local params = {
+        textDocument = { uri = vim.uri_from_bufnr(buf) },
+        identifier = type(provider) == 'table' and provider.identifier or nil,
+      }
+      local result, problem = asking.ask(client, METHOD, params, buf)
+      local handler = client.handlers[METHOD] or vim.lsp.handlers[METHOD]
+      local context = { method = METHOD, client_id = client.id, bufnr = buf, params = params }
+      if result and not problem then
+        handler(nil, result, context)
+      end
+    else
+      pushes = is_new
+    end
+  end
+  while pushes and #vim.diagnostic.get(buf) == 0 and vim.uv.hrtime() / 1e6 < began + FIRST_MS do
+    asking.sleep(POLL_MS)
+  end
+end
+
+---@class (exact) sanderling.code.Diagnostics
+---@field found sanderling.editing.Diagnostic[] errors first
+---@field count integer
+---@field servers string
+---@field still? string
+
+--- All that is said of one buffer, or of all of them.
+---@param buf? integer
+---@param is_new boolean it was loaded for this
+---@return sanderling.code.Diagnostics
+function M.said(buf, is_new)
+  local asked ---@type vim.lsp.Client[]
+  if buf then
+    local is_said_by_others = #vim.diagnostic.get(buf) > 0
+    asked = is_said_by_others and clients.running({ bufnr = buf }) or clients.of(buf)
+    if #asked > 0 then
+      refresh(buf, is_new)
+    end
+  else
+    asked = clients.running()
+  end
+  local all = vim.tbl_filter(function(diagnostic)
+    local name = api.nvim_buf_get_name(diagnostic.bufnr)
+    return name ~= '' and vim.bo[diagnostic.bufnr].buftype == ''
+  end, vim.diagnostic.get(buf, { severity = { min = vim.diagnostic.severity.WARN } }))
+  table.sort(all, function(a, b)
+    local order_a, order_b = { a.severity, a.bufnr, a.lnum }, { b.severity, b.bufnr, b.lnum }
+    for i, value in ipairs(order_a) do
+      if value ~= order_b[i] then
+        return value < order_b[i]
+      end
+    end
+    return false
+  end)
+  return {
+    found = vim.tbl_map(described, vim.list_slice(all, 1, MAX_TOLD)),
+    count = #all,
+    servers = clients.names(asked),
+    still = clients.still_at(asked),
+  }
+end
+
+return M

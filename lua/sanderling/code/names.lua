@@ -1,0 +1,173 @@
+--- Names of symbols: as a model writes them (`Class/method`, `a::T`, `self.name`), and where they stand in lines and trees.
+local M = {}
+
+local api = vim.api
+
+local NAME = '[%w_$@!?~\128-\255-]+' -- `-` is in the names of shells, of Lisp and of style sheets
+local WORD = '[%w_$\128-\255]'
+local MAX_PARSED_BYTES = 512 * 1024 -- of a file that is parsed for one line
+local MAX_OCCURRENCES = 50
+
+--- The parts of a symbol's name, the outermost first; what servers write beside a name is none of it.
+---@param symbol string
+---@return string[]
+function M.parts(symbol)
+  local bare = symbol:gsub('%->', '.'):gsub('%b()', ''):gsub('%b<>', ''):gsub('%b[]', '')
+  local parts = {}
+  for part in (bare:find(NAME) and bare or symbol):gmatch(NAME) do
+    parts[#parts + 1] = part
+  end
+  return parts
+end
+
+--- The name that a symbol ends in.
+---@param symbol string
+---@return string
+function M.last(symbol)
+  local parts = M.parts(symbol)
+  return parts[#parts] or symbol
+end
+
+--- Are the parts, in their order, among those of a symbol's whole name, and do both end in the same?
+---@param parts string[]
+---@param chain string[]
+---@return boolean
+function M.fits(parts, chain)
+  if #parts == 0 or parts[#parts] ~= chain[#chain] then
+    return false
+  end
+  local at = 1
+  for i = 1, #chain - 1 do
+    if at < #parts and chain[i] == parts[at] then
+      at = at + 1
+    end
+  end
+  return at == #parts
+end
+
+---@param line string
+---@param name string
+---@param first integer bytes, from 0
+---@param last integer
+---@return integer[] cols from 0
+local function words(line, name, first, last)
+  local cols, at = {}, first + 1
+  while #cols < MAX_OCCURRENCES do
+    local from, to = line:find(name, at, true)
+    if not from or to > last then
+      return cols
+    end
+    local is_word = not (line:sub(from - 1, from - 1):find(WORD) and name:find('^' .. WORD))
+      and not (line:sub(to + 1, to + 1):find(WORD) and name:find(WORD .. '$'))
+    if is_word then
+      cols[#cols + 1] = from - 1
+    end
+    at = from + 1
+  end
+  return cols
+end
+
+--- The places of a symbol in a line: where it stands as it is written the name that it ends in, else wherever that name stands.
+---@param line string
+---@param symbol string
+---@return integer[] cols from 0
+function M.in_line(line, symbol)
+  local name = M.last(symbol)
+  if symbol ~= name then
+    local from, to = line:find(symbol, 1, true)
+    local cols = from and words(line, name, from - 1, to) or {}
+    if #cols > 0 then
+      return { cols[#cols] }
+    end
+  end
+  return words(line, name, 0, #line)
+end
+
+---@param buf integer
+---@return vim.treesitter.LanguageTree?
+local function parser_of(buf)
+  if api.nvim_buf_get_offset(buf, api.nvim_buf_line_count(buf)) > MAX_PARSED_BYTES then
+    return nil
+  end
+  local ok, parser = pcall(vim.treesitter.get_parser, buf, nil, { error = false })
+  return ok and parser or nil
+end
+
+--- Those of the places at which the grammar has the name, and nothing larger (a comment, a text); all, where there is no grammar.
+---@param buf integer
+---@param row integer
+---@param cols integer[]
+---@param name string
+---@return integer[] cols
+function M.of_grammar(buf, row, cols, name)
+  local parser = #cols > 0 and parser_of(buf)
+  if not parser or not pcall(parser.parse, parser) then
+    return cols
+  end
+  local found = vim.tbl_filter(function(col)
+    local node = parser:named_node_for_range({ row, col, row, col + #name })
+    if not node then
+      return true
+    end
+    local first_row, first_col, last_row, last_col = node:range()
+    return first_row == row and first_col == col and last_row == row and last_col == col + #name
+  end, cols)
+  return found
+end
+
+---@class (exact) sanderling.code.Symbol
+---@field name string
+---@field kind string
+---@field depth integer
+---@field chain string[] the parts of its whole name
+---@field row integer of its name
+---@field character integer of its name, as the server counts
+---@field last_row integer
+
+---@param kind integer
+---@return string
+function M.kind(kind)
+  return (vim.lsp.protocol.SymbolKind[kind] or 'Symbol'):lower()
+end
+
+---@param a table
+---@param b table
+---@return boolean
+local function comes_before(a, b)
+  local start_a = (a.range or a.location.range).start
+  local start_b = (b.range or b.location.range).start
+  if start_a.line ~= start_b.line then
+    return start_a.line < start_b.line
+  end
+  return start_a.character < start_b.character
+end
+
+--- The symbols of a document, as servers give them, in a row.
+---@param result table[] DocumentSymbol[] or SymbolInformation[]
+---@param outer? sanderling.code.Symbol
+---@param found? sanderling.code.Symbol[]
+---@return sanderling.code.Symbol[]
+function M.flat(result, outer, found)
+  found = found or {}
+  local sorted = vim.list_slice(result)
+  table.sort(sorted, comes_before)
+  for _, each in ipairs(sorted) do
+    local range = each.range or each.location.range
+    local start = (each.selectionRange or range).start
+    local above = outer and outer.chain or M.parts(each.containerName or '')
+    local symbol = {
+      name = each.name,
+      kind = M.kind(each.kind),
+      depth = outer and outer.depth + 1 or 0,
+      chain = vim.list_extend(vim.list_slice(above), M.parts(each.name)),
+      row = start.line,
+      character = start.character,
+      last_row = range['end'].line,
+    }
+    found[#found + 1] = symbol
+    M.flat(each.children or {}, symbol, found)
+  end
+  return found
+end
+
+return M

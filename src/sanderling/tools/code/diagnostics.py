@@ -1,0 +1,68 @@
+"""`diagnostics`: the errors and warnings that the person's editor shows now."""
+
+from collections import Counter
+from typing import Annotated
+
+import msgspec
+
+from sanderling.tools.base import Context, tool
+from sanderling.tools.code.reach import Reach, servers_of
+from sanderling.tools.diagnostics import line_of
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome
+from sanderling.tools.paths import escaped
+from sanderling.tools.workspace import Workspace
+
+MAX_ROWS, MAX_BYTES, MAX_COUNTS = 100, 8 * 1024, 50
+
+
+class DiagnosticsInput(msgspec.Struct, forbid_unknown_fields=True):
+    path: Annotated[str, msgspec.Meta(description="A file; without one, all that are known")] = ""
+
+
+def _effect(args: DiagnosticsInput, workspace: Workspace) -> Effect:
+    return Effect("diagnostics", "read", path=workspace.path(args.path or "."))
+
+
+def _title(args: DiagnosticsInput, workspace: Workspace) -> str:
+    return escaped(workspace.shown(workspace.path(args.path))) if args.path else ""
+
+
+@tool(DiagnosticsInput, effect=_effect, title=_title)
+async def diagnostics(args: DiagnosticsInput, context: Context) -> Outcome:
+    """
+    List the errors and warnings of the language servers and linters in the person's editor.
+
+    They are those of one file, or of all that is reported on. After your edits you are told the new errors without asking. Run the project's own checks before you say that it works.
+    """
+    servers, reach, workspace = servers_of(context), Reach(context), context.workspace
+    file = await reach.named(workspace.path(args.path)) if args.path else None
+    said = await servers.diagnostics(file)
+    known = [
+        each
+        for each in said.found
+        if await reach.is_inside(each.path) and await reach.file(each.path)
+    ]
+    still = f"{said.still}: there may be more.\n" if said.still else ""
+    if not known:
+        who = f" ({said.servers})" if said.servers else ": no language server runs in the editor"
+        return Outcome(content=f"{still}No errors or warnings{who}.", summary="none")
+    kinds = Counter(each.severity for each in known)
+    summary = " · ".join(
+        f"{kinds[kind]:,} {kind}{'s' * (kinds[kind] != 1)}"
+        for kind in ("error", "warning")
+        if kinds[kind]
+    )
+    lines, room = list[str](), MAX_BYTES
+    for each in known[:MAX_ROWS]:
+        line = line_of(each, workspace)
+        room -= len(line.encode()) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    left = Counter(each.path for each in known[len(lines) :])
+    lines += [
+        f"{escaped(workspace.shown(path))}: {count} more"
+        for path, count in left.most_common(MAX_COUNTS)
+    ]
+    return Outcome(content=f"{still}{summary}:\n" + "\n".join(lines), summary=summary)

@@ -1,0 +1,290 @@
+"""`code_nav`: where a symbol is defined and used, and what it is, as the person's language servers know it."""
+
+import re
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+
+from sanderling.errors import ToolError
+from sanderling.tools.base import Context, tool
+from sanderling.tools.code.reach import Reach, servers_of
+from sanderling.tools.code.rows import Rows, Told, outlined
+from sanderling.tools.code.servers import Answer, CodeFile, LanguageServers, Places
+from sanderling.tools.effects import Effect
+from sanderling.tools.grep import Found
+from sanderling.tools.outcome import Outcome
+from sanderling.tools.paths import escaped
+from sanderling.tools.ripgrep import Filter, run_ripgrep
+from sanderling.tools.workspace import Workspace
+
+MAX_CANDIDATES = 8
+MAX_SEARCHED, MAX_LINES_OF_FILE = 200, 20
+SHOWS_OUTSIDE = frozenset({"definition", "type", "implementations", "hover"})
+NOUNS = {
+    "definition": "definition",
+    "references": "reference",
+    "implementations": "implementation",
+    "type": "type definition",
+    "callers": "call",
+    "callees": "call",
+    "symbols": "symbol",
+}
+_DECLARES = re.compile(
+    r"\b(class|def|fn|func|function|interface|let|const|var|struct|enum|type|trait|module)\b"
+)
+NOT_FOUND = (
+    "The language servers know no symbol {symbol}. Is it spelt so? Use grep for what is no symbol."
+)
+NOTHING = "{server} knows no {what} of {symbol}. If that surprises you, look with grep."
+
+
+class NavInput(msgspec.Struct, forbid_unknown_fields=True):
+    op: Literal[
+        "definition",
+        "references",
+        "implementations",
+        "type",
+        "hover",
+        "outline",
+        "symbols",
+        "callers",
+        "callees",
+    ]
+    symbol: Annotated[
+        str,
+        msgspec.Meta(description="`parse`, `Parser/parse`, or as its line has it: `self.parse`"),
+    ] = ""
+    path: Annotated[str, msgspec.Meta(description="A file in which it stands, if you know one")] = (
+        ""
+    )
+    line: Annotated[int, msgspec.Meta(ge=0, description="Its line there; 0: unknown")] = 0
+    within: Annotated[str, msgspec.Meta(description="Only results in this directory or file")] = ""
+
+
+class _Spot(NamedTuple):
+    """A file in which a symbol stands, and its line there if that is known."""
+
+    file: CodeFile
+    line: int | None
+
+
+class _Several(Exception):  # noqa: N818 - it is no error
+    """It is not clear which symbol is meant; `str` is what the model is told."""
+
+
+def _effect(args: NavInput, workspace: Workspace) -> Effect:
+    return Effect("code_nav", "read", path=workspace.path(args.path or "."))
+
+
+def _title(args: NavInput, workspace: Workspace) -> str:
+    where = workspace.shown(workspace.path(args.path)) if args.path else ""
+    place = f"{where}:{args.line}" if args.line else where
+    return escaped(" ".join(filter(None, (args.op, args.symbol[:80], place and f"({place})"))))
+
+
+@tool(NavInput, effect=_effect, title=_title)
+async def code_nav(args: NavInput, context: Context) -> Outcome:
+    """
+    Ask the language servers in the person's editor about a symbol.
+
+    For callers, implementations, types and all real uses of a name this is exact; for plain text use `grep`. `outline` lists the symbols of `path`; `symbols` those of the project whose names are like `symbol`; the others want a `symbol`,
+    and `path` and `line` where it stands if you know them. Results are `path:line: source`; where they are too many, the rest is
+    counted by file. Unsaved text in the editor counts. Without an editor, or a server for that language, you are told so.
+    """
+    return await _Nav(args, context).run()
+
+
+class _Nav:
+    def __init__(self, args: NavInput, context: Context) -> None:
+        self._args = args
+        self._context = context
+        self._workspace = context.workspace
+        self._servers: LanguageServers = servers_of(context)
+        self._reach = Reach(context)
+        self._rows = Rows(context, self._reach, shows_outside=args.op in SHOWS_OUTSIDE)
+        self._within = self._workspace.path(args.within) if args.within else ""
+
+    async def run(self) -> Outcome:
+        args = self._args
+        if args.op == "outline":
+            return await self._outline()
+        if not args.symbol.strip():
+            raise ToolError(f"{args.op} needs a symbol.")
+        if args.op == "symbols":
+            answer = await self._servers.symbols(self._workspace.project, args.symbol, is_like=True)
+            return await self._told(answer)
+        try:
+            spot = await self._spot()
+            answer = await self._ask(args.op, spot)
+            await self._require_clear(spot.file, answer)
+        except _Several as several:
+            return Outcome(content=str(several), summary="not clear which")
+        return await self._told(answer)
+
+    async def _outline(self) -> Outcome:
+        if not self._args.path:
+            raise ToolError("outline needs a path.")
+        file = await self._reach.named(self._workspace.path(self._args.path))
+        answer = await self._servers.navigate(file, "outline", "", None)
+        if not answer.symbols:
+            return Outcome(content=f"{answer.server} knows no symbols there.", summary="no symbols")
+        lines = outlined(answer.symbols)
+        count = f"{len(answer.symbols):,} symbols"
+        return Outcome(
+            content="\n".join([f"{self._rows.shown(file.path)}: {count}", *lines]), summary=count
+        )
+
+    # --- where the symbol stands -----------------------------------------------------------------------------------------
+
+    async def _spot(self) -> _Spot:
+        """
+        A place where the symbol stands.
+
+        Raises:
+            _Several: it could be one of several.
+        """
+        args = self._args
+        if args.path:
+            file = await self._reach.named(self._workspace.path(args.path))
+            return _Spot(file, args.line or None)
+        return await self._spot_in_workspace() or await self._spot_in_texts()
+
+    async def _spot_in_workspace(self) -> _Spot | None:
+        """The place that the servers themselves know for that name."""
+        answer = await self._servers.symbols(
+            self._workspace.project, self._args.symbol, is_like=False
+        )
+        known = [
+            (_Spot(file, row + 1), name)
+            for places in answer.files
+            if await self._reach.is_inside(places.path)
+            and (file := await self._reach.file(places.path))
+            for row, name in zip(places.rows, places.names, strict=False)
+        ]
+        fitting = [spot for spot, name in known if name]
+        fitting = fitting or await self._in_their_files([spot for spot, _ in known])
+        spots = list(dict.fromkeys((spot.file.path, spot.line) for spot in fitting))
+        if len(spots) > 1:
+            await self._require_one(list(dict.fromkeys(fitting)))
+        return fitting[0] if fitting else None
+
+    async def _in_their_files(self, spots: list[_Spot]) -> list[_Spot]:
+        """The places at which the files themselves have the whole name: some servers do not say in what a symbol is."""
+        found: list[_Spot] = []
+        for path in list(dict.fromkeys(spot.file.path for spot in spots))[:MAX_CANDIDATES]:
+            file = next(spot.file for spot in spots if spot.file.path == path)
+            answer = await self._ask("definition", _Spot(file, None))
+            if answer.row is not None:
+                found.append(_Spot(file, answer.row + 1))
+        return found or spots
+
+    async def _spot_in_texts(self) -> _Spot:
+        """A place where the name stands in a file's text, and the servers say that it is what is meant."""
+        name = _last_name(self._args.symbol)
+        definitions: dict[tuple[str, int], _Spot] = {}
+        found = await self._search(name)
+        for spot in found[:MAX_CANDIDATES]:
+            try:
+                answer = await self._ask("definition", spot)
+            except ToolError:
+                if spot is found[min(len(found), MAX_CANDIDATES) - 1] and not definitions:
+                    raise
+                continue
+            if answer.row is not None and answer.files and answer.files[0].rows:
+                first = answer.files[0]
+                definitions.setdefault((first.path, first.rows[0]), spot)
+        if not definitions:
+            raise ToolError(NOT_FOUND.format(symbol=escaped(self._args.symbol)))
+        if len(definitions) > 1:
+            await self._require_one(list(definitions.values()))
+        return next(iter(definitions.values()))
+
+    async def _search(self, name: str) -> list[_Spot]:
+        """The files whose text has the name, each with the line that looks most like its definition, those first that have one."""
+        directory = self._workspace.project
+        found = Found(
+            Filter(directory, "", "", self._context.may_read), MAX_SEARCHED, MAX_LINES_OF_FILE
+        )
+        arguments = ["--json", "--crlf", f"--max-count={MAX_LINES_OF_FILE}", "--fixed-strings"]
+        arguments += ["--word-regexp", f"--regexp={name}"]
+        await run_ripgrep(self._workspace, arguments, directory, found.take)
+        found.finish_file()
+        ranked: list[tuple[bool, str, int]] = []
+        for each in found.sorted():
+            declaring = [line for line in each.lines if _DECLARES.search(line.text)]
+            line = (declaring or each.lines)[0]
+            ranked.append((not declaring, each.path, line.number))
+        spots: list[_Spot] = []
+        for _, path, line in sorted(ranked):
+            if len(spots) < MAX_CANDIDATES and (file := await self._reach.file(path)):
+                spots.append(_Spot(file, line))
+        return spots
+
+    async def _require_one(self, spots: list[_Spot]) -> None:
+        """
+        Tell of the places of several symbols.
+
+        Raises:
+            _Several: always.
+        """
+        few, more = spots[:MAX_CANDIDATES], len(spots) - MAX_CANDIDATES
+        by_path: dict[str, list[int]] = {}
+        for spot in few:
+            by_path.setdefault(spot.file.path, []).append((spot.line or 1) - 1)
+        told = await self._rows.told([Places(p, tuple(rows)) for p, rows in by_path.items()], "")
+        also = [f"… and {more:,} more"] if more > 0 else []
+        head = (
+            f"{escaped(self._args.symbol)} is several symbols. Nothing was done; ask again with path and line of one, or with"
+            " more of its name (`Class/method`):"
+        )
+        raise _Several("\n".join([head, *told.lines, *also]))
+
+    # --- what is known of it ---------------------------------------------------------------------------------------------
+
+    async def _ask(self, op: str, spot: _Spot) -> Answer:
+        return await self._servers.navigate(spot.file, op, self._args.symbol, spot.line)
+
+    async def _require_clear(self, file: CodeFile, answer: Answer) -> None:
+        if answer.candidates:
+            raise _Several(await self._rows.candidates(file, answer.candidates))
+        if answer.row is None:
+            raise ToolError(
+                f"{answer.server} knows no symbol {escaped(self._args.symbol)} in {self._rows.shown(file.path)}."
+            )
+
+    async def _told(self, answer: Answer) -> Outcome:
+        args = self._args
+        told = await self._rows.told(answer.files, self._within)
+        notes = [f"{answer.still}: there may be more."] if answer.still else []
+        if told.elsewhere:
+            notes.append(f"{told.elsewhere:,} more outside of the project.")
+        if answer.count > sum(len(each.rows) for each in answer.files):
+            notes.append("There are too many to look at all of them.")
+        if args.op == "hover":
+            return self._hovered(answer, told, notes)
+        if not told.place_count:
+            what = f"{NOUNS[args.op]}s" if args.op != "symbols" else "symbol like it"
+            text = NOTHING.format(server=answer.server, what=what, symbol=escaped(args.symbol))
+            return Outcome(content="\n".join([text, *notes]), summary=f"no {NOUNS[args.op]}s")
+        plural = "s" * (told.place_count != 1)
+        files = f" in {told.file_count:,} files" if told.file_count > 1 else ""
+        summary = f"{told.place_count:,} {NOUNS[args.op]}{plural}{files}"
+        content = "\n".join([f"{summary} ({answer.server}):", *told.lines, *notes])
+        return Outcome(content=content, summary=summary)
+
+    def _hovered(self, answer: Answer, told: Told, notes: list[str]) -> Outcome:
+        """The words on a symbol; none on one that is defined in a file which the model may not know of."""
+        is_hidden = bool(answer.files) and not told.place_count
+        if not answer.hover or is_hidden:
+            text = NOTHING.format(
+                server=answer.server, what="more", symbol=escaped(self._args.symbol)
+            )
+            return Outcome(content=text, summary="nothing")
+        where = ["", "Defined:", *told.lines] if told.lines else []
+        content = "\n".join([answer.hover, *where, *notes])
+        return Outcome(content=content, summary=f"{len(answer.hover.splitlines())} lines")
+
+
+def _last_name(symbol: str) -> str:
+    names = re.findall(r"[\w$-]+", re.sub(r"\([^()]*\)|<[^<>]*>", "", symbol).replace("->", "."))
+    return names[-1] if names else symbol

@@ -1,0 +1,102 @@
+"""Reach: the files of a server's answer that the model may know of, and what stands in them."""
+
+import anyio.to_thread
+
+from sanderling.editing.lines import lines_of
+from sanderling.errors import ToolError
+from sanderling.paths import is_within
+from sanderling.sandbox.files import Loaded
+from sanderling.text import printable
+from sanderling.tools.base import Context
+from sanderling.tools.buffers import buffer_of, identify
+from sanderling.tools.code.servers import CodeFile, LanguageServers
+from sanderling.tools.texts import text_of
+
+MAX_BYTES = 4 << 20
+MAX_LINE_CHARS = 200
+NO_EDITOR = (
+    "There is no editor here whose language servers could be asked (print mode): use grep and read."
+)
+
+
+def servers_of(context: Context) -> LanguageServers:
+    """
+    The language servers of the face.
+
+    Raises:
+        ToolError: it has none.
+    """
+    if context.workspace.code is None:
+        raise ToolError(NO_EDITOR)
+    return context.workspace.code
+
+
+class Reach:
+    """The files that one tool use meets, each looked up once."""
+
+    def __init__(self, context: Context) -> None:
+        self._workspace = context.workspace
+        self._may_read = context.may_read
+        self._files: dict[str, CodeFile | None] = {}
+
+    async def is_inside(self, path: str) -> bool:
+        """Say whether the path leads into the project."""
+        return path.startswith("/") and await anyio.to_thread.run_sync(
+            self._workspace.is_inside, path
+        )
+
+    async def file(self, path: str) -> CodeFile | None:
+        """The file as the sandbox shows it; None where it shows none, or another than the editor has, or a rule keeps it from the model."""
+        if path not in self._files:
+            self._files[path] = await self._look_up(path)
+        return self._files[path]
+
+    async def named(self, path: str) -> CodeFile:
+        """
+        The file of the project that the model has named.
+
+        Raises:
+            ToolError: it is none that may be asked about.
+        """
+        if not await self.is_inside(path):
+            raise ToolError(f"{self._workspace.shown(path)} is not in the project: use read.")
+        if file := await self.file(path):
+            return file
+        raise await self._workspace.missing(path)
+
+    async def lines(self, path: str, rows: tuple[int, ...], *, is_modified: bool) -> list[str]:
+        """The lines of a file, as the person sees it, trimmed and cut."""
+        text = await self._text(path, is_modified=is_modified)
+        lines = lines_of(text)
+        return [_short(lines[row]) if row < len(lines) else "" for row in rows]
+
+    async def _look_up(self, path: str) -> CodeFile | None:
+        if not path.startswith("/") or (self._may_read and not self._may_read(path)):
+            return None
+        identity = await identify(self._workspace, path)
+        status = self._workspace.disk.status(path)
+        if status is None or identity is None or identity != (status.st_dev, status.st_ino, ""):
+            return None
+        return CodeFile(path, identity.device, identity.inode, identity.place)
+
+    async def _text(self, path: str, *, is_modified: bool) -> str:
+        loaded = await self._load(path)
+        if is_modified:
+            buffer = await buffer_of(self._workspace, path, loaded.stamp)
+            if buffer:
+                return buffer.text
+        return await text_of(loaded.data)
+
+    async def _load(self, path: str) -> Loaded:
+        with self._workspace.explaining(path, "read"):
+            return await (await self._workspace.files()).load(path, MAX_BYTES)
+
+
+def is_meant(path: str, within: str) -> bool:
+    """Say whether a result lies in what the model has asked for; `within` is absolute, or empty."""
+    return not within or is_within(path, within)
+
+
+def _short(line: str) -> str:
+    line = printable(line.strip())
+    return line if len(line) <= MAX_LINE_CHARS else f"{line[: MAX_LINE_CHARS - 1]}…"

@@ -1,0 +1,327 @@
+"""`code_refactor`: a rename, an action or a move of a file, as a language server would do it, made and reviewed as our own edits."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from sanderling.editing.lines import Difference, shown
+from sanderling.editing.text import decode
+from sanderling.errors import ToolError
+from sanderling.tools.base import Context, tool
+from sanderling.tools.buffers import buffer_of, plain
+from sanderling.tools.change import Change
+from sanderling.tools.code.edits import applied, changed, splices
+from sanderling.tools.code.moving import Move, target_of
+from sanderling.tools.code.reach import MAX_BYTES, Reach, servers_of
+from sanderling.tools.code.rows import Rows
+from sanderling.tools.code.servers import CodeFile, FileEdits, WorkspaceChange
+from sanderling.tools.effects import Effect
+from sanderling.tools.known import Proposal
+from sanderling.tools.outcome import Outcome, Preview
+from sanderling.tools.paths import escaped
+from sanderling.tools.texts import asked_of_person, difference, shown_to_person, text_of
+from sanderling.tools.workspace import Workspace
+
+MAX_FILES = 500
+MAX_REGION_LINES, MAX_LISTED_FILES = 30, 100
+OUTSIDE = "The server would also change {name}, which is not a file of the project that you may change: nothing was changed."
+OPERATION = (
+    "The server would also {kind} the file {name}, which is not done here: nothing was changed."
+)
+UNKNOWN_TEXT = "{name} has unsaved changes in the editor that {server} does not know: nothing was changed. Ask the person to write it first."
+STALE = "{server} has an older text of {name} than what is there now: nothing was changed. Try again, or use edit."
+NOTHING = "{server} would change nothing."
+
+
+class RefactorInput(msgspec.Struct, forbid_unknown_fields=True):
+    op: Literal["rename", "action", "move_file"]
+    path: Annotated[str, msgspec.Meta(description="The file in which it stands, or that moves")]
+    symbol: Annotated[
+        str, msgspec.Meta(description="As for code_nav; for an action the place on the line")
+    ] = ""
+    line: Annotated[int, msgspec.Meta(ge=0, description="Its line; 0: unknown")] = 0
+    to: Annotated[
+        str,
+        msgspec.Meta(
+            description="New name, new path, or the title of the action: without one, actions are listed"
+        ),
+    ] = ""
+
+
+class FilePlan(msgspec.Struct, frozen=True):
+    """A file whose text `base` is to change: offsets, and what comes between them."""
+
+    path: str
+    base: str
+    changes: tuple[tuple[int, int, str], ...]
+
+    @property
+    def new(self) -> str:
+        return applied(self.base, self.changes)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """
+    The change as the server has proposed it: judged, shown and made as it is, or not at all. `moves` is the new path of a file.
+
+    Without files and move there is nothing to do but to tell the model `answer`.
+    """
+
+    args: RefactorInput
+    files: tuple[FilePlan, ...] = ()
+    moves: str = ""
+    answer: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def _effect(args: RefactorInput | Plan, workspace: Workspace) -> Effect:
+    """The effect; before the plan is there, as wide as it could be."""
+    if isinstance(args, Plan):
+        paths = [each.path for each in args.files]
+        if args.moves:
+            paths += [workspace.path(args.args.path), args.moves]
+        unique = tuple(dict.fromkeys(paths))
+        if not unique:
+            return Effect("code_refactor", "read", path=workspace.path(args.args.path))
+        path = unique[0] if len(unique) == 1 else workspace.project
+        return Effect("code_refactor", "write", path=path, paths=unique)
+    if _only_lists(args):
+        return Effect("code_refactor", "read", path=workspace.path(args.path))
+    return Effect("code_refactor", "write", path=workspace.project)
+
+
+def _only_lists(args: RefactorInput) -> bool:
+    return args.op == "action" and not args.to
+
+
+def _title(args: RefactorInput | Plan, workspace: Workspace) -> str:
+    args = args.args if isinstance(args, Plan) else args
+    where = workspace.shown(workspace.path(args.path))
+    place = f"{where}:{args.line}" if args.line else where
+    to = f"→ {args.to}" if args.to else ""
+    return escaped(" ".join(filter(None, (args.op, args.symbol[:80], f"({place})", to[:80]))))
+
+
+# --- the plan ----------------------------------------------------------------------------------------------------------
+
+
+async def _plan(args: RefactorInput, context: Context) -> Plan:
+    """Ask the servers what would change."""
+    return await _Planner(args, context).plan()
+
+
+class _Planner:
+    def __init__(self, args: RefactorInput, context: Context) -> None:
+        self._args = args
+        self._context = context
+        self._workspace = context.workspace
+        self._servers = servers_of(context)
+        self._reach = Reach(context)
+        self._path = self._workspace.path(args.path)
+
+    async def plan(self) -> Plan:
+        args = self._args
+        file = await self._reach.named(self._path)
+        new = ""
+        match args.op:
+            case "rename":
+                change = await self._rename(file)
+            case "action":
+                if not args.line:
+                    raise ToolError("An action needs a line.")
+                change = await self._servers.action(file, args.symbol, args.line, args.to)
+            case "move_file":
+                new = await self._target()
+                change = await self._servers.move(file, new)
+        if change.candidates:
+            rows = Rows(self._context, self._reach)
+            return Plan(args, answer=await rows.candidates(file, change.candidates))
+        if change.titles is not None:
+            return Plan(args, answer=_listed(change.titles))
+        for kind, path, _ in change.operations:
+            raise ToolError(OPERATION.format(kind=kind, name=self._workspace.shown(path)))
+        files = await self._files(change)
+        if not files and not new:
+            return Plan(args, answer=NOTHING.format(server=change.server))
+        return Plan(args, files, new, notes=(change.note,) if change.note else ())
+
+    async def _rename(self, file: CodeFile) -> WorkspaceChange:
+        args = self._args
+        if not args.symbol or not args.to:
+            raise ToolError("rename needs symbol, and in `to` its new name.")
+        change = await self._servers.rename(file, args.symbol, args.line or None, args.to)
+        if not change.candidates and not change.files:
+            raise ToolError(
+                f"{change.server} knows no symbol {escaped(args.symbol)} there that it could rename."
+            )
+        return change
+
+    async def _target(self) -> str:
+        if not self._args.to:
+            raise ToolError("move_file needs in `to` the new path.")
+        new = target_of(self._context, self._path, self._args.to)
+        if not await self._reach.is_inside(new):
+            raise ToolError(f"{new} is not in the project: nothing was moved.")
+        await Move(self._context, self._path, new).check()
+        return new
+
+    async def _files(self, change: WorkspaceChange) -> tuple[FilePlan, ...]:
+        if len(change.files) > MAX_FILES:
+            raise ToolError(f"{len(change.files):,} files would change: that is too many at once.")
+        by_path: dict[str, FileEdits] = {}
+        for each in change.files:
+            before = by_path.get(each.path)
+            edits = (*before.edits, *each.edits) if before else each.edits
+            by_path[each.path] = msgspec.structs.replace(each, edits=edits)
+        plans = [await self._file(each, change) for _, each in sorted(by_path.items())]
+        return tuple(plan for plan in plans if plan.changes)
+
+    async def _file(self, file: FileEdits, change: WorkspaceChange) -> FilePlan:
+        name = self._workspace.shown(file.path)
+        is_ours = await self._reach.is_inside(file.path) and await self._reach.file(file.path)
+        if not is_ours:
+            raise ToolError(OUTSIDE.format(name=name))
+        base = await self._text(file, change.server)
+        changes = tuple(splices(base, file.edits, change.encoding, name))
+        if self._args.op == "rename" and not file.is_attached:
+            self._require_name(changes, base, name, change.server)
+        return FilePlan(file.path, base, changes)
+
+    def _require_name(
+        self, changes: Sequence[tuple[int, int, str]], base: str, name: str, server: str
+    ) -> None:
+        """A server that looks at files now and then may know another text than what is there: then something else would be renamed."""
+        for start, end, _ in changes:
+            if self._last_name() not in base[start:end]:
+                raise ToolError(STALE.format(server=server, name=name))
+
+    def _last_name(self) -> str:
+        symbol = self._args.symbol.rstrip("()")
+        for separator in ("/", ".", "::", "#", "->"):
+            symbol = symbol.rpartition(separator)[2]
+        return symbol
+
+    async def _text(self, file: FileEdits, server: str) -> str:
+        """The text that the server knows: what is on the disk, or what the editor has of it, if that is what it was told."""
+        workspace, name = self._workspace, self._workspace.shown(file.path)
+        with workspace.explaining(file.path, "changed"):
+            loaded = await (await workspace.files()).load(file.path, MAX_BYTES)
+        if not loaded.is_whole:
+            raise ToolError(f"{name} is too large: nothing was changed.")
+        text = await text_of(loaded.data)
+        buffer = await buffer_of(workspace, file.path, loaded.stamp)
+        if buffer is None:
+            return text
+        if buffer.is_modified:
+            if not file.is_attached:
+                raise ToolError(UNKNOWN_TEXT.format(name=name, server=server))
+            return plain(buffer.text)
+        if plain(buffer.text) != text and buffer.text.strip("\n"):
+            assert workspace.editor
+            await workspace.editor.files_changed((file.path,))
+            raise ToolError(STALE.format(server=server, name=name))
+        return text
+
+
+def _listed(titles: Sequence[str]) -> str:
+    if not titles:
+        return "No actions are offered there."
+    return "\n".join(
+        ["Actions there; give the title of one as `to`:", *(f"- {each}" for each in titles)]
+    )
+
+
+# --- what becomes of it ------------------------------------------------------------------------------------------------
+
+
+def _change(file: FilePlan, context: Context) -> Change:
+    name = context.workspace.shown(file.path)
+
+    def propose(old: bytes | None) -> Proposal:
+        return Proposal(changed(old or b"", file.base, file.changes, name))
+
+    return Change(context, file.path, propose)
+
+
+def _others(plan: Plan, context: Context) -> list[FilePlan]:
+    """The files that change where they are: all but the one that moves."""
+    moved = context.workspace.path(plan.args.path) if plan.moves else ""
+    return [file for file in plan.files if file.path != moved]
+
+
+async def _preview(plan: Plan, context: Context) -> Preview:
+    """The whole change: hunk by hunk where it is of one file, else as one difference."""
+    if len(plan.files) == 1 and not plan.moves:
+        return await _change(plan.files[0], context).preview()
+    workspace, parts = context.workspace, list[str]()
+    if plan.moves:
+        old = workspace.shown(workspace.path(plan.args.path))
+        parts.append(f"rename {old} → {workspace.shown(plan.moves)}")
+    for file in plan.files:
+        what = asked_of_person(await difference(file.base, file.new))
+        name = workspace.shown(file.path)
+        parts += (f"--- {name}\n+++ {name}", what.subject)
+    return Preview("\n".join(parts), "diff")
+
+
+@tool(RefactorInput, effect=_effect, title=_title, preview=_preview, plan=_plan)
+async def code_refactor(plan: Plan, context: Context) -> Outcome:
+    """
+    Have a language server in the person's editor change code: one call instead of many edits, and exact.
+
+    It can rename a symbol in all files, do one of its actions (fixes, imports) on a line, or move a file and what names it. The person reviews the change as any edit; all files it touches are saved, and listed in the result: do not read them again.
+    Actions that run commands in the server are refused.
+    """
+    if not (plan.files or plan.moves):
+        return Outcome(content=plan.answer, summary="nothing changed")
+    others = _others(plan, context)
+    for file in others:
+        await _change(file, context).check()
+    lines, differences = list[str](), list[str]()
+    for number, file in enumerate(others):
+        try:
+            done = await _change(file, context).make()
+        except ToolError as error:
+            if not number:
+                raise
+            raise ToolError(
+                f"{error}\n{number} of {len(others)} files were changed before that:\n"
+                + "\n".join(lines)
+            ) from error
+        what = await difference(done.old or "", done.new)
+        lines.append(_told(context.workspace.shown(file.path), what, done.notes, done.is_written))
+        differences += (f"--- {context.workspace.shown(file.path)}", shown_to_person(what).subject)
+        if len(others) == 1:
+            lines += [shown(what.regions(), MAX_REGION_LINES).text]
+    if plan.moves:
+        lines.append(await _move(plan, context))
+    more = len(lines) - MAX_LISTED_FILES
+    if more > 0:
+        lines[MAX_LISTED_FILES:] = [f"… and {more} more files"]
+    count = len(others) + bool(plan.moves)
+    head = f"Done, in {count} file{'s' * (count != 1)}:"
+    return Outcome(
+        content="\n".join([head, *lines, *plan.notes]),
+        summary=f"{count} file{'s' * (count != 1)}",
+        detail="\n".join(differences),
+        filetype="diff",
+    )
+
+
+async def _move(plan: Plan, context: Context) -> str:
+    workspace = context.workspace
+    old = workspace.path(plan.args.path)
+    move = Move(context, old, plan.moves)
+    data = (await move.check()).data
+    for file in plan.files:
+        if file.path == old:
+            data = changed(data, file.base, file.changes, workspace.shown(old))
+    await move.make(data)
+    workspace.seen.note(plan.moves, decode(data).text)
+    return f"{workspace.shown(old)} is {workspace.shown(plan.moves)} now"
+
+
+def _told(name: str, what: Difference, notes: Sequence[str], is_written: bool) -> str:
+    where = "" if is_written else " (in the editor, not saved)"
+    return "\n".join([f"{escaped(name)}: {what.summary}{where}", *notes])

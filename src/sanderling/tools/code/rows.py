@@ -1,0 +1,127 @@
+"""Rows: places in files as the model reads them, `path:line: source`, at most so many, and then how many there are in each file."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sanderling.errors import ToolError
+from sanderling.text import printable
+from sanderling.tools.base import Context
+from sanderling.tools.code.reach import Reach, is_meant
+from sanderling.tools.code.servers import Candidates, CodeFile, Places, Symbol
+from sanderling.tools.paths import escaped
+
+MAX_ROWS, MAX_BYTES = 100, 8 * 1024
+MAX_COUNTS = 50
+NARROW = "Only counts follow. `within` a directory or file shows the lines there:"
+
+
+class Told(NamedTuple):
+    """Places in words; `place_count` of them are in `file_count` files that the model may know of, `elsewhere` are outside of the project."""
+
+    lines: list[str]
+    place_count: int
+    file_count: int
+    elsewhere: int
+
+
+class Rows:
+    """The rows of one answer. `shows_outside`: places outside of the project are shown, too, where the sandbox shows them."""
+
+    def __init__(self, context: Context, reach: Reach, *, shows_outside: bool = False) -> None:
+        self._workspace = context.workspace
+        self._reach = reach
+        self._shows_outside = shows_outside
+        self._room = MAX_BYTES
+        self.lines: list[str] = []
+
+    def shown(self, path: str) -> str:
+        real = self._workspace.disk.real_path(self._workspace.project)
+        shown = path.removeprefix(f"{real}/") if path.startswith(f"{real}/") else path
+        return escaped(self._workspace.shown(shown))
+
+    async def told(self, files: Sequence[Places], within: str) -> Told:
+        """Tell of the places in the order of their paths."""
+        count = file_count = elsewhere = 0
+        counts: list[str] = []
+        for places in sorted(files, key=lambda each: each.path):
+            if not is_meant(places.path, within):
+                continue
+            is_inside = await self._reach.is_inside(places.path)
+            if not (is_inside or self._shows_outside):
+                elsewhere += len(places.rows)
+                continue
+            is_full = len(self.lines) >= MAX_ROWS or self._room <= 0
+            file = await self._reach.file(places.path) if len(counts) <= MAX_COUNTS else None
+            if file is None and len(counts) <= MAX_COUNTS:
+                continue  # hidden from the model
+            count += len(places.rows)
+            file_count += 1
+            if file is None or is_full or not await self._add(file, places):
+                counts.append(f"{self.shown(places.path)}: {len(places.rows)}")
+        return Told(
+            [*self.lines, *_counted(counts, has_rows=bool(self.lines))],
+            count,
+            file_count,
+            elsewhere,
+        )
+
+    async def _add(self, file: CodeFile, places: Places) -> bool:
+        """Add the rows of a file; False if there is no room for one of them."""
+        names = places.names or ("",) * len(places.rows)
+        merged: dict[int, list[str]] = {}
+        for row, name in sorted(zip(places.rows, names, strict=False)):
+            merged.setdefault(row, []).append(name)
+        rows = tuple(merged)[: MAX_ROWS - len(self.lines)]
+        try:
+            sources = await self._reach.lines(file.path, rows, is_modified=places.is_modified)
+        except ToolError:  # gone, or too large
+            sources = [""] * len(rows)
+        shown = self.shown(file.path)
+        new: list[str] = []
+        for row, source in zip(rows, sources, strict=True):
+            labels = ", ".join(dict.fromkeys(filter(None, merged[row])))
+            times = f" (x{len(merged[row])})" if len(merged[row]) > 1 and not labels else ""
+            label = f"  [{printable(labels)}]" if labels else ""
+            new.append(f"{shown}:{row + 1}: {source}{times}{label}")
+            self._room -= len(new[-1].encode(errors="replace")) + 1
+            if self._room <= 0:
+                break
+        self.lines += new
+        left = len(merged) - len(new)
+        if left:
+            self.lines.append(f"… and {left:,} more lines of {shown}")
+        return bool(new)
+
+    async def candidates(self, file: CodeFile, candidates: Candidates) -> str:
+        """The lines in which a symbol could be meant."""
+        await self._add(file, Places(file.path, candidates.rows))
+        lines = "\n".join(self.lines)
+        return f"{candidates.why}. Nothing was done; ask again with path and line of one:\n{lines}"
+
+
+def _counted(counts: Sequence[str], *, has_rows: bool) -> list[str]:
+    if not counts:
+        return []
+    more = len(counts) - MAX_COUNTS
+    head = ["", NARROW] if has_rows else []
+    return [*head, *counts[:MAX_COUNTS], *([f"… and {more:,} more files"] if more > 0 else [])]
+
+
+def outlined(symbols: Sequence[Symbol]) -> list[str]:
+    """The outline of a file: each symbol with its lines, or where those are too many, only the outer ones."""
+    lines = [_outline(each) for each in symbols]
+    depth = max((each.depth for each in symbols), default=0)
+    while depth and (len(lines) > MAX_ROWS or sum(map(len, lines)) > MAX_BYTES):
+        depth -= 1
+        lines = [_outline(each) for each in symbols if each.depth <= depth]
+    if len(lines) < len(symbols):
+        lines.append(f"… {len(symbols) - len(lines):,} symbols inside of these are not shown.")
+    if len(lines) > MAX_ROWS:
+        lines[MAX_ROWS:] = [f"… and {len(lines) - MAX_ROWS:,} more"]
+    return lines
+
+
+def _outline(symbol: Symbol) -> str:
+    name = printable(" ".join(symbol.name.split()))[:100]
+    extent = f"{symbol.row + 1}-{symbol.last_row + 1}"
+    return f"{extent:>9} {'  ' * symbol.depth}{symbol.kind} {name}"
