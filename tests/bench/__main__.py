@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.bench.acp import acp
 from tests.bench.cache import cache
 from tests.bench.changes import changes
+from tests.bench.code import code
 from tests.bench.edit import edit
 from tests.bench.first_request import first_request
 from tests.bench.interrupt import interrupt
@@ -46,6 +47,7 @@ GROUPS = {
         tools,
         rounds,
         changes,
+        code,
         review,
         edit,
         undo,
