@@ -3,8 +3,10 @@
 import os
 import random
 import socket
+import struct
 import subprocess
 import threading
+import time
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -580,3 +582,49 @@ async def test_a_look_that_ends_after_its_session_leaves_nothing_open(place, pro
         go_on.set()
         await happens(lambda: closed)
         assert not closed[0].is_watched
+
+
+def index_of(*names: str) -> bytes:
+    """An index of git's, as anybody can write it."""
+    entries = b""
+    for name in names:
+        entry = struct.pack(
+            ">10I20sH", *[1] * 6, 0o100644, 0, 0, 1, bytes(20), min(len(name), 4095)
+        )
+        entry += name.encode()
+        entries += entry + bytes(8 - len(entry) % 8)
+    return struct.pack(">4sII", b"DIRC", 2, len(names)) + entries
+
+
+async def test_an_index_that_names_a_large_file_of_attributes_again_and_again_costs_no_time(
+    place, project
+):
+    """Each is understood on its own: thousands of times the same one would take days."""
+    (project / ".gitattributes").write_text(
+        "".join(f"[a-c]?*x{number} ident\n" for number in range(5000))
+    )
+    (project / ".git").mkdir()
+    (project / "d").mkdir()
+    names = ("d/../" * number + ".gitattributes" for number in range(1, 700))
+    (project / ".git" / "index").write_bytes(index_of(*names))
+    (project / "a").write_text("old")
+    began = time.process_time()
+    async with place.bench() as bench:
+        await bench.run("printf new > a")
+        assert await bench.text((await bench.changed())["a"].before) == b"old"
+    assert time.process_time() - began < 10
+
+
+def test_many_directories_that_name_the_same_index_take_no_more_room_than_one(project, monkeypatch):
+    monkeypatch.setattr("sanderling.sandbox.inside.tree.MAX_ENTRIES", 250)
+    (project / "repository").mkdir()
+    (project / "repository" / "index").write_bytes(index_of(*(f"f{n}" for n in range(100))))
+    for number in range(10):
+        (project / f"d{number}").mkdir()
+        (project / f"d{number}" / ".git").write_text(f"gitdir: {project}/repository\n")
+    tree = Tree(str(project))
+    tree.look()
+    tree.unclean()
+    assert sum(len(index.entries) for index in tree._indexes.values()) <= 250
+    assert len(tree._indexes) == 10
+    tree.close()

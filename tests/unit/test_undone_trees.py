@@ -3,6 +3,7 @@
 import os
 import random
 import subprocess
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.unit.test_file_tools import project as project  # noqa: PLC0414
 from tests.unit.test_restorer import Agent, tree
 
 from sanderling.changes.restoring import Plan
-from sanderling.tools.restoring import Restorer
+from sanderling.tools.restoring import TOO_MUCH, Restorer
 
 ODD = [
     b"new\nline",
@@ -298,3 +299,47 @@ async def test_nothing_outside_is_touched_whatever_is_swapped_for_a_link(place, 
         timeline = await agent.timeline()
         await restorer.restore("u1", ("p1",), timeline.changes_of(("p1",)))
         assert tree(outside) == before
+
+
+async def test_what_would_not_fit_into_memory_is_undone_in_parts(place, project, monkeypatch):
+    """A file of 5 MB that is all zeros takes 5 KB in the store: thousands of them would take all memory."""
+    monkeypatch.setattr("sanderling.tools.restoring.MAX_HELD_BYTES", 25 << 20)
+    monkeypatch.setattr("sanderling.tools.restoring.LOOKED_AT_ONCE", 2)
+    names = [f"f{number:02}" for number in range(30)]
+    for name in names:
+        with (project / name).open("wb") as file:
+            file.truncate(4 << 20)
+    async with place.desk() as desk:
+        agent = Agent(desk)
+        await run(desk, "for each in f*; do printf x > $each; done")
+        sizes: list[int] = []
+        while True:
+            tracemalloc.start()
+            undone = await agent.undo("p1")
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert peak < 100 << 20
+            sizes.append(len(undone.steps))
+            assert {why for _, why in undone.left} <= {TOO_MUCH}
+            if not undone.left:
+                break
+        assert sum(sizes) == len(names)
+        assert len(sizes) > 3
+        assert {(project / name).stat().st_size for name in names} == {4 << 20}
+
+
+async def test_a_command_that_changes_all_too_many_files_is_said_to_be_beyond_undoing(
+    place, monkeypatch
+):
+    monkeypatch.setattr("sanderling.changes.commands.MAX_CHANGES", 10)
+    told: list[str] = []
+    async with place.desk() as desk:
+        desk.workspace.changes._tell = told.append  # type: ignore[method-assign]
+        await run(desk, "for each in 1 2 3 4 5 6 7 8 9 10 11; do echo > $each; done")
+        assert await desk.workspace.journal.turns() == ()
+        assert told == [
+            "What the last command has changed cannot be undone, because it has changed more than 10 files."
+        ]
+        await run(desk, "rm 1")
+        (turn,) = await desk.workspace.journal.turns()
+        assert [Path(change.path).name for change in turn.changes] == ["1"]

@@ -23,6 +23,8 @@ UNCOVERED = "What commands change in this project cannot be undone, because {rea
 MISSED = "What the last command has changed cannot be undone, because {reason}."
 NOT_RESTORABLE = "{paths} cannot be brought back to what {it} held: {why}."
 MAX_NAMED = 3
+MAX_CHANGES = 100_000
+"""Of one command: 30 MB in the journal."""
 SAVED = "you have saved it meanwhile"
 YOURS = "a command of yours ran at the same time"
 JOB = "a job ran in the background, and nobody knows who has changed it"
@@ -108,6 +110,9 @@ class CommandChanges:
                 saved, self._saved = self._saved, set()
                 self._had_persons = self._persons > 0
                 self._had_job = self._is_job_running()
+            if len(found) > MAX_CHANGES:
+                self._tell(MISSED.format(reason=f"it has changed more than {MAX_CHANGES:,} files"))
+                return
             use = in_front or self._job_use
             changes = [
                 FileChange(*each, use, SAVED if each.path in saved else doubt) for each in found

@@ -250,6 +250,13 @@ class Journal:
         except OSError:
             return None
 
+    def stored(self, state: State) -> bytes | None:
+        """Return what `content` does; for a thread, which holds no more than it needs."""
+        try:
+            return self._store.get(state.content) if state.content else None
+        except OSError:
+            return None
+
     async def contents(self, states: Iterable[State]) -> dict[str, bytes]:
         """The bytes of files in these states by what they are called, as far as they are kept."""
         names = {state.content for state in states if state.content}

@@ -6,6 +6,7 @@ are damaged, and records of a later version, are left out. Names of files can ho
 what is no UTF-8 stands there as lone surrogates.
 """
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,8 @@ from sanderling.paths import open_plain
 
 VERSION = 1
 NAME = "journal.jsonl"
+MAX_BYTES = 256 << 20
+"""All of it is in memory while a session is open."""
 
 
 class Header(msgspec.Struct, tag="changes", frozen=True):
@@ -124,6 +127,8 @@ class JournalFile:
                 self._fd = self._opened()
             end = os.fstat(self._fd).st_size
             data = b"\n" * self._is_torn + data
+            if end + len(data) > MAX_BYTES:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
             try:
                 write_all(self._fd, data)
             except OSError:

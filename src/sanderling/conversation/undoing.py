@@ -1,7 +1,7 @@
 """Undoing: what the agent has changed is taken back, and made again; the conversation goes back to before a prompt."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 from uuid import uuid4
 
@@ -14,7 +14,7 @@ from sanderling.conversation.compaction import estimated_tokens
 from sanderling.conversation.notes import Notes
 from sanderling.editing.lines import Difference
 from sanderling.editing.text import decode
-from sanderling.errors import SessionError, ToolError
+from sanderling.errors import SandboxError, SessionError, ToolError
 from sanderling.permissions.gate import Gate
 from sanderling.protocol.actions import RedoTurn, Rewind, UndoTurn
 from sanderling.protocol.events import Event, Notice, PromptsReturned
@@ -39,6 +39,8 @@ from sanderling.tools.workspace import Workspace
 
 Asked = UndoTurn | RedoTurn | Rewind
 MAX_COMPARED_BYTES = 1 << 20
+MAX_COUNTED_BYTES = 64 << 20
+"""Of the files of which a list says how many lines came and went."""
 NOTHING_TO_UNDO = "The agent has changed nothing that could be undone."
 NOTHING_TO_REDO = "Nothing was undone that could be done again."
 NO_SUCH_TURN = "There is no such turn in this session."
@@ -96,7 +98,7 @@ class Undoer:
                     await self._redo(turn)
                 case Rewind(prompt_id, what):
                     await self._rewind(prompt_id, what)
-        except (ToolError, SessionError) as error:
+        except (ToolError, SandboxError, SessionError) as error:
             self._emit(Notice("warning", str(error)))
 
     async def finish_interrupted(self) -> None:
@@ -112,7 +114,7 @@ class Undoer:
             elif last.kind and last.id != self._session.undoing_id:
                 done = await Restorer(self._workspace).done(last)
                 await self._tell("finish", last.turns, done, last.id)
-        except (ToolError, SessionError) as error:
+        except (ToolError, SandboxError, SessionError) as error:
             self._emit(Notice("warning", UNFINISHED.format(reason=error)))
             return
         if last.prompt_id and self._session.has_just_restored(last.id):
@@ -270,18 +272,20 @@ class Undoer:
         return RewindPreview(text, count, await to_thread.run_sync(self._shown, planned), refusal)
 
     async def _changed(self, changes: Collection[FileChange]) -> tuple[ChangedFile, ...]:
-        kept = await self._workspace.journal.contents(
-            [state for each in changes for state in (each.before, each.after)]
-        )
+        def shown() -> Iterator[ChangedFile]:
+            room = MAX_COUNTED_BYTES
+            for each in changes:
+                if "directory" in (each.before.kind, each.after.kind):
+                    continue
+                room -= each.before.size + each.after.size
+                sides = (each.before, each.after) if room >= 0 else ()
+                old, new = [self._workspace.journal.stored(side) or b"" for side in sides] or (
+                    b"",
+                    b"",
+                )
+                yield _changed_file(self._workspace.shown(each.path), each, old, new)
 
-        def shown() -> tuple[ChangedFile, ...]:
-            return tuple(
-                _changed_file(self._workspace.shown(each.path), each, kept)
-                for each in changes
-                if "directory" not in (each.before.kind, each.after.kind)
-            )
-
-        return await to_thread.run_sync(shown)
+        return await to_thread.run_sync(lambda: tuple(shown()))
 
     def _shown(self, planned: Plan) -> tuple[RestoredFile, ...]:
         shown = self._workspace.shown
@@ -293,7 +297,8 @@ class Undoer:
     # --- where it stands ---------------------------------------------------------------------------------------------------
 
     async def _timeline(self) -> Timeline:
-        return Timeline(await self._workspace.journal.records())
+        records = tuple(await self._workspace.journal.records())
+        return await to_thread.run_sync(Timeline, records)
 
     def _turns_from(self, prompt_id: str, timeline: Timeline) -> tuple[str, ...]:
         ids = self._session.turn_ids
@@ -317,11 +322,11 @@ def _restored_file(path: str, step: Step) -> RestoredFile:
     return RestoredFile(path, how, added=added, removed=removed)
 
 
-def _changed_file(path: str, change: FileChange, kept: dict[str, bytes]) -> ChangedFile:
+def _changed_file(path: str, change: FileChange, old: bytes, new: bytes) -> ChangedFile:
     before, after = change.before, change.after
     what = "created" if before.kind == "absent" else "changed"
     what = "removed" if after.kind == "absent" else what
-    added, removed = _counts(kept.get(before.content, b""), kept.get(after.content, b""))
+    added, removed = _counts(old, new)
     return ChangedFile(path, what, added, removed, change.doubt or _lost(before) or _lost(after))
 
 

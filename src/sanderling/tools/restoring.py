@@ -9,7 +9,7 @@ what stood there is to come back byte by byte.
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -52,6 +52,9 @@ JUST_CHANGED = "it was changed by somebody else just now"
 PROTECTED = "the sandbox's guard protects it while it is open"
 UNSAVED = "it has unsaved changes"
 INTERRUPTED = "undoing was interrupted, and it has changed since"
+MAX_HELD_BYTES = 512 << 20
+LOOKED_AT_ONCE = 50
+TOO_MUCH = "it was too much for one time: undo the turn once more"
 UNRECORDED = "Nothing was changed: what is to be taken back cannot be recorded first ({reason})."
 REASONS = {
     errno.ENOSPC: "the disk is full",
@@ -88,12 +91,13 @@ class Restorer:
         Raises:
             ToolError: there is no sandbox to be had, or the editor does not answer.
         """
-        made = by_path(changes)
+        made = _that_fit(by_path(changes))
         await self._look(made)
         present = {path: sight.present for path, sight in self._sights.items()}
+        chosen = [each for each in changes if each.path in present]
         needed = [
             state
-            for path, each in made.items()
+            for path, each in by_path(chosen).items()
             for state in states_needed(each, present[path].state)
         ]
         kept = await self._journal.contents(needed)
@@ -101,7 +105,9 @@ class Restorer:
         def content(state: State) -> bytes | None:
             return kept.get(state.content)
 
-        return await to_thread.run_sync(plan, changes, present, content)
+        planned = await to_thread.run_sync(plan, chosen, present, content)
+        others = dict.fromkeys(each.path for each in changes if each.path not in present)
+        return Plan(planned.steps, (*planned.left, *(Left(path, TOO_MUCH) for path in others)))
 
     async def restore(
         self,
@@ -156,6 +162,9 @@ class Restorer:
         done: list[Step] = []
         left: list[Left] = []
         for step in planned.steps:
+            if step.path not in self._sights:
+                left.append(Left(step.path, TOO_MUCH))
+                continue
             now = self._sights[step.path].present
             is_kept = step.then.data is not None or not step.then.state.content
             if now.state == step.then.state:
@@ -171,12 +180,26 @@ class Restorer:
     # --- looking -----------------------------------------------------------------------------------------------------------
 
     async def _look(self, paths: Iterable[str]) -> None:
-        files, paths = await self._workspace.files(), list(paths)
-        looks = await files.looks(paths, MAX_FILE_BYTES)
-        self._sights = {
-            path: await self._with_buffer(path, look)
-            for path, look in zip(paths, looks, strict=True)
-        }
+        """Look at the paths, as far as there is room for what stands there."""
+        paths, room = list(paths), MAX_HELD_BYTES
+        self._sights = {}
+        for first in range(0, len(paths), LOOKED_AT_ONCE):
+            some = paths[first : first + LOOKED_AT_ONCE]
+            looks = await self._looks(some)
+            for path, look in zip(some, looks, strict=True):
+                self._sights[path] = await self._with_buffer(path, look)
+                room -= len(look.data or b"")
+            if room < 0:
+                return
+
+    async def _looks(self, paths: Sequence[str]) -> Sequence[Look]:
+        for is_last_try in (False, True):  # a view may have gone with the mode that it was for
+            try:
+                return await (await self._workspace.files()).looks(paths, MAX_FILE_BYTES)
+            except SandboxError as error:
+                if is_last_try:
+                    raise ToolError(str(error)) from error
+        raise AssertionError
 
     async def _with_buffer(self, path: str, look: Look) -> _Sight:
         present = _present(look)
@@ -332,6 +355,18 @@ async def _on_disk(files: Files, modes: Modes, step: Step, look: Look) -> Stamp 
         case _:
             pass
     return None
+
+
+def _that_fit(made: Mapping[str, Sequence[FileChange]]) -> list[str]:
+    """The paths of which all that was kept can be held at once."""
+    room = MAX_HELD_BYTES
+    fit: list[str] = []
+    for path, changes in made.items():
+        room -= sum(at.size for each in changes for at in (each.before, each.after) if at.content)
+        if room < 0:
+            break
+        fit.append(path)
+    return fit
 
 
 def _is_half_done(now: Present, step: Step) -> bool:

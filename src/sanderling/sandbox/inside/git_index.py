@@ -17,7 +17,10 @@ from sanderling.sandbox.inside.reading import load
 from sanderling.sandbox.inside.rows import Row
 
 MAX_INDEX_BYTES = 256 << 20
-MAX_TEXT_BYTES = 1 << 20
+MAX_TEXT_BYTES, MAX_SOURCES = 128 << 10, 1000
+"""Of all attributes."""
+MAX_ENTRIES = 500_000
+"""An index that has more is none: nobody looks at a project of that size, and it would take a gigabyte."""
 _HEADER = struct.Struct(">4sII")
 _ENTRY = struct.Struct(
     ">IIIIIIIIII20sH"
@@ -117,10 +120,21 @@ class Index:
             "/etc/gitattributes",
         )
         sources += [(self.root, path) for path in others]
-        for directory, path in sources:
-            lines = os.fsdecode(_text(path)).splitlines()
+        room = MAX_TEXT_BYTES
+        for directory, path in sources[:MAX_SOURCES]:
+            text = _text(path)
+            room -= len(text)
+            if room <= 0:
+                break
+            lines = os.fsdecode(text).splitlines()
             if rules := matcher(directory, list(_converting_patterns(lines))):
                 yield rules
+        if room <= 0 or len(sources) > MAX_SOURCES:  # who knows what the others say
+            yield matcher(self.root, ["*"])
+
+    def forget(self) -> None:
+        """Know nothing, until it changes."""
+        self.entries, self.directories = {}, set()
 
 
 def _directories(paths: Iterable[str]) -> set[str]:
@@ -171,7 +185,7 @@ def _entries(data: bytes) -> Iterator[tuple[str, Entry]]:
         struct.error: it ends too early.
     """
     magic, version, count = _HEADER.unpack_from(data)
-    if magic != b"DIRC" or version not in (2, 3, 4):
+    if magic != b"DIRC" or version not in (2, 3, 4) or count > MAX_ENTRIES:
         raise ValueError("no index")
     position, name = _HEADER.size, b""
     unpack, size = _ENTRY.unpack_from, _ENTRY.size

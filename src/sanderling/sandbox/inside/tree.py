@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
 
-from sanderling.sandbox.inside.git_index import Index
+from sanderling.sandbox.inside.git_index import MAX_ENTRIES, Index
 from sanderling.sandbox.inside.ignoring import NAME, Rules, is_ignored
 from sanderling.sandbox.inside.reading import TICK_NS, load
 from sanderling.sandbox.inside.rows import Row, Seen, row_of
@@ -22,7 +22,9 @@ from sanderling.sandbox.inside.watches import Watches
 
 MAX_FILES = 200_000
 MAX_WALK_S = 20.0
-MAX_RULES_BYTES = 1 << 20
+MAX_RULES_BYTES = 128 << 10
+"""Of one file: these take a second to be understood, and who ignores a thousand things has a tenth of it."""
+CHECKED_EACH = 256  # names
 _status_time, _row_time = attrgetter("st_ctime_ns"), attrgetter("ctime_ns")
 OWN = frozenset((".git", ".hg", ".jj", ".svn"))
 
@@ -129,6 +131,7 @@ class Tree:
         if waiting:
             for index in self._indexes.values():
                 index.refresh()
+                self._bound(index)
         found: list[tuple[str, Row]] = []
         for path, names in waiting.items():
             if (directory := self._directories.get(path)) is None:
@@ -233,7 +236,9 @@ class Tree:
         directories: set[str] = set()
         has_rules = directory.rules or directory.is_ignored
         known, prefix = directory.files, f"{path}/"
-        for entry in entries:
+        for number, entry in enumerate(entries):
+            if has_rules and number % CHECKED_EACH == 0:
+                self._check_time()
             name = entry.name
             below = prefix + name
             if name in OWN:
@@ -327,7 +332,13 @@ class Tree:
     def _index(self, root: str) -> Index:
         if root not in self._indexes:
             self._indexes[root] = Index(root, self._root)
+            self._bound(self._indexes[root])
         return self._indexes[root]
+
+    def _bound(self, index: Index) -> None:
+        """Do without an index if all of them have too many entries: any number of directories can name the same one as theirs."""
+        if sum(len(each.entries) for each in self._indexes.values()) > MAX_ENTRIES:
+            index.forget()
 
     def _surroundings(self) -> tuple[Sequence[Rules], Index | None]:
         """The rules that hold for the root without standing in it, and the index of the repository that it lies in."""
