@@ -456,7 +456,7 @@ async def test_home_and_what_is_too_large_are_refused_with_a_sentence(place, pro
         for _ in range(2):
             await bench.run("touch b")
         assert [text.partition(", because ")[2] for text in bench.told] == [
-            "it has more than 200,000 files. What the edit tools change can be."
+            "it has more than 200,000 files and directories. What the edit tools change can be."
         ]
     monkeypatch.setenv("HOME", str(project))
     async with place.bench() as bench:

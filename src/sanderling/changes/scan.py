@@ -39,7 +39,7 @@ UNSEEN = "it was not looked at before"
 HOME = "it is the home directory, or above it"
 RESTARTED = "the sandbox was switched meanwhile"
 REFUSED = {
-    errno.E2BIG: "it has more than 200,000 files",
+    errno.E2BIG: "it has more than 200,000 files and directories",
     errno.ETIME: "it takes too long to look at its files",
     errno.ESTALE: "another directory was put in its place",
 }
