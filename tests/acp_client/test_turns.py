@@ -133,9 +133,7 @@ async def test_calls_side_by_side_stand_one_after_the_other(guests):
     }
     async with guests.talk(script) as talk:
         await talk.ask("go")
-        order = [
-            (type(event).__name__[4:], event.id) for event in talk.of(ToolStarted, ToolEnded)
-        ]
+        order = [(type(event).__name__[4:], event.id) for event in talk.of(ToolStarted, ToolEnded)]
         assert order == [
             *(("Started", "1"), ("Ended", "1"), ("Started", "2"), ("Ended", "2")),
             *(("Started", "3"), ("Ended", "3"), ("Started", "9"), ("Ended", "9")),

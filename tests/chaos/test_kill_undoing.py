@@ -161,10 +161,8 @@ def test_undoing_may_be_killed_at_any_moment(hosts, tmp_path, seed, rounds, is_c
         assert story.act("apply", turn)
         after = tree(story.project)
         assert after != story.before
-        for what, target, other in (
-            ("undo", story.before, after),
-            ("redo", after, story.before),
-        ) * 2:
+        acts = (("undo", story.before, after), ("redo", after, story.before))
+        for what, target, other in acts * (1 if rounds == 1 else 2):
             story.be_killed_in(what)
             found = tree(story.project)
             assert found in (target, other)

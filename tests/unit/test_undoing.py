@@ -262,3 +262,22 @@ async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
         assert (await again.until(FilesRestored)).kind == "finish"
         await again.until(ConversationRewound)
         assert [prompt.id for prompt in again.session.asked] == []
+
+
+async def test_a_list_comes_to_its_end_however_long_its_lines_take_to_be_counted(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("sanderling.conversation.undoing.MAX_COUNTED_S", 0)
+    talk = Talk(tmp_path, *REPLIES[:4], answer="once")
+    async with talk.served():
+        for count, prompt in enumerate((ONE, TWO), 1):
+            talk.conversation.submit(prompt)
+            await talk.until(TurnEnded, count)
+        changes = await talk.conversation.answer(ListChanges("s1", "p2"))
+        assert isinstance(changes, Changes)
+        assert changes.turns[0].files == (
+            ChangedFile("a", "changed"),
+            ChangedFile("b", "created"),
+        )
+        talk.conversation.act(UndoTurn())
+        assert {file.path for file in (await talk.until(FilesRestored)).files} == {"a", "b"}

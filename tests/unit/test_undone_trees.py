@@ -85,7 +85,7 @@ def as_user(uid: int, prepare: Callable[[Path], object], command: str, monkeypat
 
 
 def closed_directories(project: Path) -> None:
-    for name in ("closed", "gone", "opened", "shut"):
+    for name in ("closed", "gone", "hidden", "opened", "shut"):
         (project / name / "deep").mkdir(parents=True)
         (project / name / "file").write_text("before\n")
         (project / name / "deep" / "file").write_text("before\n")
@@ -106,6 +106,7 @@ def test_what_lies_in_directories_that_may_not_be_written_comes_back(uid, monkey
         mkdir made; echo x > made/file; chmod 500 made
         echo after > opened/file; rm opened/deep/file; chmod 500 opened/deep; chmod 555 opened
         echo new > shut/new; chmod 500 shut
+        echo after > hidden/file; chmod 311 hidden
         """,
         monkeypatch,
     )

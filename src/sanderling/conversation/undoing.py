@@ -1,5 +1,6 @@
 """Undoing: what the agent has changed is taken back, and made again; the conversation goes back to before a prompt."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
@@ -39,7 +40,7 @@ from sanderling.tools.workspace import Workspace
 
 Asked = UndoTurn | RedoTurn | Rewind
 MAX_COMPARED_BYTES = 1 << 20
-MAX_COUNTED_BYTES = 64 << 20
+MAX_COUNTED_BYTES, MAX_COUNTED_S = 64 << 20, 5.0
 """Of the files of which a list says how many lines came and went."""
 NOTHING_TO_UNDO = "The agent has changed nothing that could be undone."
 NOTHING_TO_REDO = "Nothing was undone that could be done again."
@@ -272,26 +273,21 @@ class Undoer:
         return RewindPreview(text, count, await to_thread.run_sync(self._shown, planned), refusal)
 
     async def _changed(self, changes: Collection[FileChange]) -> tuple[ChangedFile, ...]:
+        counter, stored = _Counter(), self._workspace.journal.stored
+
         def shown() -> Iterator[ChangedFile]:
-            room = MAX_COUNTED_BYTES
             for each in changes:
-                if "directory" in (each.before.kind, each.after.kind):
-                    continue
-                room -= each.before.size + each.after.size
-                sides = (each.before, each.after) if room >= 0 else ()
-                old, new = [self._workspace.journal.stored(side) or b"" for side in sides] or (
-                    b"",
-                    b"",
-                )
-                yield _changed_file(self._workspace.shown(each.path), each, old, new)
+                if "directory" not in (each.before.kind, each.after.kind):
+                    counts = counter.counts(each.before, each.after, stored)
+                    yield _changed_file(self._workspace.shown(each.path), each, counts)
 
         return await to_thread.run_sync(lambda: tuple(shown()))
 
     def _shown(self, planned: Plan) -> tuple[RestoredFile, ...]:
-        shown = self._workspace.shown
+        shown, counter = self._workspace.shown, _Counter()
         left = [RestoredFile(shown(each.path), "left", each.why) for each in planned.left]
         steps = (each for each in planned.steps if not _is_directory(each))
-        done = (_restored_file(shown(each.path), each) for each in steps)
+        done = (_restored_file(shown(each.path), each, counter) for each in steps)
         return (*sorted(done, key=lambda file: file.path), *left)
 
     # --- where it stands ---------------------------------------------------------------------------------------------------
@@ -316,31 +312,43 @@ def _is_directory(step: Step) -> bool:
     return "directory" in (step.now.state.kind, step.then.state.kind)
 
 
-def _restored_file(path: str, step: Step) -> RestoredFile:
-    added, removed = _counts(step.now.data or b"", step.then.data or b"")
+def _restored_file(path: str, step: Step, counter: "_Counter") -> RestoredFile:
+    data = {step.now.state: step.now.data, step.then.state: step.then.data}
+    added, removed = counter.counts(step.now.state, step.then.state, data.__getitem__)
     how = "merged" if step.is_merged else "restored"
     return RestoredFile(path, how, added=added, removed=removed)
 
 
-def _changed_file(path: str, change: FileChange, old: bytes, new: bytes) -> ChangedFile:
+def _changed_file(path: str, change: FileChange, counts: tuple[int, int]) -> ChangedFile:
     before, after = change.before, change.after
     what = "created" if before.kind == "absent" else "changed"
     what = "removed" if after.kind == "absent" else what
-    added, removed = _counts(old, new)
-    return ChangedFile(path, what, added, removed, change.doubt or _lost(before) or _lost(after))
+    return ChangedFile(path, what, *counts, change.doubt or _lost(before) or _lost(after))
 
 
 def _lost(state: State) -> str:
     return f"not restorable: {state.lost}" if state.lost else ""
 
 
-def _counts(old: bytes, new: bytes) -> tuple[int, int]:
-    """The numbers of lines that are added and removed; none of what is no text."""
-    texts = decode(old), decode(new)
-    if any(text.is_binary for text in texts):
-        return 0, 0
-    hunks = Difference(texts[0].text, texts[1].text).hunks
-    return sum(len(hunk.lines) for hunk in hunks), sum(hunk.line_count for hunk in hunks)
+class _Counter:
+    """Counts lines for a list of files, as far as there is time and room: a list must come to its end, whatever was made of the files."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + MAX_COUNTED_S
+        self._room = MAX_COUNTED_BYTES
+
+    def counts(
+        self, before: State, after: State, content: Callable[[State], bytes | None]
+    ) -> tuple[int, int]:
+        """The numbers of lines that are added and removed; none of what is no text."""
+        self._room -= before.size + after.size
+        if self._room < 0 or time.monotonic() > self._end:
+            return 0, 0
+        texts = [decode(content(each) or b"") for each in (before, after)]
+        if any(text.is_binary for text in texts):
+            return 0, 0
+        hunks = Difference(texts[0].text, texts[1].text).hunks
+        return sum(len(hunk.lines) for hunk in hunks), sum(hunk.line_count for hunk in hunks)
 
 
 def _new_id() -> str:

@@ -226,7 +226,8 @@ class Tree:
         try:
             with os.scandir(path) as found:
                 entries = list(found)
-        except PermissionError:  # what is in it is neither known nor gone
+        except PermissionError:  # what is new in it is not known, and nothing is gone
+            self._compare_known(path, directory)
             return
         except OSError:
             entries = []
@@ -261,6 +262,14 @@ class Tree:
         self._replace(path, directory, files, directories)
         for name in sorted(directories, reverse=True):
             self._go_into(prefix + name, directory, old_rules, was_ignored=was_ignored)
+
+    def _compare_known(self, path: str, directory: _Directory) -> None:
+        """Compare the files of a directory that may not be listed, as far as they can be seen by their names."""
+        for name, old in tuple(directory.files.items()):
+            row = _row(f"{path}/{name}")
+            if row and (row.ctime_ns, row.inode) != (old.ctime_ns, old.inode):
+                self._note(f"{path}/{name}", old, row)
+                directory.files[name] = row
 
     def _go_into(
         self, path: str, above: _Directory, old_rules: Sequence[Rules], *, was_ignored: bool
