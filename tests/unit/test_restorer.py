@@ -386,3 +386,26 @@ async def die_at(agent: Agent, count: int) -> None:
     finally:
         Restorer._step = original
         del agent.journal.append
+
+
+async def test_a_directory_that_is_swapped_for_a_link_leads_no_buffer_outside(place, project):
+    outside, editor = place.base / "outside", MemoryEditor()
+    for directory in (outside, project / "d"):
+        directory.mkdir()
+    (outside / "a").write_text("after\n")
+    path = project / "d" / "a"
+    path.write_text("before\n")
+    editor.open(path)
+    async with place.desk(editor) as desk:
+        agent = Agent(desk)
+        await agent.edit("d/a", "before", "after")
+
+        def swap() -> None:
+            if not (project / "d").is_symlink():
+                (project / "d").rename(project / "moved")
+                (project / "d").symlink_to(outside)
+
+        editor.before_change = swap
+        undone = await agent.undo()
+    assert [Path(left.path).name for left in undone.left] == ["a"]
+    assert (outside / "a").read_text() == "after\n"
