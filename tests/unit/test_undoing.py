@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from tests.conftest import happens
 from tests.unit.test_conversation import Talk
 
-from sanderling.changes.records import Restoring
+from sanderling.changes.records import CommandBegun, Restoring
 from sanderling.protocol.actions import (
     RedoTurn,
     RejectChanges,
@@ -281,3 +281,29 @@ async def test_a_list_comes_to_its_end_however_long_its_lines_take_to_be_counted
         )
         talk.conversation.act(UndoTurn())
         assert {file.path for file in (await talk.until(FilesRestored)).files} == {"a", "b"}
+
+
+async def test_what_an_interrupted_command_has_changed_is_said_to_be_unknown(tmp_path):
+    talk = await Talk(tmp_path, *REPLIES[:2], answer="once").run(ONE)
+    journal = talk.conversation.parts.workspace.journal
+    await journal.append(CommandBegun("c1"))  # and then the process was killed
+    again = Talk(tmp_path)
+    async with again.served():
+        again.conversation.act(UndoTurn())
+        await again.until(FilesRestored)
+    assert ["command was interrupted" in notice.text for notice in again.of(Notice)] == [True]
+    assert not (talk.project / "a").exists()
+
+
+async def test_a_command_that_was_stopped_is_not_said_to_be_unknown(tmp_path):
+    act = {"tool_use": {"name": "bash", "input": {"command": "echo x > made; sleep 60"}}}
+    talk = Talk(tmp_path, [act], answer="once")
+    async with talk.served():
+        talk.conversation.submit(ONE)
+        await happens((talk.project / "made").exists)
+        talk.conversation.cancel()
+        await talk.until(TurnEnded)
+        talk.conversation.act(UndoTurn())
+        await talk.until(FilesRestored)
+        assert talk.of(Notice) == []
+    assert not (talk.project / "made").exists()

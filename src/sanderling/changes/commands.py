@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 import anyio
 
 from sanderling.changes.journal import Journal
+from sanderling.changes.records import CommandBegun, CommandEnded
 from sanderling.changes.scan import CannotLookError, Change
 from sanderling.changes.states import FileChange
 from sanderling.errors import SandboxError
@@ -61,12 +62,14 @@ class CommandChanges:
     async def during(self, ground: Ground, tool_use_id: str) -> AsyncGenerator[None]:
         """Record what changes in this context as the work of a tool use."""
         await self.look(ground)
+        await self._journal.append(CommandBegun(tool_use_id), is_durable=False)
         self._in_front.append(tool_use_id)
         try:
             yield
         finally:
             with anyio.CancelScope(shield=True):
                 await self.look(ground)
+                await self._journal.append(CommandEnded(tool_use_id), is_durable=False)
                 self._in_front.remove(tool_use_id)
                 if self._is_job_running():
                     self._job_use = tool_use_id

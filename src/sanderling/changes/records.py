@@ -56,6 +56,16 @@ class Unchanged(msgspec.Struct, tag="unchanged", frozen=True):
     path: str
 
 
+class CommandBegun(msgspec.Struct, tag="command_begun", frozen=True):
+    """A command runs: what it has changed follows, before the record of its end. Without that nobody has looked."""
+
+    tool_use_id: str
+
+
+class CommandEnded(msgspec.Struct, tag="command_ended", frozen=True):
+    tool_use_id: str
+
+
 class Restoring(msgspec.Struct, tag="restoring", frozen=True, omit_defaults=True):
     """
     Files are about to be brought from one state to another, `before` to `after` in each step: the undoing `id` of `turns`.
@@ -92,7 +102,17 @@ class Reviewed(msgspec.Struct, tag="reviewed", frozen=True, omit_defaults=True):
     after: State = ABSENT
 
 
-Record = TurnBegun | Changing | Changed | Unchanged | Restoring | Restored | Reviewed
+Record = (
+    TurnBegun
+    | Changing
+    | Changed
+    | Unchanged
+    | CommandBegun
+    | CommandEnded
+    | Restoring
+    | Restored
+    | Reviewed
+)
 
 
 def encoded(record: Header | Record) -> bytes:

@@ -4,7 +4,14 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from sanderling.changes.journal import turns_of
-from sanderling.changes.records import Record, Restored, Restoring
+from sanderling.changes.records import (
+    CommandBegun,
+    CommandEnded,
+    Record,
+    Restored,
+    Restoring,
+    TurnBegun,
+)
 from sanderling.changes.states import FileChange, TurnChanges
 
 
@@ -26,12 +33,17 @@ class Undoing(NamedTuple):
 
 
 class Timeline:
-    """All turns in which something was changed, and all undoings, the oldest first."""
+    """
+    All turns in which something was changed, and all undoings, the oldest first.
+
+    `interrupted` are the turns with a command whose end nobody saw: what it has changed is not known.
+    """
 
     def __init__(self, records: Iterable[Record]) -> None:
         records = list(records)
         self.turns = {each.turn: each for each in turns_of(records)}
         self.undoings = list(_undoings(records))
+        self.interrupted = set(_interrupted(records))
 
     @property
     def latest(self) -> Undoing | None:
@@ -138,3 +150,18 @@ def _undoings(records: Iterable[Record]) -> Iterator[Undoing]:
                 each.kind,
                 each.prompt_id,
             )
+
+
+def _interrupted(records: Iterable[Record]) -> Iterator[str]:
+    turn, running = "", dict[str, str]()
+    for record in records:
+        match record:
+            case TurnBegun(id):
+                turn = id
+            case CommandBegun(use):
+                running[use] = turn
+            case CommandEnded(use):
+                running.pop(use, None)
+            case _:
+                pass
+    yield from running.values()

@@ -46,6 +46,7 @@ NOTHING_TO_UNDO = "The agent has changed nothing that could be undone."
 NOTHING_TO_REDO = "Nothing was undone that could be done again."
 NO_SUCH_TURN = "There is no such turn in this session."
 READ_ONLY = "In plan mode the project is read-only. Switch to another mode first."
+UNSEEN = "A command was interrupted with Sanderling: what it had changed by then is not known, and is not undone."
 UNFINISHED = "Undoing was interrupted, and cannot be finished now: {reason}"
 FORGOTTEN = "The conversation cannot go back to before this prompt: it was summarized away. A fork of the session can be made there."
 
@@ -183,6 +184,8 @@ class Undoer:
         prompt_id: str = "",
     ) -> None:
         """Take back what was done in `turns`, say `otherwise` where that is nothing; with a `prompt_id` a rewind of the conversation follows."""
+        if timeline.interrupted & set(turns):
+            self._emit(Notice("warning", UNSEEN))
         changes, doubtful = timeline.changes_of(turns), timeline.doubtful_of(turns)
         if not changes and not doubtful:
             if otherwise:
