@@ -300,3 +300,19 @@ async def test_a_fork_has_what_was_changed_in_its_turns_and_nothing_of_the_other
     ]
     assert await place.journal().content(theirs) == b"of the other one"
     assert place.problems == []
+
+
+async def test_a_journal_has_an_end(place, monkeypatch):
+    monkeypatch.setattr("sanderling.changes.records.MAX_BYTES", 1000)
+    journal = place.journal()
+    for number in range(50):
+        await journal.note(FileChange(f"/{number}", ABSENT, State("link", target="1"), "t1"))
+    (file,) = place.root.rglob("journal.jsonl")
+    assert file.stat().st_size <= 1000
+    assert len(place.problems) == 1
+    assert "File too large" in place.problems[0]
+    with pytest.raises(OSError, match="too large"):
+        await journal.announce(Restoring("u1", ("p" * 1000,), ()))
+    latest = await journal.latest()
+    assert latest
+    assert len(latest.changes) == 50

@@ -1,5 +1,6 @@
 """The journal of a session: each change of a file that is the agent's, with what stood there before."""
 
+import errno
 import stat
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -177,6 +178,8 @@ class Journal:
             try:
                 await to_thread.run_sync(self._write, tuple(self._unwritten), is_durable)
             except OSError as error:
+                if error.errno == errno.EFBIG:  # there will be no room for it
+                    self._unwritten = []
                 self._tell(UNWRITTEN.format(reason=error.strerror))
 
     async def announce(self, record: Restoring) -> None:
