@@ -75,6 +75,19 @@ class Home:
     def start(self, *arguments: str, environment: dict[str, str] | None = None) -> "Agent":
         return Agent(self, arguments, self.environment | (environment or {}))
 
+    def run(self, *arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
+        """Run another command of the program's, to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "sanderling", *arguments],
+            cwd=self.project,
+            env=self.environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
 
 class Agent:
     """One process of `sanderling acp`. `answers` are those of the client to what it is asked, by method."""

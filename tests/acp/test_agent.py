@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 
@@ -9,7 +10,7 @@ import pytest
 
 from sanderling.session.session import Session
 from tests.acp.talk import FULL, AgentError, chosen
-from tests.conftest import wait_until
+from tests.conftest import ROOT, prove, prove_rest, wait_until
 
 LONG = {
     "tool_use": {
@@ -38,7 +39,7 @@ DONE = {"text": "done"}
 # --- setting up ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wanted", [1, 0, 2, 999])
+@pytest.mark.parametrize("wanted", prove_rest([1, 0, 2, 999]))
 def test_the_agent_answers_with_the_version_that_it_speaks(start, wanted):
     agent = start("--model", "demo")
     said = agent.request("initialize", protocolVersion=wanted, clientCapabilities={})
@@ -61,6 +62,7 @@ def test_ping_is_answered_with_exactly_one_chunk(start):
     assert agent.finish() == 0
 
 
+@prove
 def test_without_a_key_the_demo_model_answers_and_a_notice_says_so(start):
     agent = start()
     agent.initialize(session={"notices": {}})
@@ -70,6 +72,7 @@ def test_without_a_key_the_demo_model_answers_and_a_notice_says_so(start):
     assert "sanderling login" in notice["description"]
 
 
+@prove
 def test_the_ways_to_log_in_fit_the_client(start):
     agent = start()
     ways = agent.initialize()["authMethods"]
@@ -94,12 +97,14 @@ def test_the_ways_to_log_in_fit_the_client(start):
     assert agent.request("logout") == {}
 
 
+@prove
 def test_a_key_of_the_environment_authenticates(start):
     agent = start(environment={"ANTHROPIC_API_KEY": "sk-1"})
     agent.initialize()
     assert agent.request("authenticate", methodId="environment") == {}
 
 
+@prove
 def test_nothing_but_initialize_comes_first(start):
     agent = start("--model", "demo")
     with pytest.raises(AgentError) as refused:
@@ -111,17 +116,20 @@ def test_nothing_but_initialize_comes_first(start):
 
 @pytest.mark.parametrize(
     "params",
-    [
-        {"cwd": "relative"},
-        {"cwd": "."},
-        {"cwd": ""},
-        {"cwd": "/nowhere/at/all"},
-        {"cwd": "/etc/passwd"},
-        {"cwd": 5},
-        {"additionalDirectories": ["relative"]},
-        {"mcpServers": [{"name": "a", "type": "sse", "url": "https://a", "headers": []}]},
-        {"mcpServers": {}},
-    ],
+    prove_rest(
+        [
+            {"cwd": "relative"},
+            {"cwd": "."},
+            {"cwd": ""},
+            {"cwd": "/nowhere/at/all"},
+            {"cwd": "/etc/passwd"},
+            {"cwd": 5},
+            {"additionalDirectories": ["relative"]},
+            {"mcpServers": [{"name": "a", "type": "sse", "url": "https://a", "headers": []}]},
+            {"mcpServers": {}},
+        ],
+        is_one=True,
+    ),
 )
 def test_a_session_needs_what_can_be_had(start, params):
     agent = start("--model", "demo")
@@ -136,6 +144,7 @@ def test_a_session_needs_what_can_be_had(start, params):
     agent.messages = [each for each in agent.messages if each["message"].get("id") != "wrong"]
 
 
+@prove
 def test_the_sandbox_is_told(start):
     agent = start("--model", "demo")
     agent.initialize()
@@ -205,6 +214,7 @@ def test_a_command_asks_runs_and_shows_its_output(start, home):
     assert agent.text() == "done"
 
 
+@prove
 def test_what_the_person_denies_is_not_done(start, home):
     agent = start("--model", home.script([BASH], [DONE]))
     agent.answers["session/request_permission"] = chosen("deny")
@@ -215,13 +225,16 @@ def test_what_the_person_denies_is_not_done(start, home):
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        None,  # the client knows no such method
-        lambda _: {"outcome": {"outcome": "selected", "optionId": "unheard of"}},
-        lambda _: {"outcome": {"outcome": "selected"}},
-        lambda _: {},
-        lambda _: [],
-    ],
+    prove_rest(
+        [
+            None,  # the client knows no such method
+            lambda _: {"outcome": {"outcome": "selected", "optionId": "unheard of"}},
+            lambda _: {"outcome": {"outcome": "selected"}},
+            lambda _: {},
+            lambda _: [],
+        ],
+        is_one=True,
+    ),
 )
 def test_whatever_is_no_yes_is_a_no(start, home, answer):
     agent = start("--model", home.script([EDIT], [DONE]))
@@ -255,6 +268,7 @@ def test_an_edit_is_told_as_a_diff_with_its_place(start, home):
     assert last["locations"] == [{"path": str(file), "line": 1}]
 
 
+@prove
 def test_output_rolls_while_a_command_runs(start, home):
     command = "for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done"
     step = {"tool_use": {"id": "t1", "name": "bash", "input": {"command": command}}}
@@ -273,6 +287,7 @@ def test_output_rolls_while_a_command_runs(start, home):
     assert "line 5" in texts[-1]
 
 
+@prove
 def test_output_goes_to_a_client_that_shows_it_as_it_comes(start, home):
     agent = start("--model", home.script([BASH], [DONE]))
     agent.initialize(_meta={"terminal_output": True})
@@ -287,6 +302,7 @@ def test_output_goes_to_a_client_that_shows_it_as_it_comes(start, home):
     assert metas[-1]["terminal_exit"] == {"terminal_id": "t1", "exit_code": 0}
 
 
+@prove
 def test_the_todo_list_is_the_plan(start, home):
     items = [{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}]
     step = {"tool_use": {"id": "t1", "name": "todo", "input": {"items": items}}}
@@ -299,10 +315,12 @@ def test_the_todo_list_is_the_plan(start, home):
 
 @pytest.mark.parametrize(
     "step, code",
-    [
-        ({"error": {"kind": "invalid_request", "message": "No.", "remedy": "Go."}}, -32603),
-        ({"error": {"kind": "auth", "message": "No.", "remedy": "Log in."}}, -32000),
-    ],
+    prove_rest(
+        [
+            ({"error": {"kind": "invalid_request", "message": "No.", "remedy": "Go."}}, -32603),
+            ({"error": {"kind": "auth", "message": "No.", "remedy": "Log in."}}, -32000),
+        ]
+    ),
 )
 def test_a_turn_that_fails_is_an_error(start, home, step, code):
     agent = start("--model", home.script([{"text": "so "}, step], [DONE]))
@@ -315,6 +333,7 @@ def test_a_turn_that_fails_is_an_error(start, home, step, code):
     assert agent.text().endswith("done")
 
 
+@prove
 def test_links_and_embedded_files_go_along(start):
     agent = start("--model", "demo")
     agent.initialize()
@@ -335,12 +354,15 @@ def test_links_and_embedded_files_go_along(start):
 
 @pytest.mark.parametrize(
     "blocks",
-    [
-        [],
-        [{"type": "text", "text": "  "}],
-        [{"type": "image", "data": "aGk=", "mimeType": "image/png"}],
-        [{"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk="}}],
-    ],
+    prove_rest(
+        [
+            [],
+            [{"type": "text", "text": "  "}],
+            [{"type": "image", "data": "aGk=", "mimeType": "image/png"}],
+            [{"type": "resource", "resource": {"uri": "file:///a", "blob": "aGk="}}],
+        ],
+        is_one=True,
+    ),
 )
 def test_a_prompt_that_cannot_be_sent_is_refused(start, blocks):
     agent = start("--model", "demo")
@@ -380,6 +402,7 @@ def test_a_cancellation_that_comes_with_its_prompt_is_not_lost(start, home):
     agent.notify("session/cancel", sessionId="nobody")
 
 
+@prove
 def test_cancelling_takes_back_a_question(start, home):
     agent = start("--model", home.script([BASH], [DONE]))
     agent.answers["session/request_permission"] = lambda _: None  # the person thinks
@@ -392,6 +415,7 @@ def test_cancelling_takes_back_a_question(start, home):
     assert agent.end(prompt) == {"stopReason": "cancelled"}
 
 
+@prove
 def test_cancelling_the_request_ends_the_turn_as_cancelled(start, home):
     agent = start("--model", home.script([LONG], [DONE]))
     agent.answers["session/request_permission"] = lambda _: None  # the person thinks
@@ -403,6 +427,7 @@ def test_cancelling_the_request_ends_the_turn_as_cancelled(start, home):
     assert agent.end(prompt) == {"stopReason": "cancelled"}
 
 
+@prove
 def test_one_prompt_at_a_time(start, home):
     agent = start("--model", home.script([LONG], [DONE]))
     agent.initialize()
@@ -416,7 +441,7 @@ def test_one_prompt_at_a_time(start, home):
 
 
 @pytest.mark.parametrize(
-    "how", ["eof", "half a line", signal.SIGTERM, signal.SIGINT, signal.SIGKILL]
+    "how", prove_rest(["eof", "half a line", signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 )
 def test_nothing_runs_on_when_the_client_has_gone(start, home, how):
     agent = start("--model", home.script([LONG], [DONE]))
@@ -490,6 +515,7 @@ def test_a_session_is_listed_loaded_resumed_closed_and_deleted(start, home):
         assert refused.value.code == -32002
 
 
+@prove
 def test_a_session_of_neovims_goes_on_here_and_one_that_is_open_does_not(start, home):
     directory = home.state / "sessions"
     session = Session.open(directory, "20261123-120000-aa", str(home.project))
@@ -504,6 +530,7 @@ def test_a_session_of_neovims_goes_on_here_and_one_that_is_open_does_not(start, 
     assert agent.prompt(session.id, "ping") == "end_turn"
 
 
+@prove
 def test_many_sessions_are_listed_page_by_page(start, home):
     for number in range(60):
         name = f"20261123-120000-{number:02}"
@@ -554,6 +581,7 @@ def test_garbage_is_answered_and_survived(start):
     agent.messages = []  # its errors answer nothing that was asked
 
 
+@prove
 def test_a_large_prompt_is_taken(start):
     agent = start("--model", "demo")
     agent.initialize()
@@ -564,7 +592,7 @@ def test_a_large_prompt_is_taken(start):
 # --- the log -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by", ["flag", "variable"])
+@pytest.mark.parametrize("by", prove_rest(["flag", "variable"]))
 def test_each_message_is_logged(start, home, by):
     directory = home.folder / "logs"
     given = ("--log-dir", str(directory)) if by == "flag" else ()
@@ -579,3 +607,81 @@ def test_each_message_is_logged(start, home, by):
     assert [(line["direction"], line["message"]) for line in lines] == [
         (each["direction"], each["message"]) for each in agent.messages
     ]
+
+
+@prove
+def test_a_log_is_shown_in_a_readable_way(start, home):
+    directory = home.folder / "logs"
+    agent = start("--model", "demo", "--log-dir", str(directory))
+    agent.initialize()
+    agent.write(b"no \x1b message\n")
+    agent.prompt(agent.new(), "ping")
+    agent.finish()
+    [log] = directory.iterdir()
+    with log.open("a") as file:
+        file.write('{"at": "torn')
+    shown = home.run("acp-log", str(log))
+    lines = shown.stdout.splitlines()
+    assert " → #1 initialize " in lines[0]
+    assert any("← session/update agent_message_chunk " in line and "pong" in line for line in lines)
+    assert any("#3 session/prompt → " in line and "end_turn" in line for line in lines)
+    assert any("no message: no <U+001B> message" in line for line in lines)
+    assert lines[-1].endswith("is torn)")
+    assert home.run("acp-log", str(directory / "none")).returncode == 2
+
+
+@pytest.mark.parametrize("arguments", prove_rest([["acp", "login"], ["login"]]))
+def test_logging_in_needs_no_client(home, arguments):
+    done = home.run(*arguments, given="")
+    assert done.returncode == 1
+    assert "sanderling" in done.stderr
+    assert done.stdout == ""
+
+
+@prove
+def test_a_directory_for_logs_that_cannot_be_is_told_at_once(home):
+    (home.folder / "file").touch()
+    done = home.run("acp", "--log-dir", str(home.folder / "file" / "logs"))
+    assert done.returncode == 2
+    assert "file/logs" in done.stderr
+
+
+# --- golden ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_wire_of_a_session_is_the_golden_one(start, home):
+    (home.project / "a.py").write_text("x = 1\n")
+    todo = {"items": [{"content": "edit", "status": "completed"}]}
+    plan = {"tool_use": {"id": "t0", "name": "todo", "input": todo}}
+    agent = start("--model", home.script([{"thinking": "hm"}, plan], [EDIT], [DONE]))
+    agent.answers["session/request_permission"] = chosen("once")
+    agent.initialize(**FULL)
+    session = agent.new()
+    agent.prompt(session, "change it")
+    agent.request("session/close", sessionId=session)
+    assert agent.finish() == 0
+    kinds = (
+        "config_option_update",
+        "session_info_update",
+    )  # come when the sandbox is known, or with a time
+    wire = [
+        each
+        for each in agent.messages
+        if each["message"].get("params", {}).get("update", {}).get("sessionUpdate") not in kinds
+        and "fs/" not in each["message"].get("method", "")
+        and "error" not in each["message"]
+    ]
+    text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in wire)
+    text = text.replace(session, "SESSION").replace(str(home.folder), "HOME")
+    text = re.sub(r'"messageId": "[^"]*"', '"messageId": "MESSAGE"', text)
+    text = re.sub(r'"version": "[^"]*"', '"version": "VERSION"', text)
+    text = re.sub(
+        r'"level": "[^"]*"(, "network": "off"), "missing": \[.*?\]', r'"level": ""\1', text
+    )
+    text = re.sub(r'"description": "Sandbox: [^"]*"', '"description": "SANDBOX"', text)
+    # The models that are known are no matter of the wire.
+    text = re.sub(r'("id": "model".*?"options": )\[.*?\]', r"\1[]", text)
+    golden = ROOT / "tests" / "golden" / "acp_wire_v1.jsonl"
+    if os.environ.get("SANDERLING_WRITE_GOLDEN"):
+        golden.write_text(text)
+    assert text.splitlines() == golden.read_text().splitlines()

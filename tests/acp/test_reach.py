@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.acp.talk import AgentError, chosen
-from tests.conftest import wait_until
+from tests.conftest import prove, prove_rest, wait_until
 
 SERVER = Path(__file__).parent / "asking_server.py"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin")
@@ -62,7 +62,7 @@ def test_what_is_unsaved_in_the_editor_is_read_and_stays(start, home):
     assert r"\tunsaved" in log
 
 
-@pytest.mark.parametrize("text", ["x = 1\n", "x = 1", "x = 1\r\n"])
+@pytest.mark.parametrize("text", prove_rest(["x = 1\n", "x = 1", "x = 1\r\n"], keep=(1,)))
 def test_what_is_saved_is_changed_on_the_disk_by_the_tools(start, home, text):
     file = home.project / "a"
     file.write_text("x = 1\n")
@@ -76,6 +76,7 @@ def test_what_is_saved_is_changed_on_the_disk_by_the_tools(start, home, text):
     assert file.read_text() == "x = 2\n"
 
 
+@prove
 def test_an_editor_that_takes_no_text_keeps_what_is_unsaved(start, home):
     file = home.project / "a"
     file.write_text("x = 1\n")
@@ -101,6 +102,7 @@ def test_the_editor_is_never_asked_for_what_the_sandbox_hides(start, home):
     assert editor.asked == []
 
 
+@prove
 def test_an_editor_that_lies_or_fails_stands_in_nobodys_way(start, home):
     file = home.project / "a"
     file.write_text("x = 1\n")
@@ -113,6 +115,7 @@ def test_an_editor_that_lies_or_fails_stands_in_nobodys_way(start, home):
     agent.messages = []  # the client was not one of the schema's
 
 
+@prove
 def test_a_further_directory_can_be_written(start, home):
     further = home.folder / "further"
     further.mkdir()
@@ -135,7 +138,7 @@ def asking(home, *, name: str = "asking") -> dict:
 
 
 @pytest.mark.skipif(not PYTHON, reason="no Python of the system")
-@pytest.mark.parametrize("can", [True, False])
+@pytest.mark.parametrize("can", prove_rest([True, False], keep=(0,)))
 def test_a_tool_server_of_the_clients_runs_in_the_sandbox_and_asks_by_a_form(start, home, can):
     use = {"tool_use": {"id": "t1", "name": "mcp__asking__ask", "input": {}}}
     agent = start("--model", home.script([use], [DONE]))
@@ -158,6 +161,7 @@ def test_a_tool_server_of_the_clients_runs_in_the_sandbox_and_asks_by_a_form(sta
         assert "cancel" in said
 
 
+@prove
 def test_a_server_that_cannot_be_is_told(start):
     agent = start("--model", "demo")
     agent.initialize(session={"notices": {}})

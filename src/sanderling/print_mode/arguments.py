@@ -6,7 +6,7 @@ from pathlib import Path
 import sanderling
 
 COMMANDS = (
-    "commands: check prints what a bug report needs, or tries a provider; client talks with another agent; config shows and checks the settings; login and logout keep"
+    "commands: acp is the agent of an editor that speaks the Agent Client Protocol, acp-log shows what was said; check prints what a bug report needs, or tries a provider; client talks with another agent; config shows and checks the settings; login and logout keep"
     " a key and remove it; mcp lists tool servers, checks them and logs in there; sandbox shows what the sandbox can do here, or runs a command in it; sessions lists those of this project."
     " Each has a --help."
 )
@@ -16,7 +16,7 @@ EXIT_STATUS = "exit status: 0 done; 1 an error; 2 wrong usage; 3 something was d
 def print_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sanderling",
-        usage="sanderling -p [options] [PROMPT]\n       sanderling {check,client,config,login,logout,sandbox,sessions} ...",
+        usage="sanderling -p [options] [PROMPT]\n       sanderling {acp,acp-log,check,client,config,login,logout,mcp,sandbox,sessions} ...",
         description=f"{sanderling.__doc__} Ask it once, without Neovim.",
         epilog=f"{COMMANDS} {EXIT_STATUS}",
         allow_abbrev=False,  # or a new flag would take away what a script has called an old one
