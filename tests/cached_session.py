@@ -112,7 +112,7 @@ class CachedSession:
         stack.callback(self.conversation.close)
         if session.is_resumed:
             return
-        self.conversation.set_mode("auto")
+        self.conversation.controls.set_mode("auto")
 
     def _emit(self, event: Event) -> None:
         self.events.append(event)
@@ -123,9 +123,9 @@ class CachedSession:
         """What changes before a turn."""
         match turn:
             case 6:
-                self.conversation.set_mode("plan")
+                self.conversation.controls.set_mode("plan")
             case 7:
-                self.conversation.set_mode("auto")
+                self.conversation.controls.set_mode("auto")
             case 9:
                 await self._set_network("proxy")
             case 14:

@@ -87,7 +87,7 @@ class Host:
     async def serve(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.conversation.serve)
-            self.conversation.set_mode("auto")
+            self.conversation.controls.set_mode("auto")
             for prompt in self.run.prompts:
                 self.conversation.submit(prompt)
                 self._tell(prompt)

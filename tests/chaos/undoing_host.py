@@ -74,7 +74,7 @@ class Host:
 
     async def serve(self) -> None:
         async with anyio.create_task_group() as tasks:
-            self.conversation.set_mode("auto")
+            self.conversation.controls.set_mode("auto")
             print(flush=True)
             tasks.start_soon(self.conversation.serve)
             match self.act.what:

@@ -37,13 +37,13 @@ def act(talk: Talk, wire: Wire, chance: random.Random) -> None:
         case 5 | 6:
             conversation.cancel()
         case 7:
-            conversation.set_model(chance.choice(wire.models))
+            conversation.controls.set_model(chance.choice(wire.models))
         case 8:
             conversation.act(Compact("what matters"))
         case 9:
             conversation.act(UndoCompaction())
         case 10:
-            conversation.set_mode(chance.choice(("ask", "auto", "plan")))
+            conversation.controls.set_mode(chance.choice(("ask", "auto", "plan")))
         case _ if prompts := (*waiting.steering, *waiting.queued):
             prompt = chance.choice(prompts)
             talk.edit(prompt.id, f"{prompt.text} Edited.")

@@ -93,7 +93,7 @@ async def stop_at(wire: Wire, name: str, step: int, *, is_steered: bool) -> bool
         async with in_process_api(wire) as (api, make):
             api.answers = [last_words(wire)]
             async with talking(folder, make, wire=wire, is_confined=turn.is_confined) as talk:
-                talk.conversation.set_mode(turn.mode)
+                talk.conversation.controls.set_mode(turn.mode)
                 await talk.ask("Before.")
                 api.answers = turn.answers_of(wire)
                 if turn.is_compacted:

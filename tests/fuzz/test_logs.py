@@ -42,7 +42,7 @@ async def eventful_log() -> bytes:
     plan = ANTHROPIC.bytes_of(thought("Hm."), text("I plan."), TODO, READ)
     with directory() as folder:
         async with in_process_api() as (api, make), talking(folder, make) as talk:
-            talk.conversation.set_mode("auto")
+            talk.conversation.controls.set_mode("auto")
             api.answers = [Answer(plan, at=900, then=say_more), Answer(plan), last_words()]
             await talk.ask("First.")
             talk.conversation.act(Compact("what matters"))

@@ -127,7 +127,7 @@ async def test_another_model_is_not_shown_the_thoughts_of_the_one_before(tmp_pat
             is_first = isinstance(event, moment) and not any(isinstance(e, moment) for e in events)
             events.append(event)
             if is_first:
-                conversation.set_model("claude-opus-5-5")
+                conversation.controls.set_model("claude-opus-5-5")
 
         provider = AnthropicProvider(settings)
         conversation = Conversation(Parts(session, provider, emit, policy_of(session), settings))

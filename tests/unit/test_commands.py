@@ -40,6 +40,7 @@ from sanderling.providers.scripted import Script, ScriptedProvider
 from sanderling.sandbox.disk import DiskWatch
 from sanderling.sandbox.policy import SandboxPolicy
 from sanderling.sandbox.sandbox import Sandbox
+from sanderling.session.log import output_dir
 from sanderling.session.session import Session
 
 DEADLINE_S = 15.0
@@ -213,7 +214,7 @@ async def test_command_that_comes_before_the_session_is_served_runs(talk):
 async def test_long_output_is_shown_in_bounds_and_kept_in_a_file(talk):
     async with talk.served():
         end = await talk.run("c1", "seq 200000")
-    path = talk.session.output_path("c1")
+    path = output_dir(talk.session.path) / "c1.log"
     whole = path.read_text()
     assert whole.splitlines() == [str(number) for number in range(1, 200_001)]
     assert talk.output("c1") == whole[:MAX_SCREEN_CHARS]

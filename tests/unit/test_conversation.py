@@ -445,7 +445,7 @@ async def test_thoughts_of_another_model_are_not_sent_and_the_choice_survives(tm
     assert isinstance(talk.session.history[1].content[0], ThinkingBlock)
     again = Talk(tmp_path)
     assert isinstance(again.session.history[1].content[0], ThinkingBlock)
-    again.conversation.set_model("other")
+    again.conversation.controls.set_model("other")
     assert again.of(ModelChanged) == [ModelChanged("other")]
     assert again.session.history[1].content == (TextBlock("Yes."),)
     again.session.close()
@@ -591,7 +591,7 @@ async def test_model_that_is_changed_while_it_speaks_leaves_no_thoughts_to_the_n
 
     def change(event: Event) -> None:
         if isinstance(event, moment) and talk.provider.model == "scripted":
-            talk.conversation.set_model("other")
+            talk.conversation.controls.set_model("other")
 
     talk.on_event = change
     await talk.run(HELLO)
@@ -602,7 +602,7 @@ async def test_model_that_is_changed_while_it_speaks_leaves_no_thoughts_to_the_n
 async def test_tokens_of_a_request_are_booked_to_the_model_that_was_asked(tmp_path):
     talk = Talk(tmp_path, {"step": [{"text": "Yes."}], "usage": MANY})
     talk.on_event = lambda event: (
-        talk.conversation.set_model("other") if isinstance(event, BlockEnded) else None
+        talk.conversation.controls.set_model("other") if isinstance(event, BlockEnded) else None
     )
     await talk.run(HELLO)
     assert list(talk.session.ledger.by_model) == ["scripted"]
@@ -688,7 +688,7 @@ async def test_mode_that_was_changed_before_the_session_ended_is_told_when_it_go
     async with talk.served():
         talk.conversation.submit(HELLO)
         await talk.until(TurnEnded)
-        talk.conversation.set_mode("plan")
+        talk.conversation.controls.set_mode("plan")
     again = await Talk(tmp_path, [{"text": "b"}]).run(Prompt("p2", "two"))
     assert len(told_of_mode(again.session)) == 1
     third = await Talk(tmp_path, [{"text": "c"}]).run(Prompt("p3", "three"))
@@ -698,14 +698,14 @@ async def test_mode_that_was_changed_before_the_session_ended_is_told_when_it_go
 @prove
 async def test_mode_that_is_chosen_while_the_session_is_taken_up_stays(tmp_path):
     talk = Talk(tmp_path)
-    talk.conversation.set_mode("auto")
+    talk.conversation.controls.set_mode("auto")
     (tmp_path / "elsewhere").mkdir()
     granted = Grant(read_paths=(str(tmp_path / "elsewhere"),)).identified()
     talk.session.keep_state("grants", msgspec.to_builtins({"granted": granted}))
     talk.session.close()
     again = Talk(tmp_path)
     again.on_event = lambda event: (
-        again.conversation.set_mode("plan")
+        again.conversation.controls.set_mode("plan")
         if isinstance(event, SandboxChanged) and again.session.state("mode") == "auto"
         else None
     )

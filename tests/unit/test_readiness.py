@@ -165,7 +165,7 @@ async def test_shell_goes_on_after_a_rest_where_it_was(talk):
         [{"tool_use": {"name": "bash", "input": again}}],
         [{"text": "Done."}],
     )
-    resting.conversation.set_mode("auto")
+    resting.conversation.controls.set_mode("auto")
     async with resting.asked():
         await resting.turns()
         sandbox = resting.conversation.parts.sandbox

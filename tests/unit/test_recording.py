@@ -185,7 +185,7 @@ async def converse(
     session = Session.open(folder / "sessions", "s1", str(project))
     settings = Settings(state_dir=str(folder))
     core = Conversation(Parts(session, provider, events.append, policy_of(session), settings))
-    core.set_mode("auto")
+    core.controls.set_mode("auto")
     with anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(core.serve)

@@ -125,7 +125,7 @@ async def test_another_model_is_not_shown_the_thoughts_of_the_one_before(tmp_pat
     with CachedResponses(lambda _body: next(answers)) as api:
         talk = Talk(api.url, tmp_path)
         await talk.say("Plan it.")
-        talk.conversation.set_model("openai:gpt-6-luna")
+        talk.conversation.controls.set_model("openai:gpt-6-luna")
         await talk.say("Go on.")
         await talk.close()
     assert api.refused == []

@@ -91,7 +91,7 @@ class Talk:
             )
         )
         if mode != "ask":
-            self.conversation.set_mode(mode)
+            self.conversation.controls.set_mode(mode)
 
     @asynccontextmanager
     async def asked(self, text: str = "Do it.") -> AsyncIterator["Talk"]:
@@ -696,7 +696,7 @@ async def test_what_was_allowed_for_the_session_is_allowed_in_that_mode_alone(tm
         talk.answer(await talk.until(ApprovalRequested), "session")
         await talk.until(ToolEnded, 2)
         assert len(talk.of(ApprovalRequested)) == 1
-        talk.conversation.set_mode("plan")
+        talk.conversation.controls.set_mode("plan")
         talk.answer(await talk.until(ApprovalRequested, 2), "deny")
 
 
@@ -780,7 +780,7 @@ async def test_mode_that_changes_in_the_middle_of_a_turn_is_told_with_the_next_r
     talk = Talk(tmp_path, uses(bash("touch made")))
     async with talk.asked():
         question = await talk.until(ApprovalRequested)
-        talk.conversation.set_mode("plan")
+        talk.conversation.controls.set_mode("plan")
         talk.answer(question, "once")
     assert "plan mode" in notes(talk.session.history[2])
     assert not (talk.project / "made").exists()
@@ -877,7 +877,7 @@ async def test_what_a_command_has_exported_without_being_asked_about_asks_before
     async with talk.asked():
         await talk.until(ToolEnded)
         talk.conversation.parts.sandbox.switch(is_on=is_on)
-        talk.conversation.set_mode("ask")
+        talk.conversation.controls.set_mode("ask")
         question = await talk.until(ApprovalRequested)
         assert f"has set PATH='{talk.project}/.x:" in question.reason
         talk.answer(question, "deny")
@@ -895,7 +895,7 @@ async def test_exports_ask_once_for_each_value_that_was_shown(tmp_path):
     )
     async with talk.asked():
         await talk.until(ToolEnded)
-        talk.conversation.set_mode("ask")
+        talk.conversation.controls.set_mode("ask")
         for number, command in enumerate(
             ["ls", "export LESSOPEN=less", "pwd", long, "ls -a", "ls -A"], 1
         ):
@@ -981,7 +981,7 @@ async def test_in_plan_mode_nothing_that_was_granted_can_be_written_either(tmp_p
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "deny")
         await await_sandbox.confined.extend(Grant(write_paths=(str(outside),)))
-        talk.conversation.set_mode("plan")
+        talk.conversation.controls.set_mode("plan")
     assert "Read-only file system" in talk.told(1)
     assert outside.read_text() == "my notes\n"
 
@@ -991,7 +991,7 @@ async def test_jobs_that_can_still_write_are_named_when_plan_mode_begins(tmp_pat
     talk = Talk(tmp_path, uses(bash("sleep 60", background=True)), mode="auto")
     async with talk.asked():
         await talk.until(ToolEnded)
-        talk.conversation.set_mode("plan")
+        talk.conversation.controls.set_mode("plan")
         assert "can still write the project: j1" in (await talk.until(Notice)).text
 
 
@@ -1090,7 +1090,7 @@ async def test_network_that_is_switched_off_before_the_grants_of_a_resumed_sessi
     async with talk.asked():
         await talk.until(TurnEnded)
         gate.restore({"granted": [[], [], ["example.org"]]})
-        await talk.conversation._set_network("off")
+        await talk.conversation.controls._set_network("off")
         await gate.grant_again()
         assert talk.conversation.parts.sandbox.facts.network == "off"
     assert gate.state()["granted"] == NO_GRANT
@@ -1104,7 +1104,7 @@ async def test_host_that_may_be_fetched_for_the_session_is_asked_about_again_whe
     async with talk.asked():
         talk.answer(await talk.until(ApprovalRequested), "session")
         await talk.until(TurnEnded)
-        await talk.conversation._set_network("off")
+        await talk.conversation.controls._set_network("off")
         talk.conversation.submit(Prompt("p2", "Again."))
         talk.answer(await talk.until(ApprovalRequested, 2), "deny")
         await talk.until(TurnEnded, 2)

@@ -83,11 +83,11 @@ async def test_rewinding_takes_back_the_conversation_the_files_or_both(tmp_path)
         talk.conversation.act(Rewind("p2", "files"))
         await talk.until(FilesRestored)
         assert not (talk.project / "b").exists()
-        assert len(talk.session.asked) == 2
+        assert len(talk.session.asked.prompts) == 2
         talk.conversation.act(Rewind("p2", "conversation"))
         assert (await talk.until(ConversationRewound)).text == "Write two."
         assert (await talk.until(PromptsReturned)).prompts == (TWO,)
-        assert [prompt.id for prompt in talk.session.asked] == ["p1"]
+        assert [prompt.id for prompt in talk.session.asked.prompts] == ["p1"]
         talk.conversation.act(Rewind("p1", "both"))
         await talk.until(ConversationRewound, 2)
         assert talk.session.history == []
@@ -116,10 +116,10 @@ async def test_nothing_is_undone_in_plan_mode_and_while_the_model_is_asked(tmp_p
     async with talk.served():
         talk.conversation.submit(ONE)
         await talk.until(TurnEnded)
-        talk.conversation.set_mode("plan")
+        talk.conversation.controls.set_mode("plan")
         talk.conversation.act(UndoTurn())
         assert "read-only" in (await talk.until(Notice)).text
-        talk.conversation.set_mode("auto")
+        talk.conversation.controls.set_mode("auto")
         talk.conversation.submit(TWO)
         talk.conversation.act(UndoTurn())
         assert (tmp_path / "project" / "a").exists()
@@ -253,15 +253,15 @@ async def test_an_interrupted_undoing_waits_for_a_mode_that_may_write(tmp_path):
     step = replace(change, before=change.after, after=change.before)
     await journal.append(Restoring("u1", ("p1",), (step,), kind="rewind", prompt_id="p1"))
     again = Talk(tmp_path)
-    again.conversation.set_mode("plan")
+    again.conversation.controls.set_mode("plan")
     async with again.served():
         assert "In plan mode" in (await again.until(Notice)).text
         assert (again.project / "a").exists()
-        again.conversation.set_mode("auto")
+        again.conversation.controls.set_mode("auto")
         again.conversation.act(RedoTurn("p1"))
         assert (await again.until(FilesRestored)).kind == "finish"
         await again.until(ConversationRewound)
-        assert [prompt.id for prompt in again.session.asked] == []
+        assert [prompt.id for prompt in again.session.asked.prompts] == []
 
 
 async def test_a_list_comes_to_its_end_however_long_its_lines_take_to_be_counted(

@@ -129,7 +129,7 @@ async def test_what_cannot_be_recorded_is_not_undone(tmp_path, state):
             talk.conversation.act(actions[0])
             await talk.until(FilesRestored, count)
             assert tree(talk.project) == there
-        assert [prompt.id for prompt in talk.session.asked] == ["p1"]
+        assert [prompt.id for prompt in talk.session.asked.prompts] == ["p1"]
     again = Talk(tmp_path)
     async with again.served():
         again.conversation.act(Rewind("p1", "both"))

@@ -23,7 +23,7 @@ from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import ConfigError, SanderlingError
 from sanderling.mcp.allowed import Allowed
 from sanderling.mcp.logins import Login
-from sanderling.mcp.project_file import Proposal, proposals, servers_in
+from sanderling.mcp.project_file import Proposal, proposals
 from sanderling.mcp.server import Server
 from sanderling.mcp.servers import McpServer, load_servers
 from sanderling.mcp.source import McpSource
@@ -149,8 +149,9 @@ def _declared(arguments: argparse.Namespace) -> _Declared:
         sys.stderr.write(f"sanderling: ignored until :AgentTrust in Neovim trusts it: {path}\n")
     settings = with_project(layers, trust).settings()
     own = load_servers(settings.mcp_servers)
-    proposed = servers_in(trust.read(MCP_FILE) or "{}", providers=settings.providers)
-    proposed |= proposals(settings.project_mcp_servers)
+    proposed, problem = proposals(trust, settings)
+    if problem:
+        raise problem
     others = {name: each for name, each in proposed.items() if name not in own}
     return _Declared(settings, project, own, others)
 

@@ -20,6 +20,7 @@ from sanderling.protocol.messages import CommandEnding, CommandRecord
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
 from sanderling.sandbox.policy import NO_GRANT, Grant
+from sanderling.session.log import output_dir
 from sanderling.session.records import LoggedCommand
 from sanderling.session.session import Session
 
@@ -69,7 +70,7 @@ class Commands:
         self._running: list[Command] = []
 
     def start(self, command_id: str, text: str, grant: Grant = NO_GRANT) -> None:
-        path = self._session.output_path(command_id)
+        path = output_dir(self._session.path) / f"{command_id}.log"
         command = Command(command_id, text, OutputLog(path), grant)
         self._running.append(command)
         self._start(self._run, command)

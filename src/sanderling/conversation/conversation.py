@@ -1,16 +1,20 @@
 """A conversation: turns one after the other, and beside them what a person does meanwhile."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, contextmanager, suppress
+from functools import partial
 from typing import Protocol
 
 import anyio
 
+from sanderling.conversation.controls import Controls
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.prompt import prompt_message
+from sanderling.conversation.reviewing import Reviews
 from sanderling.conversation.turn import Turn
+from sanderling.conversation.undoing import Undoer
 from sanderling.conversation.views import Views
-from sanderling.errors import ConfigError, ProviderError, SandboxError, ToolError
+from sanderling.errors import ConfigError, ProviderError
 from sanderling.protocol.actions import (
     Action,
     AnswerApproval,
@@ -42,15 +46,12 @@ from sanderling.protocol.actions import (
 from sanderling.protocol.events import (
     ErrorOccurred,
     ModeChanged,
-    ModelChanged,
-    Notice,
     PromptsReturned,
-    TitleChanged,
     TurnEnded,
     TurnStarted,
 )
 from sanderling.protocol.messages import Prompt, StopReason
-from sanderling.protocol.modes import Mode, NetworkMode
+from sanderling.protocol.modes import Mode
 from sanderling.protocol.requests import Answer, SessionRequest
 
 BUSY = "Stop the turn first: the model is being asked."
@@ -82,7 +83,9 @@ class Conversation:
         mode: Mode | None = None,
     ) -> None:
         self.parts = parts
-        self.views = Views(parts)
+        self._undoer, self._reviews = Undoer(parts), Reviews(parts.workspace, parts.emit)
+        self.views = Views(parts, self._undoer, self._reviews)
+        self.controls = Controls(parts, self._reviews, self.declare_servers)
         self._is_eager = is_eager
         self._resources = resources or AsyncExitStack()
         self._turn: OneTurn | anyio.CancelScope | None = None  # a scope where it is only a summary
@@ -97,7 +100,7 @@ class Conversation:
     # --- the agent -----------------------------------------------------------------------------------------------------
 
     def act(self, action: Action) -> None:  # noqa: C901, PLR0912 - one table
-        parts = self.parts
+        parts, controls = self.parts, self.controls
         match action:
             case SubmitPrompt(prompt):
                 self.submit(prompt)
@@ -114,33 +117,33 @@ class Conversation:
             case AnswerApproval():
                 parts.approvals.answer(action)
             case RejectChanges() | NoteReviewed():
-                self._note_review(action)
+                controls.review(action)
             case NoteSaved(path):
                 parts.workspace.changes.saved(path)
             case Compact(focus):
                 parts.compactor.ask(focus)
             case UndoCompaction():
-                self._undo_compaction()
+                self._unless_in_turn(parts.compactor.undo)
             case UndoTurn() | RedoTurn() | Rewind():
-                self._ask_to_undo(action)
+                self._unless_in_turn(partial(self._undoer.ask, action))
             case RunCommand(command_id, command):
                 parts.commands.start(command_id, command)
             case SetNetwork(mode):
-                parts.tasks.start(self._set_network, mode)
+                controls.set_network(mode)
             case SetSandbox(is_on):
                 parts.sandbox.switch(is_on=is_on)
             case SetMode(mode):
-                self.set_mode(mode)
+                controls.set_mode(mode)
             case SetModel(model):
-                self.set_model(model)
+                controls.set_model(model)
             case SetTitle(title):
-                self._set_title(title)
+                controls.set_title(title)
             case TrustFiles(hashes):
-                self._trust_files(hashes)
+                controls.trust_files(hashes)
             case ControlToolServer(name, what):
                 parts.servers.control(name, what)
             case StopJob(job_id):
-                parts.tasks.start(self._stop_job, job_id)
+                controls.stop_job(job_id)
             case CloseSession():
                 self.close()
             case _:
@@ -188,12 +191,12 @@ class Conversation:
             parts.emit(ModeChanged(parts.gate.mode))
         await parts.gate.grant_again()
         if parts.session.is_resumed:
-            await parts.undoer.finish_interrupted()
-            await parts.reviews.show_waiting()
+            await self._undoer.finish_interrupted()
+            await self._reviews.show_waiting()
         while not self._is_closed:
             if parts.compactor.is_asked:
                 await self._summarize()
-            elif parts.undoer.is_asked:
+            elif self._undoer.is_asked:
                 await self._undo()
             elif prompt := parts.waiting.take_next():
                 await self.run_turn(prompt)
@@ -260,7 +263,7 @@ class Conversation:
 
     async def _undo(self) -> None:
         """Take back what the person has asked for, between turns."""
-        await self.parts.undoer.run()
+        await self._undoer.run()
         self.parts.memory.keep()
         await self.parts.memory.sync()
         self.parts.memory.report_problem()
@@ -303,7 +306,7 @@ class Conversation:
         try:
             prompt = await self.expanded(prompt)
         except ConfigError as error:
-            self.parts.emit(Notice("warning", str(error)))
+            self.parts.warn(str(error))
         self.parts.waiting.steer(prompt)
         self._arrived.set()
 
@@ -320,75 +323,9 @@ class Conversation:
         elif not is_summary_dropped:
             self.parts.commands.stop_newest()
 
-    # --- what a person changes -----------------------------------------------------------------------------------------
-
-    def _undo_compaction(self) -> None:
+    def _unless_in_turn(self, change: Callable[[], None]) -> None:
+        """Change what the model is shown, but not while it is being asked."""
         if self._turn:
-            self.parts.emit(Notice("warning", BUSY))
+            self.parts.warn(BUSY)
         else:
-            self.parts.compactor.undo()
-
-    def _ask_to_undo(self, action: UndoTurn | RedoTurn | Rewind) -> None:
-        if self._turn:
-            self.parts.emit(Notice("warning", BUSY))
-        else:
-            self.parts.undoer.ask(action)
-
-    def _note_review(self, action: RejectChanges | NoteReviewed) -> None:
-        if isinstance(action, RejectChanges):
-            self.parts.notes.add_rejected(action)
-            self.parts.memory.keep()
-        else:
-            self.parts.tasks.start(self.parts.reviews.note, action)
-
-    def set_model(self, model: str) -> None:
-        """Have `model` answer from the next request on."""
-        provider, before = self.parts.provider, self.parts.provider.model
-        if model != before:
-            try:
-                provider.set_model(model)
-            except ConfigError as error:
-                text = f"{before} goes on: {error}"
-                self.parts.emit(Notice("warning", text))
-                return
-        if provider.model != before:
-            self.parts.session.switch_model(provider.model)
-            self.parts.tasks.start(self._learn_limits)
-        self.parts.emit(ModelChanged(provider.model))
-
-    async def _learn_limits(self) -> None:
-        with suppress(ProviderError):
-            await self.parts.provider.prepare()
-            await self.parts.provider.learn_limits()
-
-    def set_mode(self, mode: Mode) -> None:
-        self.parts.gate.set_mode(mode)
-        self.parts.memory.keep()
-        jobs = [job.id for job in self.parts.workspace.jobs.all() if job.is_running]
-        if mode == "plan" and jobs:
-            text = f"What was started before can still write the project: {', '.join(jobs)}."
-            self.parts.emit(Notice("warning", text))
-
-    async def _set_network(self, mode: NetworkMode) -> None:
-        try:
-            await self.parts.gate.set_network(mode)
-        except SandboxError as error:
-            text = f"The network stays {self.parts.sandbox.facts.network}. {error}"
-            self.parts.emit(Notice("warning", text))
-
-    def _set_title(self, title: str) -> None:
-        self.parts.session.keep_state("title", title)
-        self.parts.emit(TitleChanged(self.parts.session.title))
-
-    def _trust_files(self, hashes: dict[str, str]) -> None:
-        try:
-            self.parts.project.trust_files(hashes)
-        except ConfigError as error:
-            self.parts.emit(Notice("warning", str(error)))
-        else:
-            self.declare_servers()
-            self.parts.tell_commands()
-
-    async def _stop_job(self, job_id: str) -> None:
-        with suppress(ToolError):
-            await self.parts.workspace.jobs.find(job_id).stop()
+            change()

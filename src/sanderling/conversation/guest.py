@@ -60,7 +60,10 @@ class Guest:
             declared.name, parts.workspace, parts.gate, lambda: self._is_confined
         )
         self.service = GuestService(
-            parts.workspace, self._permits, parts.tasks.start, self._terminal_wrote
+            parts.workspace,
+            self._permits,
+            parts.tasks.start,
+            lambda name, text: self.telling.put_out(name, text),  # noqa: PLW0108 - made below
         )
         self.telling = Telling(
             parts.session,
@@ -76,7 +79,7 @@ class Guest:
         self._asking: set[anyio.CancelScope] = set()
         self._told: set[str] = set()
         self._told_title = ""
-        self._session_id = _kept_session(parts)
+        self.session_id = _kept_session(parts)
 
     # --- its place, as the link knows it -----------------------------------------------------------------------------------
 
@@ -87,10 +90,6 @@ class Guest:
     @property
     def cwd(self) -> str:
         return self.parts.session.project
-
-    @property
-    def session_id(self) -> str:
-        return self._session_id
 
     def start(self) -> AbstractAsyncContextManager[AgentProcess]:
         return running(self.declared, self.parts.sandbox, self.parts.session.project)
@@ -115,16 +114,14 @@ class Guest:
             self.parts.emit(Notice("warning", text))
 
     def session_begun(self, session_id: str, *, is_new: bool) -> None:  # noqa: ARG002
-        self._session_id = session_id
+        self.session_id = session_id
         if self.parts.session.prompts:
             self.keep()
 
     def keep(self) -> None:
         """Have the log know with which agent, and with which session of its own, this one goes on."""
         of, name = self.parts.session.id, self.declared.name
-        self.parts.session.keep_state(
-            "agent", {"name": name, "session": self._session_id, "of": of}
-        )
+        self.parts.session.keep_state("agent", {"name": name, "session": self.session_id, "of": of})
 
     def options_changed(self) -> None:
         options = self.link.options.shown()
@@ -298,9 +295,6 @@ class Guest:
         self.service.stop_asking()
         for scope in tuple(self._asking):
             scope.cancel()
-
-    def _terminal_wrote(self, terminal_id: str, text: str) -> None:
-        self.telling.put_out(terminal_id, text)
 
     async def log_in(self, methods: Sequence[AuthMethod]) -> str:
         """Have the person choose how to log in; what has to be done in a terminal is said."""

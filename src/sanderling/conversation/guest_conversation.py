@@ -11,8 +11,8 @@ from sanderling.conversation.guest_turn import GuestTurn
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.usage_report import guest_report
 from sanderling.errors import ProviderError, SanderlingError, SessionError
-from sanderling.protocol.actions import Action, Compact, Rewind, UndoCompaction
-from sanderling.protocol.events import ErrorOccurred, Notice, TurnEnded
+from sanderling.protocol.actions import Action, Compact, Rewind, SetModel, UndoCompaction
+from sanderling.protocol.events import ErrorOccurred, TurnEnded
 from sanderling.protocol.guests import SetGuestOption
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.modes import Mode
@@ -43,21 +43,23 @@ class GuestConversation(Conversation):
         mode: Mode | None = None,
     ) -> None:
         self.guest = Guest(parts, declared, provider)
-        parts.guest = declared.name
         parts.servers.commands = lambda: self.guest.commands  # pyright: ignore[reportAttributeAccessIssue]
         provider.on_prepare = self.guest.get_ready
         super().__init__(parts, resources, is_eager=is_eager, mode=mode)
+        self.views.guest = declared.name
 
     def act(self, action: Action) -> None:
         match action:
+            case SetModel(model):
+                self.parts.tasks.start(self._set_option, "model", model)
             case SetGuestOption(name, value):
                 self.parts.tasks.start(self._set_option, name, value)
             case Compact(focus):
                 self._compact(focus)
             case UndoCompaction():
-                self._tell(f"{self.guest.name} keeps what it has read by itself.")
+                self.parts.warn(f"{self.guest.name} keeps what it has read by itself.")
             case Rewind(prompt_id, what) if what != "files":
-                self._tell(
+                self.parts.warn(
                     f"{self.guest.name} cannot forget what was said: only files can be taken back."
                 )
                 if what == "both":
@@ -106,14 +108,11 @@ class GuestConversation(Conversation):
                 self.parts.emit(ErrorOccurred(error.kind, error.message, error.remedy))
                 self.parts.emit(TurnEnded("error"))
 
-    def set_model(self, model: str) -> None:
-        self.parts.tasks.start(self._set_option, "model", model)
-
     def _compact(self, focus: str) -> None:
         if any(each.name == COMPACT for each in self.guest.commands):
             self.submit(Prompt(uuid4().hex, f"/{COMPACT} {focus}".rstrip()))
         else:
-            self._tell(f"{self.guest.name} cannot be asked to summarize the conversation.")
+            self.parts.warn(f"{self.guest.name} cannot be asked to summarize the conversation.")
 
     async def _models(self) -> Models:
         await self.guest.link.ready()
@@ -130,7 +129,4 @@ class GuestConversation(Conversation):
         try:
             await self.guest.link.set_option(name, value)
         except SanderlingError as error:
-            self._tell(f"Nothing has changed: {error}.".replace("..", "."))
-
-    def _tell(self, text: str) -> None:
-        self.parts.emit(Notice("warning", text))
+            self.parts.warn(f"Nothing has changed: {error}.".replace("..", "."))

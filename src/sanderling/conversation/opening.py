@@ -216,7 +216,7 @@ def _servers(settings: Settings) -> "dict[str, McpServer]":
 
 def _tell_of_demo(conversation: Conversation) -> None:
     settings = conversation.parts.settings
-    if conversation.parts.guest:
+    if conversation.views.guest:
         return
     is_without_key = settings.provider == "auto" and choose(settings) == "demo"
     if is_without_key and not conversation.parts.session.is_resumed:

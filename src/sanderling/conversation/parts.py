@@ -16,13 +16,11 @@ from sanderling.config import Settings
 from sanderling.conversation.compactor import Compactor
 from sanderling.conversation.memory import Memory, Remembered
 from sanderling.conversation.model_calls import ModelCalls
-from sanderling.conversation.no_servers import NoServers
 from sanderling.conversation.notes import Notes
 from sanderling.conversation.prompt import prompt_message
-from sanderling.conversation.reviewing import Reviews
 from sanderling.conversation.sandbox_news import shown_event, shown_sandbox
+from sanderling.conversation.servers import NoServers, ServerLoader
 from sanderling.conversation.tasks import Tasks
-from sanderling.conversation.undoing import Undoer
 from sanderling.conversation.waiting import Waiting
 from sanderling.errors import ConfigError
 from sanderling.mcp import GRACE_S
@@ -32,7 +30,6 @@ from sanderling.permissions.gate import Gate
 from sanderling.permissions.rules import Rule
 from sanderling.permissions.store import RuleStore
 from sanderling.project.project import Project
-from sanderling.project.trust.trust import MCP_FILE
 from sanderling.protocol.events import (
     Event,
     Job,
@@ -61,7 +58,7 @@ from sanderling.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from sanderling.mcp.servers import McpServer
-    from sanderling.mcp.tool_servers import ToolServers
+    from sanderling.mcp.tool_servers import Surroundings, ToolServers
 
 
 class Parts:
@@ -84,7 +81,6 @@ class Parts:
         patience_s: float = GRACE_S,
     ) -> None:
         self.session = session
-        self.guest = ""  # the name of the agent that answers, if it is not ours
         self.provider = provider
         self.emit = emit
         self.settings = settings
@@ -103,12 +99,11 @@ class Parts:
             running=self.workspace.changes.of_person,
         )
         self.gate = self._make_gate(rules)
-        self._patience_s = patience_s
-        self._catalog = Catalog(*sources, disabled=settings.tools_disabled)
-        self.servers = self._load_servers(servers) if servers else NoServers()
-        self.calls = ModelCalls(
-            session, provider, settings, self.approvals, emit, catalog=self._catalog
-        )
+        catalog = Catalog(*sources, disabled=settings.tools_disabled)
+        self._loader = ServerLoader(settings, catalog, self._surroundings, patience_s=patience_s)
+        if servers:
+            self._loader.load(servers)
+        self.calls = ModelCalls(session, provider, settings, self.approvals, emit, catalog=catalog)
         self.notes = Notes(session, self.workspace, self.gate, self.project.instructions)
         self.compactor = Compactor(
             session,
@@ -120,17 +115,6 @@ class Parts:
             is_automatic=settings.auto_compact,
         )
 
-        self.reviews = Reviews(self.workspace, emit)
-        self.undoer = Undoer(
-            session,
-            self.workspace,
-            self.gate,
-            emit,
-            notes=self.notes,
-            keep=self.memory.keep,
-            on_rewound=self.calls.show_usage,
-        )
-
     @property
     def approvals(self) -> Approvals:
         return self.gate.approvals
@@ -138,6 +122,13 @@ class Parts:
     @property
     def sandbox(self) -> SessionSandbox:
         return self.workspace.sandbox
+
+    @property
+    def servers(self) -> "NoServers | ToolServers":
+        return self._loader.servers
+
+    def warn(self, text: str) -> None:
+        self.emit(Notice("warning", text))
 
     def restore(self, mode: Mode | None) -> None:
         """Take up what the session has left; `mode` for this time, instead of its own."""
@@ -152,8 +143,9 @@ class Parts:
         try:
             self.provider.set_model(model)
         except ConfigError as error:
-            text = f"The model of this session, {model}, cannot be asked: {error}. {self.provider.model} goes on."
-            self.emit(Notice("warning", text))
+            self.warn(
+                f"The model of this session, {model}, cannot be asked: {error}. {self.provider.model} goes on."
+            )
             return False
         return True
 
@@ -161,7 +153,7 @@ class Parts:
         if paths := self.project.news_of_untrusted():
             self.emit(TrustNeeded(paths))
         for text in self.project.news_of_settings():
-            self.emit(Notice("warning", text))
+            self.warn(text)
 
     def _remembered(self) -> Sequence[Remembered]:
         waiting, shell, todo = self.waiting, self.workspace.shell, self.workspace.todo
@@ -194,7 +186,7 @@ class Parts:
         todo = TodoList(self.memory.keep)
         seen = Seen(disk=sandbox.ground.disk)
         journal = self._make_journal()
-        changes = CommandChanges(journal, lambda: jobs.are_running, self._warn)
+        changes = CommandChanges(journal, lambda: jobs.are_running, self.warn)
         return Workspace(
             self.session.project,
             sandbox,
@@ -214,17 +206,14 @@ class Parts:
         is_kept = log.parent == self.settings.session_dir
         directory = changes_dir(log) if is_kept else log.parent / "changes" / log.stem
         origin = self._origin(directory.parent)
-        return Journal(directory.parent, log.stem, self.session.project, self._warn, origin)
+        return Journal(directory.parent, log.stem, self.session.project, self.warn, origin)
 
     def _origin(self, root: Path) -> Origin | None:
         """The journal of the session that this one was forked from."""
         source = self.session.log.header.forked_from
         if not isinstance(source, str) or not is_session_id(source):
             return None
-        return Origin(root / source, self.session.project, frozenset(self.session.turn_ids))
-
-    def _warn(self, text: str) -> None:
-        self.emit(Notice("warning", text))
+        return Origin(root / source, self.session.project, frozenset(self.session.asked.turn_ids))
 
     def _make_gate(self, rules: tuple[Rule, ...]) -> Gate:
         return Gate(
@@ -236,11 +225,10 @@ class Parts:
             on_allowed=self.memory.keep,
         )
 
-    def _load_servers(self, own: "Mapping[str, McpServer]") -> "ToolServers":
-        """Load what servers need, and have them, and their tools in the catalog."""
-        from sanderling.mcp.tool_servers import Surroundings, ToolServers
+    def _surroundings(self) -> "Surroundings":
+        from sanderling.mcp.tool_servers import Surroundings
 
-        surroundings = Surroundings(
+        return Surroundings(
             self.settings.state_dir,
             self.session.project,
             self.sandbox,
@@ -251,32 +239,14 @@ class Parts:
             self._window_tokens,
             self.gate.may_allow,
         )
-        servers = ToolServers(own, surroundings, patience_s=self._patience_s)
-        self._catalog.add(servers.source)
-        self.tasks.start(servers.source.run)
-        return servers
 
     def _window_tokens(self) -> int:
         limits = self.provider.limits
         return limits.context_window_tokens if limits else 0
 
     def declare_servers(self) -> None:
-        """Have the servers that the project declares, if its file is trusted as it is now."""
-        file, tables = self.project.trust.read(MCP_FILE), self.settings.project_mcp_servers
-        if isinstance(before := self.servers, NoServers):
-            if not (file or tables):
-                return
-            self.servers = self._load_servers({})
-            if before.has_begun:
-                self.servers.begin()
-        from sanderling.mcp.project_file import proposals, servers_in
-
-        declared = proposals(tables)
-        try:
-            declared = servers_in(file or "{}", providers=self.settings.providers) | declared
-        except ConfigError as error:
-            self.emit(Notice("warning", f"{error}."))
-        self.servers.declare(declared)
+        """Have the servers that the project declares now."""
+        self._loader.declare(self.project.trust, self.emit)
 
     def tell_commands(self) -> None:
         """Tell the screen which slash commands there are beside its own."""

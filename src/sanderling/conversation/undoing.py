@@ -12,13 +12,12 @@ from sanderling.changes.restoring import Left, Plan, Step
 from sanderling.changes.states import FileChange, State
 from sanderling.changes.timeline import Timeline
 from sanderling.conversation.compaction import estimated_tokens
-from sanderling.conversation.notes import Notes
+from sanderling.conversation.parts import Parts
 from sanderling.editing.lines import Difference
 from sanderling.editing.text import decode
 from sanderling.errors import SandboxError, SessionError, ToolError
-from sanderling.permissions.gate import Gate
 from sanderling.protocol.actions import RedoTurn, Rewind, UndoTurn
-from sanderling.protocol.events import Event, Notice, PromptsReturned
+from sanderling.protocol.events import Notice, PromptsReturned
 from sanderling.protocol.requests import (
     ChangedFile,
     Changes,
@@ -34,9 +33,8 @@ from sanderling.protocol.restoring import (
     RestoredFile,
 )
 from sanderling.session.records import LoggedRestored, LoggedRewind
-from sanderling.session.session import Session, derived_title
+from sanderling.session.session import derived_title
 from sanderling.tools.restoring import Restorer
-from sanderling.tools.workspace import Workspace
 
 Asked = UndoTurn | RedoTurn | Rewind
 MAX_COMPARED_BYTES = 1 << 20
@@ -56,28 +54,13 @@ class Undoer:
     Undoes what one session has done. What is asked for is done between turns.
 
     An undoing has three parts: the files, of which the journal knows; that it was done, which the session's log has; and for a
-    rewind the conversation. `finish_interrupted` does those that a process which was killed has left. `keep` writes down what the
-    model was told.
+    rewind the conversation. `finish_interrupted` does those that a process which was killed has left.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        workspace: Workspace,
-        gate: Gate,
-        emit: Callable[[Event], None],
-        *,
-        notes: Notes,
-        keep: Callable[[], None],
-        on_rewound: Callable[[], None],
-    ) -> None:
-        self._session = session
-        self._workspace = workspace
-        self._gate = gate
-        self._notes = notes
-        self._emit = emit
-        self._keep = keep
-        self._on_rewound = on_rewound
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._session, self._workspace = parts.session, parts.workspace
+        self._emit = parts.emit
         self._asked = deque[Asked]()
 
     @property
@@ -101,7 +84,7 @@ class Undoer:
                 case Rewind(prompt_id, what):
                     await self._rewind(prompt_id, what)
         except (ToolError, SandboxError, SessionError) as error:
-            self._emit(Notice("warning", str(error)))
+            self._parts.warn(str(error))
 
     async def finish_interrupted(self) -> None:
         """Finish what a process that was killed has begun to undo."""
@@ -117,7 +100,7 @@ class Undoer:
                 done = await Restorer(self._workspace).done(last)
                 await self._tell("finish", last.turns, done, last.id)
         except (ToolError, SandboxError, SessionError) as error:
-            self._emit(Notice("warning", UNFINISHED.format(reason=error)))
+            self._parts.warn(UNFINISHED.format(reason=error))
             return
         if last.prompt_id and self._session.has_just_restored(last.id):
             self._rewind_conversation(last.prompt_id)
@@ -147,7 +130,7 @@ class Undoer:
 
     async def _rewind(self, prompt_id: str, what: str) -> None:
         self._require_turn(prompt_id)
-        is_forgotten = self._session.history_before(prompt_id) is None
+        is_forgotten = self._session.asked.history_before(prompt_id) is None
         if what != "files" and is_forgotten:
             raise SessionError(FORGOTTEN)
         if what != "conversation":
@@ -161,18 +144,18 @@ class Undoer:
             self._rewind_conversation(prompt_id)
 
     def _rewind_conversation(self, prompt_id: str) -> None:
-        messages = self._session.history_before(prompt_id)
-        if messages is None:
+        prompt = self._session.asked.find(prompt_id)
+        messages = self._session.asked.history_before(prompt_id)
+        if prompt is None or messages is None:
             return
-        prompt = next(each for each in self._session.asked if each.id == prompt_id)
         title = derived_title(prompt)
-        self._notes.forget()
-        self._keep()  # first: else whoever is killed in between never tells the model again
+        self._parts.notes.forget()
+        self._parts.memory.keep()  # first: else whoever is killed in between never tells the model again
         self._session.append(LoggedRewind(prompt_id, title, estimated_tokens(messages)))
         self._workspace.seen.forget_all()
         self._emit(ConversationRewound(title))
         self._emit(PromptsReturned((prompt,)))
-        self._on_rewound()
+        self._parts.calls.show_usage()
 
     async def _restore(
         self,
@@ -207,11 +190,11 @@ class Undoer:
         self._emit(restored)
 
     def _require_turn(self, prompt_id: str) -> None:
-        if prompt_id and prompt_id not in self._session.turn_ids:
+        if prompt_id and prompt_id not in self._session.asked.turn_ids:
             raise SessionError(NO_SUCH_TURN)
 
     def _require_writable(self) -> None:
-        if self._gate.mode == "plan":
+        if self._parts.gate.mode == "plan":
             raise SessionError(READ_ONLY)
 
     # --- what is shown -----------------------------------------------------------------------------------------------------
@@ -225,9 +208,9 @@ class Undoer:
         """
         self._require_turn(turn)
         timeline = await self._timeline()
-        texts = {prompt.id: derived_title(prompt) for prompt in self._session.asked}
+        texts = {prompt.id: derived_title(prompt) for prompt in self._session.asked.prompts}
         shown: list[TurnShown] = []
-        for number, each in enumerate(self._session.turn_ids, 1):
+        for number, each in enumerate(self._session.asked.turn_ids, 1):
             if each != (turn or each) or (each not in texts and each not in timeline.turns):
                 continue
             made = timeline.turns.get(each)
@@ -267,12 +250,10 @@ class Undoer:
         if changes := timeline.changes_of(turns):
             planned = await Restorer(self._workspace).plan(changes)
         planned = _with_doubtful(planned, timeline.doubtful_of(turns))
-        ids = [prompt.id for prompt in self._session.asked]
-        count = len(ids) - ids.index(prompt_id) if prompt_id in ids else 0
-        text = next(
-            (derived_title(each) for each in self._session.asked if each.id == prompt_id), ""
-        )
-        refusal = "" if self._session.history_before(prompt_id) is not None else FORGOTTEN
+        asked, prompt = self._session.asked, self._session.asked.find(prompt_id)
+        text = derived_title(prompt) if prompt else ""
+        count = len(asked.prompts) - asked.prompts.index(prompt) if prompt else 0
+        refusal = "" if asked.history_before(prompt_id) is not None else FORGOTTEN
         return RewindPreview(text, count, await to_thread.run_sync(self._shown, planned), refusal)
 
     async def _changed(self, changes: Collection[FileChange]) -> tuple[ChangedFile, ...]:
@@ -300,7 +281,7 @@ class Undoer:
         return await to_thread.run_sync(Timeline, records)
 
     def _turns_from(self, prompt_id: str, timeline: Timeline) -> tuple[str, ...]:
-        ids = self._session.turn_ids
+        ids = self._session.asked.turn_ids
         since = set(ids[ids.index(prompt_id) :])
         return tuple(turn for turn in timeline.turns if turn in since)
 

@@ -8,11 +8,12 @@ import msgspec
 from anyio import to_thread
 
 from sanderling.conversation.parts import Parts
+from sanderling.conversation.reviewing import Reviews
+from sanderling.conversation.undoing import Undoer
 from sanderling.errors import SanderlingError, SessionError, ToolError
 from sanderling.protocol.actions import Action, ShowEarlier, WatchJob
 from sanderling.protocol.events import (
     JobOutput,
-    Notice,
     SessionOpened,
     TodoChanged,
 )
@@ -46,8 +47,11 @@ WATCH_PAUSE_S = 0.01
 class Views:
     """The views of one session."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, undoer: Undoer, reviews: Reviews) -> None:
         self._parts = parts
+        self._undoer = undoer
+        self._reviews = reviews
+        self.guest = ""  # the name of the agent that answers, if it is not ours
         self._watched: dict[str, anyio.CancelScope] = {}
         self._pages: Pages | None = None
         self._paging = anyio.Lock()
@@ -86,11 +90,11 @@ class Views:
             case InspectToolUse(_, tool_use_id):
                 return await self._tool_use(tool_use_id)
             case ListChanges(_, turn):
-                return await self._parts.undoer.changes(turn)
+                return await self._undoer.changes(turn)
             case ShowDifference():
                 return await self._difference(request)
             case PreviewRewind(_, prompt_id):
-                return await self._parts.undoer.preview(prompt_id)
+                return await self._undoer.preview(prompt_id)
 
     # --- what a session begins or goes on with -------------------------------------------------------------------------
 
@@ -98,7 +102,7 @@ class Views:
         """Show the session that was opened just now, with what was said last if that is wanted."""
         parts, session = self._parts, self._parts.session
         parts.emit(
-            SessionOpened(parts.provider.model, session.title, session.is_resumed, parts.guest)
+            SessionOpened(parts.provider.model, session.title, session.is_resumed, self.guest)
         )
         if session.is_resumed and has_history:
             await self._show_earlier()
@@ -106,7 +110,7 @@ class Views:
             lines = (
                 "A line of the session's log is" if count == 1 else f"{count} lines of the log are"
             )
-            parts.emit(Notice("warning", f"{lines} damaged, and left out."))
+            parts.warn(f"{lines} damaged, and left out.")
         self.show_state()
         parts.tell_commands()
 
@@ -114,7 +118,7 @@ class Views:
         """Show what can change in a session, as it is."""
         parts = self._parts
         if problem := parts.project.trust.problem:
-            parts.emit(Notice("warning", problem))
+            parts.warn(problem)
         parts.tell_untrusted()
         if parts.waiting:
             parts.emit(parts.waiting.shown())
@@ -135,15 +139,15 @@ class Views:
                 self._parts.emit(await to_thread.run_sync(self._pages.take))
             except SanderlingError as error:
                 text = f"What was said before cannot be shown: {error}"
-                self._parts.emit(Notice("warning", text))
+                self._parts.warn(text)
 
     async def _difference(self, request: ShowDifference) -> FilesBefore:
         if request.what == "unreviewed":
-            return await self._parts.reviews.before(request.path)
-        return await self._parts.undoer.before(request.what, request.path)
+            return await self._reviews.before(request.path)
+        return await self._undoer.before(request.what, request.path)
 
     async def _tool_use(self, tool_use_id: str) -> WholeToolUse:
-        find = self._parts.session.find_tool_use
+        find = self._parts.session.log.find_tool_use
         try:
             use, result = await to_thread.run_sync(find, tool_use_id)
         except SessionError as error:

@@ -16,10 +16,11 @@ from typing import Any
 
 import msgspec
 
+from sanderling.config import Settings
 from sanderling.config.project import PROJECT_FILE
 from sanderling.errors import ConfigError
 from sanderling.mcp.servers import McpServer, load_server
-from sanderling.project.trust.trust import MCP_FILE
+from sanderling.project.trust.trust import MCP_FILE, Trust
 from sanderling.providers.endpoint import keys_of_providers
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}", re.ASCII)
@@ -102,6 +103,17 @@ class Proposal(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, server=None, problem=problem)
 
 
+def proposals(trust: Trust, settings: Settings) -> tuple[dict[str, Proposal], ConfigError | None]:
+    """The servers that a project proposes, by name, as far as its files are trusted; and what is wrong with `.mcp.json`."""
+    in_file, problem = dict[str, Proposal](), None
+    try:
+        in_file = servers_in(trust.read(MCP_FILE) or "{}", providers=settings.providers)
+    except ConfigError as error:
+        problem = error
+    tables = settings.project_mcp_servers
+    return in_file | {name: _proposal(name, table) for name, table in tables.items()}, problem
+
+
 def servers_in(
     text: str,
     environment: Mapping[str, str] = os.environ,
@@ -120,11 +132,6 @@ def servers_in(
         raise ConfigError(f"{MCP_FILE} is wrong: {error}") from error
     keys = keys_of_providers(providers)
     return {name: _server(each, environment, keys) for name, each in file.mcp_servers.items()}
-
-
-def proposals(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Proposal]:
-    """The servers that a project's own settings propose, by name."""
-    return {name: _proposal(name, table) for name, table in tables.items()}
 
 
 def _proposal(name: str, table: Mapping[str, Any]) -> Proposal:

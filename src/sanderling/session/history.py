@@ -110,7 +110,22 @@ class History:
             for message in since:
                 self.add(message)
 
-    def place_of(self, message: Message) -> tuple[int, int] | None:
+    def before(self, message: Message) -> list[Message] | None:
+        """The messages before `message`, as they were when it was shown; None if that is not known any more."""
+        place = self._place_of(message)
+        return self._messages_before(*place) if place else None
+
+    def rewind(self, message: Message, tokens: int) -> None:
+        """Show what was said before `message`, about so many `tokens`; nothing if that is not known any more."""
+        if place := self._place_of(message):
+            self.messages = self._messages_before(*place)
+            del self._compactions[len(self._compactions) - place[0] :]
+            self._compactions = [
+                each for each in self._compactions if each.length <= len(self.messages)
+            ]
+            self.last_usage = Usage(tokens)
+
+    def _place_of(self, message: Message) -> tuple[int, int] | None:
         """Return how many compactions would have to be undone so that `message` is shown, and where it stands then."""
         shown = [self.messages, *(each.messages for each in reversed(self._compactions))]
         for undos, messages in enumerate(shown):
@@ -119,21 +134,11 @@ class History:
                     return undos, at
         return None
 
-    def messages_before(self, undos: int, at: int) -> list[Message]:
-        """The messages before a place that `place_of` has found, with the results that stand at its head."""
+    def _messages_before(self, undos: int, at: int) -> list[Message]:
+        """The messages before a place, with the results that stand at its head."""
         messages = self._compactions[-undos].messages if undos else self.messages
         results = tuple(block for block in messages[at].content if isinstance(block, ToolResult))
         return [*messages[:at], *([Message("user", results)] if results else [])]
-
-    def rewind(self, message: Message, tokens: int) -> None:
-        """Show what was said before `message`, about so many `tokens`; nothing if that is not known any more."""
-        if place := self.place_of(message):
-            self.messages = self.messages_before(*place)
-            del self._compactions[len(self._compactions) - place[0] :]
-            self._compactions = [
-                each for each in self._compactions if each.length <= len(self.messages)
-            ]
-            self.last_usage = Usage(tokens)
 
     def forget_thoughts(self) -> None:
         """Another model goes on: the API refuses it the thoughts of the one before."""

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from sanderling.errors import SessionError
 from sanderling.paths import open_plain
-from sanderling.protocol.messages import ContentBlock
+from sanderling.protocol.messages import ContentBlock, ToolResult, ToolUse
 from sanderling.session.codec import Codec
 from sanderling.session.records import (
     READABLE_VERSIONS,
@@ -131,7 +131,25 @@ class Log:
         lines = self._lines(start, end)
         return [record for line in lines if (record := self._codec.decoded(line))]
 
-    def blocks_about(self, words: bytes) -> Iterator[ContentBlock]:
+    def find_tool_use(self, tool_use_id: str) -> tuple[ToolUse | None, ToolResult | None]:
+        """
+        A tool use and its result, as they were, whatever the model is shown of them by now. Blocks: call it from a thread.
+
+        Raises:
+            SessionError: the log cannot be read.
+        """
+        use, result = None, None
+        for block in self._blocks_about(tool_use_id.encode()):
+            match block:
+                case ToolUse(id=found) if found == tool_use_id:
+                    use = block
+                case ToolResult(tool_use_id=found) if found == tool_use_id:
+                    result = block
+                case _:
+                    pass
+        return use, result
+
+    def _blocks_about(self, words: bytes) -> Iterator[ContentBlock]:
         """The blocks of the messages that hold `words`, also of those that could not be written yet."""
         unwritten = self._unwritten
         size = os.fstat(self._fd).st_size if self._fd is not None else 0

@@ -22,9 +22,10 @@ from sanderling.protocol.messages import (
     ToolUse,
     Usage,
 )
+from sanderling.session.asked import Asked
 from sanderling.session.history import History, continued, with_results
 from sanderling.session.ledger import Ledger
-from sanderling.session.log import Log, log_path, output_dir
+from sanderling.session.log import Log, log_path
 from sanderling.session.records import (
     LOG_VERSION,
     Header,
@@ -55,7 +56,6 @@ class Session:
     A session: what was said, what is known of it, and its log; `face` is where a new one begins.
 
     `commands` are those of the person's that no prompt has told the model of, `taken_back` what they have undone: the next one does.
-    `turn_ids` are the prompts of all turns, also of those that were rewound.
     """
 
     def __init__(self, session_id: str, project: str, path: Path, face: str = "") -> None:
@@ -66,11 +66,10 @@ class Session:
         self.prompts: list[Prompt] = []
         self.commands: list[CommandRecord] = []
         self.taken_back: list[LoggedRestored | LoggedRewind] = []
-        self.turn_ids: list[str] = []
         self.undoing_id = ""  # of the last of them
         self.ledger = Ledger()
         self._history = History()
-        self._asked: list[tuple[Message, Prompt]] = []  # what stands in the history for a prompt
+        self.asked = Asked(self._history)
         self._states: dict[StateKey, LoggedState] = {}
         self._is_in_turn, self._partial_text = False, ""
 
@@ -170,8 +169,7 @@ class Session:
         self._history.add(logged.message)
         if logged.prompt:
             self.prompts.append(logged.prompt)
-            self._asked += [(each, logged.prompt) for each in self.history[-1:]]
-            self.turn_ids.append(logged.prompt.id)
+            self.asked.add(logged.prompt)
             self.commands, self.taken_back = [], []
             self.ledger.begin_turn()
         self.prompts += logged.steered
@@ -179,16 +177,8 @@ class Session:
 
     def _apply_rewind(self, record: LoggedRewind) -> None:
         self.taken_back.append(record)
-        at = self._asked_at(record.prompt_id)
-        if at is not None:
-            message, prompt = self._asked[at]
-            self._history.rewind(message, record.after_tokens)
-            del self._asked[at:]
+        if prompt := self.asked.rewind(record.prompt_id, record.after_tokens):
             del self.prompts[self.prompts.index(prompt) :]
-
-    def _asked_at(self, prompt_id: str) -> int | None:
-        ids = [prompt.id for _, prompt in self._asked]
-        return len(ids) - 1 - ids[::-1].index(prompt_id) if prompt_id in ids else None
 
     def _apply_to_history(self, record: Record) -> None:
         match record:
@@ -228,43 +218,10 @@ class Session:
             self.append(LoggedUndo())
         return is_compacted
 
-    @property
-    def asked(self) -> list[Prompt]:
-        """The prompts of the turns, without those that were rewound."""
-        return [prompt for _, prompt in self._asked]
-
     def has_just_restored(self, undoing_id: str) -> bool:
         """Say whether this undoing is the last thing that happened, so that a rewind which was to follow has not."""
         last = self.taken_back[-1] if self.taken_back else None
         return isinstance(last, LoggedRestored) and last.undoing_id == undoing_id
-
-    def history_before(self, prompt_id: str) -> list[Message] | None:
-        """The messages that the model would be shown after rewinding to this prompt; None if they are not known any more."""
-        at = self._asked_at(prompt_id)
-        place = None if at is None else self._history.place_of(self._asked[at][0])
-        return self._history.messages_before(*place) if place else None
-
-    def find_tool_use(self, tool_use_id: str) -> tuple[ToolUse | None, ToolResult | None]:
-        """
-        A tool use and its result, as they were, whatever the model is shown of them by now. Reads the log: call it from a thread.
-
-        Raises:
-            SessionError: the log cannot be read.
-        """
-        use, result = None, None
-        for block in self.log.blocks_about(tool_use_id.encode()):
-            match block:
-                case ToolUse(id=found) if found == tool_use_id:
-                    use = block
-                case ToolResult(tool_use_id=found) if found == tool_use_id:
-                    result = block
-                case _:
-                    pass
-        return use, result
-
-    def output_path(self, command_id: str) -> Path:
-        """The file for the output of a command that is too long to keep."""
-        return output_dir(self.path) / f"{command_id}.log"
 
     # --- what is known again -------------------------------------------------------------------------------------------
 
@@ -283,7 +240,7 @@ class Session:
 
     def _known_records(self) -> Iterator[Record]:
         """The records of a log that is read back as the session is now."""
-        prompts = {id(message): prompt for message, prompt in self._asked}
+        prompts = {id(message): prompt for message, prompt in self.asked.messages}
         yield from self._states.values()
         for message in self.history:
             prompt = prompts.get(id(message))

@@ -1,0 +1,49 @@
+"""The prompts that turns have answered, and what the model was shown before each."""
+
+from sanderling.protocol.messages import Message, Prompt
+from sanderling.session.history import History
+
+
+class Asked:
+    """
+    The prompts of a session's turns, without those that were rewound, each with the message that it became.
+
+    `turn_ids` are those of all turns, also of the rewound ones.
+    """
+
+    def __init__(self, history: History) -> None:
+        self.turn_ids: list[str] = []
+        self.messages: list[tuple[Message, Prompt]] = []
+        self._history = history
+
+    @property
+    def prompts(self) -> list[Prompt]:
+        return [prompt for _, prompt in self.messages]
+
+    def find(self, prompt_id: str) -> Prompt | None:
+        at = self._place_of(prompt_id)
+        return None if at is None else self.messages[at][1]
+
+    def add(self, prompt: Prompt) -> None:
+        """Take in the prompt that the newest message of the history was made of."""
+        self.turn_ids.append(prompt.id)
+        self.messages += [(message, prompt) for message in self._history.messages[-1:]]
+
+    def history_before(self, prompt_id: str) -> list[Message] | None:
+        """The messages that the model would be shown after rewinding to this prompt; None if they are not known any more."""
+        at = self._place_of(prompt_id)
+        return None if at is None else self._history.before(self.messages[at][0])
+
+    def rewind(self, prompt_id: str, tokens: int) -> Prompt | None:
+        """Show the model what was said before this prompt, about so many `tokens`; return the prompt, if it is known."""
+        at = self._place_of(prompt_id)
+        if at is None:
+            return None
+        message, prompt = self.messages[at]
+        self._history.rewind(message, tokens)
+        del self.messages[at:]
+        return prompt
+
+    def _place_of(self, prompt_id: str) -> int | None:
+        ids = [prompt.id for prompt in self.prompts]
+        return len(ids) - 1 - ids[::-1].index(prompt_id) if prompt_id in ids else None

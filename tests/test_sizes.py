@@ -1,0 +1,66 @@
+"""The sizes beyond which something wants to be two things, each with a name of its own."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON_LINES, LUA_LINES = 500, 400
+FUNCTION_LINES = 50
+METHODS, ATTRIBUTES = 25, 15
+TABLES = {"sanderling/types.lua"}  # generated
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def parsed() -> Iterator[tuple[str, ast.AST]]:
+    """Each class and function of the package, with the place where it begins."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | Function):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}", node
+
+
+def methods(node: ast.ClassDef) -> list[Function]:
+    return [each for each in node.body if isinstance(each, Function)]
+
+
+def attributes(node: ast.ClassDef) -> set[str]:
+    """What the methods of a class assign to `self`."""
+    return {
+        each.attr
+        for method in methods(node)
+        for each in ast.walk(method)
+        if isinstance(each, ast.Attribute)
+        and isinstance(each.ctx, ast.Store)
+        and isinstance(each.value, ast.Name)
+        and each.value.id == "self"
+    }
+
+
+def test_no_file_is_too_long():
+    limits = {
+        path: limit
+        for folder, ending, limit in (("src", "py", PYTHON_LINES), ("lua", "lua", LUA_LINES))
+        for path in (ROOT / folder).rglob(f"*.{ending}")
+        if path.relative_to(ROOT / folder).as_posix() not in TABLES
+    }
+    lines = {path: path.read_text().count("\n") for path in limits}
+    assert {path: lines[path] for path, limit in limits.items() if lines[path] > limit} == {}
+
+
+def test_no_function_is_too_long():
+    lines = {
+        place: (node.end_lineno or 0) - node.lineno + 1
+        for place, node in parsed()
+        if isinstance(node, Function)
+    }
+    assert {place: count for place, count in lines.items() if count > FUNCTION_LINES} == {}
+
+
+def test_no_class_has_too_many_methods_or_too_much_state():
+    classes = {place: node for place, node in parsed() if isinstance(node, ast.ClassDef)}
+    sizes = {place: (len(methods(node)), len(attributes(node))) for place, node in classes.items()}
+    assert {
+        place: size for place, size in sizes.items() if size[0] > METHODS or size[1] > ATTRIBUTES
+    } == {}
+    assert max(size[1] for size in sizes.values()) > ATTRIBUTES // 2  # they are found
