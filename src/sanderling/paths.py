@@ -61,6 +61,17 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def stamp_of(path: Path) -> tuple[int, ...] | None:
+    """A stamp, another one when the file has changed; () where there is none, None where nothing is known of it."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def real_path(path: str) -> str:
     """
     `path` with links followed, as far as they can be read: /proc/1/root cannot, and realpath would raise.

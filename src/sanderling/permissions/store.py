@@ -16,7 +16,7 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.paths import is_within, open_plain, replacing, state_directory
+from sanderling.paths import is_within, open_plain, replacing, stamp_of, state_directory
 from sanderling.permissions.decide import applies
 from sanderling.permissions.rules import KIND_OF_TOOL, Rule, is_for_any_server
 from sanderling.tools.effects import Effect
@@ -115,13 +115,7 @@ class RuleStore:
 
     def load(self) -> StoredRules:
         """The rules as they are now; the file is read again only when it has changed."""
-        try:
-            found = self.path.stat()
-            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
-        except FileNotFoundError:
-            stamp = ()
-        except OSError:
-            stamp = None  # nothing is known of it: what has been read before does not count
+        stamp = stamp_of(self.path)
         if stamp is None or stamp != self._stamp:
             self._stored, self._stamp = self._read(), stamp
         return self._stored

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from sanderling.errors import ConfigError
-from sanderling.paths import open_plain, replacing, state_directory
+from sanderling.paths import open_plain, replacing, stamp_of, state_directory
 
 VERSION = 1
 MAX_STORE_BYTES = 1 << 20
@@ -38,13 +38,7 @@ class TrustStore:
 
     def hashes(self) -> Mapping[str, str]:
         """The hashes as they are now; the file is read again only when it has changed."""
-        try:
-            found = self.path.stat()
-            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
-        except FileNotFoundError:
-            stamp = ()
-        except OSError:
-            stamp = None
+        stamp = stamp_of(self.path)
         if stamp is None or stamp != self._stamp:
             self._hashes, self._problem = self._read()
             self._stamp = stamp
