@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import examples, policy_of, prove_rest
 from tests.fuzz.talk import directory
-from tests.wires.endpoints import WIRES, Answer, Apis, models, providers
+from tests.wires.endpoints import WIRES, Answer, Apis, Said, models, providers
 
 from sanderling.config import Settings
 from sanderling.conversation.compaction import compacted
@@ -70,6 +70,9 @@ class Play:
         self.parts.calls.backoff = Backoff(attempts=1)
         self.reply = Reply(self.session)
         self._numbers = itertools.count()
+        self._compacted: list[
+            Said
+        ] = []  # what each compaction has taken from what models see again
 
     async def aclose(self) -> None:
         await self.provider.aclose()
@@ -102,11 +105,12 @@ class Play:
     def switch(self, model: str) -> None:
         if model != self.provider.model:
             self.apis.forget()
+            self._compacted = [{} for _ in self._compacted]
             self.provider.set_model(model)
             self.session.switch_model(self.provider.model)
 
     def summarize(self) -> None:
-        self.apis.forget()
+        self._compacted.append(self.apis.forget())
         history = compacted("All is well.", self.session.prompts, is_in_turn=False)
         self.session.append(LoggedSummary(history, "All is well.", 100, 10))
 
@@ -116,11 +120,13 @@ class Play:
         ids = [block.tool_use_id for block in blocks if isinstance(block, ToolResult)]
         texts = dict.fromkeys(ids[:-1], "[cleared]")
         if texts and with_results(self.session.history, texts) != self.session.history:
+            self._compacted.append({})
             self.session.append(LoggedClearing(texts, 100, 10))
 
     def undo(self) -> None:
         self.apis.forget_prefix()
-        self.session.undo_compaction()
+        if self.session.undo_compaction():
+            self.apis.remember(self._compacted.pop())
 
 
 @asynccontextmanager

@@ -43,6 +43,10 @@ PORTS = {name: FIRST_PORT + n for n, name in enumerate(WIRES)}
 NDJSON = "application/x-ndjson"
 
 
+Said = dict[str, dict[str, list[Any]]]
+"""What models have said, by endpoint and model."""
+
+
 @dataclass
 class Answer:
     """What a model says next. Of the stream only the `share` arrives."""
@@ -150,9 +154,19 @@ class Apis:
         self.asked: list[tuple[str, bytes]] = []
         self._numbers = itertools.count()
 
-    def forget(self) -> None:
+    def forget(self) -> Said:
+        """Expect nothing again of what was said; return that."""
+        said = {name: dict(endpoint.said) for name, endpoint in self.endpoints.items()}
         for endpoint in self.endpoints.values():
             endpoint.forget()
+        return said
+
+    def remember(self, said: Said) -> None:
+        """Expect it again, before what was said since."""
+        for name, by_model in said.items():
+            since = self.endpoints[name].said
+            for model, before in by_model.items():
+                since[model] = [*before, *since.get(model, [])]
 
     def forget_prefix(self) -> None:
         for endpoint in self.endpoints.values():
