@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -48,9 +49,14 @@ CORNERS = {
 }
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imports(path: Path, module: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     """Line and full name of everything that the file imports, wherever in it: lazily and for types only as well."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -106,7 +112,7 @@ def test_no_module_leads_back_to_itself_not_even_for_types():
     files = {module_of(path).removesuffix(".__init__"): path for path in PACKAGE.rglob("*.py")}
     graph = {module: set[str]() for module in files}
     for module, path in files.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = (f"{node.module}.{alias.name}" for alias in node.names)
                 graph[module] |= {name if name in files else node.module for name in names}
@@ -121,7 +127,7 @@ def test_each_package_says_what_lives_there():
     silent = {"sandbox/inside", "sandbox/kernel", "sandbox/guard", "sandbox/network"}  # told above
     for path in PACKAGE.rglob("__init__.py"):
         if path.parent.relative_to(PACKAGE).as_posix() not in silent | {"providers/sample"}:
-            assert ast.get_docstring(ast.parse(path.read_text())), path
+            assert ast.get_docstring(parsed(path)), path
 
 
 def test_a_face_knows_an_agent_and_how_to_open_one_and_nothing_behind_it():
@@ -142,7 +148,7 @@ def test_a_docstring_begins_with_the_name_of_its_thing():
     found = [
         f"{path.relative_to(PACKAGE)}: {words}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and BARE.match(words := (ast.get_docstring(node) or "").partition("\n")[0])
     ]

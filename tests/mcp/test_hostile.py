@@ -47,6 +47,7 @@ async def test_server_that_is_killed_in_a_call_is_told_and_comes_back(place, mon
     assert states[2].why == "it was ended by SIGKILL"
 
 
+@prove
 async def test_calls_beside_the_one_that_ends_a_server_are_told_too(place):
     async with served(place, bad=hostile()) as mcp:
         told: list[str] = []
@@ -87,6 +88,7 @@ async def test_server_that_ends_at_once_fails_with_its_reason_and_can_be_restart
         await happens(lambda: mcp["bad"].status.state == "failed")
 
 
+@prove
 async def test_server_that_waits_for_its_next_start_can_be_stopped(place, monkeypatch):
     monkeypatch.setattr(owner, "FIRST_DELAY_S", 60)
     async with served(place, bad=hostile("exit")) as mcp:
@@ -172,6 +174,7 @@ async def test_ten_megabytes_come_whole(place):
         assert len(await mcp.called("bad", "big")) == pytest.approx(10 << 20, rel=0.01)
 
 
+@prove
 async def test_answer_in_a_million_parts_is_refused_at_once(place):
     async with served(place, bad=hostile()) as mcp:
         began = time.process_time()
@@ -181,6 +184,7 @@ async def test_answer_in_a_million_parts_is_refused_at_once(place):
         assert await mcp.called("bad", "echo") == "hi"
 
 
+@prove
 async def test_two_hundred_calls_at_once_are_all_answered(place):
     async with served(place, bad=hostile()) as mcp:
         answers: list[str] = []
@@ -215,11 +219,13 @@ async def test_call_that_takes_too_long_is_given_up_and_cancelled(place):
 
 @pytest.mark.parametrize(
     "tool, words",
-    [
-        ("refuse", "ValueError: this cannot be asked for"),
-        ("odd", "CallToolResult"),
-        ("no-such-tool", "hi"),
-    ],
+    prove_rest(
+        [
+            ("refuse", "ValueError: this cannot be asked for"),
+            ("no-such-tool", "hi"),
+            ("odd", "CallToolResult"),
+        ]
+    ),
 )
 async def test_what_is_wrong_with_an_answer_is_told(place, tool, words):
     async with served(place, bad=hostile()) as mcp:
@@ -238,6 +244,7 @@ async def test_schema_of_a_server_keeps_nobody_busy(place):
         assert time.monotonic() - began < 2
 
 
+@prove
 async def test_server_that_asks_us_something_is_refused_and_its_call_goes_on(place):
     async with served(place, bad=hostile()) as mcp:
         assert await mcp.called("bad", "ask") == "hi"
@@ -266,6 +273,7 @@ async def test_tools_that_come_later_are_told_after_the_others(place, monkeypatc
         assert after == [*before, "mcp__bad__later1"]
 
 
+@prove
 async def test_server_that_has_other_tools_each_time_has_only_so_many(place, monkeypatch):
     async with served(place, bad=hostile()) as mcp:
         own = len(mcp["bad"].tools)
@@ -314,6 +322,7 @@ async def test_log_has_no_secret_that_the_server_was_given(place, monkeypatch):
         assert "[info] I know" in log
 
 
+@prove
 async def test_server_that_is_stopped_is_gone_until_it_is_wanted(place):
     async with served(place, bad=hostile()) as mcp:
         mcp["bad"].stop()

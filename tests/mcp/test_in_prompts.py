@@ -166,6 +166,7 @@ def test_a_single_argument_is_all_that_was_typed():
 # --- questions ---------------------------------------------------------------------------------------------------------
 
 
+@prove
 async def test_a_form_of_the_newer_era_is_filled_in(notes):
     async with notes(uses("mcp__it__introduce"), says("Done.")) as talk:
         assert (await talk.state("it", "ready")).era == "2026-07-28"

@@ -307,6 +307,7 @@ def test_a_change_over_unsaved_text_is_the_persons_to_decide_once_in_every_mode(
     assert len(agent.events("AgentApprovalRequested")) == 1
 
 
+@prove
 def test_a_question_takes_no_key_of_somebody_who_types(start_agent, app):
     agent = start_agent(reply(edit()), DONE)
     agent.command("edit notes.txt")
@@ -565,6 +566,7 @@ def test_tab_goes_on_to_the_next_question_and_p_opens_what_it_is_about(start_age
 # --- modes -------------------------------------------------------------------------------------------------------------
 
 
+@prove
 def test_in_auto_what_the_sandbox_confines_runs_without_a_question(start_agent, app, project):
     agent = start_agent(reply(edit(), bash("touch made")), DONE)
     agent.command("AgentMode auto")
@@ -576,6 +578,7 @@ def test_in_auto_what_the_sandbox_confines_runs_without_a_question(start_agent, 
     assert " auto idle" in agent.screen_text()
 
 
+@prove
 def test_the_key_of_the_prompt_changes_the_mode_and_the_winbar_says_so(start_agent):
     agent = start_agent(DONE)
     agent.command("AgentChat")
@@ -824,6 +827,7 @@ def test_a_neovim_that_is_killed_while_it_asks_leaves_a_session_that_goes_on(
     assert app.read_text() == APP
 
 
+@prove
 def test_to_stop_the_turn_takes_its_question_away_and_does_nothing(start_agent, app):
     agent = start_agent(reply(edit()), DONE)
     agent.ask()

@@ -170,6 +170,7 @@ def test_an_enormous_prompt_is_sent_whole_or_refused_whole(claude, server):
     assert len(server.prompts) == 1
 
 
+@prove
 def test_text_with_every_awkward_character_arrives_as_typed(claude, server):
     awkward = (
         "tab\there \u2028 sep \u0085 nel \u200b zero \U0001f426 bird \x01 ctrl \\ \" ' % $& ` é"

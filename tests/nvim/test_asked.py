@@ -99,6 +99,7 @@ def test_what_is_kept_is_written_and_no_other_byte(proposed):
     assert result.count("The person rejected this part") == 2
 
 
+@prove
 def test_nothing_moves_and_the_focus_stays_where_it_is(proposed):
     child, path = proposed()
     state = child.lua("return { vim.fn.bufname(), vim.fn.win_getid(), vim.fn.mode() }")
@@ -120,6 +121,7 @@ def test_all_rejected_is_denied_with_the_reasons(proposed):
     assert "because: no capitals\n@@ line 2 @@\n-line 2\n+LINE 2" in result
 
 
+@prove
 def test_what_the_person_makes_of_a_hunk_is_what_is_written(proposed):
     child, path = proposed()
     child.lua(
@@ -131,6 +133,7 @@ def test_what_the_person_makes_of_a_hunk_is_what_is_written(proposed):
     assert "The person changed what you proposed here" in child.results()[0]
 
 
+@prove
 def test_what_the_person_types_beside_the_hunks_stays_theirs_to_write(proposed):
     child, path = proposed()
     child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 5, 6, true, { 'typed' })", str(path))
@@ -154,7 +157,7 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("name", prove_rest(WRITES, keep=(0,)))
 def test_no_line_that_was_not_accepted_reaches_the_disk(proposed, name, project):
     child, path = proposed()
     (project / "copy.txt").write_text("")
@@ -199,6 +202,7 @@ def test_hooks_of_the_person_see_their_own_text_and_the_proposal_survives_them(p
     )
 
 
+@prove
 def test_undo_and_quitting_decide_nothing(proposed):
     child, path = proposed()
     child.command("wincmd h | buffer a.txt")
@@ -213,6 +217,7 @@ def test_undo_and_quitting_decide_nothing(proposed):
     assert path.read_text() == TWELVE
 
 
+@prove
 def test_a_reload_shows_the_change_anew(proposed):
     child, path = proposed()
     child.command("wincmd h | buffer a.txt")
@@ -318,7 +323,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("name", [*ENDS, "killed"])
+@pytest.mark.parametrize("name", prove_rest([*ENDS, "killed"]))
 def test_when_it_ends_otherwise_the_person_has_their_own_text_back(proposed, name):
     child, path = proposed()
     child.lua("vim.api.nvim_buf_set_lines(vim.fn.bufnr((...)), 2, 3, true, { 'typed' })", str(path))
@@ -336,6 +341,7 @@ def test_when_it_ends_otherwise_the_person_has_their_own_text_back(proposed, nam
     assert path.read_text() == own
 
 
+@prove
 def test_a_file_that_the_person_closes_is_asked_about_in_the_float(proposed):
     child, path = proposed()
     child.command("bwipeout! a.txt")
@@ -358,6 +364,7 @@ def test_the_floats_keys_answer_for_what_is_left(proposed):
     assert path.read_text() == upper(2, 8, 11)
 
 
+@prove
 def test_with_the_option_it_is_asked_in_the_float(start_agent, project):
     (project / "a.txt").write_text(TWELVE)
     child = start_agent(edit("a.txt"), DONE, setup={"review": "float"})
@@ -382,6 +389,7 @@ def test_a_new_file_is_reviewed_before_there_is_one(start_agent, project):
     assert path.read_text() == "one\ntwo"
 
 
+@prove
 def test_a_new_file_that_is_rejected_leaves_nothing(start_agent, project):
     call = {"id": "t1", "name": "write", "input": {"path": "new.txt", "content": "one\n"}}
     child = start_agent({"step": [{"tool_use": call}]}, DONE)
@@ -410,7 +418,7 @@ SITUATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", prove_rest(SITUATIONS))
+@pytest.mark.parametrize("name", prove_rest(SITUATIONS, keep=(0,)))
 def test_the_first_and_third_of_four_hunks_are_in_the_file_byte_by_byte(proposed, name):
     content, before = SITUATIONS[name]
     child, path = proposed(content, before=before)

@@ -59,6 +59,7 @@ def test_a_prompt_is_sent_from_either_mode_and_answered(child, keys):
     assert child.events("AgentTurnEnded")[0]["stop_reason"] == "end_turn"
 
 
+@prove
 def test_enter_in_insert_mode_is_a_newline(child):
     child.command("AgentChat")
     child.feed("ione<CR>two<Esc>")
@@ -76,6 +77,7 @@ def test_enter_in_insert_mode_sends_when_the_user_wants_it(child):
     assert child.transcript()[-1] == "pong"
 
 
+@prove
 def test_an_empty_prompt_is_not_sent(child):
     child.command("AgentChat")
     wait_until(lambda: NOTICE in child.transcript_text())
@@ -102,6 +104,7 @@ def test_the_prompt_is_an_ordinary_buffer_with_undo(child):
     wait_until(lambda: child.prompt_lines() == ["alpha beta", "alpha gamma"])
 
 
+@prove
 def test_a_sent_prompt_comes_back_with_undo(child):
     child.command("AgentChat")
     child.feed("iping<Esc><CR>")
@@ -110,6 +113,7 @@ def test_a_sent_prompt_comes_back_with_undo(child):
     wait_until(lambda: child.prompt_lines() == ["ping"])
 
 
+@prove
 def test_the_transcript_cannot_be_changed_but_read_searched_and_yanked(child):
     child.command("AgentChat")
     child.feed("iping<C-s><Esc>")
@@ -199,6 +203,7 @@ def test_in_the_prompt_vims_own_keys_do_what_they_do_everywhere(child):
     wait_until(lambda: child.prompt_lines() == ["four four"])
 
 
+@prove
 def test_the_keys_follow_the_persons_localleader_on_the_screen_too(start_nvim):
     child = start_nvim(commands=["let maplocalleader = ' '"])
     child.setup(keys={"send_normal": "<LocalLeader>s", "send_insert": False})
@@ -210,6 +215,7 @@ def test_the_keys_follow_the_persons_localleader_on_the_screen_too(start_nvim):
     wait_until(lambda: windows(child) == [""])
 
 
+@prove
 def test_the_keys_of_the_prompt_history_select_in_a_completion_menu(child):
     child.command("AgentChat")
     child.feed("iping<C-s>")

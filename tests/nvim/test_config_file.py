@@ -44,6 +44,7 @@ def test_a_file_that_is_there_is_opened_as_it_is(child, user_file):
     assert not child.lua("return vim.bo.modified")
 
 
+@prove
 def test_the_projects_file_is_that_of_the_projects_root(child, project):
     (project / "sub").mkdir()
     (project / ".git").mkdir(exist_ok=True)
@@ -98,6 +99,7 @@ def test_a_mistake_is_told_in_the_chat_and_the_next_prompt_tries_it_again(child,
     wait_until(lambda: child.transcript()[-1] == "pong")
 
 
+@prove
 def test_a_prompt_of_a_session_that_does_not_open_comes_back(child, user_file):
     user_file.parent.mkdir(parents=True)
     user_file.write_text("modle = 'x'\n")
@@ -110,6 +112,7 @@ def test_a_prompt_of_a_session_that_does_not_open_comes_back(child, user_file):
     wait_until(lambda: child.transcript()[-1] == "pong")
 
 
+@prove
 def test_the_choice_of_a_model_tries_it_again_too(child, user_file):
     user_file.parent.mkdir(parents=True)
     user_file.write_text("modle = 'x'\n")
@@ -140,6 +143,7 @@ def test_a_change_takes_effect_with_the_next_session(child, user_file, tmp_path)
     assert child.transcript()[-1] == "from the file"
 
 
+@prove
 def test_setup_goes_before_the_file_and_the_settings_say_where_each_is_from(child, user_file):
     user_file.parent.mkdir(parents=True)
     user_file.write_text("\nmax_calls = 3\nthinking = false\n")
@@ -165,6 +169,7 @@ def report(child):
     """)
 
 
+@prove
 def test_the_old_name_of_a_projects_file_is_told_once(child, project):
     (project / ".sanderling").mkdir()
     (project / ".sanderling" / "config.toml").write_text("model = 'x'")

@@ -85,6 +85,7 @@ def test_code_keeps_its_language_across_blank_lines_and_long_fences(scripted):
     wait_for_capture(child, "plain **text**", "@markup.strong.markdown_inline")
 
 
+@prove
 def test_only_what_is_seen_is_parsed_and_the_rest_when_it_is_scrolled_to(scripted):
     child = answered(scripted, "".join(f"paragraph **{n}**\n\n" for n in range(1000)))
     wait_for_capture(child, "paragraph **999**", "@markup.strong.markdown_inline")

@@ -76,6 +76,7 @@ def test_a_killed_host_says_so_once_and_the_next_prompt_finds_the_conversation(s
     assert child.messages().strip() == ""
 
 
+@prove
 def test_prompts_that_a_killed_host_had_not_read_go_back_into_the_prompt(scripted):
     child = scripted(SLOW)
     child.command("AgentChat")
@@ -336,6 +337,7 @@ def test_session_logs_are_private_and_named_by_date_and_time(child):
     assert path.stem[8] == "-"
 
 
+@prove
 def test_update_remote_plugins_breaks_nothing(start_nvim, tmp_path):
     child = start_nvim()
     child.lua("vim.g.loaded_python3_provider, vim.g.python3_host_prog = nil, ...", sys.executable)
@@ -380,6 +382,7 @@ text = "There."
 """
 
 
+@prove
 def test_what_the_environment_says_of_python_is_for_commands_and_not_for_the_host(
     start_nvim, tmp_path
 ):

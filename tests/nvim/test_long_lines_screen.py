@@ -49,6 +49,7 @@ def test_an_answer_of_one_line_is_shown_in_part_and_kept_whole(start_agent, chun
     wait_until(lambda: LINE.strip().encode() in (agent.project / "out.md").read_bytes())
 
 
+@prove
 def test_an_answer_that_stops_in_its_long_line_says_so(start_agent):
     agent = start_agent({"step": [{"text": LINE}, {"text": "", "delay_ms": 60_000}]})
     agent.open_chat()
@@ -107,6 +108,7 @@ def test_a_session_with_long_lines_opens_again_with_their_beginnings(start_agent
     assert told(again, "user") == told(again, "assistant") == [LINE]
 
 
+@prove
 def test_what_a_tool_was_given_is_shown_whole_in_lines_that_can_be_drawn(start_agent):
     use = {"name": "write", "input": {"path": "new.txt", "content": LINE}}
     agent = start_agent({"step": [{"tool_use": use}]}, {"step": [{"text": "The end."}]})

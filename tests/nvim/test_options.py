@@ -192,6 +192,7 @@ def test_with_an_option_that_is_wrong_otherwise_nothing_is_sent_until_it_is_corr
     wait_until(lambda: child.transcript()[-1] == "pong", child.transcript_text())
 
 
+@prove
 @pytest.mark.parametrize("options", [{"provider": ""}, {"chat": {"pos": "left"}}])
 def test_an_environment_that_is_built_is_not_offered_because_an_option_is_wrong(child, options):
     child.lua("""
@@ -207,6 +208,7 @@ def test_an_environment_that_is_built_is_not_offered_because_an_option_is_wrong(
     assert child.lua("return _G.offers") == 0
 
 
+@prove
 def test_options_that_are_wrong_now_leave_the_session_that_is_open_alone(child):
     child.open_chat()
     child.submit("ping")
@@ -235,6 +237,7 @@ def test_a_session_that_a_rule_kept_from_beginning_begins_when_setup_has_mended_
     assert child.transcript_text().count("has no command") == 3
 
 
+@prove
 def test_a_session_whose_script_was_wrong_begins_when_it_is_right(child, tmp_path):
     script = tmp_path / "script.toml"
     script.write_text("version = 1\n[[reply]]\n[[reply.step]]\ntxt = 'x'\n")

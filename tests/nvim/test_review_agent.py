@@ -1,7 +1,7 @@
 """The review of changes from end to end: a real Neovim, host, sandbox and files; only the model is a script."""
 
 import pytest
-from tests.conftest import wait_until
+from tests.conftest import prove, prove_rest, wait_until
 
 APP = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
 
@@ -111,6 +111,7 @@ def test_the_difference_is_shown_of_closed_files_and_of_what_commands_changed(
     assert (app.read_text(), other.read_text()) == (APP, "one\ntwo\nthree\nmine\n")
 
 
+@prove
 @pytest.mark.usefixtures("app")
 def test_the_difference_is_shown_side_by_side(start_agent):
     agent = start_agent(READ, reply(edit("a - b", "a + b")), DONE)
@@ -125,6 +126,7 @@ def test_the_difference_is_shown_side_by_side(start_agent):
     assert agent.lua("return vim.wo.diff")
 
 
+@prove
 def test_where_nothing_was_changed_the_difference_says_so(start_agent):
     agent = start_agent(DONE)
     agent.command("AgentDiff")
@@ -139,13 +141,15 @@ def test_where_nothing_was_changed_the_difference_says_so(start_agent):
 
 @pytest.mark.parametrize(
     "follow, keys, shown",
-    [
-        ("off", "<C-w>w", "here.txt"),
-        ("show", "<C-w>w", "app.py"),
-        ("show", "", "here.txt"),
-        ("jump", "", "app.py"),
-        ("jump", "i", "here.txt"),
-    ],
+    prove_rest(
+        [
+            ("show", "<C-w>w", "app.py"),
+            ("off", "<C-w>w", "here.txt"),
+            ("show", "", "here.txt"),
+            ("jump", "", "app.py"),
+            ("jump", "i", "here.txt"),
+        ]
+    ),
 )
 def test_the_file_that_the_agent_changes_is_shown_where_the_person_is_not(
     start_agent, app, follow, keys, shown

@@ -56,6 +56,7 @@ def test_a_prompt_sent_just_after_a_crash_is_sent_once(scripted, after_ms):
     assert child.transcript_text().count("has ended (signal 9)") == 1
 
 
+@prove
 def test_a_prompt_sent_after_a_stop_is_answered_and_not_given_back(scripted):
     child = scripted(SLOW, keys={"stop": "<F5>"})  # <C-c> drops what is typed ahead
     start_slow_turn(child)
@@ -68,7 +69,7 @@ def test_a_prompt_sent_after_a_stop_is_answered_and_not_given_back(scripted):
 
 
 @pytest.mark.parametrize(
-    "keys, mode", prove_rest([("i", "i"), ("", "n"), ("V", "V"), ("<C-w>k", "n")])
+    "keys, mode", prove_rest([("i", "i"), ("", "n"), ("V", "V"), ("<C-w>k", "n")], keep=(0,))
 )
 def test_an_interrupt_that_no_mapping_sees_stops_the_turn_and_nothing_else(scripted, keys, mode):
     child = scripted(SLOW)
@@ -80,6 +81,7 @@ def test_an_interrupt_that_no_mapping_sees_stops_the_turn_and_nothing_else(scrip
     assert child.lua("return vim.fn.mode()") == mode
 
 
+@prove
 def test_an_interrupt_elsewhere_is_neovims_own(scripted):
     child = scripted(SLOW)
     start_slow_turn(child)
@@ -90,6 +92,7 @@ def test_an_interrupt_elsewhere_is_neovims_own(scripted):
     assert not child.events("AgentTurnEnded")
 
 
+@prove
 def test_what_is_typed_on_while_a_prompt_comes_back_stays_in_its_line(scripted):
     child = scripted(SLOW)
     start_slow_turn(child)
@@ -110,6 +113,7 @@ def test_undo_brings_back_a_prompt_that_was_typed_and_sent_in_one_insert(child):
     wait_until(lambda: child.prompt_lines() == ["ping"])
 
 
+@prove
 def test_a_new_draft_survives_a_look_at_the_history(child):
     child.command("AgentChat")
     child.feed("iping<C-s><Esc>")

@@ -161,6 +161,7 @@ def test_switching_keeps_view_folds_options_and_what_is_being_typed(chat):
     wait_until(lambda: chat.prompt_lines() == ["other words"])
 
 
+@prove
 @pytest.mark.parametrize(
     "position", prove_rest(["left", "bottom", "float", "tab", "current"], keep=(0,))
 )
@@ -403,6 +404,7 @@ def test_stopping_gives_back_what_waits_in_its_own_prompt(chat):
     wait_until(lambda: chat.prompt_lines() == ["other"])
 
 
+@prove
 def test_the_second_key_steers_and_without_a_turn_it_asks(start_agent):
     use = {"name": "bash", "input": {"command": "sleep 0.5"}}
     child = start_agent(
@@ -519,6 +521,7 @@ def test_resuming_beside_a_conversation_leaves_that_alone(again):
     wait_until(lambda: "no other session to go on with" in child.messages())
 
 
+@prove
 def test_ids_complete_before_any_session_was_listed(again):
     child = again("the one", chat=False)
     complete = "return vim.fn.getcompletion('AgentResume ', 'cmdline')"

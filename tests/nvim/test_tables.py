@@ -4,7 +4,7 @@ import subprocess
 from typing import get_type_hints
 
 import pytest
-from tests.conftest import ROOT, find_neovim, wait_until
+from tests.conftest import ROOT, find_neovim, prove, wait_until
 
 from sanderling.config import FIELDS, NEOVIM_KEYS, Settings, key_of
 from sanderling.project.slash_commands import BUILT_IN
@@ -114,6 +114,7 @@ def test_the_keys_of_a_page_are_shown_as_the_options_have_them(child):
     wait_until(lambda: "/help" not in child.screen_text())
 
 
+@prove
 def test_a_key_of_the_chat_is_a_map_without_a_key_as_well(child):
     child.open_chat()
     child.lua("vim.keymap.set('n', 'gs', '<Plug>(AgentKey-send_normal)', { buffer = true })")
@@ -155,6 +156,7 @@ def test_what_is_wrong_in_the_table_is_refused_by_its_name(start_nvim, value, to
     assert told in child.messages()
 
 
+@prove
 def test_a_host_that_runs_is_told_of_a_table_that_is_set(child, tmp_path):
     child.open_chat()
     child.submit("ping")

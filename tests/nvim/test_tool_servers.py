@@ -1,6 +1,6 @@
 """Tool servers from end to end: a real Neovim, host, sandbox and server; only the model is a script."""
 
-from tests.conftest import process_files, wait_until
+from tests.conftest import process_files, prove, wait_until
 from tests.mcp.conftest import hostile
 from tests.nvim.test_agent_acts import DONE, reply, say, use
 
@@ -44,6 +44,7 @@ def test_tool_of_a_server_asks_runs_and_its_result_is_told(start_agent, project,
     assert agent.results()[-1] == str(project / "made")
 
 
+@prove
 def test_servers_end_with_the_editor(start_agent, tmp_path):
     agent = start_agent(DONE, setup=servers(tmp_path))
     agent.command("AgentChat")

@@ -36,7 +36,7 @@ def say_ping(child: ChildNvim, count: int = 1) -> None:
 @pytest.mark.parametrize(
     "event",
     prove_rest(
-        ["BufNew", "OptionSet", "BufAdd", "BufFilePre", "BufFilePost", "FileType"], keep=[0, 1]
+        ["BufNew", "OptionSet", "BufAdd", "BufFilePre", "BufFilePost", "FileType"], keep=[0]
     ),
 )
 def test_an_autocommand_of_the_users_that_fails_is_not_in_the_way_of_the_chat(child, event):
@@ -213,6 +213,7 @@ def test_who_is_at_the_end_of_a_tall_paragraph_and_goes_to_the_end_stays_there(s
         assert "the very end" in screen.screen_text()
 
 
+@prove
 def test_a_question_about_many_lines_leaves_the_transcript_as_full_as_it_was(start_agent, project):
     code = project / "code.py"
     code.write_text("".join(f"line_{n} = {n}\n" for n in range(1, 24)))
@@ -226,6 +227,7 @@ def test_a_question_about_many_lines_leaves_the_transcript_as_full_as_it_was(sta
     assert screen.count("▸ code.py:1-23 · 23 lines") == 3
 
 
+@prove
 def test_insert_in_a_transcript_whose_prompt_was_closed_by_only_opens_it_again(child):
     child.command("AgentChat")
     say_ping(child)
@@ -290,11 +292,13 @@ def test_a_size_that_a_person_gave_the_chat_is_what_it_has_again(child):
 
 @pytest.mark.parametrize(
     "position, size, expected",
-    [
-        ("right", 0.5, {(60, 40): (30, None), (120, 40): (60, None)}),
-        ("right", 40, {(60, 40): (40, None), (120, 40): (40, None)}),
-        ("bottom", 0.5, {(120, 20): (120, 10), (120, 40): (120, 20)}),
-    ],
+    prove_rest(
+        [
+            ("right", 0.5, {(60, 40): (30, None), (120, 40): (60, None)}),
+            ("bottom", 0.5, {(120, 20): (120, 10), (120, 40): (120, 20)}),
+            ("right", 40, {(60, 40): (40, None), (120, 40): (40, None)}),
+        ]
+    ),
 )
 def test_a_share_of_the_screen_stays_one_when_the_screen_changes(child, position, size, expected):
     child.open_chat(position=position, size=size)
@@ -442,7 +446,7 @@ def test_a_prompt_that_only_has_left_alone_is_not_there_twice(child, position):
     wait_until(lambda: filetypes(child) == [""], "all of it is hidden")
 
 
-@pytest.mark.parametrize("command", ["sandbox", "net", "mode"])
+@pytest.mark.parametrize("command", prove_rest(["sandbox", "net", "mode"], keep=(0,)))
 def test_a_wrong_word_behind_a_word_of_the_chat_is_one_line(agent_in_chat, command):
     agent_in_chat.feed(f":{command} bogus<CR>")
     wait_until(lambda: not agent_in_chat.is_blocked() and agent_in_chat.messages(), "it is told")
@@ -536,6 +540,7 @@ def test_what_stands_unsent_where_nothing_was_said_comes_back_in_the_next_sessio
     wait_until(lambda: other.prompt_lines() == ["first words"])
 
 
+@prove
 def test_what_may_hold_a_key_is_kept_in_no_draft(child):
     child.command("AgentChat")
     child.feed("iwords")

@@ -70,6 +70,7 @@ def leftovers(directory: Path) -> list[str]:
 # --- reading -----------------------------------------------------------------------------------------------------------
 
 
+@prove
 async def test_load_gives_all_of_a_file_or_the_beginning_of_a_long_one(place, where):
     path = place.project / "data"
     path.write_bytes(bytes(range(256)) * 400)
@@ -209,6 +210,7 @@ async def test_write_keeps_attributes_and_access_lists(place, where):
     assert os.getxattr(path, "system.posix_acl_access") == ACCESS_LIST
 
 
+@prove
 async def test_default_access_list_of_the_directory_does_not_come_over_a_file_without_one(
     place, where
 ):
@@ -223,6 +225,7 @@ async def test_default_access_list_of_the_directory_does_not_come_over_a_file_wi
     assert os.listxattr(path) == []
 
 
+@prove
 async def test_file_of_another_owner_keeps_its_owner(place, where):
     path = place.project / "file"
     if not IS_ROOT:
@@ -264,6 +267,7 @@ async def test_link_that_leads_nowhere_gets_its_file(place, where):
     assert (place.project / "missing").read_bytes() == b"new"
 
 
+@prove
 async def test_missing_directories_are_made_when_asked_for(place, where):
     path = place.project / "a/b/c/file"
     async with open_files(place, where) as files:
@@ -273,6 +277,7 @@ async def test_missing_directories_are_made_when_asked_for(place, where):
     assert path.read_bytes() == b"new"
 
 
+@prove
 async def test_name_of_255_bytes_can_be_written(place, where):
     path = place.project / ("n" * 255)
     async with open_files(place, where) as files:
@@ -354,6 +359,7 @@ async def test_change_right_after_a_look_is_noticed_each_time(place):
         assert path.read_bytes() == b"xyz"
 
 
+@prove
 async def test_file_that_has_just_changed_is_loaded_when_its_stamp_says_enough(place, where):
     path = place.project / "file"
     async with open_files(place, where) as files:
@@ -444,6 +450,7 @@ async def test_protected_path_is_not_written_and_can_be_known_before(place, name
         assert path.read_bytes() == data
 
 
+@prove
 async def test_check_changes_nothing_and_says_yes_where_a_write_succeeds(place, where):
     async with open_files(place, where) as files:
         status = (place.project / "file").stat()
@@ -466,6 +473,7 @@ async def test_single_file_that_is_granted_is_written_where_it_stands(place, lev
     assert names_in(place.base / "granted") == ["file"]
 
 
+@prove
 async def test_file_in_a_directory_that_may_not_be_written_is_written(place, where):
     (place.project / "sub").mkdir()
     path = place.project / "sub/file"
@@ -747,6 +755,7 @@ async def test_many_who_ask_at_once_share_one_worker(place):
     assert len(found) == 1
 
 
+@prove
 async def test_session_has_a_new_worker_when_the_old_one_was_killed(place):
     async with session_of(place) as session:
         files = await session.ground.files()

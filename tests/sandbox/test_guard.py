@@ -1011,6 +1011,7 @@ def test_no_shape_of_a_tree_makes_the_guard_raise(yard: Yard):
     assert ("quarantined", "fifo0/.git") in kinds(events)
 
 
+@prove
 def test_a_chain_of_links_does_not_hide_another_plant(yard: Yard):
     """Python 3.11 and 3.12 follow it by recursion."""
     guard = yard.start_guard()

@@ -142,6 +142,7 @@ async def test_what_the_person_has_in_the_new_project_the_guard_of_the_old_one_l
     assert not [event for event in place.events if isinstance(event, GuardEvent)]
 
 
+@prove
 async def test_without_a_project_nothing_runs_and_it_goes_on_when_that_is_back(place):
     away = place.home / "away"
     async with session_of(place) as session:
@@ -157,6 +158,7 @@ async def test_without_a_project_nothing_runs_and_it_goes_on_when_that_is_back(p
         assert replacements(place) == []
 
 
+@prove
 async def test_file_in_the_place_of_the_project_is_no_project(place):
     async with session_of(place) as session:
         shutil.rmtree(place.project)

@@ -199,6 +199,7 @@ async def test_server_ends_when_the_sandbox_is_switched_and_when_the_network_ope
                 assert await server.process.wait() == -signal.SIGKILL
 
 
+@prove
 async def test_other_modes_and_hosts_for_commands_let_a_server_live(place):
     async with session_of(place) as session, server_in(session, TOKEN="t") as server:
         session.set_mode("rw")

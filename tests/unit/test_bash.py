@@ -449,6 +449,7 @@ async def test_enormous_report_is_not_read(confined):
     assert "as before" in told
 
 
+@prove
 async def test_switching_the_sandbox_off_and_on_keeps_the_state(confined):
     await confined.say("mkdir sub; cd sub; export A=1")
     for is_on in (False, True):
@@ -657,6 +658,7 @@ async def test_refusal_is_told_with_what_can_be_done_instead(confined):
     assert "refused" not in await confined.say("cat no-such-file")
 
 
+@prove
 async def test_network_that_is_off_is_told(confined):
     script = "import socket; socket.getaddrinfo('example.org', 80)"
     told = await confined.say(f'python3 -c "{script}"')
@@ -883,6 +885,7 @@ def poisoned_path(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", first, prepend=os.pathsep)
 
 
+@prove
 @pytest.mark.usefixtures("poisoned_path")
 async def test_what_a_command_has_put_into_the_private_home_stands_in_for_no_program(tmp_path):
     desk = Desk(tmp_path)

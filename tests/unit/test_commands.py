@@ -484,6 +484,7 @@ def is_our_child(pid):
         return f"PPid:\t{os.getpid()}\n" in Path(f"/proc/{pid}/status").read_text()
 
 
+@prove
 async def test_sandbox_that_dies_is_opened_again(talk):
     async with talk.served():
         await talk.run("c1", "true")
@@ -643,6 +644,7 @@ async def test_what_the_guard_did_is_told(talk):
     assert (event.kind, event.path) == ("quarantined", ".envrc")
 
 
+@prove
 async def test_what_the_guard_could_not_hold_is_told(talk):
     async with talk.served():
         await talk.run("c1", "mkdir pkg; echo evil > pkg/.envrc")

@@ -191,6 +191,7 @@ def test_empty_answer_is_told_on_standard_error(shell, answer):
     assert "the model answered with nothing" in done.stderr
 
 
+@prove
 def test_model_demo_is_the_demo_model(shell):
     done = shell.run("-p", "ping", "--model", "demo")
     assert (done.returncode, done.stdout, done.stderr) == (0, "pong\n", "")
@@ -359,6 +360,7 @@ def test_stream_is_one_event_per_line_and_the_result(shell):
     assert events == list(map(json.loads, golden.read_text().splitlines()))
 
 
+@prove
 def test_calls_tokens_and_dollars_are_told(shell, api):
     api.answer(
         Reply(
@@ -808,6 +810,7 @@ def test_a_signal_stops_the_turn_and_leaves_nothing_behind(shell, number, status
     assert session.history[-1].role == "user"  # each use has its result
 
 
+@prove
 def test_a_second_signal_ends_at_once_and_leaves_nothing_behind(shell, tmp_path):
     (tmp_path / "tmp").mkdir()
     shell.environment["TMPDIR"] = str(tmp_path / "tmp")
@@ -936,6 +939,7 @@ def catches(pid: int, number: int) -> bool:
     return bool(found and int(found[1], 16) & 1 << (number - 1))
 
 
+@prove
 def test_a_reader_that_goes_ends_it_quietly(shell):
     model = shell.write_script(
         [{"text": "word " * 10_000, "chunk_chars": 5}, {"text": "more", "delay_ms": 600_000}]

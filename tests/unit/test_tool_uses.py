@@ -539,6 +539,7 @@ async def test_what_was_not_granted_is_not_offered_again(tmp_path, outside):
     assert all("No such file" in talk.told(n) for n in (0, 1))
 
 
+@prove
 async def test_reason_why_something_was_not_granted_is_told_to_the_model_and_shown(
     tmp_path, outside
 ):
@@ -844,6 +845,7 @@ async def test_offer_names_the_directory_where_only_that_can_be_granted(tmp_path
     assert wanted.exists()
 
 
+@prove
 async def test_command_runs_in_the_directory_that_was_asked_about(tmp_path):
     talk = Talk(tmp_path, uses(bash("cd sub"), bash("touch here")))
     (talk.project / "sub").mkdir(parents=True)
@@ -883,6 +885,7 @@ async def test_what_a_command_has_exported_without_being_asked_about_asks_before
         talk.answer(question, "deny")
 
 
+@prove
 async def test_exports_ask_once_for_each_value_that_was_shown(tmp_path):
     long = f"export LD_DEBUG={'x' * 3000}"
     commands = ["ls", "ls app.py", "export LESSOPEN=less", "pwd", "ls -l", long, "ls -a", "ls -A"]
@@ -1096,6 +1099,7 @@ async def test_network_that_is_switched_off_before_the_grants_of_a_resumed_sessi
     assert gate.state()["granted"] == NO_GRANT
 
 
+@prove
 async def test_host_that_may_be_fetched_for_the_session_is_asked_about_again_when_the_network_was_switched_off(
     tmp_path,
 ):
