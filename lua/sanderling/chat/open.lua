@@ -380,8 +380,7 @@ function M.clear()
   end
 end
 
---- There is an environment now: start the host for the chat, if there is one. Where nothing was said, only that there was none
---- stands in the transcript, which is taken back.
+--- There is an environment now: start the host for the chat, if there is one, in place of a session in which nothing was said.
 ---@param is_wanted boolean go to the prompt
 ---@return boolean is_shown the chat is on the screen
 function M.reopen(is_wanted)

@@ -7,15 +7,14 @@ local bus = require('sanderling.host.bus')
 local config = require('sanderling.config')
 local context = require('sanderling.rewrite.context')
 local host = require('sanderling.host')
-local icons = require('sanderling.ui.icons')
 local install = require('sanderling.host.install')
 local keys = require('sanderling.ui.keys')
 local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local message = require('sanderling.ui.message')
 local preview = require('sanderling.rewrite.preview')
+local shown = require('sanderling.rewrite.shown')
 local stored = require('sanderling.session.stored')
-local words = require('sanderling.ui.words')
 
 local NOTHING_HERE = 'No edit waits here: :AgentEdit asks for one.'
 local STOP_REASONS = {
@@ -23,22 +22,6 @@ local STOP_REASONS = {
   refusal = 'The model refuses to write this.',
   context_full = "The model's context window is full: it cannot be accepted.",
 }
-
----@class (exact) sanderling.rewrite.Edit
----@field id integer
----@field region sanderling.rewrite.region.Region
----@field project string
----@field instruction string the last one
----@field drafts sanderling.Draft[] what came of those before, and of this one when it is done
----@field text string as it is written
----@field is_empty boolean nothing of it has come yet
----@field request? integer that it waits for
----@field notice string what is waited for, or why it cannot be accepted
----@field tokens_in integer
----@field tokens_out integer
----@field usd number
----@field is_priced boolean
----@field mark? integer of the preview
 
 ---@type table<integer, sanderling.rewrite.Edit>
 local edits = {}
@@ -56,81 +39,6 @@ end
 local function model_for(project)
   local session = live.current()
   return session and session.project == project and session.state.model or ''
-end
-
--- what is shown -------------------------------------------------------------------------------------------------------
-
----@param edit sanderling.rewrite.Edit
----@return string[]
-local function lines_of(edit)
-  local text = edit.text
-  return text == '' and edit.region.kind == 'lines' and {}
-    or vim.split(text, '\n', { plain = true })
-end
-
---- Tokens and dollars of an edit so far, all its requests together.
----@param edit sanderling.rewrite.Edit
----@return string
-local function cost_of(edit)
-  local tokens = icons.sent
-    .. words.short(edit.tokens_in)
-    .. ' '
-    .. icons.received
-    .. words.short(edit.tokens_out)
-  local dollars = edit.is_priced and ('$%.4f'):format(edit.usd) or 'price unknown'
-  return tokens .. icons.separator .. dollars
-end
-
----@param option string
----@param command string
----@param does string
----@return string
-local function key_hint(option, command, does)
-  return ('%s %s'):format(keys.name(keys.chosen[option], command), does)
-end
-
----@param edit sanderling.rewrite.Edit
----@return sanderling.rewrite.preview.Chunks
-local function status_of(edit)
-  if edit.request then
-    local doing = edit.notice ~= '' and edit.notice or edit.is_empty and 'Asked' or 'Writing'
-    local stop = key_hint('stop', ':AgentDiscard', 'stops')
-    return { { words.plain(doing) .. icons.separator .. stop, 'AgentBusy' } }
-  end
-  local can_be_accepted = edit.notice == ''
-  local hints = {
-    can_be_accepted and key_hint('edit_accept', ':AgentAccept', 'accepts') or nil,
-    key_hint('edit_discard', ':AgentDiscard', 'discards'),
-    key_hint('edit_refine', ':AgentEdit', 'refines'),
-  }
-  table.insert(hints, 1, cost_of(edit))
-  local chunks = { { table.concat(vim.tbl_values(hints), icons.separator), 'AgentStatus' } }
-  if not can_be_accepted then
-    table.insert(chunks, 1, { edit.notice .. ' ', 'AgentWarning' })
-  end
-  return chunks
-end
-
---- Draw an edit as it is by now.
----@param edit sanderling.rewrite.Edit
-local function draw(edit)
-  local first, last = edit.region:rows()
-  if not first then
-    return
-  end
-  local is_whole = edit.request == nil
-  local old = vim.tbl_map(function(line)
-    return (line:gsub('\r$', ''))
-  end, edit.region.text)
-  local new = edit.is_empty and not is_whole and {} or lines_of(edit)
-  local height
-  edit.mark, height = preview.draw(edit.region.buf, last, edit.mark, {
-    title = words.first_line(edit.instruction),
-    difference = preview.difference(old, new, is_whole),
-    is_whole = is_whole,
-    status = status_of(edit),
-  })
-  preview.reveal(edit.region.buf, first, last, height)
 end
 
 -- keys ----------------------------------------------------------------------------------------------------------------
@@ -219,7 +127,7 @@ local function take_piece(edit, piece)
   local text = edit.text:sub(1, piece.kept or 0) .. (piece.text or '')
   edit.is_empty = edit.is_empty and text == ''
   edit.text = text
-  draw(edit)
+  shown.draw(edit)
 end
 
 --- The last request has not brought a draft: the one before stands again, if there is one.
@@ -232,7 +140,7 @@ local function fall_back(edit, outcome)
   end
   edit.request, edit.notice = nil, ''
   edit.instruction, edit.text, edit.is_empty = draft.instruction, draft.text, false
-  draw(edit)
+  shown.draw(edit)
 end
 
 ---@param edit sanderling.rewrite.Edit
@@ -256,7 +164,7 @@ local function take_answer(edit, result)
   if edit.notice == '' then
     table.insert(edit.drafts, { instruction = edit.instruction, text = result.text })
   end
-  draw(edit)
+  shown.draw(edit)
   bus.announce('AgentEditReady', { buf = edit.region.buf, usd = edit.usd })
 end
 
@@ -285,7 +193,7 @@ local function ask(edit)
     end
   end
   edit.request = host.request(request, while_it_lives(take_answer), while_it_lives(take_piece))
-  draw(edit)
+  shown.draw(edit)
 end
 
 --- Say why the buffer cannot be edited, if it cannot.
@@ -402,7 +310,7 @@ local function put_in(edit)
   elseif edit.notice ~= '' then
     return edit.notice
   end
-  local lines = lines_of(edit)
+  local lines = shown.lines_of(edit)
   if context.has_returns(edit.region.text) then
     lines = vim.tbl_map(function(line)
       return line .. '\r'

@@ -1,7 +1,6 @@
 """A session that is open: what the client asks becomes actions, what happens becomes updates."""
 
 import logging
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,11 +16,11 @@ from sanderling.acp.updates import (
     ConfigOptionUpdate,
     CurrentModeUpdate,
     SessionInfoUpdate,
-    SessionNotification,
     SessionUpdate,
 )
 from sanderling.acp_agent.client import Client
 from sanderling.acp_agent.options import Options
+from sanderling.acp_agent.outgoing import Updates
 from sanderling.acp_agent.own_commands import OwnCommands, is_ours
 from sanderling.acp_agent.questions import Questions, call_of
 from sanderling.acp_agent.telling import Teller
@@ -46,9 +45,7 @@ from sanderling.protocol.messages import Prompt, StopReason
 from sanderling.protocol.requests import ListModels, Models
 from sanderling.session.session import derived_title
 
-ROLL_S = 0.1  # between two tellings of what a command puts out
 SETTLE_S = 3.0  # for an option that does not change at once
-UPDATE = "session/update"
 STOP_REASONS: dict[StopReason, str] = {
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
@@ -113,14 +110,13 @@ class LiveSession:
         self.project = project
         self.ended = anyio.Event()
         self.options = Options("")
-        self._connection = connection
         self._tasks = tasks
         self._teller = Teller(project, client)
+        self._updates = Updates(session_id, connection, tasks, self._teller)
         self._questions = Questions(session_id, connection, client)
         self._open_questions: dict[str, anyio.CancelScope] = {}
         self._agent: Agent | None = None
         self._asked: _Asked | None = None
-        self._early: deque[SessionUpdate] | None = deque()
         self._pages: list[HistoryShown] = []
         self._changed = anyio.Event()
 
@@ -159,12 +155,7 @@ class LiveSession:
 
     def announce_soon(self) -> None:
         """Tell what was held back, as soon as the client has its answer."""
-        self._tasks.start_soon(self._announce)
-
-    async def _announce(self) -> None:
-        held, self._early = self._early or (), None
-        for update in held:
-            self._send(update)
+        self._tasks.start_soon(self._updates.announce)
 
     async def replay(self) -> None:
         """Tell all that was said before, oldest first; what a session is like now is told afterwards."""
@@ -176,7 +167,7 @@ class LiveSession:
                 self._changed = anyio.Event()
         for page in reversed(self._pages):
             for event in page.events:
-                self._send_all(self._told_again(event), is_now=True)
+                self._updates.send_all(self._told_again(event), is_now=True)
         self._pages.clear()
 
     def _told_again(self, event: Event) -> Iterable[SessionUpdate]:
@@ -230,18 +221,18 @@ class LiveSession:
         await self._changed.wait()
 
     def _answer(self, text: str) -> None:
-        self._send(self._teller.answer(text))
+        self._updates.send(self._teller.answer(text))
 
     def _settle(self, prompt: Prompt) -> None:
         """Tell what ends with a turn."""
-        self._roll_now()
-        self._send_all(self._teller.end_compaction("cancelled"))
+        self._updates.roll_now()
+        self._updates.send_all(self._teller.end_compaction("cancelled"))
         now = datetime.now(UTC).isoformat(timespec="seconds")
         if self.options.title:
-            self._send(SessionInfoUpdate(updated_at=now))
+            self._updates.send(SessionInfoUpdate(updated_at=now))
         else:
             self.options.title = derived_title(prompt)
-            self._send(SessionInfoUpdate(title=self.options.title, updated_at=now))
+            self._updates.send(SessionInfoUpdate(title=self.options.title, updated_at=now))
 
     def cancel(self) -> None:
         """Stop the turn, if one goes on."""
@@ -303,21 +294,21 @@ class LiveSession:
                 if scope := self._open_questions.get(question_id):
                     scope.cancel()
             case _:
-                self._send_all(self._teller.updates(event))
-                self._roll_later()
+                self._updates.send_all(self._teller.updates(event))
+                self._updates.roll_later()
         self._changed.set()
 
     def _tell_options(self, event: Event) -> None:
         if isinstance(event, ModeChanged):
-            self._send(CurrentModeUpdate(current_mode_id=event.mode))
+            self._updates.send(CurrentModeUpdate(current_mode_id=event.mode))
         meta = self.told if isinstance(event, SandboxChanged) else None
-        self._send(ConfigOptionUpdate(config_options=self.options.shown(), meta=meta))
+        self._updates.send(ConfigOptionUpdate(config_options=self.options.shown(), meta=meta))
 
     def _take_start(self, prompt: Prompt) -> None:
         if self._asked and prompt.id == self._asked.prompt_id:
             self._asked.has_begun = True
         else:  # one that waited, from another face
-            self._send(self._teller.prompt(prompt))
+            self._updates.send(self._teller.prompt(prompt))
 
     def _take_end(self, stop_reason: StopReason) -> None:
         if self._asked and (self._asked.has_begun or self._asked.is_cancelled):
@@ -328,7 +319,7 @@ class LiveSession:
             self._asked.error = event
         else:
             words = f"{event.message} {event.remedy}".rstrip()
-            self._send_all(self._teller.say("error", words))
+            self._updates.send_all(self._teller.say("error", words))
 
     def _take_held(self, queued: tuple[Prompt, ...]) -> None:
         """End what is asked if it is not sent because a prompt before it has failed."""
@@ -344,36 +335,11 @@ class LiveSession:
     async def _ask_person(self, question: ApprovalRequested) -> None:
         with anyio.CancelScope() as scope:
             self._open_questions[question.id] = scope
-            self._send_all(self._teller.asked(call_of(question), is_open=True))
+            self._updates.send_all(self._teller.asked(call_of(question), is_open=True))
             action = await self._questions.ask(question)
             if isinstance(action, CancelTurn):
                 self.cancel()
             if self._agent:
                 self._agent.act(action)
         self._open_questions.pop(question.id, None)
-        self._send_all(self._teller.asked(call_of(question), is_open=False))
-
-    # --- updates -------------------------------------------------------------------------------------------------------
-
-    def _send_all(self, updates: Iterable[SessionUpdate], *, is_now: bool = False) -> None:
-        for update in updates:
-            self._send(update, is_now=is_now)
-
-    def _send(self, update: SessionUpdate, *, is_now: bool = False) -> None:
-        if self._early is None or is_now:
-            self._connection.notify(UPDATE, SessionNotification(session_id=self.id, update=update))
-        else:
-            self._early.append(update)
-
-    def _roll_later(self) -> None:
-        if self._teller.rolling and not self._teller.is_rolling:
-            self._teller.is_rolling = True
-            self._tasks.start_soon(self._roll)
-
-    async def _roll(self) -> None:
-        await anyio.sleep(ROLL_S)
-        self._teller.is_rolling = False
-        self._roll_now()
-
-    def _roll_now(self) -> None:
-        self._send_all(self._teller.rolled())
+        self._updates.send_all(self._teller.asked(call_of(question), is_open=False))

@@ -122,11 +122,8 @@ class Timeline:
             if not takers:
                 found.append(each)
                 continue
-            left = [dict(taker.left) for taker in takers]
-            changes = tuple(
-                change for change in each.changes if all(change.path in paths for paths in left)
-            )
-            if changes:
+            left = set[str].intersection(*({path for path, _ in taker.left} for taker in takers))
+            if changes := tuple(change for change in each.changes if change.path in left):
                 found.append(each._replace(changes=changes))
         return found
 

@@ -13,9 +13,9 @@ from sanderling.conversation.undoing import files_before
 from sanderling.editing.lines import Difference
 from sanderling.editing.text import decode
 from sanderling.protocol.actions import NoteReviewed
-from sanderling.protocol.events import ChangesUnreviewed, Event, UnreviewedFile
+from sanderling.protocol.events import ChangesUnreviewed, Event
 from sanderling.protocol.requests import FilesBefore
-from sanderling.protocol.reviews import ReviewLeft
+from sanderling.protocol.reviews import ReviewLeft, UnreviewedFile
 from sanderling.tools.buffers import bytes_or_text
 from sanderling.tools.editor import Buffer
 from sanderling.tools.restoring import Restorer

@@ -14,7 +14,7 @@ from sanderling.protocol.guests import AnswerOption, GuestOptionsChanged
 from sanderling.protocol.messages import Prompt, StopReason, Usage
 from sanderling.protocol.modes import Mode, NetworkMode, SandboxLevel
 from sanderling.protocol.restoring import ConversationRewound, FilesRestored
-from sanderling.protocol.reviews import Proposal
+from sanderling.protocol.reviews import Proposal, UnreviewedFile
 
 
 class SessionOpened(msgspec.Struct, tag="session_opened", frozen=True, omit_defaults=True):
@@ -401,14 +401,6 @@ class LinkOffered(msgspec.Struct, tag="link_offered", frozen=True):
 
 class TurnEnded(msgspec.Struct, tag="turn_ended", frozen=True):
     stop_reason: StopReason
-
-
-class UnreviewedFile(msgspec.Struct, frozen=True):
-    """A file with so many changes that nobody has reviewed, the first of them in the line `line`, from 1."""
-
-    path: str
-    count: int
-    line: int
 
 
 class ChangesUnreviewed(msgspec.Struct, tag="changes_unreviewed", frozen=True):

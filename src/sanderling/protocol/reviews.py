@@ -67,3 +67,11 @@ class Review(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     hunks: tuple[ReviewedHunk, ...]
     ends_in_newline: bool = True
+
+
+class UnreviewedFile(msgspec.Struct, frozen=True):
+    """A file with so many changes that nobody has reviewed, the first of them in the line `line`, from 1."""
+
+    path: str
+    count: int
+    line: int

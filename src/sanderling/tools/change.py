@@ -13,7 +13,6 @@ import stat
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import anyio
 from msgspec.structs import replace
@@ -37,6 +36,7 @@ from sanderling.tools.buffers import (
     plain,
     text_in,
 )
+from sanderling.tools.changed import Changed, Written
 from sanderling.tools.editor import Buffer, Editor
 from sanderling.tools.known import Knowledge, Known, Proposal
 from sanderling.tools.outcome import OverlapError, Preview
@@ -54,29 +54,6 @@ UNDONE = (
     " instruct an agent, so that the sandbox's guard would undo it. Nothing was written. Tell the person what it is to hold: they"
     " can write it when this session has ended."
 )
-
-
-class Changed(NamedTuple):
-    """
-    The text before a change that was made (None for a new file) and after it.
-
-    `is_written`: the file holds it; else only the buffer does. `byte_count` is that of the file.
-    """
-
-    old: str | None
-    new: str
-    notes: tuple[str, ...]
-    is_written: bool = True
-    byte_count: int = 0
-
-
-class _Written(NamedTuple):
-    """A buffer's text as it was written; `is_known` if the notes tell the model all that it did not want itself."""
-
-    text: str
-    byte_count: int
-    notes: tuple[str, ...]
-    is_known: bool
 
 
 class _MovedError(Exception):
@@ -406,7 +383,7 @@ class Change:
 
     async def _change_and_write(
         self, editor: Editor, buffer: Buffer, loaded: Loaded | None, proposal: Proposal
-    ) -> "_Written":
+    ) -> "Written":
         wanted = text_in(buffer, proposal.data)
         hunks = await done(len(wanted), buffer_hunks, buffer.text, wanted)
         # Half of what follows would leave text in the buffer that the person does not expect there.
@@ -421,7 +398,7 @@ class Change:
         hunks: tuple[Hunk, ...],
         loaded: Loaded | None,
         data: bytes,
-    ) -> "_Written":
+    ) -> "Written":
         if not await self._apply(editor, buffer, hunks):
             raise _MovedError
         current = changed = applied(buffer.text, hunks)
@@ -446,7 +423,7 @@ class Change:
             await editor.after_write(ready or buffer, stamp)
         except ToolError as error:
             notes = (*notes, f"The file is written, but the editor does not know that yet: {error}")
-        return _Written(current, len(data), notes, part.is_whole)
+        return Written(current, len(data), notes, part.is_whole)
 
     async def _apply(self, editor: Editor, buffer: Buffer, hunks: tuple[Hunk, ...]) -> bool:
         """Change the buffer, and have what language servers say of that told; False if the person was quicker."""

@@ -7,7 +7,8 @@ import msgspec
 from sanderling.editing.lines import Difference, shown
 from sanderling.editing.replace import Replacement, replace
 from sanderling.tools.base import Context, tool
-from sanderling.tools.change import Change, Changed
+from sanderling.tools.change import Change
+from sanderling.tools.changed import Changed
 from sanderling.tools.effects import Effect
 from sanderling.tools.known import Proposal
 from sanderling.tools.outcome import Outcome, Preview

@@ -8,7 +8,8 @@ from sanderling.editing.lines import Difference, lines_of
 from sanderling.editing.text import FileText, decode
 from sanderling.errors import ToolError
 from sanderling.tools.base import Context, tool
-from sanderling.tools.change import Change, Changed
+from sanderling.tools.change import Change
+from sanderling.tools.changed import Changed
 from sanderling.tools.edit import described
 from sanderling.tools.effects import Effect
 from sanderling.tools.known import Proposal

@@ -1,0 +1,98 @@
+--- Edits as they are seen: below what they are about, with their state, what they cost, and the keys.
+local M = {}
+
+local icons = require('sanderling.ui.icons')
+local keys = require('sanderling.ui.keys')
+local preview = require('sanderling.rewrite.preview')
+local words = require('sanderling.ui.words')
+
+---@class (exact) sanderling.rewrite.Edit
+---@field id integer
+---@field region sanderling.rewrite.region.Region
+---@field project string
+---@field instruction string the last one
+---@field drafts sanderling.Draft[] what came of those before, and of this one when it is done
+---@field text string as it is written
+---@field is_empty boolean nothing of it has come yet
+---@field request? integer that it waits for
+---@field notice string what is waited for, or why it cannot be accepted
+---@field tokens_in integer
+---@field tokens_out integer
+---@field usd number
+---@field is_priced boolean
+---@field mark? integer of the preview
+
+---@param edit sanderling.rewrite.Edit
+---@return string[]
+function M.lines_of(edit)
+  local text = edit.text
+  return text == '' and edit.region.kind == 'lines' and {}
+    or vim.split(text, '\n', { plain = true })
+end
+
+--- Tokens and dollars of an edit so far, all its requests together.
+---@param edit sanderling.rewrite.Edit
+---@return string
+local function cost_of(edit)
+  local tokens = icons.sent
+    .. words.short(edit.tokens_in)
+    .. ' '
+    .. icons.received
+    .. words.short(edit.tokens_out)
+  local dollars = edit.is_priced and ('$%.4f'):format(edit.usd) or 'price unknown'
+  return tokens .. icons.separator .. dollars
+end
+
+---@param option string
+---@param command string
+---@param does string
+---@return string
+local function key_hint(option, command, does)
+  return ('%s %s'):format(keys.name(keys.chosen[option], command), does)
+end
+
+---@param edit sanderling.rewrite.Edit
+---@return sanderling.rewrite.preview.Chunks
+local function status_of(edit)
+  if edit.request then
+    local doing = edit.notice ~= '' and edit.notice or edit.is_empty and 'Asked' or 'Writing'
+    local stop = key_hint('stop', ':AgentDiscard', 'stops')
+    return { { words.plain(doing) .. icons.separator .. stop, 'AgentBusy' } }
+  end
+  local can_be_accepted = edit.notice == ''
+  local hints = {
+    can_be_accepted and key_hint('edit_accept', ':AgentAccept', 'accepts') or nil,
+    key_hint('edit_discard', ':AgentDiscard', 'discards'),
+    key_hint('edit_refine', ':AgentEdit', 'refines'),
+  }
+  table.insert(hints, 1, cost_of(edit))
+  local chunks = { { table.concat(vim.tbl_values(hints), icons.separator), 'AgentStatus' } }
+  if not can_be_accepted then
+    table.insert(chunks, 1, { edit.notice .. ' ', 'AgentWarning' })
+  end
+  return chunks
+end
+
+--- Draw an edit as it is by now.
+---@param edit sanderling.rewrite.Edit
+function M.draw(edit)
+  local first, last = edit.region:rows()
+  if not first then
+    return
+  end
+  local is_whole = edit.request == nil
+  local old = vim.tbl_map(function(line)
+    return (line:gsub('\r$', ''))
+  end, edit.region.text)
+  local new = edit.is_empty and not is_whole and {} or M.lines_of(edit)
+  local height
+  edit.mark, height = preview.draw(edit.region.buf, last, edit.mark, {
+    title = words.first_line(edit.instruction),
+    difference = preview.difference(old, new, is_whole),
+    is_whole = is_whole,
+    status = status_of(edit),
+  })
+  preview.reveal(edit.region.buf, first, last, height)
+end
+
+return M
