@@ -80,7 +80,7 @@ async def test_what_it_has_started_ends_with_it(guests):
 def _is_running(pid):
     try:
         os.kill(pid, 0)
-        with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123, ASYNC230
+        with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123
             return stat.read().split(")")[1].split()[0] != "Z"
     except (OSError, IndexError):
         return False

@@ -350,13 +350,15 @@ async def test_what_a_killed_undoing_has_left_is_finished(place, project, killed
         desk.workspace.journal = agent.journal = type(agent.journal)(
             place.base / "state" / "changes", "s", str(project)
         )
-        unfinished = (await agent.timeline()).unfinished
+        unfinished = (await agent.timeline()).latest
         assert unfinished
         finished = await Restorer(desk.workspace).finish(unfinished)
         assert [(Path(left.path).name, left.why) for left in finished.left] == [("f4", INTERRUPTED)]
         assert {(project / name).read_text() for name in names[:4]} == {"before\n"}
         assert (project / "f4").read_text() == "mine\n"
-        assert (await agent.timeline()).unfinished is None
+        latest = (await agent.timeline()).latest
+        assert latest
+        assert latest.is_finished
         await agent.redo()
         assert {(project / name).read_text() for name in names[:4]} == {"after\n"}
 

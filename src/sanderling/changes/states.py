@@ -24,11 +24,6 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     target: str = ""
     lost: str = ""
 
-    @property
-    def is_kept(self) -> bool:
-        """Say whether it can be made again."""
-        return not self.lost and self.kind != "other"
-
 
 ABSENT = State()
 

@@ -51,11 +51,6 @@ class Timeline:
         return self.undoings[-1] if self.undoings else None
 
     @property
-    def unfinished(self) -> Undoing | None:
-        """The undoing that was interrupted, if the last one was."""
-        return self.latest if self.latest and not self.latest.is_finished else None
-
-    @property
     def last_turn(self) -> TurnChanges | None:
         """The last turn that was not undone."""
         undone = self.undone_turns
