@@ -37,7 +37,7 @@ def settled(id_="q1"):
 
 def answer(answer_, id_="q1", *, reason="", rule=""):
     action = {"type": "answer_approval", "id": id_, "answer": answer_}
-    return action | {"reason": reason, "rule": rule}
+    return action | {"reason": reason, "rule": rule, "option": ""}
 
 
 def many_lines(count=40):
