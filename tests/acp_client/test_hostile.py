@@ -116,15 +116,10 @@ async def test_garbage_unknown_updates_and_wrong_types_are_survived(guests):
     async with guests.talk({"prompts": {"go": steps}}) as talk:
         assert await talk.ask("go") == "end_turn"
         assert talk.text == "[hologram]still here"
-        assert talk.notices == [
+        assert set(talk.notices) == {
             "Mine has sent something malformed, which is passed over.",
             "Mine tells of 'of_tomorrow', which this version of Sanderling cannot show.",
-        ] or sorted(talk.notices) == sorted(
-            [
-                "Mine has sent something malformed, which is passed over.",
-                "Mine tells of 'of_tomorrow', which this version of Sanderling cannot show.",
-            ]
-        )
+        }
         assert await talk.ask("again") == "end_turn"
 
 

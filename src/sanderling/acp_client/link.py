@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from sanderling import __version__
@@ -49,6 +50,7 @@ from sanderling.errors import ProviderError, SanderlingError
 
 START_S = 120.0  # a program may be fetched first
 CLOSE_S = 0.5
+LAST_WORDS_S = 0.2
 AGAIN = "The next prompt starts it again."
 
 log = logging.getLogger(__name__)
@@ -149,6 +151,9 @@ class Link:
         Raises:
             ProviderError: that cannot be.
         """
+        live = self._live
+        if self._settled and (self._scope.cancel_called or (live and live.process.is_outdated)):
+            await self._ended.wait()  # the one that is ending is not asked any more
         if self._settled is None:
             self._settled = anyio.Event()
             self._problem = None
@@ -256,6 +261,7 @@ class Link:
             problem: SanderlingError | None = None
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._serve, live, tasks.cancel_scope)
+                tasks.start_soon(self._watch, live)
                 tasks.start_soon(self._updates.show, self._show)
                 try:
                     await self._shake_hands(live)
@@ -267,12 +273,19 @@ class Link:
             if problem:
                 raise await self._explained(problem, live)
 
+    async def _watch(self, live: _Live) -> None:
+        """See the process end: what it has left behind may hold its pipe, and would have us wait."""
+        ending = await live.process.wait()
+        self._why = self._why or f"{self._place.name} has ended: {ending}."
+        await anyio.sleep(LAST_WORDS_S)
+        live.connection.close()
+
     async def _serve(self, live: _Live, scope: anyio.CancelScope) -> None:
         """Serve the connection; when that ends, so does the guest, however much it still does."""
         await live.connection.serve()
         with anyio.move_on_after(CLOSE_S):
-            ending = await live.process.wait()
-            self._why = self._why or f"{self._place.name} has ended: {ending}."
+            await live.process.wait()
+            await anyio.lowlevel.checkpoint()  # who watches it says how
         self._why = self._why or f"{self._place.name} has closed its output."
         await self._updates.all_shown()
         scope.cancel()
