@@ -1,0 +1,142 @@
+"""`sanderling client`: another agent on a command line."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+AGENT = Path(__file__).with_name("agent.py")
+DEADLINE_S = 30
+ASKED = {
+    "toolCall": {"toolCallId": "1", "title": "rm x", "kind": "other"},
+    "options": [
+        {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+        {"optionId": "no", "name": "No", "kind": "reject_once"},
+    ],
+}
+SCRIPT = {
+    "prompts": {
+        "ping": [{"say": "pong"}],
+        "ask": [{"ask": ASKED}],
+        "wait": [{"say": "on\n"}, {"wait_cancel": 20}],
+        "die": [{"exit": 3}],
+    }
+}
+
+
+@pytest.fixture
+def client(tmp_path):
+    """Start `sanderling client` with the scripted agent, outside of a sandbox, in an empty HOME."""
+    running = []
+
+    def start(*arguments, script=SCRIPT, agent=None):
+        path = tmp_path / "script.json"
+        path.write_text(json.dumps(script))
+        project = tmp_path / "project"
+        project.mkdir(exist_ok=True)
+        command = agent or shlex.join([sys.executable, str(AGENT), str(path)])
+        argv = [sys.executable, "-m", "sanderling", "client", "--no-sandbox"]
+        argv += ["--agent", command, "--cwd", str(project), *arguments]
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        }
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=env,
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            stream.close()
+
+
+def test_ping_is_answered_with_pong_and_the_time_that_took(client):
+    out, err = client().communicate(":ping\n", timeout=DEADLINE_S)
+    assert out == "pong\n"
+    assert "the first word took " in err
+
+
+def test_p_asks_once_and_nobody_answers_its_questions(client):
+    process = client("-p", "ask")
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert json.loads(out.removeprefix("answer: "))["outcome"]["optionId"] == "no"
+    assert "denied: tool rm x" in err
+    assert process.returncode == 0
+
+
+def test_a_question_is_answered_by_number(client):
+    process = client()
+    process.stdin.write("ask\n")
+    process.stdin.flush()
+    while "2. No" not in process.stderr.readline():
+        pass
+    process.stdin.write("7\n1\n")
+    process.stdin.close()
+    assert '"optionId": "yes"' in process.stdout.read()
+    assert process.wait(DEADLINE_S) == 0
+    assert "answer with a number from 1 to 2" in process.stderr.read()
+
+
+def test_cancel_and_an_interrupt_stop_the_turn(client):
+    process = client()
+    for stop in (
+        lambda: process.stdin.write(":cancel\n"),
+        lambda: process.send_signal(signal.SIGINT),
+    ):
+        process.stdin.write("wait\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "on\n"
+        stop()
+        process.stdin.flush()
+        while "the turn has ended: cancelled" not in process.stderr.readline():
+            pass
+    process.stdin.write(":quit\n")
+    process.stdin.close()
+    assert process.wait(DEADLINE_S) == 0
+
+
+def test_an_interrupt_of_p_is_its_exit_status(client):
+    process = client("-p", "wait")
+    assert process.stdout.readline() == "on\n"
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(DEADLINE_S) == 130
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    "script, agent, told",
+    [
+        ({"settings": {"version": 7}}, None, "speaks version 7 of the Agent Client Protocol"),
+        (SCRIPT, "cluade", "there is no agent 'cluade'; did you mean 'claude'?"),
+        (SCRIPT, "false", "has ended"),
+    ],
+)
+def test_what_cannot_be_started_is_told_and_is_exit_status_2(client, script, agent, told):
+    process = client(script=script, agent=agent)
+    assert process.wait(DEADLINE_S) == 2
+    assert told in process.stderr.read()
+
+
+def test_an_agent_that_ends_in_mid_turn_is_exit_status_1(client):
+    process = client("-p", "die")
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 1
+    assert "it ended with exit status 3" in err
