@@ -5,7 +5,7 @@ local config = require('sanderling.config')
 local queue = require('sanderling.approval.queue')
 local words = require('sanderling.ui.words')
 
-local MAX_TITLE_CELLS = 32 -- of an answer in another agent's words
+local TITLE_CELLS = { 32, 24, 18, 12, 8, 0 } -- of an answer in another agent's words, from wide to narrow
 
 ---@alias sanderling.approval.Words table<string, string> what each key does, by its option without `question_`
 
@@ -67,11 +67,12 @@ local other_words = {
 
 --- The words of another agent for the keys that give its answers: the first of each kind.
 ---@param event sanderling.ApprovalRequested
+---@param cells integer that each may take
 ---@return sanderling.approval.Words?
-local function own_words(event)
+local function own_words(event, cells)
   local found = event.options and {} ---@type sanderling.approval.Words?
   for _, option in ipairs(event.options or {}) do
-    local word = words.fitting(words.plain(option.title), MAX_TITLE_CELLS)
+    local word = words.fitting(words.plain(option.title), cells)
     found[option.choice] = found[option.choice] or word
   end
   return found
@@ -117,12 +118,12 @@ end
 ---@return [string, string][]
 function M.keys_line(q, width)
   local chunks
-  for _, word_of in ipairs(key_words) do
+  for level, word_of in ipairs(key_words) do
     local cells = 1
     chunks = {}
     for _, option in ipairs(vim.tbl_filter(key_of, options_of(q))) do
       local key = assert(key_of(option))
-      local others = own_words(q.event) or other_words[q.event.kind] or {}
+      local others = own_words(q.event, TITLE_CELLS[level]) or other_words[q.event.kind] or {}
       local word = word_of[option] and ' ' .. (others[option] or word_of[option]) or ''
       word = word .. (option == 'deny' and word_of.deny and also_denied(q) or '')
       chunks[#chunks + 1] = { ' ' .. key, 'AgentApprovalKey' }

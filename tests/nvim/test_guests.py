@@ -1,0 +1,142 @@
+"""Another agent in the chat: rendered as ours is, asked about in the float, chosen from by its own options."""
+
+import json
+import sys
+
+import pytest
+from tests.acp_client.conftest import AGENT
+from tests.acp_client.test_turns import OPTIONS, call, content, news, update
+from tests.conftest import wait_until
+from tests.nvim.conftest import count_keys_after
+
+ENTRY = {"sandbox": False, "title": "Mine"}
+
+
+@pytest.fixture
+def start_guest(start_agent, tmp_path):
+    """A Neovim in whose settings the agent `mine` does as a script says."""
+
+    def start(script, **screen):
+        path = tmp_path / "guest.json"
+        path.write_text(json.dumps(script))
+        table = {"command": [sys.executable, str(AGENT), str(path)], **ENTRY}
+        child = start_agent(setup={"agents": {"mine": table}}, **screen)
+        child.command("AgentChat mine")
+        wait_until(lambda: "Prompt" in child.screen_text())
+        return child
+
+    return start
+
+
+def typed(child, text):
+    child.feed(f"<Esc>i{text}<Esc><CR>")
+
+
+def test_a_turn_of_another_agent_is_drawn_as_one_of_ours(start_guest):
+    diff = {"type": "diff", "path": "$CWD/a.py", "oldText": "one\n", "newText": "two\n"}
+    steps = [
+        {"think": "What is asked?"},
+        {"say": "I change **it**.\n"},
+        call("1", title="Edit a.py", kind="edit", status="in_progress", content=[diff]),
+        news("1", status="completed"),
+        call("2", title="ls", kind="execute", rawInput={"command": "ls"}, status="in_progress"),
+        news("2", status="completed", content=content("a.py\nb.py")),
+        update("plan", entries=[{"content": "test it", "priority": "low", "status": "pending"}]),
+        {"say": "Done."},
+    ]
+    child = start_guest({"prompts": {"go": steps}}, lines=40, columns=100)
+    typed(child, "go")
+    screen = child.wait_for_screen("Done.", "edit a.py", "+1 −1", "bash ls", "I change")
+    assert "mine" in screen  # the model's place in the bars
+    wait_until(lambda: "test it" in child.screen_text())
+    assert "-one" in child.transcript_text()
+    assert child.records("state")
+    keys = [record["key"] for record in child.records("state")]
+    assert "agent" in keys
+
+
+def test_its_question_is_answered_in_the_float_with_its_own_words(start_guest):
+    raw = {"toolCallId": "1", "title": "x", "kind": "execute", "rawInput": {"command": "make all"}}
+    child = start_guest(
+        {"prompts": {"go": [{"ask": {"toolCall": raw, "options": OPTIONS}}]}}, columns=160, lines=40
+    )
+    typed(child, "go")
+    screen = child.wait_for_question()
+    assert "Allow bash make all?" in screen
+    assert "Mine asks." in screen
+    child.enter_question()
+    wait_until(lambda: "a Yes" in child.screen_text())
+    assert "A Yes, and" in child.screen_text()
+    assert "d No, tell it" in child.screen_text()
+    child.lua("vim.ui.select = function(items, _, fn) _G.offered = items fn(items[2]) end")
+    child.feed("o")
+    wait_until(lambda: '"optionId": "ever"' in child.transcript_text())
+    assert len(child.lua("return _G.offered")) == 3
+
+
+def test_its_options_and_commands_complete_and_are_chosen(start_guest):
+    modes = {
+        "currentModeId": "code",
+        "availableModes": [{"id": "code", "name": "Code"}, {"id": "plan", "name": "Plan"}],
+    }
+    commands = [{"name": "init", "description": "begin here"}]
+    script = {
+        "session": {"modes": modes},
+        "begin": [{"sessionUpdate": "available_commands_update", "availableCommands": commands}],
+        "prompts": {"/init": [{"say": "begun"}]},
+    }
+    child = start_guest(script)
+    wait_until(lambda: child.lua("return vim.fn.getcompletion('AgentOption ', 'cmdline')"))
+    completed = child.lua("return vim.fn.getcompletion('AgentOption mode ', 'cmdline')")
+    assert completed == ["code", "plan"]
+    child.command("AgentOption mode plan")
+
+    def mode():
+        return child.lua(
+            """
+            local session = require('sanderling.session.live').current()
+            return session.state.guest_options[1].value
+            """
+        )
+
+    wait_until(lambda: mode() == "plan")
+    typed(child, "/init")
+    wait_until(lambda: "begun" in child.transcript_text())
+    child.command("AgentOption nothing")
+    assert wait_until(lambda: "not 'nothing'" in child.messages())
+
+
+def test_a_crash_is_told_and_the_next_prompt_starts_it_again(start_guest):
+    child = start_guest({"prompts": {"go": [{"say": "on "}, {"exit": 7}]}})
+    typed(child, "go")
+    wait_until(lambda: "Mine has ended: it ended with exit status 7" in child.transcript_text())
+    typed(child, "more")
+    wait_until(lambda: "heard: more" in child.transcript_text())
+
+
+def test_names_of_agents_complete_and_a_session_of_one_is_found_again(start_guest):
+    child = start_guest({"prompts": {}})
+    names = child.lua("return vim.fn.getcompletion('AgentChat ', 'cmdline')")
+    assert {"right", "mine", "claude", "codex"} <= set(names)
+    typed(child, "go")
+    wait_until(lambda: "heard: go" in child.transcript_text())
+    child.command("AgentNew")
+    wait_until(lambda: "heard: go" not in child.transcript_text())
+    child.command("AgentChat mine")
+    wait_until(lambda: "heard: go" in child.transcript_text())
+    child.command("AgentClear")
+    typed(child, "again")
+    wait_until(lambda: "heard: again" in child.transcript_text())
+    assert len(child.session_files()) == 2
+
+
+def test_stop_ends_the_turn_and_its_question(start_guest):
+    asked = {"toolCall": {"toolCallId": "1", "title": "x", "kind": "other"}, "options": OPTIONS}
+    child = start_guest({"prompts": {"go": [{"ask": asked}]}})
+    typed(child, "go")
+    child.wait_for_question()
+    count_keys_after(child, 0)
+    child.command("AgentStop")
+    wait_until(lambda: child.events("AgentTurnEnded"))
+    assert child.events("AgentTurnEnded")[-1]["stop_reason"] == "cancelled"
+    wait_until(lambda: not child.float())
