@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sanderling.acp.wire_log import VARIABLE
 from sanderling.config.file import setup_layer
 from sanderling.config.layers import Layers
 from sanderling.conversation.opening import Wishes, open_conversation
@@ -24,6 +25,7 @@ from sanderling.protocol.events import (
     TurnEnded,
 )
 from sanderling.protocol.messages import Prompt
+from tests.acp.schema import check_wire
 
 AGENT = Path(__file__).with_name("agent.py")
 DEADLINE_S = 20.0
@@ -98,6 +100,7 @@ class Guests:
         self.project = tmp_path / "project"
         self.project.mkdir()
         self.state_dir = state_dir
+        self.is_checked = True
         self.script_path = tmp_path / "agent" / "script.json"
         self.script_path.parent.mkdir()
         shutil.copy(AGENT, self.script_path.parent)
@@ -129,8 +132,14 @@ class Guests:
 
 @pytest.fixture
 def guests(tmp_path, monkeypatch):
+    """Sessions with guests; what we and they have said is held against the schema, where they say nothing wrong on purpose."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    return Guests(tmp_path, tmp_path / "state")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "wire"))
+    it = Guests(tmp_path, tmp_path / "state")
+    yield it
+    for path in (tmp_path / "wire").glob("*.ndjson") if it.is_checked else ():
+        assert path.stat().st_mode & 0o777 == 0o600
+        check_wire([json.loads(line) for line in path.read_text().splitlines()])
 
 
 @pytest.fixture

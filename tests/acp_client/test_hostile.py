@@ -13,6 +13,11 @@ from tests.acp_client.test_turns import OPTIONS, call, news, update
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(autouse=True)
+def _unchecked(guests):
+    guests.is_checked = False
+
+
 async def test_one_that_ends_in_mid_turn_is_started_again_by_the_next_prompt(guests):
     script = {
         "prompts": {

@@ -256,7 +256,7 @@ async def test_modes_models_and_options_can_be_chosen_and_only_those(guests):
         "category": "model",
         "currentValue": "big",
         "options": [
-            {"value": "big", "name": "Big"},
+            {"group": "f", "name": "F", "options": [{"value": "big", "name": "Big"}]},
             {"group": "g", "name": "G", "options": [{"value": "small", "name": "Small"}]},
         ],
     }
@@ -347,7 +347,7 @@ async def test_it_reads_and_writes_files_and_runs_commands_through_us(guests):
                     }
                 },
                 news("1", status="completed"),
-                {"call": {"method": "fs/nothing", "params": {}}},
+                {"call": {"method": "_mine/nothing", "params": {}}},
             ]
         }
     }

@@ -7,8 +7,10 @@ guest can.
 """
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
@@ -42,7 +44,7 @@ from sanderling.acp.setup import (
 )
 from sanderling.acp.updates import IncomingUpdate
 from sanderling.acp.versions import check_agents
-from sanderling.acp.wire_log import WireLog
+from sanderling.acp.wire_log import VARIABLE, WireLog
 from sanderling.acp_client.arriving import Arriving
 from sanderling.acp_client.options import Options, Wish
 from sanderling.agents.process import AgentProcess
@@ -118,13 +120,10 @@ class _Live:
 class Link:
     """The link to one guest, in one session. `spawn` starts a task that lives as long as the session is served."""
 
-    def __init__(
-        self, place: Place, spawn: Callable[..., None], *, wire_log: WireLog | None = None
-    ) -> None:
+    def __init__(self, place: Place, spawn: Callable[..., None]) -> None:
         self.options = Options()
         self._place = place
         self._spawn = spawn
-        self._wire_log = wire_log
         self._live: _Live | None = None
         self._settled: anyio.Event | None = None  # while there is a task that owns it
         self._problem: SanderlingError | None = None
@@ -249,12 +248,13 @@ class Link:
 
     async def _live_through(self, settled: anyio.Event) -> None:
         async with self._place.start() as process:
+            wire_log = _wire_log()
             connection = Connection(
                 process.stdout,
                 process.stdin,
                 self._place.methods(),
                 {"session/update": self._take_update},
-                wire_log=self._wire_log,
+                wire_log=wire_log,
             )
             live = self._live = _Live(process, connection)
             self._place.begun(process)
@@ -270,6 +270,8 @@ class Link:
                 except SanderlingError as error:
                     problem = error
                     tasks.cancel_scope.cancel()
+            if wire_log:
+                wire_log.close()
             if problem:
                 raise await self._explained(problem, live)
 
@@ -425,6 +427,16 @@ def _is_state(params: msgspec.Raw) -> bool:
     """Say whether an update tells how things stand, not what was said."""
     head = bytes(params)[:4096]
     return any(state in head for state in _STATES)
+
+
+def _wire_log() -> WireLog | None:
+    """The log of the connection, where the person wants one."""
+    directory = os.environ.get(VARIABLE, "")
+    try:
+        return WireLog(Path(directory)) if directory else None
+    except OSError as error:
+        log.warning("no log of the connection in %s: %s", directory, error)
+        return None
 
 
 def _failed(name: str, error: RpcError) -> ProviderError:
