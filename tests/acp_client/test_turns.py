@@ -415,3 +415,17 @@ async def test_a_question_that_is_answered_late_is_nobodys(guests):
         await talk.ask("go")
         talk.act(AnswerApproval("gone", "once"))
         assert await talk.ask("go") == "end_turn"
+
+
+async def test_a_fork_begins_anew_with_the_agent_and_that_is_said(guests):
+    from sanderling.session.store import fork
+
+    script = {"settings": {"capabilities": {"loadSession": True}}, "prompts": {}}
+    async with guests.talk(script) as talk:
+        await talk.ask("one")
+    fork(guests.state_dir / "sessions", "s1", "s2", "", is_before=False)
+    async with guests.talk(script, session_id="s2", agent="") as talk:
+        assert await talk.ask("two") == "end_turn"
+        assert talk.notices == [
+            "Mine begins anew, and does not know what was said before.",
+        ]

@@ -140,3 +140,36 @@ def test_stop_ends_the_turn_and_its_question(start_guest):
     wait_until(lambda: child.events("AgentTurnEnded"))
     assert child.events("AgentTurnEnded")[-1]["stop_reason"] == "cancelled"
     wait_until(lambda: not child.float())
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, project, is_open):
+    (project / "app.py").write_text("one\ntwo\nthree\n")
+    path = {"path": "$CWD/app.py", "text": "one\n2\nthree\n"}
+    steps = [
+        call("1", title="Write app.py", kind="edit", status="in_progress"),
+        {"write": path},
+        news("1", status="completed"),
+        {"sleep": 0.3},
+        {"say": "Done."},
+    ]
+    child = start_guest({"prompts": {"go": steps}})
+    if is_open:
+        child.command("wincmd w | split app.py")
+    child.command("AgentChat mine")
+    child.lua("require('sanderling').submit('go')")
+    wait_until(lambda: "Done." in child.transcript_text())
+    if not is_open:
+        child.command("wincmd w | split app.py")
+    hunks = """
+      local hunks = require('sanderling.review.hunks')
+      return vim.tbl_map(function(hunk)
+        return { hunk.row, hunk.count, hunk.old }
+      end, hunks.list(vim.fn.bufnr('app.py')))
+    """
+    wait_until(lambda: child.lua(hunks) == [[1, 1, ["two"]]], deadline_s=8)
+    child.lua("vim.api.nvim_set_current_win(vim.fn.bufwinid('app.py'))")
+    child.command("2AgentReject because of the rest")
+    wait_until(lambda: (project / "app.py").read_text() == "one\ntwo\nthree\n")
+    child.lua("require('sanderling').submit('tell')")
+    wait_until(lambda: "rejected these" in child.transcript_text())

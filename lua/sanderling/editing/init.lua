@@ -208,7 +208,8 @@ end
 
 --- Files have changed on disk: buffers that are not modified show it at once, or when nobody selects in them any more.
 ---@param paths string[] absolute; none: all
-function M.files_changed(paths)
+---@param tool_use_id? string that has changed them
+function M.files_changed(paths, tool_use_id)
   local hidden = package.loaded['sanderling.editing.hidden']
   if hidden then
     hidden.drop_stale()
@@ -221,7 +222,14 @@ function M.files_changed(paths)
     local is_meant = #paths == 0 or changed[find.identity(api.nvim_buf_get_name(buf))]
     if is_meant and find.is_file_buffer(buf) then
       busy.when_possible(buf, function()
-        reviews.reading(buf, disk.refresh)
+        local function read()
+          reviews.reading(buf, disk.refresh)
+        end
+        if tool_use_id and not vim.bo[buf].modified then
+          listeners.changing(buf, tool_use_id, read)
+        else
+          read()
+        end
       end, function()
         return not undo.is_under_hands(buf, VISUAL)
       end)
@@ -229,12 +237,12 @@ function M.files_changed(paths)
   end
 end
 
---- A tool has changed a file of which no buffer is known; one may have it by another name.
+--- A tool has changed a file, and no buffer: what one reads of it now is the tool's work.
 ---@param path string absolute
 ---@param counts [integer, integer, integer][] of hunks: the first line from 0, how many went, how many came
 ---@param tool_use_id string
 function M.changed_on_disk(path, counts, tool_use_id)
-  M.files_changed({ path })
+  M.files_changed({ path }, tool_use_id)
   if package.loaded['vim.lsp'] then
     servers.tell({ { path, 'created' }, { path, 'changed' } }) -- the host does not say which
   end

@@ -94,16 +94,14 @@ class Place(Protocol):
 
     def options_changed(self) -> None: ...
 
-    def tell(self, text: str) -> None:
-        """Say something to the person."""
-        ...
-
     @property
     def session_id(self) -> str:
         """Its own id of the session, if there is one to go on with."""
         ...
 
-    def session_begun(self, session_id: str, *, is_new: bool) -> None: ...
+    def session_begun(self, session_id: str, *, is_new: bool, why: str = "") -> None:
+        """Its session is open; of a new one `why` says why it is not the old one that goes on, if there was one."""
+        ...
 
 
 class _Live:
@@ -351,24 +349,23 @@ class Link:
 
     async def _open_session(self, live: _Live) -> None:
         """Open the session that it knows, if it can, else a new one."""
-        if (known := self._place.session_id) and await self._open_again(live, known):
-            return
+        why, known = "", self._place.session_id
+        if known:
+            why = await self._open_again(live, known)
+            if not why:
+                return
         request = NewSessionRequest(cwd=self._place.cwd, mcp_servers=[])
         told = await live.connection.request("session/new", request, NewSessionResponse)
-        live.session_id = told.session_id
-        self.options = Options()
-        self.options.take(told.config_options or (), told.modes)
-        self._place.session_begun(told.session_id, is_new=True)
+        self._begin_session(live, told.session_id, told)
+        self._place.session_begun(told.session_id, is_new=True, why=why)
 
-    async def _open_again(self, live: _Live, known: str) -> bool:
+    async def _open_again(self, live: _Live, known: str) -> str:
+        """Open the session that it knows; return why that cannot be, if so."""
         sessions = live.capabilities.session_capabilities
         method = "session/resume" if sessions and sessions.resume else ""
         method = method or ("session/load" if live.capabilities.load_session else "")
         if not method:
-            self._place.tell(
-                f"{self._place.name} cannot go on with an earlier session: it begins anew, and does not know what was said before."
-            )
-            return False
+            return "it cannot go on with a session"
         request = OldSessionRequest(session_id=known, cwd=self._place.cwd, mcp_servers=[])
         self._is_replaying = True  # what was said stands in the transcript
         try:
@@ -378,17 +375,19 @@ class Link:
         except RpcError as error:
             if error.code == AUTH_REQUIRED:
                 raise
-            self._place.tell(
-                f"{self._place.name} begins anew, and does not know what was said before: {error}"
-            )
-            return False
+            return str(error)
         finally:
             self._is_replaying = False
-        live.session_id = known
+        self._begin_session(live, known, told)
+        self._place.session_begun(known, is_new=False)
+        return ""
+
+    def _begin_session(
+        self, live: _Live, session_id: str, told: NewSessionResponse | OldSessionResponse
+    ) -> None:
+        live.session_id = session_id
         self.options = Options()
         self.options.take(told.config_options or (), told.modes)
-        self._place.session_begun(known, is_new=False)
-        return True
 
     # --- updates -------------------------------------------------------------------------------------------------------------
 

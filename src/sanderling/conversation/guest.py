@@ -23,6 +23,7 @@ from sanderling.acp_client.telling import Telling
 from sanderling.agents.declared import DeclaredAgent
 from sanderling.agents.permits import Permits, Verdict
 from sanderling.agents.process import AgentProcess, running
+from sanderling.conversation.guest_changes import look_after
 from sanderling.conversation.guest_service import GuestService
 from sanderling.conversation.guest_usage import GuestUsage
 from sanderling.conversation.parts import Parts
@@ -109,11 +110,12 @@ class Guest:
     def methods(self) -> Mapping[str, Method]:
         return {"session/request_permission": Method(self._ask), **self.service.methods()}
 
-    def tell(self, text: str) -> None:
-        if self.parts.session.prompts:  # else there is nothing that it would have to know
+    def session_begun(self, session_id: str, *, is_new: bool, why: str = "") -> None:
+        is_lost = is_new and any(each.role == "assistant" for each in self.parts.session.history)
+        if is_lost:
+            because = f": {why.rstrip('.')}" if why else ""
+            text = f"{self.name} begins anew, and does not know what was said before{because}."
             self.parts.emit(Notice("warning", text))
-
-    def session_begun(self, session_id: str, *, is_new: bool) -> None:  # noqa: ARG002
         self.session_id = session_id
         if self.parts.session.prompts:
             self.keep()
@@ -225,15 +227,7 @@ class Guest:
 
     def _call_has_ended(self, call: Call) -> None:
         if call.kind in WRITING:
-            self.parts.tasks.start(self._look)
-
-    async def _look(self) -> None:
-        """Record what a tool of its has changed, and have the editor load it."""
-        workspace = self.parts.workspace
-        if workspace.sandbox.can_write:
-            await workspace.changes.look(workspace.ground)
-        if workspace.editor:
-            await workspace.editor.files_changed(())
+            self.parts.tasks.start(look_after, self.parts.workspace, call.id)
 
     # --- what it asks ------------------------------------------------------------------------------------------------------
 
