@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench.acp import acp
+from tests.bench.acp_client import acp_client
 from tests.bench.cache import cache
 from tests.bench.changes import changes
 from tests.bench.code import code
@@ -53,6 +54,7 @@ GROUPS = {
         undo,
         print_mode,
         acp,
+        acp_client,
         first_request,
         cache,
         resume,
