@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 import anyio
 
 from sanderling.changes.journal import Journal
-from sanderling.changes.records import CommandBegun, CommandEnded
+from sanderling.changes.records import Changed, Changing, CommandBegun, CommandEnded
 from sanderling.changes.scan import CannotLookError, Change
 from sanderling.changes.states import FileChange
 from sanderling.errors import SandboxError
@@ -46,6 +46,7 @@ class CommandChanges:
         self._tell = tell
         self._looking = anyio.Lock()
         self._in_front: list[str] = []
+        self._are_edits = False
         self._job_use = ""
         self._had_job = False
         self._persons = 0
@@ -59,11 +60,14 @@ class CommandChanges:
             await self.look(sandbox.ground)
 
     @asynccontextmanager
-    async def during(self, ground: Ground, tool_use_id: str) -> AsyncGenerator[None]:
-        """Record what changes in this context as the work of a tool use."""
+    async def during(
+        self, ground: Ground, tool_use_id: str, *, are_edits: bool = False
+    ) -> AsyncGenerator[None]:
+        """Record what changes in this context as the work of a tool use; if they `are_edits`, as those of a file tool, to be reviewed."""
         await self.look(ground)
         await self._journal.append(CommandBegun(tool_use_id), is_durable=False)
         self._in_front.append(tool_use_id)
+        self._are_edits = are_edits
         try:
             yield
         finally:
@@ -71,6 +75,7 @@ class CommandChanges:
                 await self.look(ground)
                 await self._journal.append(CommandEnded(tool_use_id), is_durable=False)
                 self._in_front.remove(tool_use_id)
+                self._are_edits = False
                 if self._is_job_running():
                     self._job_use = tool_use_id
 
@@ -122,7 +127,8 @@ class CommandChanges:
             ]
             if changes:
                 with anyio.CancelScope(shield=True):
-                    await self._journal.note(*changes)
+                    announced = map(Changing, changes if self._are_edits else ())
+                    await self._journal.append(*announced, *map(Changed, changes))
                 self._tell_lost(changes)
 
     def _refuse(self, error: CannotLookError | SandboxError, *, is_missed: bool) -> None:

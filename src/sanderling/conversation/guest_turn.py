@@ -6,6 +6,7 @@ import anyio
 
 from sanderling.acp.content import ContentBlock, text_block
 from sanderling.conversation.guest import Guest
+from sanderling.conversation.guest_changes import look_after
 from sanderling.conversation.prompt import prompt_message
 from sanderling.errors import ProviderError
 from sanderling.protocol.events import (
@@ -94,8 +95,11 @@ class GuestTurn:
         guest.is_in_turn = True
         if not parts.sandbox.can_write:
             return await self._ask(blocks)
-        async with parts.workspace.changes.during(parts.workspace.ground, prompt.id):
-            return await self._ask(blocks)
+        workspace = parts.workspace
+        async with workspace.changes.during(workspace.ground, prompt.id, are_edits=True):
+            stop_reason = await self._ask(blocks)
+            await look_after(workspace, prompt.id)
+            return stop_reason
 
     async def _ask(self, blocks: Sequence[ContentBlock]) -> StopReason:
         self._is_asking = True
