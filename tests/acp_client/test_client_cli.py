@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import prove
+
 AGENT = Path(__file__).with_name("agent.py")
 DEADLINE_S = 30
 ASKED = {
@@ -73,6 +75,7 @@ def test_ping_is_answered_with_pong_and_the_time_that_took(client):
     assert "the first word took " in err
 
 
+@prove
 def test_p_asks_once_and_nobody_answers_its_questions(client):
     process = client("-p", "ask")
     out, err = process.communicate(timeout=DEADLINE_S)
@@ -112,6 +115,7 @@ def test_cancel_and_an_interrupt_stop_the_turn(client):
     assert process.wait(DEADLINE_S) == 0
 
 
+@prove
 def test_an_interrupt_of_p_is_its_exit_status(client):
     process = client("-p", "wait")
     assert process.stdout.readline() == "on\n"
@@ -121,6 +125,7 @@ def test_an_interrupt_of_p_is_its_exit_status(client):
     assert time.monotonic() - began < 5
 
 
+@prove
 @pytest.mark.parametrize(
     "script, agent, told",
     [
@@ -135,6 +140,7 @@ def test_what_cannot_be_started_is_told_and_is_exit_status_2(client, script, age
     assert told in process.stderr.read()
 
 
+@prove
 def test_an_agent_that_ends_in_mid_turn_is_exit_status_1(client):
     process = client("-p", "die")
     _, err = process.communicate(timeout=DEADLINE_S)

@@ -9,6 +9,7 @@ from sanderling.acp_client import link
 from sanderling.protocol.actions import CancelTurn
 from sanderling.protocol.events import TurnStarted
 from tests.acp_client.test_turns import OPTIONS, call, news, update
+from tests.conftest import prove
 
 pytestmark = pytest.mark.anyio
 
@@ -37,6 +38,7 @@ async def test_one_that_ends_in_mid_turn_is_started_again_by_the_next_prompt(gue
         assert talk.text == "heard: again"
 
 
+@prove
 async def test_one_that_cannot_be_started_is_told_before_anything_is_asked(guests):
     async with guests.talk({}, command=["/no/such/program"]) as talk:
         await talk.wait_for(lambda: talk.errors)
@@ -44,12 +46,14 @@ async def test_one_that_cannot_be_started_is_told_before_anything_is_asked(guest
         assert await talk.ask("go") == "error"
 
 
+@prove
 async def test_one_that_speaks_another_version_is_refused(guests):
     async with guests.talk({"settings": {"version": 2}}) as talk:
         assert await talk.ask("go") == "error"
         assert "the agent speaks version 2 of the Agent Client Protocol" in talk.errors[-1]
 
 
+@prove
 async def test_one_that_never_answers_is_given_up(guests, monkeypatch):
     monkeypatch.setattr(link, "START_S", 2.0)
     async with guests.talk({"settings": {"is_silent": True}}) as talk:
@@ -128,6 +132,7 @@ async def test_garbage_unknown_updates_and_wrong_types_are_survived(guests):
         assert await talk.ask("again") == "end_turn"
 
 
+@prove
 async def test_a_line_of_10_mb_is_shown_and_one_of_40_mb_passed_over(guests):
     steps = [
         {"flood": {"count": 1, "text": "0123456789", "times": 1 << 20}},
@@ -139,6 +144,7 @@ async def test_a_line_of_10_mb_is_shown_and_one_of_40_mb_passed_over(guests):
         assert len(talk.text) == (10 << 20) + 3
 
 
+@prove
 async def test_a_flood_of_chunks_is_shown_whole(guests):
     steps = [{"flood": {"count": 20_000, "text": "word "}}, {"say": "end"}]
     async with guests.talk({"prompts": {"go": steps}}) as talk:
@@ -146,6 +152,7 @@ async def test_a_flood_of_chunks_is_shown_whole(guests):
         assert len(talk.text) == 100_003
 
 
+@prove
 async def test_stderr_that_nobody_reads_stops_nothing(guests):
     steps = [{"stderr": "x" * 79 + "\n"}] * 3 + [{"stderr": "y" * 2_000_000}, {"say": "end"}]
     async with guests.talk({"prompts": {"go": steps}}) as talk:
@@ -153,6 +160,7 @@ async def test_stderr_that_nobody_reads_stops_nothing(guests):
         assert talk.text == "end"
 
 
+@prove
 async def test_questions_outside_of_a_turn_are_cancelled(guests):
     asked = {"toolCall": {"toolCallId": "1", "title": "x", "kind": "other"}, "options": OPTIONS}
     line = {"jsonrpc": "2.0", "id": 5, "method": "session/request_permission"}

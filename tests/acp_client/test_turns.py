@@ -34,6 +34,7 @@ from sanderling.protocol.events import (
 from sanderling.protocol.guests import GuestOptionsChanged, SetGuestOption
 from sanderling.protocol.messages import Prompt
 from sanderling.protocol.requests import ListChanges, ListModels
+from tests.conftest import prove
 
 pytestmark = pytest.mark.anyio
 
@@ -79,6 +80,7 @@ async def test_an_answer_streams_and_is_in_the_log_when_the_session_is_opened_ag
         assert talk.notices == []
 
 
+@prove
 async def test_an_agent_that_cannot_resume_begins_anew_and_that_is_said(guests):
     async with guests.talk({"prompts": {}}) as talk:
         await talk.ask("one")
@@ -116,6 +118,7 @@ async def test_calls_are_blocks_with_our_names_and_their_diffs(guests):
         assert (ran.summary, ran.detail, ran.is_error) == ("failed", "no", True)
 
 
+@prove
 async def test_calls_side_by_side_stand_one_after_the_other(guests):
     script = {
         "prompts": {
@@ -173,6 +176,7 @@ async def test_in_auto_mode_what_the_sandbox_confines_is_not_asked_about(guests)
         assert '"optionId": "yes"' in talk.text
 
 
+@prove
 async def test_the_reason_of_a_no_is_the_next_prompt(guests):
     asked = {"toolCall": {"toolCallId": "1", "title": "x", "kind": "other"}, "options": OPTIONS}
     async with guests.talk({"prompts": {"go": [{"ask": asked}]}}) as talk:
@@ -200,6 +204,7 @@ async def test_a_stopped_turn_ends_as_cancelled_and_takes_its_question_back(gues
         assert talk.errors == talk.notices == []
 
 
+@prove
 async def test_a_prompt_that_steers_goes_when_the_turn_has_ended(guests):
     script = {"prompts": {"go": [{"sleep": 0.3}, {"say": "first. "}]}}
     async with guests.talk(script) as talk:
@@ -364,6 +369,7 @@ async def test_it_reads_and_writes_files_and_runs_commands_through_us(guests):
         assert "hi" in shown + talk.of(ToolEnded)[-1].detail
 
 
+@prove
 async def test_it_does_not_see_the_rest_of_home_and_reaches_no_host(guests, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("s")
@@ -378,6 +384,7 @@ async def test_it_does_not_see_the_rest_of_home_and_reaches_no_host(guests, tmp_
         assert secret.read_text() == "s"
 
 
+@prove
 async def test_plan_mode_starts_it_anew_where_nothing_can_be_written(guests):
     script = {
         "settings": {"capabilities": {"loadSession": True}},
@@ -395,6 +402,7 @@ async def test_plan_mode_starts_it_anew_where_nothing_can_be_written(guests):
         assert not (guests.project / "a.txt").exists()
 
 
+@prove
 async def test_a_login_is_asked_for_with_the_ways_that_the_agent_offers(guests):
     methods = [{"id": "key", "name": "A key", "description": "type it"}]
     script = {"settings": {"needs_login": True, "auth_methods": methods}, "prompts": {}}
@@ -410,6 +418,7 @@ async def test_a_login_is_asked_for_with_the_ways_that_the_agent_offers(guests):
         assert isinstance(talk.events[-1], TurnEnded)
 
 
+@prove
 async def test_a_question_that_is_answered_late_is_nobodys(guests):
     async with guests.talk({"prompts": {}}) as talk:
         await talk.ask("go")
@@ -417,6 +426,7 @@ async def test_a_question_that_is_answered_late_is_nobodys(guests):
         assert await talk.ask("go") == "end_turn"
 
 
+@prove
 async def test_a_fork_begins_anew_with_the_agent_and_that_is_said(guests):
     from sanderling.session.store import fork
 

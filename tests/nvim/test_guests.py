@@ -6,7 +6,7 @@ import sys
 import pytest
 from tests.acp_client.conftest import AGENT
 from tests.acp_client.test_turns import OPTIONS, call, content, news, update
-from tests.conftest import wait_until
+from tests.conftest import prove, wait_until
 from tests.nvim.conftest import count_keys_after
 
 ENTRY = {"sandbox": False, "title": "Mine"}
@@ -106,6 +106,7 @@ def test_its_options_and_commands_complete_and_are_chosen(start_guest):
     assert wait_until(lambda: "not 'nothing'" in child.messages())
 
 
+@prove
 def test_a_crash_is_told_and_the_next_prompt_starts_it_again(start_guest):
     child = start_guest({"prompts": {"go": [{"say": "on "}, {"exit": 7}]}})
     typed(child, "go")
@@ -130,6 +131,7 @@ def test_names_of_agents_complete_and_a_session_of_one_is_found_again(start_gues
     assert len(child.session_files()) == 2
 
 
+@prove
 def test_stop_ends_the_turn_and_its_question(start_guest):
     asked = {"toolCall": {"toolCallId": "1", "title": "x", "kind": "other"}, "options": OPTIONS}
     child = start_guest({"prompts": {"go": [{"ask": asked}]}})
@@ -142,7 +144,7 @@ def test_stop_ends_the_turn_and_its_question(start_guest):
     wait_until(lambda: not child.float())
 
 
-@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("is_open", [True, pytest.param(False, marks=prove)])
 def test_what_it_has_written_by_itself_is_reviewed_in_its_file(start_guest, project, is_open):
     (project / "app.py").write_text("one\ntwo\nthree\n")
     path = {"path": "$CWD/app.py", "text": "one\n2\nthree\n"}

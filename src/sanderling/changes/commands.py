@@ -98,8 +98,8 @@ class CommandChanges:
         if self._had_job:
             await self.look(ground)
 
-    async def look(self, ground: Ground) -> None:
-        """Record what has changed since this was called last, if the agent may have done it."""
+    async def look(self, ground: Ground, *, is_of_command: bool = False) -> None:
+        """Record what has changed since this was called last, if the agent may have done it; a command's is not to be reviewed."""
         if self._refused:
             return
         async with self._looking:
@@ -127,7 +127,9 @@ class CommandChanges:
             ]
             if changes:
                 with anyio.CancelScope(shield=True):
-                    announced = map(Changing, changes if self._are_edits else ())
+                    announced = map(
+                        Changing, changes if self._are_edits and not is_of_command else ()
+                    )
                     await self._journal.append(*announced, *map(Changed, changes))
                 self._tell_lost(changes)
 

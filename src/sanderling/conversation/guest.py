@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -227,7 +228,9 @@ class Guest:
 
     def _call_has_ended(self, call: Call) -> None:
         if call.kind in WRITING:
-            self.parts.tasks.start(look_after, self.parts.workspace, call.id)
+            is_command = call.kind == "execute"
+            look = partial(look_after, is_command=is_command)
+            self.parts.tasks.start(look, self.parts.workspace, call.id)
 
     # --- what it asks ------------------------------------------------------------------------------------------------------
 

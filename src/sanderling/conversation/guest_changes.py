@@ -15,14 +15,14 @@ MAX_FILES = 50
 """What is more than that nobody reviews hunk by hunk."""
 
 
-async def look_after(workspace: Workspace, use_id: str) -> None:
-    """Record what the call `use_id` has changed, and have the editor show it."""
+async def look_after(workspace: Workspace, use_id: str, *, is_command: bool = False) -> None:
+    """Record what the call `use_id` has changed, and have the editor show it; a command's changes are not to be reviewed."""
     known = len(await workspace.journal.records())
     if workspace.sandbox.can_write:
-        await workspace.changes.look(workspace.ground)
+        await workspace.changes.look(workspace.ground, is_of_command=is_command)
     if workspace.editor is None:
         return
-    found = (await workspace.journal.records())[known:]
+    found = () if is_command else (await workspace.journal.records())[known:]
     changes = [each.change for each in found if isinstance(each, Changed)]
     with suppress(ToolError):  # the editor does not answer: it loads them when it can
         for change in changes[:MAX_FILES]:
