@@ -101,6 +101,22 @@ async def test_agent_has_the_project_and_its_login_and_nothing_else_of_home(
     assert (place.project / "made").read_text() == "new\n"
 
 
+async def test_a_login_that_was_renewed_outside_is_noticed(place):
+    login = login_of(place)
+    async with (
+        session_at(place, "full") as session,
+        shell_in(session, place, home=["~/.it/login.json"]) as it,
+    ):
+        await it.said("echo renewed >~/.it/login.json")
+        assert not it.agent.has_old_login
+        other = login.with_name("other")
+        other.write_text("renewed outside\n")
+        other.replace(login)
+        assert it.agent.has_old_login
+        assert await it.said("cat ~/.it/login.json") == "renewed\n"
+    assert login.read_text() == "renewed outside\n"
+
+
 @prove
 async def test_what_an_agent_keeps_in_its_private_home_is_there_again(place):
     for said in ("echo 1 >~/.state; cat ~/.state", "cat ~/.state"):
@@ -155,6 +171,37 @@ async def test_hostile_agent_does_not_get_out(place, how):
     assert not (place.project / ".exrc").exists()
     assert not (place.project / ".envrc").exists()
     assert not (place.project / ".git/hooks/pre-commit").exists()
+
+
+PLANTED = {
+    "a link to a directory of the system": "rm -rf ~/.it; ln -s /etc ~/.it",
+    "a link to the project": "rm -rf ~/.it; ln -s {project} ~/.it",
+    "a link to where the person's files are": "rm -rf ~/.it; ln -s {home}/.ssh ~/.it",
+    "a link out of its private HOME": "rm -rf ~/.it; ln -s ../../../tmp ~/.it",
+    "a file": "rm -rf ~/.it; echo x >~/.it",
+    "a link for the login": "mkdir -p ~/.it; rm -rf ~/.it/*; ln -s {project}/file ~/.it/login.json",
+    "a directory for the login": "mkdir -p ~/.it; rm -rf ~/.it/*; mkdir ~/.it/login.json",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", prove_rest(PLANTED))
+async def test_what_an_agent_leaves_in_its_home_leads_its_next_start_nowhere(place, how):
+    (place.home / ".ssh").mkdir()
+    (place.home / ".ssh/id").write_text("key\n")
+    line = PLANTED[how].format(project=place.project, home=place.home)
+    async with session_at(place, "full") as session, shell_in(session, place) as it:
+        await it.said(line)
+    login = login_of(place)
+    async with (
+        session_at(place, "full") as session,
+        shell_in(session, place, home=["~/.it/login.json"]) as it,
+    ):
+        assert await it.said("cat ~/.it/login.json; echo new >~/.it/login.json") == "token\n"
+    assert login.read_text() == "new\n"
+    assert (place.project / "file").read_text() == "public\n"
+    assert not (place.project / "login.json").exists()
+    assert names_in(place.home / ".ssh") == ["id"]
+    assert names_in(login.parent) == ["login.json"]
 
 
 async def test_links_and_rights_in_a_granted_directory_are_taken_back(place):

@@ -21,6 +21,7 @@ DATA = frozenset(
     (
         ".claude/.credentials.json",
         ".codex/auth.json",
+        ".gemini/gemini-credentials.json",
         ".gemini/google_accounts.json",
         ".gemini/oauth_creds.json",
         ".kimi-code/credentials",
@@ -92,7 +93,13 @@ class HomeWatch:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = tuple(paths)
+        self._files = {path: _file_at(path) for path in self._paths if not os.path.isdir(path)}
         self._before = {entry.path: entry.mode for path in self._paths for entry in _entries(path)}
+
+    @property
+    def has_other_files(self) -> bool:
+        """Say whether a program of the person's has put another file in the place of one: what began before has the old one."""
+        return any(_file_at(path) != file for path, file in self._files.items())
 
     def look(self) -> list[str]:
         """Put right what the agent should not have done; return it in sentences."""
@@ -118,6 +125,14 @@ class HomeWatch:
             return ""
         _chmod(entry.path, mode)
         return f"{entry.path} was given other rights, which are taken back."
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _entries(path: str) -> Iterator[_Mode]:

@@ -59,6 +59,7 @@ class AgentProcess:
         process: Serving,
         sandbox: SessionSandbox,
         log: ServerLog,
+        watch: HomeWatch,
         *,
         is_confined: bool,
     ) -> None:
@@ -69,6 +70,7 @@ class AgentProcess:
         self._process = process
         self._sandbox = sandbox
         self._terms = sandbox.terms
+        self._watch = watch
 
     @property
     def stdin(self) -> ByteSendStream:
@@ -88,6 +90,11 @@ class AgentProcess:
     def is_outdated(self) -> bool:
         """Say whether the person has changed the terms on which it runs: then it was ended for that, and is to be started anew."""
         return self.declared.is_confined and self._terms != self._sandbox.terms
+
+    @property
+    def has_old_login(self) -> bool:
+        """Say whether its login was renewed outside, in a file that it does not see: before it is asked next, it is to be started anew."""
+        return self.is_confined and self._watch.has_other_files
 
     @property
     def notice(self) -> str:
@@ -172,7 +179,7 @@ async def running(
     except (SandboxError, ConfigError, OSError) as error:
         reason = str(error).rstrip(".")
         raise AgentError(f"{declared.title} cannot be started: {reason}.") from error
-    agent = AgentProcess(declared, process, sandbox, log, is_confined=is_confined)
+    agent = AgentProcess(declared, process, sandbox, log, watch, is_confined=is_confined)
     agent.warnings = (*warnings, *more) if is_confined else ()
     try:
         with alone():
