@@ -354,18 +354,42 @@ async def test_an_agent_runs_outside_while_the_sandbox_is_off_and_that_is_said(p
 
 
 @prove
-async def test_a_login_that_a_link_leads_to_is_named(place):
-    real = place.base / "granted/login.json"
-    real.write_text("token\n")
+async def test_what_links_of_the_persons_lead_to_is_where_the_agent_looks_for_it(place):
+    dotfiles = place.home / "dotfiles/.claude"
+    dotfiles.mkdir(parents=True)
+    (dotfiles / ".credentials.json").write_text("token\n")
+    (dotfiles / "settings.json").write_text("settings\n")
+    (dotfiles / "other").write_text("other\n")
+    (place.home / ".claude").symlink_to(dotfiles)
+    (place.home / ".ssh").mkdir()
+    (place.home / ".ssh/id").write_text("key\n")
     (place.home / ".it").mkdir()
-    (place.home / ".it/login.json").symlink_to(real)
-    async with (
-        session_at(place, "full") as session,
-        shell_in(session, place, home=["~/.it/login.json", "~/.it/none"]) as it,
-    ):
-        assert it.agent.warnings == (
-            f"It does not see ~/.it/login.json, which a link leads to: {real}.",
-        )
+    (place.home / ".it/login.json").symlink_to(place.home / ".ssh/id")
+    (place.project / "link").symlink_to(dotfiles / "settings.json")
+    home = ["~/.claude/.credentials.json", "~/.it/login.json", "~/.it/none"]
+    for _ in range(2):
+        async with (
+            session_at(place, "full") as session,
+            shell_in(
+                session, place, home=home, paths=["~/.claude/settings.json", "~/project/link"]
+            ) as it,
+        ):
+            assert it.agent.warnings == (
+                (
+                    f"It does not get ~/.it/login.json, which leads to {place.home}/.ssh/id: 'home' has {place.home}/.ssh/id:"
+                    " ~/.ssh runs something, or holds what is another's. An agent may read it (`paths`)."
+                ),
+            )
+            assert await it.said("cat ~/.claude/.credentials.json ~/.claude/settings.json") == (
+                "token\nsettings\n"
+            )
+            assert "Read-only" in await it.said("(echo x >~/.claude/settings.json)")
+            assert await it.said("cat ~/project/link") == "settings\n"
+            assert "No such file" in await it.said("cat ~/.claude/other ~/.ssh/id")
+            await it.said(
+                "echo token >~/.claude/.credentials.json; rm -rf ~/.claude; ln -s /etc ~/.claude"
+            )
+    assert (dotfiles / "settings.json").read_text() == "settings\n"
 
 
 @prove

@@ -78,6 +78,18 @@ def problem_of(path: str, home: str = "") -> str:
     return ""
 
 
+def problem_of_link(path: str, real: str, home: str = "") -> str:
+    """Say likewise why an agent may not change `real`, to which a link of the person's leads at `path`."""
+    home = os.path.normpath(home or os.path.expanduser("~"))
+    name = os.path.relpath(os.path.normpath(os.path.expanduser(path)), home)
+    is_login = name in DATA and os.path.basename(real) == os.path.basename(name)
+    if not is_login:
+        return problem_of(real, home)
+    below = real.removeprefix(f"{os.path.realpath(home)}/")
+    held = (each for each in RUNS if is_within(below, each) or is_within(each, below))
+    return next((f"~/{each} runs something, or holds what is another's" for each in held), "")
+
+
 class _Mode(NamedTuple):
     path: str
     mode: int

@@ -8,21 +8,23 @@ it sees that in `is_outdated`, and starts it anew.
 """
 
 import os
+import shlex
 import shutil
 import signal
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
 
 import anyio
 from anyio import to_thread
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
 from sanderling.agents.declared import DeclaredAgent
-from sanderling.agents.home import HomeWatch
+from sanderling.agents.home import HomeWatch, problem_of_link
 from sanderling.commands.output import ScreenText, follow
 from sanderling.errors import ConfigError, SandboxError, SanderlingError
 from sanderling.mcp.log import ServerLog
-from sanderling.paths import is_within, real_path
+from sanderling.paths import is_in_any, is_within, real_path
 from sanderling.providers.redaction import is_secret
 from sanderling.sandbox.confinement import SessionSandbox
 from sanderling.sandbox.denials import Denial
@@ -61,6 +63,7 @@ class AgentProcess:
         log: ServerLog,
         watch: HomeWatch,
         *,
+        terms: tuple[object, ...],
         is_confined: bool,
     ) -> None:
         self.declared = declared
@@ -69,7 +72,7 @@ class AgentProcess:
         self.warnings: tuple[str, ...] = ()
         self._process = process
         self._sandbox = sandbox
-        self._terms = sandbox.terms
+        self._terms = terms
         self._watch = watch
 
     @property
@@ -159,40 +162,54 @@ async def running(
     Raises:
         AgentError: it cannot be started.
     """
-    log = ServerLog()
-    is_confined = declared.is_confined and sandbox.ground.is_confined
-    argv = _argv(declared, project)
-    writable, warnings = _there(declared.home)
-    readable, more = _there(declared.paths)
     try:
-        variables = declared.variables(is_confined=is_confined)
-        log.hide(variables.values())
-        watch = await to_thread.run_sync(HomeWatch, writable)
-        process = await sandbox.spawn_stranger(
-            f"{PLACE}{declared.name}",
-            argv,
-            env=variables if is_confined else _surroundings(os.environ) | variables,
-            grant=Grant(readable, writable, declared.hosts).identified(),
-            on_denied=lambda denial: log.add(_refused(denial)),
-            is_confined=declared.is_confined,
-        )
+        agent, process, watch = await _started(declared, sandbox, project)
     except (SandboxError, ConfigError, OSError) as error:
         reason = str(error).rstrip(".")
         raise AgentError(f"{declared.title} cannot be started: {reason}.") from error
-    agent = AgentProcess(declared, process, sandbox, log, watch, is_confined=is_confined)
-    agent.warnings = (*warnings, *more) if is_confined else ()
     try:
         with alone():
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_log, process, log)
-                tasks.start_soon(_watch, watch, log)
+                tasks.start_soon(_log, process, agent.log)
+                tasks.start_soon(_watch, watch, agent.log)
                 yield agent
                 tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
             await agent.end()
-            _note(log, await to_thread.run_sync(watch.look))
+            _note(agent.log, await to_thread.run_sync(watch.look))
             agent.look()
+
+
+async def _started(
+    declared: DeclaredAgent, sandbox: SessionSandbox, project: str
+) -> tuple[AgentProcess, Serving, HomeWatch]:
+    log = ServerLog()
+    argv = _argv(declared, project)
+    home, paths = _there(declared.home, is_writable=True), _there(declared.paths)
+    granted = (*home.paths, *paths.paths, *sandbox.admissions.write_paths)
+    shown = [real_path(each) for each in (project, *granted)]
+    # Where the person's own directories are seen, so are their links; and nothing is to be removed there.
+    links = {**home.links, **paths.links}
+    links = {path: real for path, real in links.items() if not is_in_any(path, shown)}
+    watch = await to_thread.run_sync(HomeWatch, home.paths)
+    is_confined = declared.is_confined and sandbox.ground.is_confined  # when it is started
+    variables = declared.variables(is_confined=is_confined)
+    log.hide(variables.values())
+    terms = sandbox.terms
+    process = await sandbox.spawn_stranger(
+        f"{PLACE}{declared.name}",
+        _linking(links, argv) if is_confined else argv,
+        env=variables if is_confined else _surroundings(os.environ) | variables,
+        grant=Grant(paths.paths, home.paths, declared.hosts).identified(),
+        on_denied=lambda denial: log.add(_refused(denial)),
+        is_confined=declared.is_confined,
+    )
+    agent = AgentProcess(
+        declared, process, sandbox, log, watch, terms=terms, is_confined=is_confined
+    )
+    agent.warnings = (*home.warnings, *paths.warnings) if is_confined else ()
+    return agent, process, watch
 
 
 async def _log(process: Serving, log: ServerLog) -> None:
@@ -234,19 +251,47 @@ def _argv(declared: DeclaredAgent, project: str) -> tuple[str, ...]:
     )
 
 
-def _there(paths: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
-    """Those of the paths that are there, and sentences on those that lead elsewhere: what a link names can change."""
-    found, warnings = list[str](), list[str]()
+class _There(NamedTuple):
+    """The paths that are there, real ones; of those that links of the person's lead to, by which name; and sentences on the others."""
+
+    paths: tuple[str, ...]
+    links: dict[str, str]
+    warnings: tuple[str, ...]
+
+
+def _there(told: tuple[str, ...], *, is_writable: bool = False) -> _There:
+    """Find out what the paths lead to. What can be written must be no way out by where it really is, either."""
+    paths, links, warnings = list[str](), dict[str, str](), list[str]()
     home = os.path.expanduser("~")
-    for told in paths:
-        path = os.path.normpath(os.path.expanduser(told))
+    for each in told:
+        path = os.path.normpath(os.path.expanduser(each))
         real = real_path(path)
         expected = real_path(home) + path.removeprefix(home) if is_within(path, home) else real
-        if real != expected:  # HOME is another one there, in which no link of the person's is
-            warnings.append(f"It does not see {told}, which a link leads to: {real}.")
-        elif os.path.exists(path):
-            found.append(path)
-    return tuple(found), warnings
+        if not os.path.exists(real):
+            continue
+        if real != expected and is_writable and (problem := problem_of_link(each, real)):
+            warnings.append(f"It does not get {each}, which leads to {real}: {problem}.")
+            continue
+        if real != expected:
+            links[expected] = real
+        paths.append(real)
+    return _There(tuple(paths), links, tuple(warnings))
+
+
+def _linking(links: Mapping[str, str], argv: tuple[str, ...]) -> tuple[str, ...]:
+    """
+    What is started so that the links are in its HOME, too.
+
+    They are made inside, where nothing that it has left there leads anywhere.
+    """
+    if not links:
+        return argv
+    return ("/bin/sh", "-c", "".join(map(_line, links.items())) + 'exec "$@"', "sh", *argv)
+
+
+def _line(link: tuple[str, str]) -> str:
+    path, real, directory = map(shlex.quote, (*link, os.path.dirname(link[0])))
+    return f"[ -L {directory} ] && rm -f {directory}; mkdir -p {directory}; rm -rf {path}; ln -s {real} {path}\n"
 
 
 def _surroundings(environment: Mapping[str, str]) -> dict[str, str]:
