@@ -221,6 +221,11 @@ class Link:
             live.process.kill()
         self._scope.cancel()
 
+    async def ended(self) -> None:
+        """End the guest, and wait for that; whoever needs it next begins another one."""
+        self.end()
+        await self._ended.wait()
+
     # --- its life ------------------------------------------------------------------------------------------------------------
 
     async def _own(self) -> None:

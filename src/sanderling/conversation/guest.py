@@ -102,6 +102,11 @@ class Guest:
         if self.parts.sandbox.can_write:
             await self.parts.workspace.changes.get_ready(self.parts.sandbox)
 
+    async def renew(self) -> None:
+        """End it, if its login was renewed outside since it began: it has the one of before."""
+        if self.link.is_ready and self._process and self._process.has_old_login:
+            await self.link.ended()
+
     def begun(self, process: AgentProcess) -> None:
         self._process = process
         for text in (process.notice, *process.warnings):

@@ -88,6 +88,7 @@ class GuestTurn:
 
     async def _answer(self, prompt: Prompt, blocks: Sequence[ContentBlock]) -> StopReason:
         parts, guest = self._parts, self._guest
+        await guest.renew()
         if not guest.link.is_ready:
             parts.emit(ProviderStarting())
         await guest.link.ready()
@@ -129,6 +130,7 @@ class GuestTurn:
         with anyio.CancelScope(shield=True):
             is_whole = stop_reason not in ("cancelled", "error")
             await guest.telling.end_turn("" if is_whole else "stopped")
+        parts.sandbox.look_after("", has_failed=False)
         if stop_reason == "error":
             parts.waiting.hold()
         parts.session.append(LoggedTurnEnd(stop_reason, error_message))
