@@ -280,7 +280,7 @@ def _there(told: tuple[str, ...], *, is_writable: bool = False) -> _There:
 
 def _linking(links: Mapping[str, str], argv: tuple[str, ...]) -> tuple[str, ...]:
     """
-    What is started so that the links are in its HOME, too.
+    Return what is to be started, so that the links are in its HOME, too.
 
     They are made inside, where nothing that it has left there leads anywhere.
     """
