@@ -345,6 +345,25 @@ async def test_what_was_allowed_is_done_once_without_a_second_question(tmp_path)
             await it.files.write(str(path), "one\n3\n")
 
 
+@prove
+async def test_an_agent_does_not_bury_the_person_in_questions(tmp_path):
+    async with serving(tmp_path, mode="ask") as it, anyio.create_task_group() as tasks:
+        refused: list[str] = []
+
+        async def write(number: int) -> None:
+            try:
+                await it.files.write(f"{it.project}/{number}", "x")
+            except ToolError as error:
+                refused.append(str(error))
+
+        for number in range(100):
+            tasks.start_soon(write, number)
+        await happens(lambda: len(refused) == 68)
+        assert "too much of what you have asked for" in refused[0]
+        await happens(lambda: len(it.questions) == 32)
+        tasks.cancel_scope.cancel()
+
+
 # --- terminals ---------------------------------------------------------------------------------------------------------
 
 

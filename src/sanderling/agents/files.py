@@ -9,6 +9,7 @@ what is on the disk counts as known to it, but what has changed since it last re
 import os
 from collections.abc import Callable
 
+import anyio
 from anyio import to_thread
 
 from sanderling.agents.permits import Permits
@@ -28,6 +29,8 @@ from sanderling.tools.write import WriteInput, write
 
 MAX_BYTES = 16 << 20
 """Of a file that is read as a whole: it travels in one line."""
+
+MAX_READING = 4
 
 OUTSIDE = "{path} is outside of the project: only what is in the project can be written here."
 RELATIVE = "{path} is no absolute path."
@@ -58,6 +61,7 @@ class ServedFiles:
         self._permits = permits
         self._additional = additional
         self._show = show
+        self._limiter = anyio.CapacityLimiter(MAX_READING)
 
     async def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
         """
@@ -70,9 +74,9 @@ class ServedFiles:
         """
         path = self._absolute(path)
         request = self._permits.request(read, ReadInput(path=path))
-        permit = await self._permits.gate.permit(request)
+        permit = await self._permits.of_read(request)
         workspace = self._workspace.granted(permit.grant)
-        async with workspace.ground.lending(permit.grant):
+        async with self._limiter, workspace.ground.lending(permit.grant):
             text = await self._text(workspace, path)
         if not _is_text(text):
             raise ToolError(f"{path} has bytes that are no text.")

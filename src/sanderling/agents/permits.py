@@ -29,7 +29,9 @@ PREFIX = "acp"
 CHANGES, LOOKS = ("edit", "delete", "move"), ("read", "search")
 MAX_PATHS = 50
 MAX_REMEMBERED = 64
+MAX_ASKING = 32
 MAX_NAME_CHARS = 24
+TOO_MANY = "Not done: too much of what you have asked for waits for the person already."
 SWITCHED = "Not done: it was judged with the sandbox, which the person has switched off meanwhile."
 
 
@@ -69,6 +71,7 @@ class Permits:
         self._is_confined = is_confined
         self._allowed: deque[_Allowed] = deque(maxlen=MAX_REMEMBERED)
         self._numbers = count(1)
+        self._asking = 0
 
     # --- what it asks for --------------------------------------------------------------------------------------------------
 
@@ -151,7 +154,7 @@ class Permits:
         sight = self._workspace.seen.get(path)
         before = sight.text if sight else None
         is_answered = self._take(lambda each: _is_of(each.diff, path, content, before))
-        return await self.gate.permit(request, is_answered=is_answered)
+        return await self._permit(request, is_answered=is_answered)
 
     async def of_run(self, request: Request) -> Permit:
         """
@@ -165,7 +168,26 @@ class Permits:
         is_answered = not request.effect.exported and self._take(
             lambda each: (each.command, each.cwd) == what
         )
-        return await self.gate.permit(request, is_answered=is_answered)
+        return await self._permit(request, is_answered=is_answered)
+
+    async def of_read(self, request: Request) -> Permit:
+        """
+        Return when it may read a file.
+
+        Raises:
+            DeniedError: the person said no.
+            ToolError: a rule says no.
+        """
+        return await self._permit(request)
+
+    async def _permit(self, request: Request, *, is_answered: bool = False) -> Permit:
+        if self._asking >= MAX_ASKING:
+            raise ToolError(TOO_MANY)
+        self._asking += 1
+        try:
+            return await self.gate.permit(request, is_answered=is_answered)
+        finally:
+            self._asking -= 1
 
     def check_ground(self, request: Request) -> None:
         """
