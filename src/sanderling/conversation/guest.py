@@ -21,6 +21,7 @@ from sanderling.acp_client.link import Link
 from sanderling.acp_client.provider import GuestProvider
 from sanderling.acp_client.questions import CANCELLED, answered, asked_of, offered, question_of
 from sanderling.acp_client.telling import Telling
+from sanderling.agents.calls import ToolCall
 from sanderling.agents.declared import DeclaredAgent
 from sanderling.agents.permits import Permits, Verdict
 from sanderling.agents.process import AgentProcess, running
@@ -43,6 +44,7 @@ from sanderling.protocol.guests import AnswerOption, GuestOptionsChanged
 from sanderling.protocol.messages import Prompt
 from sanderling.text import visible_prose
 
+MAX_ASKING = 32
 MAX_COMMANDS = 500
 MAX_NOTICE_CHARS = 2000
 TOLD_ONCE = 20  # kinds of updates that are not known
@@ -255,10 +257,9 @@ class Guest:
         question = await question_of(
             call, options, f"{call.id}:{uuid4().hex[:8]}", self.name, self.cwd
         )
-        response = await self._answer(question, call, options)
-        if not call.is_denied:
-            self._permits.allowed(wanted)
-        return response
+        if len(self._asking) >= MAX_ASKING:
+            return CANCELLED
+        return await self._answer(question, call, options, wanted)
 
     def _judged(
         self, call: Call, options: Sequence[AnswerOption], verdict: Verdict
@@ -275,7 +276,11 @@ class Guest:
         return self._process is not None and self._process.is_confined
 
     async def _answer(
-        self, question: ApprovalRequested, call: Call, options: Sequence[AnswerOption]
+        self,
+        question: ApprovalRequested,
+        call: Call,
+        options: Sequence[AnswerOption],
+        wanted: ToolCall,
     ) -> PermissionResponse:
         with anyio.CancelScope() as scope:
             self._asking.add(scope)
@@ -286,7 +291,9 @@ class Guest:
             response = answered(answer, options)
             chosen = next((each for each in options if each.id == response.outcome.option_id), None)
             call.is_denied = chosen is None or chosen.choice == "deny"
-            if call.is_denied and (reason := answer.reason.strip()):
+            if not call.is_denied:
+                self._permits.allowed(wanted)
+            elif reason := answer.reason.strip():
                 # The protocol has no place for it: it goes when the turn has ended.
                 self.parts.waiting.steer(Prompt(uuid4().hex, reason))
             return response
