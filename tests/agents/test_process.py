@@ -101,6 +101,21 @@ async def test_agent_has_the_project_and_its_login_and_nothing_else_of_home(
     assert (place.project / "made").read_text() == "new\n"
 
 
+@prove
+async def test_where_there_are_no_mounts_a_login_is_missed_and_that_is_said(place):
+    login_of(place)
+    async with (
+        session_at(place, "landlock") as session,
+        shell_in(session, place, home=["~/.it/login.json"]) as it,
+    ):
+        assert "does not find its login" in it.agent.warnings[0]
+        assert "No such file" in await it.said("cat ~/.it/login.json")
+    async with session_at(place, "landlock") as session:
+        with pytest.raises(AgentError, match="proxy"):
+            async with shell_in(session, place, hosts=["example.org"]):
+                pass
+
+
 async def test_a_login_that_was_renewed_outside_is_noticed(place):
     login = login_of(place)
     async with (

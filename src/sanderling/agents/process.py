@@ -41,6 +41,12 @@ KILL_S = 2.0
 LOOK_S = 5.0
 
 NOT_CONFINED = "{title} runs outside of the sandbox, with all of your rights: its entry says `sandbox = false`."
+NO_LOGIN = (
+    "It does not find its login: at the level landlock the sandbox cannot show it in another HOME."
+)
+WITHOUT_MOUNTS = (
+    '[ "$SANDERLING_SANDBOX" = landlock ]'  # there these are the person's own directories
+)
 SANDBOX_OFF = "{title} runs outside of the sandbox, with all of your rights: you have switched the sandbox off."
 
 
@@ -208,7 +214,9 @@ async def _started(
     agent = AgentProcess(
         declared, process, sandbox, log, watch, terms=terms, is_confined=is_confined
     )
-    agent.warnings = (*home.warnings, *paths.warnings) if is_confined else ()
+    if is_confined:
+        has_no_mounts = sandbox.facts.level == "landlock" and (home.paths or paths.paths)
+        agent.warnings = (*home.warnings, *paths.warnings, *([NO_LOGIN] if has_no_mounts else []))
     return agent, process, watch
 
 
@@ -286,7 +294,8 @@ def _linking(links: Mapping[str, str], argv: tuple[str, ...]) -> tuple[str, ...]
     """
     if not links:
         return argv
-    return ("/bin/sh", "-c", "".join(map(_line, links.items())) + 'exec "$@"', "sh", *argv)
+    script = f'{WITHOUT_MOUNTS} || {{\n{"".join(map(_line, links.items()))}}}\nexec "$@"'
+    return ("/bin/sh", "-c", script, "sh", *argv)
 
 
 def _line(link: tuple[str, str]) -> str:
