@@ -13,6 +13,7 @@ import anyio
 from anyio import to_thread
 
 from sanderling.agents.permits import Permits
+from sanderling.editing.lines import Difference
 from sanderling.editing.merge import merge
 from sanderling.editing.text import decode
 from sanderling.errors import ToolError
@@ -156,10 +157,10 @@ class ServedFiles:
         if text.is_binary:
             return content
         buffer = await buffer_of(workspace, path, loaded.stamp)
-        if (
-            buffer and buffer.is_modified
-        ):  # that is merged with what it has seen, when it is changed
-            if sight is None:
+        if buffer and buffer.is_modified:
+            # That is merged with what it has seen, when it is changed.
+            seen = sight.text if sight else None
+            if seen is None or await done(len(content), _is_nearer, text.text, seen, content):
                 workspace.seen.note(path, text.text)
             return content
         if sight and sight.text is not None and not sight.is_of(text.text, loaded.stamp):
@@ -195,6 +196,15 @@ class ServedFiles:
             outcome = await request.tool.run(request.args, context)
         if permit.accepted and (told := permit.accepted.told()).notes:
             raise ToolError("\n".join((str(outcome.content).partition("\n")[0], *told.notes)))
+
+
+def _is_nearer(disk: str, seen: str, content: str) -> bool:
+    """Say whether the agent has made the content of what is on the disk, beside us, rather than of what it has read through us."""
+    return _distance(disk, content) < _distance(seen, content)
+
+
+def _distance(old: str, new: str) -> int:
+    return sum(hunk.line_count + len(hunk.lines) for hunk in Difference(old, new).hunks)
 
 
 def _is_text(text: str) -> bool:
