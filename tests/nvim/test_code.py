@@ -33,6 +33,11 @@ def warm(agent):
     ask = """
       local params = { textDocument = vim.lsp.util.make_text_document_params() }
       local answers = vim.lsp.buf_request_sync(0, 'textDocument/documentSymbol', params, 2000) or {}
+      for _, client in ipairs(vim.lsp.get_clients({ bufnr = 0 })) do
+        if next(client.progress.pending) then
+          return false
+        end
+      end
       if #vim.diagnostic.get(0) > 0 then
         return true
       end
@@ -187,6 +192,43 @@ def test_unsaved_text_counts(coding):
         before=lambda agent: agent.feed("ggOdef fresh<Esc>"),
     )
     assert agent.results() == ["1 reference (scripted):\na.txt:1: def fresh"]
+
+
+@pytest.mark.parametrize(
+    "line, symbol, cols",
+    [
+        ('local path = "path" -- path', "path", [6]),
+        ("local is_path = path.path", "path", [16, 21]),
+        ("local is_path = path.path", "path.path", [21]),
+        ("local 😀 = path", "path", []),
+    ],
+)
+def test_a_name_is_where_the_grammar_has_it_not_in_texts_and_comments(child, line, symbol, cols):
+    find = """
+      local line, symbol = ...
+      local names = require('sanderling.code.names')
+      vim.bo.filetype = 'lua'
+      vim.api.nvim_buf_set_lines(0, 0, -1, true, { line })
+      return names.of_grammar(0, 0, names.in_line(line, symbol), names.last(symbol))
+    """
+    found = child.lua(find, line, symbol)
+    assert found == (cols or [line.encode().index(b"path")])
+
+
+@pytest.mark.parametrize(
+    "symbol, parts",
+    [
+        ("Parser/parse", ["Parser", "parse"]),
+        ("a::b->c", ["a", "b", "c"]),
+        ("(*Server).Close", ["Server", "Close"]),
+        ("parse(int, char)", ["parse"]),
+        ("Map<K, V>.get", ["Map", "get"]),
+        ("my-func", ["my-func"]),
+        ("größe", ["größe"]),
+    ],
+)
+def test_a_symbol_has_the_parts_of_its_name(child, symbol, parts):
+    assert child.lua("return require('sanderling.code.names').parts(...)", symbol) == parts
 
 
 # --- servers on a bad day ----------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ local function pending(client)
   end
   local now = (progress[client.id] or {})[token] or { title = named(title) }
   local share = now.percentage and (' %d %%'):format(now.percentage) or ''
-  return vim.trim(now.title:lower():gsub('[%.:]+$', '')) .. share
+  return vim.trim(now.title:lower():gsub('[%.:\226\128\166]+$', '')) .. share
 end
 
 --- The sentence on a server that is not ready; nil if all are.

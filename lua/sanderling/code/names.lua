@@ -12,7 +12,7 @@ local MAX_OCCURRENCES = 50
 ---@param symbol string
 ---@return string[]
 function M.parts(symbol)
-  local bare = symbol:gsub('%->', '.'):gsub('%b()', ''):gsub('%b<>', ''):gsub('%b[]', '')
+  local bare = symbol:gsub('%->', '.'):gsub('([%w_])%b()', '%1'):gsub('%b<>', ''):gsub('%b[]', '')
   local parts = {}
   for part in (bare:find(NAME) and bare or symbol):gmatch(NAME) do
     parts[#parts + 1] = part
@@ -108,6 +108,10 @@ function M.of_grammar(buf, row, cols, name)
     local node = parser:named_node_for_range({ row, col, row, col + #name })
     if not node then
       return true
+    end
+    local kind = node:type()
+    if kind:find('string') or kind:find('comment') then
+      return false
     end
     local first_row, first_col, last_row, last_col = node:range()
     return first_row == row and first_col == col and last_row == row and last_col == col + #name
