@@ -10,9 +10,7 @@ from sanderling.errors import ConfigError
 from sanderling.providers import ToolSpec
 from sanderling.tools.base import OutsideTool, Tool
 from sanderling.tools.bash import bash
-from sanderling.tools.code.diagnostics import diagnostics
-from sanderling.tools.code.nav import code_nav
-from sanderling.tools.code.refactor import code_refactor
+from sanderling.tools.code.tools import code_nav, code_refactor, diagnostics
 from sanderling.tools.edit import edit
 from sanderling.tools.effects import OUTSIDE, is_outside_name
 from sanderling.tools.glob import glob

@@ -1,40 +1,19 @@
-"""`diagnostics`: the errors and warnings that the person's editor shows now."""
+"""`diagnostics` at work: the errors and warnings that the person's editor shows now."""
 
 from collections import Counter
-from typing import Annotated
 
-import msgspec
-
-from sanderling.tools.base import Context, tool
+from sanderling.tools.base import Context
+from sanderling.tools.code.inputs import DiagnosticsInput
 from sanderling.tools.code.reach import Reach, servers_of
 from sanderling.tools.diagnostics import line_of
-from sanderling.tools.effects import Effect
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
-from sanderling.tools.workspace import Workspace
 
 MAX_ROWS, MAX_BYTES, MAX_COUNTS = 100, 8 * 1024, 50
 
 
-class DiagnosticsInput(msgspec.Struct, forbid_unknown_fields=True):
-    path: Annotated[str, msgspec.Meta(description="A file; without one, all that are known")] = ""
-
-
-def _effect(args: DiagnosticsInput, workspace: Workspace) -> Effect:
-    return Effect("diagnostics", "read", path=workspace.path(args.path or "."))
-
-
-def _title(args: DiagnosticsInput, workspace: Workspace) -> str:
-    return escaped(workspace.shown(workspace.path(args.path))) if args.path else ""
-
-
-@tool(DiagnosticsInput, effect=_effect, title=_title)
-async def diagnostics(args: DiagnosticsInput, context: Context) -> Outcome:
-    """
-    List the errors and warnings of the language servers and linters in the person's editor.
-
-    They are those of one file, or of all that is reported on. After your edits you are told the new errors without asking. Run the project's own checks before you say that it works.
-    """
+async def tell(args: DiagnosticsInput, context: Context) -> Outcome:
+    """Tell of them, as far as the model may know of their files."""
     servers, reach, workspace = servers_of(context), Reach(context), context.workspace
     file = await reach.named(workspace.path(args.path)) if args.path else None
     said = await servers.diagnostics(file)

@@ -1,21 +1,18 @@
-"""`code_nav`: where a symbol is defined and used, and what it is, as the person's language servers know it."""
+"""`code_nav` at work: from a symbol to its places, by way of the person's language servers."""
 
 import re
-from typing import Annotated, Literal, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from sanderling.errors import ToolError
-from sanderling.tools.base import Context, tool
+from sanderling.tools.base import Context
+from sanderling.tools.code.inputs import NavInput
 from sanderling.tools.code.reach import Reach, servers_of
 from sanderling.tools.code.rows import Rows, Told, outlined
 from sanderling.tools.code.servers import Answer, CodeFile, LanguageServers, Places
-from sanderling.tools.effects import Effect
 from sanderling.tools.grep import Found
 from sanderling.tools.outcome import Outcome
 from sanderling.tools.paths import escaped
 from sanderling.tools.ripgrep import Filter, run_ripgrep
-from sanderling.tools.workspace import Workspace
 
 MAX_CANDIDATES = 8
 MAX_SEARCHED, MAX_LINES_OF_FILE = 200, 20
@@ -38,29 +35,6 @@ NOT_FOUND = (
 NOTHING = "{server} knows no {what} of {symbol}. If that surprises you, look with grep."
 
 
-class NavInput(msgspec.Struct, forbid_unknown_fields=True):
-    op: Literal[
-        "definition",
-        "references",
-        "implementations",
-        "type",
-        "hover",
-        "outline",
-        "symbols",
-        "callers",
-        "callees",
-    ]
-    symbol: Annotated[
-        str,
-        msgspec.Meta(description="`parse`, `Parser/parse`, or as its line has it: `self.parse`"),
-    ] = ""
-    path: Annotated[str, msgspec.Meta(description="A file in which it stands, if you know one")] = (
-        ""
-    )
-    line: Annotated[int, msgspec.Meta(ge=0, description="Its line there; 0: unknown")] = 0
-    within: Annotated[str, msgspec.Meta(description="Only results in this directory or file")] = ""
-
-
 class _Spot(NamedTuple):
     """A file in which a symbol stands, and its line there if that is known."""
 
@@ -72,25 +46,8 @@ class _Several(Exception):  # noqa: N818 - it is no error
     """It is not clear which symbol is meant; `str` is what the model is told."""
 
 
-def _effect(args: NavInput, workspace: Workspace) -> Effect:
-    return Effect("code_nav", "read", path=workspace.path(args.path or "."))
-
-
-def _title(args: NavInput, workspace: Workspace) -> str:
-    where = workspace.shown(workspace.path(args.path)) if args.path else ""
-    place = f"{where}:{args.line}" if args.line else where
-    return escaped(" ".join(filter(None, (args.op, args.symbol[:80], place and f"({place})"))))
-
-
-@tool(NavInput, effect=_effect, title=_title)
-async def code_nav(args: NavInput, context: Context) -> Outcome:
-    """
-    Ask the language servers in the person's editor about a symbol.
-
-    For callers, implementations, types and all real uses of a name this is exact; for plain text use `grep`. `outline` lists the symbols of `path`; `symbols` those of the project whose names are like `symbol`; the others want a `symbol`,
-    and `path` and `line` where it stands if you know them. Results are `path:line: source`; where they are too many, the rest is
-    counted by file. Unsaved text in the editor counts. Without an editor, or a server for that language, you are told so.
-    """
+async def navigate(args: NavInput, context: Context) -> Outcome:
+    """Answer the question of one tool use."""
     return await _Nav(args, context).run()
 
 

@@ -1,17 +1,17 @@
-"""`code_refactor`: a rename, an action or a move of a file, as a language server would do it, made and reviewed as our own edits."""
+"""`code_refactor` at work: what a language server would change becomes a plan, and that our own edits."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
 
 import msgspec
 
 from sanderling.editing.lines import Difference, shown
 from sanderling.editing.text import decode
 from sanderling.errors import ToolError
-from sanderling.tools.base import Context, tool
+from sanderling.tools.base import Context
 from sanderling.tools.buffers import buffer_of, plain
 from sanderling.tools.change import Change
 from sanderling.tools.code.edits import applied, changed, splices
+from sanderling.tools.code.inputs import RefactorInput
 from sanderling.tools.code.moving import Move, target_of
 from sanderling.tools.code.reach import MAX_BYTES, Reach, servers_of
 from sanderling.tools.code.rows import Rows
@@ -32,21 +32,6 @@ OPERATION = (
 UNKNOWN_TEXT = "{name} has unsaved changes in the editor that {server} does not know: nothing was changed. Ask the person to write it first."
 STALE = "{server} has an older text of {name} than what is there now: nothing was changed. Try again, or use edit."
 NOTHING = "{server} would change nothing."
-
-
-class RefactorInput(msgspec.Struct, forbid_unknown_fields=True):
-    op: Literal["rename", "action", "move_file"]
-    path: Annotated[str, msgspec.Meta(description="The file in which it stands, or that moves")]
-    symbol: Annotated[
-        str, msgspec.Meta(description="As for code_nav; for an action the place on the line")
-    ] = ""
-    line: Annotated[int, msgspec.Meta(ge=0, description="Its line; 0: unknown")] = 0
-    to: Annotated[
-        str,
-        msgspec.Meta(
-            description="New name, new path, or the title of the action: without one, actions are listed"
-        ),
-    ] = ""
 
 
 class FilePlan(msgspec.Struct, frozen=True):
@@ -74,39 +59,21 @@ class Plan(msgspec.Struct, frozen=True):
     answer: str = ""
     notes: tuple[str, ...] = ()
 
-
-def _effect(args: RefactorInput | Plan, workspace: Workspace) -> Effect:
-    """The effect; before the plan is there, as wide as it could be."""
-    if isinstance(args, Plan):
-        paths = [each.path for each in args.files]
-        if args.moves:
-            paths += [workspace.path(args.args.path), args.moves]
+    def effect(self, workspace: Workspace) -> Effect:
+        paths = [each.path for each in self.files]
+        if self.moves:
+            paths += [workspace.path(self.args.path), self.moves]
         unique = tuple(dict.fromkeys(paths))
         if not unique:
-            return Effect("code_refactor", "read", path=workspace.path(args.args.path))
+            return Effect("code_refactor", "read", path=workspace.path(self.args.path))
         path = unique[0] if len(unique) == 1 else workspace.project
         return Effect("code_refactor", "write", path=path, paths=unique)
-    if _only_lists(args):
-        return Effect("code_refactor", "read", path=workspace.path(args.path))
-    return Effect("code_refactor", "write", path=workspace.project)
-
-
-def _only_lists(args: RefactorInput) -> bool:
-    return args.op == "action" and not args.to
-
-
-def _title(args: RefactorInput | Plan, workspace: Workspace) -> str:
-    args = args.args if isinstance(args, Plan) else args
-    where = workspace.shown(workspace.path(args.path))
-    place = f"{where}:{args.line}" if args.line else where
-    to = f"→ {args.to}" if args.to else ""
-    return escaped(" ".join(filter(None, (args.op, args.symbol[:80], f"({place})", to[:80]))))
 
 
 # --- the plan ----------------------------------------------------------------------------------------------------------
 
 
-async def _plan(args: RefactorInput, context: Context) -> Plan:
+async def plan_for(args: RefactorInput, context: Context) -> Plan:
     """Ask the servers what would change."""
     return await _Planner(args, context).plan()
 
@@ -250,7 +217,7 @@ def _others(plan: Plan, context: Context) -> list[FilePlan]:
     return [file for file in plan.files if file.path != moved]
 
 
-async def _preview(plan: Plan, context: Context) -> Preview:
+async def preview(plan: Plan, context: Context) -> Preview:
     """The whole change: hunk by hunk where it is of one file, else as one difference."""
     if len(plan.files) == 1 and not plan.moves:
         return await _change(plan.files[0], context).preview()
@@ -265,14 +232,8 @@ async def _preview(plan: Plan, context: Context) -> Preview:
     return Preview("\n".join(parts), "diff")
 
 
-@tool(RefactorInput, effect=_effect, title=_title, preview=_preview, plan=_plan)
-async def code_refactor(plan: Plan, context: Context) -> Outcome:
-    """
-    Have a language server in the person's editor change code: one call instead of many edits, and exact.
-
-    It can rename a symbol in all files, do one of its actions (fixes, imports) on a line, or move a file and what names it. The person reviews the change as any edit; all files it touches are saved, and listed in the result: do not read them again.
-    Actions that run commands in the server are refused.
-    """
+async def make(plan: Plan, context: Context) -> Outcome:
+    """Make the change of a plan, all of it or, as the error says then, its first files."""
     if not (plan.files or plan.moves):
         return Outcome(content=plan.answer, summary="nothing changed")
     others = _others(plan, context)

@@ -1,0 +1,103 @@
+"""
+The tools that ask language servers: `code_nav`, `code_refactor` and `diagnostics`, as the model is told of them.
+
+What they do is loaded when one is used.
+"""
+
+from typing import TYPE_CHECKING
+
+from sanderling.tools.base import Context, tool
+from sanderling.tools.code.inputs import DiagnosticsInput, NavInput, RefactorInput
+from sanderling.tools.effects import Effect
+from sanderling.tools.outcome import Outcome, Preview
+from sanderling.tools.paths import escaped
+from sanderling.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sanderling.tools.code.refactor import Plan
+
+
+def _nav_effect(args: NavInput, workspace: Workspace) -> Effect:
+    return Effect("code_nav", "read", path=workspace.path(args.path or "."))
+
+
+def _nav_title(args: NavInput, workspace: Workspace) -> str:
+    where = workspace.shown(workspace.path(args.path)) if args.path else ""
+    place = f"{where}:{args.line}" if args.line else where
+    return escaped(" ".join(filter(None, (args.op, args.symbol[:80], place and f"({place})"))))
+
+
+@tool(NavInput, effect=_nav_effect, title=_nav_title)
+async def code_nav(args: NavInput, context: Context) -> Outcome:
+    """
+    Ask the language servers in the person's editor about a symbol.
+
+    For callers, implementations, types and all real uses of a name this is exact; for plain text use `grep`. `outline` lists the symbols of `path`; `symbols` those of the project whose names are like `symbol`; the others want a `symbol`,
+    and `path` and `line` where it stands if you know them. Results are `path:line: source`; where they are too many, the rest is
+    counted by file. Unsaved text in the editor counts. Without an editor, or a server for that language, you are told so.
+    """
+    from sanderling.tools.code.nav import navigate
+
+    return await navigate(args, context)
+
+
+def _refactor_effect(args: "RefactorInput | Plan", workspace: Workspace) -> Effect:
+    """The effect; before the plan is there, as wide as it could be."""
+    if not isinstance(args, RefactorInput):
+        return args.effect(workspace)
+    if args.op == "action" and not args.to:
+        return Effect("code_refactor", "read", path=workspace.path(args.path))
+    return Effect("code_refactor", "write", path=workspace.project)
+
+
+def _refactor_title(args: "RefactorInput | Plan", workspace: Workspace) -> str:
+    args = args if isinstance(args, RefactorInput) else args.args
+    where = workspace.shown(workspace.path(args.path))
+    place = f"{where}:{args.line}" if args.line else where
+    to = f"→ {args.to}" if args.to else ""
+    return escaped(" ".join(filter(None, (args.op, args.symbol[:80], f"({place})", to[:80]))))
+
+
+async def _plan(args: RefactorInput, context: Context) -> "Plan":
+    from sanderling.tools.code.refactor import plan_for
+
+    return await plan_for(args, context)
+
+
+async def _preview(plan: "Plan", context: Context) -> Preview:
+    from sanderling.tools.code.refactor import preview
+
+    return await preview(plan, context)
+
+
+@tool(RefactorInput, effect=_refactor_effect, title=_refactor_title, preview=_preview, plan=_plan)
+async def code_refactor(plan: "Plan", context: Context) -> Outcome:
+    """
+    Have a language server in the person's editor change code: one call instead of many edits, and exact.
+
+    It can rename a symbol in all files, do one of its actions (fixes, imports) on a line, or move a file and what names it. The person reviews the change as any edit; all files it touches are saved, and listed in the result: do not read them again.
+    Actions that run commands in the server are refused.
+    """
+    from sanderling.tools.code.refactor import make
+
+    return await make(plan, context)
+
+
+def _diagnostics_effect(args: DiagnosticsInput, workspace: Workspace) -> Effect:
+    return Effect("diagnostics", "read", path=workspace.path(args.path or "."))
+
+
+def _diagnostics_title(args: DiagnosticsInput, workspace: Workspace) -> str:
+    return escaped(workspace.shown(workspace.path(args.path))) if args.path else ""
+
+
+@tool(DiagnosticsInput, effect=_diagnostics_effect, title=_diagnostics_title)
+async def diagnostics(args: DiagnosticsInput, context: Context) -> Outcome:
+    """
+    List the errors and warnings of the language servers and linters in the person's editor.
+
+    They are those of one file, or of all that is reported on. After your edits you are told the new errors without asking. Run the project's own checks before you say that it works.
+    """
+    from sanderling.tools.code.diagnostics import tell
+
+    return await tell(args, context)
