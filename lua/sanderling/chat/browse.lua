@@ -6,19 +6,19 @@ local tools = require('sanderling.transcript.blocks.tool')
 
 local M = {}
 
---- Go to the header before or after the cursor, `vim.v.count1` times.
----@param transcript sanderling.transcript.Transcript
+--- Go to one of `rows`, which rise, before or after the cursor, `vim.v.count1` of them on.
+---@param rows integer[]
 ---@param step -1|1
-function M.go_to_message(transcript, step)
+local function go_to_row(rows, step)
   local row = vim.fn.line('.') - 1
   local target
   for _ = 1, vim.v.count1 do
     local next_row
-    for _, header in ipairs(transcript.headers) do
-      if step > 0 and header > row then
-        next_row = next_row or header
-      elseif step < 0 and header < row then
-        next_row = header
+    for _, each in ipairs(rows) do
+      if step > 0 and each > row then
+        next_row = next_row or each
+      elseif step < 0 and each < row then
+        next_row = each
       end
     end
     row = next_row or row
@@ -28,6 +28,90 @@ function M.go_to_message(transcript, step)
     vim.cmd("normal! m'")
     api.nvim_win_set_cursor(0, { target + 1, 0 })
   end
+end
+
+--- Go to the header before or after the cursor.
+---@param transcript sanderling.transcript.Transcript
+---@param step -1|1
+function M.go_to_message(transcript, step)
+  go_to_row(transcript.headers, step)
+end
+
+--- Go to the tool call before or after the cursor.
+---@param transcript sanderling.transcript.Transcript
+---@param step -1|1
+function M.go_to_tool(transcript, step)
+  local rows = vim.tbl_map(function(block)
+    return block.first
+  end, transcript.tool_blocks)
+  table.sort(rows)
+  go_to_row(rows, step)
+end
+
+-- text objects --------------------------------------------------------------------------------------------------------
+
+--- Select whole lines, or nothing: an operator that waits for them is given up then.
+---@param first integer row
+---@param last integer row
+local function select_rows(first, last)
+  if first > last then
+    api.nvim_feedkeys(vim.keycode('<Esc>'), 'n', false)
+    return
+  end
+  local is_visual = vim.fn.mode():find('^[vV\22]') ~= nil
+  vim.cmd(('normal! %s%dGV%dG'):format(is_visual and '\27' or '', first + 1, last + 1))
+end
+
+--- The rows of the message under the cursor.
+---@param transcript sanderling.transcript.Transcript
+---@return integer header
+---@return integer last without the blank lines at its end
+local function message_here(transcript)
+  local row, header, after = vim.fn.line('.') - 1, 0, vim.fn.line('$')
+  for _, each in ipairs(transcript.headers) do
+    if each <= row then
+      header = each
+    else
+      after = math.min(after, each)
+    end
+  end
+  local last = after - 1
+  while last > header and vim.fn.getline(last + 1):find('^%s*$') do
+    last = last - 1
+  end
+  return header, last
+end
+
+--- Select the message under the cursor; `is_inner`: without its header.
+---@param transcript sanderling.transcript.Transcript
+---@param is_inner boolean
+function M.select_message(transcript, is_inner)
+  local header, last = message_here(transcript)
+  local first = is_inner and header + 1 or header
+  while is_inner and first < last and vim.fn.getline(first + 1):find('^%s*$') do
+    first = first + 1
+  end
+  select_rows(first, last)
+end
+
+--- Select the fenced block under the cursor; `is_inner`: without its fences.
+---@param transcript sanderling.transcript.Transcript
+---@param is_inner boolean
+function M.select_code(transcript, is_inner)
+  local row, header, last = vim.fn.line('.') - 1, message_here(transcript)
+  local first, fence
+  for each, line in ipairs(api.nvim_buf_get_lines(0, header, last + 1, false)) do
+    local here, marks = header + each - 1, line:match('^%s*(```+)') or line:match('^%s*(~~~+)')
+    if marks and not fence then
+      first, fence = here, marks
+    elseif marks and vim.startswith(marks, fence) and line:find('^%s*[`~]+%s*$') then
+      if row >= first and row <= here then
+        return select_rows(is_inner and first + 1 or first, is_inner and here - 1 or here)
+      end
+      fence = nil
+    end
+  end
+  select_rows(1, 0)
 end
 
 ---@param session sanderling.chat.session.Session

@@ -302,6 +302,15 @@ function open.actions_of(session)
     go_to_message = function(step)
       browse.go_to_message(session.transcript, step)
     end,
+    go_to_tool = function(step)
+      browse.go_to_tool(session.transcript, step)
+    end,
+    select_message = function(is_inner)
+      browse.select_message(session.transcript, is_inner)
+    end,
+    select_code = function(is_inner)
+      browse.select_code(session.transcript, is_inner)
+    end,
     recall = function(step)
       session.prompt:recall_or_move(step)
     end,

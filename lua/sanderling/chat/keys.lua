@@ -27,6 +27,9 @@ local ns = api.nvim_create_namespace('sanderling_interrupt')
 ---@field inspect fun()
 ---@field write fun() go to the prompt, in insert mode
 ---@field go_to_message fun(step: -1|1)
+---@field go_to_tool fun(step: -1|1)
+---@field select_message fun(is_inner: boolean)
+---@field select_code fun(is_inner: boolean)
 ---@field recall fun(step: -1|1) through the prompts that were sent
 ---@field scroll fun(step: -1|1) turn the pages of the transcript
 ---@field go_to_end fun() of the transcript
@@ -137,6 +140,12 @@ local function by_option(actions)
     stop = with(actions.stop_or_interrupt),
     next_message = with(actions.go_to_message, 1),
     previous_message = with(actions.go_to_message, -1),
+    next_tool = with(actions.go_to_tool, 1),
+    previous_tool = with(actions.go_to_tool, -1),
+    select_message = with(actions.select_message, true),
+    select_whole_message = with(actions.select_message, false),
+    select_code = with(actions.select_code, true),
+    select_whole_code = with(actions.select_code, false),
     write = with(actions.write),
     open = with(actions.open),
     go_to_file = with(actions.go_to_file),

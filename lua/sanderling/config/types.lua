@@ -50,6 +50,12 @@
 ---@field mode sanderling.config.Key next mode: |:AgentMode|
 ---@field next_message sanderling.config.Key to the next header
 ---@field previous_message sanderling.config.Key to the previous header
+---@field next_tool sanderling.config.Key to the next tool call; takes a count
+---@field previous_tool sanderling.config.Key to the previous tool call; takes a count
+---@field select_message sanderling.config.Key the message, without its header
+---@field select_whole_message sanderling.config.Key the message
+---@field select_code sanderling.config.Key the fenced block, without its fences
+---@field select_whole_code sanderling.config.Key the fenced block
 ---@field write sanderling.config.Key to the prompt, in insert mode
 ---@field open sanderling.config.Key open the closed fold, or else the file named here
 ---@field go_to_file sanderling.config.Key open the file named here, as `path` or `path:line`, in the last code window

@@ -45,6 +45,12 @@ M.rows = {
   key('mode', '<S-Tab>', { prompt = 'ni' }, 'next mode: |:AgentMode|'),
   key('next_message', ']]', { transcript = 'n' }, 'to the next header'),
   key('previous_message', '[[', { transcript = 'n' }, 'to the previous header'),
+  key('next_tool', ']t', { transcript = 'n' }, 'to the next tool call; takes a count'),
+  key('previous_tool', '[t', { transcript = 'n' }, 'to the previous tool call; takes a count'),
+  key('select_message', 'im', { transcript = 'ox' }, 'the message, without its header'),
+  key('select_whole_message', 'am', { transcript = 'ox' }, 'the message'),
+  key('select_code', 'ic', { transcript = 'ox' }, 'the fenced block, without its fences'),
+  key('select_whole_code', 'ac', { transcript = 'ox' }, 'the fenced block'),
   key('write', { 'i', 'a', 'o' }, { transcript = 'n' }, 'to the prompt, in insert mode'),
   key('open', '<CR>', { transcript = 'n' }, 'open the closed fold, or else the file named here'),
   key(
