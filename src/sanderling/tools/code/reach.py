@@ -1,5 +1,7 @@
 """Reach: the files of a server's answer that the model may know of, and what stands in them."""
 
+from collections.abc import Iterable
+
 import anyio.to_thread
 
 from sanderling.editing.lines import lines_of
@@ -44,6 +46,16 @@ class Reach:
         return path.startswith("/") and await anyio.to_thread.run_sync(
             self._workspace.is_inside, path
         )
+
+    async def inside(self, paths: Iterable[str]) -> frozenset[str]:
+        """Those of the paths that lead into the project: a server can name thousands."""
+
+        def choose() -> frozenset[str]:
+            return frozenset(
+                path for path in paths if path.startswith("/") and self._workspace.is_inside(path)
+            )
+
+        return await anyio.to_thread.run_sync(choose)
 
     async def file(self, path: str) -> CodeFile | None:
         """The file as the sandbox shows it; None where it shows none, or another than the editor has, or a rule keeps it from the model."""

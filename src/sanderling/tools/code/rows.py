@@ -43,11 +43,10 @@ class Rows:
         """Tell of the places in the order of their paths."""
         count = file_count = elsewhere = 0
         counts: list[str] = []
-        for places in sorted(files, key=lambda each: each.path):
-            if not is_meant(places.path, within):
-                continue
-            is_inside = await self._reach.is_inside(places.path)
-            if not (is_inside or self._shows_outside):
+        meant = [each for each in files if is_meant(each.path, within)]
+        inside = await self._reach.inside(each.path for each in meant)
+        for places in sorted(meant, key=lambda each: each.path):
+            if not (places.path in inside or self._shows_outside):
                 elsewhere += len(places.rows)
                 continue
             is_full = len(self.lines) >= MAX_ROWS or self._room <= 0
