@@ -18,9 +18,7 @@ async def tell(args: DiagnosticsInput, context: Context) -> Outcome:
     file = await reach.named(workspace.path(args.path)) if args.path else None
     said = await servers.diagnostics(file)
     known = [
-        each
-        for each in said.found
-        if await reach.is_inside(each.path) and await reach.file(each.path)
+        each for each in said.found if reach.is_inside(each.path) and await reach.file(each.path)
     ]
     still = f"{said.still}: there may be more.\n" if said.still else ""
     if not known:

@@ -59,7 +59,8 @@ class _Nav:
         self._servers: LanguageServers = servers_of(context)
         self._reach = Reach(context)
         self._rows = Rows(context, self._reach, shows_outside=args.op in SHOWS_OUTSIDE)
-        self._within = self._workspace.path(args.within) if args.within else ""
+        within = self._workspace.path(args.within) if args.within else ""
+        self._within = (within, self._workspace.disk.real_path(within)) if within else ()
 
     async def run(self) -> Outcome:
         args = self._args
@@ -114,8 +115,7 @@ class _Nav:
         known = [
             (_Spot(file, row + 1), name)
             for places in answer.files
-            if await self._reach.is_inside(places.path)
-            and (file := await self._reach.file(places.path))
+            if self._reach.is_inside(places.path) and (file := await self._reach.file(places.path))
             for row, name in zip(places.rows, places.names, strict=False)
         ]
         fitting = [spot for spot, name in known if name]
@@ -188,7 +188,7 @@ class _Nav:
         by_path: dict[str, list[int]] = {}
         for spot in few:
             by_path.setdefault(spot.file.path, []).append((spot.line or 1) - 1)
-        told = await self._rows.told([Places(p, tuple(rows)) for p, rows in by_path.items()], "")
+        told = await self._rows.told([Places(p, tuple(rows)) for p, rows in by_path.items()])
         also = [f"… and {more:,} more"] if more > 0 else []
         head = (
             f"{escaped(self._args.symbol)} is several symbols. Nothing was done; ask again with path and line of one, or with"

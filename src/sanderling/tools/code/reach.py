@@ -1,12 +1,12 @@
 """Reach: the files of a server's answer that the model may know of, and what stands in them."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import anyio.to_thread
 
 from sanderling.editing.lines import lines_of
 from sanderling.errors import ToolError
-from sanderling.paths import is_within
+from sanderling.paths import is_in_any
 from sanderling.sandbox.files import Loaded
 from sanderling.text import printable
 from sanderling.tools.base import Context
@@ -15,6 +15,7 @@ from sanderling.tools.code.servers import CodeFile, LanguageServers
 from sanderling.tools.texts import text_of
 
 MAX_BYTES = 4 << 20
+FEW = 100  # paths that are looked up at once: each takes some 20 us
 MAX_LINE_CHARS = 200
 NO_EDITOR = (
     "There is no editor here whose language servers could be asked (print mode): use grep and read."
@@ -41,21 +42,18 @@ class Reach:
         self._may_read = context.may_read
         self._files: dict[str, CodeFile | None] = {}
 
-    async def is_inside(self, path: str) -> bool:
+    def is_inside(self, path: str) -> bool:
         """Say whether the path leads into the project."""
-        return path.startswith("/") and await anyio.to_thread.run_sync(
-            self._workspace.is_inside, path
-        )
+        return path.startswith("/") and self._workspace.is_inside(path)
 
-    async def inside(self, paths: Iterable[str]) -> frozenset[str]:
+    async def inside(self, paths: Sequence[str]) -> frozenset[str]:
         """Those of the paths that lead into the project: a server can name thousands."""
 
         def choose() -> frozenset[str]:
-            return frozenset(
-                path for path in paths if path.startswith("/") and self._workspace.is_inside(path)
-            )
+            return frozenset(filter(self.is_inside, paths))
 
-        return await anyio.to_thread.run_sync(choose)
+        is_few = len(paths) <= FEW
+        return choose() if is_few else await anyio.to_thread.run_sync(choose)
 
     async def file(self, path: str) -> CodeFile | None:
         """The file as the sandbox shows it; None where it shows none, or another than the editor has, or a rule keeps it from the model."""
@@ -70,7 +68,7 @@ class Reach:
         Raises:
             ToolError: it is none that may be asked about.
         """
-        if not await self.is_inside(path):
+        if not self.is_inside(path):
             raise ToolError(f"{self._workspace.shown(path)} is not in the project: use read.")
         if file := await self.file(path):
             return file
@@ -104,9 +102,9 @@ class Reach:
             return await (await self._workspace.files()).load(path, MAX_BYTES)
 
 
-def is_meant(path: str, within: str) -> bool:
-    """Say whether a result lies in what the model has asked for; `within` is absolute, or empty."""
-    return not within or is_within(path, within)
+def is_meant(path: str, within: Sequence[str]) -> bool:
+    """Say whether a result lies in what the model has asked for; `within` has the names of that, and is empty for everything."""
+    return not within or is_in_any(path, within)
 
 
 def _short(line: str) -> str:

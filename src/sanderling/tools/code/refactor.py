@@ -128,7 +128,7 @@ class _Planner:
         if not self._args.to:
             raise ToolError("move_file needs in `to` the new path.")
         new = target_of(self._context, self._path, self._args.to)
-        if not await self._reach.is_inside(new):
+        if not self._reach.is_inside(new):
             raise ToolError(f"{new} is not in the project: nothing was moved.")
         await Move(self._context, self._path, new).check()
         return new
@@ -146,7 +146,7 @@ class _Planner:
 
     async def _file(self, file: FileEdits, change: WorkspaceChange) -> FilePlan:
         name = self._workspace.shown(file.path)
-        is_ours = await self._reach.is_inside(file.path) and await self._reach.file(file.path)
+        is_ours = self._reach.is_inside(file.path) and await self._reach.file(file.path)
         if not is_ours:
             raise ToolError(OUTSIDE.format(name=name))
         base = await self._text(file, change.server)

@@ -39,12 +39,12 @@ class Rows:
         shown = path.removeprefix(f"{real}/") if path.startswith(f"{real}/") else path
         return escaped(self._workspace.shown(shown))
 
-    async def told(self, files: Sequence[Places], within: str) -> Told:
+    async def told(self, files: Sequence[Places], within: Sequence[str] = ()) -> Told:
         """Tell of the places in the order of their paths."""
         count = file_count = elsewhere = 0
         counts: list[str] = []
         meant = [each for each in files if is_meant(each.path, within)]
-        inside = await self._reach.inside(each.path for each in meant)
+        inside = await self._reach.inside([each.path for each in meant])
         for places in sorted(meant, key=lambda each: each.path):
             if not (places.path in inside or self._shows_outside):
                 elsewhere += len(places.rows)
