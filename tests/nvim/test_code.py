@@ -685,3 +685,25 @@ def test_ruff_fixes_by_an_action(coding, project):
     assert "- Ruff (F401): Remove unused import: `os`" in listed
     assert done.startswith("Done, in 1 file:")
     assert (project / "a.py").read_text().strip() == "print(1)"
+
+
+@prove
+def test_a_server_hears_of_a_file_that_was_written_on_the_disk(coding):
+    agent = coding(
+        {"main.py": "def main() -> None:\n    pass\n\n\nprint(1)\n"},
+        use("read", path="main.py"),
+        use("write", path="extra.py", content="def extra() -> int:\n    return 1\n"),
+        use(
+            "edit",
+            path="main.py",
+            edits=[{"old": "print(1)", "new": "from extra import extra\nprint(extra())"}],
+        ),
+        use("bash", command="sleep 4"),
+        use("diagnostics", path="main.py"),
+        nav("definition", "extra", path="main.py", line=6),
+        shown="main.py",
+        server="basedpyright",
+    )
+    *_, said, definition = agent.results()
+    assert said == "No errors or warnings (basedpyright)."
+    assert definition.endswith("\nextra.py:1: def extra() -> int:")
