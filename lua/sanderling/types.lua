@@ -27,6 +27,7 @@
 ---@field text string
 ---@field filetype? string
 ---@field is_piped? boolean
+---@field origin? string
 
 ---@class (exact) sanderling.Prompt
 ---@field id string
@@ -601,6 +602,11 @@
 ---@field session_id string
 ---@field name string
 
+---@class (exact) sanderling.CheckMentions
+---@field type 'check_mentions'
+---@field session_id string
+---@field paths string[]
+
 ---@class (exact) sanderling.InspectToolUse
 ---@field type 'inspect_tool_use'
 ---@field session_id string
@@ -654,6 +660,9 @@
 
 ---@class (exact) sanderling.ToolServers
 ---@field servers sanderling.ToolServer[]
+
+---@class (exact) sanderling.KeptFiles
+---@field paths string[]
 
 ---@class (exact) sanderling.WholeToolUse
 ---@field tool string
@@ -822,6 +831,7 @@
 ---| sanderling.ShowTrust
 ---| sanderling.ListToolServers
 ---| sanderling.ShowToolServer
+---| sanderling.CheckMentions
 ---| sanderling.InspectToolUse
 ---| sanderling.ListChanges
 ---| sanderling.ShowDifference

@@ -16,6 +16,7 @@ from tests.bench.edit import edit
 from tests.bench.first_request import first_request
 from tests.bench.interrupt import interrupt
 from tests.bench.latency import cancel, cold, first_text, long, warm
+from tests.bench.mentions import mentions
 from tests.bench.print_mode import print_mode
 from tests.bench.resume import resume, shown
 from tests.bench.review import review
@@ -51,6 +52,7 @@ GROUPS = {
         code,
         review,
         edit,
+        mentions,
         undo,
         print_mode,
         acp,

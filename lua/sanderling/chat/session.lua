@@ -13,6 +13,7 @@ local install = require('sanderling.host.install')
 local live = require('sanderling.session.live')
 local locked = require('sanderling.ui.locked')
 local log = require('sanderling.host.log')
+local mentions = lazy('sanderling.prompt.mentions')
 local message = require('sanderling.ui.message')
 local prompt_history = lazy('sanderling.prompt.history')
 local slash = require('sanderling.prompt.slash')
@@ -246,7 +247,11 @@ function Session:send(lines, opts)
     self:refuse(assert(refusal))
     return false
   end
-  local sent = { id = new_prompt_id(), text = text, selections = opts.selections }
+  local selections = opts.selections
+  if text:find('@', 1, true) then
+    selections = vim.list_extend(vim.list_slice(selections or {}), mentions.selections(lines, self))
+  end
+  local sent = { id = new_prompt_id(), text = text, selections = selections }
   local type = opts.is_steering and 'steer_turn' or 'submit_prompt'
   self:set_used()
   self:act({ type = type, prompt = sent }, { type = 'local_prompt_sent', prompt = sent })

@@ -1,12 +1,16 @@
---- The completion of slash commands and of the resources of tool servers in a prompt: a menu that opens while one is typed, and
---- the 'omnifunc'.
+--- The completion of slash commands and of mentions in a prompt: a menu that opens while one is typed, the 'omnifunc', and the items
+--- of the language server for whatever else completes (server.lua).
 local M = {}
 
 local api = vim.api
+local lazy = require('sanderling.ui.lazy')
 local live = require('sanderling.session.live')
 local scratch = require('sanderling.ui.scratch')
 local slash = require('sanderling.prompt.slash')
+local tracked = lazy('sanderling.prompt.tracked')
 local words = require('sanderling.ui.words')
+
+local MAX_ITEMS = 50
 
 ---@class (exact) sanderling.prompt.completion.Item as |complete-items| has it
 ---@field word string
@@ -53,6 +57,41 @@ local function resources(session_id)
   return items
 end
 
+--- The files that could be mentioned, the open ones first where nothing is typed yet.
+---@param mention string
+---@param project string
+---@return sanderling.prompt.completion.Item[]
+local function files(mention, project)
+  tracked.refresh(project)
+  return vim.tbl_map(function(path)
+    return { word = '@' .. path:gsub(' ', '\\ ') }
+  end, tracked.search(project, (mention:sub(2):gsub('\\ ', ' ')), MAX_ITEMS))
+end
+
+--- The words that stand for something of the editor's.
+---@return sanderling.prompt.completion.Item[]
+local function mentioned_words()
+  return vim.tbl_map(function(word)
+    return { word = '@' .. word[1], menu = word[2] }
+  end, require('sanderling.prompt.mentions').WORDS)
+end
+
+--- All that could be mentioned.
+---@param mention string as far as it is typed
+---@param session_id string
+---@return sanderling.prompt.completion.Item[]
+local function mentionable(mention, session_id)
+  local session = live.find(session_id)
+  local items = beginning_with(resources(session_id), mention)
+  vim.list_extend(items, beginning_with(mentioned_words(), mention))
+  for _, item in ipairs(session and files(mention, session.project) or {}) do
+    if item.word ~= mention and #items < MAX_ITEMS then
+      items[#items + 1] = item
+    end
+  end
+  return items
+end
+
 --- The mention that ends `line`, and where it begins.
 ---@param line string
 ---@return integer? col 0-based
@@ -70,10 +109,10 @@ end
 ---@param session_id string
 ---@return integer col at which it would begin, 0-based
 ---@return sanderling.prompt.completion.Item[]
-local function candidates(line, is_first, session_id)
+function M.candidates(line, is_first, session_id)
   local col, mention = mention_in(line)
   if col and mention then
-    return col, beginning_with(resources(session_id), mention)
+    return col, mentionable(mention, session_id)
   elseif not is_first then
     return 0, {}
   elseif line:find('^/%S*$') then
@@ -91,7 +130,7 @@ end
 local function candidates_here()
   local lnum, col = unpack(api.nvim_win_get_cursor(0))
   local line = api.nvim_get_current_line():sub(1, col)
-  return candidates(line, lnum == 1, vim.b.sanderling_session)
+  return M.candidates(line, lnum == 1, vim.b.sanderling_session)
 end
 
 ---@type sanderling.prompt.completion.Item[]
@@ -142,12 +181,25 @@ local function open_menu(buf, col, items)
   })
 end
 
---- Open the menu of commands where one is being typed, and nothing else completes.
+--- Does a plugin complete here, by the language server? Then two menus would open.
+---@return boolean
+local function is_completed_otherwise()
+  return package.loaded['blink.cmp'] ~= nil
+    or package.loaded['cmp'] ~= nil
+    or _G.MiniCompletion ~= nil
+end
+
+--- Open the menu where a command or a mention is being typed, and nothing else completes. One of mentions that is open has other files
+--- with each key.
 ---@param buf integer
-local function offer(buf)
-  local is_free = vim.fn.mode() == 'i' and vim.fn.pumvisible() == 0
+---@param is_again boolean
+local function offer(buf, is_again)
+  local is_free = vim.fn.mode() == 'i' and (is_again or vim.fn.pumvisible() == 0)
+  if not is_free or is_completed_otherwise() then
+    return
+  end
   local col, items = candidates_here()
-  if is_free and #items > 0 then
+  if #items > 0 then
     open_menu(buf, col, items)
   end
 end
@@ -161,7 +213,7 @@ function M.attach(buf)
       { omnifunc = "v:lua.require'sanderling.prompt.completion'.omnifunc" }
     )
   end
-  local is_typed, is_unwanted = false, false
+  local is_typed, is_unwanted, is_renewed = false, false, false
   local function on(events, desc, callback)
     api.nvim_create_autocmd(events, { buffer = buf, desc = 'Agent: ' .. desc, callback = callback })
   end
@@ -169,18 +221,27 @@ function M.attach(buf)
     is_typed = true
   end)
   on('CompleteDone', 'a menu that was sent away stays away', function()
-    is_unwanted = vim.v.event.reason == 'cancel'
+    is_unwanted = vim.v.event.reason == 'cancel' and not is_renewed
   end)
   on('InsertEnter', 'and may come again', function()
     is_unwanted = false
+    vim.schedule(function()
+      local session = api.nvim_buf_is_loaded(buf) and live.of_buffer(buf)
+      if session then
+        tracked.refresh(session.project) -- so that they are known when a mention begins
+        require('sanderling.prompt.server').attach(buf, M.candidates)
+      end
+    end)
   end)
   on({ 'TextChangedI', 'TextChangedP' }, 'offer commands', function(args)
     local line = api.nvim_get_current_line()
     is_unwanted = is_unwanted and (vim.startswith(line, '/') or mention_in(line) ~= nil)
-    if is_typed and not is_unwanted and args.event == 'TextChangedI' then
-      offer(buf)
+    local col = api.nvim_win_get_cursor(0)[2]
+    is_renewed = args.event == 'TextChangedP' and mention_in(line:sub(1, col)) ~= nil
+    if is_typed and not is_unwanted and (args.event == 'TextChangedI' or is_renewed) then
+      offer(buf, is_renewed)
     end
-    is_typed = false
+    is_typed, is_renewed = false, false
   end)
 end
 

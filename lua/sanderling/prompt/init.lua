@@ -3,6 +3,7 @@ local api = vim.api
 local lazy = require('sanderling.ui.lazy')
 
 local config = require('sanderling.config')
+local noting = lazy('sanderling.prompt.noting')
 local prompt_history = lazy('sanderling.prompt.history')
 local slash_menu = require('sanderling.prompt.completion')
 local words = require('sanderling.ui.words')
@@ -24,6 +25,7 @@ local seams_ns = api.nvim_create_namespace('sanderling_seams')
 ---@field buf integer
 ---@field private history_index? integer the entry of the prompt history that stands here
 ---@field private draft? string[] what stood here before
+---@field private has_notes boolean beside mentions
 local Prompt = {}
 Prompt.__index = Prompt
 
@@ -31,7 +33,7 @@ Prompt.__index = Prompt
 ---@return sanderling.prompt.Prompt
 function M.new(buf)
   slash_menu.attach(buf)
-  return setmetatable({ buf = buf }, Prompt)
+  return setmetatable({ buf = buf, has_notes = false }, Prompt)
 end
 
 ---@return string[]
@@ -186,6 +188,15 @@ function Prompt:recall_or_move(step)
   local keys = vim.fn.pumvisible() == 1 and select or move
   local count = vim.v.count > 0 and vim.v.count or ''
   api.nvim_feedkeys(count .. vim.keycode(keys), 'ni', false) -- before what is typed or played already
+end
+
+--- Say beside mentions what they bring along.
+function Prompt:note_mentions()
+  local has_some = table.concat(self:lines()):find('@', 1, true) ~= nil
+  if has_some or self.has_notes then
+    noting.update(self.buf)
+  end
+  self.has_notes = has_some
 end
 
 --- Say, in an empty prompt, how to send one.

@@ -8,6 +8,7 @@ from typing import Protocol
 import anyio
 
 from sanderling.conversation.controls import Controls
+from sanderling.conversation.mentions import check_mentions
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.prompt import prompt_message
 from sanderling.conversation.reviewing import Reviews
@@ -238,6 +239,7 @@ class Conversation:
             ConfigError: that cannot be had.
         """
         servers = self.parts.servers
+        check_mentions(prompt, self.parts.session.project, self.parts.gate.may_read())
         if prompt.sent:  # which is what it waited with
             return prompt
         try:
@@ -295,6 +297,12 @@ class Conversation:
 
     def steer(self, prompt: Prompt) -> None:
         """Tell the model at its next tool boundary; without a turn, that is a turn."""
+        try:
+            check_mentions(prompt, self.parts.session.project, self.parts.gate.may_read())
+        except ConfigError as error:
+            self.parts.emit(Notice("warning", str(error)))
+            self.parts.emit(PromptsReturned((prompt,)))
+            return
         if self.parts.servers.are_in(prompt.text):
             self.parts.tasks.start(self._steer_expanded, prompt)
         else:

@@ -44,7 +44,7 @@ def _selection_text(selection: Selection) -> str:
     fence = fence_around(selection.text)
     source = "piped into the prompt" if selection.is_piped else "as it stands in the editor"
     return (
-        f"{visible_name(selection.path)}:{selection.first_line}-{selection.last_line}, {source}:\n"
+        f"{visible_name(selection.path)}:{selection.first_line}-{selection.last_line}, {selection.origin or source}:\n"
         f"{fence}{selection.filetype}\n{selection.text}\n{fence}"
     )
 

@@ -7,6 +7,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from sanderling.conversation.mentions import absolute
 from sanderling.conversation.parts import Parts
 from sanderling.conversation.reviewing import Reviews
 from sanderling.conversation.undoing import Undoer
@@ -20,8 +21,10 @@ from sanderling.protocol.events import (
 from sanderling.protocol.messages import TextBlock, Usage
 from sanderling.protocol.requests import (
     Answer,
+    CheckMentions,
     FilesBefore,
     InspectToolUse,
+    KeptFiles,
     ListChanges,
     ListModels,
     ListToolServers,
@@ -87,6 +90,8 @@ class Views:
                 return ToolServers(self._parts.servers.shown())
             case ShowToolServer(_, name):
                 return self._parts.servers.details(name)
+            case CheckMentions(_, paths):
+                return self._kept(paths)
             case InspectToolUse(_, tool_use_id):
                 return await self._tool_use(tool_use_id)
             case ListChanges(_, turn):
@@ -145,6 +150,11 @@ class Views:
         if request.what == "unreviewed":
             return await self._reviews.before(request.path)
         return await self._undoer.before(request.what, request.path)
+
+    def _kept(self, paths: tuple[str, ...]) -> KeptFiles:
+        may_read, project = self._parts.gate.may_read(), self._parts.session.project
+        kept = (path for path in paths if may_read and not may_read(absolute(path, project)))
+        return KeptFiles(tuple(kept))
 
     async def _tool_use(self, tool_use_id: str) -> WholeToolUse:
         find = self._parts.session.log.find_tool_use

@@ -175,7 +175,8 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     Lines of a buffer as the user sees them, unsaved text included; line numbers count from 1.
 
-    `is_piped`: they came through standard input instead, and `path` only names that.
+    `is_piped`: they came through standard input instead, and `path` only names that. `origin` says in words what they are, where a person
+    has mentioned them in their prompt; what is no file has the mention as its `path`.
     """
 
     path: str
@@ -184,6 +185,7 @@ class Selection(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     filetype: str = ""
     is_piped: bool = False
+    origin: str = ""
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -178,6 +178,17 @@ class ShowToolServer(
     name: str
 
 
+class CheckMentions(msgspec.Struct, tag="check_mentions", frozen=True, forbid_unknown_fields=True):
+    """The files among `paths` that a rule keeps from the model: `KeptFiles`."""
+
+    session_id: str
+    paths: tuple[str, ...]
+
+
+class KeptFiles(msgspec.Struct, frozen=True):
+    paths: tuple[str, ...]
+
+
 class InspectToolUse(
     msgspec.Struct, tag="inspect_tool_use", frozen=True, forbid_unknown_fields=True
 ):
@@ -277,13 +288,22 @@ SessionRequest = (
     | ShowTrust
     | ListToolServers
     | ShowToolServer
+    | CheckMentions
     | InspectToolUse
     | ListChanges
     | ShowDifference
     | PreviewRewind
 )
 Answer = (
-    Models | Report | TrustPage | ToolServers | WholeToolUse | Changes | FilesBefore | RewindPreview
+    Models
+    | Report
+    | TrustPage
+    | ToolServers
+    | KeptFiles
+    | WholeToolUse
+    | Changes
+    | FilesBefore
+    | RewindPreview
 )
 Request = (
     ListSessions

@@ -1,0 +1,117 @@
+--- Notes beside the mentions in a prompt: how much each brings along, or why it brings nothing, before it is sent.
+local M = {}
+
+local api = vim.api
+local host = require('sanderling.host')
+local icons = require('sanderling.ui.icons')
+local live = require('sanderling.session.live')
+local mentions = require('sanderling.prompt.mentions')
+local words = require('sanderling.ui.words')
+
+local ns = api.nvim_create_namespace('sanderling_mentions')
+
+local PAUSE_MS = 150 -- in typing
+local BYTES_PER_TOKEN = 4
+
+---@type table<integer, uv.uv_timer_t> by buffer
+local timers = {}
+---@type table<string, boolean> paths that a rule keeps from the model, or does not, by session and path
+local kept = {}
+
+---@param session_id string
+---@param path string
+local function key_of(session_id, path)
+  return session_id .. '\0' .. path
+end
+
+--- Ask the host about the files whose rules are not known, and draw again when it has answered.
+---@param session sanderling.chat.session.Session
+---@param paths string[]
+---@param draw fun()
+local function check(session, paths, draw)
+  if #paths == 0 or not session.is_open then
+    return
+  end
+  local request = { type = 'check_mentions', session_id = session.id, paths = paths }
+  host.request(request, function(result)
+    for _, path in ipairs(not result.error and paths or {}) do
+      kept[key_of(session.id, path)] = vim.list_contains(result.paths, path)
+    end
+    if not result.error then
+      draw()
+    end
+  end)
+end
+
+---@param mention sanderling.prompt.mentions.Mention
+---@param session sanderling.chat.session.Session
+---@param unknown string[] the files whose rules are still to be asked for
+---@return [string, string]? chunk without the mention
+local function note_of(mention, session, unknown)
+  if mention.name == 'diff' or mention.name == 'staged' then
+    return { 'asked of git when it is sent', 'AgentPlaceholder' }
+  end
+  local ok, selection, problem = pcall(mentions.resolve, mention, session)
+  if not ok then
+    selection, problem = nil, words.first_line(tostring(selection))
+  end
+  if selection then
+    local is_kept = kept[key_of(session.id, selection.path)]
+    if is_kept == nil and not vim.startswith(selection.path, '@') then
+      unknown[#unknown + 1] = selection.path
+    end
+    problem = is_kept and 'a rule keeps it from the model' or nil
+  end
+  if problem then
+    return { ('%s %s'):format(icons.failed, problem), 'AgentWarning' }
+  elseif selection then
+    local tokens = words.short(math.ceil(#selection.text / BYTES_PER_TOKEN))
+    return { ('~%s tokens'):format(tokens), 'AgentPlaceholder' }
+  end
+end
+
+---@param buf integer
+local function draw(buf)
+  local session = api.nvim_buf_is_loaded(buf) and live.of_buffer(buf)
+  if not session then
+    return
+  end
+  api.nvim_buf_clear_namespace(buf, ns, 0, -1)
+  local by_row, seen, unknown = {}, {}, {}
+  for _, mention in ipairs(mentions.parse(api.nvim_buf_get_lines(buf, 0, -1, true))) do
+    local chunk = not seen[mention.text] and note_of(mention, session, unknown)
+    seen[mention.text] = true
+    if chunk then
+      by_row[mention.row] = by_row[mention.row] or {}
+      table.insert(by_row[mention.row], { mention = mention.text, chunk = chunk })
+    end
+  end
+  for row, notes in pairs(by_row) do
+    local chunks = vim.tbl_map(function(note)
+      local subject = #notes > 1 and note.mention .. ' ' or ''
+      return { '  ' .. words.plain(subject .. note.chunk[1]), note.chunk[2] }
+    end, notes)
+    api.nvim_buf_set_extmark(buf, ns, row, 0, { virt_text = chunks, undo_restore = false })
+  end
+  check(session, unknown, function()
+    draw(buf)
+  end)
+end
+
+--- The prompt `buf` has changed: note its mentions in the next pause.
+---@param buf integer
+function M.update(buf)
+  local timer = timers[buf] or assert(vim.uv.new_timer())
+  timers[buf] = timer
+  timer:start(
+    PAUSE_MS,
+    0,
+    vim.schedule_wrap(function()
+      timers[buf] = nil
+      timer:close()
+      draw(buf)
+    end)
+  )
+end
+
+return M

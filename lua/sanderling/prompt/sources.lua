@@ -1,0 +1,160 @@
+--- The sources of mentions that are no files by their names: what the editor and git have to show.
+local M = {}
+
+local api = vim.api
+local files = require('sanderling.ui.files')
+local words = require('sanderling.ui.words')
+
+local MAX_LISTED = 300 -- places of a list
+local GIT_MS = 3000
+
+---@class (exact) sanderling.prompt.sources.Found
+---@field path string of a file, or the mention
+---@field lines string[]
+---@field first integer
+---@field origin string in words
+---@field filetype? string
+
+--- The buffer of the person's own that they were in last.
+---@return integer? buf
+local function code_buffer()
+  local win = files.code_window('')
+  return win and api.nvim_win_get_buf(win)
+end
+
+---@param buf integer
+---@param project string
+---@return string
+local function path_of(buf, project)
+  local name = api.nvim_buf_get_name(buf)
+  return name == '' and '[No Name]' or vim.fs.relpath(project, name) or name
+end
+
+---@param buf integer
+---@param project string
+---@param first? integer
+---@param last? integer
+---@return sanderling.prompt.sources.Found
+local function of_buffer(buf, project, first, last)
+  return {
+    path = path_of(buf, project),
+    lines = api.nvim_buf_get_lines(buf, (first or 1) - 1, last or -1, false),
+    first = first or 1,
+    origin = 'as it stands in the editor',
+    filetype = vim.bo[buf].filetype,
+  }
+end
+
+---@param project string
+---@return sanderling.prompt.sources.Found?
+---@return string? problem
+local function of_selection(project)
+  local buf = code_buffer()
+  local from, to = buf and api.nvim_buf_get_mark(buf, '<'), buf and api.nvim_buf_get_mark(buf, '>')
+  if not buf or from[1] == 0 then
+    return nil, 'nothing is selected'
+  end
+  return of_buffer(buf, project, from[1], to[1])
+end
+
+--- A list of places, `path:line: text`.
+---@param name string
+---@param origin string
+---@param items { path: string, lnum: integer, text: string }[]
+---@return sanderling.prompt.sources.Found
+local function of_places(name, origin, items)
+  local lines = {}
+  for i, item in ipairs(items) do
+    if i > MAX_LISTED then
+      lines[i] = ('... and %d more'):format(#items - MAX_LISTED)
+      break
+    end
+    lines[i] = ('%s:%d: %s'):format(item.path, item.lnum, words.first_line(item.text))
+  end
+  return { path = name, lines = lines, first = 1, origin = origin }
+end
+
+local SEVERITIES = { 'error', 'warning', 'information', 'hint' }
+
+---@param project string
+---@return sanderling.prompt.sources.Found?
+---@return string? problem
+local function of_diagnostics(project)
+  local buf = code_buffer()
+  local list = buf and vim.diagnostic.get(buf) or {}
+  if #list == 0 then
+    return nil, 'nothing is reported'
+  end
+  table.sort(list, function(one, other)
+    return one.lnum < other.lnum
+  end)
+  return of_places(
+    '@diagnostics',
+    'as language servers and linters report it in the editor',
+    vim.tbl_map(function(each)
+      local text = ('%s: %s'):format(SEVERITIES[each.severity], each.message)
+      return { path = path_of(each.bufnr, project), lnum = each.lnum + 1, text = text }
+    end, list)
+  )
+end
+
+---@param project string
+---@return sanderling.prompt.sources.Found?
+---@return string? problem
+local function of_quickfix(project)
+  local items = {}
+  for _, each in ipairs(vim.fn.getqflist()) do
+    if each.valid == 1 and each.bufnr > 0 then
+      local path = path_of(each.bufnr, project)
+      items[#items + 1] = { path = path, lnum = each.lnum, text = each.text }
+    end
+  end
+  if #items == 0 then
+    return nil, 'the quickfix list is empty'
+  end
+  return of_places('@quickfix', 'the quickfix list of the editor', items)
+end
+
+--- Run git so that nothing of the project's runs with it.
+---@param name string
+---@param project string
+---@param arguments string[]
+---@return sanderling.prompt.sources.Found?
+---@return string? problem
+local function of_git(name, project, arguments)
+  local argv = { 'git', '-c', 'core.fsmonitor=false', '-c', 'core.quotepath=off', 'diff' }
+  vim.list_extend(argv, { '--no-ext-diff', '--no-textconv', '--no-color' })
+  vim.list_extend(argv, { '--src-prefix=a/', '--dst-prefix=b/' })
+  vim.list_extend(argv, arguments)
+  local ok, process = pcall(vim.system, argv, { cwd = project })
+  local result = ok and process:wait(GIT_MS) or { code = -1 }
+  if result.code ~= 0 then
+    return nil, 'git does not say'
+  elseif result.stdout == '' then
+    return nil, 'nothing has changed'
+  end
+  local lines = words.lines_of(result.stdout)
+  return { path = name, lines = lines, first = 1, origin = 'as git tells it', filetype = 'diff' }
+end
+
+---@type table<string, fun(project: string): sanderling.prompt.sources.Found?, string?>
+M.BY_WORD = {
+  buffer = function(project)
+    local buf = code_buffer()
+    if not buf then
+      return nil, 'no file is open'
+    end
+    return of_buffer(buf, project)
+  end,
+  selection = of_selection,
+  diagnostics = of_diagnostics,
+  quickfix = of_quickfix,
+  diff = function(project)
+    return of_git('@diff', project, {})
+  end,
+  staged = function(project)
+    return of_git('@staged', project, { '--cached' })
+  end,
+}
+
+return M

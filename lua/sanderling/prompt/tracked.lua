@@ -1,0 +1,233 @@
+--- The files of a project, for completion: what git tracks, and what it does not ignore. Listed by a process of its own when a mention
+--- begins, taken in slice by slice, so that no key waits for it.
+---
+--- Each file has a mask of the letters in it: a query's letters must be among them, which leaves few of 100,000 files to be compared.
+local M = {}
+
+local bit = require('bit')
+
+local SLICE_MS, PAUSE_MS = 3, 1 -- of taking files in
+local BUDGET_MS = 4 -- of a search
+local FRESH_MS = 2000 -- for which a list is not made again
+local MAX_RANKED = 200 -- files of one rank that are put in order
+local MAX_FILES = 500000
+local LIST = {
+  { 'git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard', '--deduplicate' },
+  { 'rg', '--files', '--null' },
+}
+
+---@class (exact) sanderling.prompt.tracked.Index
+---@field paths string[] directories end in a slash
+---@field folded string[] in small letters
+---@field names integer[] where the name begins in each, from 1
+---@field masks integer[]
+---@field source string of which it was made
+---@field listed_ms? number when the list was asked for last
+---@field is_listing boolean
+
+---@type table<string, sanderling.prompt.tracked.Index> by project
+local indexes = {}
+
+local BITS = {} ---@type table<integer, integer> by byte
+for byte = 0, 255 do
+  local letter = byte >= 97 and byte <= 122 and byte - 97
+  local digit = byte >= 48 and byte <= 57 and 26
+  local other = ({ [46] = 27, [47] = 28, [95] = 29, [45] = 30 })[byte] -- . / _ -
+  local place = letter or digit or other
+  BITS[byte] = place and bit.lshift(1, place) or 0
+end
+
+---@param text string in small letters
+---@return integer
+local function mask_of(text)
+  local mask = 0
+  for i = 1, #text do
+    mask = bit.bor(mask, BITS[text:byte(i)])
+  end
+  return mask
+end
+
+local function now_ms()
+  return vim.uv.hrtime() / 1e6
+end
+
+---@return sanderling.prompt.tracked.Index
+local function empty()
+  return { paths = {}, folded = {}, names = {}, masks = {}, source = '', is_listing = false }
+end
+
+---@param index sanderling.prompt.tracked.Index
+---@param path string
+local function add(index, path)
+  local folded, at = path:lower(), #index.paths + 1
+  index.paths[at], index.folded[at] = path, folded
+  index.names[at] = (path:sub(1, -2):match('^.*()/') or 0) + 1
+  index.masks[at] = mask_of(folded)
+end
+
+--- Take in the files of `source`, and then put the new index in the place of the old one.
+---@param project string
+---@param source string names, each with a NUL behind it
+local function take_in(project, source)
+  local index, seen, at = empty(), {}, 1
+  index.source = source
+  local function directories_of(path)
+    local behind = path:match('^.*()/')
+    while behind do
+      local directory = path:sub(1, behind)
+      if seen[directory] then
+        return
+      end
+      seen[directory] = true
+      add(index, directory)
+      behind = directory:sub(1, -2):match('^.*()/')
+    end
+  end
+  local function slice()
+    local till = now_ms() + SLICE_MS
+    while at <= #source and #index.paths < MAX_FILES do
+      local behind = source:find('\0', at, true) or #source + 1
+      local path = source:sub(at, behind - 1)
+      at = behind + 1
+      if path ~= '' and not path:find('%c') then
+        add(index, path)
+        directories_of(path)
+      end
+      if #index.paths % 50 == 0 and now_ms() > till then
+        return vim.defer_fn(slice, PAUSE_MS)
+      end
+    end
+    index.listed_ms = now_ms()
+    indexes[project] = index
+  end
+  slice()
+end
+
+--- List the files with the first program that can.
+---@param project string
+---@param on_list fun(source?: string)
+---@param from? integer
+local function list(project, on_list, from)
+  from = from or 1
+  local argv = LIST[from]
+  if not argv then
+    return on_list()
+  end
+  local ok = pcall(vim.system, argv, { cwd = project }, function(result)
+    vim.schedule(function()
+      if result.code == 0 then
+        on_list(result.stdout)
+      else
+        list(project, on_list, from + 1)
+      end
+    end)
+  end)
+  if not ok then
+    list(project, on_list, from + 1)
+  end
+end
+
+--- Bring the list of a project's files up to date, some time soon.
+---@param project string
+function M.refresh(project)
+  local index = indexes[project] or empty()
+  indexes[project] = index
+  local is_fresh = index.listed_ms and now_ms() - index.listed_ms < FRESH_MS
+  if index.is_listing or is_fresh then
+    return
+  end
+  index.is_listing = true
+  list(project, function(source)
+    index.is_listing, index.listed_ms = false, now_ms()
+    if source and source ~= index.source then
+      take_in(project, source)
+    end
+  end)
+end
+
+-- The ranks of what fits, the best first.
+local NAME_BEGINS, NAME_HAS, PATH_HAS, LETTERS_IN_NAME, LETTERS = 1, 2, 3, 4, 5
+
+--- Are all letters of `query` in `text`, in their order?
+---@param text string
+---@param query string
+---@param from integer
+---@return boolean
+local function has_letters(text, query, from)
+  for i = 1, #query do
+    local at = text:find(query:sub(i, i), from, true)
+    if not at then
+      return false
+    end
+    from = at + 1
+  end
+  return true
+end
+
+---@param index sanderling.prompt.tracked.Index
+---@param i integer
+---@param query string
+---@return integer? rank
+local function rank_of(index, i, query)
+  local text, name = index.folded[i], index.names[i]
+  if text:find(query, 1, true) then
+    local at = text:find(query, name, true)
+    return at == name and NAME_BEGINS or at and NAME_HAS or PATH_HAS
+  elseif has_letters(text, query, name) then
+    return LETTERS_IN_NAME
+  end
+  return has_letters(text, query, 1) and LETTERS or nil
+end
+
+--- The files that fit, by rank. What takes longer than a key may wait is left out.
+---@param index sanderling.prompt.tracked.Index
+---@param query string
+---@return integer[][]
+local function ranked(index, query)
+  local mask, till = mask_of(query), now_ms() + BUDGET_MS
+  local ranks, compared = { {}, {}, {}, {}, {} }, 0
+  for i = 1, #index.paths do
+    if bit.band(index.masks[i], mask) == mask then
+      local rank = rank_of(index, i, query)
+      if rank and #ranks[rank] < MAX_RANKED then
+        table.insert(ranks[rank], i)
+      elseif rank == NAME_BEGINS then
+        break
+      end
+      compared = compared + 1
+      if compared % 64 == 0 and now_ms() > till then
+        break
+      end
+    end
+  end
+  return ranks
+end
+
+--- The files that fit `query` best.
+---@param project string
+---@param query string
+---@param count integer
+---@return string[]
+function M.search(project, query, count)
+  local index, found = indexes[project] or empty(), {}
+  for _, indices in ipairs(ranked(index, query:lower())) do
+    table.sort(indices, function(one, other)
+      return #index.paths[one] < #index.paths[other]
+    end)
+    for _, i in ipairs(indices) do
+      found[#found + 1] = index.paths[i]
+      if #found == count then
+        return found
+      end
+    end
+  end
+  return found
+end
+
+---@param project string
+---@return integer how many files and directories are known
+function M.count(project)
+  return indexes[project] and #indexes[project].paths or 0
+end
+
+return M

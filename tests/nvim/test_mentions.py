@@ -1,0 +1,243 @@
+"""Mentions in a prompt: what they bring along when it is sent, what is said of them before, and how they are completed."""
+
+import subprocess
+
+import pytest
+from tests.conftest import prove, prove_rest, wait_until
+from tests.loopback import LoopbackServer, Reply, done, message_start, text
+from tests.nvim.conftest import texts_told
+
+
+@pytest.fixture
+def server():
+    with LoopbackServer() as server:
+        server.answer(Reply(message_start(), text("Yes."), done()))
+        yield server
+
+
+@pytest.fixture
+def start_claude(start_nvim, server, project):
+    def start(**setup):
+        (project / "src").mkdir(exist_ok=True)
+        (project / "src" / "slow.py").write_text("".join(f"line{n}\n" for n in range(1, 21)))
+        (project / "secret.env").write_text("KEY=1\n")
+        child = start_nvim({"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": server.url})
+        child.setup(**setup)
+        child.command("edit src/slow.py")
+        return child
+
+    return start
+
+
+def ask(child, server, prompt):
+    """The texts that the model is told for a prompt that is typed."""
+    child.open_chat()
+    child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, vim.split(..., '\\n'))", prompt)
+    child.feed("<CR>")
+    child.wait_for_turns()
+    return texts_told(server.prompts[-1].json()["messages"][-1])
+
+
+def test_a_file_goes_along_as_it_stands_in_the_editor(start_claude, server):
+    child = start_claude()
+    child.feed("ggccunsaved<Esc>")
+    assert ask(child, server, "what is @src/slow.py:1-2?") == [
+        "src/slow.py:1-2, as it stands in the editor:\n```python\nunsaved\nline2\n```",
+        "what is @src/slow.py:1-2?",
+    ]
+    assert "▸ src/slow.py:1-2 · 2 lines" in child.screen_text()
+
+
+GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c")
+
+
+@pytest.mark.parametrize(
+    "prompt, expected",
+    prove_rest(
+        [
+            ("@secret.env", "secret.env:1-1, as it stands on the disk:\n```\nKEY=1\n```"),
+            (
+                "(@src/slow.py:3).",
+                "src/slow.py:3-3, as it stands in the editor:\n```python\nline3\n```",
+            ),
+            ("@src/", "src/:1-1, the names in this directory:\n```\nslow.py\n```"),
+            ("see @buffer", "src/slow.py:1-20, as it stands in the editor:"),
+            (
+                "@selection?",
+                "src/slow.py:2-4, as it stands in the editor:\n```python\nline2\nline3\nline4\n```",
+            ),
+            (
+                "@diagnostics",
+                "@diagnostics:1-1, as language servers and linters report it in the editor:\n```\nsrc/slow.py:3: error: wrong\n```",
+            ),
+            (
+                "@quickfix",
+                "@quickfix:1-1, the quickfix list of the editor:\n```\nsrc/slow.py:5: here\n```",
+            ),
+            ("@diff", "+new"),
+            ("@staged", "+staged"),
+            ("@my\\ file.txt", "my file.txt:1-1, as it stands on the disk:\n```\nblank\n```"),
+        ]
+    ),
+)
+def test_each_kind_brings_what_it_names(start_claude, server, project, prompt, expected):
+    child = start_claude()
+    (project / "my file.txt").write_text("blank\n")
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    (project / "a.txt").write_text("old\n")
+    (project / "b.txt").write_text("old\n")
+    subprocess.run(["git", "add", "."], cwd=project, check=True)
+    subprocess.run([*GIT, "commit", "-qm", "x"], cwd=project, check=True)
+    (project / "b.txt").write_text("staged\n")
+    subprocess.run(["git", "add", "."], cwd=project, check=True)
+    (project / "a.txt").write_text("new\n")
+    child.feed("2GVjj<Esc>")
+    child.lua("""
+      local ns = vim.api.nvim_create_namespace('test')
+      vim.diagnostic.set(ns, 0, { { lnum = 2, col = 0, message = 'wrong', severity = 1 } })
+      vim.fn.setqflist({ { filename = 'src/slow.py', lnum = 5, text = 'here' } })
+    """)
+    told = ask(child, server, prompt)
+    assert expected in told[0]
+    assert told[-1] == prompt
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    prove_rest(
+        [
+            "use @property here",
+            "a@secret.env",
+            "@nowhere.txt",
+            "@src/slow.py:90",
+            "@https://x.y/z",
+            "@@secret.env",
+        ],
+        is_one=True,
+    ),
+)
+def test_what_names_nothing_is_a_word_like_all_others(start_claude, server, prompt):
+    assert ask(start_claude(), server, prompt) == [prompt]
+
+
+def test_what_a_rule_keeps_from_the_model_is_not_sent(start_claude, server):
+    child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
+    child.open_chat()
+    child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'look at @secret.env' })")
+    child.feed("<CR>")
+    wait_until(
+        lambda: (
+            "A rule keeps secret.env from the model: nothing was sent" in child.transcript_text()
+        )
+    )
+    assert server.prompts == []
+
+
+@prove
+def test_a_difference_with_what_a_rule_keeps_is_not_sent(start_claude, server, project):
+    child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    subprocess.run(["git", "add", "."], cwd=project, check=True)
+    (project / "secret.env").write_text("KEY=2\n")
+    child.open_chat()
+    child.lua("vim.api.nvim_buf_set_lines(0, 0, -1, true, { 'commit @diff' })")
+    child.feed("<CR>")
+    wait_until(lambda: "@diff holds secret.env, which a rule keeps" in child.transcript_text())
+    assert server.prompts == []
+
+
+def test_beside_a_mention_stands_what_it_brings(start_claude):
+    child = start_claude(permissions=[{"action": "deny", "tool": "read", "path": "*.env"}])
+    child.open_chat()
+    child.feed("i@src/slow.py:1-10 and<CR>@src/none.py and<CR>@secret.env and<CR>@property<Esc>")
+    wait_until(lambda: "@src/slow.py:1-10 and   ~15 tokens" in child.screen_text())
+    assert "@src/none.py and   ✗ not found" in child.screen_text()
+    assert "@property  ~" not in child.screen_text()
+    child.submit("ping")
+    child.wait_for_turns()
+    child.feed("A <Esc>")
+    wait_until(lambda: "✗ a rule keeps it from the model" in child.screen_text())
+
+
+COUNT = "return require('sanderling.prompt.tracked').count(vim.fn.getcwd())"
+
+
+def menu(child):
+    return child.lua("""
+      local info = vim.fn.complete_info({ 'pum_visible', 'matches' })
+      return info.pum_visible == 1 and vim.tbl_map(function(item) return item.word end, info.matches) or {}
+    """)
+
+
+def test_a_menu_of_files_opens_while_a_mention_is_typed(start_claude, project):
+    child = start_claude()
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    child.open_chat()
+    child.feed("ilook at ")
+    wait_until(lambda: child.lua(COUNT) > 0)
+    child.feed("@")
+    wait_until(lambda: "@src/slow.py" in menu(child) and "@diagnostics" in menu(child))
+    child.feed("slw")
+    wait_until(lambda: menu(child) == ["@src/slow.py"])
+    child.feed("<Tab>")
+    wait_until(lambda: child.prompt_lines() == ["look at @src/slow.py"])
+
+
+COMPLETE = """
+  local buf = vim.api.nvim_get_current_buf()
+  local client = vim.lsp.get_clients({ bufnr = buf, name = 'sanderling' })[1]
+  if not client then return vim.NIL end
+  local params = vim.lsp.util.make_position_params(0, client.offset_encoding)
+  local result = client:request_sync('textDocument/completion', params, 1000, buf).result
+  return { result.isIncomplete, vim.tbl_map(function(item) return item.textEdit.newText end, result.items), client.offset_encoding }
+"""
+
+
+def test_a_language_server_completes_in_the_prompt(start_claude, project):
+    child = start_claude()
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    child.lua("package.loaded['blink.cmp'] = {}")  # then no menu of ours opens
+    child.open_chat()
+    child.feed("iä @slo")
+    wait_until(lambda: (child.lua(COMPLETE) or [0, []])[1] == ["@src/slow.py"])
+    assert child.lua(COMPLETE) == [True, ["@src/slow.py"], "utf-8"]
+    assert menu(child) == []
+    child.feed("<C-u>/usa")
+    wait_until(lambda: child.prompt_lines() == ["/usa"])
+    assert child.lua(COMPLETE)[1] == ["/usage"]
+
+
+@prove
+def test_neovims_own_completion_takes_the_server(start_claude, project):
+    child = start_claude()
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    child.lua("package.loaded['blink.cmp'] = {}")  # then no menu of ours opens
+    child.open_chat()
+    child.command("set completeopt=menuone,noselect")
+    child.feed("i@")
+    wait_until(lambda: child.lua(COMPLETE) and child.lua(COUNT) > 0)
+    child.lua("""
+      local client = vim.lsp.get_clients({ name = 'sanderling' })[1]
+      vim.lsp.completion.enable(true, client.id, 0, { autotrigger = true })
+    """)
+    child.feed("<BS>@")
+    wait_until(lambda: "@src/slow.py" in child.screen_text())
+    child.feed("slo")
+    wait_until(lambda: menu(child) == ["@src/slow.py"])
+    child.feed("<C-n><C-y>")
+    wait_until(lambda: child.prompt_lines() == ["@src/slow.py"])
+
+
+@prove
+def test_new_files_are_found(start_claude, project):
+    child = start_claude()
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    child.open_chat()
+    child.feed("i")
+    wait_until(lambda: child.lua(COUNT) > 0)
+    child.feed("@slow")
+    wait_until(lambda: menu(child) == ["@src/slow.py"])
+    (project / "slower.py").write_text("")
+    child.lua("vim.wait(2100)")
+    child.feed("<C-u>@slow")
+    wait_until(lambda: child.lua(COMPLETE) and "@slower.py" in child.lua(COMPLETE)[1])
