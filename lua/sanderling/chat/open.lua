@@ -38,7 +38,6 @@ local function watch(session)
     'placeholder of an empty prompt',
     function()
       session.prompt:draw_placeholder()
-      session.prompt:note_mentions()
       session.todo:follow()
       session:keep_draft()
     end

@@ -191,6 +191,7 @@ function Prompt:recall_or_move(step)
 end
 
 --- Say beside mentions what they bring along.
+---@private
 function Prompt:note_mentions()
   local has_some = table.concat(self:lines()):find('@', 1, true) ~= nil
   if has_some or self.has_notes then
@@ -199,8 +200,9 @@ function Prompt:note_mentions()
   self.has_notes = has_some
 end
 
---- Say, in an empty prompt, how to send one.
+--- Say, in an empty prompt, how to send one; in another, what its mentions bring along.
 function Prompt:draw_placeholder()
+  self:note_mentions()
   api.nvim_buf_clear_namespace(self.buf, ns, 0, -1)
   if api.nvim_buf_line_count(self.buf) > 1 or self:lines()[1] ~= '' then
     return
