@@ -48,7 +48,11 @@ for _ = 1, count do
 end
 return values
 """
-COUNT = "return require('sanderling.prompt.tracked').count(vim.fn.getcwd())"
+COUNT = """
+local tracked, project = require('sanderling.prompt.tracked'), vim.fn.getcwd()
+tracked.refresh(project)
+return tracked.count(project)
+"""
 
 
 def mentions(bench: Bench) -> Iterator[Row]:
