@@ -300,7 +300,7 @@ class Conversation:
         try:
             check_mentions(prompt, self.parts.session.project, self.parts.gate.may_read())
         except ConfigError as error:
-            self.parts.emit(Notice("warning", str(error)))
+            self.parts.warn(str(error))
             self.parts.emit(PromptsReturned((prompt,)))
             return
         if self.parts.servers.are_in(prompt.text):
